@@ -1,0 +1,1 @@
+//! Criterion benchmarks of the workspace live in `benches/`; this library is empty.

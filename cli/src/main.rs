@@ -1,0 +1,3 @@
+//! The `backstitch` program.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,3 @@
+//! Memory of language models.
+#![cfg_attr(not(feature = "std"), no_std)]
+extern crate alloc;

@@ -1,0 +1,4 @@
+//! Language models on CPUs.
+#![cfg_attr(not(feature = "std"), no_std)]
+#![forbid(unsafe_code)]
+extern crate alloc;
