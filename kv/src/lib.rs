@@ -1,3 +1,7 @@
 //! Memory of language models.
 #![cfg_attr(not(feature = "std"), no_std)]
 extern crate alloc;
+
+mod ids;
+
+pub use ids::{Pos, SeqId, Token};
