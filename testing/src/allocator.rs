@@ -1,0 +1,166 @@
+//! A global allocator that counts what a piece of code allocates and can refuse it.
+//!
+//! "Decoding allocates nothing" and "no allocation beyond what the file justifies" are promises, so they need a
+//! test. A test binary installs [`Counting`] as its global allocator and asks it about a closure:
+//!
+//! ```
+//! use backstitch_testing::Counting;
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Counting = Counting::new();
+//!
+//! fn main() {
+//!     let (sum, tally) = ALLOCATOR.during(|| [1, 2, 3].iter().sum::<i32>());
+//!     assert_eq!((sum, tally.allocations), (6, 0));
+//!
+//!     let refused = ALLOCATOR.refusing_after(0, || Vec::<u8>::new().try_reserve(100).is_err());
+//!     assert!(refused);
+//! }
+//! ```
+//!
+//! [`Counting::during`] sees every thread, as a thread pool needs, and therefore also other tests of the same
+//! binary: give such a test a file of its own in `tests/`. [`Counting::during_here`] and
+//! [`Counting::refusing_after`] see the calling thread only and may stand beside other tests.
+#![allow(unsafe_code)] // A global allocator is an unsafe trait; this is the crate's only use of it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What was asked of the allocator: `alloc`, `alloc_zeroed`, and `realloc` to a larger size. Freeing and shrinking
+/// do not count, refused requests do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of requests.
+    pub allocations: u64,
+    /// Bytes requested in all; for a `realloc`, the bytes it grew by.
+    pub bytes: u64,
+}
+
+impl Tally {
+    const ZERO: Tally = Tally { allocations: 0, bytes: 0 };
+
+    fn plus(self, bytes: u64) -> Tally {
+        Tally { allocations: self.allocations.wrapping_add(1), bytes: self.bytes.wrapping_add(bytes) }
+    }
+
+    fn since(self, before: Tally) -> Tally {
+        Tally {
+            allocations: self.allocations.wrapping_sub(before.allocations),
+            bytes: self.bytes.wrapping_sub(before.bytes),
+        }
+    }
+}
+
+// Constant initial values and no destructor: touching these never allocates, which an allocator could not survive.
+thread_local! {
+    static HERE: Cell<Tally> = const { Cell::new(Tally::ZERO) };
+    /// How many more requests this thread is granted; `u64::MAX` means no limit.
+    static GRANTED: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// The system's allocator, counted. See the [module](self) for how to install it.
+#[derive(Debug, Default)]
+pub struct Counting {
+    allocations: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counting {
+    /// An allocator that has counted nothing and refuses nothing.
+    pub const fn new() -> Counting {
+        Counting { allocations: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// What every thread has asked for since the program began.
+    pub fn total(&self) -> Tally {
+        Tally {
+            allocations: self.allocations.load(Ordering::SeqCst),
+            bytes: self.bytes.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Runs `work`; returns its result and what all threads together asked for meanwhile.
+    pub fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Tally) {
+        let before = self.total();
+        let result = work();
+        (result, self.total().since(before))
+    }
+
+    /// Runs `work`; returns its result and what this thread asked for meanwhile.
+    pub fn during_here<R>(&self, work: impl FnOnce() -> R) -> (R, Tally) {
+        let before = HERE.get();
+        let result = work();
+        (result, HERE.get().since(before))
+    }
+
+    /// Runs `work`, granting this thread's first `n` requests and refusing the others.
+    ///
+    /// Code that cannot take no for an answer (`Vec::push`) then ends the process, so `work` has to be code that
+    /// reserves with `try_reserve`; keep assertions, which allocate their message, outside. Freeing always works.
+    pub fn refusing_after<R>(&self, n: u64, work: impl FnOnce() -> R) -> R {
+        struct Restore(u64);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                GRANTED.set(self.0);
+            }
+        }
+        let _restore = Restore(GRANTED.replace(n));
+        work()
+    }
+
+    /// Counts a request for `bytes` more; false if it is to be refused.
+    fn admit(&self, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        self.allocations.fetch_add(1, Ordering::SeqCst);
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        // `try_with`: a thread's last frees and allocations may come when its locals are gone.
+        let _ = HERE.try_with(|here| here.set(here.get().plus(bytes)));
+        GRANTED.try_with(spend).unwrap_or(true)
+    }
+}
+
+fn spend(granted: &Cell<u64>) -> bool {
+    match granted.get() {
+        0 => false,
+        u64::MAX => true,
+        n => {
+            granted.set(n - 1);
+            true
+        }
+    }
+}
+
+// SAFETY: every method hands its arguments unchanged to the system's allocator and its answer back, or answers null,
+// which the trait allows at any time; counting touches no memory the allocator manages.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !self.admit(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller promises a layout of non-zero size.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if !self.admit(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: as for `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size > layout.size() && !self.admit(size - layout.size()) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`,
+        // and that `size` is not zero.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
