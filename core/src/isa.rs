@@ -1,0 +1,21 @@
+//! Instruction sets: one vector interface, one kernel table a set, and the choice between them.
+//!
+//! Kernels ([`crate::kernels`]) are written once, over [`Simd`]: sixteen virtual `f32` lanes whose operations round
+//! exactly alike everywhere. Each instruction set implements the trait in a file of its own and instantiates every
+//! kernel with its features switched on; the results are plain function pointers in a [`KernelSet`].
+//!
+//! A set can only be had where the processor can run it: [`KernelSet::detect`] asks once a process,
+//! [`KernelSet::available`] lists all that this machine can run, so that tests can hold them to each other.
+//! The environment variable `BACKSTITCH_ISA` pins one by name.
+
+mod scalar;
+mod simd;
+mod table;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use simd::{LANES, Simd};
+pub use table::KernelSet;

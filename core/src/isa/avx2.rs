@@ -1,0 +1,281 @@
+//! AVX2 with FMA and F16C: two registers imitate the sixteen lanes.
+
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
+
+use super::simd::{LANES, Simd};
+use core::arch::x86_64::*;
+
+/// Token of the AVX2 set: whoever holds one runs on a processor with AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The token, for code that is itself compiled for these features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn token() -> Self {
+        Self(())
+    }
+}
+
+/// Runs intrinsics under the proof that a token gives.
+macro_rules! have {
+    ($body:expr) => {
+        // SAFETY: an `Avx2` is made only in functions compiled for its features, which run only after detection;
+        // loads and stores go through references to arrays of the full width and ask for no alignment.
+        unsafe {
+            $body
+        }
+    };
+}
+
+/// Splits sixty-four bytes or sixteen words in two halves that are references to arrays again.
+#[inline(always)]
+fn halves<T, const N: usize, const H: usize>(x: &[T; N]) -> (&[T; H], &[T; H]) {
+    let (low, high) = x.split_at(H);
+    match (low.try_into(), high.try_into()) {
+        (Ok(low), Ok(high)) => (low, high),
+        _ => unreachable!("H is half of N"),
+    }
+}
+
+#[inline(always)]
+fn halves_mut<T, const N: usize, const H: usize>(x: &mut [T; N]) -> (&mut [T; H], &mut [T; H]) {
+    let (low, high) = x.split_at_mut(H);
+    match (low.try_into(), high.try_into()) {
+        (Ok(low), Ok(high)) => (low, high),
+        _ => unreachable!("H is half of N"),
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn fold(
+        self,
+        x: [__m256; 2],
+        f: impl Fn(__m128, __m128) -> __m128,
+        g: impl Fn(__m256, __m256) -> __m256,
+    ) -> f32 {
+        have!({
+            let y = g(x[0], x[1]);
+            let z = f(_mm256_castps256_ps128(y), _mm256_extractf128_ps::<1>(y));
+            let z = f(z, _mm_movehl_ps(z, z));
+            _mm_cvtss_f32(f(z, _mm_movehdup_ps(z)))
+        })
+    }
+
+    /// Eight masks of 32 bits from eight bits.
+    #[inline(always)]
+    fn spread(self, mask: u8) -> __m256 {
+        have!({
+            let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let hit = _mm256_and_si256(_mm256_set1_epi32(i32::from(mask)), bits);
+            _mm256_castsi256_ps(_mm256_cmpeq_epi32(hit, bits))
+        })
+    }
+
+    #[inline(always)]
+    fn both<T: Copy, R>(self, a: [T; 2], f: impl Fn(T) -> R) -> [R; 2] {
+        [f(a[0]), f(a[1])]
+    }
+
+    #[inline(always)]
+    fn pair<T: Copy, U: Copy, R>(self, a: [T; 2], b: [U; 2], f: impl Fn(T, U) -> R) -> [R; 2] {
+        [f(a[0], b[0]), f(a[1], b[1])]
+    }
+}
+
+impl Simd for Avx2 {
+    type F = [__m256; 2];
+    type I = [__m256i; 2];
+    type B = [__m256i; 2];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        have!([_mm256_set1_ps(x); 2])
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32; LANES]) -> Self::F {
+        let (low, high): (&[f32; 8], &[f32; 8]) = halves(x);
+        self.both([low, high], |x| have!(_mm256_loadu_ps(x.as_ptr())))
+    }
+    #[inline(always)]
+    fn store(self, x: Self::F, out: &mut [f32; LANES]) {
+        let (low, high): (&mut [f32; 8], &mut [f32; 8]) = halves_mut(out);
+        have!(_mm256_storeu_ps(low.as_mut_ptr(), x[0]));
+        have!(_mm256_storeu_ps(high.as_mut_ptr(), x[1]));
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; LANES]) -> Self::F {
+        let (low, high): (&[u16; 8], &[u16; 8]) = halves(x);
+        self.both([low, high], |x| have!(_mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().cast()))))
+    }
+    #[inline(always)]
+    fn store_f16(self, x: Self::F, out: &mut [u16; LANES]) {
+        let (low, high): (&mut [u16; 8], &mut [u16; 8]) = halves_mut(out);
+        have!(_mm_storeu_si128(low.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[0])));
+        have!(_mm_storeu_si128(high.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[1])));
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[u16; LANES]) -> Self::F {
+        let (low, high): (&[u16; 8], &[u16; 8]) = halves(x);
+        self.both([low, high], |x| {
+            have!(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(
+                x.as_ptr().cast()
+            )))))
+        })
+    }
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_add_ps(a, b)))
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_sub_ps(a, b)))
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_mul_ps(a, b)))
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_div_ps(a, b)))
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        have!([_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])])
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_max_ps(a, b)))
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        self.pair(a, b, |a, b| have!(_mm256_min_ps(a, b)))
+    }
+    #[inline(always)]
+    fn select(self, mask: u16, a: Self::F, b: Self::F) -> Self::F {
+        let mask = [self.spread(mask as u8), self.spread((mask >> 8) as u8)];
+        have!([_mm256_blendv_ps(b[0], a[0], mask[0]), _mm256_blendv_ps(b[1], a[1], mask[1])])
+    }
+    #[inline(always)]
+    fn lt(self, a: Self::F, b: Self::F) -> u16 {
+        let [low, high] =
+            self.pair(a, b, |a, b| have!(_mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b))));
+        (low | high << 8) as u16
+    }
+    #[inline(always)]
+    fn abs(self, x: Self::F) -> Self::F {
+        self.both(x, |x| have!(_mm256_andnot_ps(_mm256_set1_ps(-0.0), x)))
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::F) -> f32 {
+        self.fold(x, |a, b| have!(_mm_add_ps(a, b)), |a, b| have!(_mm256_add_ps(a, b)))
+    }
+    #[inline(always)]
+    fn largest(self, x: Self::F) -> f32 {
+        self.fold(x, |a, b| have!(_mm_max_ps(a, b)), |a, b| have!(_mm256_max_ps(a, b)))
+    }
+    #[inline(always)]
+    fn to_int(self, x: Self::F) -> Self::I {
+        self.both(x, |x| have!(_mm256_cvtps_epi32(x)))
+    }
+    #[inline(always)]
+    fn to_float(self, x: Self::I) -> Self::F {
+        self.both(x, |x| have!(_mm256_cvtepi32_ps(x)))
+    }
+    #[inline(always)]
+    fn pow2(self, n: Self::I) -> Self::F {
+        self.both(n, |n| {
+            have!(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127)))))
+        })
+    }
+    #[inline(always)]
+    fn to_bits(self, x: Self::F) -> Self::I {
+        self.both(x, |x| have!(_mm256_castps_si256(x)))
+    }
+    #[inline(always)]
+    fn with_bits(self, x: Self::I) -> Self::F {
+        self.both(x, |x| have!(_mm256_castsi256_ps(x)))
+    }
+    #[inline(always)]
+    fn isplat(self, x: i32) -> Self::I {
+        have!([_mm256_set1_epi32(x); 2])
+    }
+    #[inline(always)]
+    fn iadd(self, a: Self::I, b: Self::I) -> Self::I {
+        self.pair(a, b, |a, b| have!(_mm256_add_epi32(a, b)))
+    }
+    #[inline(always)]
+    fn isub(self, a: Self::I, b: Self::I) -> Self::I {
+        self.pair(a, b, |a, b| have!(_mm256_sub_epi32(a, b)))
+    }
+    #[inline(always)]
+    fn iand(self, a: Self::I, b: Self::I) -> Self::I {
+        self.pair(a, b, |a, b| have!(_mm256_and_si256(a, b)))
+    }
+    #[inline(always)]
+    fn ishr<const N: u32>(self, a: Self::I) -> Self::I {
+        self.both(a, |a| have!(_mm256_sra_epi32(a, _mm_cvtsi32_si128(N as i32))))
+    }
+    #[inline(always)]
+    fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
+        have!({
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(x[0], x[1]));
+            let bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storeu_si128(out.as_mut_ptr().cast(), bytes)
+        })
+    }
+    #[inline(always)]
+    fn isum(self, x: Self::I) -> i32 {
+        have!({
+            let y = _mm256_add_epi32(x[0], x[1]);
+            let z = _mm_add_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256::<1>(y));
+            let z = _mm_add_epi32(z, _mm_shuffle_epi32::<0b01_00_11_10>(z));
+            _mm_cvtsi128_si32(_mm_add_epi32(z, _mm_shuffle_epi32::<0b10_11_00_01>(z)))
+        })
+    }
+    #[inline(always)]
+    fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
+        let (low, high): (&[u8; 32], &[u8; 32]) = halves(x);
+        self.both([low, high], |x| have!(_mm256_loadu_si256(x.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
+        have!({
+            let low = _mm256_set1_epi8(15);
+            (
+                [_mm256_and_si256(x[0], low), _mm256_and_si256(x[1], low)],
+                [
+                    _mm256_and_si256(_mm256_srli_epi16::<4>(x[0]), low),
+                    _mm256_and_si256(_mm256_srli_epi16::<4>(x[1]), low),
+                ],
+            )
+        })
+    }
+    #[inline(always)]
+    fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        self.pair(acc, w, |acc, w| {
+            have!({
+                let pairs = _mm256_maddubs_epi16(w, _mm256_set1_epi32(x));
+                _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            })
+        })
+    }
+    #[inline(always)]
+    fn start_biased(self, _sum_x: i32) -> Self::I {
+        self.isplat(0)
+    }
+    /// The sign goes to the activation, so that a pair of products is at most 2 * 128 * 127 and cannot saturate.
+    #[inline(always)]
+    fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        self.pair(acc, w, |acc, w| {
+            have!({
+                let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+                let signed = _mm256_sign_epi8(_mm256_set1_epi32(x), w);
+                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), signed);
+                _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            })
+        })
+    }
+}

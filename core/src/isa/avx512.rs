@@ -1,0 +1,195 @@
+//! AVX-512 with VNNI: one register holds the sixteen lanes.
+
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
+
+use super::simd::{LANES, Simd};
+use core::arch::x86_64::*;
+
+/// Token of the AVX-512 set: whoever holds one runs on a processor with AVX-512 F, BW, VL, DQ and VNNI.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(());
+
+impl Avx512 {
+    /// The token, for code that is itself compiled for these features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub(super) fn token() -> Self {
+        Self(())
+    }
+}
+
+/// Runs intrinsics under the proof that a token gives.
+macro_rules! have {
+    ($body:expr) => {
+        // SAFETY: an `Avx512` is made only in functions compiled for its features, which run only after detection;
+        // loads and stores go through references to arrays of the full width and ask for no alignment.
+        unsafe {
+            $body
+        }
+    };
+}
+
+impl Simd for Avx512 {
+    type F = __m512;
+    type I = __m512i;
+    type B = __m512i;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        have!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32; LANES]) -> Self::F {
+        have!(_mm512_loadu_ps(x.as_ptr()))
+    }
+    #[inline(always)]
+    fn store(self, x: Self::F, out: &mut [f32; LANES]) {
+        have!(_mm512_storeu_ps(out.as_mut_ptr(), x))
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; LANES]) -> Self::F {
+        have!(_mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn store_f16(self, x: Self::F, out: &mut [u16; LANES]) {
+        have!(_mm256_storeu_si256(
+            out.as_mut_ptr().cast(),
+            _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x)
+        ))
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[u16; LANES]) -> Self::F {
+        have!(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
+            x.as_ptr().cast()
+        )))))
+    }
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        have!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_min_ps(a, b))
+    }
+    #[inline(always)]
+    fn select(self, mask: u16, a: Self::F, b: Self::F) -> Self::F {
+        have!(_mm512_mask_blend_ps(mask, b, a))
+    }
+    #[inline(always)]
+    fn lt(self, a: Self::F, b: Self::F) -> u16 {
+        have!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn abs(self, x: Self::F) -> Self::F {
+        have!(_mm512_abs_ps(x))
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::F) -> f32 {
+        have!({
+            let y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            let z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps::<1>(y));
+            let z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+            _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)))
+        })
+    }
+    #[inline(always)]
+    fn largest(self, x: Self::F) -> f32 {
+        have!({
+            let y = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            let z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps::<1>(y));
+            let z = _mm_max_ps(z, _mm_movehl_ps(z, z));
+            _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)))
+        })
+    }
+    #[inline(always)]
+    fn to_int(self, x: Self::F) -> Self::I {
+        have!(_mm512_cvtps_epi32(x))
+    }
+    #[inline(always)]
+    fn to_float(self, x: Self::I) -> Self::F {
+        have!(_mm512_cvtepi32_ps(x))
+    }
+    #[inline(always)]
+    fn pow2(self, n: Self::I) -> Self::F {
+        have!(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(n, _mm512_set1_epi32(127)))))
+    }
+    #[inline(always)]
+    fn to_bits(self, x: Self::F) -> Self::I {
+        have!(_mm512_castps_si512(x))
+    }
+    #[inline(always)]
+    fn with_bits(self, x: Self::I) -> Self::F {
+        have!(_mm512_castsi512_ps(x))
+    }
+    #[inline(always)]
+    fn isplat(self, x: i32) -> Self::I {
+        have!(_mm512_set1_epi32(x))
+    }
+    #[inline(always)]
+    fn iadd(self, a: Self::I, b: Self::I) -> Self::I {
+        have!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn isub(self, a: Self::I, b: Self::I) -> Self::I {
+        have!(_mm512_sub_epi32(a, b))
+    }
+    #[inline(always)]
+    fn iand(self, a: Self::I, b: Self::I) -> Self::I {
+        have!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn ishr<const N: u32>(self, a: Self::I) -> Self::I {
+        have!(_mm512_srai_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
+        have!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(x)))
+    }
+    #[inline(always)]
+    fn isum(self, x: Self::I) -> i32 {
+        have!(_mm512_reduce_add_epi32(x))
+    }
+    #[inline(always)]
+    fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
+        have!(_mm512_loadu_si512(x.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
+        have!({
+            let low = _mm512_set1_epi8(15);
+            (_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low))
+        })
+    }
+    #[inline(always)]
+    fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        have!(_mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)))
+    }
+    #[inline(always)]
+    fn start_biased(self, sum_x: i32) -> Self::I {
+        have!(_mm512_set1_epi32(-128 * sum_x))
+    }
+    #[inline(always)]
+    fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        have!(_mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)))
+    }
+}

@@ -1,0 +1,189 @@
+//! The scalar set: arrays and loops. It is the specification that the others are held to.
+
+use super::simd::{LANES, Simd};
+use crate::math::scalar;
+use half::{bf16, f16};
+
+/// Token of the scalar set; any processor can run it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalar;
+
+impl Scalar {
+    /// The token.
+    #[inline(always)]
+    pub(super) fn token() -> Self {
+        Self
+    }
+}
+
+#[inline(always)]
+fn each<T: Copy>(f: impl Fn(usize) -> T) -> [T; LANES] {
+    core::array::from_fn(f)
+}
+
+#[inline(always)]
+fn fold<T: Copy>(mut x: [T; LANES], f: impl Fn(T, T) -> T) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            x[i] = f(x[i], x[i + half]);
+        }
+        half /= 2;
+    }
+    x[0]
+}
+
+impl Simd for Scalar {
+    type F = [f32; LANES];
+    type I = [i32; LANES];
+    type B = [u8; 4 * LANES];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32; LANES]) -> Self::F {
+        *x
+    }
+    #[inline(always)]
+    fn store(self, x: Self::F, out: &mut [f32; LANES]) {
+        *out = x;
+    }
+    #[inline(always)]
+    fn load_f16(self, x: &[u16; LANES]) -> Self::F {
+        each(|i| f16::from_bits(x[i]).to_f32_const())
+    }
+    #[inline(always)]
+    fn store_f16(self, x: Self::F, out: &mut [u16; LANES]) {
+        *out = each(|i| f16::from_f32_const(x[i]).to_bits());
+    }
+    #[inline(always)]
+    fn load_bf16(self, x: &[u16; LANES]) -> Self::F {
+        each(|i| bf16::from_bits(x[i]).to_f32_const())
+    }
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        each(|i| scalar::fma(a[i], b[i], c[i]))
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn select(self, mask: u16, a: Self::F, b: Self::F) -> Self::F {
+        each(|i| if mask >> i & 1 == 1 { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn lt(self, a: Self::F, b: Self::F) -> u16 {
+        (0..LANES).fold(0, |mask, i| mask | u16::from(a[i] < b[i]) << i)
+    }
+    #[inline(always)]
+    fn abs(self, x: Self::F) -> Self::F {
+        each(|i| f32::from_bits(x[i].to_bits() & 0x7fff_ffff))
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::F) -> f32 {
+        fold(x, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn largest(self, x: Self::F) -> f32 {
+        fold(x, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn to_int(self, x: Self::F) -> Self::I {
+        each(|i| scalar::round_even(x[i]) as i32)
+    }
+    #[inline(always)]
+    fn to_float(self, x: Self::I) -> Self::F {
+        each(|i| x[i] as f32)
+    }
+    #[inline(always)]
+    fn pow2(self, n: Self::I) -> Self::F {
+        each(|i| f32::from_bits((n[i].wrapping_add(127) as u32) << 23))
+    }
+    #[inline(always)]
+    fn to_bits(self, x: Self::F) -> Self::I {
+        each(|i| x[i].to_bits() as i32)
+    }
+    #[inline(always)]
+    fn with_bits(self, x: Self::I) -> Self::F {
+        each(|i| f32::from_bits(x[i] as u32))
+    }
+    #[inline(always)]
+    fn isplat(self, x: i32) -> Self::I {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn iadd(self, a: Self::I, b: Self::I) -> Self::I {
+        each(|i| a[i].wrapping_add(b[i]))
+    }
+    #[inline(always)]
+    fn isub(self, a: Self::I, b: Self::I) -> Self::I {
+        each(|i| a[i].wrapping_sub(b[i]))
+    }
+    #[inline(always)]
+    fn iand(self, a: Self::I, b: Self::I) -> Self::I {
+        each(|i| a[i] & b[i])
+    }
+    #[inline(always)]
+    fn ishr<const N: u32>(self, a: Self::I) -> Self::I {
+        each(|i| a[i] >> N)
+    }
+    #[inline(always)]
+    fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
+        *out = each(|i| x[i] as i8);
+    }
+    #[inline(always)]
+    fn isum(self, x: Self::I) -> i32 {
+        fold(x, i32::wrapping_add)
+    }
+    #[inline(always)]
+    fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
+        *x
+    }
+    #[inline(always)]
+    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
+        (x.map(|b| b & 15), x.map(|b| b >> 4))
+    }
+    #[inline(always)]
+    fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        let x = x.to_le_bytes().map(|b| i32::from(b as i8));
+        each(|i| {
+            let quad = &w[4 * i..4 * i + 4];
+            acc[i] + (0..4).map(|j| i32::from(quad[j]) * x[j]).sum::<i32>()
+        })
+    }
+    #[inline(always)]
+    fn start_biased(self, _sum_x: i32) -> Self::I {
+        [0; LANES]
+    }
+    #[inline(always)]
+    fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
+        let x = x.to_le_bytes().map(|b| i32::from(b as i8));
+        each(|i| {
+            let quad = &w[4 * i..4 * i + 4];
+            acc[i] + (0..4).map(|j| (i32::from(quad[j]) - 128) * x[j]).sum::<i32>()
+        })
+    }
+}

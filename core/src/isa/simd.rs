@@ -1,0 +1,96 @@
+//! The vector interface that kernels are written against.
+
+/// Number of virtual lanes: what one AVX-512 register holds, and what every other set imitates.
+pub const LANES: usize = 16;
+
+/// Sixteen `f32` lanes, sixteen `i32` lanes and sixty-four bytes, with operations that give the same bits on every
+/// instruction set.
+///
+/// Values of the implementing type are tokens: holding one proves that the processor has the features, so the
+/// methods themselves are safe. Every floating-point operation rounds once, to nearest even; comparisons with NaN
+/// are false. NaN payloads are the only thing that may differ between sets.
+pub trait Simd: Copy {
+    /// Sixteen `f32` lanes.
+    type F: Copy;
+    /// Sixteen `i32` lanes.
+    type I: Copy;
+    /// Sixty-four bytes: four a lane.
+    type B: Copy;
+
+    /// All lanes `x`.
+    fn splat(self, x: f32) -> Self::F;
+    /// Lane i is `x[i]`.
+    fn load(self, x: &[f32; LANES]) -> Self::F;
+    /// `out[i]` becomes lane i.
+    fn store(self, x: Self::F, out: &mut [f32; LANES]);
+    /// Lane i is the half-precision number with the bits `x[i]`; exact.
+    fn load_f16(self, x: &[u16; LANES]) -> Self::F;
+    /// `out[i]` becomes the bits of lane i rounded to half precision, to nearest even.
+    fn store_f16(self, x: Self::F, out: &mut [u16; LANES]);
+    /// Lane i is the bfloat16 number with the bits `x[i]`; exact.
+    fn load_bf16(self, x: &[u16; LANES]) -> Self::F;
+
+    /// `a + b`.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a - b`.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b`.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a / b`.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c` with one rounding.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `a > b ? a : b`, so `b` where either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a < b ? a : b`, so `b` where either is NaN.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Lane i of `a` where bit i of `mask` is set, of `b` elsewhere.
+    fn select(self, mask: u16, a: Self::F, b: Self::F) -> Self::F;
+    /// Bit i is set where lane i of `a` is less than that of `b`.
+    fn lt(self, a: Self::F, b: Self::F) -> u16;
+    /// The absolute value of each lane.
+    fn abs(self, x: Self::F) -> Self::F;
+    /// The sum of all lanes, added as a fixed tree: lanes 8 apart, then 4, 2, 1.
+    fn sum(self, x: Self::F) -> f32;
+    /// The largest lane, by the same tree of [`Simd::max`].
+    fn largest(self, x: Self::F) -> f32;
+
+    /// Rounds each lane to the nearest integer, ties to even; unspecified outside the range of `i32`.
+    fn to_int(self, x: Self::F) -> Self::I;
+    /// Each lane as `f32`, rounded to nearest even.
+    fn to_float(self, x: Self::I) -> Self::F;
+    /// `2^n` for each lane n in -126..=127, by building the exponent; unspecified outside.
+    fn pow2(self, n: Self::I) -> Self::F;
+    /// The bits of each lane, as integers.
+    fn to_bits(self, x: Self::F) -> Self::I;
+    /// The reverse of [`Simd::to_bits`].
+    fn with_bits(self, x: Self::I) -> Self::F;
+    /// All lanes `x`.
+    fn isplat(self, x: i32) -> Self::I;
+    /// Wrapping `a + b`.
+    fn iadd(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Wrapping `a - b`.
+    fn isub(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise `a & b`.
+    fn iand(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Arithmetic shift right by `N` bits.
+    fn ishr<const N: u32>(self, a: Self::I) -> Self::I;
+    /// `out[i]` becomes the low byte of lane i, which must be in -128..=127.
+    fn store_i8(self, x: Self::I, out: &mut [i8; LANES]);
+    /// The sum of all lanes, wrapping.
+    fn isum(self, x: Self::I) -> i32;
+
+    /// Sixty-four bytes; lane i owns bytes 4i..4i+4.
+    fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B;
+    /// The low and the high four bits of each byte.
+    fn nibbles(self, x: Self::B) -> (Self::B, Self::B);
+    /// `acc + sum over j < 4 of w[4i + j] * x[j]` for each lane i, where `w` are unsigned bytes of at most 127 and `x` holds
+    /// four signed bytes of -127..=127, lowest first; exact.
+    fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;
+    /// The value to start [`Simd::dot_biased`] from, when the activations met until [`to_float`](Simd::to_float) sum
+    /// to `sum_x`.
+    fn start_biased(self, sum_x: i32) -> Self::I;
+    /// Like [`Simd::dot_small`] for signed weights stored plus 128: adds `(w - 128) * x`, exact once all activations
+    /// announced to [`Simd::start_biased`] are in.
+    fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;
+}

@@ -1,0 +1,166 @@
+//! The table of kernels, one a set, and the choice of a set.
+//!
+//! A kernel is added by one line in the list at the end of this file.
+
+use super::scalar::Scalar;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2::Avx2, avx512::Avx512};
+use crate::kernels;
+use core::fmt;
+
+/// Declares [`KernelSet`] with a function pointer a kernel, and one static set an instruction set.
+macro_rules! kernel_table {
+    ($($(#[$doc:meta])* $name:ident = $path:path: fn($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        /// Every kernel, compiled for one instruction set. All sets give the same bits.
+        pub struct KernelSet {
+            name: &'static str,
+            $($(#[$doc])* pub $name: fn($($ty),*) $(-> $ret)?,)*
+        }
+
+        mod scalar_set {
+            use super::*;
+            $(fn $name($($arg: $ty),*) $(-> $ret)? {
+                $path(Scalar::token(), $($arg),*)
+            })*
+            pub(super) static SET: KernelSet = KernelSet { name: "scalar", $($name),* };
+        }
+
+        kernel_table!(@x86 avx2_set, Avx2, "avx2", "avx2,fma,f16c";
+            $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
+        kernel_table!(@x86 avx512_set, Avx512, "avx512", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c";
+            $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
+    };
+    (@x86 $module:ident, $token:ident, $label:literal, $features:literal;
+        $($name:ident = $path:path: fn($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
+        #[cfg(target_arch = "x86_64")]
+        mod $module {
+            use super::*;
+            $(fn $name($($arg: $ty),*) $(-> $ret)? {
+                #[target_feature(enable = $features)]
+                fn compiled($($arg: $ty),*) $(-> $ret)? {
+                    $path($token::token(), $($arg),*)
+                }
+                // SAFETY: `all` hands this set out only where the processor has these features.
+                #[allow(unsafe_code)]
+                unsafe { compiled($($arg),*) }
+            })*
+            pub(super) static SET: KernelSet = KernelSet { name: $label, $($name),* };
+        }
+    };
+}
+
+/// No kernel set of that name can be had; the text lists those that can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetUnavailable;
+
+impl fmt::Display for SetUnavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such kernel set on this processor; available:")?;
+        KernelSet::available().try_for_each(|set| write!(f, " {}", set.name))
+    }
+}
+
+impl core::error::Error for SetUnavailable {}
+
+impl fmt::Debug for KernelSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelSet({})", self.name)
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+macro_rules! has {
+    ($($feature:tt),*) => { $(std::is_x86_feature_detected!($feature))&&* };
+}
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+macro_rules! has {
+    ($($feature:tt),*) => { $(cfg!(target_feature = $feature))&&* };
+}
+
+#[cfg(target_arch = "x86_64")]
+fn all() -> impl Iterator<Item = &'static KernelSet> {
+    let avx2 = has!("avx2", "fma", "f16c");
+    let avx512 = avx2 && has!("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni");
+    [(avx512, &avx512_set::SET), (avx2, &avx2_set::SET), (true, &scalar_set::SET)]
+        .into_iter()
+        .filter_map(|(runs, set)| runs.then_some(set))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn all() -> impl Iterator<Item = &'static KernelSet> {
+    core::iter::once(&scalar_set::SET)
+}
+
+impl KernelSet {
+    /// The set's name: what `BACKSTITCH_ISA` takes.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The scalar set, which runs anywhere and defines what the others must return.
+    pub fn scalar() -> &'static Self {
+        &scalar_set::SET
+    }
+
+    /// All sets that this processor can run, fastest first.
+    pub fn available() -> impl Iterator<Item = &'static Self> {
+        all()
+    }
+
+    /// The set called `name`.
+    ///
+    /// # Errors
+    /// [`SetUnavailable`] if there is none, or this processor lacks it.
+    pub fn named(name: &str) -> Result<&'static Self, SetUnavailable> {
+        all().find(|set| set.name == name).ok_or(SetUnavailable)
+    }
+
+    /// The fastest set; with `std`, the one that the environment variable `BACKSTITCH_ISA` names, if it is set.
+    ///
+    /// # Errors
+    /// [`SetUnavailable`] if the variable names no set that can be had: never a silent fallback.
+    pub fn detect() -> Result<&'static Self, SetUnavailable> {
+        #[cfg(feature = "std")]
+        if let Some(name) = std::env::var_os("BACKSTITCH_ISA") {
+            return name.to_str().ok_or(SetUnavailable).and_then(Self::named);
+        }
+        Ok(all().next().unwrap_or(Self::scalar()))
+    }
+}
+
+kernel_table! {
+    /// `x[i] = exp(x[i])`, any length.
+    exp_in_place = kernels::map::exp_in_place: fn(x: &mut [f32]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_set_is_found_by_its_name() {
+        for set in KernelSet::available() {
+            assert_eq!(KernelSet::named(set.name()).unwrap().name(), set.name());
+        }
+        assert_eq!(KernelSet::named("abacus").unwrap_err(), SetUnavailable);
+    }
+
+    #[test]
+    fn exp_has_the_same_bits_on_every_set() {
+        let inputs: [f32; 37] = core::array::from_fn(|i| match i {
+            0 => f32::INFINITY,
+            1 => f32::NEG_INFINITY,
+            2 => -0.0,
+            3 => 88.9,
+            4 => -104.5,
+            _ => (i as f32 - 18.0) * 6.1,
+        });
+        let mut expected = inputs;
+        (KernelSet::scalar().exp_in_place)(&mut expected);
+        for set in KernelSet::available() {
+            let mut got = inputs;
+            (set.exp_in_place)(&mut got);
+            assert_eq!(got.map(f32::to_bits), expected.map(f32::to_bits), "{}", set.name());
+        }
+    }
+}
