@@ -2,3 +2,5 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
+
+pub mod sampler;

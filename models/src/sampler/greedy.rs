@@ -1,0 +1,24 @@
+//! The best token, always.
+
+use super::{Candidates, History, Sampler};
+
+/// Keeps the candidate with the largest logit; the lowest token among equals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greedy;
+
+impl Sampler for Greedy {
+    fn apply(&self, candidates: &mut Candidates, _: &History) {
+        candidates.keep_best(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::after;
+    use super::*;
+
+    #[test]
+    fn the_lowest_of_the_best_is_kept() {
+        assert_eq!(after(&Greedy, &[0.0, 2.0, f32::NAN, 2.0]), [(1, 2.0)]);
+    }
+}

@@ -1,0 +1,97 @@
+//! The last tokens of a sequence, counted.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// The last tokens accepted, and how often each of them occurs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// The window as a ring; `next` is the oldest entry once the ring is full.
+    ring: Vec<u32>,
+    next: usize,
+    window: usize,
+    /// Occurrences in the ring, by token: `[n_vocab]`, or empty when there is no window.
+    counts: Vec<u32>,
+}
+
+impl History {
+    /// Remembers the last `window` of the tokens below `n_vocab`.
+    pub fn new(n_vocab: usize, window: usize) -> Self {
+        let counts = if window == 0 { 0 } else { n_vocab };
+        Self { ring: Vec::with_capacity(window), next: 0, window, counts: vec![0; counts] }
+    }
+
+    /// Appends a token; the oldest one leaves a full window. O(1), allocates nothing. Unknown tokens are ignored.
+    pub fn accept(&mut self, token: u32) {
+        let Some(count) = self.counts.get_mut(token as usize) else { return };
+        *count += 1;
+        if self.ring.len() < self.window {
+            self.ring.push(token);
+        } else if let Some(oldest) = self.ring.get_mut(self.next) {
+            let gone = core::mem::replace(oldest, token);
+            self.next = (self.next + 1) % self.window;
+            if let Some(count) = self.counts.get_mut(gone as usize) {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// How often `token` occurs in the window.
+    pub fn count(&self, token: u32) -> u32 {
+        self.counts.get(token as usize).copied().unwrap_or(0)
+    }
+
+    /// The tokens in the window, oldest first.
+    pub fn tokens(&self) -> impl Iterator<Item = u32> + '_ {
+        let (newer, older) = self.ring.split_at(self.next);
+        older.iter().chain(newer).copied()
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.ring.clear();
+        self.next = 0;
+        self.counts.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn without_a_window_nothing_is_counted() {
+        let mut history = History::new(10, 0);
+        history.accept(3);
+        assert_eq!(history.count(3), 0);
+        assert_eq!(history.tokens().count(), 0);
+    }
+
+    #[test]
+    fn unknown_tokens_are_ignored() {
+        let mut history = History::new(10, 2);
+        history.accept(10);
+        history.accept(u32::MAX);
+        assert_eq!(history.tokens().count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_the_last_window(
+            tokens in prop::collection::vec(0u32..8, 0..60),
+            window in 1usize..12,
+        ) {
+            let mut history = History::new(8, window);
+            tokens.iter().for_each(|&t| history.accept(t));
+            let last = &tokens[tokens.len().saturating_sub(window)..];
+            prop_assert_eq!(history.tokens().collect::<Vec<_>>(), last);
+            for token in 0..8 {
+                let expected = last.iter().filter(|&&t| t == token).count();
+                prop_assert_eq!(history.count(token) as usize, expected);
+            }
+            history.reset();
+            prop_assert_eq!(history, History::new(8, window));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A threshold that moves with the best token.
+
+use super::{Candidates, History, Sampler};
+
+/// Keeps the candidates that are at least `p` times as likely as the likeliest. Zero or less keeps all.
+///
+/// Nguyen et al., "Turning up the heat: min-p sampling", 2024.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MinP(pub f32);
+
+impl Sampler for MinP {
+    fn apply(&self, candidates: &mut Candidates, _: &History) {
+        if self.0 > 0.0 {
+            // Ratios of probabilities are differences of logits, so no exponential is needed.
+            candidates.keep_at_least(candidates.max_logit() + libm::logf(self.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{kept, logits_of};
+    use super::*;
+
+    #[test]
+    fn the_threshold_is_a_share_of_the_best() {
+        let logits = logits_of(&[0.1, 0.2, 0.3, 0.4]);
+        let cases: [(f32, &[u32]); 6] = [
+            (0.0, &[0, 1, 2, 3]),
+            (0.24, &[0, 1, 2, 3]),
+            (0.26, &[1, 2, 3]),
+            (0.51, &[2, 3]),
+            (0.76, &[3]),
+            (2.0, &[3]),
+        ];
+        for (p, expected) in cases {
+            assert_eq!(kept(&MinP(p), &logits), expected, "p = {p}");
+        }
+    }
+}

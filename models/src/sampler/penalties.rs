@@ -1,0 +1,60 @@
+//! Against repetition.
+
+use super::{Candidates, History, Sampler};
+
+/// Lowers the logits of tokens that occur in the [`History`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Penalties {
+    /// Divides a positive logit and multiplies another; 1 changes nothing (Keskar et al., "CTRL", 2019).
+    pub repeat: f32,
+    /// Subtracted once for each occurrence.
+    pub frequency: f32,
+    /// Subtracted once.
+    pub presence: f32,
+}
+
+impl Penalties {
+    /// Whether these change no logit at all.
+    pub fn are_off(&self) -> bool {
+        self.repeat == 1.0 && self.frequency == 0.0 && self.presence == 0.0
+    }
+}
+
+impl Sampler for Penalties {
+    fn apply(&self, candidates: &mut Candidates, history: &History) {
+        candidates.map(|c| match history.count(c.id) {
+            0 => c.logit,
+            n => {
+                let scaled = if c.logit <= 0.0 { c.logit * self.repeat } else { c.logit / self.repeat };
+                scaled - (n as f32 * self.frequency + self.presence)
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn occurrences_lower_the_logit() {
+        let mut history = History::new(4, 64);
+        [1, 2, 2].into_iter().for_each(|t| history.accept(t));
+        let mut candidates = Candidates::new(4);
+        candidates.load(&[1.0, 1.0, -1.0, -1.0]);
+        Penalties { repeat: 2.0, frequency: 0.25, presence: 0.5 }.apply(&mut candidates, &history);
+        let logits: Vec<f32> = candidates.items().iter().map(|c| c.logit).collect();
+        assert_eq!(logits, [1.0, 0.5 - 0.75, -2.0 - 1.0, -1.0]);
+    }
+
+    #[test]
+    fn a_repeat_penalty_of_zero_makes_no_nan() {
+        let mut history = History::new(2, 1);
+        history.accept(0);
+        let mut candidates = Candidates::new(2);
+        candidates.load(&[f32::NEG_INFINITY, 1.0]);
+        Penalties { repeat: 0.0, frequency: 0.0, presence: 0.0 }.apply(&mut candidates, &history);
+        assert_eq!(candidates.items()[0].logit, f32::NEG_INFINITY);
+    }
+}
