@@ -13,12 +13,13 @@
 //! Meanings and defaults are those of llama.cpp's samplers of the same names.
 //!
 //! ```
+//! use backstitch_kv::Token;
 //! use backstitch_models::sampler::{Chain, Settings};
 //!
 //! let mut chain = Chain::new(4, &Settings { temp: 0.0, ..Settings::default() });
 //! let token = chain.sample(&[0.1, 2.5, -1.0, 2.4]);
-//! assert_eq!(token, Some(1));
-//! chain.accept(1);
+//! assert_eq!(token, Some(Token(1)));
+//! chain.accept(Token(1));
 //! ```
 
 mod candidates;
@@ -65,7 +66,7 @@ mod tests {
         let mut candidates = Candidates::new(logits.len());
         candidates.load(logits);
         sampler.apply(&mut candidates, &History::new(logits.len(), 0));
-        candidates.items().iter().map(|c| (c.id, c.logit)).collect()
+        candidates.items().iter().map(|c| (c.id.0, c.logit)).collect()
     }
 
     /// The tokens one sampler leaves.

@@ -1,13 +1,14 @@
 //! The tokens still in play, and the few operations samplers are made of.
 
 use alloc::vec::Vec;
+use backstitch_kv::Token;
 use core::cmp::Ordering;
 
 /// A token that may come next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The token.
-    pub id: u32,
+    pub id: Token,
     /// Its logit, never NaN.
     pub logit: f32,
     /// What the sampler at work computed last: see [`Candidates::softmax`] and [`Candidates::keep_prefix`].
@@ -34,7 +35,7 @@ impl Candidates {
     pub fn load(&mut self, logits: &[f32]) {
         self.items.clear();
         self.items.extend(logits.iter().zip(0u32..).map(|(&logit, id)| Candidate {
-            id,
+            id: Token(id),
             logit: number(logit),
             score: 0.0,
         }));
@@ -60,10 +61,10 @@ impl Candidates {
     }
 
     /// Changes the logit of `token` by `delta`, if the token is still in play.
-    pub fn add(&mut self, token: u32, delta: f32) {
+    pub fn add(&mut self, token: Token, delta: f32) {
         // Right after loading a token's place is its number.
-        let place = match self.items.get(token as usize) {
-            Some(c) if c.id == token => Some(token as usize),
+        let place = match self.items.get(token.0 as usize) {
+            Some(c) if c.id == token => Some(token.0 as usize),
             _ => self.items.iter().position(|c| c.id == token),
         };
         if let Some(c) = place.and_then(|i| self.items.get_mut(i)) {
@@ -193,7 +194,7 @@ mod tests {
     }
 
     fn ids(candidates: &Candidates) -> Vec<u32> {
-        candidates.items().iter().map(|c| c.id).collect()
+        candidates.items().iter().map(|c| c.id.0).collect()
     }
 
     #[test]
@@ -214,11 +215,11 @@ mod tests {
     #[test]
     fn add_finds_a_token_in_any_order() {
         let mut candidates = loaded(&[0.0, 1.0, 2.0]);
-        candidates.add(1, 0.5);
+        candidates.add(Token(1), 0.5);
         assert_eq!(candidates.items()[1].logit, 1.5);
         candidates.sort();
-        candidates.add(0, 9.0);
-        candidates.add(77, 9.0);
+        candidates.add(Token(0), 9.0);
+        candidates.add(Token(77), 9.0);
         candidates.sort();
         assert_eq!(ids(&candidates), [0, 2, 1]);
     }
@@ -263,7 +264,7 @@ mod tests {
             full.sort();
             let mut prefix = loaded(&logits);
             let mut seen = vec![];
-            prefix.keep_prefix(by_logit, |c| { seen.push(c.id); seen.len() == n });
+            prefix.keep_prefix(by_logit, |c| { seen.push(c.id.0); seen.len() == n });
             prop_assert_eq!(&seen, &ids(&full)[..n.min(logits.len())]);
             prop_assert_eq!(ids(&prefix), seen);
         }

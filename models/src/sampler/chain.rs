@@ -6,6 +6,7 @@ use super::{
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use backstitch_kv::Token;
 
 /// Samplers in the order they were added, what they remember, and the random numbers for the draw.
 ///
@@ -55,7 +56,7 @@ impl Chain {
 
     /// Draws the next token. `logits`: `[n_vocab]`; `None` if that is empty. Uses up one random number, whatever is
     /// left to choose from.
-    pub fn sample(&mut self, logits: &[f32]) -> Option<u32> {
+    pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
         self.candidates.load(logits);
         for step in self.steps.iter() {
             step.apply(&mut self.candidates, &self.history);
@@ -64,7 +65,7 @@ impl Chain {
     }
 
     /// Remembers a token of the sequence, from the prompt or drawn.
-    pub fn accept(&mut self, token: u32) {
+    pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
     }
 
@@ -102,7 +103,7 @@ impl core::fmt::Debug for Chain {
 }
 
 /// Takes the candidate at the share `unit` of the distribution. `unit`: `0.0..1.0`.
-fn draw(candidates: &mut Candidates, unit: f64) -> Option<u32> {
+fn draw(candidates: &mut Candidates, unit: f64) -> Option<Token> {
     let goal = unit * candidates.softmax();
     let mut sum = 0.0;
     let mut last = None;
@@ -165,7 +166,7 @@ mod tests {
         let mut next = || {
             let token = chain.sample(logits)?;
             chain.accept(token);
-            Some(token)
+            Some(token.0)
         };
         (0..n).filter_map(|_| next()).collect()
     }
@@ -215,7 +216,7 @@ mod tests {
     fn temperature_zero_takes_the_best_whatever_the_seed() {
         for seed in 0..20 {
             let mut chain = Chain::new(3, &Settings { temp: 0.0, seed, ..Settings::default() });
-            assert_eq!(chain.sample(&[1.0, 1.5, 1.5]), Some(1));
+            assert_eq!(chain.sample(&[1.0, 1.5, 1.5]), Some(Token(1)));
         }
     }
 
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_ban_holds_even_at_high_temperature() {
-        let logit_bias = alloc::vec![(0, f32::NEG_INFINITY)];
+        let logit_bias = alloc::vec![(Token(0), f32::NEG_INFINITY)];
         let mut chain = Chain::new(3, &Settings { temp: 100.0, logit_bias, ..Settings::default() });
         assert!(!story(&mut chain, &[9.0, 0.0, 0.0], 200).contains(&0));
     }
@@ -256,7 +257,7 @@ mod tests {
             typical_p in any_logit(), repeat_penalty in any_logit(), frequency_penalty in any_logit(),
             bias in any_logit(), seed: u64,
         ) {
-            let logit_bias = alloc::vec![(0, bias), (3, -bias)];
+            let logit_bias = alloc::vec![(Token(0), bias), (Token(3), -bias)];
             let settings = Settings {
                 seed, temp, top_k, top_p, min_p, typical_p, repeat_penalty, frequency_penalty, logit_bias,
                 ..Settings::default()

@@ -2,12 +2,13 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use backstitch_kv::Token;
 
 /// The last tokens accepted, and how often each of them occurs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// The window as a ring; `next` is the oldest entry once the ring is full.
-    ring: Vec<u32>,
+    ring: Vec<Token>,
     next: usize,
     window: usize,
     /// Occurrences in the ring, by token: `[n_vocab]`, or empty when there is no window.
@@ -22,27 +23,27 @@ impl History {
     }
 
     /// Appends a token; the oldest one leaves a full window. O(1), allocates nothing. Unknown tokens are ignored.
-    pub fn accept(&mut self, token: u32) {
-        let Some(count) = self.counts.get_mut(token as usize) else { return };
+    pub fn accept(&mut self, token: Token) {
+        let Some(count) = self.counts.get_mut(token.0 as usize) else { return };
         *count += 1;
         if self.ring.len() < self.window {
             self.ring.push(token);
         } else if let Some(oldest) = self.ring.get_mut(self.next) {
             let gone = core::mem::replace(oldest, token);
             self.next = (self.next + 1) % self.window;
-            if let Some(count) = self.counts.get_mut(gone as usize) {
+            if let Some(count) = self.counts.get_mut(gone.0 as usize) {
                 *count -= 1;
             }
         }
     }
 
     /// How often `token` occurs in the window.
-    pub fn count(&self, token: u32) -> u32 {
-        self.counts.get(token as usize).copied().unwrap_or(0)
+    pub fn count(&self, token: Token) -> u32 {
+        self.counts.get(token.0 as usize).copied().unwrap_or(0)
     }
 
     /// The tokens in the window, oldest first.
-    pub fn tokens(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn tokens(&self) -> impl Iterator<Item = Token> + '_ {
         let (newer, older) = self.ring.split_at(self.next);
         older.iter().chain(newer).copied()
     }
@@ -63,16 +64,16 @@ mod tests {
     #[test]
     fn without_a_window_nothing_is_counted() {
         let mut history = History::new(10, 0);
-        history.accept(3);
-        assert_eq!(history.count(3), 0);
+        history.accept(Token(3));
+        assert_eq!(history.count(Token(3)), 0);
         assert_eq!(history.tokens().count(), 0);
     }
 
     #[test]
     fn unknown_tokens_are_ignored() {
         let mut history = History::new(10, 2);
-        history.accept(10);
-        history.accept(u32::MAX);
+        history.accept(Token(10));
+        history.accept(Token(u32::MAX));
         assert_eq!(history.tokens().count(), 0);
     }
 
@@ -83,12 +84,12 @@ mod tests {
             window in 1usize..12,
         ) {
             let mut history = History::new(8, window);
-            tokens.iter().for_each(|&t| history.accept(t));
+            tokens.iter().for_each(|&t| history.accept(Token(t)));
             let last = &tokens[tokens.len().saturating_sub(window)..];
-            prop_assert_eq!(history.tokens().collect::<Vec<_>>(), last);
+            prop_assert_eq!(history.tokens().map(|t| t.0).collect::<Vec<_>>(), last);
             for token in 0..8 {
                 let expected = last.iter().filter(|&&t| t == token).count();
-                prop_assert_eq!(history.count(token) as usize, expected);
+                prop_assert_eq!(history.count(Token(token)) as usize, expected);
             }
             history.reset();
             prop_assert_eq!(history, History::new(8, window));

@@ -36,11 +36,12 @@ impl Sampler for Penalties {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use backstitch_kv::Token;
 
     #[test]
     fn occurrences_lower_the_logit() {
         let mut history = History::new(4, 64);
-        [1, 2, 2].into_iter().for_each(|t| history.accept(t));
+        [1, 2, 2].into_iter().for_each(|t| history.accept(Token(t)));
         let mut candidates = Candidates::new(4);
         candidates.load(&[1.0, 1.0, -1.0, -1.0]);
         Penalties { repeat: 2.0, frequency: 0.25, presence: 0.5 }.apply(&mut candidates, &history);
@@ -51,7 +52,7 @@ mod tests {
     #[test]
     fn a_repeat_penalty_of_zero_makes_no_nan() {
         let mut history = History::new(2, 1);
-        history.accept(0);
+        history.accept(Token(0));
         let mut candidates = Candidates::new(2);
         candidates.load(&[f32::NEG_INFINITY, 1.0]);
         Penalties { repeat: 0.0, frequency: 0.0, presence: 0.0 }.apply(&mut candidates, &history);

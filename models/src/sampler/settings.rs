@@ -1,6 +1,7 @@
 //! The usual knobs.
 
 use alloc::vec::Vec;
+use backstitch_kv::Token;
 
 /// What people set; the defaults are llama.cpp's. [`Chain::new`](super::Chain::new) turns it into samplers.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +27,7 @@ pub struct Settings {
     /// See [`Penalties::presence`](super::Penalties); 0 is off.
     pub presence_penalty: f32,
     /// See [`LogitBias`](super::LogitBias).
-    pub logit_bias: Vec<(u32, f32)>,
+    pub logit_bias: Vec<(Token, f32)>,
 }
 
 impl Default for Settings {
