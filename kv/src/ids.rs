@@ -1,13 +1,47 @@
-//! The numbers that tokens, positions and sequences go by: one type each, so that none is taken for another.
+//! Small numbers that must not be mixed up: tokens, positions, sequences.
 
-/// A token: an index into a model's vocabulary.
+use core::fmt;
+
+/// An entry of the vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
-/// A position of a token in its sequence, counted from zero. Never negative in a cache; differences may be.
+/// Where a token stands in its sequence. Valid positions start at [`Pos::ZERO`] and end before [`Pos::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos(pub i32);
 
-/// A sequence of a context: an index into its table of sequences.
+impl Pos {
+    /// The first position; as the start of a range: from the beginning.
+    pub const ZERO: Pos = Pos(0);
+    /// After every position; as the end of a range: to the end.
+    pub const MAX: Pos = Pos(i32::MAX);
+}
+
+/// A sequence of a memory; valid ids are below the memory's `n_seq_max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqId(pub u32);
+
+impl SeqId {
+    /// The id as an index.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Pos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for SeqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
