@@ -1,9 +1,14 @@
 //! Numbers for language models on CPUs.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+pub mod block;
 pub mod cell;
+pub mod dtype;
+pub mod error;
 pub mod isa;
 mod kernels;
 pub mod math;
 
+pub use dtype::DType;
+pub use error::Error;
 pub use isa::KernelSet;

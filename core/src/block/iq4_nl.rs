@@ -1,0 +1,34 @@
+//! IQ4_NL: 32 elements, one scale, 4 bits each that choose from sixteen uneven values: `d * VALUES[q]`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::f16::Half;
+use super::search::{codebook, index};
+use super::{Codec, bits, round};
+
+/// What the quants stand for: denser near zero, where weights are.
+pub const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// 32 elements in 18 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The scale.
+    pub d: Half,
+    /// Element `i` in the low nibble of byte `i`, element `16 + i` in the high one.
+    pub qs: [u8; 16],
+}
+
+impl Codec<32> for Block {
+    fn load(&self, y: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        bits::each_nibble(&self.qs, y, |q| d * f32::from(VALUES[usize::from(q & 15)]));
+    }
+
+    /// Searches for the scale; the quants are those of the scale before it is rounded to half precision.
+    fn store(x: &[f32; 32]) -> Self {
+        let d = codebook(x, &VALUES);
+        let id = round::inverse(d);
+        Block { d: Half::from_f32(d), qs: bits::nibbles(x, |x| index(id * x, &VALUES) as u8) }
+    }
+}

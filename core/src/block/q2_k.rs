@@ -1,0 +1,58 @@
+//! Q2_K: 256 elements in strips of 16, each with a scale and a minimum of 4 bits; 2 bits an element: `d * s * q - dmin * m`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::bits::Plane;
+use super::f16::Half;
+use super::search::{Affine, requantise};
+use super::{Codec, round};
+
+/// 256 elements in 84 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// Of each strip the scale in the low nibble, the minimum in the high one.
+    pub scales: [u8; 16],
+    /// Two bits an element.
+    pub qs: [u8; 64],
+    /// The scale of the scales.
+    pub d: Half,
+    /// The scale of the minima.
+    pub dmin: Half,
+}
+
+const SEARCH: Affine = Affine { largest: 3, first: -0.5, steps: 15, error: f32::abs };
+
+/// A nibble for `x`, where `max` becomes 15.
+fn nibble(x: f32, max: f32) -> u8 {
+    if max > 0.0 { (round::nearest(15.0 / max * x) & 15) as u8 } else { 0 }
+}
+
+impl Codec<256> for Block {
+    fn load(&self, y: &mut [f32; 256]) {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        for (j, (y, scale)) in y.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate() {
+            let (d, m) = (d * f32::from(scale & 15), dmin * f32::from(scale >> 4));
+            *y = Plane::TWO.strip(&self.qs, j).map(|q| d * f32::from(q) - m);
+        }
+    }
+
+    /// Searches each strip with errors weighted by magnitude, then rounds again with the scales as stored.
+    fn store(x: &[f32; 256]) -> Self {
+        let (mut fits, mut q) = ([(0.0, 0.0); 16], [0; 256]);
+        for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {
+            *fit = SEARCH.run(x, &x.map(f32::abs), q);
+        }
+        let largest = |a: f32, b: f32| if b > a { b } else { a };
+        let max_scale = fits.iter().map(|fit| fit.0).fold(0.0, largest);
+        let max_min = fits.iter().map(|fit| fit.1).fold(0.0, largest);
+
+        let scales = fits.map(|(scale, min)| nibble(scale, max_scale) | nibble(min, max_min) << 4);
+        let (d, dmin) = (Half::from_f32(max_scale / 15.0), Half::from_f32(max_min / 15.0));
+        for ((q, x), scale) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).zip(scales) {
+            let (scale, min) = (f32::from(scale & 15), f32::from(scale >> 4));
+            requantise(x, q, d.to_f32() * scale, dmin.to_f32() * min, SEARCH.largest);
+        }
+        Block { scales, qs: Plane::TWO.pack(&q, 0), d, dmin }
+    }
+}

@@ -1,0 +1,88 @@
+//! Q3_K: 256 elements in strips of 16, each with a signed scale of 6 bits; 3 bits an element: `d * (s - 32) * (q - 4)`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::bits::Plane;
+use super::f16::Half;
+use super::search::{one_by_one, requantise_signed};
+use super::{Codec, range, round};
+
+/// 256 elements in 110 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The third bit of each element.
+    pub hmask: [u8; 32],
+    /// The lower two bits of each element.
+    pub qs: [u8; 64],
+    /// The low nibbles of scales `j` and `8 + j` in byte `j`; the upper two bits of scales `j`, `4 + j`, `8 + j`, `12 + j` in
+    /// byte `8 + j`, the first lowest.
+    pub scales: [u8; 12],
+    /// The scale of the scales.
+    pub d: Half,
+}
+
+/// The scale of strip `j`, less its offset.
+fn unpack(packed: &[u8; 12], j: usize) -> i32 {
+    let low = packed[j % 8] >> (j / 8 * 4) & 15;
+    let high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
+    i32::from(high << 4 | low) - 32
+}
+
+/// Adds the scale of strip `j`, `-32..32`; its bits must still be zero.
+fn pack(packed: &mut [u8; 12], j: usize, scale: i32) {
+    let scale = (scale + 32) as u8;
+    packed[j % 8] |= (scale & 15) << (j / 8 * 4);
+    packed[8 + j % 4] |= scale >> 4 << (j / 4 * 2);
+}
+
+impl Codec<256> for Block {
+    fn load(&self, y: &mut [f32; 256]) {
+        let d = self.d.to_f32();
+        for (j, y) in y.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let d = d * unpack(&self.scales, j) as f32;
+            let low: [u8; 16] = Plane::TWO.strip(&self.qs, j);
+            let high: [u8; 16] = Plane::ONE.strip(&self.hmask, j);
+            for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
+                *y = d * (i32::from(high << 2 | low) - 4) as f32;
+            }
+        }
+    }
+
+    /// Searches each strip, makes the scale farthest from zero -32, then rounds again with the scales as stored.
+    fn store(x: &[f32; 256]) -> Self {
+        let (mut fits, mut q) = ([0.0; 16], [0; 256]);
+        for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {
+            *fit = one_by_one(x, 4, q);
+        }
+        let far = range::farthest(&fits);
+        let mut scales = [0; 12];
+        let mut d = Half::from_f32(0.0);
+        if far != 0.0 {
+            let inverse = -32.0 / far;
+            for (j, fit) in fits.into_iter().enumerate() {
+                pack(&mut scales, j, round::nearest(inverse * fit).clamp(-32, 31));
+            }
+            d = Half::from_f32(1.0 / inverse);
+        }
+        for (j, (q, x)) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).enumerate() {
+            requantise_signed(x, q, d.to_f32() * unpack(&scales, j) as f32, 4);
+        }
+        Block { hmask: Plane::ONE.pack(&q, 2), qs: Plane::TWO.pack(&q, 0), scales, d }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_come_back() {
+        let wanted: [i32; 16] = core::array::from_fn(|j| (j as i32 * 23 + 5) % 64 - 32);
+        let mut packed = [0; 12];
+        for (j, scale) in wanted.into_iter().enumerate() {
+            pack(&mut packed, j, scale);
+        }
+        assert_eq!(core::array::from_fn(|j| unpack(&packed, j)), wanted);
+    }
+}

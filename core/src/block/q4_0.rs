@@ -1,0 +1,31 @@
+//! Q4_0: 32 elements, one scale, 4 bits each: `d * (q - 8)`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::f16::Half;
+use super::{Codec, bits, range, round};
+
+/// 32 elements in 18 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The scale.
+    pub d: Half,
+    /// Element `i` in the low nibble of byte `i`, element `16 + i` in the high one.
+    pub qs: [u8; 16],
+}
+
+impl Codec<32> for Block {
+    fn load(&self, y: &mut [f32; 32]) {
+        let d = self.d.to_f32();
+        bits::each_nibble(&self.qs, y, |q| (i32::from(q) - 8) as f32 * d);
+    }
+
+    /// The element farthest from zero becomes -8 exactly, so the scale carries its sign; the rest is rounded half up.
+    fn store(x: &[f32; 32]) -> Self {
+        let d = range::farthest(x) / -8.0;
+        let id = round::inverse(d);
+        let qs = bits::nibbles(x, |x| round::truncate(x * id + 8.5) as u8);
+        Block { d: Half::from_f32(d), qs }
+    }
+}

@@ -1,0 +1,34 @@
+//! Q4_1: 32 elements, a scale and a minimum, 4 bits each: `d * q + m`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::f16::Half;
+use super::{Codec, bits, range, round};
+
+/// 32 elements in 20 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The scale.
+    pub d: Half,
+    /// The minimum.
+    pub m: Half,
+    /// Element `i` in the low nibble of byte `i`, element `16 + i` in the high one.
+    pub qs: [u8; 16],
+}
+
+impl Codec<32> for Block {
+    fn load(&self, y: &mut [f32; 32]) {
+        let (d, m) = (self.d.to_f32(), self.m.to_f32());
+        bits::each_nibble(&self.qs, y, |q| f32::from(q) * d + m);
+    }
+
+    /// The smallest element becomes 0, the largest 15, the rest is rounded half up.
+    fn store(x: &[f32; 32]) -> Self {
+        let (min, max) = range::min_max(x);
+        let d = (max - min) / 15.0;
+        let id = round::inverse(d);
+        let qs = bits::nibbles(x, |x| round::truncate((x - min) * id + 0.5) as u8);
+        Block { d: Half::from_f32(d), m: Half::from_f32(min), qs }
+    }
+}

@@ -1,0 +1,48 @@
+//! Q4_K: 256 elements in strips of 32, each with a scale and a minimum of 6 bits; 4 bits an element: `d * s * q - dmin * m`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::bits::Plane;
+use super::f16::Half;
+use super::search::Affine;
+use super::{Codec, scale_min};
+
+/// 256 elements in 144 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The scale of the scales.
+    pub d: Half,
+    /// The scale of the minima.
+    pub dmin: Half,
+    /// Scales and minima of the strips, 6 bits each; read by [`Block::scale_min`].
+    pub scales: [u8; 12],
+    /// Four bits an element.
+    pub qs: [u8; 128],
+}
+
+const SEARCH: Affine = Affine { largest: 15, first: -1.0, steps: 20, error: |diff| diff * diff };
+
+impl Block {
+    /// The scale and the minimum of strip `j` (0 to 7), `0..64` each.
+    pub fn scale_min(&self, j: usize) -> (u8, u8) {
+        scale_min::unpack(&self.scales, j)
+    }
+}
+
+impl Codec<256> for Block {
+    fn load(&self, y: &mut [f32; 256]) {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        for (j, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            let (scale, min) = self.scale_min(j);
+            let (d, m) = (d * f32::from(scale), dmin * f32::from(min));
+            *y = Plane::FOUR.strip(&self.qs, j).map(|q| d * f32::from(q) - m);
+        }
+    }
+
+    fn store(x: &[f32; 256]) -> Self {
+        let strips = scale_min::encode(x, &SEARCH);
+        let qs = Plane::FOUR.pack(&strips.q, 0);
+        Block { d: strips.d, dmin: strips.dmin, scales: strips.scales, qs }
+    }
+}

@@ -1,0 +1,54 @@
+//! Q5_K: 256 elements in strips of 32, each with a scale and a minimum of 6 bits; 5 bits an element: `d * s * q - dmin * m`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::bits::Plane;
+use super::f16::Half;
+use super::search::Affine;
+use super::{Codec, scale_min};
+
+/// 256 elements in 176 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The scale of the scales.
+    pub d: Half,
+    /// The scale of the minima.
+    pub dmin: Half,
+    /// Scales and minima of the strips, 6 bits each; read by [`Block::scale_min`].
+    pub scales: [u8; 12],
+    /// The fifth bit of each element.
+    pub qh: [u8; 32],
+    /// The lower four bits of each element.
+    pub qs: [u8; 128],
+}
+
+const SEARCH: Affine = Affine { largest: 31, first: -0.5, steps: 15, error: |diff| diff * diff };
+
+impl Block {
+    /// The scale and the minimum of strip `j` (0 to 7), `0..64` each.
+    pub fn scale_min(&self, j: usize) -> (u8, u8) {
+        scale_min::unpack(&self.scales, j)
+    }
+}
+
+impl Codec<256> for Block {
+    fn load(&self, y: &mut [f32; 256]) {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        for (j, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            let (scale, min) = self.scale_min(j);
+            let (d, m) = (d * f32::from(scale), dmin * f32::from(min));
+            let low: [u8; 32] = Plane::FOUR.strip(&self.qs, j);
+            let high: [u8; 32] = Plane::ONE.strip(&self.qh, j);
+            for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
+                *y = d * f32::from(high << 4 | low) - m;
+            }
+        }
+    }
+
+    fn store(x: &[f32; 256]) -> Self {
+        let strips = scale_min::encode(x, &SEARCH);
+        let (qh, qs) = (Plane::ONE.pack(&strips.q, 4), Plane::FOUR.pack(&strips.q, 0));
+        Block { d: strips.d, dmin: strips.dmin, scales: strips.scales, qh, qs }
+    }
+}

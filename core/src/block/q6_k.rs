@@ -1,0 +1,57 @@
+//! Q6_K: 256 elements in strips of 16, each with a signed scale of 8 bits; 6 bits an element: `d * s * (q - 32)`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::bits::Plane;
+use super::f16::Half;
+use super::search::{NEGLIGIBLE, requantise_signed, symmetric};
+use super::{Codec, range, round};
+
+/// 256 elements in 210 bytes.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// The lower four bits of each element; 128 elements share 64 bytes.
+    pub ql: [u8; 128],
+    /// The upper two bits of each element.
+    pub qh: [u8; 64],
+    /// The scales of the strips.
+    pub scales: [i8; 16],
+    /// The scale of the scales.
+    pub d: Half,
+}
+
+const LOW: Plane = Plane { bits: 4, width: 64 };
+
+impl Codec<256> for Block {
+    fn load(&self, y: &mut [f32; 256]) {
+        let d = self.d.to_f32();
+        for (j, (y, scale)) in y.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate() {
+            let d = d * f32::from(scale);
+            let low: [u8; 16] = LOW.strip(&self.ql, j);
+            let high: [u8; 16] = Plane::TWO.strip(&self.qh, j);
+            for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
+                *y = d * (i32::from(high << 4 | low) - 32) as f32;
+            }
+        }
+    }
+
+    /// Searches each strip, makes the scale farthest from zero -128, then rounds again with the scales as stored.
+    fn store(x: &[f32; 256]) -> Self {
+        let (mut fits, mut q) = ([0.0; 16], [0; 256]);
+        for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {
+            *fit = symmetric(x, 32, q);
+        }
+        let far = range::farthest(&fits);
+        if far.abs() < NEGLIGIBLE {
+            return Block::zeroed();
+        }
+        let inverse = -128.0 / far;
+        let scales = fits.map(|fit| round::nearest(inverse * fit).min(127) as i8);
+        let d = Half::from_f32(1.0 / inverse);
+        for ((q, x), scale) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).zip(scales) {
+            requantise_signed(x, q, d.to_f32() * f32::from(scale), 32);
+        }
+        Block { ql: LOW.pack(&q, 0), qh: Plane::TWO.pack(&q, 4), scales, d }
+    }
+}

@@ -1,0 +1,93 @@
+//! What Q4_K and Q5_K share: eight strips of 32 elements, each with a scale and a minimum of 6 bits.
+//!
+//! The twelve bytes hold, for strips 0 to 3, the scales and then the minima in the lower six bits; for strips 4 to 7, the
+//! low nibbles of both in the last four bytes, and their upper two bits on top of the first eight bytes.
+
+use super::f16::Half;
+use super::round;
+use super::search::{Affine, requantise};
+
+/// The scale and the minimum of strip `j`, `0..64` each.
+pub fn unpack(packed: &[u8; 12], j: usize) -> (u8, u8) {
+    let (i, byte) = (j % 4, |i: usize| packed[i]);
+    if j < 4 {
+        return (byte(i) & 63, byte(i + 4) & 63);
+    }
+    (byte(i + 8) & 15 | byte(i) >> 6 << 4, byte(i + 8) >> 4 | byte(i + 4) >> 6 << 4)
+}
+
+/// Adds strip `j`, whose bits must still be zero.
+fn pack(packed: &mut [u8; 12], j: usize, scale: u8, min: u8) {
+    let i = j % 4;
+    if j < 4 {
+        packed[i] |= scale;
+        packed[i + 4] |= min;
+    } else {
+        packed[i + 8] |= scale & 15 | (min & 15) << 4;
+        packed[i] |= scale >> 4 << 6;
+        packed[i + 4] |= min >> 4 << 6;
+    }
+}
+
+/// An encoded block but for the packing of its quants.
+pub struct Strips {
+    /// The scale of the scales.
+    pub d: Half,
+    /// The scale of the minima.
+    pub dmin: Half,
+    /// Scales and minima.
+    pub scales: [u8; 12],
+    /// The quants.
+    pub q: [u8; 256],
+}
+
+/// Encodes a block: each strip by a search, then scales and minima by their largest, then the quants again with the
+/// scales as they will be read.
+pub fn encode(x: &[f32; 256], search: &Affine) -> Strips {
+    let (mut fits, mut q) = ([(0.0, 0.0); 8], [0; 256]);
+    for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<32>().0).zip(x.as_chunks::<32>().0) {
+        *fit = search.run(x, &weights(x), q);
+    }
+    let largest = |a: f32, b: f32| if b > a { b } else { a };
+    let max_scale = fits.iter().map(|fit| fit.0).fold(0.0, largest);
+    let max_min = fits.iter().map(|fit| fit.1).fold(0.0, largest);
+
+    let six_bits = |x: f32, max: f32| {
+        let inverse = if max > 0.0 { 63.0 / max } else { 0.0 };
+        (round::nearest(inverse * x) as u8).min(63)
+    };
+    let mut scales = [0; 12];
+    for (j, (scale, min)) in fits.into_iter().enumerate() {
+        pack(&mut scales, j, six_bits(scale, max_scale), six_bits(min, max_min));
+    }
+
+    let (d, dmin) = (Half::from_f32(max_scale / 63.0), Half::from_f32(max_min / 63.0));
+    for (j, (q, x)) in q.as_chunks_mut::<32>().0.iter_mut().zip(x.as_chunks::<32>().0).enumerate() {
+        let (scale, min) = unpack(&scales, j);
+        requantise(x, q, d.to_f32() * f32::from(scale), dmin.to_f32() * f32::from(min), search.largest);
+    }
+    Strips { d, dmin, scales, q }
+}
+
+/// How much an error in each element counts: its magnitude plus the strip's root mean square.
+fn weights(x: &[f32; 32]) -> [f32; 32] {
+    let squares = x.iter().fold(0.0, |sum, x| sum + x * x);
+    let rms = libm::sqrtf(squares / 32.0);
+    x.map(|x| rms + x.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_and_minima_come_back() {
+        let wanted: [(u8, u8); 8] =
+            [(63, 1), (2, 60), (33, 34), (0, 63), (17, 48), (63, 63), (16, 15), (5, 32)];
+        let mut packed = [0; 12];
+        for (j, (scale, min)) in wanted.into_iter().enumerate() {
+            pack(&mut packed, j, scale, min);
+        }
+        assert_eq!(core::array::from_fn(|j| unpack(&packed, j)), wanted);
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be wrong with a call into this crate: shapes, lengths, types.
+
+use core::fmt;
+
+use crate::dtype::DType;
+
+/// Why a call was refused. Nothing was written when one of these comes back, unless the function says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two things that must agree in shape do not; shapes are outermost first, `[rows, columns]`.
+    Shape {
+        /// Which argument.
+        what: &'static str,
+        /// The shape it has.
+        found: [usize; 2],
+        /// The shape it needs.
+        wanted: [usize; 2],
+    },
+    /// A slice is too short or too long.
+    Length {
+        /// Which argument.
+        what: &'static str,
+        /// The length it has.
+        found: usize,
+        /// The length it needs.
+        wanted: usize,
+    },
+    /// A length is not a whole number of blocks.
+    Ragged {
+        /// Which argument.
+        what: &'static str,
+        /// The length it has.
+        found: usize,
+        /// The length of one block.
+        block: usize,
+    },
+    /// The element type cannot do this.
+    Unsupported {
+        /// What was asked for.
+        op: &'static str,
+        /// The type it was asked of.
+        dtype: DType,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::Shape { what, found: [r, c], wanted: [wr, wc] } => {
+                write!(f, "{what} has shape [{r}, {c}], but [{wr}, {wc}] is needed")
+            }
+            Error::Length { what, found, wanted } => {
+                write!(f, "{what} has length {found}, but {wanted} is needed")
+            }
+            Error::Ragged { what, found, block } => {
+                write!(f, "{what} has length {found}, which is no multiple of the block length {block}")
+            }
+            Error::Unsupported { op, dtype } => {
+                write!(f, "{op} is not supported for {}; convert the data to another type", dtype.name())
+            }
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn errors_name_what_was_found_and_what_was_wanted() {
+        let cases = [
+            (
+                Error::Shape { what: "weight", found: [2, 3], wanted: [2, 4] },
+                "weight has shape [2, 3], but [2, 4] is needed",
+            ),
+            (Error::Length { what: "bytes", found: 7, wanted: 18 }, "bytes has length 7, but 18 is needed"),
+            (
+                Error::Ragged { what: "row", found: 33, block: 32 },
+                "row has length 33, which is no multiple of the block length 32",
+            ),
+            (
+                Error::Unsupported { op: "decode", dtype: DType::I8 },
+                "decode is not supported for I8; convert the data to another type",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn errors_stay_small() {
+        assert!(size_of::<Error>() <= 56);
+    }
+}
