@@ -3,4 +3,6 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod sampler;
