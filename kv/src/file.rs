@@ -1,0 +1,345 @@
+//! Files as bytes: mapped, or read into memory.
+//!
+//! [`Mapping`] is the one place of the project that maps files, and therefore the one outside the kernels that needs `unsafe`.
+//! A mapping costs no memory of its own and opens at once, but it trusts the other processes of the machine: whoever truncates the file
+//! meanwhile kills this process. [`Buffer`] is the alternative that trusts nobody.
+
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::ops::Range;
+use std::boxed::Box;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::vec::Vec;
+
+/// Why a file could not be opened as bytes.
+#[derive(Debug)]
+pub struct FileError {
+    /// The path as it was given.
+    pub path: Box<Path>,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Problem {
+    /// There is nothing at the path.
+    Missing,
+    /// It is a directory.
+    Directory,
+    /// It is a pipe, a device or a socket: it has no length, and reading it could wait for ever.
+    NotAFile,
+    /// It has no bytes.
+    Empty,
+    /// It does not fit the address space of this machine.
+    TooLarge {
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// It was cut shorter while it was read.
+    Shrunk {
+        /// Bytes read.
+        found: u64,
+        /// Its length when it was opened.
+        wanted: u64,
+    },
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.problem {
+            Problem::Missing => write!(f, "{path}: no such file; check the path"),
+            Problem::Directory => write!(f, "{path} is a directory; name a file in it"),
+            Problem::NotAFile => {
+                write!(f, "{path} is a pipe or a device, not a file; copy its content to a file first")
+            }
+            Problem::Empty => write!(f, "{path} is empty; get the file again"),
+            Problem::TooLarge { bytes } => {
+                write!(f, "{path} has {bytes} bytes, more than this machine can address")
+            }
+            Problem::Shrunk { found, wanted } => {
+                write!(
+                    f,
+                    "{path} ended after {found} of {wanted} bytes; it was changed while being read, try again"
+                )
+            }
+            Problem::Io(error) => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.problem {
+            Problem::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            io::ErrorKind::IsADirectory => Self::Directory,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// A file mapped into memory, read-only.
+///
+/// The bytes are read from disk when they are first touched and shared with every other process that maps the file.
+///
+/// **The file must stay as it is.** If another process truncates it while it is mapped, touching the bytes that are gone kills this
+/// process (`SIGBUS`), and no program can prevent that; if another process writes to it, the bytes change here. Replace
+/// model files by renaming a new file over the old name, or use [`Buffer`].
+#[derive(Debug)]
+pub struct Mapping {
+    map: memmap2::Mmap,
+}
+
+impl Mapping {
+    /// Maps the file at `path`; takes the same time whatever its size.
+    ///
+    /// # Errors
+    /// [`FileError`] with the path: nothing there, a directory, a pipe or device, an empty file, or what the system says.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = path.as_ref();
+        Self::map(path).map_err(|problem| FileError { path: path.into(), problem })
+    }
+
+    fn map(path: &Path) -> Result<Self, Problem> {
+        let (file, _) = open_regular(path)?;
+        // SAFETY: the map is private to this value and read-only. That nobody changes the file meanwhile cannot be
+        // checked; it is the documented condition of this type, and readers check what they take from the bytes.
+        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        Ok(Self { map })
+    }
+
+    /// The bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Tells the system that these bytes are not needed for now, so that they stop counting as this process's memory. They stay readable:
+    /// touching them reads them again from the file. Bounds beyond the end are cut; where the system cannot do this,
+    /// nothing happens.
+    pub fn release(&self, range: Range<usize>) {
+        let end = range.end.min(self.map.len());
+        if range.start < end {
+            self.advise_unneeded(range.start, end - range.start);
+        }
+    }
+
+    #[cfg(unix)]
+    fn advise_unneeded(&self, offset: usize, len: usize) {
+        // SAFETY: the pages of a read-only map of a file are never dirty, so dropping them loses nothing: the next touch finds the same
+        // bytes in the file. `release` keeps the range inside the map.
+        let advised =
+            unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len) };
+        // Advice that is not taken costs memory, not correctness.
+        drop(advised);
+    }
+
+    #[cfg(not(unix))]
+    fn advise_unneeded(&self, _offset: usize, _len: usize) {}
+}
+
+/// A file read into memory, aligned like a mapping would be for every element type.
+///
+/// Nothing that happens to the file after [`Buffer::read`] matters.
+pub struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+/// A cache line: the unit of alignment.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+impl Buffer {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Mapping::open`], and if the file is cut shorter meanwhile.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = path.as_ref();
+        Self::fill(path).map_err(|problem| FileError { path: path.into(), problem })
+    }
+
+    fn fill(path: &Path) -> Result<Self, Problem> {
+        let (file, len) = open_regular(path)?;
+        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(size_of::<Line>()))
+            .map_err(|()| Problem::Io(io::ErrorKind::OutOfMemory.into()))?;
+        let mut buffer = Self { lines, len };
+        let found = read_up_to(file, buffer.bytes_mut())?;
+        if found < len {
+            return Err(Problem::Shrunk { found: found as u64, wanted: len as u64 });
+        }
+        Ok(buffer)
+    }
+
+    /// The bytes of the file; the first one lies at a multiple of 64.
+    pub fn bytes(&self) -> &[u8] {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
+        bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
+        bytes.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
+/// again after, because the path may lead elsewhere by then.
+fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
+    check_kind(&fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    check_kind(&metadata)?;
+    let bytes = metadata.len();
+    match isize::try_from(bytes) {
+        Ok(0) => Err(Problem::Empty),
+        Ok(len) => Ok((file, len.unsigned_abs())),
+        Err(_) => Err(Problem::TooLarge { bytes }),
+    }
+}
+
+fn check_kind(metadata: &fs::Metadata) -> Result<(), Problem> {
+    if metadata.is_dir() {
+        Err(Problem::Directory)
+    } else if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(Problem::NotAFile)
+    }
+}
+
+/// Fills `buffer` as far as the file goes; tells how far.
+fn read_up_to(mut file: File, buffer: &mut [u8]) -> Result<usize, io::Error> {
+    let mut found = 0;
+    while let Some(rest) = buffer.get_mut(found..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(n) => found += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::format;
+    use std::path::PathBuf;
+    use std::string::ToString;
+
+    use super::*;
+
+    /// A folder with a file of these bytes in it.
+    fn file_of(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, bytes).unwrap();
+        (folder, path)
+    }
+
+    /// What both ways of opening say about a path; they must agree.
+    fn refusal(path: &Path) -> FileError {
+        let mapped = Mapping::open(path).unwrap_err();
+        let read = Buffer::read(path).unwrap_err();
+        assert_eq!(mapped.to_string(), read.to_string());
+        assert_eq!(&*mapped.path, path);
+        mapped
+    }
+
+    #[test]
+    fn both_ways_give_the_bytes_of_the_file() {
+        for len in [1, 63, 64, 65, 4096, 100_000] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let (_folder, path) = file_of(&bytes);
+            assert_eq!(Mapping::open(&path).unwrap().bytes(), bytes);
+            let buffer = Buffer::read(&path).unwrap();
+            assert_eq!(buffer.bytes(), bytes);
+            assert_eq!(buffer.bytes().as_ptr().addr() % 64, 0);
+        }
+    }
+
+    #[test]
+    fn a_missing_path_a_directory_and_an_empty_file_are_told_apart() {
+        let (folder, path) = file_of(b"");
+        assert!(matches!(refusal(&path).problem, Problem::Empty));
+        assert!(matches!(refusal(folder.path()).problem, Problem::Directory));
+        let missing = refusal(&folder.path().join("nothing"));
+        assert!(matches!(missing.problem, Problem::Missing));
+        let shown = folder.path().join("nothing").display().to_string();
+        assert_eq!(missing.to_string(), format!("{shown}: no such file; check the path"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_its_other_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(matches!(refusal(&path).problem, Problem::NotAFile));
+        assert!(matches!(refusal(Path::new("/dev/null")).problem, Problem::NotAFile));
+    }
+
+    #[test]
+    fn what_is_in_memory_survives_the_file() {
+        let (_folder, path) = file_of(&[7; 1000]);
+        let buffer = Buffer::read(&path).unwrap();
+        fs::write(&path, [8; 10]).unwrap();
+        assert_eq!(buffer.bytes(), [7; 1000]);
+    }
+
+    #[test]
+    fn released_bytes_stay_readable_and_odd_ranges_do_nothing() {
+        let (_folder, path) = file_of(&[5; 10_000]);
+        let mapping = Mapping::open(&path).unwrap();
+        for range in
+            [0..10_000, 1..2, 4095..4097, 9_999..1_000_000, 20_000..30_000, 0..0, usize::MAX - 1..usize::MAX]
+        {
+            mapping.release(range);
+            assert_eq!(mapping.bytes(), [5; 10_000]);
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "callers may compute one")]
+        mapping.release(10..5);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn releasing_lowers_resident_memory() {
+        /// Resident pages that belong to files.
+        fn resident_of_files() -> usize {
+            let statm = fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(2).unwrap().parse().unwrap()
+        }
+        const PAGES: usize = 4096;
+        let (_folder, path) = file_of(&vec![1; PAGES * 4096]);
+        let mapping = Mapping::open(&path).unwrap();
+        assert_eq!(mapping.bytes().iter().map(|&byte| u64::from(byte)).sum::<u64>(), PAGES as u64 * 4096);
+        let before = resident_of_files();
+        mapping.release(0..PAGES * 4096);
+        let after = resident_of_files();
+        assert!(after + PAGES / 2 < before, "{before} pages resident before, {after} after");
+    }
+}

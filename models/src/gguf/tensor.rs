@@ -1,0 +1,123 @@
+//! One row of the tensor table.
+
+use core::fmt;
+use core::ops::Range;
+
+use backstitch_core::DType;
+
+use crate::error::{Error, Place};
+
+/// The most dimensions a tensor can have.
+pub const MAX_RANK: usize = 4;
+
+/// The dimensions of a tensor, outermost first (GGUF stores them innermost first), none of them zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    rank: usize,
+    dims: [usize; MAX_RANK],
+}
+
+impl Shape {
+    /// A shape from its dimensions; none if there are none or more than [`MAX_RANK`].
+    pub(super) fn new(outermost_first: &[usize]) -> Option<Self> {
+        let rank = outermost_first.len();
+        let mut dims = [1; MAX_RANK];
+        dims.get_mut(..rank)?.copy_from_slice(outermost_first);
+        (rank > 0).then_some(Self { rank, dims })
+    }
+
+    pub(super) fn as_slice(&self) -> &[usize] {
+        self.dims.get(..self.rank).unwrap_or_default()
+    }
+
+    /// The bytes a tensor of this shape takes, or what is wrong with it; `offset` is where it is described.
+    pub(super) fn bytes(&self, tensor: &str, dtype: DType, offset: u64) -> Result<usize, Error> {
+        let tensor = || tensor.into();
+        if self.as_slice().contains(&0) {
+            return Err(Error::ZeroDim { tensor: tensor(), offset });
+        }
+        let too_large = || Error::TensorTooLarge { tensor: tensor(), offset };
+        // The number of elements must be countable too: users of the table multiply dimensions freely.
+        let elements =
+            self.as_slice().iter().try_fold(1usize, |n, &dim| n.checked_mul(dim)).ok_or_else(too_large)?;
+        let row = self.as_slice().last().copied().unwrap_or(1);
+        if !row.is_multiple_of(dtype.block_len()) {
+            let (found, wanted) = (row as u64, dtype.block_len() as u64);
+            return Err(Error::PartialBlock { tensor: tensor(), offset, found, wanted });
+        }
+        dtype.row_bytes(elements).ok_or_else(too_large)
+    }
+}
+
+/// A tensor of a file: name, shape, element type and data, all checked.
+#[derive(Clone, Copy)]
+pub struct TensorInfo<'a> {
+    pub(super) name: &'a str,
+    pub(super) shape: Shape,
+    pub(super) dtype: DType,
+    pub(super) part: usize,
+    /// Where the data starts in its part.
+    pub(super) start: usize,
+    pub(super) data: &'a [u8],
+    /// Where the description starts in its part, for errors.
+    pub(super) described_at: u64,
+}
+
+impl<'a> TensorInfo<'a> {
+    /// Its name.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Its dimensions, 1 to 4 of them, outermost first, none zero; their product does not overflow.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.as_slice()
+    }
+
+    /// The type of its elements.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of its elements.
+    pub fn n_elements(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// The number of bytes of its data.
+    pub const fn n_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The file of a split model that holds its data, from 0; 0 for a model in one file.
+    pub const fn part(&self) -> usize {
+        self.part
+    }
+
+    /// Where its data lies in that file.
+    pub const fn range(&self) -> Range<usize> {
+        self.start..self.start + self.data.len()
+    }
+
+    /// Checks that it has the shape `wanted`, outermost dimension first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if it has another.
+    pub fn expect_shape(&self, wanted: &[usize]) -> Result<(), Error> {
+        if self.shape() == wanted {
+            return Ok(());
+        }
+        let shapes = crate::error::Shapes { found: self.shape().into(), wanted: wanted.into() };
+        Err(Error::Shape { tensor: self.name.into(), shapes: shapes.into() })
+    }
+
+    pub(super) fn duplicate(&self) -> Error {
+        Error::Duplicate { place: Place::Tensor, name: self.name.into(), offset: self.described_at }
+    }
+}
+
+impl fmt::Debug for TensorInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} {} at {}", self.name, self.shape(), self.dtype, self.start)
+    }
+}
