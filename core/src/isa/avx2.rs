@@ -126,6 +126,24 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
+    fn store_bf16(self, x: Self::F, out: &mut [u16; LANES]) {
+        let [low, high] = self.both(x, |x| {
+            have!({
+                let bits = _mm256_castps_si256(x);
+                let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+                let round = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+                let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+                let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+                let bits = _mm256_blendv_epi8(_mm256_add_epi32(bits, round), quiet, nan);
+                _mm256_srli_epi32::<16>(bits)
+            })
+        });
+        have!({
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), words)
+        })
+    }
+    #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
         self.pair(a, b, |a, b| have!(_mm256_add_ps(a, b)))
     }
@@ -167,6 +185,10 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn abs(self, x: Self::F) -> Self::F {
         self.both(x, |x| have!(_mm256_andnot_ps(_mm256_set1_ps(-0.0), x)))
+    }
+    #[inline(always)]
+    fn swap_pairs(self, x: Self::F) -> Self::F {
+        self.both(x, |x| have!(_mm256_permute_ps::<0b10_11_00_01>(x)))
     }
     #[inline(always)]
     fn sum(self, x: Self::F) -> f32 {

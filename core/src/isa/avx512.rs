@@ -64,6 +64,18 @@ impl Simd for Avx512 {
         )))))
     }
     #[inline(always)]
+    fn store_bf16(self, x: Self::F, out: &mut [u16; LANES]) {
+        have!({
+            let bits = _mm512_castps_si512(x);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let round = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+            let bits = _mm512_mask_blend_epi32(nan, _mm512_add_epi32(bits, round), quiet);
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(bits)))
+        })
+    }
+    #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
         have!(_mm512_add_ps(a, b))
     }
@@ -102,6 +114,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn abs(self, x: Self::F) -> Self::F {
         have!(_mm512_abs_ps(x))
+    }
+    #[inline(always)]
+    fn swap_pairs(self, x: Self::F) -> Self::F {
+        have!(_mm512_permute_ps::<0b10_11_00_01>(x))
     }
     #[inline(always)]
     fn sum(self, x: Self::F) -> f32 {

@@ -63,6 +63,10 @@ impl Simd for Scalar {
         each(|i| bf16::from_bits(x[i]).to_f32_const())
     }
     #[inline(always)]
+    fn store_bf16(self, x: Self::F, out: &mut [u16; LANES]) {
+        *out = each(|i| bf16::from_f32_const(x[i]).to_bits());
+    }
+    #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
         each(|i| a[i] + b[i])
     }
@@ -101,6 +105,10 @@ impl Simd for Scalar {
     #[inline(always)]
     fn abs(self, x: Self::F) -> Self::F {
         each(|i| f32::from_bits(x[i].to_bits() & 0x7fff_ffff))
+    }
+    #[inline(always)]
+    fn swap_pairs(self, x: Self::F) -> Self::F {
+        each(|i| x[i ^ 1])
     }
     #[inline(always)]
     fn sum(self, x: Self::F) -> f32 {

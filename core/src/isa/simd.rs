@@ -29,6 +29,8 @@ pub trait Simd: Copy {
     fn store_f16(self, x: Self::F, out: &mut [u16; LANES]);
     /// Lane i is the bfloat16 number with the bits `x[i]`; exact.
     fn load_bf16(self, x: &[u16; LANES]) -> Self::F;
+    /// `out[i]` becomes the bits of lane i rounded to bfloat16, to nearest even; NaN stays NaN.
+    fn store_bf16(self, x: Self::F, out: &mut [u16; LANES]);
 
     /// `a + b`.
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
@@ -50,6 +52,8 @@ pub trait Simd: Copy {
     fn lt(self, a: Self::F, b: Self::F) -> u16;
     /// The absolute value of each lane.
     fn abs(self, x: Self::F) -> Self::F;
+    /// Lanes 2i and 2i + 1 exchanged.
+    fn swap_pairs(self, x: Self::F) -> Self::F;
     /// The sum of all lanes, added as a fixed tree: lanes 8 apart, then 4, 2, 1.
     fn sum(self, x: Self::F) -> f32;
     /// The largest lane, by the same tree of [`Simd::max`].

@@ -131,6 +131,20 @@ impl KernelSet {
 kernel_table! {
     /// `x[i] = exp(x[i])`, any length.
     exp_in_place = kernels::map::exp_in_place: fn(x: &mut [f32]);
+    /// `x[i] = tanh(x[i])`, any length.
+    tanh_in_place = kernels::map::tanh_in_place: fn(x: &mut [f32]);
+    /// `x[i] = 1 / (1 + exp(-x[i]))`, any length.
+    sigmoid_in_place = kernels::map::sigmoid_in_place: fn(x: &mut [f32]);
+    /// `x[i] = x[i] / (1 + exp(-x[i]))`, any length.
+    silu_in_place = kernels::map::silu_in_place: fn(x: &mut [f32]);
+    /// `x[i] = gelu(x[i])`, by the tanh form, any length.
+    gelu_in_place = kernels::map::gelu_in_place: fn(x: &mut [f32]);
+    /// `x[i] = x[i] / (1 + exp(-1.702 x[i]))`, any length.
+    gelu_quick_in_place = kernels::map::gelu_quick_in_place: fn(x: &mut [f32]);
+    /// `x[i] = ln(1 + exp(x[i]))`, any length.
+    softplus_in_place = kernels::map::softplus_in_place: fn(x: &mut [f32]);
+    /// `x[i] *= factor`, any length.
+    scale_in_place = kernels::map::scale_in_place: fn(x: &mut [f32], factor: f32);
 }
 
 #[cfg(test)]

@@ -1,0 +1,139 @@
+//! Every function against `f64`, at the ends of its range, and on every instruction set.
+
+use crate::isa::KernelSet;
+use backstitch_testing::{Random, assert_bits};
+use std::{vec, vec::Vec};
+
+type Function = fn(&KernelSet) -> fn(&mut [f32]);
+
+/// Name, kernel, definition in `f64`, range that the bound in ulps holds on, bound.
+const FUNCTIONS: [(&str, Function, fn(f64) -> f64, [f32; 2], i64); 7] = [
+    ("exp", |set| set.exp_in_place, libm::exp, [-87.0, 88.0], 2),
+    ("tanh", |set| set.tanh_in_place, libm::tanh, [-12.0, 12.0], 3),
+    ("sigmoid", |set| set.sigmoid_in_place, |x| 1.0 / (1.0 + libm::exp(-x)), [-86.0, 30.0], 3),
+    ("silu", |set| set.silu_in_place, |x| x / (1.0 + libm::exp(-x)), [-86.0, 30.0], 4),
+    ("gelu", |set| set.gelu_in_place, gelu, [-2.0, 12.0], 16),
+    ("gelu_quick", |set| set.gelu_quick_in_place, |x| x / (1.0 + libm::exp(-1.702 * x)), [-2.0, 12.0], 8),
+    ("softplus", |set| set.softplus_in_place, softplus, [-86.0, 80.0], 4),
+];
+
+fn gelu(x: f64) -> f64 {
+    let u = (2.0 / core::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+    x / 2.0 * (1.0 + libm::tanh(u))
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + libm::log1p(libm::exp(-x.abs()))
+}
+
+fn ulps(a: f32, b: f32) -> i64 {
+    let line = |x: f32| {
+        let bits = i64::from(x.to_bits() & 0x7fff_ffff);
+        if x.is_sign_negative() { -bits } else { bits }
+    };
+    (line(a) - line(b)).abs()
+}
+
+#[test]
+fn functions_are_within_their_documented_bounds() {
+    backstitch_testing::each(0..FUNCTIONS.len(), |&i| {
+        let (name, kernel, exact, [low, high], bound) = FUNCTIONS[i];
+        let n = 200_000;
+        let x: Vec<f32> = (0..n).map(|i| low + (high - low) * i as f32 / n as f32).collect();
+        let mut y = x.clone();
+        kernel(KernelSet::detect().unwrap())(&mut y);
+        let worst =
+            x.iter().zip(&y).map(|(&x, &y)| (ulps(y, exact(f64::from(x)) as f32), x)).max_by_key(|w| w.0);
+        let (worst, x) = worst.unwrap();
+        assert!(worst <= bound, "{name}: {worst} ulps at {x}");
+    });
+}
+
+#[test]
+fn gelu_is_absolutely_close_where_it_vanishes() {
+    for i in 0..10_000 {
+        let x = -12.0 + i as f32 / 1000.0;
+        let mut y = [x];
+        (KernelSet::scalar().gelu_in_place)(&mut y);
+        assert!((f64::from(y[0]) - gelu(f64::from(x))).abs() < 1e-7, "{x}: {y:?}");
+    }
+}
+
+#[test]
+fn functions_hold_at_the_ends() {
+    const INF: f32 = f32::INFINITY;
+    let apply = |f: fn(&mut [f32]), x: f32| {
+        let mut y = [x];
+        f(&mut y);
+        y[0]
+    };
+    let set = KernelSet::scalar();
+    let cases: [(&str, fn(&mut [f32]), f32, f32); 21] = [
+        ("exp", set.exp_in_place, -INF, 0.0),
+        ("exp", set.exp_in_place, -200.0, 0.0),
+        ("exp", set.exp_in_place, -0.0, 1.0),
+        ("exp", set.exp_in_place, 100.0, INF),
+        ("exp", set.exp_in_place, INF, INF),
+        ("tanh", set.tanh_in_place, -INF, -1.0),
+        ("tanh", set.tanh_in_place, INF, 1.0),
+        ("tanh", set.tanh_in_place, -0.0, -0.0),
+        ("tanh", set.tanh_in_place, 1e-40, 1e-40),
+        ("sigmoid", set.sigmoid_in_place, -INF, 0.0),
+        ("sigmoid", set.sigmoid_in_place, 0.0, 0.5),
+        ("sigmoid", set.sigmoid_in_place, INF, 1.0),
+        ("silu", set.silu_in_place, -0.0, -0.0),
+        ("silu", set.silu_in_place, -300.0, -0.0),
+        ("silu", set.silu_in_place, INF, INF),
+        ("gelu", set.gelu_in_place, -300.0, -0.0),
+        ("gelu", set.gelu_in_place, 300.0, 300.0),
+        ("softplus", set.softplus_in_place, -INF, 0.0),
+        ("softplus", set.softplus_in_place, 0.0, core::f32::consts::LN_2),
+        ("softplus", set.softplus_in_place, 100.0, 100.0),
+        ("softplus", set.softplus_in_place, INF, INF),
+    ];
+    for (name, f, x, wanted) in cases {
+        assert_eq!(apply(f, x).to_bits(), wanted.to_bits(), "{name} of {x}: {}", apply(f, x));
+    }
+    for (name, kernel, ..) in FUNCTIONS {
+        assert!(apply(kernel(set), f32::NAN).is_nan(), "{name}");
+    }
+}
+
+#[test]
+fn every_set_gives_the_same_bits_at_every_length() {
+    let mut random = Random::new(1);
+    for (name, kernel, ..) in FUNCTIONS {
+        for n in 0..=35 {
+            let mut x: Vec<f32> = random.wild_floats(n);
+            x.extend(random.floats(40).iter().map(|x| x * 20.0));
+            x.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
+            let mut expected = x.clone();
+            kernel(KernelSet::scalar())(&mut expected[1..]);
+            for set in KernelSet::available() {
+                let mut got = x.clone();
+                kernel(set)(&mut got[1..]);
+                assert_bits(format_args!("{name} {}", set.name()), &got, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: every f32 there is, on every set"]
+fn every_set_gives_the_same_bits_for_every_input() {
+    const CHUNK: u32 = 1 << 16;
+    let mut expected = vec![0.0; CHUNK as usize];
+    let mut got = expected.clone();
+    for (name, kernel, ..) in FUNCTIONS {
+        for start in (0..=u32::MAX).step_by(CHUNK as usize) {
+            expected.iter_mut().zip(start..).for_each(|(x, bits)| *x = f32::from_bits(bits));
+            let input = expected.clone();
+            kernel(KernelSet::scalar())(&mut expected);
+            for set in KernelSet::available() {
+                got.copy_from_slice(&input);
+                kernel(set)(&mut got);
+                assert_bits(format_args!("{name} {} from {start:x}", set.name()), &got, &expected);
+            }
+        }
+    }
+}
