@@ -43,7 +43,7 @@ pub trait Codec<const N: usize>: Pod {
 
     /// The block that stands for the elements `x`.
     ///
-    /// Any floats are accepted; what a block with infinities or NaNs becomes is unspecified, but the same everywhere.
+    /// Any floats are accepted, but infinities and NaNs spoil the whole block: what it becomes is unspecified.
     fn store(x: &[f32; N]) -> Self;
 
     /// Decodes whole blocks: `bytes` hold exactly `y.len()` elements. Allocates nothing.

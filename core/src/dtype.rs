@@ -2,6 +2,20 @@
 //!
 //! Everything that depends on a type (how many bytes a row takes, how it is decoded) is looked up in [`DTypeInfo`];
 //! nothing else in the project lists the types. To add a format: a module under `block`, a variant, a row.
+//!
+//! ```
+//! use backstitch_core::DType;
+//!
+//! let dtype = DType::from_name("Q8_0").expect("a known type");
+//! let row = [127.0; 64];
+//! let mut stored = vec![0; dtype.row_bytes(row.len()).expect("whole blocks")];
+//! dtype.encode(&row, &mut stored)?;
+//!
+//! let mut again = [0.0; 64];
+//! dtype.decode(&stored, &mut again)?;
+//! assert_eq!(again, row);
+//! # Ok::<(), backstitch_core::Error>(())
+//! ```
 
 use crate::block::{self, Codec};
 use crate::error::Error;

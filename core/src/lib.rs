@@ -1,6 +1,9 @@
 //! Numbers for language models on CPUs.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(all(test, not(feature = "std")))]
+extern crate std;
+
 pub mod block;
 pub mod cell;
 pub mod dtype;
