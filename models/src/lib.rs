@@ -6,5 +6,7 @@ extern crate alloc;
 pub mod error;
 pub mod gguf;
 pub mod sampler;
+pub mod vocab;
 
+pub use backstitch_kv::Token;
 pub use error::Error;

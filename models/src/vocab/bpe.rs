@@ -1,0 +1,320 @@
+//! Byte-pair encoding: words start as bytes, and the most important pair of neighbours is merged until none is left.
+//!
+//! A *symbol* is a text that merging can reach: a token, or an intermediate text that some merge names though it is no token
+//! (well-formed vocabularies have none of those). Short words are merged by scanning for the best pair, long ones with a
+//! heap; both give the same result.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use backstitch_kv::Token;
+
+use super::alphabet;
+use super::error::VocabError;
+use super::merges::{Merge, Merges, NO_SYMBOL};
+use super::pre::Pre;
+use super::strings::Strings;
+
+/// Words up to this many bytes are merged by scanning.
+const SHORT: usize = 32;
+
+/// A byte-pair tokeniser.
+#[derive(Clone, Debug)]
+pub(super) struct Bpe {
+    pub(super) pre: Pre,
+    n_vocab: u32,
+    /// The symbol of each byte; [`NO_SYMBOL`] if neither a token nor a merge has it.
+    bytes: Vec<u32>,
+    merges: Merges,
+}
+
+impl Bpe {
+    /// Builds from the tokens already in `texts`; adds the texts that only merges have.
+    ///
+    /// # Errors
+    /// `Merge` for one that is not two texts with a space between, and those of [`Strings::push`] and [`Merges::new`].
+    pub(super) fn new(pre: Pre, texts: &mut Strings, merges: &[&[u8]]) -> Result<Self, VocabError> {
+        let n_vocab = texts.len() as u32;
+        let mut ranked = Vec::with_capacity(merges.len());
+        let mut merged = Vec::new();
+        for (index, merge) in merges.iter().enumerate() {
+            let (left, right) = halves(merge).ok_or(VocabError::Merge { index })?;
+            merged.clear();
+            merged.extend_from_slice(left);
+            merged.extend_from_slice(right);
+            ranked.push((texts.intern(left)?, texts.intern(right)?, texts.intern(&merged)?));
+        }
+        let bytes = (0..=255).map(|byte| byte_symbol(byte, texts)).collect();
+        Ok(Self { pre, n_vocab, bytes, merges: Merges::new(&ranked)? })
+    }
+
+    /// Appends the tokens of `text`. Bytes that the vocabulary lacks are left out.
+    pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
+        let mut work = Work::default();
+        self.pre.split(text, &mut |word| self.word(word.as_bytes(), texts, &mut work, out));
+    }
+
+    /// Appends the tokens of one word.
+    fn word(&self, word: &[u8], texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
+        if self.pre.ignore_merges {
+            work.encoded.clear();
+            word.iter().for_each(|&byte| alphabet::encode(byte, &mut work.encoded));
+            if let Some(id) = texts.find(&work.encoded).filter(|&id| id < self.n_vocab) {
+                return out.push(Token(id));
+            }
+        }
+        if word.len() <= SHORT {
+            self.merge_short(word, &mut work.short);
+            for &(symbol, _) in &work.short {
+                self.emit(symbol, texts, out);
+            }
+        } else {
+            self.merge_long(word, work);
+            for link in work.links.iter().filter(|link| link.symbol != GONE) {
+                self.emit(link.symbol, texts, out);
+            }
+        }
+    }
+
+    /// Appends the token of a symbol, or those of its bytes if it is none.
+    fn emit(&self, symbol: u32, texts: &Strings, out: &mut Vec<Token>) {
+        if symbol < self.n_vocab {
+            return out.push(Token(symbol));
+        }
+        let mut bytes = Vec::new();
+        if symbol != NO_SYMBOL && alphabet::decode(texts.at(symbol), &mut bytes) {
+            let symbols = bytes.iter().filter_map(|&byte| self.bytes.get(usize::from(byte)));
+            out.extend(symbols.filter(|&&symbol| symbol < self.n_vocab).map(|&symbol| Token(symbol)));
+        }
+    }
+
+    fn symbol(&self, byte: u8) -> u32 {
+        self.bytes.get(usize::from(byte)).copied().unwrap_or(NO_SYMBOL)
+    }
+
+    /// Leaves in `parts` the symbols of `word`, each with its merge with the next one while there is any.
+    fn merge_short(&self, word: &[u8], parts: &mut Vec<(u32, Option<Merge>)>) {
+        parts.clear();
+        let next_bytes = word.iter().skip(1).map(|&byte| self.symbol(byte)).chain([NO_SYMBOL]);
+        for (&byte, next) in word.iter().zip(next_bytes) {
+            let symbol = self.symbol(byte);
+            parts.push((symbol, self.merges.find(symbol, next)));
+        }
+        while let Some((i, merge)) = best(parts) {
+            parts.remove(i + 1);
+            let next = parts.get(i + 1).map_or(NO_SYMBOL, |part| part.0);
+            if let Some(part) = parts.get_mut(i) {
+                *part = (merge.symbol, self.merges.find(merge.symbol, next));
+            }
+            if let Some(before) = i.checked_sub(1).and_then(|i| parts.get_mut(i)) {
+                before.1 = self.merges.find(before.0, merge.symbol);
+            }
+        }
+    }
+
+    /// The same over a linked list and a heap, for words of any length in `O(n log n)`; leaves the symbols in `work.links`.
+    fn merge_long(&self, word: &[u8], work: &mut Work) {
+        let Work { links, heap, .. } = work;
+        heap.clear();
+        links.clear();
+        links.extend((0..).zip(word).map(|(i, &byte)| Link {
+            symbol: self.symbol(byte),
+            before: i as usize,
+            after: i as usize + 2,
+        }));
+        for left in 0..word.len() {
+            self.propose(left, links, heap);
+        }
+        while let Some(Reverse(pair)) = heap.pop() {
+            let Some((left, right)) = neighbours(links, pair.left) else { continue };
+            if self.merges.find(left, right).is_none_or(|merge| merge.rank != pair.rank) {
+                continue; // one of the two has been merged with another symbol since
+            }
+            join(links, pair.left, pair.symbol);
+            if let Some(before) = links.get(pair.left).and_then(|link| link.before.checked_sub(1)) {
+                self.propose(before, links, heap);
+            }
+            self.propose(pair.left, links, heap);
+        }
+    }
+
+    /// Puts the symbol at `left` and the one after it on the heap if they merge.
+    fn propose(&self, left: usize, links: &[Link], heap: &mut BinaryHeap<Reverse<Pair>>) {
+        if let Some((first, second)) = neighbours(links, left)
+            && let Some(merge) = self.merges.find(first, second)
+        {
+            heap.push(Reverse(Pair { rank: merge.rank, left, symbol: merge.symbol }));
+        }
+    }
+}
+
+/// Buffers kept from word to word.
+#[derive(Default)]
+struct Work {
+    encoded: Vec<u8>,
+    short: Vec<(u32, Option<Merge>)>,
+    links: Vec<Link>,
+    heap: BinaryHeap<Reverse<Pair>>,
+}
+
+/// A symbol of a long word. Its place in the list is where its text starts in the word.
+#[derive(Clone, Copy)]
+struct Link {
+    symbol: u32,
+    /// One more than the place of the symbol before it; zero at the start of the word.
+    before: usize,
+    /// One more than the place of the symbol after it; past the end of the list at the end of the word.
+    after: usize,
+}
+
+/// In place of a symbol that was merged into the one before it. No symbol has this number: [`Strings`] holds fewer.
+const GONE: u32 = u32::MAX - 1;
+
+/// Two neighbours that merge, as they were when this was put on the heap. Ordered by rank, then by place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    rank: u32,
+    left: usize,
+    symbol: u32,
+}
+
+/// The symbol at place `left` and the one after it, if `left` still holds one and is not the last.
+fn neighbours(links: &[Link], left: usize) -> Option<(u32, u32)> {
+    let link = links.get(left).filter(|link| link.symbol != GONE)?;
+    let next = links.get(link.after.checked_sub(1)?)?;
+    Some((link.symbol, next.symbol))
+}
+
+/// Makes `symbol` of the symbol at `left` and the one after it.
+fn join(links: &mut [Link], left: usize, symbol: u32) {
+    let Some(right) = links.get(left).and_then(|link| link.after.checked_sub(1)) else { return };
+    let Some(gone) = links.get_mut(right) else { return };
+    gone.symbol = GONE;
+    let after = gone.after;
+    if let Some(link) = links.get_mut(left) {
+        *link = Link { symbol, after, ..*link };
+    }
+    if let Some(next) = after.checked_sub(1).and_then(|i| links.get_mut(i)) {
+        next.before = left + 1;
+    }
+}
+
+/// The most important merge among `parts`, the first of equals.
+fn best(parts: &[(u32, Option<Merge>)]) -> Option<(usize, Merge)> {
+    let merges = parts.iter().enumerate().filter_map(|(i, part)| part.1.map(|merge| (i, merge)));
+    merges.min_by_key(|(_, merge)| merge.rank)
+}
+
+/// The two texts of a merge. The first may itself start with a space, as in llama.cpp.
+fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = merge.iter().skip(1).position(|&byte| byte == b' ')? + 1;
+    let (left, right) = merge.split_at_checked(space)?;
+    let right = right.get(1..).filter(|right| !right.is_empty())?;
+    Some((left, right))
+}
+
+fn byte_symbol(byte: u8, texts: &Strings) -> u32 {
+    let mut encoded = Vec::new();
+    alphabet::encode(byte, &mut encoded);
+    texts.find(&encoded).unwrap_or(NO_SYMBOL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use proptest::prelude::*;
+
+    /// The tokeniser over `tokens` and `merges`, cutting words as GPT-2 does.
+    fn bpe(tokens: &[&str], merges: &[&str]) -> Result<(Bpe, Strings), VocabError> {
+        let mut texts = Strings::with_capacity(0, 0);
+        for text in tokens {
+            texts.push(text.as_bytes())?;
+        }
+        let merges: Vec<&[u8]> = merges.iter().map(|merge| merge.as_bytes()).collect();
+        let pre = Pre::named("gpt-2").ok_or(VocabError::Missing { key: "gpt-2" })?;
+        let bpe = Bpe::new(pre, &mut texts, &merges)?;
+        Ok((bpe, texts))
+    }
+
+    /// The token texts of `text`, with bars between.
+    fn cut(tokens: &[&str], merges: &[&str], text: &str) -> Result<String, VocabError> {
+        let (bpe, texts) = bpe(tokens, merges)?;
+        let mut out = Vec::new();
+        bpe.tokenize(text, &texts, &mut out);
+        let shown: Vec<_> =
+            out.iter().map(|token| String::from_utf8_lossy(texts.at(token.0)).to_string()).collect();
+        Ok(shown.join("|"))
+    }
+
+    #[test]
+    fn the_most_important_pair_is_merged_first_and_the_first_of_equals() {
+        let tokens = ["a", "b", "c", "ab", "bc", "abc", "aa", "aaa"];
+        let cases = [
+            (&["a b", "b c"][..], "abc", "ab|c"),
+            (&["b c", "a b"], "abc", "a|bc"),
+            (&["b c", "a bc"], "abcabc", "abc|abc"),
+            (&["a a"], "aaaaa", "aa|aa|a"),
+            (&["a a", "aa a"], "aaaaa", "aa|aaa"),
+            (&[], "abc", "a|b|c"),
+        ];
+        for (merges, text, wanted) in cases {
+            assert_eq!(cut(&tokens, merges, text).as_deref(), Ok(wanted), "{merges:?} {text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_only_merges_have_fall_back_to_bytes() {
+        // `ab` is no token: merging reaches it, and goes on to `abc` or falls apart again.
+        assert_eq!(cut(&["a", "b", "c", "abc"], &["a b", "ab c"], "abcab").as_deref(), Ok("abc|a|b"));
+        // Neither `b` nor what it merges to is one: it is left out.
+        assert_eq!(cut(&["a"], &["a b"], "xaba").as_deref(), Ok("a|a"));
+    }
+
+    #[test]
+    fn merges_that_are_not_two_texts_are_refused() {
+        for merge in ["", "a", " ", "a ", " b", "  "] {
+            assert_eq!(
+                cut(&["a"], &["a b", merge], "").err(),
+                Some(VocabError::Merge { index: 1 }),
+                "{merge:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn spaces_and_other_bytes_are_written_in_the_alphabet() {
+        assert_eq!(cut(&["Ġ", "h", "i", "Ġh", "Ġhi"], &["Ġ h", "Ġh i"], " hi h").as_deref(), Ok("Ġhi|Ġh"));
+        assert_eq!(cut(&["Ã", "©", "Ã©"], &["Ã ©"], "éé").as_deref(), Ok("Ã©|Ã©"));
+    }
+
+    /// Quadratic merging would take minutes here.
+    #[test]
+    fn a_word_of_a_megabyte_is_merged_in_moments() -> Result<(), VocabError> {
+        let powers: Vec<String> = (0..20).map(|i| "a".repeat(1 << i)).collect();
+        let tokens: Vec<&str> = powers.iter().map(String::as_str).collect();
+        let merges: Vec<String> =
+            powers.iter().take(19).map(|half| alloc::format!("{half} {half}")).collect();
+        let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
+        let (bpe, texts) = bpe(&tokens, &merges)?;
+        let mut out = Vec::new();
+        bpe.tokenize(&"a".repeat((1 << 20) + 3), &texts, &mut out);
+        assert_eq!(out, [19, 19, 1, 0].map(Token));
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_of_merging_agree(word in "[abc]{0,40}", merges in proptest::collection::vec("[abc]{1,3} [abc]{1,3}", 0..12)) {
+            let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
+            let (bpe, _) = bpe(&["a", "b", "c"], &merges)?;
+            let mut work = Work::default();
+            bpe.merge_short(word.as_bytes(), &mut work.short);
+            bpe.merge_long(word.as_bytes(), &mut work);
+            let short: Vec<u32> = work.short.iter().map(|part| part.0).collect();
+            let long: Vec<u32> = work.links.iter().map(|link| link.symbol).filter(|&symbol| symbol != GONE).collect();
+            prop_assert_eq!(short, long);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Cutting text at the special tokens written out in it.
+//!
+//! The longest special token wins wherever it stands, then the first one; what is left between is plain text. That is what
+//! llama.cpp's loop over all special tokens amounts to, without its cost: here the text is walked once, over an index of
+//! the special tokens sorted by text.
+
+use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
+
+use backstitch_kv::Token;
+
+use super::special::{Attr, Specials};
+use super::strings::Strings;
+
+/// Special tokens with longer texts are not looked for: the walk takes up to this many steps from each byte.
+const LONGEST: usize = 256;
+
+/// An index over special tokens.
+#[derive(Clone, Debug)]
+pub(super) struct Partition {
+    /// The tokens looked for, sorted by text.
+    sorted: Vec<u32>,
+    /// Where in `sorted` the texts that start with each byte are.
+    starts: Vec<Range<u32>>,
+}
+
+/// A piece of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'t> {
+    /// Plain text, not empty.
+    Text(&'t str),
+    /// A special token.
+    Token(Token),
+}
+
+/// A special token found at a place; ordered as they are accepted, the first one greatest.
+type Found = (usize, Reverse<usize>, u32);
+
+impl Partition {
+    /// An index over the tokens of any kind in `wanted`.
+    pub(super) fn new(specials: &Specials, wanted: Attr, texts: &Strings) -> Self {
+        let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| attr.any(wanted)).map(|(id, _)| id);
+        let usable = |id: &u32| {
+            let text = texts.at(*id);
+            (1..=LONGEST).contains(&text.len())
+                && texts.find(text) == Some(*id)
+                && core::str::from_utf8(text).is_ok()
+        };
+        let mut sorted: Vec<u32> = ids.filter(usable).collect();
+        sorted.sort_unstable_by_key(|&id| texts.at(id));
+        let before = |byte: usize| {
+            sorted.partition_point(|&id| texts.at(id).first().is_some_and(|&first| usize::from(first) < byte))
+                as u32
+        };
+        let starts = (0..256).map(|byte| before(byte)..before(byte + 1)).collect();
+        Self { sorted, starts }
+    }
+
+    /// The pieces of `text`, in order.
+    pub(super) fn pieces<'t>(&self, text: &'t str, specials: &Specials, texts: &Strings) -> Vec<Piece<'t>> {
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        let mut trim_start = false;
+        for (place, id) in self.accepted(text, texts) {
+            let attr = specials.attr(id);
+            let plain = trim(text, at..place, trim_start, attr.any(Attr::LSTRIP));
+            pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
+            pieces.push(Piece::Token(Token(id)));
+            at = place + texts.at(id).len();
+            trim_start = attr.any(Attr::RSTRIP);
+        }
+        let plain = trim(text, at..text.len(), trim_start, false);
+        pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
+        pieces
+    }
+
+    /// The special tokens that `text` is cut at, with their places, in order of place.
+    fn accepted(&self, text: &str, texts: &Strings) -> Vec<(usize, u32)> {
+        let bytes = text.as_bytes();
+        let mut heap: BinaryHeap<Found> = BinaryHeap::new();
+        for (place, byte) in bytes.iter().enumerate() {
+            let starts = self.starts.get(usize::from(*byte)).is_some_and(|range| !range.is_empty());
+            if starts && let Some(id) = self.longest(bytes.get(place..).unwrap_or(&[]), texts) {
+                heap.push((texts.at(id).len(), Reverse(place), id));
+            }
+        }
+        let mut taken = BTreeMap::new();
+        while let Some((len, Reverse(place), id)) = heap.pop() {
+            let free = free_from(&taken, place, bytes.len());
+            if len <= free {
+                taken.insert(place, (len, id));
+            } else if let Some(id) = self.longest(bytes.get(place..place + free).unwrap_or(&[]), texts) {
+                heap.push((texts.at(id).len(), Reverse(place), id));
+            }
+        }
+        taken.into_iter().map(|(place, (_, id))| (place, id)).collect()
+    }
+
+    /// The longest special token that `text` starts with.
+    fn longest(&self, text: &[u8], texts: &Strings) -> Option<u32> {
+        let first = self.starts.get(usize::from(*text.first()?))?;
+        let mut range = self.sorted.get(first.start as usize..first.end as usize)?;
+        let mut longest = None;
+        for (depth, &byte) in text.iter().enumerate() {
+            let at = |id: &u32| texts.at(*id).get(depth).copied();
+            let start = range.partition_point(|id| at(id) < Some(byte));
+            let end = range.partition_point(|id| at(id) <= Some(byte));
+            range = range.get(start..end).unwrap_or(&[]);
+            // Sorted: the text that ends here, if any, comes before those that go on.
+            let Some(&candidate) = range.first() else { break };
+            if texts.at(candidate).len() == depth + 1 {
+                longest = Some(candidate);
+            }
+        }
+        longest
+    }
+}
+
+/// How many bytes from `place` on are not taken yet.
+fn free_from(taken: &BTreeMap<usize, (usize, u32)>, place: usize, end: usize) -> usize {
+    let before = taken.range(..=place).next_back();
+    if before.is_some_and(|(&start, &(len, _))| start + len > place) {
+        return 0;
+    }
+    let next = taken.range(place..).next().map_or(end, |(&start, _)| start);
+    next - place
+}
+
+/// `text[range]`, without ASCII white space at the ends asked for.
+fn trim(text: &str, range: Range<usize>, start: bool, end: bool) -> &str {
+    let is_space = |c: char| matches!(c, ' ' | '\t'..='\r');
+    let mut plain = text.get(range).unwrap_or("");
+    if start {
+        plain = plain.trim_start_matches(is_space);
+    }
+    if end {
+        plain = plain.trim_end_matches(is_space);
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::{Roles, VocabSource};
+    use super::*;
+    use alloc::string::String;
+    use proptest::prelude::*;
+
+    fn index(tokens: &[&str]) -> (Partition, Specials, Strings) {
+        let mut texts = Strings::with_capacity(0, 0);
+        for text in tokens {
+            assert!(texts.push(text.as_bytes()).is_ok());
+        }
+        let source = VocabSource {
+            tokens: tokens.iter().map(|text| text.as_bytes()).collect(),
+            types: tokens.iter().map(|_| 4).collect(),
+            ..VocabSource::default()
+        };
+        let specials = Specials::new(&source, Roles::default(), &texts);
+        (Partition::new(&specials, Attr::USER, &texts), specials, texts)
+    }
+
+    /// Tokens by number, plain text quoted.
+    fn show(tokens: &[&str], text: &str) -> String {
+        let (partition, specials, texts) = index(tokens);
+        let pieces = partition.pieces(text, &specials, &texts);
+        let shown = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => alloc::format!("{text:?}"),
+            Piece::Token(token) => alloc::format!("{}", token.0),
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_longest_special_token_wins_then_the_first() {
+        let cases: &[(&[&str], &str, &str)] = &[
+            (&["<s>", "<sep>"], "a<s> <sep><s", "\"a\" 0 \" \" 1 \"<s\""),
+            (&["abc", "cdef"], "abcdef", "\"ab\" 1"),
+            (&["aa", "aaa", "a"], "aaaaaa", "1 1"),
+            (&["aa", "aaa"], "aaaaa", "1 0"),
+            (&["ab", "ba"], "aba", "0 \"a\""),
+            (&["abcd", "ab", "cdefgh"], "abcdefgh", "1 2"),
+            (&["é", "x"], "aéx", "\"a\" 0 1"),
+            (&[""], "", ""),
+            (&["a"], "", ""),
+        ];
+        for (tokens, text, wanted) in cases {
+            assert_eq!(show(tokens, text), *wanted, "{tokens:?} {text:?}");
+        }
+    }
+
+    /// One special token after the other, the longest first, as the plain description has it.
+    fn by_the_book(tokens: &[String], text: &str) -> Vec<(usize, usize)> {
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        let mut lengths: Vec<usize> = tokens.iter().map(String::len).collect();
+        lengths.sort_unstable();
+        for len in lengths.into_iter().rev() {
+            for place in 0..text.len() {
+                let free = taken.iter().all(|&(start, end)| end <= place || place + len <= start);
+                let here = text.as_bytes().get(place..place + len);
+                if free && here.is_some_and(|here| tokens.iter().any(|token| token.as_bytes() == here)) {
+                    taken.push((place, place + len));
+                }
+            }
+        }
+        taken.sort_unstable();
+        taken
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_those_of_looking_for_one_token_after_the_other(
+            tokens in proptest::collection::vec("[ab]{1,5}", 1..8),
+            text in "[ab]{0,40}",
+        ) {
+            let borrowed: Vec<&str> = tokens.iter().map(String::as_str).collect();
+            let (partition, _, texts) = index(&borrowed);
+            let found = partition.accepted(&text, &texts).into_iter();
+            let found: Vec<_> = found.map(|(place, id)| (place, place + texts.at(id).len())).collect();
+            prop_assert_eq!(found, by_the_book(&tokens, &text));
+        }
+    }
+}

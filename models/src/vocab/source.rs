@@ -1,0 +1,60 @@
+//! What a vocabulary is built from.
+//!
+//! A plain struct of borrowed slices stands between the file format and the tokenisers, so that either can be tested and
+//! fuzzed without the other. The fields mirror the `tokenizer.ggml.*` metadata of a GGUF file.
+
+use alloc::vec::Vec;
+
+/// The raw material of a [`Vocab`](super::Vocab), as a model file states it and not yet checked.
+#[derive(Clone, Debug, Default)]
+pub struct VocabSource<'a> {
+    /// Which tokeniser: `gpt2` (byte pairs) or `llama` (SentencePiece).
+    pub model: &'a str,
+    /// Which pre-tokeniser cuts text into words before byte pairs are merged; absent means `default`.
+    pub pre: Option<&'a str>,
+    /// The model's name: a few families need special treatment of white space that the file does not state otherwise.
+    pub name: Option<&'a str>,
+    /// The text of each token.
+    pub tokens: Vec<&'a [u8]>,
+    /// A score for each token, or empty. More than there are tokens is allowed, fewer is not.
+    pub scores: Vec<f32>,
+    /// A kind for each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or empty.
+    pub types: Vec<i32>,
+    /// Pairs of texts joined by a space, the most important first (byte pairs only).
+    pub merges: Vec<&'a [u8]>,
+    /// The roles some tokens play.
+    pub roles: Roles,
+    /// Whether a text starts with the beginning-of-sequence token.
+    pub add_bos: Option<bool>,
+    /// Whether a text ends with the end-of-sequence token.
+    pub add_eos: Option<bool>,
+    /// Whether a text starts with a space that is not in it.
+    pub add_space_prefix: Option<bool>,
+}
+
+/// Tokens with a role, as indices into the vocabulary. An index past its end counts as absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// Beginning of a sequence.
+    pub bos: Option<u32>,
+    /// End of a sequence.
+    pub eos: Option<u32>,
+    /// End of a turn.
+    pub eot: Option<u32>,
+    /// End of a message.
+    pub eom: Option<u32>,
+    /// Stands for what the vocabulary cannot express.
+    pub unk: Option<u32>,
+    /// Separator.
+    pub sep: Option<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+    /// Mask.
+    pub mask: Option<u32>,
+    /// Padding when filling in the middle.
+    pub fim_pad: Option<u32>,
+    /// Repository name when filling in the middle.
+    pub fim_rep: Option<u32>,
+    /// File separator when filling in the middle.
+    pub fim_sep: Option<u32>,
+}

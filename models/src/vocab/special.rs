@@ -1,0 +1,319 @@
+//! What kind each token is, which ones play a role, and which end generation.
+//!
+//! Files state kinds and roles incompletely and sometimes wrongly, so some are found by their well-known texts, as llama.cpp
+//! does (`llama-vocab.cpp`, `load`). Only complete texts count.
+
+use alloc::vec::Vec;
+
+use backstitch_kv::Token;
+
+use super::source::{Roles, VocabSource};
+use super::strings::Strings;
+
+/// The kind of a token, as a set of bits: several can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attr(u8);
+
+impl Attr {
+    /// None of the kinds below: the token has no text.
+    pub(super) const UNDEFINED: Self = Self(0);
+    /// Plain text.
+    pub(super) const NORMAL: Self = Self(1);
+    /// Stands for what the vocabulary cannot express.
+    pub(super) const UNKNOWN: Self = Self(1 << 1);
+    /// Steers the model and is not part of the text.
+    pub(super) const CONTROL: Self = Self(1 << 2);
+    /// Found in text before anything else.
+    pub(super) const USER: Self = Self(1 << 3);
+    /// A single byte, written `<0x0A>`.
+    pub(super) const BYTE: Self = Self(1 << 4);
+    /// Drops white space before it when found in text.
+    pub(super) const LSTRIP: Self = Self(1 << 5);
+    /// Drops white space after it when found in text.
+    pub(super) const RSTRIP: Self = Self(1 << 6);
+
+    /// Whether any kind of `other` holds.
+    pub(super) const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Both sets of kinds.
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The kind that GGUF numbers `n`.
+    fn from_gguf(n: i32) -> Self {
+        match n {
+            1 => Self::NORMAL,
+            2 => Self::UNKNOWN,
+            3 => Self::CONTROL,
+            4 => Self::USER,
+            6 => Self::BYTE,
+            _ => Self::UNDEFINED,
+        }
+    }
+}
+
+/// Kinds, roles and ends of generation of a vocabulary.
+#[derive(Clone, Debug)]
+pub(super) struct Specials {
+    /// One a token.
+    pub(super) attrs: Vec<Attr>,
+    pub(super) roles: Roles,
+    /// Tokens that end generation, sorted.
+    pub(super) eog: Vec<Token>,
+}
+
+impl Specials {
+    /// Works out everything from what the file states and from the texts. `roles` out of range count as absent.
+    pub(super) fn new(source: &VocabSource<'_>, defaults: Roles, texts: &Strings) -> Self {
+        let n_vocab = source.tokens.len();
+        let stated = source.types.iter().map(|&n| Attr::from_gguf(n));
+        let attrs = stated.chain(core::iter::repeat(Attr::NORMAL)).take(n_vocab).collect();
+        let mut specials =
+            Self { attrs, roles: source.roles.or(defaults).in_range(n_vocab), eog: Vec::new() };
+        specials.find_roles(texts);
+        specials.find_eog(texts);
+        for text in ALWAYS_WRITTEN {
+            specials.reset(texts.find(text.as_bytes()), Attr::USER);
+        }
+        specials.keep_the_end_of_a_part(texts);
+        specials.keep_an_ordinary_s(texts);
+        specials.eog.sort();
+        specials.eog.dedup();
+        specials.set_strip(source, texts);
+        specials
+    }
+
+    /// The kinds of token `id`.
+    pub(super) fn attr(&self, id: u32) -> Attr {
+        self.attrs.get(id as usize).copied().unwrap_or(Attr::UNDEFINED)
+    }
+
+    /// Finds the missing roles by text.
+    fn find_roles(&mut self, texts: &Strings) {
+        let Self { attrs, roles, .. } = self;
+        let missing: [(&mut Option<u32>, &[&str]); 5] = [
+            (&mut roles.eot, EOT),
+            (&mut roles.eom, &["<|eom_id|>"]),
+            (&mut roles.fim_pad, &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"]),
+            (&mut roles.fim_rep, &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"]),
+            (&mut roles.fim_sep, &["<|file_sep|>"]),
+        ];
+        for (role, names) in missing {
+            if role.is_none() {
+                *role = names.iter().find_map(|name| texts.find(name.as_bytes()));
+                role.iter().for_each(|&id| make_control(attrs, id));
+            }
+        }
+    }
+
+    /// Collects what ends generation, by role and by text.
+    fn find_eog(&mut self, texts: &Strings) {
+        for id in EOG.iter().filter_map(|text| texts.find(text.as_bytes())) {
+            self.eog.push(Token(id));
+            make_control(&mut self.attrs, id);
+        }
+        let Roles { eos, eot, eom, fim_pad, fim_rep, fim_sep, .. } = self.roles;
+        let roles = [eos, eot, eom, fim_pad, fim_rep, fim_sep];
+        self.eog.extend(roles.into_iter().flatten().map(Token));
+    }
+
+    /// In formats where a message has several parts, `<|end|>` ends a part only.
+    fn keep_the_end_of_a_part(&mut self, texts: &Strings) {
+        let has = |text: &str| texts.find(text.as_bytes()).is_some();
+        if (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>")) {
+            self.spare(texts.find(b"<|end|>"), Attr::USER);
+        }
+    }
+
+    /// Some vocabularies have an ordinary token `</s>`.
+    fn keep_an_ordinary_s(&mut self, texts: &Strings) {
+        let has_eog =
+            |text: &str| texts.find(text.as_bytes()).is_some_and(|id| self.eog.contains(&Token(id)));
+        if has_eog("<|tool_response>") || has_eog("<|plamo:eos|>") {
+            self.spare(texts.find(b"</s>"), Attr::NORMAL);
+        }
+    }
+
+    /// Takes a token from those that end generation and makes it `attr`.
+    fn spare(&mut self, id: Option<u32>, attr: Attr) {
+        self.eog.retain(|token| Some(token.0) != id);
+        self.reset(id, attr);
+    }
+
+    fn reset(&mut self, id: Option<u32>, attr: Attr) {
+        if let Some(old) = id.and_then(|id| self.attrs.get_mut(id as usize)) {
+            *old = attr;
+        }
+    }
+
+    /// White space around special tokens, for the few families that drop it.
+    fn set_strip(&mut self, source: &VocabSource<'_>, texts: &Strings) {
+        let pre = source.pre.unwrap_or("");
+        let name = source.name.unwrap_or("").to_ascii_lowercase();
+        if ["jina-v2-de", "jina-v2-es", "jina-v2-code"].contains(&pre) {
+            self.add_to(texts.find(b"<mask>"), Attr::LSTRIP);
+        } else if name.contains("phi-3") || name.contains("phi3") {
+            let special = Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN);
+            self.attrs
+                .iter_mut()
+                .filter(|attr| attr.any(special))
+                .for_each(|attr| *attr = attr.or(Attr::RSTRIP));
+            self.add_to(texts.find(b"</s>"), Attr::RSTRIP);
+            for text in ["<unk>", "<s>", "<|endoftext|>"] {
+                let id = texts.find(text.as_bytes());
+                id.into_iter().for_each(|id| self.reset(Some(id), self.attr(id).without(Attr::RSTRIP)));
+            }
+        } else if name.contains("modern-bert") {
+            self.add_to(texts.find(b"[MASK]"), Attr::LSTRIP);
+        }
+    }
+
+    fn add_to(&mut self, id: Option<u32>, attr: Attr) {
+        if let Some(old) = id.and_then(|id| self.attrs.get_mut(id as usize)) {
+            *old = old.or(attr);
+        }
+    }
+}
+
+fn make_control(attrs: &mut [Attr], id: u32) {
+    if let Some(attr) = attrs.get_mut(id as usize) {
+        *attr = attr.or(Attr::CONTROL);
+    }
+}
+
+impl Roles {
+    /// These roles, and those of `other` where these have none.
+    fn or(self, other: Self) -> Self {
+        self.zip(other, Option::or)
+    }
+
+    /// These roles without those that are no token.
+    fn in_range(self, n_vocab: usize) -> Self {
+        self.zip(self, |role, _| role.filter(|&id| (id as usize) < n_vocab))
+    }
+
+    fn zip(self, other: Self, pick: impl Fn(Option<u32>, Option<u32>) -> Option<u32>) -> Self {
+        Self {
+            bos: pick(self.bos, other.bos),
+            eos: pick(self.eos, other.eos),
+            eot: pick(self.eot, other.eot),
+            eom: pick(self.eom, other.eom),
+            unk: pick(self.unk, other.unk),
+            sep: pick(self.sep, other.sep),
+            pad: pick(self.pad, other.pad),
+            mask: pick(self.mask, other.mask),
+            fim_pad: pick(self.fim_pad, other.fim_pad),
+            fim_rep: pick(self.fim_rep, other.fim_rep),
+            fim_sep: pick(self.fim_sep, other.fim_sep),
+        }
+    }
+}
+
+/// Texts of the token that ends a turn, the most telling first.
+const EOT: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "<｜end▁of▁sentence｜>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+];
+
+/// Texts of tokens that end generation.
+const EOG: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];
+
+/// Texts of tokens that structure a message and belong to what the user reads.
+const ALWAYS_WRITTEN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specials(tokens: &[(&str, i32)], change: impl Fn(&mut VocabSource<'_>)) -> Specials {
+        let mut source = VocabSource {
+            tokens: tokens.iter().map(|(text, _)| text.as_bytes()).collect(),
+            types: tokens.iter().map(|(_, n)| *n).collect(),
+            ..VocabSource::default()
+        };
+        change(&mut source);
+        let mut texts = Strings::with_capacity(0, 0);
+        for (text, _) in tokens {
+            assert!(texts.push(text.as_bytes()).is_ok());
+        }
+        Specials::new(&source, Roles::default(), &texts)
+    }
+
+    #[test]
+    fn what_ends_generation_is_found_by_role_and_by_text() {
+        let tokens = [("a", 1), ("<|eot_id|>", 1), ("stop", 3), ("<|endoftext|>", 3), ("<reponame>", 3)];
+        let specials = specials(&tokens, |source| source.roles.eos = Some(2));
+        assert_eq!(specials.eog, [Token(1), Token(2), Token(3), Token(4)]);
+        assert_eq!(specials.roles.eot, Some(1));
+        assert!(specials.attr(1).any(Attr::CONTROL));
+        assert!(!specials.attr(0).any(Attr::CONTROL));
+    }
+
+    #[test]
+    fn roles_out_of_range_are_absent() {
+        let specials = specials(&[("a", 1)], |source| {
+            source.roles = Roles { bos: Some(1), eos: Some(u32::MAX), unk: Some(0), ..Roles::default() };
+        });
+        assert_eq!(specials.roles, Roles { unk: Some(0), ..Roles::default() });
+        assert_eq!(specials.eog, []);
+    }
+
+    #[test]
+    fn the_end_of_a_part_does_not_end_generation() {
+        let specials =
+            specials(&[("<|end|>", 3), ("<|return|>", 3), ("<|call|>", 3), ("<|channel|>", 3)], |_| ());
+        assert_eq!(specials.eog, [Token(1), Token(2)]);
+        assert_eq!(specials.attr(0), Attr::USER);
+        assert_eq!(specials.attr(3), Attr::USER);
+    }
+
+    #[test]
+    fn families_that_drop_white_space() {
+        let phi = specials(&[("<|user|>", 3), ("<s>", 3), ("</s>", 3), ("a", 1)], |source| {
+            source.name = Some("Phi-3 mini")
+        });
+        let stripped: Vec<_> = phi.attrs.iter().map(|attr| attr.any(Attr::RSTRIP)).collect();
+        assert_eq!(stripped, [true, false, true, false]);
+        let jina = specials(&[("<mask>", 3)], |source| source.pre = Some("jina-v2-de"));
+        assert!(jina.attr(0).any(Attr::LSTRIP));
+    }
+}

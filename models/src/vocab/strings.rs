@@ -1,0 +1,207 @@
+//! Byte strings with a number each, found by number and by content.
+//!
+//! One arena holds all bytes, one open-addressing table finds them: three allocations for a vocabulary of any size. Strings
+//! come from files, so the table does not trust its hash: a chain of more than [`MAX_PROBES`] slots makes it start again
+//! with another seed, and after [`SEEDS`] seeds building fails instead of becoming slow.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::error::VocabError;
+
+/// Longest chain of occupied slots. At half load, 2^32 random strings stay below 200.
+pub(super) const MAX_PROBES: usize = 256;
+
+/// Seeds tried before a table is given up as attacked.
+pub(super) const SEEDS: u64 = 8;
+
+/// Numbered byte strings. Of equal strings the first one is found.
+#[derive(Clone, Debug)]
+pub(super) struct Strings {
+    bytes: Vec<u8>,
+    /// End of each string in `bytes`; a string starts where the one before it ends.
+    ends: Vec<u32>,
+    /// Upper half: the upper half of the hash; lower half: the string's number plus one; zero is free. A power of two of them.
+    slots: Vec<u64>,
+    seed: u64,
+}
+
+impl Strings {
+    /// An empty set with room for `n` strings of `n_bytes` bytes together.
+    pub(super) fn with_capacity(n: usize, n_bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(n_bytes),
+            ends: Vec::with_capacity(n),
+            slots: vec![0; slots_for(n)],
+            seed: 0,
+        }
+    }
+
+    /// How many strings there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// String number `id`; empty where there is none.
+    pub(super) fn at(&self, id: u32) -> &[u8] {
+        let i = id as usize;
+        let start = if i == 0 { 0 } else { self.ends.get(i - 1).map_or(0, |&end| end as usize) };
+        let end = self.ends.get(i).map_or(0, |&end| end as usize);
+        self.bytes.get(start..end).unwrap_or(&[])
+    }
+
+    /// The number of the first string equal to `text`.
+    pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
+        let hash = hash(text, self.seed);
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut slot = hash as usize & mask;
+        for _ in 0..=MAX_PROBES {
+            match self.slots.get(slot) {
+                None | Some(0) => return None,
+                Some(&held) => {
+                    let id = (held as u32).wrapping_sub(1);
+                    if held >> 32 == hash >> 32 && self.at(id) == text {
+                        return Some(id);
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        None
+    }
+
+    /// Adds `text` under the next number, even if an equal string is there already. Empty strings are never found.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond 4 GiB of text, `Collisions` when no seed spreads the strings.
+    pub(super) fn push(&mut self, text: &[u8]) -> Result<u32, VocabError> {
+        let too_large = VocabError::TooLarge { what: "the texts of tokens and merges" };
+        let end = u32::try_from(self.bytes.len() + text.len()).map_err(|_| too_large.clone())?;
+        let id = u32::try_from(self.ends.len()).ok().filter(|&id| id < u32::MAX - 1).ok_or(too_large)?;
+        let first = !text.is_empty() && self.find(text).is_none();
+        self.bytes.extend_from_slice(text);
+        self.ends.push(end);
+        if first && (self.slots.len() < slots_for(self.ends.len()) || !self.insert(id)) {
+            self.rebuild()?;
+        }
+        Ok(id)
+    }
+
+    /// The number of `text`, which is added if it is new.
+    pub(super) fn intern(&mut self, text: &[u8]) -> Result<u32, VocabError> {
+        match self.find(text) {
+            Some(id) => Ok(id),
+            None => self.push(text),
+        }
+    }
+
+    /// Puts a string, which is not in the table yet, into the first free slot of its chain. False if the chain is too long.
+    fn insert(&mut self, id: u32) -> bool {
+        let hash = hash(self.at(id), self.seed);
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut slot = hash as usize & mask;
+        for _ in 0..MAX_PROBES {
+            match self.slots.get_mut(slot) {
+                Some(free @ 0) => {
+                    *free = (hash >> 32 << 32) | u64::from(id + 1);
+                    return true;
+                }
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+        false
+    }
+
+    /// Fills a table of the right size anew, under the next seed that keeps the chains short.
+    fn rebuild(&mut self) -> Result<(), VocabError> {
+        let n_slots = self.slots.len().max(slots_for(self.ends.len()));
+        for _ in 0..SEEDS {
+            self.slots.clear();
+            self.slots.resize(n_slots, 0);
+            self.seed = self.seed.wrapping_add(SEED_STEP);
+            if (0..self.ends.len() as u32).all(|id| self.holds(id) || self.insert(id)) {
+                return Ok(());
+            }
+        }
+        Err(VocabError::Collisions)
+    }
+
+    /// Whether string `id` needs no slot: it is empty or equal to an earlier one.
+    fn holds(&self, id: u32) -> bool {
+        let text = self.at(id);
+        text.is_empty() || self.find(text).is_some()
+    }
+}
+
+/// Slots for `n` entries: at most half of them in use, a power of two.
+pub(super) fn slots_for(n: usize) -> usize {
+    n.saturating_mul(2).next_power_of_two().max(16)
+}
+
+/// Odd, with no pattern: the fractional part of the golden ratio.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Multiplies to 128 bits and folds the halves together, so that every input bit reaches every output bit.
+pub(super) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// A hash of `text`, eight bytes a step. Not kept in any file, so it may change.
+fn hash(text: &[u8], seed: u64) -> u64 {
+    let mut state = seed ^ text.len() as u64;
+    let (words, rest) = text.as_chunks::<8>();
+    for &word in words {
+        state = fold(state ^ u64::from_le_bytes(word), 0xa076_1d64_78bd_642f);
+    }
+    let mut tail = [0; 8];
+    for (to, &from) in tail.iter_mut().zip(rest) {
+        *to = from;
+    }
+    fold(fold(state ^ u64::from_le_bytes(tail), 0xe703_7ed1_a0b4_28db), SEED_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn strings_are_found_by_number_and_by_content() {
+        let mut strings = Strings::with_capacity(2, 4);
+        for i in 0..5000 {
+            assert_eq!(strings.push(format!("token {i}").as_bytes()), Ok(i));
+        }
+        for i in 0..5000 {
+            let text = format!("token {i}");
+            assert_eq!(strings.find(text.as_bytes()), Some(i));
+            assert_eq!(strings.at(i), text.as_bytes());
+        }
+        assert_eq!(strings.find(b"token 5000"), None);
+        assert_eq!(strings.at(5000), b"");
+    }
+
+    #[test]
+    fn the_first_of_equal_strings_is_found_and_empty_ones_never() {
+        let mut strings = Strings::with_capacity(0, 0);
+        for text in ["a", "", "a", "b", ""] {
+            assert!(strings.push(text.as_bytes()).is_ok());
+        }
+        assert_eq!(strings.len(), 5);
+        assert_eq!(strings.find(b"a"), Some(0));
+        assert_eq!(strings.find(b""), None);
+        assert_eq!(strings.intern(b"b"), Ok(3));
+        assert_eq!(strings.intern(b"c"), Ok(5));
+    }
+
+    #[test]
+    fn a_crowded_table_is_rebuilt_under_another_seed() -> Result<(), VocabError> {
+        let mut strings = Strings::with_capacity(0, 0);
+        // Every slot points at a string that is not there: the next insertion finds no free one.
+        strings.slots.fill(1 << 32 | 9);
+        let id = strings.push(b"new")?;
+        assert_eq!(strings.find(b"new"), Some(id));
+        assert_ne!(strings.seed, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! From tokens back to text.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Drops the spaces that English text does not have: before `?`, `!`, `.` and `,`, around a lone apostrophe, and before
+/// `'s`, `'m`, `'re`, `'ve`. Some vocabularies ask for it; llama.cpp does the same three passes.
+pub(super) fn clean_spaces(text: &[u8]) -> Vec<u8> {
+    contractions(&lone_apostrophes(&punctuation(text)))
+}
+
+/// The byte before `i` and those from `i` on.
+fn around(text: &[u8], i: usize) -> (Option<u8>, &[u8]) {
+    (i.checked_sub(1).and_then(|i| text.get(i)).copied(), text.get(i..).unwrap_or(&[]))
+}
+
+fn punctuation(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for i in 0..text.len() {
+        if let (Some(b' '), [b'?' | b'!' | b'.' | b',', ..]) = around(text, i) {
+            out.pop();
+        }
+        out.extend(text.get(i));
+    }
+    out
+}
+
+fn lone_apostrophes(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut i = 0;
+    // A space that was dropped does not count as the one before the next apostrophe.
+    let mut dropped = false;
+    while i < text.len() {
+        let (before, rest) = around(text, i);
+        let lone = before == Some(b' ') && !dropped && matches!(rest, [b'\'', b' ', ..]);
+        if lone {
+            out.pop();
+        }
+        out.extend(text.get(i));
+        dropped = lone;
+        i += 1 + usize::from(lone);
+    }
+    out
+}
+
+fn contractions(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for i in 0..text.len() {
+        if let (Some(b' '), [b'\'', b's' | b'm', ..] | [b'\'', b'r' | b'v', b'e', ..]) = around(text, i) {
+            out.pop();
+        }
+        out.extend(text.get(i));
+    }
+    out
+}
+
+/// Turns pieces of tokens into text as they come.
+///
+/// A character may be spread over several tokens: bytes that may still become a character are held back until it is whole.
+/// Bytes that cannot become one turn into U+FFFD, as in [`String::from_utf8_lossy`].
+///
+/// ```
+/// use backstitch_models::vocab::TextStream;
+///
+/// let mut stream = TextStream::default();
+/// let mut text = String::new();
+/// stream.push(b"caf\xc3", &mut text);
+/// assert_eq!(text, "caf");
+/// stream.push(b"\xa9", &mut text);
+/// assert_eq!(text, "café");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TextStream {
+    /// The start of a character, at most three bytes.
+    held: Vec<u8>,
+}
+
+impl TextStream {
+    /// Appends to `out` what is text for certain after `piece`.
+    pub fn push(&mut self, piece: &[u8], out: &mut String) {
+        self.held.extend_from_slice(piece);
+        let mut rest = self.held.as_slice();
+        let kept = loop {
+            match core::str::from_utf8(rest) {
+                Ok(text) => {
+                    out.push_str(text);
+                    break 0;
+                }
+                Err(error) => {
+                    let (valid, bad) = rest.split_at_checked(error.valid_up_to()).unwrap_or((&[], rest));
+                    out.push_str(core::str::from_utf8(valid).unwrap_or(""));
+                    let Some(n_bad) = error.error_len() else { break bad.len() };
+                    out.push(char::REPLACEMENT_CHARACTER);
+                    rest = bad.get(n_bad..).unwrap_or(&[]);
+                }
+            }
+        };
+        self.held.drain(..self.held.len() - kept);
+    }
+
+    /// Appends to `out` what was held back, as U+FFFD, at the end of a text.
+    pub fn finish(&mut self, out: &mut String) {
+        if !self.held.is_empty() {
+            out.push(char::REPLACEMENT_CHARACTER);
+            self.held.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    #[test]
+    fn spaces_that_english_does_not_have_are_dropped() {
+        let cases = [
+            ("a ?b", "a?b"),
+            (" ! , .", "!,."),
+            ("a  .", "a ."),
+            ("it 's we 're I 'm you 've", "it's we're I'm you've"),
+            ("don 't we 'll he 'd 'x '", "don 't we 'll he 'd 'x '"),
+            ("a ' b", "a'b"),
+            ("a ' ' b", "a'' b"),
+            (" ' s", "'s"),
+            ("", ""),
+            ("'", "'"),
+            (" '", " '"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(String::from_utf8_lossy(&clean_spaces(text.as_bytes())), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_character_is_held_back_until_it_is_whole() {
+        let mut stream = TextStream::default();
+        let mut text = String::new();
+        for (byte, wanted) in "é€😀".bytes().zip(["", "é", "é", "é", "é€", "é€", "é€", "é€", "é€😀"])
+        {
+            stream.push(&[byte], &mut text);
+            assert_eq!(text, wanted);
+        }
+        stream.push(b"\xe2\x82", &mut text);
+        stream.finish(&mut text);
+        stream.finish(&mut text);
+        assert_eq!(text, "é€😀\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn however_the_bytes_come_the_text_is_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..40), cut in 1usize..5) {
+            let (mut stream, mut text) = (TextStream::default(), String::new());
+            for piece in bytes.chunks(cut) {
+                stream.push(piece, &mut text);
+                prop_assert!(stream.held.len() <= 3);
+            }
+            stream.finish(&mut text);
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes).to_string());
+        }
+    }
+}
