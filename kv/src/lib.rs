@@ -1,9 +1,32 @@
-//! Memory of language models.
+//! Memory of language models: sequences, positions, blocks, states.
+//!
+//! A [`Memory`] holds what a model has seen. A [`Batch`] names tokens and where they stand;
+//! [`Memory::prepare`] finds room for all of it or refuses, and returns a [`Plan`]: ubatches to compute, each with the
+//! cells and states that its layers read and write. [`Plan::commit`] makes the batch part of its sequences, dropping
+//! the plan leaves no trace.
+//!
+//! The crate knows nothing of architectures or of what tokens mean, and needs only `alloc`.
 #![cfg_attr(not(feature = "std"), no_std)]
+
 extern crate alloc;
 
+mod batch;
+mod block;
+mod error;
+mod extent;
 #[cfg(feature = "std")]
 pub mod file;
 mod ids;
+mod layer;
+mod memory;
+mod plan;
+mod shift;
+mod split;
 
+pub use batch::Batch;
+pub use error::Error;
 pub use ids::{Pos, SeqId, Token};
+pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Pairs, Params, RecurrentSpec, Rope};
+pub use memory::{Cell, Hybrid, Kind, Memory, Operation, StateRun, Visible};
+pub use plan::{Attention, Plan, States, Store, Ubatch};
+pub use split::UbatchToken;

@@ -1,0 +1,221 @@
+//! A batch: what to evaluate next, as the caller gives it.
+//!
+//! A batch says nothing about memory; [`Memory::prepare`](crate::Memory::prepare) checks it, finds room and splits it
+//! into ubatches. It is filled, prepared, cleared and filled again without allocating.
+
+use crate::error::Error;
+use crate::ids::{Pos, SeqId, Token};
+use alloc::vec::Vec;
+
+/// Tokens or embeddings, each with a position, the sequences it belongs to, and whether its output is wanted.
+///
+/// # Example
+/// ```
+/// use backstitch_kv::{Batch, Pos, SeqId, Token};
+///
+/// let mut batch = Batch::new();
+/// batch.push(Token(1), Pos(0), &[SeqId(0)], false).push(Token(7), Pos(1), &[SeqId(0)], true);
+/// assert_eq!(batch.len(), 2);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Numbers of one embedding; 0 for a batch of tokens.
+    n_embd: usize,
+    tokens: Vec<Token>,
+    /// `[n_tokens, n_embd]`.
+    embeddings: Vec<f32>,
+    pos: Vec<Pos>,
+    outputs: Vec<bool>,
+    /// The sequences of all tokens, ascending within a token.
+    seqs: Vec<SeqId>,
+    /// Where each token's sequences end in `seqs`.
+    seq_ends: Vec<u32>,
+}
+
+impl Batch {
+    /// An empty batch of tokens.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// An empty batch of embeddings of `n_embd` numbers each.
+    pub fn of_embeddings(n_embd: usize) -> Batch {
+        Batch { n_embd, ..Batch::default() }
+    }
+
+    /// Adds a token. Positions of one sequence ascend by one; errors are found by `prepare`.
+    pub fn push(&mut self, token: Token, pos: Pos, seqs: &[SeqId], output: bool) -> &mut Batch {
+        self.tokens.push(token);
+        self.pos.push(pos);
+        self.outputs.push(output);
+        let start = self.seqs.len();
+        self.seqs.extend_from_slice(seqs);
+        self.seqs[start..].sort_unstable();
+        self.seq_ends.push(self.seqs.len() as u32);
+        self
+    }
+
+    /// Adds an embedding `[n_embd]` to a batch made by [`Batch::of_embeddings`].
+    pub fn push_embedding(&mut self, row: &[f32], pos: Pos, seqs: &[SeqId], output: bool) -> &mut Batch {
+        self.embeddings.extend_from_slice(row);
+        self.push(Token::default(), pos, seqs, output)
+    }
+
+    /// Forgets all tokens and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.tokens.clear();
+        self.embeddings.clear();
+        self.pos.clear();
+        self.outputs.clear();
+        self.seqs.clear();
+        self.seq_ends.clear();
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Numbers of one embedding; 0 for a batch of tokens.
+    pub fn n_embd(&self) -> usize {
+        self.n_embd
+    }
+
+    /// Tokens in the caller's order; zeros for a batch of embeddings.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// Positions in the caller's order.
+    pub fn positions(&self) -> &[Pos] {
+        &self.pos
+    }
+
+    /// Output flags in the caller's order.
+    pub fn outputs(&self) -> &[bool] {
+        &self.outputs
+    }
+
+    /// The sequences of token `index`, ascending; empty if there is no such token.
+    pub fn seqs(&self, index: usize) -> &[SeqId] {
+        self.seqs.get(self.seq_range(index)).unwrap_or_default()
+    }
+
+    /// The embedding `[n_embd]` of token `index`, if the batch is one of embeddings.
+    pub fn embedding(&self, index: usize) -> Option<&[f32]> {
+        if self.n_embd == 0 {
+            return None;
+        }
+        self.embeddings.chunks_exact(self.n_embd).nth(index)
+    }
+
+    /// Where the sequences of token `index` lie in the list of all.
+    pub(crate) fn seq_range(&self, index: usize) -> core::ops::Range<usize> {
+        let end = |i: usize| self.seq_ends.get(i).map_or(0, |&end| end as usize);
+        let start = if index == 0 { 0 } else { end(index - 1) };
+        start..end(index).max(start)
+    }
+
+    /// The sequences of all tokens, one after the other.
+    pub(crate) fn all_seqs(&self) -> &[SeqId] {
+        &self.seqs
+    }
+
+    /// Checks all that does not depend on what the memory holds.
+    pub(crate) fn check(&self, n_batch: u32, n_seq_max: u32) -> Result<(), Error> {
+        let n_tokens = self.len() as u64;
+        if n_tokens > u64::from(n_batch) {
+            return Err(Error::TooMany { what: "tokens in a batch", value: n_tokens, limit: n_batch.into() });
+        }
+        if self.embeddings.len() as u64 != n_tokens * self.n_embd as u64 {
+            return Err(Error::MixedInputs { n_tokens, n_values: self.embeddings.len() as u64 });
+        }
+        (0..self.len()).try_for_each(|index| self.check_token(index, n_seq_max))
+    }
+
+    fn check_token(&self, index: usize, n_seq_max: u32) -> Result<(), Error> {
+        let (seqs, pos) = (self.seqs(index), self.pos[index]);
+        let index = index as u32;
+        if pos < Pos::ZERO || pos == Pos::MAX {
+            return Err(Error::Position { index, pos });
+        }
+        match seqs.last() {
+            None => return Err(Error::NoSequence { index }),
+            Some(&seq) if seq.0 >= n_seq_max => return Err(Error::UnknownSequence { seq, n_seq_max }),
+            Some(_) => {}
+        }
+        match seqs.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Error::RepeatedSequence { index, seq: pair[0] }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seqs(ids: &[u32]) -> Vec<SeqId> {
+        ids.iter().map(|&id| SeqId(id)).collect()
+    }
+
+    #[test]
+    fn sequences_come_back_per_token_in_ascending_order() {
+        let mut batch = Batch::new();
+        batch.push(Token(1), Pos(0), &seqs(&[2, 0]), false).push(Token(2), Pos(0), &seqs(&[1]), true);
+        assert_eq!(batch.seqs(0), seqs(&[0, 2]));
+        assert_eq!(batch.seqs(1), seqs(&[1]));
+        assert!(batch.seqs(2).is_empty());
+    }
+
+    #[test]
+    fn a_cleared_batch_is_filled_again_without_allocating() {
+        let mut batch = Batch::new();
+        let fill = |batch: &mut Batch| {
+            for i in 0..64 {
+                batch.push(Token(i), Pos(i as i32), &[SeqId(0)], false);
+            }
+        };
+        fill(&mut batch);
+        let before = (batch.tokens.as_ptr(), batch.seqs.as_ptr(), batch.seq_ends.as_ptr());
+        batch.clear();
+        assert!(batch.is_empty());
+        fill(&mut batch);
+        assert_eq!((batch.tokens.as_ptr(), batch.seqs.as_ptr(), batch.seq_ends.as_ptr()), before);
+    }
+
+    #[test]
+    fn impossible_batches_are_refused_with_the_value_that_is_wrong() {
+        let one = |pos: i32, ids: &[u32]| {
+            let mut batch = Batch::new();
+            batch.push(Token(0), Pos(pos), &seqs(ids), false);
+            batch
+        };
+        assert_eq!(one(-3, &[0]).check(8, 4), Err(Error::Position { index: 0, pos: Pos(-3) }));
+        assert_eq!(one(i32::MAX, &[0]).check(8, 4), Err(Error::Position { index: 0, pos: Pos::MAX }));
+        assert_eq!(one(0, &[]).check(8, 4), Err(Error::NoSequence { index: 0 }));
+        assert_eq!(one(0, &[1, 4]).check(8, 4), Err(Error::UnknownSequence { seq: SeqId(4), n_seq_max: 4 }));
+        assert_eq!(one(0, &[1, 2, 1]).check(8, 4), Err(Error::RepeatedSequence { index: 0, seq: SeqId(1) }));
+        assert_eq!(one(0, &[1]).check(8, 4), Ok(()));
+        let too_many = Error::TooMany { what: "tokens in a batch", value: 1, limit: 0 };
+        assert_eq!(one(0, &[1]).check(0, 4), Err(too_many));
+    }
+
+    #[test]
+    fn tokens_and_embeddings_do_not_mix() {
+        let mut batch = Batch::of_embeddings(3);
+        batch.push_embedding(&[1.0, 2.0, 3.0], Pos(0), &[SeqId(0)], true);
+        assert_eq!(batch.check(8, 1), Ok(()));
+        assert_eq!(batch.embedding(0), Some([1.0, 2.0, 3.0].as_slice()));
+        batch.push(Token(4), Pos(1), &[SeqId(0)], true);
+        assert_eq!(batch.check(8, 1), Err(Error::MixedInputs { n_tokens: 2, n_values: 3 }));
+        let mut short = Batch::new();
+        short.push_embedding(&[1.0], Pos(0), &[SeqId(0)], true);
+        assert_eq!(short.check(8, 1), Err(Error::MixedInputs { n_tokens: 1, n_values: 1 }));
+    }
+}

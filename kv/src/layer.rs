@@ -1,0 +1,178 @@
+//! What each layer of a model asks of its memory.
+
+use crate::error::Error;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType};
+
+/// What one layer of a model keeps; a layer may have attention, a recurrent state, both (falcon-h1) or neither.
+#[derive(Clone, Debug, Default)]
+pub struct LayerSpec {
+    /// Its keys and values.
+    pub attention: AttentionSpec,
+    /// Its recurrent state.
+    pub recurrent: Option<RecurrentSpec>,
+}
+
+/// How a layer attends.
+#[derive(Clone, Debug, Default)]
+pub enum AttentionSpec {
+    /// Not at all.
+    #[default]
+    Absent,
+    /// To all earlier tokens of the sequence, kept in a cache.
+    Cached(AttentionLayer),
+    /// To the tokens of the same batch only; nothing is kept (encoders).
+    Uncached {
+        /// Shape of the keys and values.
+        layer: AttentionLayer,
+        /// Whether a token sees those before it (and itself) only, or all of its sequence.
+        causal: bool,
+    },
+    /// To the keys and values that an earlier layer stored; the layer stores none itself.
+    SharedWith(usize),
+}
+
+/// Shape of one layer's keys and values.
+#[derive(Clone, Debug, Default)]
+pub struct AttentionLayer {
+    /// Heads of K and V.
+    pub n_head_kv: usize,
+    /// Elements of one head's key.
+    pub d_k: usize,
+    /// Elements of one head's value.
+    pub d_v: usize,
+    /// A token sees keys less than so many positions back, its own included; `None`: all.
+    pub window: Option<u32>,
+    /// How positions were put into the keys, so that a shift can move them; `None`: they hold no position.
+    pub rope: Option<Rope>,
+}
+
+impl AttentionLayer {
+    pub(crate) fn layout(&self, k_type: CellType, v_type: CellType) -> CellLayout {
+        CellLayout { n_head_kv: self.n_head_kv, d_k: self.d_k, d_v: self.d_v, k_type, v_type }
+    }
+}
+
+/// Which dimensions of a head rotate together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pairs {
+    /// `(2i, 2i + 1)`.
+    #[default]
+    Adjacent,
+    /// `(i, i + n_rot / 2)`.
+    Split,
+}
+
+/// A rotation of keys by position: pair `i` of a head turns by `pos * freqs[i]` radians.
+///
+/// Scaled variants (linear, YaRN, frequency factors) differ in `freqs` only: a factor on the length of the rotated
+/// vector stays as it is when a key moves.
+#[derive(Clone, Debug, Default)]
+pub struct Rope {
+    /// Radians a position, for each of the `n_rot / 2` pairs.
+    pub freqs: Vec<f32>,
+    /// Which dimensions are a pair; those from `n_rot` on do not turn.
+    pub pairs: Pairs,
+}
+
+/// Sizes of one layer's recurrent state, in numbers (f32) a sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecurrentSpec {
+    /// The last inputs of its convolution.
+    pub conv_len: usize,
+    /// Its scan state.
+    pub state_len: usize,
+}
+
+impl RecurrentSpec {
+    /// Numbers of one state: the convolution's inputs, then the scan state.
+    pub fn len(&self) -> usize {
+        self.conv_len + self.state_len
+    }
+
+    /// Whether the state has no numbers.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Sizes of a memory; all of it is allocated when the memory is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The most tokens one sequence, or all of them together, can hold.
+    pub n_ctx: u32,
+    /// How many sequences there are.
+    pub n_seq_max: u32,
+    /// The most tokens of one batch.
+    pub n_batch: u32,
+    /// Element type of stored keys.
+    pub k_type: CellType,
+    /// Element type of stored values.
+    pub v_type: CellType,
+}
+
+impl Params {
+    /// Blocks of the cache: enough for `n_ctx` cells plus, for each further sequence, a partly filled block at its
+    /// end and one where it left another.
+    pub fn n_blocks(&self) -> u32 {
+        let whole = u64::from(self.n_ctx).div_ceil(BLOCK_CELLS as u64);
+        let partial = u64::from(self.n_seq_max.saturating_sub(1)) * 2;
+        (whole + partial).min(u64::from(u32::MAX / 64)) as u32
+    }
+
+    /// Blocks that hold one batch, for layers that keep nothing.
+    pub(crate) fn n_blocks_uncached(&self) -> u32 {
+        let whole = u64::from(self.n_batch).div_ceil(BLOCK_CELLS as u64);
+        (whole + u64::from(self.n_seq_max)).min(u64::from(u32::MAX / 64)) as u32
+    }
+
+    /// States of each recurrent layer: one a sequence, and one that a batch writes while the other is kept.
+    pub fn n_states(&self) -> u32 {
+        self.n_seq_max.saturating_mul(2)
+    }
+
+    /// Bytes that caches and states of these layers take.
+    pub fn bytes(&self, layers: &[LayerSpec]) -> u64 {
+        layers.iter().map(|layer| self.layer_bytes(layer)).sum()
+    }
+
+    fn layer_bytes(&self, layer: &LayerSpec) -> u64 {
+        let block = |l: &AttentionLayer| l.layout(self.k_type, self.v_type).block_bytes() as u64;
+        let attention = match &layer.attention {
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => 0,
+            AttentionSpec::Cached(l) => u64::from(self.n_blocks()) * block(l),
+            AttentionSpec::Uncached { layer, .. } => u64::from(self.n_blocks_uncached()) * block(layer),
+        };
+        let state = layer.recurrent.map_or(0, |r| u64::from(self.n_states()) * r.len() as u64 * 4);
+        attention + state
+    }
+}
+
+/// Checks that sizes are possible on this machine.
+pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
+    for (i, spec) in layers.iter().enumerate() {
+        let bad = |what| Err(Error::Layer { layer: i as u32, what });
+        let own = match &spec.attention {
+            AttentionSpec::Cached(layer) | AttentionSpec::Uncached { layer, .. } => Some(layer),
+            _ => None,
+        };
+        if let Some(layer) = own {
+            let width = layer.d_k.checked_add(layer.d_v).and_then(|d| d.checked_mul(layer.n_head_kv));
+            let bytes = width.and_then(|w| w.checked_mul(BLOCK_CELLS * 4));
+            if width.is_none_or(|w| w == 0) || bytes.is_none_or(|b| b > u32::MAX as usize) {
+                return bad("sizes of keys and values are zero or impossibly large");
+            }
+            if layer.rope.as_ref().is_some_and(|rope| rope.freqs.len() * 2 > layer.d_k) {
+                return bad("more dimensions rotate than a key has");
+            }
+            if layer.window == Some(0) {
+                return bad("a window of no positions");
+            }
+        }
+        let recurrent = spec.recurrent.map(|r| r.conv_len.checked_add(r.state_len));
+        if recurrent.is_some_and(|len| len.is_none_or(|len| len > u32::MAX as usize / 4)) {
+            return bad("the recurrent state is impossibly large");
+        }
+    }
+    Ok(())
+}

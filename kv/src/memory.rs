@@ -1,0 +1,230 @@
+//! One interface for every kind of memory.
+//!
+//! A [`Memory`] holds sequences. It changes in two ways only: by the operations (`seq_rm`, `seq_cp`, ...), each of
+//! which either happens or returns an error and changes nothing; and by a [`Plan`](crate::Plan), which reserves room
+//! for a batch, hands out what compute needs for it, and then either becomes visible or leaves no trace.
+//!
+//! [`Hybrid`] is the implementation: it composes, layer by layer, *parts* of one kind each. A plain transformer is a
+//! hybrid of one part. A part sees only calls that the hybrid has checked already.
+
+mod hybrid;
+mod none;
+mod recurrent;
+mod unified;
+
+pub use hybrid::Hybrid;
+pub use recurrent::StateRun;
+pub use unified::{Cell, Visible};
+
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::plan::{Attention, Plan, States, Store};
+use crate::split::{Schedule, Split};
+use core::fmt;
+use core::ops::Range;
+
+/// What a memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Keeps nothing between batches.
+    None,
+    /// All keys and values of all tokens.
+    Unified,
+    /// A state of fixed size after the last token.
+    Recurrent,
+    /// Several kinds, chosen by layer.
+    Hybrid,
+}
+
+impl Kind {
+    /// Why operations can be impossible on it.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Kind::Recurrent => "it keeps the state after the last token only",
+            Kind::None => "it keeps nothing",
+            Kind::Unified | Kind::Hybrid => "its cells do not allow it",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::None => "none",
+            Kind::Unified => "unified",
+            Kind::Recurrent => "recurrent",
+            Kind::Hybrid => "hybrid",
+        })
+    }
+}
+
+/// The name of an operation, for errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// `seq_rm`.
+    Remove,
+    /// `seq_cp`.
+    Copy,
+    /// `seq_keep`.
+    Keep,
+    /// `seq_add`.
+    Add,
+    /// `seq_div`.
+    Divide,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Remove => "seq_rm",
+            Operation::Copy => "seq_cp",
+            Operation::Keep => "seq_keep",
+            Operation::Add => "seq_add",
+            Operation::Divide => "seq_div",
+        })
+    }
+}
+
+/// The memory of a model: sequences of tokens it has seen.
+///
+/// Ranges are of positions; [`Pos::ZERO`] and [`Pos::MAX`] make an open start and end. A range without tokens is
+/// fine and changes nothing. Every operation costs what it changes, whatever the size of the memory. After an error
+/// nothing has changed.
+///
+/// # Errors
+/// All operations: [`Error::UnknownSequence`], and [`Error::Range`] for a range that is none.
+pub trait Memory: Send {
+    /// What it is made of.
+    fn kind(&self) -> Kind;
+
+    /// How many sequences it has.
+    fn n_seq_max(&self) -> u32;
+
+    /// Removes the tokens of `range` from `seq`.
+    ///
+    /// A recurrent state cannot forget single tokens. A range that ends before the last token leaves it as it is,
+    /// having seen the removed tokens, as llama.cpp does; so on a hybrid the attention layers forget them and the
+    /// recurrent layers do not.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a recurrent layer would need an older state: the range takes the last token but
+    /// not all. Remove everything, or evaluate again.
+    fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error>;
+
+    /// Gives the tokens of `range` of `src` to `dst` as well, which is empty before. Nothing is copied: blocks and
+    /// states are shared until one of the two changes.
+    ///
+    /// # Errors
+    /// [`Error::SameSequence`]; [`Error::Occupied`] if `dst` holds tokens; [`Error::Unsupported`] where a recurrent
+    /// layer has tokens in `range`, but not all of the sequence's.
+    fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error>;
+
+    /// Removes every sequence but `seq`.
+    fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error>;
+
+    /// Moves the tokens of `range` by `delta` positions. Keys are turned to their new position, once, from their
+    /// stored values; what other sequences share is copied first. Tokens moved below zero are removed.
+    ///
+    /// # Errors
+    /// [`Error::Overtakes`] if tokens would pass others or leave the valid positions; [`Error::Full`] if there is no
+    /// room for a copy; [`Error::Unsupported`] if tokens are removed as `seq_rm` could not.
+    fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error>;
+
+    /// Divides the positions of `range` by `divisor`, rounding down; otherwise like `seq_add`.
+    ///
+    /// # Errors
+    /// [`Error::Divisor`] if it is below 1; else those of `seq_add`.
+    fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error>;
+
+    /// The first position that every layer of `seq` can account for; `None` if it is empty or unknown.
+    ///
+    /// A recurrent layer accounts for its last position only.
+    fn seq_pos_min(&self, seq: SeqId) -> Option<Pos>;
+
+    /// The last position of `seq`; `None` if it is empty or unknown.
+    fn seq_pos_max(&self, seq: SeqId) -> Option<Pos>;
+
+    /// Removes all sequences.
+    fn clear(&mut self);
+
+    /// Reserves room for all of `batch`, splits it into ubatches of at most `n_ubatch` tokens, and returns the plan
+    /// to compute them by. Nothing is visible until the plan is committed; dropping it undoes everything.
+    ///
+    /// Allocates nothing once a batch of that size has been prepared.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the batch does not fit as a whole; [`Error::Order`] if a token does not follow the last of
+    /// its sequence; [`Error::Diverged`] for a token of several sequences that do not hold the same; those that name
+    /// what is wrong with the batch itself; [`Error::OutOfMemory`].
+    fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error>;
+}
+
+/// A checked operation on all layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Remove { seq: SeqId, range: Range<Pos> },
+    Copy { src: SeqId, dst: SeqId, range: Range<Pos> },
+    Keep { seq: SeqId },
+    Add { seq: SeqId, range: Range<Pos>, delta: i32 },
+    Divide { seq: SeqId, range: Range<Pos>, divisor: i32 },
+    Clear,
+}
+
+impl Op {
+    /// Where `pos` ends up, for the operations that move; 64 bits hold every result.
+    pub(crate) fn moved(&self, pos: Pos) -> i64 {
+        match *self {
+            Op::Add { delta, .. } => i64::from(pos.0) + i64::from(delta),
+            Op::Divide { divisor, .. } => i64::from(pos.0) / i64::from(divisor.max(1)),
+            _ => i64::from(pos.0),
+        }
+    }
+}
+
+/// The layers of one kind. Sequence ids and ranges given to it are valid, batches are checked and in order.
+pub(crate) trait Part: Send {
+    fn kind(&self) -> Kind;
+
+    /// How a batch must be split for it.
+    fn split(&self) -> Split;
+
+    /// Whether `op` can be done; makes room for it, but changes nothing that can be seen.
+    fn admit(&mut self, op: &Op) -> Result<(), Error>;
+
+    /// Does what `admit` allowed.
+    fn apply(&mut self, op: &Op);
+
+    fn pos_min(&self, seq: SeqId) -> Option<Pos>;
+
+    fn pos_max(&self, seq: SeqId) -> Option<Pos>;
+
+    /// Finds room for a whole batch; on error it is as if it had not been called.
+    fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error>;
+
+    /// Called before each ubatch is computed, in order.
+    fn begin(&mut self, _ubatch: u32) {}
+
+    /// Makes what was reserved and computed visible.
+    fn commit(&mut self);
+
+    /// Forgets what was reserved.
+    fn undo(&mut self);
+
+    /// Keys and values of `layer` (its number within the part) as tokens `range` of the schedule see them.
+    fn attention(&self, _layer: usize, _tokens: Range<usize>) -> Option<Attention<'_>> {
+        None
+    }
+
+    /// Where tokens `range` of the schedule store their keys and values.
+    fn store(&mut self, _layer: usize, _tokens: Range<usize>) -> Option<Store<'_>> {
+        None
+    }
+
+    /// The states that runs `range` of the schedule read and write.
+    fn states(&mut self, _layer: usize, _runs: Range<usize>) -> Option<States<'_>> {
+        None
+    }
+}

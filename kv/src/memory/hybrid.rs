@@ -1,0 +1,317 @@
+//! The memory of a whole model: parts of one kind each, composed by layer.
+
+use super::none::Uncached;
+use super::recurrent::Recurrent;
+use super::unified::Unified;
+use super::{Kind, Memory, Op, Part};
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, check_layers};
+use crate::plan::{Attention, Plan, States, Store};
+use crate::split::{Schedule, Split};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A layer's number within a part.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    part: usize,
+    layer: usize,
+}
+
+/// Where a layer of the model finds its memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    attention: Option<Place>,
+    /// Whether it attends to what another layer stored.
+    shared: bool,
+    recurrent: Option<Place>,
+}
+
+/// Every memory: one part for each kind that the model's layers ask for.
+///
+/// An operation is checked by all parts before any of them changes, so it happens on all layers or on none.
+///
+/// # Example
+/// ```
+/// use backstitch_core::cell::CellType;
+/// use backstitch_kv::{AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, Token};
+///
+/// let layer = AttentionLayer { n_head_kv: 2, d_k: 4, d_v: 4, ..AttentionLayer::default() };
+/// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), recurrent: None }];
+/// let (k_type, v_type) = (CellType::F16, CellType::F16);
+/// let params = Params { n_ctx: 256, n_seq_max: 2, n_batch: 64, k_type, v_type };
+/// let mut memory = Hybrid::new(&layers, &params)?;
+///
+/// let mut batch = Batch::new();
+/// batch.push(Token(5), Pos(0), &[SeqId(0)], true);
+/// let mut plan = memory.prepare(&batch, 64)?;
+/// while let Some(mut ubatch) = plan.next_ubatch() {
+///     if let Some(mut store) = ubatch.store(0) {
+///         store.put(&[1.0; 8], &[2.0; 8])?;
+///     }
+/// }
+/// plan.commit()?;
+/// memory.seq_cp(SeqId(0), SeqId(1), Pos::ZERO..Pos::MAX)?;
+/// assert_eq!(memory.seq_pos_max(SeqId(1)), Some(Pos(0)));
+/// # Ok::<(), backstitch_kv::Error>(())
+/// ```
+pub struct Hybrid {
+    params: Params,
+    parts: Vec<Box<dyn Part>>,
+    places: Vec<Places>,
+    schedule: Schedule,
+    /// The last position of each sequence while a batch is checked.
+    last: Vec<Option<Option<Pos>>>,
+    /// Whether a plan has reserved something that is neither committed nor undone.
+    open: bool,
+}
+
+/// The layers of each part while a memory is made.
+#[derive(Default)]
+struct Sorted {
+    cached: Vec<AttentionLayer>,
+    causal: Vec<AttentionLayer>,
+    bidirectional: Vec<AttentionLayer>,
+}
+
+impl Hybrid {
+    /// Makes the memory of a model with these layers; everything is allocated here.
+    ///
+    /// # Errors
+    /// [`Error::Layer`] for impossible layers, [`Error::OutOfMemory`].
+    pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Hybrid, Error> {
+        check_layers(layers)?;
+        let mut sorted = Sorted::default();
+        let mut places = Vec::with_capacity(layers.len());
+        for (i, spec) in layers.iter().enumerate() {
+            let attention = sorted.place(i as u32, &spec.attention, &places)?;
+            let shared = matches!(spec.attention, AttentionSpec::SharedWith(_));
+            places.push(Places { attention, shared, recurrent: None });
+        }
+        let mut parts = sorted.parts(params, &mut places)?;
+        let recurrent: Vec<_> = layers.iter().filter_map(|spec| spec.recurrent).collect();
+        if !recurrent.is_empty() {
+            let with_state = places.iter_mut().zip(layers).filter(|(_, spec)| spec.recurrent.is_some());
+            for (layer, (place, _)) in with_state.enumerate() {
+                place.recurrent = Some(Place { part: parts.len(), layer });
+            }
+            parts.push(Box::new(Recurrent::new(&recurrent, params.n_states(), params.n_seq_max)?));
+        }
+        Ok(Hybrid {
+            params: *params,
+            parts,
+            places,
+            schedule: Schedule::default(),
+            last: alloc::vec![None; params.n_seq_max as usize],
+            open: false,
+        })
+    }
+
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    pub(crate) fn begin(&mut self, ubatch: u32) {
+        self.parts.iter_mut().for_each(|part| part.begin(ubatch));
+    }
+
+    pub(crate) fn commit(&mut self) {
+        if core::mem::take(&mut self.open) {
+            self.parts.iter_mut().for_each(|part| part.commit());
+        }
+    }
+
+    pub(crate) fn undo(&mut self) {
+        if core::mem::take(&mut self.open) {
+            self.parts.iter_mut().for_each(|part| part.undo());
+        }
+    }
+
+    pub(crate) fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
+        let place = self.places.get(layer)?.attention?;
+        self.parts.get(place.part)?.attention(place.layer, tokens)
+    }
+
+    pub(crate) fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
+        let places = self.places.get(layer).filter(|places| !places.shared)?;
+        let place = places.attention?;
+        self.parts.get_mut(place.part)?.store(place.layer, tokens)
+    }
+
+    pub(crate) fn states(&mut self, layer: usize, runs: Range<usize>) -> Option<States<'_>> {
+        let place = self.places.get(layer)?.recurrent?;
+        self.parts.get_mut(place.part)?.states(place.layer, runs)
+    }
+
+    /// Does a checked operation on all parts or on none.
+    fn run(&mut self, op: Op) -> Result<(), Error> {
+        // A plan that was leaked instead of dropped is undone here.
+        self.undo();
+        self.parts.iter_mut().try_for_each(|part| part.admit(&op))?;
+        self.parts.iter_mut().for_each(|part| part.apply(&op));
+        Ok(())
+    }
+
+    fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
+        let n_seq_max = self.params.n_seq_max;
+        if seq.0 < n_seq_max { Ok(()) } else { Err(Error::UnknownSequence { seq, n_seq_max }) }
+    }
+
+    fn check_range(&self, seq: SeqId, range: &Range<Pos>) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        if range.start < Pos::ZERO || range.end < range.start {
+            return Err(Error::Range { start: range.start, end: range.end });
+        }
+        Ok(())
+    }
+
+    /// Checks that each token follows the last of its sequences.
+    fn check_order(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.last.fill(None);
+        for (index, &pos) in batch.positions().iter().enumerate() {
+            for &seq in batch.seqs(index) {
+                let last = match self.last[seq.index()] {
+                    Some(last) => last,
+                    None => self.seq_pos_max(seq),
+                };
+                let wanted = last.map_or(pos, |last| Pos(last.0.saturating_add(1)));
+                if pos != wanted {
+                    return Err(Error::Order { index: index as u32, seq, pos, wanted });
+                }
+                self.last[seq.index()] = Some(Some(pos));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts that keep something.
+    fn keeping(&self) -> impl Iterator<Item = &dyn Part> {
+        self.parts.iter().map(|part| &**part as &dyn Part).filter(|part| part.kind() != Kind::None)
+    }
+}
+
+impl Sorted {
+    /// Where a layer's attention will be; `part` counts the three lists and is resolved by `parts`.
+    fn place(&mut self, layer: u32, spec: &AttentionSpec, before: &[Places]) -> Result<Option<Place>, Error> {
+        let (part, list, own) = match spec {
+            AttentionSpec::Absent => return Ok(None),
+            AttentionSpec::SharedWith(owner) => {
+                let what = "shares the cache of a layer that comes later or has none of its own";
+                let owner = before.get(*owner).filter(|owner| !owner.shared);
+                return owner.and_then(|owner| owner.attention).map(Some).ok_or(Error::Layer { layer, what });
+            }
+            AttentionSpec::Cached(own) => (0, &mut self.cached, own),
+            AttentionSpec::Uncached { layer: own, causal: true } => (1, &mut self.causal, own),
+            AttentionSpec::Uncached { layer: own, causal: false } => (2, &mut self.bidirectional, own),
+        };
+        list.push(own.clone());
+        Ok(Some(Place { part, layer: list.len() - 1 }))
+    }
+
+    fn parts(self, params: &Params, places: &mut [Places]) -> Result<Vec<Box<dyn Part>>, Error> {
+        let mut parts: Vec<Box<dyn Part>> = Vec::new();
+        let mut numbers = [0; 3];
+        if !self.cached.is_empty() {
+            let types = (params.k_type, params.v_type);
+            let (n_ctx, n_blocks, n_seq_max) = (params.n_ctx, params.n_blocks(), params.n_seq_max);
+            parts.push(Box::new(Unified::new(&self.cached, types, n_ctx, n_blocks, n_seq_max)?));
+        }
+        for (number, layers, causal) in [(1, self.causal, true), (2, self.bidirectional, false)] {
+            if !layers.is_empty() {
+                numbers[number] = parts.len();
+                parts.push(Box::new(Uncached::new(&layers, params, causal)?));
+            }
+        }
+        for place in places.iter_mut().filter_map(|places| places.attention.as_mut()) {
+            place.part = numbers[place.part];
+        }
+        Ok(parts)
+    }
+}
+
+impl Memory for Hybrid {
+    fn kind(&self) -> Kind {
+        match self.parts.as_slice() {
+            [] => Kind::None,
+            [part] => part.kind(),
+            _ => Kind::Hybrid,
+        }
+    }
+
+    fn n_seq_max(&self) -> u32 {
+        self.params.n_seq_max
+    }
+
+    fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        self.run(Op::Remove { seq, range })
+    }
+
+    fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check_range(src, &range)?;
+        self.check_seq(dst)?;
+        if src == dst {
+            return Err(Error::SameSequence { seq: src });
+        }
+        self.run(Op::Copy { src, dst, range })
+    }
+
+    fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.run(Op::Keep { seq })
+    }
+
+    fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        if delta == 0 {
+            return Ok(());
+        }
+        self.run(Op::Add { seq, range, delta })
+    }
+
+    fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        match divisor {
+            ..=0 => Err(Error::Divisor { divisor }),
+            1 => Ok(()),
+            _ => self.run(Op::Divide { seq, range, divisor }),
+        }
+    }
+
+    fn seq_pos_min(&self, seq: SeqId) -> Option<Pos> {
+        self.check_seq(seq).ok()?;
+        self.keeping().filter_map(|part| part.pos_min(seq)).max()
+    }
+
+    fn seq_pos_max(&self, seq: SeqId) -> Option<Pos> {
+        self.check_seq(seq).ok()?;
+        self.keeping().filter_map(|part| part.pos_max(seq)).min()
+    }
+
+    fn clear(&mut self) {
+        self.undo();
+        self.parts.iter_mut().for_each(|part| part.apply(&Op::Clear));
+    }
+
+    fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error> {
+        self.undo();
+        if n_ubatch == 0 {
+            return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
+        }
+        batch.check(self.params.n_batch, self.params.n_seq_max)?;
+        self.check_order(batch)?;
+        let split = self.parts.iter().map(|part| part.split()).max().unwrap_or(Split::Simple);
+        self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max);
+        for i in 0..self.parts.len() {
+            if let Err(error) = self.parts[i].reserve(batch, &self.schedule) {
+                self.parts[..i].iter_mut().for_each(|part| part.undo());
+                return Err(error);
+            }
+        }
+        self.open = true;
+        Ok(Plan::new(self, batch))
+    }
+}

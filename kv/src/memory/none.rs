@@ -1,0 +1,93 @@
+//! Layers that keep nothing: tokens see the batch they came in.
+//!
+//! Their keys and values still have to lie somewhere while a batch is computed. That is a cache of the size of one
+//! batch, which forgets when the plan ends; so attention reads them the same way as a cache that stays.
+
+use super::unified::Unified;
+use super::{Kind, Op, Part};
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::layer::{AttentionLayer, Params};
+use crate::plan::{Attention, Store};
+use crate::split::{Schedule, Split};
+use core::ops::Range;
+
+/// The part of a memory that keeps nothing.
+pub(super) struct Uncached {
+    cells: Unified,
+    causal: bool,
+}
+
+impl Uncached {
+    pub fn new(layers: &[AttentionLayer], params: &Params, causal: bool) -> Result<Uncached, Error> {
+        let types = (params.k_type, params.v_type);
+        let (n_blocks, n_seq_max) = (params.n_blocks_uncached(), params.n_seq_max);
+        Ok(Uncached { cells: Unified::new(layers, types, params.n_batch, n_blocks, n_seq_max)?, causal })
+    }
+
+    /// A token that sees all of its sequence needs all of it in its ubatch.
+    fn check_whole(&self, schedule: &Schedule) -> Result<(), Error> {
+        for run in schedule.runs() {
+            let seq = schedule.tokens()[run.tokens.start].seq;
+            let (value, limit) = (u64::from(self.cells.table(seq).n_cells()), run.tokens.len() as u64);
+            if value != limit {
+                return Err(Error::TooMany { what: "tokens of one sequence in a ubatch", value, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part for Uncached {
+    fn kind(&self) -> Kind {
+        Kind::None
+    }
+
+    fn split(&self) -> Split {
+        if self.causal { Split::Simple } else { Split::Sequence }
+    }
+
+    fn admit(&mut self, _op: &Op) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, _op: &Op) {}
+
+    fn pos_min(&self, _seq: SeqId) -> Option<Pos> {
+        None
+    }
+
+    fn pos_max(&self, _seq: SeqId) -> Option<Pos> {
+        None
+    }
+
+    fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
+        self.cells.reserve(batch, schedule)?;
+        if self.causal {
+            return Ok(());
+        }
+        self.cells.see_all();
+        self.check_whole(schedule).inspect_err(|_| self.cells.undo())
+    }
+
+    fn begin(&mut self, ubatch: u32) {
+        self.cells.begin(ubatch);
+    }
+
+    fn commit(&mut self) {
+        self.cells.undo();
+    }
+
+    fn undo(&mut self) {
+        self.cells.undo();
+    }
+
+    fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
+        self.cells.attention(layer, tokens)
+    }
+
+    fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
+        self.cells.store(layer, tokens)
+    }
+}

@@ -1,0 +1,320 @@
+//! A state of fixed size after the last token of each sequence.
+//!
+//! States live in reference-counted slots. A plan never writes a slot that it did not take itself: a sequence's first
+//! run reads the old slot and writes a fresh one, later runs of the same plan go on in place, and where sequences that
+//! shared a token part, each takes a fresh slot again. Nothing is freed before the commit, so undoing is dropping the
+//! fresh slots, and a slot that one run reads is never what another run of the same ubatch writes.
+
+use super::{Kind, Op, Operation, Part};
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::layer::RecurrentSpec;
+use crate::plan::States;
+use crate::split::{Schedule, Split};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Tokens of a ubatch that step one state, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRun {
+    /// The first token.
+    pub start: u32,
+    /// The token after the last.
+    pub end: u32,
+    /// The slot with the state before the first token; `None`: the state of an empty sequence, all zeros.
+    pub read: Option<u32>,
+    /// The slot for the state after the last token; may be the one that is read, and then is no other's.
+    pub write: u32,
+}
+
+/// The state of a sequence that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tip {
+    slot: u32,
+    /// The first position that the state has seen and that was not removed from the front.
+    first: Pos,
+    last: Pos,
+}
+
+/// What an operation leaves of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Nothing,
+    Tip(Tip),
+    /// A state that is not kept.
+    Older,
+    /// A position that is none.
+    TooFar {
+        pos: Pos,
+        moved: i64,
+    },
+}
+
+struct Layer {
+    spec: RecurrentSpec,
+    /// `[n_slots, conv_len + state_len]`.
+    states: Vec<f32>,
+}
+
+/// A sequence that a plan steps.
+struct Staged {
+    seq: SeqId,
+    tip: Tip,
+    /// A token of the last run, by index in the batch: sequences that stepped together have the same.
+    index: u32,
+}
+
+/// The part of a memory that keeps recurrent states.
+pub(super) struct Recurrent {
+    layers: Vec<Layer>,
+    refs: Vec<u32>,
+    free: Vec<u32>,
+    tips: Vec<Option<Tip>>,
+    /// Where each sequence is in `staged`.
+    places: Vec<Option<u32>>,
+    staged: Vec<Staged>,
+    /// Slots that the plan took.
+    fresh: Vec<u32>,
+    runs: Vec<StateRun>,
+    /// Slots that the plan needs.
+    need: u32,
+}
+
+impl Recurrent {
+    pub fn new(layers: &[RecurrentSpec], n_slots: u32, n_seq_max: u32) -> Result<Recurrent, Error> {
+        let mut made = Vec::with_capacity(layers.len());
+        for &spec in layers {
+            let values = u64::from(n_slots) * spec.len() as u64;
+            let out_of_memory = Error::OutOfMemory { bytes: values * 4 };
+            let values = usize::try_from(values).map_err(|_| out_of_memory)?;
+            let states = bytemuck::allocation::try_zeroed_vec(values).map_err(|()| out_of_memory)?;
+            made.push(Layer { spec, states });
+        }
+        Ok(Recurrent {
+            layers: made,
+            refs: alloc::vec![0; n_slots as usize],
+            free: (0..n_slots).rev().collect(),
+            tips: alloc::vec![None; n_seq_max as usize],
+            places: alloc::vec![None; n_seq_max as usize],
+            staged: Vec::new(),
+            fresh: Vec::new(),
+            runs: Vec::new(),
+            need: 0,
+        })
+    }
+
+    fn release(&mut self, slot: u32) {
+        let refs = &mut self.refs[slot as usize];
+        debug_assert!(*refs > 0, "slot {slot} is free");
+        *refs -= 1;
+        if *refs == 0 {
+            self.free.push(slot);
+        }
+    }
+
+    fn set_tip(&mut self, seq: SeqId, tip: Option<Tip>) {
+        if let Some(tip) = &tip {
+            self.refs[tip.slot as usize] += 1;
+        }
+        if let Some(old) = core::mem::replace(&mut self.tips[seq.index()], tip) {
+            self.release(old.slot);
+        }
+    }
+
+    /// The plan's state of a sequence: slot, first position, and a token of its last run.
+    fn current(&self, seq: SeqId) -> Option<&Staged> {
+        self.places[seq.index()].and_then(|place| self.staged.get(place as usize))
+    }
+
+    fn slot(&self, seq: SeqId) -> Option<u32> {
+        let kept = || self.tips[seq.index()].map(|tip| tip.slot);
+        self.current(seq).map(|staged| staged.tip.slot).or_else(kept)
+    }
+
+    fn reserve_all(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
+        let free = self.free.len() as u64;
+        for run in schedule.runs() {
+            let tokens = &schedule.tokens()[run.tokens.clone()];
+            let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
+            let seqs = batch.seqs(first.index as usize);
+            let (read, write) = self.step(batch, seqs, first.index)?;
+            let (start, end) = (run.tokens.start as u32, run.tokens.end as u32);
+            self.runs.push(StateRun { start, end, read, write });
+            for &seq in seqs {
+                let known = self.current(seq).map(|s| s.tip).or(self.tips[seq.index()]);
+                let tip =
+                    Tip { slot: write, first: known.map_or(first.pos, |tip| tip.first), last: last.pos };
+                self.stage(Staged { seq, tip, index: last.index });
+            }
+        }
+        if u64::from(self.need) > free {
+            return Err(Error::Full { what: "states", need: self.need.into(), free });
+        }
+        Ok(())
+    }
+
+    /// The slots that sequences with the same state read and write next.
+    fn step(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(Option<u32>, u32), Error> {
+        let [first, rest @ ..] = seqs else { return Err(Error::NoSequence { index }) };
+        let read = self.slot(*first);
+        if let Some(&other) = rest.iter().find(|seq| self.slot(**seq) != read) {
+            return Err(Error::Diverged { index, seq: *first, other });
+        }
+        let together = |seq: &SeqId| self.current(*seq).is_some_and(|s| batch.seqs(s.index as usize) == seqs);
+        if let Some(slot) = read.filter(|_| seqs.iter().all(together)) {
+            return Ok((Some(slot), slot));
+        }
+        self.need += 1;
+        let Some(write) = self.free.pop() else { return Ok((read, u32::MAX)) };
+        self.fresh.push(write);
+        Ok((read, write))
+    }
+
+    fn stage(&mut self, staged: Staged) {
+        match self.places[staged.seq.index()] {
+            Some(place) => self.staged[place as usize] = staged,
+            None => {
+                self.places[staged.seq.index()] = Some(self.staged.len() as u32);
+                self.staged.push(staged);
+            }
+        }
+    }
+
+    fn forget_plan(&mut self) {
+        for staged in self.staged.drain(..) {
+            self.places[staged.seq.index()] = None;
+        }
+        self.runs.clear();
+        self.need = 0;
+        for slot in self.fresh.drain(..).filter(|&slot| self.refs[slot as usize] == 0) {
+            self.free.push(slot);
+        }
+    }
+
+    /// What removing, moving or dividing leaves of a sequence.
+    fn after(&self, op: &Op) -> Option<(SeqId, After)> {
+        let (seq, range) = match op {
+            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                (*seq, range)
+            }
+            Op::Copy { .. } | Op::Keep { .. } | Op::Clear => return None,
+        };
+        let tip = self.tips[seq.index()]?;
+        let after = match op {
+            Op::Remove { .. } => tip.removed(range),
+            _ => tip.moved(range, op),
+        };
+        Some((seq, after))
+    }
+}
+
+impl Tip {
+    fn removed(self, range: &Range<Pos>) -> After {
+        let (starts, ends) = (range.contains(&self.first), range.contains(&self.last));
+        match (starts || range.start <= self.first, ends) {
+            (true, true) => After::Nothing,
+            (false, true) => After::Older,
+            // The front goes; a middle that goes leaves the state as it is.
+            (_, false) => After::Tip(Tip { first: if starts { range.end } else { self.first }, ..self }),
+        }
+    }
+
+    fn moved(self, range: &Range<Pos>, op: &Op) -> After {
+        let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
+        let last = place(self.last);
+        if last < 0 {
+            // All that was in the range is gone.
+            return self.removed(range);
+        }
+        if last >= i64::from(Pos::MAX.0) {
+            return After::TooFar { pos: self.last, moved: last };
+        }
+        let first = place(self.first).clamp(0, last);
+        After::Tip(Tip { first: Pos(first as i32), last: Pos(last as i32), ..self })
+    }
+}
+
+impl Part for Recurrent {
+    fn kind(&self) -> Kind {
+        Kind::Recurrent
+    }
+
+    fn split(&self) -> Split {
+        Split::Equal
+    }
+
+    fn admit(&mut self, op: &Op) -> Result<(), Error> {
+        let unsupported = |op| Err(Error::Unsupported { op, kind: Kind::Recurrent });
+        match op {
+            Op::Copy { src, dst, range } => {
+                if self.tips[dst.index()].is_some() {
+                    return Err(Error::Occupied { seq: *dst });
+                }
+                let Some(tip) = self.tips[src.index()] else { return Ok(()) };
+                let all = range.start <= tip.first && range.contains(&tip.last);
+                let none = range.end <= tip.first || range.start > tip.last || range.is_empty();
+                if all || none { Ok(()) } else { unsupported(Operation::Copy) }
+            }
+            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+                Some((_, After::Older)) if matches!(op, Op::Remove { .. }) => unsupported(Operation::Remove),
+                Some((_, After::Older)) => unsupported(Operation::Add),
+                Some((seq, After::TooFar { pos, moved })) => Err(Error::Overtakes { seq, pos, moved }),
+                _ => Ok(()),
+            },
+            Op::Keep { .. } | Op::Clear => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Copy { src, dst, range } => {
+                let tip = self.tips[src.index()].filter(|tip| range.contains(&tip.last));
+                self.set_tip(*dst, tip);
+            }
+            Op::Keep { seq } => {
+                for other in (0..self.tips.len() as u32).map(SeqId).filter(|other| other != seq) {
+                    self.set_tip(other, None);
+                }
+            }
+            Op::Clear => (0..self.tips.len() as u32).for_each(|seq| self.set_tip(SeqId(seq), None)),
+            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+                Some((seq, After::Nothing)) => self.set_tip(seq, None),
+                Some((seq, After::Tip(tip))) => self.set_tip(seq, Some(tip)),
+                Some((_, After::Older | After::TooFar { .. })) | None => {}
+            },
+        }
+    }
+
+    fn pos_min(&self, seq: SeqId) -> Option<Pos> {
+        self.pos_max(seq)
+    }
+
+    fn pos_max(&self, seq: SeqId) -> Option<Pos> {
+        self.tips[seq.index()].map(|tip| tip.last)
+    }
+
+    fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
+        self.reserve_all(batch, schedule).inspect_err(|_| self.forget_plan())
+    }
+
+    fn commit(&mut self) {
+        for i in 0..self.staged.len() {
+            let Staged { seq, tip, .. } = self.staged[i];
+            self.set_tip(seq, Some(tip));
+        }
+        self.forget_plan();
+    }
+
+    fn undo(&mut self) {
+        self.forget_plan();
+    }
+
+    fn states(&mut self, layer: usize, runs: Range<usize>) -> Option<States<'_>> {
+        let layer = self.layers.get_mut(layer)?;
+        let runs = self.runs.get(runs)?;
+        let RecurrentSpec { conv_len, state_len } = layer.spec;
+        let first = runs.first().map_or(0, |run| run.start);
+        Some(States { conv_len, state_len, states: &mut layer.states, runs, first })
+    }
+}

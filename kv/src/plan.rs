@@ -1,0 +1,194 @@
+//! A prepared batch: what compute needs, until it is committed or dropped.
+
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::memory::{Cell, Hybrid, StateRun, Visible};
+use crate::split::{Span, UbatchToken};
+use backstitch_core::cell::{CellLayout, Extent};
+
+/// Room reserved for a batch. Compute its ubatches in order, then commit.
+///
+/// Dropping a plan leaves every sequence as it was before `prepare`, whatever was computed.
+///
+/// # Example
+/// ```
+/// use backstitch_kv::{Batch, Error, Memory};
+///
+/// fn decode(memory: &mut dyn Memory, batch: &Batch, n_ubatch: usize) -> Result<(), Error> {
+///     let mut plan = memory.prepare(batch, n_ubatch)?;
+///     while let Some(ubatch) = plan.next_ubatch() {
+///         // Compute `ubatch.tokens()`; an early return here would undo everything.
+///         let _ = ubatch.n_tokens();
+///     }
+///     plan.commit()
+/// }
+/// ```
+#[must_use = "dropping a plan undoes it"]
+pub struct Plan<'a> {
+    memory: &'a mut Hybrid,
+    batch: &'a Batch,
+    started: usize,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(memory: &'a mut Hybrid, batch: &'a Batch) -> Plan<'a> {
+        Plan { memory, batch, started: 0 }
+    }
+
+    /// Number of ubatches.
+    pub fn n_ubatch(&self) -> usize {
+        self.memory.schedule().ubatches().len()
+    }
+
+    /// The next ubatch to compute; `None` after the last.
+    pub fn next_ubatch(&mut self) -> Option<Ubatch<'_>> {
+        let span = self.memory.schedule().ubatches().get(self.started)?.clone();
+        self.memory.begin(self.started as u32);
+        self.started += 1;
+        Some(Ubatch { memory: self.memory, batch: self.batch, span })
+    }
+
+    /// Makes the batch part of its sequences.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] if not all ubatches were handed out; then the plan is undone.
+    pub fn commit(self) -> Result<(), Error> {
+        let n_ubatch = self.n_ubatch();
+        if self.started < n_ubatch {
+            return Err(Error::Unfinished { started: self.started as u32, n_ubatch: n_ubatch as u32 });
+        }
+        self.memory.commit();
+        Ok(())
+    }
+}
+
+impl Drop for Plan<'_> {
+    fn drop(&mut self) {
+        self.memory.undo();
+    }
+}
+
+/// What is computed at once: tokens, and where their layers read and write.
+pub struct Ubatch<'p> {
+    memory: &'p mut Hybrid,
+    batch: &'p Batch,
+    span: Span,
+}
+
+impl Ubatch<'_> {
+    /// Number of tokens.
+    pub fn n_tokens(&self) -> usize {
+        self.span.tokens.len()
+    }
+
+    /// The tokens, in the order they are computed.
+    pub fn tokens(&self) -> &[UbatchToken] {
+        &self.memory.schedule().tokens()[self.span.tokens.clone()]
+    }
+
+    /// The embedding `[n_embd]` of token `i`, if the batch is one of embeddings.
+    pub fn embedding(&self, i: usize) -> Option<&[f32]> {
+        self.batch.embedding(self.tokens().get(i)?.index as usize)
+    }
+
+    /// The keys and values that `layer` attends to; `None` if it does not attend.
+    pub fn attention(&self, layer: usize) -> Option<Attention<'_>> {
+        self.memory.attention(layer, self.span.tokens.clone())
+    }
+
+    /// Where `layer` stores its keys and values; `None` if it stores none.
+    pub fn store(&mut self, layer: usize) -> Option<Store<'_>> {
+        self.memory.store(layer, self.span.tokens.clone())
+    }
+
+    /// The recurrent states of `layer`; `None` if it has none.
+    pub fn states(&mut self, layer: usize) -> Option<States<'_>> {
+        self.memory.states(layer, self.span.runs.clone())
+    }
+}
+
+/// One layer's keys and values as the tokens of a ubatch see them.
+#[derive(Clone, Copy)]
+pub struct Attention<'u> {
+    /// How the bytes lie.
+    pub layout: CellLayout,
+    /// The layer's blocks, 64-byte aligned.
+    pub storage: &'u [u8],
+    pub(crate) tables: Tables<'u>,
+    pub(crate) visible: &'u [Visible],
+}
+
+/// Gives the table of each sequence.
+pub(crate) type Tables<'u> = &'u [crate::extent::Table];
+
+impl<'u> Attention<'u> {
+    /// The slots that each token of the ubatch sees, in the ubatch's order.
+    pub fn visible(&self) -> &'u [Visible] {
+        self.visible
+    }
+
+    /// The table of the sequence that `visible` belongs to, indexed by `slot / 32`.
+    pub fn table(&self, visible: &Visible) -> &'u [Extent] {
+        self.tables.get(visible.seq.index()).map_or(&[], |table| table.extents())
+    }
+}
+
+/// Where the tokens of a ubatch store one layer's keys and values.
+pub struct Store<'u> {
+    /// How the bytes lie.
+    pub layout: CellLayout,
+    /// The layer's blocks, 64-byte aligned.
+    pub storage: &'u mut [u8],
+    /// The cell of each token, in the ubatch's order. No two are the same.
+    pub cells: &'u [Cell],
+}
+
+impl Store<'_> {
+    /// Stores keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of the whole ubatch,
+    /// rounded to nearest even.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for slices of another length.
+    pub fn put(&mut self, k: &[f32], v: &[f32]) -> Result<(), Error> {
+        let layout = self.layout;
+        let (k_width, v_width) = (layout.n_head_kv * layout.d_k, layout.n_head_kv * layout.d_v);
+        check_rows("keys of a ubatch", k, self.cells.len(), k_width)?;
+        check_rows("values of a ubatch", v, self.cells.len(), v_width)?;
+        for (i, cell) in self.cells.iter().enumerate() {
+            let block = &mut self.storage[layout.block_range(cell.block as usize)];
+            layout.store_k(block, cell.cell as usize, &k[i * k_width..(i + 1) * k_width]);
+            layout.store_v(block, cell.cell as usize, &v[i * v_width..(i + 1) * v_width]);
+        }
+        Ok(())
+    }
+}
+
+fn check_rows(what: &'static str, rows: &[f32], n_rows: usize, width: usize) -> Result<(), Error> {
+    let wanted = n_rows * width;
+    if rows.len() == wanted {
+        return Ok(());
+    }
+    Err(Error::Shape { what, found: rows.len() as u64, wanted: wanted as u64 })
+}
+
+/// One layer's recurrent states, and the runs of tokens that step them.
+pub struct States<'u> {
+    /// Numbers of a state's convolution part, which comes first.
+    pub conv_len: usize,
+    /// Numbers of its scan part.
+    pub state_len: usize,
+    /// `[n_slots, conv_len + state_len]`.
+    pub states: &'u mut [f32],
+    /// The runs of the ubatch, tokens counted through the plan.
+    pub(crate) runs: &'u [StateRun],
+    /// The first token of the ubatch in that count.
+    pub(crate) first: u32,
+}
+
+impl<'u> States<'u> {
+    /// The runs of the ubatch, in order; they tile it. Tokens are counted from the start of the ubatch.
+    pub fn runs(&self) -> impl Iterator<Item = StateRun> + 'u {
+        let (runs, first) = (self.runs, self.first);
+        runs.iter().map(move |run| StateRun { start: run.start - first, end: run.end - first, ..*run })
+    }
+}
