@@ -44,6 +44,11 @@ pub enum Error {
     },
 }
 
+/// Checks a length: [`Error::Length`] unless `found` is `wanted`.
+pub(crate) fn length(what: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
+    if found == wanted { Ok(()) } else { Err(Error::Length { what, found, wanted }) }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

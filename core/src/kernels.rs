@@ -1,3 +1,10 @@
 //! Kernels, written once over [`Simd`](crate::isa::Simd): a file an operation.
 
+pub(crate) mod glu;
 pub(crate) mod map;
+pub(crate) mod norm;
+pub(crate) mod rotate;
+pub(crate) mod sampling;
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ pub mod error;
 pub mod isa;
 mod kernels;
 pub mod math;
+pub mod rope;
 
 pub use dtype::DType;
 pub use error::Error;

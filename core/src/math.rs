@@ -78,7 +78,7 @@ pub fn silu<S: Simd>(s: S, x: S::F) -> S::F {
 pub fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
     let inner = s.fma(s.mul(x, x), s.splat(0.044_715), s.splat(1.0));
     // 2 sqrt(2 / pi)
-    gated(s, x, s.mul(s.mul(x, s.splat(1.595_769_1)), inner))
+    gated(s, x, s.mul(s.mul(x, s.splat(1.595_769)), inner))
 }
 
 /// The quick GELU, `x / (1 + e^(-1.702 x))`, in each lane.

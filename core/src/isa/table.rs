@@ -6,6 +6,7 @@ use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::kernels;
+use crate::rope::Pairs;
 use core::fmt;
 
 /// Declares [`KernelSet`] with a function pointer a kernel, and one static set an instruction set.
@@ -145,6 +146,37 @@ kernel_table! {
     softplus_in_place = kernels::map::softplus_in_place: fn(x: &mut [f32]);
     /// `x[i] *= factor`, any length.
     scale_in_place = kernels::map::scale_in_place: fn(x: &mut [f32], factor: f32);
+    /// `x[i] += y[i]`, up to the end of the shorter.
+    add = kernels::map::add: fn(x: &mut [f32], y: &[f32]);
+    /// `x[i] *= y[i]`, up to the end of the shorter.
+    mul = kernels::map::mul: fn(x: &mut [f32], y: &[f32]);
+    /// `x[i] += y[i] * factor` with one rounding, up to the end of the shorter.
+    add_scaled = kernels::map::add_scaled: fn(x: &mut [f32], y: &[f32], factor: f32);
+    /// `gate[i] = silu(gate[i]) * up[i]`.
+    silu_mul = kernels::glu::silu_mul: fn(gate: &mut [f32], up: &[f32]);
+    /// `gate[i] = gelu(gate[i]) * up[i]`, by the tanh form.
+    gelu_mul = kernels::glu::gelu_mul: fn(gate: &mut [f32], up: &[f32]);
+    /// `gate[i] = gelu_quick(gate[i]) * up[i]`.
+    gelu_quick_mul = kernels::glu::gelu_quick_mul: fn(gate: &mut [f32], up: &[f32]);
+    /// `x[i] *= silu(gate[i])`: the gate behind a Mamba-2 scan.
+    mul_silu = kernels::glu::mul_silu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] *= 1 / (1 + exp(-gate[i]))`.
+    mul_sigmoid = kernels::glu::mul_sigmoid: fn(x: &mut [f32], gate: &[f32]);
+    /// Root-mean-square norm of each row of `n`: `out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]`. `weight` is
+    /// empty (no factor) or k rows of `n`: row r of `x` uses its row `r % k`, so that heads share one and groups have
+    /// their own. `out` has the length of `x`.
+    rms_norm = kernels::norm::rms_norm: fn(x: &[f32], n: usize, weight: &[f32], eps: f32, out: &mut [f32]);
+    /// The same in place.
+    rms_norm_in_place = kernels::norm::rms_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], eps: f32);
+    /// Layer norm of each row of `n`, in place: mean 0 and variance 1, times `weight`, plus `bias`; both hold `n`
+    /// elements or none.
+    layer_norm_in_place = kernels::norm::layer_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], bias: &[f32], eps: f32);
+    /// Turns the start of each head of `d` elements by one row of [`Rope::angles`](crate::rope::Rope::angles).
+    rotate = kernels::rotate::rotate: fn(x: &mut [f32], d: usize, pairs: Pairs, angles: &[f32]);
+    /// `x[i] = exp(x[i]) / sum of exp(x)`, without overflow.
+    softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
+    /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.
+    argmax = kernels::sampling::argmax: fn(x: &[f32]) -> Option<usize>;
 }
 
 #[cfg(test)]

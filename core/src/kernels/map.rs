@@ -1,7 +1,45 @@
-//! Functions applied to every element of a slice.
+//! Functions applied to every element of a slice, or of two.
 
 use crate::isa::{LANES, Simd};
 use crate::math;
+
+/// The whole chunks of `x`, then the ragged end padded with `pad`, if there is one.
+#[inline(always)]
+pub(crate) fn chunks<S: Simd>(s: S, x: &[f32], pad: f32) -> impl Iterator<Item = S::F> {
+    let (body, tail) = x.as_chunks::<LANES>();
+    let end = (!tail.is_empty()).then(|| s.load(&padded(tail, pad)));
+    body.iter().map(move |chunk| s.load(chunk)).chain(end)
+}
+
+/// `x`, at most sixteen floats, and `pad` behind it.
+#[inline(always)]
+pub(crate) fn padded(x: &[f32], pad: f32) -> [f32; LANES] {
+    let mut padded = [pad; LANES];
+    padded.iter_mut().zip(x).for_each(|(p, x)| *p = *x);
+    padded
+}
+
+/// `x`, at most sixteen floats, and zeros behind it.
+#[inline(always)]
+pub(crate) fn load<S: Simd>(s: S, x: &[f32]) -> S::F {
+    match x.first_chunk() {
+        Some(x) => s.load(x),
+        None => s.load(&padded(x, 0.0)),
+    }
+}
+
+/// Stores as many lanes as `out` holds, at most sixteen.
+#[inline(always)]
+pub(crate) fn store<S: Simd>(s: S, x: S::F, out: &mut [f32]) {
+    match out.first_chunk_mut() {
+        Some(out) => s.store(x, out),
+        None => {
+            let mut lanes = [0.0; LANES];
+            s.store(x, &mut lanes);
+            out.copy_from_slice(&lanes[..out.len()]);
+        }
+    }
+}
 
 /// Applies `f` to all of `x`, sixteen at a time; a ragged tail is padded with zeros.
 #[inline(always)]
@@ -11,10 +49,21 @@ pub(crate) fn in_place<S: Simd>(s: S, x: &mut [f32], f: impl Fn(S::F) -> S::F) {
         s.store(f(s.load(chunk)), chunk);
     }
     if !tail.is_empty() {
-        let mut padded = [0.0; LANES];
-        padded[..tail.len()].copy_from_slice(tail);
-        s.store(f(s.load(&padded)), &mut padded);
-        tail.copy_from_slice(&padded[..tail.len()]);
+        store(s, f(load(s, tail)), tail);
+    }
+}
+
+/// `x[i] = f(x[i], y[i])`, up to the end of the shorter.
+#[inline(always)]
+pub(crate) fn update<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::F, S::F) -> S::F) {
+    let n = x.len().min(y.len());
+    let (body, tail) = x[..n].as_chunks_mut::<LANES>();
+    let (body_y, tail_y) = y[..n].as_chunks::<LANES>();
+    for (x, y) in body.iter_mut().zip(body_y) {
+        s.store(f(s.load(x), s.load(y)), x);
+    }
+    if !tail.is_empty() {
+        store(s, f(load(s, tail), load(s, tail_y)), tail);
     }
 }
 
@@ -64,4 +113,22 @@ pub(crate) fn softplus_in_place<S: Simd>(s: S, x: &mut [f32]) {
 #[inline(always)]
 pub(crate) fn scale_in_place<S: Simd>(s: S, x: &mut [f32], factor: f32) {
     in_place(s, x, |v| s.mul(v, s.splat(factor)));
+}
+
+/// `x[i] += y[i]`.
+#[inline(always)]
+pub(crate) fn add<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {
+    update(s, x, y, |x, y| s.add(x, y));
+}
+
+/// `x[i] *= y[i]`.
+#[inline(always)]
+pub(crate) fn mul<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {
+    update(s, x, y, |x, y| s.mul(x, y));
+}
+
+/// `x[i] = fma(y[i], factor, x[i])`.
+#[inline(always)]
+pub(crate) fn add_scaled<S: Simd>(s: S, x: &mut [f32], y: &[f32], factor: f32) {
+    update(s, x, y, |x, y| s.fma(y, s.splat(factor), x));
 }

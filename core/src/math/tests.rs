@@ -7,7 +7,9 @@ use std::{vec, vec::Vec};
 type Function = fn(&KernelSet) -> fn(&mut [f32]);
 
 /// Name, kernel, definition in `f64`, range that the bound in ulps holds on, bound.
-const FUNCTIONS: [(&str, Function, fn(f64) -> f64, [f32; 2], i64); 7] = [
+type Row = (&'static str, Function, fn(f64) -> f64, [f32; 2], i64);
+
+const FUNCTIONS: [Row; 7] = [
     ("exp", |set| set.exp_in_place, libm::exp, [-87.0, 88.0], 2),
     ("tanh", |set| set.tanh_in_place, libm::tanh, [-12.0, 12.0], 3),
     ("sigmoid", |set| set.sigmoid_in_place, |x| 1.0 / (1.0 + libm::exp(-x)), [-86.0, 30.0], 3),
@@ -68,7 +70,8 @@ fn functions_hold_at_the_ends() {
         y[0]
     };
     let set = KernelSet::scalar();
-    let cases: [(&str, fn(&mut [f32]), f32, f32); 21] = [
+    type Case = (&'static str, fn(&mut [f32]), f32, f32);
+    let cases: [Case; 21] = [
         ("exp", set.exp_in_place, -INF, 0.0),
         ("exp", set.exp_in_place, -200.0, 0.0),
         ("exp", set.exp_in_place, -0.0, 1.0),

@@ -1,0 +1,72 @@
+//! Normalisation of rows: root mean square and layer norm.
+//!
+//! A sum over a row goes into sixteen lanes, element i into lane i % 16 in ascending order, and then through the fixed
+//! tree of [`Simd::sum`]; that is the definition which every instruction set follows.
+
+use super::map::{chunks, in_place, update};
+use crate::isa::Simd;
+use crate::math::scalar::sqrt;
+
+/// Normalises each row of `n` elements by its root mean square, in place:
+/// `x[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]`.
+///
+/// `weight` is empty (no factor) or a multiple of `n` long: then row r uses its part r modulo the number of parts,
+/// which gives heads one shared weight and groups each their own.
+#[inline(always)]
+pub(crate) fn rms_norm_in_place<S: Simd>(s: S, x: &mut [f32], n: usize, weight: &[f32], eps: f32) {
+    let mut weights = weight.chunks_exact(n.max(1)).cycle();
+    for row in x.chunks_exact_mut(n.max(1)) {
+        let scale = s.splat(rms_scale(s, row, eps));
+        match weights.next() {
+            Some(weight) => update(s, row, weight, |x, w| s.mul(s.mul(x, scale), w)),
+            None => in_place(s, row, |x| s.mul(x, scale)),
+        }
+    }
+}
+
+/// The same from `x` to `out`, which has its length.
+#[inline(always)]
+pub(crate) fn rms_norm<S: Simd>(s: S, x: &[f32], n: usize, weight: &[f32], eps: f32, out: &mut [f32]) {
+    let mut weights = weight.chunks_exact(n.max(1)).cycle();
+    for (x, out) in x.chunks_exact(n.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
+        let scale = s.splat(rms_scale(s, x, eps));
+        match weights.next() {
+            Some(weight) => {
+                out.copy_from_slice(weight);
+                update(s, out, x, |w, x| s.mul(s.mul(x, scale), w));
+            }
+            None => update(s, out, x, |_, x| s.mul(x, scale)),
+        }
+    }
+}
+
+/// `1 / sqrt(mean(x^2) + eps)`.
+#[inline(always)]
+fn rms_scale<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
+    let squares = chunks(s, x, 0.0).fold(s.splat(0.0), |sum, x| s.fma(x, x, sum));
+    1.0 / sqrt(s.sum(squares) / x.len() as f32 + eps)
+}
+
+/// Normalises each row of `n` elements to mean 0 and variance 1, in place, then scales and shifts:
+/// `x[i] = (x[i] - mean) * (1 / sqrt(variance + eps)) * weight[i] + bias[i]`.
+///
+/// `weight` and `bias` hold `n` elements or none; a missing weight is 1, a missing bias 0.
+#[inline(always)]
+pub(crate) fn layer_norm_in_place<S: Simd>(
+    s: S,
+    x: &mut [f32],
+    n: usize,
+    weight: &[f32],
+    bias: &[f32],
+    eps: f32,
+) {
+    for row in x.chunks_exact_mut(n.max(1)) {
+        let sum = chunks(s, row, 0.0).fold(s.splat(0.0), |sum, x| s.add(sum, x));
+        let mean = s.splat(s.sum(sum) / n as f32);
+        in_place(s, row, |x| s.sub(x, mean));
+        let scale = s.splat(rms_scale(s, row, eps));
+        in_place(s, row, |x| s.mul(x, scale));
+        update(s, row, weight, |x, w| s.mul(x, w));
+        update(s, row, bias, |x, b| s.add(x, b));
+    }
+}

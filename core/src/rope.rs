@@ -1,0 +1,186 @@
+//! Rotary position embedding: which angle each dimension turns by at which position.
+//!
+//! A [`Rope`] describes the rotation. [`Rope::frequencies`] gives, once a model, the angle of each pair for one step
+//! of position, with all scaling (linear, by factors, YaRN) worked in; [`Rope::angles`] gives, once a token, a row of
+//! cosines and sines; the kernel `rotate` applies that row to the heads of any number of layers. Angles are computed in
+//! `f64`, so that far positions lose nothing, and depend on position and dimension only.
+//!
+//! [`Rope::shift_keys`] turns keys that are in the cache already, when their positions move.
+
+use crate::cell::{BLOCK_CELLS, CellLayout};
+use crate::error::{Error, length};
+use crate::isa::KernelSet;
+use core::f64::consts::TAU;
+
+/// Which dimensions turn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Neighbours: `(0, 1), (2, 3), ...`; called "norm" in GGUF tools.
+    Adjacent,
+    /// Half the rotated part apart: `(0, n_rot / 2), (1, n_rot / 2 + 1), ...`; called "neox".
+    Split,
+}
+
+/// YaRN context extension (Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models", 2023).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Yarn {
+    /// How much of the extrapolated angle is mixed in; 1 is YaRN as published.
+    pub ext_factor: f32,
+    /// Dimensions that turn more often than this in the original context are extrapolated.
+    pub beta_fast: f32,
+    /// Dimensions that turn less often than this in the original context are interpolated.
+    pub beta_slow: f32,
+    /// Context length of the original training.
+    pub n_ctx_orig: u32,
+}
+
+/// A rotation: the parameters of one model, or of one kind of its layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// Dimensions of a head that turn, from its start; even.
+    pub n_rot: usize,
+    /// Which turn together.
+    pub pairs: Pairs,
+    /// Base of the geometric series of frequencies.
+    pub freq_base: f32,
+    /// Factor of all angles: 1 / (linear scaling factor); 1 for none.
+    pub freq_scale: f32,
+    /// Factor of all cosines and sines; 1 for none.
+    pub attn_factor: f32,
+    /// YaRN, if the model uses it.
+    pub yarn: Option<Yarn>,
+}
+
+impl Rope {
+    /// Length of a row of angles, `[2, n_rot]`: cosines, then signed sines.
+    pub const fn row_len(&self) -> usize {
+        2 * self.n_rot
+    }
+
+    /// The angle of each pair for one step of position, in radians, into `out`, `[n_rot / 2]`.
+    ///
+    /// `factors` divide the frequencies: `[n_rot / 2]`, or empty for none.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.
+    pub fn frequencies(&self, factors: &[f32], out: &mut [f64]) -> Result<(), Error> {
+        let n_pairs = self.n_pairs()?;
+        length("frequencies", out.len(), n_pairs)?;
+        if !factors.is_empty() {
+            length("frequency factors", factors.len(), n_pairs)?;
+        }
+        let mix = self.yarn.map(|yarn| (yarn, self.ramp_ends(&yarn)));
+        for (i, out) in out.iter_mut().enumerate() {
+            let exponent = -2.0 * i as f64 / self.n_rot as f64;
+            let factor = f64::from(factors.get(i).copied().unwrap_or(1.0));
+            let plain = libm::pow(self.freq_base.into(), exponent) / factor;
+            let scaled = plain * f64::from(self.freq_scale);
+            *out = match mix {
+                Some((yarn, ends)) => {
+                    let share = ramp(ends, i) * f64::from(yarn.ext_factor);
+                    scaled * (1.0 - share) + plain * share
+                }
+                None => scaled,
+            };
+        }
+        Ok(())
+    }
+
+    /// Cosines and signed sines at position `pos` into `row`, `[2, n_rot]`: what the kernel `rotate` takes.
+    ///
+    /// `frequencies` is what [`Rope::frequencies`] gave.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.
+    pub fn angles(&self, frequencies: &[f64], pos: i32, row: &mut [f32]) -> Result<(), Error> {
+        self.fill(frequencies, pos, self.amplitude(), row)
+    }
+
+    /// Turns the keys of some cells of one block by `delta` positions; keys are rounded to their stored type again.
+    ///
+    /// `block` holds the bytes of one block ([`CellLayout::block_range`]), bit i of `cells` chooses cell i, `scratch`
+    /// holds at least `row_len() + n_head_kv * d_k` floats. Allocates nothing; about the cost of storing the keys.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd. Nothing was changed then.
+    #[expect(clippy::too_many_arguments, reason = "what, where, how far, and with what")]
+    pub fn shift_keys(
+        &self,
+        set: &KernelSet,
+        frequencies: &[f64],
+        layout: &CellLayout,
+        block: &mut [u8],
+        cells: u32,
+        delta: i32,
+        scratch: &mut [f32],
+    ) -> Result<(), Error> {
+        let n_keys = layout.n_head_kv * layout.d_k;
+        length("block", block.len(), layout.block_bytes())?;
+        let (angles, rest) = scratch.split_at_mut(self.row_len().min(scratch.len()));
+        let keys = rest.get_mut(..n_keys);
+        let keys =
+            keys.ok_or(Error::Length { what: "scratch", found: 0, wanted: self.row_len() + n_keys })?;
+        self.fill(frequencies, delta, 1.0, angles)?;
+        for cell in (0..BLOCK_CELLS).filter(|cell| cells >> cell & 1 == 1) {
+            layout.load_k(block, cell, keys);
+            (set.rotate)(keys, layout.d_k, self.pairs, angles);
+            layout.store_k(block, cell, keys);
+        }
+        Ok(())
+    }
+
+    fn n_pairs(&self) -> Result<usize, Error> {
+        match self.n_rot % 2 {
+            0 => Ok(self.n_rot / 2),
+            _ => Err(Error::Ragged { what: "n_rot", found: self.n_rot, block: 2 }),
+        }
+    }
+
+    /// Factor of cosines and sines; YaRN raises it with the extension.
+    fn amplitude(&self) -> f64 {
+        let attn_factor = f64::from(self.attn_factor);
+        match self.yarn {
+            Some(yarn) if yarn.ext_factor != 0.0 => {
+                attn_factor * (1.0 - 0.1 * libm::log(self.freq_scale.into()))
+            }
+            _ => attn_factor,
+        }
+    }
+
+    fn fill(&self, frequencies: &[f64], pos: i32, amplitude: f64, row: &mut [f32]) -> Result<(), Error> {
+        length("frequencies", frequencies.len(), self.n_pairs()?)?;
+        length("row of angles", row.len(), self.row_len())?;
+        let (cosines, sines) = row.split_at_mut(self.n_rot);
+        for (i, frequency) in frequencies.iter().enumerate() {
+            let (sin, cos) = libm::sincos(f64::from(pos) * frequency);
+            let (sin, cos) = ((sin * amplitude) as f32, (cos * amplitude) as f32);
+            let (first, second) = match self.pairs {
+                Pairs::Adjacent => (2 * i, 2 * i + 1),
+                Pairs::Split => (i, i + self.n_rot / 2),
+            };
+            (cosines[first], cosines[second]) = (cos, cos);
+            (sines[first], sines[second]) = (-sin, sin);
+        }
+        Ok(())
+    }
+
+    /// The pairs between which YaRN goes over from extrapolation to interpolation.
+    fn ramp_ends(&self, yarn: &Yarn) -> [f64; 2] {
+        let pair = |turns: f32| {
+            let length = f64::from(yarn.n_ctx_orig) / (f64::from(turns) * TAU);
+            self.n_rot as f64 * libm::log(length) / (2.0 * libm::log(self.freq_base.into()))
+        };
+        let first = libm::floor(pair(yarn.beta_fast)).max(0.0);
+        let last = libm::ceil(pair(yarn.beta_slow)).min(self.n_rot as f64 - 1.0);
+        [first, last]
+    }
+}
+
+/// 1 up to pair `first`, 0 from pair `last`, linear between.
+fn ramp([first, last]: [f64; 2], i: usize) -> f64 {
+    let y = (i as f64 - first) / (last - first).max(0.001);
+    1.0 - y.clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests;
