@@ -103,8 +103,7 @@ impl<'a> Gguf<'a> {
         let by_key = index(&entries, |entry| entry.key, KeyValue::duplicate)?;
         let mut gguf = Self { version, entries, tensors: Vec::new(), by_key, by_tensor: Box::default() };
         let alignment = alignment(gguf.entry(ALIGNMENT_KEY))?;
-        let described: Vec<_> =
-            (0..n_tensors as u64).map(|i| read_tensor(&mut cursor, i)).collect::<Result<_, Error>>()?;
+        let described = read_tensors(&mut cursor, n_tensors)?;
         let data = Data { bytes, base: cursor.offset().checked_next_multiple_of(alignment), alignment, part };
         gguf.tensors =
             described.into_iter().map(|tensor| data.locate(tensor)).collect::<Result<_, Error>>()?;
@@ -196,7 +195,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
 }
 
 fn read_entries<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<KeyValue<'a>>, Error> {
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(count);
     for i in 0..count as u64 {
         cursor.enter(Place::Key, Subject::Number(i));
         let offset = cursor.offset();
@@ -241,7 +240,10 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, Error
 /// Reads the elements of an array of texts, each checked once, here.
 fn read_texts<'a>(cursor: &mut Cursor<'a>) -> Result<Array<'a>, Error> {
     let count = cursor.count(MIN_TEXT)?;
-    let texts = (0..count).map(|_| cursor.text()).collect::<Result<Vec<_>, Error>>()?;
+    let mut texts = Vec::with_capacity(count);
+    for _ in 0..count {
+        texts.push(cursor.text()?);
+    }
     Ok(Array::of_texts(texts))
 }
 
@@ -279,6 +281,14 @@ struct Described<'a> {
     /// Where the data lies, from the start of the data section, and where that is stored.
     position: u64,
     position_at: u64,
+}
+
+fn read_tensors<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<Described<'a>>, Error> {
+    let mut described = Vec::with_capacity(count);
+    for i in 0..count as u64 {
+        described.push(read_tensor(cursor, i)?);
+    }
+    Ok(described)
 }
 
 fn read_tensor<'a>(cursor: &mut Cursor<'a>, number: u64) -> Result<Described<'a>, Error> {

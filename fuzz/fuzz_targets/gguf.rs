@@ -1,0 +1,200 @@
+//! The GGUF reader against bytes and against files that are almost right.
+//!
+//! Input that starts with `GGUF` or a zero byte (which is dropped) is parsed as it is; any other input is a recipe: a
+//! valid file of arbitrary keys and tensors, then a few changes to it. Whatever comes out must be refused with an error that
+//! can be printed, or be a view whose every part can be read and whose copy reads the same; either way reading may allocate no more
+//! than a fixed multiple of the input.
+#![no_main]
+
+use arbitrary::{Arbitrary, Unstructured};
+use backstitch_core::DType;
+use backstitch_models::Error;
+use backstitch_models::gguf::{Gguf, Value, Writer};
+use backstitch_testing::Counting;
+use libfuzzer_sys::fuzz_target;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting::new();
+
+/// Bytes of index a byte of file may cost. The costliest file is all tensor descriptions: 33 bytes each, for which the
+/// reader holds a description, a row of the table and two entries to sort.
+const INDEX_PER_BYTE: u64 = 12;
+/// Error texts and the like.
+const SLACK: u64 = 1 << 12;
+
+fuzz_target!(|input: &[u8]| {
+    match input {
+        [b'G', ..] => check(input),
+        [0, rest @ ..] => check(rest),
+        _ => {
+            if let Ok(file) = almost_valid(&mut Unstructured::new(input)) {
+                check(&file);
+            }
+        }
+    }
+});
+
+fn check(file: &[u8]) {
+    let (parsed, tally) = ALLOCATOR.during_here(|| Gguf::parse(file));
+    let limit = SLACK + INDEX_PER_BYTE * file.len() as u64;
+    assert!(tally.bytes <= limit, "{} bytes allocated for {}", tally.bytes, file.len());
+    match parsed {
+        Ok(gguf) => check_view(&gguf, file),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Reads everything there is to read.
+fn check_view(gguf: &Gguf<'_>, file: &[u8]) {
+    for entry in gguf.metadata() {
+        assert_eq!(gguf.entry(entry.key).map(|found| found.offset), Some(entry.offset));
+        let _ = gguf.u32(entry.key);
+        let _ = gguf.f32(entry.key);
+        let _ = gguf.str(entry.key);
+        let _ = gguf.required::<Vec<i32>>(entry.key);
+        if let Value::Array(array) = &entry.value {
+            assert_eq!(array.iter().count(), array.len());
+            assert!(array.get(array.len()).is_none());
+        }
+    }
+    for tensor in gguf.tensors() {
+        assert_eq!(gguf.tensor(tensor.name()).map(|found| found.range()), Some(tensor.range()));
+        assert_eq!(file.get(tensor.range()), Some(gguf.tensor_data(tensor)));
+        assert_eq!(tensor.dtype().row_bytes(tensor.n_elements()), Some(tensor.n_bytes()));
+        assert!(tensor.n_elements() > 0);
+    }
+    check_copy(gguf);
+}
+
+/// A copy of the file has the same content.
+fn check_copy(gguf: &Gguf<'_>) {
+    let Ok(first) = copy(gguf) else { return };
+    let again = Gguf::parse(&first).expect("what the writer wrote can be read");
+    assert_eq!(again.metadata().len(), gguf.metadata().len());
+    let second = copy(&again).expect("what was copied once can be copied again");
+    assert!(first == second);
+}
+
+fn copy(gguf: &Gguf<'_>) -> Result<Vec<u8>, Error> {
+    // Data padded to a large alignment would grow beyond any bound.
+    if gguf.u32("general.alignment").is_ok_and(|alignment| alignment > 1 << 12) {
+        return Err(Error::Alignment { offset: 0, found: 0 });
+    }
+    let mut writer = Writer::new();
+    for entry in gguf.metadata() {
+        writer.set(entry.key, entry.value.clone())?;
+    }
+    for tensor in gguf.tensors() {
+        writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), gguf.tensor_data(tensor))?;
+    }
+    Ok(writer.to_bytes())
+}
+
+/// A change to a valid file.
+#[derive(Arbitrary, Debug)]
+enum Change {
+    FlipBit { at: u16, bit: u8 },
+    Byte { at: u16, value: u8 },
+    Word { at: u16, value: Word },
+    Long { at: u16, value: Word },
+    Cut { at: u16 },
+    Insert { at: u16, bytes: [u8; 4] },
+}
+
+/// A number that readers stumble over.
+#[derive(Arbitrary, Debug)]
+enum Word {
+    Small(u8),
+    NearMax(u8),
+    PowerOfTwo(u8),
+    Any(u64),
+}
+
+impl Word {
+    fn value(&self) -> u64 {
+        match *self {
+            Self::Small(n) => n.into(),
+            Self::NearMax(n) => u64::MAX - u64::from(n),
+            Self::PowerOfTwo(n) => 1 << (n % 64),
+            Self::Any(n) => n,
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, file: &mut Vec<u8>) {
+        let len = file.len().max(1);
+        let place = |at: u16| usize::from(at) % len;
+        match *self {
+            Self::FlipBit { at, bit } => overwrite_with(file, place(at), |byte| byte ^ (1 << (bit % 8))),
+            Self::Byte { at, value } => overwrite(file, place(at), &[value]),
+            Self::Word { at, ref value } => overwrite(file, place(at), &(value.value() as u32).to_le_bytes()),
+            Self::Long { at, ref value } => overwrite(file, place(at), &value.value().to_le_bytes()),
+            Self::Cut { at } => file.truncate(place(at)),
+            Self::Insert { at, bytes } => {
+                let at = place(at);
+                file.splice(at..at, bytes);
+            }
+        }
+    }
+}
+
+fn overwrite(file: &mut [u8], at: usize, bytes: &[u8]) {
+    file.iter_mut().skip(at).zip(bytes).for_each(|(old, new)| *old = *new);
+}
+
+fn overwrite_with(file: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
+    file.iter_mut().skip(at).take(1).for_each(|byte| *byte = change(*byte));
+}
+
+/// A tensor of a recipe.
+#[derive(Arbitrary, Debug)]
+struct Tensor<'a> {
+    name: &'a str,
+    dims: [u8; 3],
+    dtype: u8,
+}
+
+fn almost_valid(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
+    let mut writer = Writer::new();
+    for _ in 0..recipe.int_in_range(0..=8)? {
+        let key: &str = recipe.arbitrary()?;
+        let _ = writer.set(key, value(recipe)?);
+    }
+    if recipe.ratio(1, 4)? {
+        let _ = writer.set("general.alignment", 1u32 << recipe.int_in_range(0..=8)?);
+    }
+    let tensors: Vec<Tensor<'_>> = recipe.arbitrary()?;
+    let zeros = [0; 1 << 14];
+    for Tensor { name, dims, dtype } in tensors.iter().take(8) {
+        let info = &DType::table()[usize::from(*dtype) % DType::table().len()];
+        let row = info.block_len * (1 + usize::from(dims[0] % 4));
+        let shape = [1 + usize::from(dims[2] % 3), 1 + usize::from(dims[1] % 3), row];
+        let shape = &shape[usize::from(dims[1] % 3)..];
+        let n_bytes = info.dtype.row_bytes(shape.iter().product()).unwrap_or(0);
+        let _ = writer.tensor(*name, shape, info.dtype, &zeros[..n_bytes]);
+    }
+    let mut file = writer.to_bytes();
+    let changes: Vec<Change> = recipe.arbitrary()?;
+    changes.iter().take(6).for_each(|change| change.apply(&mut file));
+    Ok(file)
+}
+
+fn value<'a>(recipe: &mut Unstructured<'a>) -> arbitrary::Result<Value<'a>> {
+    Ok(match recipe.int_in_range(0..=13)? {
+        0 => recipe.arbitrary::<u8>()?.into(),
+        1 => recipe.arbitrary::<i8>()?.into(),
+        2 => recipe.arbitrary::<u16>()?.into(),
+        3 => recipe.arbitrary::<i16>()?.into(),
+        4 => recipe.arbitrary::<u32>()?.into(),
+        5 => recipe.arbitrary::<i32>()?.into(),
+        6 => recipe.arbitrary::<f32>()?.into(),
+        7 => recipe.arbitrary::<bool>()?.into(),
+        8 => recipe.arbitrary::<&str>()?.into(),
+        9 => recipe.arbitrary::<u64>()?.into(),
+        10 => recipe.arbitrary::<f64>()?.into(),
+        11 => recipe.arbitrary::<Vec<&str>>()?.into(),
+        12 => recipe.arbitrary::<Vec<i32>>()?.into(),
+        _ => recipe.arbitrary::<Vec<bool>>()?.into(),
+    })
+}
