@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::dtype::DType;
+use crate::pool::Panicked;
 
 /// Why a call was refused. Nothing was written when one of these comes back, unless the function says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,28 @@ pub enum Error {
         /// The type it was asked of.
         dtype: DType,
     },
+    /// Bytes do not begin at an address that vectors are loaded from.
+    Alignment {
+        /// Which argument.
+        what: &'static str,
+        /// The address must be a multiple of this.
+        wanted: usize,
+    },
+    /// A pool of that many threads cannot be had.
+    Threads {
+        /// The number asked for.
+        found: usize,
+        /// The number that can be had.
+        most: usize,
+    },
+    /// A job on the thread pool panicked; what it was to write is half written.
+    Panicked,
+}
+
+impl From<Panicked> for Error {
+    fn from(_: Panicked) -> Self {
+        Error::Panicked
+    }
 }
 
 /// Checks a length: [`Error::Length`] unless `found` is `wanted`.
@@ -64,6 +87,13 @@ impl fmt::Display for Error {
             Error::Unsupported { op, dtype } => {
                 write!(f, "{op} is not supported for {}; convert the data to another type", dtype.name())
             }
+            Error::Alignment { what, wanted } => {
+                write!(f, "{what} does not start at a multiple of {wanted} bytes; copy it to aligned memory")
+            }
+            Error::Threads { found, most } => {
+                write!(f, "no pool of {found} threads can be had, but one of 1 to {most}")
+            }
+            Error::Panicked => Panicked.fmt(f),
         }
     }
 }

@@ -6,5 +6,7 @@ pub(crate) mod norm;
 pub(crate) mod rotate;
 pub(crate) mod sampling;
 
+pub(crate) mod matmul;
+pub(crate) mod quantize;
 #[cfg(test)]
 mod tests;

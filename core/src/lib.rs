@@ -11,8 +11,16 @@ pub mod error;
 pub mod isa;
 mod kernels;
 pub mod math;
+pub mod matmul;
+pub mod packed;
+pub mod pool;
+pub mod quantized;
 pub mod rope;
 
 pub use dtype::DType;
 pub use error::Error;
 pub use isa::KernelSet;
+pub use matmul::{Input, Product, Write, matmul};
+pub use packed::{Packed, PackedType};
+pub use pool::Pool;
+pub use quantized::{Quantized, quantize};

@@ -11,6 +11,11 @@ use super::Codec;
 pub struct Half([u8; 2]);
 
 impl Half {
+    /// Its sixteen bits.
+    pub fn bits(self) -> u16 {
+        u16::from_le_bytes(self.0)
+    }
+
     /// Its value; exact.
     pub fn to_f32(self) -> f32 {
         f16::from_le_bytes(self.0).to_f32()

@@ -285,7 +285,7 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn start_biased(self, _sum_x: i32) -> Self::I {
+    fn start_biased(self, _correction: i32) -> Self::I {
         self.isplat(0)
     }
     /// The sign goes to the activation, so that a pair of products is at most 2 * 128 * 127 and cannot saturate.

@@ -201,8 +201,8 @@ impl Simd for Avx512 {
         have!(_mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)))
     }
     #[inline(always)]
-    fn start_biased(self, sum_x: i32) -> Self::I {
-        have!(_mm512_set1_epi32(-128 * sum_x))
+    fn start_biased(self, correction: i32) -> Self::I {
+        have!(_mm512_set1_epi32(correction))
     }
     #[inline(always)]
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {

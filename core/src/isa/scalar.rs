@@ -183,7 +183,7 @@ impl Simd for Scalar {
         })
     }
     #[inline(always)]
-    fn start_biased(self, _sum_x: i32) -> Self::I {
+    fn start_biased(self, _correction: i32) -> Self::I {
         [0; LANES]
     }
     #[inline(always)]

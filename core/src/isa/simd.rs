@@ -91,9 +91,9 @@ pub trait Simd: Copy {
     /// `acc + sum over j < 4 of w[4i + j] * x[j]` for each lane i, where `w` are unsigned bytes of at most 127 and `x` holds
     /// four signed bytes of -127..=127, lowest first; exact.
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;
-    /// The value to start [`Simd::dot_biased`] from, when the activations met until [`to_float`](Simd::to_float) sum
-    /// to `sum_x`.
-    fn start_biased(self, sum_x: i32) -> Self::I;
+    /// The value to start [`Simd::dot_biased`] from: `correction` is -128 times the sum of all activations that will be
+    /// met until the lanes are read. Sets whose instructions take signed weights ignore it.
+    fn start_biased(self, correction: i32) -> Self::I;
     /// Like [`Simd::dot_small`] for signed weights stored plus 128: adds `(w - 128) * x`, exact once all activations
     /// announced to [`Simd::start_biased`] are in.
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;

@@ -6,6 +6,10 @@ use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::kernels;
+use crate::matmul::Write;
+use crate::packed::BLOCK;
+use crate::pool::Band;
+use crate::quantized::QBlock;
 use crate::rope::Pairs;
 use core::fmt;
 
@@ -177,6 +181,21 @@ kernel_table! {
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.
     argmax = kernels::sampling::argmax: fn(x: &[f32]) -> Option<usize>;
+    /// Quantises whole blocks; see [`QBlock`].
+    quantize = kernels::quantize::quantize: fn(x: &[[f32; BLOCK]], out: &mut [QBlock]);
+    /// `out[t][r] = sum over k of w[r][k] * x[t][k]`, for all rows `x` of `n_cols` and whole panels `w`; see
+    /// [`crate::matmul`] for the order of operations and for all of these.
+    multiply_f32 = kernels::matmul::multiply_f32: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for F16 weights.
+    multiply_f16 = kernels::matmul::multiply_f16: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for BF16 weights.
+    multiply_bf16 = kernels::matmul::multiply_bf16: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q8_0 weights and rows `x` of `n_blocks` blocks.
+    multiply_q8_0 = kernels::matmul::multiply_q8_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q4_0 weights.
+    multiply_q4_0 = kernels::matmul::multiply_q4_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q4_1 weights.
+    multiply_q4_1 = kernels::matmul::multiply_q4_1: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
 }
 
 #[cfg(test)]

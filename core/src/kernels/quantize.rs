@@ -1,0 +1,38 @@
+//! Floats to blocks of 8-bit integers.
+
+use crate::isa::Simd;
+use crate::packed::BLOCK;
+use crate::quantized::QBlock;
+
+/// Quantises block by block.
+#[inline(always)]
+pub(crate) fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [QBlock]) {
+    for (x, out) in x.iter().zip(out) {
+        *out = block(s, x);
+    }
+}
+
+#[inline(always)]
+fn block<S: Simd>(s: S, x: &[f32; BLOCK]) -> QBlock {
+    let [low, high]: &[_; 2] = bytemuck::must_cast_ref::<_, [[f32; 16]; 2]>(x);
+    let (low, high) = (s.load(low), s.load(high));
+    let infinite = s.splat(f32::INFINITY);
+    let finite = s.lt(s.abs(low), infinite) & s.lt(s.abs(high), infinite) == u16::MAX;
+    let max = s.largest(s.max(s.abs(low), s.abs(high)));
+    let inverse = 127.0 / max;
+    if !finite {
+        return QBlock { d: f32::NAN, sum: f32::NAN, ..QBlock::default() };
+    }
+    // Not so where all are zero or tiny subnormals.
+    if inverse == f32::INFINITY {
+        return QBlock::default();
+    }
+    let inverse = s.splat(inverse);
+    let (low, high) = (s.to_int(s.mul(low, inverse)), s.to_int(s.mul(high, inverse)));
+    let mut q = [[0; 16]; 2];
+    s.store_i8(low, &mut q[0]);
+    s.store_i8(high, &mut q[1]);
+    let (d, total) = (max / 127.0, s.isum(s.iadd(low, high)));
+    let q = bytemuck::must_cast::<_, [i32; 8]>(q).map(i32::from_le);
+    QBlock { d, sum: d * total as f32, less_8: -8 * total, less_128: -128 * total, q }
+}

@@ -1,0 +1,280 @@
+//! From rows, as they lie in a file, to panels.
+
+use super::{ALIGN, BLOCK, PANEL, PackedType};
+use crate::block::{q4_0, q4_1, q8_0};
+use crate::{DType, Error};
+use bytemuck::Pod;
+
+/// A matrix in rows, as files hold it; at any alignment.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    dtype: DType,
+    kind: PackedType,
+    n_rows: usize,
+    n_cols: usize,
+    row_bytes: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Source<'a> {
+    /// `n_rows` rows of `n_cols` elements of type `dtype`, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for types that hold no weights, [`Error::Ragged`] if rows are no whole blocks,
+    /// [`Error::Length`] if `bytes` is not of that shape.
+    pub fn new(dtype: DType, n_rows: usize, n_cols: usize, bytes: &'a [u8]) -> Result<Self, Error> {
+        let kind = PackedType::of(dtype).ok_or(Error::Unsupported { op: "packing", dtype })?;
+        let ragged = Error::Ragged { what: "columns of weights", found: n_cols, block: dtype.block_len() };
+        let row_bytes = dtype.row_bytes(n_cols).ok_or(ragged)?;
+        let wanted = row_bytes.saturating_mul(n_rows);
+        if bytes.len() != wanted {
+            return Err(Error::Length { what: "weights", found: bytes.len(), wanted });
+        }
+        super::packed_bytes(kind, n_rows, n_cols)?;
+        Ok(Self { dtype, kind, n_rows, n_cols, row_bytes, bytes })
+    }
+
+    /// What it is packed as.
+    pub fn kind(&self) -> PackedType {
+        self.kind
+    }
+
+    /// Bytes of one panel.
+    pub fn panel_bytes(&self) -> usize {
+        // Checked by `new`.
+        self.kind.panel_bytes(self.n_cols).unwrap_or(0)
+    }
+
+    /// Number of panels.
+    pub fn n_panels(&self) -> usize {
+        self.n_rows.div_ceil(PANEL)
+    }
+
+    /// The rows of panel `panel`; rows that the matrix lacks are empty.
+    fn rows(&self, panel: usize) -> [&'a [u8]; PANEL] {
+        core::array::from_fn(|i| {
+            let start = (panel * PANEL + i).saturating_mul(self.row_bytes);
+            self.bytes.get(start..start.saturating_add(self.row_bytes)).unwrap_or(&[])
+        })
+    }
+}
+
+/// Writes the panels from `first_panel` on to `out`, as many as it has room for: several callers can pack a matrix at
+/// once, each its own part. Reads each source byte once, in order within a row; allocates nothing.
+///
+/// # Errors
+/// [`Error::Ragged`] if `out` is not a whole number of panels, [`Error::Length`] if that is more than there are left,
+/// [`Error::Alignment`] unless it starts at a multiple of [`ALIGN`].
+pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(), Error> {
+    let size = source.panel_bytes();
+    if out.is_empty() {
+        return Ok(());
+    }
+    if size == 0 || !out.len().is_multiple_of(size) {
+        return Err(Error::Ragged { what: "room for packed weights", found: out.len(), block: size });
+    }
+    let n_left = source.n_panels().saturating_sub(first_panel);
+    if out.len() / size > n_left {
+        return Err(Error::Length {
+            what: "room for packed weights",
+            found: out.len(),
+            wanted: n_left * size,
+        });
+    }
+    if !out.as_ptr().addr().is_multiple_of(ALIGN) {
+        return Err(Error::Alignment { what: "room for packed weights", wanted: ALIGN });
+    }
+    for (i, out) in out.chunks_exact_mut(size).enumerate() {
+        panel(source, &source.rows(first_panel + i), out)?;
+    }
+    Ok(())
+}
+
+/// Columns that are packed together, so that the part of the panel they are scattered to stays in the nearest cache.
+const CHUNK: usize = 64;
+
+fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) -> Result<(), Error> {
+    // Missing rows, padding.
+    if rows[PANEL - 1].is_empty() || !source.n_cols.is_multiple_of(2 * BLOCK) {
+        out.fill(0);
+    }
+    let (scales, elements) = out.split_at_mut(source.kind.scale_bytes(source.n_cols));
+    match source.dtype {
+        DType::F32 => columns(rows, elements, |w| u32::from_le_bytes(*w)),
+        DType::F16 | DType::BF16 => columns(rows, elements, |w| u16::from_le_bytes(*w)),
+        DType::Q8_0 => {
+            blocks(rows, (scales, 1), (elements, 8), |b: &q8_0::Block, q: &mut [u32], d: &mut [u16]| {
+                // Flipping the top bit of a signed byte adds 128.
+                spread(bytemuck::must_cast_ref::<_, [u8; BLOCK]>(&b.qs), 0x8080_8080, q);
+                d[0] = b.d.bits();
+            })
+        }
+        DType::Q4_0 => {
+            blocks(rows, (scales, 1), (elements, 4), |b: &q4_0::Block, q: &mut [u32], d: &mut [u16]| {
+                spread(&b.qs, 0, q);
+                d[0] = b.d.bits();
+            })
+        }
+        DType::Q4_1 => {
+            blocks(rows, (scales, 2), (elements, 4), |b: &q4_1::Block, q: &mut [u32], d: &mut [u16]| {
+                spread(&b.qs, 0, q);
+                d[0] = b.d.bits();
+                d[PANEL] = b.m.bits();
+            })
+        }
+        dtype => return decoded(dtype, rows, elements),
+    }
+    Ok(())
+}
+
+/// Plain elements of `SIZE` bytes, column by column.
+fn columns<T: Pod, const SIZE: usize>(
+    rows: &[&[u8]; PANEL],
+    out: &mut [u8],
+    read: impl Fn(&[u8; SIZE]) -> T,
+) {
+    for (i, out) in bytemuck::cast_slice_mut(out).chunks_mut(CHUNK * PANEL).enumerate() {
+        for (lane, row) in rows.iter().enumerate() {
+            let elements = row.as_chunks().0;
+            for (w, column) in elements.iter().skip(i * CHUNK).zip(out.chunks_exact_mut(PANEL)) {
+                column[lane] = read(w);
+            }
+        }
+    }
+}
+
+/// Quantised blocks, with the given numbers of scales and of words a row: `put` writes one block's words to every
+/// sixteenth place of the elements, and its scales likewise, both starting at the row's own place.
+fn blocks<B: Pod>(
+    rows: &[&[u8]; PANEL],
+    (scales, n_scales): (&mut [u8], usize),
+    (elements, n_words): (&mut [u8], usize),
+    put: impl Fn(&B, &mut [u32], &mut [u16]),
+) {
+    let scales = bytemuck::cast_slice_mut::<u8, u16>(scales).chunks_exact_mut(n_scales * PANEL);
+    let elements = bytemuck::cast_slice_mut::<u8, u32>(elements).chunks_exact_mut(n_words * PANEL);
+    for (i, (words, scales)) in elements.zip(scales).enumerate() {
+        for (lane, row) in rows.iter().enumerate() {
+            let bytes = row.chunks_exact(size_of::<B>()).nth(i);
+            if let Some(bytes) = bytes {
+                put(&bytemuck::pod_read_unaligned(bytes), &mut words[lane..], &mut scales[lane..]);
+            }
+        }
+    }
+}
+
+/// Words of four bytes to every sixteenth place.
+fn spread<const N: usize>(bytes: &[u8; N], flip: u32, out: &mut [u32]) {
+    for (quad, out) in bytes.as_chunks().0.iter().zip(out.chunks_mut(PANEL)) {
+        // Bytes keep their order in memory on any machine.
+        out[0] = bytemuck::must_cast::<[u8; 4], u32>(*quad) ^ flip;
+    }
+}
+
+/// Any other type: decoded to floats.
+fn decoded(dtype: DType, rows: &[&[u8]; PANEL], out: &mut [u8]) -> Result<(), Error> {
+    // No block is longer.
+    let mut floats = [0.0; 256];
+    let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
+    let floats = floats.get_mut(..len).ok_or(Error::Unsupported { op: "packing", dtype })?;
+    for (i, out) in bytemuck::cast_slice_mut::<u8, f32>(out).chunks_exact_mut(len * PANEL).enumerate() {
+        for (lane, row) in rows.iter().enumerate() {
+            let Some(block) = row.chunks_exact(bytes).nth(i) else { continue };
+            dtype.decode(block, floats)?;
+            for (column, x) in out.chunks_exact_mut(PANEL).zip(&*floats) {
+                column[lane] = *x;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packed::{Line, Packed, packed_bytes};
+    use backstitch_testing::{Random, assert_bits};
+
+    const TYPES: [DType; 8] = [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::Q8_0,
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q5_0,
+        DType::Q6_K,
+    ];
+
+    fn encoded(dtype: DType, n_rows: usize, n_cols: usize) -> Vec<u8> {
+        let mut bytes = vec![0; dtype.row_bytes(n_cols).unwrap() * n_rows];
+        dtype.encode(&Random::new(n_cols as u64).floats(n_rows * n_cols), &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_row_read_back_is_the_row_decoded() {
+        for dtype in TYPES {
+            for (n_rows, cols) in [(1, 1), (16, 2), (17, 3), (40, 4)] {
+                let n_cols = cols * dtype.block_len().max(if n_rows == 40 { 11 } else { 1 });
+                let n_cols = n_cols.next_multiple_of(dtype.block_len());
+                let bytes = encoded(dtype, n_rows, n_cols);
+                let source = Source::new(dtype, n_rows, n_cols, &bytes).unwrap();
+                let size = packed_bytes(source.kind(), n_rows, n_cols).unwrap();
+                let mut lines = vec![Line([0xaa; 64]); size / 64];
+                let out = bytemuck::cast_slice_mut(&mut lines);
+                // In two parts, as two threads would.
+                let (a, b) = out.split_at_mut(source.n_panels() / 2 * source.panel_bytes());
+                pack(&source, 0, a).unwrap();
+                pack(&source, source.n_panels() / 2, b).unwrap();
+                let packed = Packed::new(source.kind(), n_rows, n_cols, out).unwrap();
+                for (row, bytes) in bytes.chunks(dtype.row_bytes(n_cols).unwrap()).enumerate() {
+                    let (mut got, mut wanted) = (vec![0.0; n_cols], vec![0.0; n_cols]);
+                    packed.decode_row(row, &mut got).unwrap();
+                    dtype.decode(bytes, &mut wanted).unwrap();
+                    assert_bits(format_args!("{dtype} {n_rows}x{n_cols} row {row}"), &got, &wanted);
+                }
+                assert!(packed.decode_row(n_rows, &mut vec![0.0; n_cols]).is_err());
+                assert!(packed.decode_row(0, &mut vec![0.0; n_cols + 1]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_shapes_are_refused() {
+        let bytes = encoded(DType::Q8_0, 20, 64);
+        assert!(matches!(Source::new(DType::I32, 1, 1, &[0; 4]), Err(Error::Unsupported { .. })));
+        assert!(matches!(Source::new(DType::Q8_0, 20, 63, &bytes), Err(Error::Ragged { .. })));
+        assert!(matches!(Source::new(DType::Q8_0, 21, 64, &bytes), Err(Error::Length { .. })));
+        assert!(matches!(
+            Source::new(DType::F32, usize::MAX, usize::MAX, &bytes),
+            Err(Error::Ragged { .. } | Error::Length { .. })
+        ));
+        let source = Source::new(DType::Q8_0, 20, 64, &bytes).unwrap();
+        let mut lines = vec![Line([0; 64]); 3 * source.panel_bytes() / 64 + 1];
+        let out = bytemuck::cast_slice_mut(&mut lines);
+        let misaligned = &mut out[1..=source.panel_bytes()];
+        assert!(matches!(pack(&source, 0, misaligned), Err(Error::Alignment { .. })));
+        let out = &mut out[..3 * source.panel_bytes()];
+        assert!(matches!(pack(&source, 0, out), Err(Error::Length { .. })));
+        assert!(matches!(pack(&source, 2, &mut out[..source.panel_bytes()]), Err(Error::Length { .. })));
+        assert!(matches!(pack(&source, 0, &mut out[1..]), Err(Error::Ragged { .. })));
+        assert_eq!(pack(&source, 9, &mut []), Ok(()));
+    }
+
+    #[test]
+    fn views_check_size_and_alignment() {
+        let size = packed_bytes(PackedType::Q4_0, 17, 32).unwrap();
+        let lines = vec![Line([0; 64]); size / 64 + 1];
+        let bytes = bytemuck::cast_slice(&lines);
+        assert!(Packed::new(PackedType::Q4_0, 17, 32, &bytes[..size]).is_ok());
+        assert!(matches!(Packed::new(PackedType::Q4_0, 17, 32, bytes), Err(Error::Length { .. })));
+        assert!(matches!(
+            Packed::new(PackedType::Q4_0, 17, 32, &bytes[4..size + 4]),
+            Err(Error::Alignment { .. })
+        ));
+        assert!(matches!(Packed::new(PackedType::Q4_0, 17, 33, bytes), Err(Error::Ragged { .. })));
+        assert!(packed_bytes(PackedType::F32, usize::MAX, 1 << 20).is_err());
+        assert!(packed_bytes(PackedType::F32, 1, usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! Running one job on several threads, and splitting outputs between them.
+//!
+//! Work is always split by output, never by reduction: each element is computed by one job in one fixed order, so the
+//! number of threads cannot change a bit. A [`Pool`] runs numbered jobs; [`Parts`] and [`Bands`] give each job its own
+//! piece of a slice, so that what runs in parallel is safe code.
+
+mod bands;
+mod claims;
+mod parts;
+#[cfg(feature = "std")]
+mod threads;
+
+pub use bands::{Band, Bands, Share};
+pub use parts::Parts;
+#[cfg(feature = "std")]
+pub use threads::ThreadPool;
+
+use core::fmt;
+
+/// The most threads a pool may have, and so the most jobs that outputs are split into.
+pub const MAX_THREADS: usize = 512;
+
+/// Runs numbered jobs, on as many threads as it has.
+pub trait Pool: Sync {
+    /// How many jobs run at once; at least 1.
+    fn n_threads(&self) -> usize;
+
+    /// Calls `job(0)`, ..., `job(n_jobs - 1)`, each once, and returns when all have returned.
+    ///
+    /// # Errors
+    /// [`Panicked`] if a job panicked; the others were run all the same.
+    fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked>;
+}
+
+/// A job panicked; what it was to write is half written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked;
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a job panicked; its output is incomplete")
+    }
+}
+
+impl core::error::Error for Panicked {}
+
+/// The pool without threads: runs all jobs, in order, where it is called.
+///
+/// Without the feature `std` a panic cannot be caught, and passes through [`Pool::run`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inline;
+
+impl Pool for Inline {
+    fn n_threads(&self) -> usize {
+        1
+    }
+
+    fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        // All are run before the verdict, as on a pool with threads.
+        let n_panicked = (0..n_jobs).filter(|&i| !returns(job, i)).count();
+        if n_panicked == 0 { Ok(()) } else { Err(Panicked) }
+    }
+}
+
+/// Runs job `i`; false if it panicked.
+fn returns(job: &(dyn Fn(usize) + Sync), i: usize) -> bool {
+    #[cfg(feature = "std")]
+    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(i))).is_ok();
+    #[cfg(not(feature = "std"))]
+    {
+        job(i);
+        true
+    }
+}
+
+/// Into how many jobs to split `n_units` of work, so that none gets fewer than `least`.
+pub fn n_jobs(pool: &dyn Pool, n_units: usize, least: usize) -> usize {
+    pool.n_threads().min(n_units / least.max(1)).clamp(1, MAX_THREADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn the_inline_pool_runs_every_job_and_reports_a_panic() {
+        let sum = AtomicUsize::new(0);
+        let add = |i| {
+            sum.fetch_add(i + 1, Relaxed);
+        };
+        assert_eq!(Inline.run(4, &add), Ok(()));
+        assert_eq!(sum.load(Relaxed), 10);
+        let some_panic = |i| {
+            sum.fetch_add(1, Relaxed);
+            assert!(i != 1, "on purpose");
+        };
+        assert_eq!(Inline.run(3, &some_panic), Err(Panicked));
+        assert_eq!(sum.load(Relaxed), 13);
+    }
+
+    #[test]
+    fn small_work_is_not_split() {
+        assert_eq!(n_jobs(&Inline, 100, 1), 1);
+        let two = ThreadPool::new(2).unwrap();
+        assert_eq!(n_jobs(&two, 100, 10), 2);
+        assert_eq!(n_jobs(&two, 19, 10), 1);
+        assert_eq!(n_jobs(&two, 0, 0), 1);
+    }
+}
