@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use crate::gguf::ValueType;
+use crate::vocab::VocabError;
 
 /// An error of this crate.
 #[derive(Debug)]
@@ -272,6 +273,8 @@ pub enum Error {
     // Lower layers.
     /// A computation was refused.
     Core(backstitch_core::Error),
+    /// The vocabulary cannot be used.
+    Vocab(VocabError),
 
     // Files on disk.
     /// A file could not be opened or read.
@@ -433,6 +436,7 @@ impl fmt::Display for Error {
                  model-00001-of-{wanted:05}.gguf"
             ),
             Self::Core(error) => error.fmt(f),
+            Self::Vocab(error) => error.fmt(f),
             #[cfg(feature = "std")]
             Self::Io(error) => error.fmt(f),
             #[cfg(feature = "std")]
@@ -446,12 +450,19 @@ impl core::error::Error for Error {
         match self {
             Self::Part { source, .. } => Some(source.as_ref()),
             Self::Core(source) => Some(source),
+            Self::Vocab(source) => Some(source),
             #[cfg(feature = "std")]
             Self::Io(source) => Some(source),
             #[cfg(feature = "std")]
             Self::File { source, .. } => Some(source.as_ref()),
             _ => None,
         }
+    }
+}
+
+impl From<VocabError> for Error {
+    fn from(error: VocabError) -> Self {
+        Self::Vocab(error)
     }
 }
 

@@ -25,6 +25,9 @@ use alloc::vec::Vec;
 
 use backstitch_kv::Token;
 
+use crate::error::Error;
+use crate::gguf::Gguf;
+
 use self::bpe::Bpe;
 use self::partition::{Partition, Piece};
 use self::pre::Pre;
@@ -107,12 +110,20 @@ impl Vocab {
         }
     }
 
+    /// The vocabulary of a model file.
+    ///
+    /// # Errors
+    /// As [`VocabSource::from_gguf`], and [`Error::Vocab`].
+    pub fn from_gguf(gguf: &Gguf<'_>) -> Result<Self, Error> {
+        Ok(Self::new(&VocabSource::from_gguf(gguf)?)?)
+    }
+
     fn bpe(source: &VocabSource<'_>) -> Result<Self, VocabError> {
         let name = source.pre.unwrap_or("default");
         let pre = Pre::named(name).ok_or_else(|| VocabError::Pre { found: name.into() })?;
         let mut texts = token_texts(source)?;
         let specials = Specials::new(source, Roles::default(), &texts);
-        let bpe = Bpe::new(pre, &mut texts, &source.merges)?;
+        let bpe = Bpe::new(pre, &mut texts, source.merges)?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Bpe(bpe))?;
         vocab.add_bos = source.add_bos.unwrap_or(pre.add_bos);
         vocab.clean_spaces = pre.clean_spaces;
@@ -314,8 +325,8 @@ fn token_texts(source: &VocabSource<'_>) -> Result<Strings, VocabError> {
     }
     let n_bytes = source.tokens.iter().map(|text| text.len()).sum();
     let mut texts = Strings::with_capacity(wanted, n_bytes);
-    for text in &source.tokens {
-        texts.push(text)?;
+    for text in source.tokens {
+        texts.push(text.as_bytes())?;
     }
     Ok(texts)
 }
@@ -332,10 +343,10 @@ mod tests {
     use alloc::string::String;
     use proptest::prelude::*;
 
-    fn source<'a>(model: &'a str, tokens: &[&'a [u8]]) -> VocabSource<'a> {
+    fn source<'a>(model: &'a str, tokens: &'a [&'a str]) -> VocabSource<'a> {
         let scores =
             if model == "llama" { tokens.iter().map(|text| text.len() as f32).collect() } else { Vec::new() };
-        VocabSource { model, tokens: tokens.to_vec(), scores, ..VocabSource::default() }
+        VocabSource { model, tokens, scores, ..VocabSource::default() }
     }
 
     fn tokens(vocab: &Vocab, text: &str, add: AddSpecial, parse: ParseSpecial) -> Vec<u32> {
@@ -346,7 +357,7 @@ mod tests {
 
     #[test]
     fn control_tokens_are_parsed_when_asked_and_user_defined_ones_always() -> Result<(), VocabError> {
-        let mut source = source("gpt2", &[b"<", b"c", b">", b"<c>", b"<u>", b"u"]);
+        let mut source = source("gpt2", &["<", "c", ">", "<c>", "<u>", "u"]);
         source.types = [1, 1, 1, 3, 4, 1].to_vec();
         let vocab = Vocab::new(&source)?;
         assert_eq!(tokens(&vocab, "<c><u>", AddSpecial::No, ParseSpecial::No), [0, 1, 2, 4]);
@@ -359,7 +370,7 @@ mod tests {
 
     #[test]
     fn beginning_and_end_are_added_when_there_are_such_tokens() -> Result<(), VocabError> {
-        let mut source = source("gpt2", &[b"a", b"B", b"E"]);
+        let mut source = source("gpt2", &["a", "B", "E"]);
         (source.add_bos, source.add_eos) = (Some(true), Some(true));
         let without = Vocab::new(&source)?;
         assert!(!without.adds_bos() && !without.adds_eos());
@@ -374,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_space_is_put_before_text_that_starts_and_taken_away_again() -> Result<(), VocabError> {
-        let mut source = source("llama", &[b"<unk>", b"<s>", b"</s>", "▁".as_bytes(), b"a", "▁a".as_bytes()]);
+        let mut source = source("llama", &["<unk>", "<s>", "</s>", "▁", "a", "▁a"]);
         source.types = [2, 3, 3, 1, 1, 1].to_vec();
         let vocab = Vocab::new(&source)?;
         assert_eq!(tokens(&vocab, "a a</s>a", AddSpecial::Yes, ParseSpecial::Yes), [1, 5, 5, 2, 5]);
@@ -386,42 +397,21 @@ mod tests {
 
     #[test]
     fn what_a_token_stands_for_depends_on_its_kind() -> Result<(), VocabError> {
-        let texts: [&[u8]; 9] = [
-            "Ġa".as_bytes(),
-            "Ġc".as_bytes(),
-            "Ġu".as_bytes(),
-            b"x",
-            b"<0x0A>",
-            b"<0xg1>",
-            b"\xff\xfe",
-            "▁".as_bytes(),
-            b"",
-        ];
+        let texts = ["Ġa", "Ġc", "Ġu", "x", "<0x0A>", "<0xg1>", "▁", ""];
         let mut source = source("gpt2", &texts);
-        source.types = [1, 3, 4, 5, 6, 6, 1, 1, 1].to_vec();
+        source.types = [1, 3, 4, 5, 6, 6, 1, 1].to_vec();
         let vocab = Vocab::new(&source)?;
-        let wanted: [&[u8]; 9] = [
-            b" a",
-            "Ġc".as_bytes(),
-            "Ġu".as_bytes(),
-            b"",
-            b"\n",
-            b"<0xg1>",
-            b"\xff\xfe",
-            "▁".as_bytes(),
-            b"",
-        ];
-        for (id, wanted) in (0..).zip(wanted) {
-            assert_eq!(vocab.piece(Token(id)), wanted, "{id}");
+        for (id, wanted) in (0..).zip([" a", "Ġc", "Ġu", "", "\n", "<0xg1>", "▁", ""]) {
+            assert_eq!(vocab.piece(Token(id)), wanted.as_bytes(), "{id}");
         }
-        assert_eq!(vocab.piece(Token(9)), b"");
+        assert_eq!(vocab.piece(Token(8)), b"");
         assert_eq!(vocab.piece(Token(u32::MAX)), b"");
         Ok(())
     }
 
     #[test]
     fn of_equal_tokens_the_first_is_found_and_all_have_the_text() -> Result<(), VocabError> {
-        let vocab = Vocab::new(&source("gpt2", &[b"b", b"a", b"a", b""]))?;
+        let vocab = Vocab::new(&source("gpt2", &["b", "a", "a", ""]))?;
         assert_eq!(tokens(&vocab, "aab", AddSpecial::No, ParseSpecial::Yes), [1, 1, 0]);
         assert_eq!(vocab.detokenize(&[Token(1), Token(2), Token(3), Token(4)], WriteSpecial::Yes), b"aa");
         assert_eq!(vocab.find(b""), None);
@@ -430,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_vocabulary_is_said() {
-        let tokens: &[&[u8]] = &[b"a", b"b"];
+        let tokens = &["a", "b"];
         let plain = source("gpt2", tokens);
         let cases = [
             (VocabSource { model: "bert", ..plain.clone() }, VocabError::Model { found: "bert".into() }),
@@ -448,10 +438,7 @@ mod tests {
                 VocabSource { scores: [0.0].to_vec(), ..source("llama", tokens) },
                 VocabError::Short { key: "tokenizer.ggml.scores", found: 1, wanted: 2 },
             ),
-            (
-                VocabSource { merges: [b"ab".as_slice()].to_vec(), ..plain.clone() },
-                VocabError::Merge { index: 0 },
-            ),
+            (VocabSource { merges: &["ab"], ..plain.clone() }, VocabError::Merge { index: 0 }),
         ];
         for (source, wanted) in cases {
             assert_eq!(Vocab::new(&source).err(), Some(wanted));
@@ -462,17 +449,17 @@ mod tests {
 
     /// Every text, special tokens and unfinished ones among it, comes back from a complete byte-pair vocabulary.
     fn complete(pre: &str) -> Result<Vocab, VocabError> {
-        let bytes: Vec<Vec<u8>> = (0..=255)
+        let bytes: Vec<String> = (0..=255)
             .map(|byte| {
                 let mut text = Vec::new();
                 alphabet::encode(byte, &mut text);
-                text
+                String::from_utf8_lossy(&text).into_owned()
             })
             .collect();
-        let mut tokens: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
-        tokens.extend(["<|x|>", "Ġa", "aa", "Ġaa", "Ãł"].map(str::as_bytes));
-        let merges = ["Ġ a", "a a", "Ġa a", "Ã ł"].map(str::as_bytes).to_vec();
+        let mut tokens: Vec<&str> = bytes.iter().map(String::as_str).collect();
+        tokens.extend(["<|x|>", "Ġa", "aa", "Ġaa", "Ãł"]);
         let types = (0..tokens.len()).map(|id| if id == 256 { 3 } else { 1 }).collect();
+        let merges = &["Ġ a", "a a", "Ġa a", "Ã ł"];
         Vocab::new(&VocabSource { pre: Some(pre), types, merges, ..source("gpt2", &tokens) })
     }
 

@@ -34,12 +34,12 @@ impl Bpe {
     ///
     /// # Errors
     /// `Merge` for one that is not two texts with a space between, and those of [`Strings::push`] and [`Merges::new`].
-    pub(super) fn new(pre: Pre, texts: &mut Strings, merges: &[&[u8]]) -> Result<Self, VocabError> {
+    pub(super) fn new(pre: Pre, texts: &mut Strings, merges: &[&str]) -> Result<Self, VocabError> {
         let n_vocab = texts.len() as u32;
         let mut ranked = Vec::with_capacity(merges.len());
         let mut merged = Vec::new();
         for (index, merge) in merges.iter().enumerate() {
-            let (left, right) = halves(merge).ok_or(VocabError::Merge { index })?;
+            let (left, right) = halves(merge.as_bytes()).ok_or(VocabError::Merge { index })?;
             merged.clear();
             merged.extend_from_slice(left);
             merged.extend_from_slice(right);
@@ -232,9 +232,8 @@ mod tests {
         for text in tokens {
             texts.push(text.as_bytes())?;
         }
-        let merges: Vec<&[u8]> = merges.iter().map(|merge| merge.as_bytes()).collect();
         let pre = Pre::named("gpt-2").ok_or(VocabError::Missing { key: "gpt-2" })?;
-        let bpe = Bpe::new(pre, &mut texts, &merges)?;
+        let bpe = Bpe::new(pre, &mut texts, merges)?;
         Ok((bpe, texts))
     }
 

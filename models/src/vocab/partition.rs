@@ -44,9 +44,7 @@ impl Partition {
         let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| attr.any(wanted)).map(|(id, _)| id);
         let usable = |id: &u32| {
             let text = texts.at(*id);
-            (1..=LONGEST).contains(&text.len())
-                && texts.find(text) == Some(*id)
-                && core::str::from_utf8(text).is_ok()
+            (1..=LONGEST).contains(&text.len()) && texts.find(text) == Some(*id)
         };
         let mut sorted: Vec<u32> = ids.filter(usable).collect();
         sorted.sort_unstable_by_key(|&id| texts.at(id));
@@ -153,11 +151,8 @@ mod tests {
         for text in tokens {
             assert!(texts.push(text.as_bytes()).is_ok());
         }
-        let source = VocabSource {
-            tokens: tokens.iter().map(|text| text.as_bytes()).collect(),
-            types: tokens.iter().map(|_| 4).collect(),
-            ..VocabSource::default()
-        };
+        let source =
+            VocabSource { tokens, types: tokens.iter().map(|_| 4).collect(), ..VocabSource::default() };
         let specials = Specials::new(&source, Roles::default(), &texts);
         (Partition::new(&specials, Attr::USER, &texts), specials, texts)
     }

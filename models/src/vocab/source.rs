@@ -5,6 +5,9 @@
 
 use alloc::vec::Vec;
 
+use crate::error::Error;
+use crate::gguf::Gguf;
+
 /// The raw material of a [`Vocab`](super::Vocab), as a model file states it and not yet checked.
 #[derive(Clone, Debug, Default)]
 pub struct VocabSource<'a> {
@@ -15,13 +18,13 @@ pub struct VocabSource<'a> {
     /// The model's name: a few families need special treatment of white space that the file does not state otherwise.
     pub name: Option<&'a str>,
     /// The text of each token.
-    pub tokens: Vec<&'a [u8]>,
+    pub tokens: &'a [&'a str],
     /// A score for each token, or empty. More than there are tokens is allowed, fewer is not.
     pub scores: Vec<f32>,
     /// A kind for each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or empty.
     pub types: Vec<i32>,
     /// Pairs of texts joined by a space, the most important first (byte pairs only).
-    pub merges: Vec<&'a [u8]>,
+    pub merges: &'a [&'a str],
     /// The roles some tokens play.
     pub roles: Roles,
     /// Whether a text starts with the beginning-of-sequence token.
@@ -57,4 +60,47 @@ pub struct Roles {
     pub fim_rep: Option<u32>,
     /// File separator when filling in the middle.
     pub fim_sep: Option<u32>,
+}
+
+impl<'a> VocabSource<'a> {
+    /// What the metadata of `gguf` states.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] without `tokenizer.ggml.model`, [`Error::WrongType`] and [`Error::OutOfRange`] for a key of `tokenizer.ggml`
+    /// that cannot be read.
+    pub fn from_gguf(gguf: &'a Gguf<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            model: gguf.str("tokenizer.ggml.model")?,
+            pre: gguf.optional("tokenizer.ggml.pre")?,
+            name: gguf.optional("general.name")?,
+            tokens: gguf.optional("tokenizer.ggml.tokens")?.unwrap_or(&[]),
+            scores: gguf.optional("tokenizer.ggml.scores")?.unwrap_or_default(),
+            types: gguf.optional("tokenizer.ggml.token_type")?.unwrap_or_default(),
+            merges: gguf.optional("tokenizer.ggml.merges")?.unwrap_or(&[]),
+            roles: Roles::from_gguf(gguf),
+            add_bos: gguf.optional("tokenizer.ggml.add_bos_token")?,
+            add_eos: gguf.optional("tokenizer.ggml.add_eos_token")?,
+            add_space_prefix: gguf.optional("tokenizer.ggml.add_space_prefix")?,
+        })
+    }
+}
+
+impl Roles {
+    /// The roles stated in `gguf`. Converters write -1 and other numbers out of range for "none".
+    fn from_gguf(gguf: &Gguf<'_>) -> Self {
+        let role = |key: &str| gguf.entry(key)?.value.as_integer()?.try_into().ok();
+        Self {
+            bos: role("tokenizer.ggml.bos_token_id"),
+            eos: role("tokenizer.ggml.eos_token_id"),
+            eot: role("tokenizer.ggml.eot_token_id"),
+            eom: role("tokenizer.ggml.eom_token_id"),
+            unk: role("tokenizer.ggml.unknown_token_id"),
+            sep: role("tokenizer.ggml.seperator_token_id"), // spelled so in the format
+            pad: role("tokenizer.ggml.padding_token_id"),
+            mask: role("tokenizer.ggml.mask_token_id"),
+            fim_pad: role("tokenizer.ggml.fim_pad_token_id"),
+            fim_rep: role("tokenizer.ggml.fim_rep_token_id"),
+            fim_sep: role("tokenizer.ggml.fim_sep_token_id"),
+        }
+    }
 }

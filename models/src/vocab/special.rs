@@ -265,8 +265,9 @@ mod tests {
     use super::*;
 
     fn specials(tokens: &[(&str, i32)], change: impl Fn(&mut VocabSource<'_>)) -> Specials {
+        let texts: Vec<&str> = tokens.iter().map(|(text, _)| *text).collect();
         let mut source = VocabSource {
-            tokens: tokens.iter().map(|(text, _)| text.as_bytes()).collect(),
+            tokens: &texts,
             types: tokens.iter().map(|(_, n)| *n).collect(),
             ..VocabSource::default()
         };
