@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod gguf;
 pub mod sampler;
