@@ -18,4 +18,4 @@ mod avx2;
 mod avx512;
 
 pub use simd::{LANES, Simd};
-pub use table::KernelSet;
+pub use table::{KernelSet, SetUnavailable};

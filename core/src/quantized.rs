@@ -46,6 +46,21 @@ pub struct Quantized<'a> {
 }
 
 impl<'a> Quantized<'a> {
+    /// Rows of `n_cols` that [`quantize`] wrote to `bytes` earlier; any bytes are safe.
+    ///
+    /// # Errors
+    /// [`Error::Ragged`] if `n_cols` is no multiple of 32 or `bytes` not of whole rows, [`Error::Alignment`].
+    pub fn new(n_cols: usize, bytes: &'a [u8]) -> Result<Self, Error> {
+        let row_bytes = quantized_row_bytes(n_cols)?;
+        let n_tokens = bytes.len().checked_div(row_bytes).unwrap_or(0);
+        if n_tokens * row_bytes != bytes.len() {
+            return Err(Error::Ragged { what: "quantised rows", found: bytes.len(), block: row_bytes });
+        }
+        let misaligned = Error::Alignment { what: "quantised rows", wanted: align_of::<QBlock>() };
+        let blocks = bytemuck::try_cast_slice(bytes).map_err(|_| misaligned)?;
+        Ok(Self { n_tokens, n_cols, blocks })
+    }
+
     /// Rows.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens

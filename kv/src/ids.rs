@@ -23,7 +23,7 @@ pub struct SeqId(pub u32);
 
 impl SeqId {
     /// The id as an index.
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }

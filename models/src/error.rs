@@ -245,6 +245,92 @@ pub enum Error {
         shapes: Box<Shapes>,
     },
 
+    /// A tensor that is used as a weight holds integers.
+    NotWeights {
+        /// The tensor.
+        tensor: Box<str>,
+        /// Its element type.
+        found: backstitch_core::DType,
+    },
+
+    // What the file describes.
+    /// The architecture is not one of those offered.
+    Architecture {
+        /// The name in the file.
+        found: Box<str>,
+    },
+    /// A number that describes the model makes no sense.
+    Hparam {
+        /// The key.
+        key: Box<str>,
+        /// Its value.
+        found: Box<str>,
+        /// What would make sense.
+        wanted: &'static str,
+    },
+
+    // Use of a model.
+    /// A token is not in the vocabulary.
+    Token {
+        /// Where in the batch.
+        index: usize,
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        n_vocab: usize,
+    },
+    /// A sequence was named that does not exist.
+    Sequence {
+        /// The sequence.
+        seq: u32,
+    },
+    /// All sequences of a context are in use.
+    TooManySequences {
+        /// How many there are.
+        limit: u32,
+    },
+    /// A position lies beyond the end of a sequence.
+    FuturePosition {
+        /// The position.
+        pos: i32,
+        /// The end of the sequence.
+        end: i32,
+    },
+    /// A sequence was edited in its middle, so its tokens cannot be evaluated again from the start.
+    Edited {
+        /// The sequence.
+        seq: u32,
+    },
+    /// Parameters of a context that cannot be.
+    Params {
+        /// Which parameter.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// What is possible.
+        wanted: &'static str,
+    },
+    /// An allocation was refused.
+    OutOfMemory {
+        /// What it was for.
+        what: &'static str,
+        /// Its size.
+        n_bytes: u64,
+    },
+    /// A weight was used as what it is not.
+    NoExpert {
+        /// The matrix asked for.
+        expert: usize,
+    },
+    /// Values of a graph overlap in the arena: an error of the planner.
+    Arena,
+    /// The environment asks for a kernel set that cannot be had.
+    KernelSet(backstitch_core::isa::SetUnavailable),
+    /// A job of the thread pool panicked.
+    Panicked(backstitch_core::pool::Panicked),
+    /// The memory refused.
+    Memory(backstitch_kv::Error),
+
     // Models in several files.
     /// The parts of a split model do not belong together.
     Split {
@@ -435,6 +521,40 @@ impl fmt::Display for Error {
                 "the model has {wanted} parts, {found} at hand; keep them together, named like \
                  model-00001-of-{wanted:05}.gguf"
             ),
+            Self::NotWeights { tensor, found } => {
+                write!(f, "tensor {} holds {found}, which are no weights", Quoted(tensor))
+            }
+            Self::Architecture { found } => write!(
+                f,
+                "architecture {} is not supported; `falcon-h1`, `llama`, `qwen2` and `qwen3` are",
+                Quoted(found)
+            ),
+            Self::Hparam { key, found, wanted } => {
+                write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
+            }
+            Self::Token { index, token, n_vocab } => {
+                write!(f, "token {token} at index {index} is not in the vocabulary of {n_vocab}")
+            }
+            Self::Sequence { seq } => write!(f, "sequence {seq} does not exist"),
+            Self::TooManySequences { limit } => {
+                write!(f, "all {limit} sequences are in use; release one or raise n_seq_max")
+            }
+            Self::FuturePosition { pos, end } => {
+                write!(f, "position {pos} lies beyond the end of the sequence at {end}")
+            }
+            Self::Edited { seq } => write!(
+                f,
+                "sequence {seq} was edited in its middle and keeps no earlier state; clear it and start again"
+            ),
+            Self::Params { what, found, wanted } => write!(f, "{what} is {found}, not {wanted}"),
+            Self::OutOfMemory { what, n_bytes } => {
+                write!(f, "out of memory: {n_bytes} bytes for {what}")
+            }
+            Self::NoExpert { expert } => write!(f, "the weight has no matrix number {expert}"),
+            Self::Arena => f.write_str("the arena's plan is wrong; please report this"),
+            Self::KernelSet(error) => error.fmt(f),
+            Self::Panicked(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
             Self::Core(error) => error.fmt(f),
             Self::Vocab(error) => error.fmt(f),
             #[cfg(feature = "std")]
@@ -450,6 +570,9 @@ impl core::error::Error for Error {
         match self {
             Self::Part { source, .. } => Some(source.as_ref()),
             Self::Core(source) => Some(source),
+            Self::KernelSet(source) => Some(source),
+            Self::Panicked(source) => Some(source),
+            Self::Memory(source) => Some(source),
             Self::Vocab(source) => Some(source),
             #[cfg(feature = "std")]
             Self::Io(source) => Some(source),
@@ -469,6 +592,24 @@ impl From<VocabError> for Error {
 impl From<backstitch_core::Error> for Error {
     fn from(error: backstitch_core::Error) -> Self {
         Self::Core(error)
+    }
+}
+
+impl From<backstitch_core::isa::SetUnavailable> for Error {
+    fn from(error: backstitch_core::isa::SetUnavailable) -> Self {
+        Self::KernelSet(error)
+    }
+}
+
+impl From<backstitch_core::pool::Panicked> for Error {
+    fn from(error: backstitch_core::pool::Panicked) -> Self {
+        Self::Panicked(error)
+    }
+}
+
+impl From<backstitch_kv::Error> for Error {
+    fn from(error: backstitch_kv::Error) -> Self {
+        Self::Memory(error)
     }
 }
 

@@ -1,0 +1,25 @@
+//! Architectures: a file each, and the table of all.
+//!
+//! An architecture reads its numbers from the file's metadata and describes its layers to a
+//! [`Builder`]; weights, checks, memory and the running of it follow from that description.
+
+mod blocks;
+mod falcon_h1;
+mod llama;
+mod qwen2;
+mod qwen3;
+
+use crate::{error::Error, graph::Builder, hparams::Hparams};
+
+/// An architecture: its name in GGUF files and how to build its graph.
+#[derive(Debug)]
+pub struct Arch {
+    /// The value of `general.architecture`.
+    pub name: &'static str,
+    /// Describes the model to the builder.
+    pub build: fn(&mut Builder<'_, '_>, &Hparams) -> Result<(), Error>,
+}
+
+/// All architectures of this crate. Firmware can pass a shorter list to
+/// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
+pub static ALL: &[&Arch] = &[&falcon_h1::ARCH, &llama::ARCH, &qwen2::ARCH, &qwen3::ARCH];

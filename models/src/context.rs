@@ -1,0 +1,473 @@
+//! What changes while a model runs: sequences, buffers, outputs.
+
+mod history;
+mod outputs;
+
+use crate::{error::Error, model::Model, runner::Runner};
+use alloc::{boxed::Box, vec::Vec};
+use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
+use backstitch_kv::{Batch, Hybrid, Memory, Pos, SeqId, Token};
+use core::ops::Range;
+
+use history::History;
+pub(crate) use outputs::Outputs;
+
+/// Sizes and choices of a context; all of its memory follows from them.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// The most tokens that one sequence, or all together, can hold; 0: as many as the model was trained with.
+    pub n_ctx: u32,
+    /// The most tokens computed at once. More need more memory and make prompts faster, up to a point.
+    pub n_ubatch: u32,
+    /// How many sequences there can be.
+    pub n_seq_max: u32,
+    /// Threads, 1 to 512; without `std` there is always one.
+    pub n_threads: u32,
+    /// Element type of cached keys.
+    pub type_k: CellType,
+    /// Element type of cached values.
+    pub type_v: CellType,
+    /// Which kernels to use; none: the fastest of this processor, or the one that `BACKSTITCH_ISA` names.
+    pub kernels: Option<&'static KernelSet>,
+}
+
+impl Default for Params {
+    /// The model's own context length, 512 tokens at once, one sequence, one thread, F16 caches.
+    fn default() -> Self {
+        Params {
+            n_ctx: 0,
+            n_ubatch: 512,
+            n_seq_max: 1,
+            n_threads: 1,
+            type_k: CellType::F16,
+            type_v: CellType::F16,
+            kernels: None,
+        }
+    }
+}
+
+/// What a rollback took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// Tokens that were still held.
+    pub kept: u32,
+    /// Tokens that were evaluated again.
+    pub reevaluated: u32,
+}
+
+/// Sequences of a model and all that is needed to extend them.
+///
+/// Every method either does what it says or leaves all sequences as they were.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Context, Model, Params, Token};
+///
+/// let model = Model::from_bytes(&std::fs::read("../goldens/models/falcon_h1.gguf")?)?;
+/// let mut ctx = Context::new(&model, Params { n_ctx: 128, n_seq_max: 2, ..Params::default() })?;
+/// let a = ctx.sequence()?;
+/// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
+/// let mark = ctx.pos(a);
+/// let b = ctx.fork(a)?; // shares what a holds
+/// ctx.append(b, &[Token(8)])?;
+/// ctx.append(a, &[Token(9)])?;
+/// ctx.rollback(a, mark)?; // any kind of model
+/// ctx.append(a, &[Token(8)])?;
+/// assert_eq!(ctx.logits(a), ctx.logits(b)); // the same bits
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Context {
+    model: Model,
+    params: Params,
+    memory: Hybrid,
+    pool: Box<dyn Pool + Send>,
+    runner: Runner,
+    outputs: Outputs,
+    /// What each sequence holds; `None` where it is free.
+    sequences: Vec<Option<History>>,
+    batch: Batch,
+}
+
+impl core::fmt::Debug for Context {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Context").field("params", &self.params).finish_non_exhaustive()
+    }
+}
+
+fn new_pool(n_threads: u32) -> Result<Box<dyn Pool + Send>, Error> {
+    #[cfg(feature = "std")]
+    return Ok(Box::new(backstitch_core::pool::ThreadPool::new(n_threads as usize)?));
+    #[cfg(not(feature = "std"))]
+    {
+        let _ = n_threads;
+        Ok(Box::new(backstitch_core::pool::Inline))
+    }
+}
+
+impl Context {
+    /// Makes a context of `model`.
+    ///
+    /// # Errors
+    /// For sizes of zero or beyond reason, kernels that cannot be had, or too little memory.
+    pub fn new(model: &Model, params: Params) -> Result<Self, Error> {
+        let pool = new_pool(params.n_threads)?;
+        Self::with_pool(model, params, pool)
+    }
+
+    /// As [`Context::new`], with a pool of the caller's.
+    ///
+    /// # Errors
+    /// As [`Context::new`].
+    pub fn with_pool(model: &Model, mut params: Params, pool: Box<dyn Pool + Send>) -> Result<Self, Error> {
+        if params.n_ctx == 0 {
+            params.n_ctx = model.hparams().n_ctx_train;
+        }
+        check(&params)?;
+        let set = match params.kernels {
+            Some(set) => set,
+            None => KernelSet::detect()?,
+        };
+        params.n_ubatch = params.n_ubatch.min(params.n_ctx);
+        let memory = Hybrid::new(model.graph().layers(), &Self::memory_params(&params))?;
+        let runner = Runner::new(model, &params, set, &*pool)?;
+        let outputs = Outputs::new(model.hparams().n_vocab, params.n_seq_max);
+        let sequences = (0..params.n_seq_max).map(|_| None).collect();
+        Ok(Context {
+            model: model.clone(),
+            params,
+            memory,
+            pool,
+            runner,
+            outputs,
+            sequences,
+            batch: Batch::new(),
+        })
+    }
+
+    /// Bytes of caches and states that a context of these parameters keeps.
+    pub fn memory_bytes(layers: &[backstitch_kv::LayerSpec], params: &Params) -> u64 {
+        Self::memory_params(params).bytes(layers)
+    }
+
+    fn memory_params(params: &Params) -> backstitch_kv::Params {
+        backstitch_kv::Params {
+            n_ctx: params.n_ctx,
+            // One more than callers can have: a rollback keeps the old state there until the new one is sure.
+            n_seq_max: params.n_seq_max + 1,
+            n_batch: params.n_ctx,
+            k_type: params.type_k,
+            v_type: params.type_v,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The parameters, with what they left open decided.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The kernels in use.
+    pub fn kernels(&self) -> &'static KernelSet {
+        self.runner.kernels()
+    }
+
+    /// A new, empty sequence.
+    ///
+    /// # Errors
+    /// [`Error::TooManySequences`] if all are in use.
+    pub fn sequence(&mut self) -> Result<SeqId, Error> {
+        let free = self.sequences.iter().position(Option::is_none);
+        let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
+        self.sequences[id] = Some(History::default());
+        Ok(SeqId(id as u32))
+    }
+
+    /// Drops a sequence and frees its memory.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist.
+    pub fn release(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.history(seq)?;
+        self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
+        self.sequences[seq.index()] = None;
+        self.outputs.forget(seq);
+        Ok(())
+    }
+
+    fn history(&self, seq: SeqId) -> Result<&History, Error> {
+        self.sequences.get(seq.index()).and_then(Option::as_ref).ok_or(Error::Sequence { seq: seq.0 })
+    }
+
+    /// The position that the next token of `seq` gets; 0 if it is empty or does not exist.
+    pub fn pos(&self, seq: SeqId) -> Pos {
+        self.memory.seq_pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
+    }
+
+    /// The tokens of `seq`, as far as they were given by [`Context::append`] or [`Context::decode`].
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist.
+    pub fn tokens(&self, seq: SeqId) -> Result<&[Token], Error> {
+        self.history(seq).map(History::tokens)
+    }
+
+    /// Evaluates `tokens` behind what `seq` holds; the logits of the last are then to be had from [`Context::logits`].
+    ///
+    /// # Errors
+    /// If they do not fit, or are not in the vocabulary; nothing has changed then.
+    pub fn append(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
+        self.history(seq)?;
+        self.extend(seq, tokens, true)
+    }
+
+    fn extend(&mut self, seq: SeqId, tokens: &[Token], output: bool) -> Result<(), Error> {
+        let start = self.pos(seq);
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        for (i, &token) in tokens.iter().enumerate() {
+            // Saturates where it cannot fit; the memory refuses such a batch.
+            let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
+            batch.push(token, pos, &[seq], output && i + 1 == tokens.len());
+        }
+        let result = self.decode(&batch);
+        self.batch = batch;
+        result
+    }
+
+    /// Evaluates a batch: tokens of any sequences, each with its position. Logits of the tokens whose output was
+    /// asked for are then to be had from [`Context::output`]; those of earlier batches are gone.
+    ///
+    /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it exist.
+    ///
+    /// # Errors
+    /// If the batch is malformed or does not fit; nothing has changed then, but earlier outputs are gone.
+    pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.check_batch(batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.outputs.begin(batch)?;
+        let result = self.compute(batch);
+        match result {
+            Ok(()) => self.record(batch),
+            Err(_) => self.outputs.clear(),
+        }
+        result
+    }
+
+    fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
+        let n_vocab = self.model.hparams().n_vocab;
+        let stranger = batch.tokens().iter().position(|token| token.0 as usize >= n_vocab);
+        if let Some(index) = stranger {
+            return Err(Error::Token { index, token: batch.tokens()[index].0, n_vocab });
+        }
+        let limit = self.params.n_seq_max;
+        let beyond = |i: usize| batch.seqs(i).iter().find(|seq| seq.0 >= limit).copied();
+        match (0..batch.len()).find_map(beyond) {
+            Some(seq) => Err(Error::Sequence { seq: seq.0 }),
+            None => Ok(()),
+        }
+    }
+
+    fn compute(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
+        while let Some(mut ubatch) = plan.next_ubatch() {
+            self.runner.run(&self.model, &*self.pool, &mut ubatch, &mut self.outputs)?;
+        }
+        Ok(plan.commit()?)
+    }
+
+    /// Notes which tokens the sequences now hold, and which outputs are whose.
+    fn record(&mut self, batch: &Batch) {
+        for (i, &token) in batch.tokens().iter().enumerate() {
+            for seq in batch.seqs(i) {
+                let history = self.sequences[seq.index()].get_or_insert_default();
+                history.push(token, batch.positions()[i], self.params.n_ctx);
+                if batch.outputs()[i] {
+                    self.outputs.assign(*seq, i);
+                }
+            }
+        }
+    }
+
+    /// The logits `[n_vocab]` of token `index` of the last batch, if its output was asked for.
+    pub fn output(&self, index: usize) -> Option<&[f32]> {
+        self.outputs.row(index)
+    }
+
+    /// The logits `[n_vocab]` of the last token of `seq`, if the last batch computed them and the sequence has not been
+    /// changed since.
+    pub fn logits(&self, seq: SeqId) -> Option<&[f32]> {
+        self.outputs.of_sequence(seq)
+    }
+
+    /// A new sequence that holds what `seq` holds. Nothing is copied until one of them changes.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if `seq` does not exist, [`Error::TooManySequences`].
+    pub fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
+        let history = self.history(seq)?.clone();
+        let fork = self.sequence()?;
+        if let Err(error) = self.memory.seq_cp(seq, fork, Pos::ZERO..Pos::MAX) {
+            self.sequences[fork.index()] = None;
+            return Err(error.into());
+        }
+        self.sequences[fork.index()] = Some(history);
+        self.outputs.share(seq, fork);
+        Ok(fork)
+    }
+
+    /// Takes `seq` back to where its next position is `pos`. Works for every kind of memory: what is no longer held is
+    /// evaluated again from the sequence's own tokens.
+    ///
+    /// # Errors
+    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below 0, [`Error::Edited`] if tokens would have to be evaluated
+    /// again and are not known because the sequence was changed in its middle; errors of [`Context::decode`].
+    pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
+        self.history(seq)?;
+        let end = self.pos(seq);
+        if pos > end || pos < Pos::ZERO {
+            return Err(Error::FuturePosition { pos: pos.0, end: end.0 });
+        }
+        if pos == end {
+            return Ok(Rollback { kept: pos.0 as u32, reevaluated: 0 });
+        }
+        match self.seq_rm(seq, pos..Pos::MAX) {
+            Ok(()) => Ok(Rollback { kept: pos.0 as u32, reevaluated: 0 }),
+            Err(Error::Memory(backstitch_kv::Error::Unsupported { .. })) => self.reevaluate(seq, pos),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Evaluates the first tokens of `seq` again, up to `pos`.
+    fn reevaluate(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
+        let known = self.history(seq)?.prefix(pos).ok_or(Error::Edited { seq: seq.0 })?;
+        let tokens = known.to_vec();
+        let history = self.sequences[seq.index()].take();
+        let spare = SeqId(self.params.n_seq_max);
+        self.memory.seq_cp(seq, spare, Pos::ZERO..Pos::MAX)?;
+        self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
+        let mut result = self.extend(seq, &tokens, false);
+        if let Err(Error::Memory(backstitch_kv::Error::Full { .. })) = result {
+            // No room for both: what the old cells hold is what will be computed again.
+            self.memory.seq_rm(spare, Pos::ZERO..Pos::MAX)?;
+            result = self.extend(seq, &tokens, false);
+        }
+        if result.is_err() && self.memory.seq_pos_max(spare).is_some() {
+            self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
+            self.memory.seq_cp(spare, seq, Pos::ZERO..Pos::MAX)?;
+            self.sequences[seq.index()] = history;
+        }
+        self.memory.seq_rm(spare, Pos::ZERO..Pos::MAX)?;
+        self.outputs.forget(seq);
+        result.map(|()| Rollback { kept: 0, reevaluated: tokens.len() as u32 })
+    }
+
+    /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.memory.seq_rm(seq, range.clone())?;
+        self.outputs.forget(seq);
+        if let Some(history) = self.sequences.get_mut(seq.index()).and_then(Option::as_mut) {
+            history.remove(range);
+        }
+        Ok(())
+    }
+
+    /// Gives the tokens of `range` of `src` to the empty sequence `dst` as well, as [`Memory::seq_cp`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Sequence`].
+    pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        let history = self.history(src)?.copy(range.clone());
+        let known = dst.index() < self.sequences.len();
+        if !known {
+            return Err(Error::Sequence { seq: dst.0 });
+        }
+        self.memory.seq_cp(src, dst, range)?;
+        self.sequences[dst.index()] = Some(history);
+        self.outputs.forget(dst);
+        Ok(())
+    }
+
+    /// Drops every sequence but `seq`, as [`Memory::seq_keep`].
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist.
+    pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.history(seq)?;
+        self.memory.seq_keep(seq)?;
+        for id in (0..self.params.n_seq_max).map(SeqId).filter(|&id| id != seq) {
+            self.sequences[id.index()] = None;
+            self.outputs.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Moves the tokens of `range` by `delta` positions, as [`Memory::seq_add`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
+        self.memory.seq_add(seq, range, delta)?;
+        self.edited(seq);
+        Ok(())
+    }
+
+    /// Divides the positions of `range`, as [`Memory::seq_div`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
+        self.memory.seq_div(seq, range, divisor)?;
+        self.edited(seq);
+        Ok(())
+    }
+
+    fn edited(&mut self, seq: SeqId) {
+        self.outputs.forget(seq);
+        if let Some(history) = self.sequences.get_mut(seq.index()).and_then(Option::as_mut) {
+            history.edit();
+        }
+    }
+
+    /// The first and the last position of `seq`, as [`Memory::seq_pos_min`] and [`Memory::seq_pos_max`]; none if it is empty.
+    pub fn seq_range(&self, seq: SeqId) -> Option<(Pos, Pos)> {
+        Some((self.memory.seq_pos_min(seq)?, self.memory.seq_pos_max(seq)?))
+    }
+
+    /// Drops all sequences.
+    pub fn clear(&mut self) {
+        self.memory.clear();
+        self.sequences.fill_with(|| None);
+        self.outputs.clear();
+    }
+
+    /// Starts timing operations; `clock` returns nanoseconds since some fixed moment.
+    pub fn profile(&mut self, clock: fn() -> u64) {
+        self.runner.start_profile(self.model.graph(), clock);
+    }
+
+    /// Times so far, if [`Context::profile`] was called.
+    pub fn profiled(&self) -> Option<&crate::graph::Profile> {
+        self.runner.profile()
+    }
+}
+
+fn check(params: &Params) -> Result<(), Error> {
+    let bounds = [
+        ("n_ctx", params.n_ctx, 1 << 30, "a number from 1 to 2^30"),
+        ("n_ubatch", params.n_ubatch, 1 << 16, "a number from 1 to 65536"),
+        ("n_seq_max", params.n_seq_max, 1 << 16, "a number from 1 to 65536"),
+    ];
+    match bounds.into_iter().find(|&(_, found, limit, _)| found == 0 || found > limit) {
+        Some((what, found, _, wanted)) => Err(Error::Params { what, found: found.into(), wanted }),
+        None => Ok(()),
+    }
+}

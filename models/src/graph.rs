@@ -1,0 +1,471 @@
+//! The computation of a model as data: built once when the model is opened, run for every batch.
+//!
+//! An architecture file asks the [`Builder`] for weights and operations; what comes out is a list of [`Step`]s over
+//! [`Value`]s. A value is a matrix `[rows, width]` where rows are the tokens of a batch (or those among them whose
+//! logits are wanted), so the same graph serves one token and a thousand. [`Plan`] places all values in one arena,
+//! giving values that never live at the same time the same bytes; [`Graph::to_text`] and [`Graph::to_dot`] show both.
+
+mod builder;
+mod plan;
+mod print;
+mod profile;
+
+pub use builder::{Builder, Linear};
+pub use plan::Plan;
+pub use profile::{Profile, ProfileRow};
+
+use alloc::{string::String, vec::Vec};
+use backstitch_core::{packed::PackedType, rope::Rope};
+use backstitch_kv::LayerSpec;
+use core::ops::Range;
+
+/// A matrix of activations, by its index in [`Graph::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Value(pub(crate) u32);
+
+/// A weight, by its index in [`Graph::weights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WeightId(pub(crate) u32);
+
+/// A table of rotation angles, by its index in [`Graph::ropes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RopeId(pub(crate) u32);
+
+/// What the rows of a value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Every token of the ubatch.
+    Tokens,
+    /// The tokens whose output was asked for.
+    Outputs,
+}
+
+/// Shape and place of a value.
+#[derive(Clone, Debug)]
+pub struct ValueInfo {
+    /// What the value is, for people: `attn_norm`, `q`.
+    pub name: &'static str,
+    /// Columns, in units of `f32`. A quantised row counts the `f32`s that its bytes fill.
+    pub width: usize,
+    /// What its rows are.
+    pub rows: Rows,
+}
+
+/// How a weight's elements are used, which decides how they are kept in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WeightShape {
+    /// Multiplied with activations: kept in panels.
+    Matrix {
+        /// The rows of the tensor that belong to this weight.
+        rows: Range<usize>,
+        /// Columns: the length of the input.
+        n_cols: usize,
+        /// How the panels hold it.
+        kind: PackedType,
+    },
+    /// One matrix an expert: `[n_expert, n_rows, n_cols]`, kept in panels expert by expert.
+    Experts {
+        /// Number of experts.
+        n_expert: usize,
+        /// Rows of each.
+        n_rows: usize,
+        /// Columns of each.
+        n_cols: usize,
+        /// How the panels hold them.
+        kind: PackedType,
+    },
+    /// Norm weights, biases and the like: kept as `f32`.
+    Vector {
+        /// Number of elements.
+        len: usize,
+    },
+    /// A small table that kernels read column by column: kept as `f32`, transposed.
+    Columns {
+        /// Rows in the file.
+        n_rows: usize,
+        /// Columns in the file.
+        n_cols: usize,
+    },
+}
+
+/// A weight that the graph uses.
+#[derive(Clone, Debug)]
+pub struct WeightInfo {
+    /// Name of the tensor in the file.
+    pub tensor: String,
+    /// What of it is used, and how.
+    pub shape: WeightShape,
+}
+
+/// One matrix of a [`Op::MatMul`].
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    /// The matrix, `[n_rows, n_cols]`.
+    pub weight: WeightId,
+    /// Where the result goes, `[n_tokens, n_rows]`.
+    pub out: Value,
+    /// Whether it is added to what is there (the residual stream) instead of replacing it.
+    pub add: bool,
+}
+
+/// Which function gates a feed-forward network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x / (1 + e^-x)`.
+    Silu,
+}
+
+/// How the weights of chosen experts are scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertWeights {
+    /// Softmax over all experts, then divided by the sum over the chosen ones.
+    Renormalised,
+}
+
+/// The tensors and sizes of a mixture-of-experts network.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertParams {
+    /// Experts chosen for a token.
+    pub n_used: usize,
+    /// Width of each expert.
+    pub n_ff: usize,
+    /// Gate matrices.
+    pub gate: WeightId,
+    /// Up matrices.
+    pub up: WeightId,
+    /// Down matrices.
+    pub down: WeightId,
+    /// How the chosen experts are weighed.
+    pub weights: ExpertWeights,
+}
+
+/// Sizes and weights of a Mamba-2 state-space step.
+#[derive(Clone, Copy, Debug)]
+pub struct SsdParams {
+    /// Heads.
+    pub n_head: usize,
+    /// Channels a head.
+    pub d_head: usize,
+    /// Groups that share B and C.
+    pub n_group: usize,
+    /// State size a channel.
+    pub d_state: usize,
+    /// Bias of the time step, `[n_head]`.
+    pub dt_bias: WeightId,
+    /// Decay, negative, `[n_head]`.
+    pub a: WeightId,
+    /// Skip connection, `[n_head]`.
+    pub d: WeightId,
+}
+
+/// An operation. Values that it changes in place are both read and written.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// `out[t] = table[token t]`.
+    Embed {
+        /// Embedding matrix `[n_vocab, n_embd]`.
+        table: WeightId,
+        /// Result.
+        out: Value,
+    },
+    /// Sines and cosines of the tokens' positions.
+    Angles {
+        /// Which rotation.
+        rope: RopeId,
+        /// Result.
+        out: Value,
+    },
+    /// Root-mean-square norm over groups of `group` columns.
+    RmsNorm {
+        /// Input.
+        x: Value,
+        /// Elementwise factor: `[group]`, or `[width]` where groups have their own.
+        weight: WeightId,
+        /// Added to the mean square.
+        eps: f32,
+        /// Columns that are normalised together.
+        group: usize,
+        /// Result; may be `x`.
+        out: Value,
+    },
+    /// Eight-bit blocks of a value, for products with quantised weights.
+    Quantize {
+        /// Input.
+        x: Value,
+        /// Result.
+        out: Value,
+    },
+    /// Products of one input with one or more matrices.
+    MatMul {
+        /// Input, `[n_tokens, n_cols]`.
+        x: Value,
+        /// The matrices and where their results go.
+        products: Vec<Product>,
+    },
+    /// `x += bias`, row by row.
+    Bias {
+        /// Changed in place.
+        x: Value,
+        /// `[width]`.
+        bias: WeightId,
+    },
+    /// Rotates the heads of `x` by the tokens' positions.
+    Rotate {
+        /// Changed in place, `[n_tokens, n_head, d_head]`.
+        x: Value,
+        /// From [`Op::Angles`].
+        angles: Value,
+        /// Which rotation.
+        rope: RopeId,
+        /// Heads.
+        n_head: usize,
+    },
+    /// Stores K and V in the layer's cache and attends over it.
+    Attend {
+        /// Layer of the memory.
+        layer: usize,
+        /// `[n_tokens, n_head, d_k]`.
+        q: Value,
+        /// `[n_tokens, n_head_kv, d_k]`.
+        k: Value,
+        /// `[n_tokens, n_head_kv, d_v]`.
+        v: Value,
+        /// `[n_tokens, n_head, d_v]`.
+        out: Value,
+        /// Query heads.
+        n_head: usize,
+        /// Factor of the scores.
+        scale: f32,
+    },
+    /// Causal convolution over each channel, then SiLU; carries its last inputs in the layer's state.
+    Conv {
+        /// Layer of the memory.
+        layer: usize,
+        /// `[n_tokens, n_channels]`.
+        x: Value,
+        /// `[d_conv, n_channels]`; the last row meets the current token.
+        weight: WeightId,
+        /// `[n_channels]`.
+        bias: WeightId,
+        /// Result.
+        out: Value,
+    },
+    /// Mamba-2 recurrence.
+    Ssd {
+        /// Layer of the memory.
+        layer: usize,
+        /// x, B and C side by side.
+        xbc: Value,
+        /// Time steps before bias and softplus, `[n_tokens, n_head]`.
+        dt: Value,
+        /// `[n_tokens, n_head, d_head]`.
+        out: Value,
+        /// Sizes and weights.
+        params: SsdParams,
+    },
+    /// `up *= activation(gate)`.
+    Gate {
+        /// Which function.
+        activation: Activation,
+        /// Input of the function.
+        gate: Value,
+        /// Changed in place.
+        up: Value,
+    },
+    /// A mixture of experts: chooses by `router`, adds the weighed sum of the chosen networks to `out`.
+    Experts {
+        /// Input.
+        x: Value,
+        /// Router's logits, `[n_tokens, n_expert]`; changed in place.
+        router: Value,
+        /// Workspace of one token.
+        scratch: Value,
+        /// Changed in place.
+        out: Value,
+        /// Sizes and weights.
+        params: ExpertParams,
+    },
+    /// `x += y`.
+    Add {
+        /// Changed in place.
+        x: Value,
+        /// The other summand.
+        y: Value,
+    },
+    /// Copies the rows whose output was asked for.
+    Outputs {
+        /// All rows.
+        x: Value,
+        /// The wanted ones.
+        out: Value,
+    },
+    /// Scores of all tokens of the vocabulary, into the context's output buffer.
+    Logits {
+        /// `[n_outputs, n_embd]`.
+        x: Value,
+        /// `[n_vocab, n_embd]`.
+        head: WeightId,
+    },
+}
+
+impl Op {
+    /// Short name: the profile's row.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Embed { .. } => "embed",
+            Op::Angles { .. } => "angles",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::Quantize { .. } => "quantize",
+            Op::MatMul { .. } => "matmul",
+            Op::Bias { .. } => "bias",
+            Op::Rotate { .. } => "rotate",
+            Op::Attend { .. } => "attend",
+            Op::Conv { .. } => "conv",
+            Op::Ssd { .. } => "ssd",
+            Op::Gate { .. } => "gate",
+            Op::Experts { .. } => "experts",
+            Op::Add { .. } => "add",
+            Op::Outputs { .. } => "outputs",
+            Op::Logits { .. } => "logits",
+        }
+    }
+
+    /// Calls `f` with every value that the operation reads (false) or writes (true).
+    pub fn each_value(&self, mut f: impl FnMut(Value, bool)) {
+        let mut io = |reads: &[Value], writes: &[Value]| {
+            reads.iter().for_each(|&v| f(v, false));
+            writes.iter().for_each(|&v| f(v, true));
+        };
+        match self {
+            Op::Embed { out, .. } | Op::Angles { out, .. } => io(&[], &[*out]),
+            Op::RmsNorm { x, out, .. }
+            | Op::Quantize { x, out }
+            | Op::Conv { x, out, .. }
+            | Op::Outputs { x, out } => io(&[*x], &[*out]),
+            Op::MatMul { x, products } => {
+                io(&[*x], &[]);
+                for p in products {
+                    io(if p.add { core::slice::from_ref(&p.out) } else { &[] }, &[p.out]);
+                }
+            }
+            Op::Bias { x, .. } => io(&[*x], &[*x]),
+            Op::Rotate { x, angles, .. } => io(&[*x, *angles], &[*x]),
+            Op::Attend { q, k, v, out, .. } => io(&[*q, *k, *v], &[*out]),
+            Op::Ssd { xbc, dt, out, .. } => io(&[*xbc, *dt], &[*out]),
+            Op::Gate { gate, up, .. } => io(&[*gate, *up], &[*up]),
+            Op::Experts { x, router, scratch, out, .. } => {
+                io(&[*x, *router, *out], &[*router, *scratch, *out]);
+            }
+            Op::Add { x, y } => io(&[*x, *y], &[*x]),
+            Op::Logits { x, .. } => io(&[*x], &[]),
+        }
+    }
+
+    /// Calls `f` with every weight that the operation uses.
+    pub fn each_weight(&self, f: impl FnMut(WeightId)) {
+        let ids: &[WeightId] = match self {
+            Op::Embed { table, .. } => &[*table],
+            Op::RmsNorm { weight, .. } => &[*weight],
+            Op::MatMul { products, .. } => return products.iter().map(|p| p.weight).for_each(f),
+            Op::Bias { bias, .. } => &[*bias],
+            Op::Conv { weight, bias, .. } => &[*weight, *bias],
+            Op::Ssd { params: p, .. } => &[p.dt_bias, p.a, p.d],
+            Op::Experts { params: p, .. } => &[p.gate, p.up, p.down],
+            Op::Logits { head, .. } => &[*head],
+            _ => &[],
+        };
+        ids.iter().copied().for_each(f);
+    }
+}
+
+/// An operation and where it stands.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What is done.
+    pub op: Op,
+    /// The model's layer it belongs to; none before the first and after the last.
+    pub layer: Option<usize>,
+}
+
+/// A rotation of queries and keys, and the angle of each pair for one step of position, in radians.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// Its parameters.
+    pub rope: Rope,
+    /// `[n_rot / 2]`.
+    pub frequencies: Vec<f64>,
+}
+
+/// A model's computation.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    pub(crate) values: Vec<ValueInfo>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) weights: Vec<WeightInfo>,
+    pub(crate) ropes: Vec<Rotation>,
+    pub(crate) layers: Vec<LayerSpec>,
+}
+
+impl Graph {
+    /// All values, indexed by [`Value`].
+    pub fn values(&self) -> &[ValueInfo] {
+        &self.values
+    }
+
+    /// The operations in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The weights that it uses, indexed by [`WeightId`].
+    pub fn weights(&self) -> &[WeightInfo] {
+        &self.weights
+    }
+
+    /// What each layer keeps in memory.
+    pub fn layers(&self) -> &[LayerSpec] {
+        &self.layers
+    }
+
+    /// Whether an operation concerns only tokens whose output is wanted.
+    pub(crate) fn is_outputs_only(&self, op: &Op) -> bool {
+        let mut only = true;
+        let rows = |value: Value| self.values[value.0 as usize].rows;
+        let copies = matches!(op, Op::Outputs { .. });
+        op.each_value(|value, written| only &= rows(value) == Rows::Outputs || copies && !written);
+        only
+    }
+
+    pub(crate) fn width(&self, value: Value) -> usize {
+        self.values[value.0 as usize].width
+    }
+}
+
+/// Bytes of a block of 32 quantised activations, in `f32`s.
+const QUANTIZED_BLOCK: usize = size_of::<backstitch_core::quantized::QBlock>() / 4;
+
+/// `f32`s that a quantised row of `n_cols` activations takes.
+pub(crate) fn quantized_width(n_cols: usize) -> usize {
+    n_cols.div_ceil(backstitch_core::packed::BLOCK) * QUANTIZED_BLOCK
+}
+
+/// Where the workspace of one token's experts has its pieces, in `f32`s: the quantised input from 0 on, then those
+/// named; `result` ends at `end`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpertScratch {
+    pub(crate) gate: usize,
+    pub(crate) up: usize,
+    pub(crate) product: usize,
+    pub(crate) result: usize,
+    pub(crate) end: usize,
+}
+
+impl ExpertScratch {
+    pub(crate) fn new(n_embd: usize, n_ff: usize) -> Self {
+        let gate = quantized_width(n_embd);
+        let up = gate + n_ff;
+        let product = up + n_ff;
+        let result = product + quantized_width(n_ff);
+        ExpertScratch { gate, up, product, result, end: result + n_embd }
+    }
+}

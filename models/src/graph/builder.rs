@@ -1,0 +1,399 @@
+//! Building a graph: what architecture files talk to.
+//!
+//! The builder looks every tensor up as it is named, checks its shape, and decides how it is kept; so an
+//! architecture is described once, and loading, checking and running follow from that description.
+
+use super::{
+    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, Rows, SsdParams, Step,
+    Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+};
+use crate::{
+    error::Error,
+    gguf::{Gguf, TensorInfo},
+    weights::{decodable, packed_type},
+};
+use alloc::{format, string::String, vec, vec::Vec};
+use backstitch_core::rope::Rope;
+use backstitch_kv::LayerSpec;
+use core::ops::Range;
+
+/// A matrix and, where the file has one, its bias.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear {
+    weight: WeightId,
+    bias: Option<WeightId>,
+    n_rows: usize,
+}
+
+/// Builds a [`Graph`] from the tensors of a file.
+///
+/// Tensor names are those of the GGUF convention; after [`Builder::layer`] they get the prefix `blk.N.`.
+pub struct Builder<'g, 'a> {
+    gguf: &'g Gguf<'a>,
+    graph: Graph,
+    layer: Option<usize>,
+    /// Quantised copies of values that are still what they were.
+    quantized: Vec<(Value, Value)>,
+    angles: Vec<(RopeId, Value)>,
+}
+
+impl<'g, 'a> Builder<'g, 'a> {
+    /// An empty graph over the tensors of `gguf`.
+    pub fn new(gguf: &'g Gguf<'a>) -> Self {
+        let graph = Graph { values: vec![], steps: vec![], weights: vec![], ropes: vec![], layers: vec![] };
+        Builder { gguf, graph, layer: None, quantized: vec![], angles: vec![] }
+    }
+
+    /// The finished graph.
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+
+    /// Starts the next layer, which keeps `spec` in memory.
+    pub fn layer(&mut self, spec: LayerSpec) {
+        self.layer = Some(self.graph.layers.len());
+        self.graph.layers.push(spec);
+    }
+
+    /// Ends the last layer: names have no prefix again.
+    pub fn head(&mut self) {
+        self.layer = None;
+    }
+
+    /// Whether the file has the tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.gguf.tensor(&self.full_name(name)).is_some()
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        match self.layer {
+            Some(il) => format!("blk.{il}.{name}"),
+            None => name.into(),
+        }
+    }
+
+    fn tensor(&self, name: &str) -> Result<(String, TensorInfo<'a>), Error> {
+        let name = self.full_name(name);
+        match self.gguf.tensor(&name) {
+            Some(info) => Ok((name, info)),
+            None => Err(Error::MissingTensor { tensor: name.into() }),
+        }
+    }
+
+    fn add_weight(&mut self, tensor: String, shape: WeightShape) -> WeightId {
+        let known = self.graph.weights.iter().position(|w| w.tensor == tensor && w.shape == shape);
+        let index = known.unwrap_or_else(|| {
+            self.graph.weights.push(WeightInfo { tensor, shape });
+            self.graph.weights.len() - 1
+        });
+        WeightId(index as u32)
+    }
+
+    /// A vector of `len` elements, kept as `f32`; the tensor may spread them over several dimensions.
+    ///
+    /// # Errors
+    /// If the file lacks the tensor or it has another size.
+    pub fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
+        let (name, info) = self.tensor(name)?;
+        if info.n_elements() != len {
+            info.expect_shape(&[len])?;
+        }
+        decodable(&info)?;
+        Ok(self.add_weight(name, WeightShape::Vector { len }))
+    }
+
+    /// Some rows of a matrix `[n_rows, n_cols]`, kept in panels; all of them, unless the tensor holds several matrices one
+    /// below the other.
+    ///
+    /// # Errors
+    /// If the file lacks the tensor, it has another shape, or its type cannot be decoded.
+    pub fn matrix(
+        &mut self,
+        name: &str,
+        n_rows: usize,
+        n_cols: usize,
+        rows: Range<usize>,
+    ) -> Result<WeightId, Error> {
+        let (name, info) = self.tensor(name)?;
+        info.expect_shape(&[n_rows, n_cols])?;
+        let kind = packed_type(&info)?;
+        Ok(self.add_weight(name, WeightShape::Matrix { rows, n_cols, kind }))
+    }
+
+    /// One matrix `[n_rows, n_cols]` an expert.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn experts(
+        &mut self,
+        name: &str,
+        n_expert: usize,
+        n_rows: usize,
+        n_cols: usize,
+    ) -> Result<WeightId, Error> {
+        let (name, info) = self.tensor(name)?;
+        info.expect_shape(&[n_expert, n_rows, n_cols])?;
+        let kind = packed_type(&info)?;
+        Ok(self.add_weight(name, WeightShape::Experts { n_expert, n_rows, n_cols, kind }))
+    }
+
+    /// The matrix `NAME.weight` with the bias `NAME.bias` if the file has one.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn linear(&mut self, name: &str, n_rows: usize, n_cols: usize) -> Result<Linear, Error> {
+        let weight = self.matrix(&format!("{name}.weight"), n_rows, n_cols, 0..n_rows)?;
+        let bias = format!("{name}.bias");
+        let bias = if self.has(&bias) { Some(self.vector(&bias, n_rows)?) } else { None };
+        Ok(Linear { weight, bias, n_rows })
+    }
+
+    fn value(&mut self, name: &'static str, width: usize, rows: Rows) -> Value {
+        self.graph.values.push(ValueInfo { name, width, rows });
+        Value(self.graph.values.len() as u32 - 1)
+    }
+
+    fn rows(&self, value: Value) -> Rows {
+        self.graph.values[value.0 as usize].rows
+    }
+
+    fn push(&mut self, op: Op) {
+        op.each_value(|value, written| {
+            if written {
+                self.quantized.retain(|(of, _)| *of != value);
+            }
+        });
+        self.graph.steps.push(Step { op, layer: self.layer });
+    }
+
+    /// The embeddings of the tokens, from the matrix `name`.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn embed(&mut self, name: &str, n_vocab: usize, n_embd: usize) -> Result<Value, Error> {
+        let table = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
+        let out = self.value("x", n_embd, Rows::Tokens);
+        self.push(Op::Embed { table, out });
+        Ok(out)
+    }
+
+    /// Root-mean-square norm of `x`, times the vector `weight`.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn rms_norm(&mut self, name: &'static str, x: Value, weight: &str, eps: f32) -> Result<Value, Error> {
+        let width = self.graph.width(x);
+        let weight = self.vector(weight, width)?;
+        let out = self.value(name, width, self.rows(x));
+        self.push(Op::RmsNorm { x, weight, eps, group: width, out });
+        Ok(out)
+    }
+
+    /// Normalises each group of `group` columns of `x` in place; `weight` has `n_weight` elements, one for each column of a
+    /// group or of the whole.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn group_norm(
+        &mut self,
+        x: Value,
+        weight: &str,
+        n_weight: usize,
+        group: usize,
+        eps: f32,
+    ) -> Result<(), Error> {
+        let weight = self.vector(weight, n_weight)?;
+        self.push(Op::RmsNorm { x, weight, eps, group, out: x });
+        Ok(())
+    }
+
+    /// `x` in eight-bit blocks, made once however many matrices use it.
+    fn quantize(&mut self, x: Value) -> Value {
+        if let Some((_, out)) = self.quantized.iter().find(|(of, _)| *of == x) {
+            return *out;
+        }
+        let width = quantized_width(self.graph.width(x));
+        let out = self.value("q8", width, self.rows(x));
+        self.push(Op::Quantize { x, out });
+        self.quantized.push((x, out));
+        out
+    }
+
+    fn is_quantized(&self, weight: WeightId) -> bool {
+        match &self.graph.weights[weight.0 as usize].shape {
+            WeightShape::Matrix { kind, .. } | WeightShape::Experts { kind, .. } => kind.takes_quantized(),
+            WeightShape::Vector { .. } | WeightShape::Columns { .. } => false,
+        }
+    }
+
+    /// Products of `x` with several matrices: one step for those that take `x` as it is, one for those that take it
+    /// quantised.
+    fn products(&mut self, x: Value, products: &[Product]) {
+        for quantized in [false, true] {
+            let group: Vec<Product> =
+                products.iter().copied().filter(|p| self.is_quantized(p.weight) == quantized).collect();
+            if !group.is_empty() {
+                let x = if quantized { self.quantize(x) } else { x };
+                self.push(Op::MatMul { x, products: group });
+            }
+        }
+    }
+
+    /// `x` times each of the matrices (plus its bias).
+    pub fn linears<const N: usize>(
+        &mut self,
+        x: Value,
+        matrices: [Linear; N],
+        names: [&'static str; N],
+    ) -> [Value; N] {
+        let rows = self.rows(x);
+        let outs: [Value; N] = core::array::from_fn(|i| self.value(names[i], matrices[i].n_rows, rows));
+        let products: [Product; N] =
+            core::array::from_fn(|i| Product { weight: matrices[i].weight, out: outs[i], add: false });
+        self.products(x, &products);
+        for (matrix, x) in matrices.iter().zip(outs) {
+            if let Some(bias) = matrix.bias {
+                self.push(Op::Bias { x, bias });
+            }
+        }
+        outs
+    }
+
+    /// `x` times the matrix `NAME.weight` of `n_rows` rows, cut into pieces of rows, each a value of its own.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn pieces<const N: usize>(
+        &mut self,
+        x: Value,
+        name: &str,
+        n_rows: usize,
+        pieces: [(&'static str, Range<usize>); N],
+    ) -> Result<[Value; N], Error> {
+        let (n_cols, name) = (self.graph.width(x), format!("{name}.weight"));
+        let mut matrices = [Linear { weight: WeightId(0), bias: None, n_rows: 0 }; N];
+        for (matrix, (_, rows)) in matrices.iter_mut().zip(&pieces) {
+            matrix.weight = self.matrix(&name, n_rows, n_cols, rows.clone())?;
+            matrix.n_rows = rows.len();
+        }
+        Ok(self.linears(x, matrices, pieces.map(|(name, _)| name)))
+    }
+
+    /// `residual += x` times the matrix (plus its bias).
+    pub fn add_linear(&mut self, residual: Value, x: Value, matrix: Linear) {
+        self.products(x, &[Product { weight: matrix.weight, out: residual, add: true }]);
+        if let Some(bias) = matrix.bias {
+            self.push(Op::Bias { x: residual, bias });
+        }
+    }
+
+    /// Declares a rotation; its frequencies are divided by the vector `factors` where the file has one.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn rope(&mut self, rope: Rope, factors: &str) -> Result<RopeId, Error> {
+        let n_pairs = rope.n_rot / 2;
+        let mut divisors = vec![];
+        if self.has(factors) {
+            let (_, info) = self.tensor(factors)?;
+            info.expect_shape(&[n_pairs])?;
+            divisors.resize(n_pairs, 0.0);
+            info.dtype().decode(self.gguf.tensor_data(&info), &mut divisors)?;
+        }
+        let mut frequencies = vec![0.0; n_pairs];
+        rope.frequencies(&divisors, &mut frequencies)?;
+        self.graph.ropes.push(Rotation { rope, frequencies });
+        Ok(RopeId(self.graph.ropes.len() as u32 - 1))
+    }
+
+    /// The rotation itself.
+    pub fn rotation(&self, rope: RopeId) -> &Rotation {
+        &self.graph.ropes[rope.0 as usize]
+    }
+
+    /// Rotates the `n_head` heads of `x` in place.
+    pub fn rotate(&mut self, x: Value, rope: RopeId, n_head: usize) {
+        let known = self.angles.iter().find(|(of, _)| *of == rope).map(|(_, angles)| *angles);
+        let angles = known.unwrap_or_else(|| {
+            let width = self.rotation(rope).rope.row_len();
+            let out = self.value("angles", width, Rows::Tokens);
+            self.push(Op::Angles { rope, out });
+            self.angles.push((rope, out));
+            out
+        });
+        self.push(Op::Rotate { x, angles, rope, n_head });
+    }
+
+    /// Stores `k` and `v` in this layer's cache and attends with `q`; `d_v` is the width of a value head.
+    pub fn attend(&mut self, q: Value, k: Value, v: Value, n_head: usize, d_v: usize, scale: f32) -> Value {
+        let out = self.value("attn", n_head * d_v, Rows::Tokens);
+        let layer = self.layer.unwrap_or_default();
+        self.push(Op::Attend { layer, q, k, v, out, n_head, scale });
+        out
+    }
+
+    /// Causal convolution of `x` with the layer's state, then SiLU.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn conv(&mut self, x: Value, name: &str, d_conv: usize) -> Result<Value, Error> {
+        let width = self.graph.width(x);
+        let (tensor, info) = self.tensor(&format!("{name}.weight"))?;
+        info.expect_shape(&[width, d_conv])?;
+        decodable(&info)?;
+        let weight = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_conv });
+        let bias = self.vector(&format!("{name}.bias"), width)?;
+        let out = self.value("conv", width, Rows::Tokens);
+        let layer = self.layer.unwrap_or_default();
+        self.push(Op::Conv { layer, x, weight, bias, out });
+        Ok(out)
+    }
+
+    /// The Mamba-2 recurrence with the layer's state.
+    pub fn ssd(&mut self, xbc: Value, dt: Value, params: SsdParams) -> Value {
+        let out = self.value("ssd", params.n_head * params.d_head, Rows::Tokens);
+        let layer = self.layer.unwrap_or_default();
+        self.push(Op::Ssd { layer, xbc, dt, out, params });
+        out
+    }
+
+    /// `activation(gate) * up`, in place of `up`.
+    pub fn gate(&mut self, activation: Activation, gate: Value, up: Value) -> Value {
+        self.push(Op::Gate { activation, gate, up });
+        up
+    }
+
+    /// Adds a mixture of experts to `residual`; `router` has a row of logits a token.
+    pub fn add_experts(&mut self, residual: Value, x: Value, router: Value, params: ExpertParams) {
+        let width = ExpertScratch::new(self.graph.width(residual), params.n_ff).end;
+        let scratch = self.value("scratch", width, self.rows(x));
+        self.push(Op::Experts { x, router, scratch, out: residual, params });
+    }
+
+    /// `x += y`.
+    pub fn add(&mut self, x: Value, y: Value) {
+        self.push(Op::Add { x, y });
+    }
+
+    /// The rows of `x` whose output is wanted; what comes after costs nothing for the others.
+    pub fn outputs(&mut self, x: Value) -> Value {
+        let info = &self.graph.values[x.0 as usize];
+        let (name, width) = (info.name, info.width);
+        let out = self.value(name, width, Rows::Outputs);
+        self.push(Op::Outputs { x, out });
+        out
+    }
+
+    /// The scores of the vocabulary: `x` times `output.weight` or, where the file has none, times the embeddings.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn logits(&mut self, x: Value, n_vocab: usize) -> Result<(), Error> {
+        let n_embd = self.graph.width(x);
+        let name = if self.has("output.weight") { "output.weight" } else { "token_embd.weight" };
+        let head = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
+        let x = if self.is_quantized(head) { self.quantize(x) } else { x };
+        self.push(Op::Logits { x, head });
+        Ok(())
+    }
+}

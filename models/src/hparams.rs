@@ -1,0 +1,344 @@
+//! The numbers that describe a model, from the metadata of its file.
+
+use crate::{
+    error::Error,
+    gguf::Gguf,
+    graph::{Builder, RopeId, Rotation},
+};
+use alloc::{boxed::Box, string::String};
+use backstitch_core::rope::{Pairs, Rope, Yarn};
+use backstitch_kv::{AttentionLayer, AttentionSpec};
+
+/// Limits that keep every product of two of these numbers far from overflow, on 32-bit targets too; well above any
+/// model that exists.
+const MAX_WIDTH: u32 = 1 << 20;
+const MAX_LAYERS: u32 = 4096;
+const MAX_VOCAB: u32 = 1 << 24;
+
+/// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
+#[derive(Clone, Debug)]
+pub struct Hparams {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Tokens of the vocabulary: rows of the embedding matrix.
+    pub n_vocab: usize,
+    /// Context length the model was trained with.
+    pub n_ctx_train: u32,
+    /// Width of the residual stream.
+    pub n_embd: usize,
+    /// Layers.
+    pub n_layer: usize,
+    /// Width of the feed-forward network, or of each expert's.
+    pub n_ff: usize,
+    /// Query heads.
+    pub n_head: usize,
+    /// Key and value heads.
+    pub n_head_kv: usize,
+    /// Width of a query or key head.
+    pub d_k: usize,
+    /// Width of a value head.
+    pub d_v: usize,
+    /// Added to the mean square in RMS norms.
+    pub norm_rms_eps: f32,
+    /// Factor of attention scores, where the file states one.
+    pub f_attention_scale: Option<f32>,
+    /// How positions rotate queries and keys.
+    pub rope: RopeParams,
+    /// Mixture of experts.
+    pub experts: Option<Experts>,
+    /// State-space layers.
+    pub ssm: Option<Ssm>,
+}
+
+/// How positions rotate queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeParams {
+    /// Dimensions of a head that rotate.
+    pub n_rot: usize,
+    /// Base of the geometric series of frequencies.
+    pub freq_base: f32,
+    /// How frequencies are changed for contexts longer than trained.
+    pub scaling: RopeScaling,
+}
+
+/// How frequencies are changed for contexts longer than trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// All are divided by `factor`.
+    Linear {
+        /// The divisor.
+        factor: f32,
+    },
+    /// YaRN (Peng et al., 2023, arXiv 2309.00071): slow frequencies are divided, fast ones kept.
+    Yarn {
+        /// The divisor.
+        factor: f32,
+        /// Context length before the change.
+        n_ctx_orig: u32,
+        /// Factor of sines and cosines on top of YaRN's own.
+        attn_factor: f32,
+    },
+}
+
+/// Sizes of a mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Experts of a layer.
+    pub n_expert: usize,
+    /// Experts chosen for a token.
+    pub n_used: usize,
+}
+
+/// Sizes of state-space layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ssm {
+    /// Taps of the convolution.
+    pub d_conv: usize,
+    /// Width of the recurrence.
+    pub d_inner: usize,
+    /// State size a channel.
+    pub d_state: usize,
+    /// Heads (`ssm.time_step_rank` in files).
+    pub n_head: usize,
+    /// Groups that share B and C.
+    pub n_group: usize,
+}
+
+impl Ssm {
+    /// Channels that go through the convolution: x, B and C.
+    pub fn n_channels(&self) -> usize {
+        self.d_inner + 2 * self.n_group * self.d_state
+    }
+
+    /// `f32`s of the convolution's state.
+    pub fn conv_len(&self) -> usize {
+        (self.d_conv - 1) * self.n_channels()
+    }
+
+    /// `f32`s of the recurrence's state.
+    pub fn state_len(&self) -> usize {
+        self.d_inner * self.d_state
+    }
+}
+
+/// Reads keys below the architecture's prefix and holds them to limits.
+struct Reader<'g, 'a> {
+    gguf: &'g Gguf<'a>,
+    architecture: &'a str,
+}
+
+impl Reader<'_, '_> {
+    fn invalid(&self, key: &'static str, found: impl core::fmt::Display, wanted: &'static str) -> Error {
+        let key: Box<str> = alloc::format!("{}.{key}", self.architecture).into();
+        Error::Hparam { key, found: alloc::format!("{found}").into(), wanted }
+    }
+
+    fn optional_count(&self, key: &'static str, limit: u32) -> Result<Option<usize>, Error> {
+        match self.gguf.keys()?.optional::<u32>(key)? {
+            Some(n) if n == 0 || n > limit => {
+                Err(self.invalid(key, n, "a number from 1 to the largest this engine takes"))
+            }
+            n => Ok(n.map(|n| n as usize)),
+        }
+    }
+
+    fn count(&self, key: &'static str, limit: u32) -> Result<usize, Error> {
+        match self.optional_count(key, limit)? {
+            Some(n) => Ok(n),
+            None => self.gguf.keys()?.required::<u32>(key).map(|n| n as usize),
+        }
+    }
+
+    /// A number of heads: one for all layers, also where the file lists it layer by layer.
+    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<usize>, Error> {
+        let Some(heads) = self.gguf.keys()?.per_layer::<u32>(key, n_layer as u32)? else { return Ok(None) };
+        let first = heads.at(0).unwrap_or(0);
+        if (1..n_layer).any(|il| heads.at(il) != Some(first)) {
+            return Err(self.invalid(key, "different numbers", "the same number for every layer"));
+        }
+        if first == 0 || first > MAX_WIDTH {
+            return Err(self.invalid(key, first, "a number from 1 to the largest this engine takes"));
+        }
+        Ok(Some(first as usize))
+    }
+
+    fn optional_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
+        match self.gguf.keys()?.optional::<f32>(key)? {
+            Some(x) if !x.is_finite() => Err(self.invalid(key, x, "a finite number")),
+            x => Ok(x),
+        }
+    }
+
+    fn positive_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
+        match self.optional_f32(key)? {
+            Some(x) if x <= 0.0 => Err(self.invalid(key, x, "a number above 0")),
+            x => Ok(x),
+        }
+    }
+}
+
+impl Hparams {
+    /// Reads and checks the numbers of the model that `gguf` describes.
+    ///
+    /// # Errors
+    /// If a key is missing, of another type, or out of the range that makes sense.
+    pub fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
+        let r = Reader { gguf, architecture: gguf.architecture()? };
+        let n_embd = r.count("embedding_length", MAX_WIDTH)?;
+        let n_layer = r.count("block_count", MAX_LAYERS)?;
+        let n_head = match r.heads("attention.head_count", n_layer)? {
+            Some(n) => n,
+            None => r.count("attention.head_count", MAX_WIDTH)?,
+        };
+        let n_head_kv = r.heads("attention.head_count_kv", n_layer)?.unwrap_or(n_head);
+        if n_head % n_head_kv != 0 {
+            return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
+        }
+        let d_k = head_width(&r, "attention.key_length", n_embd, n_head)?;
+        Ok(Hparams {
+            architecture: r.architecture.into(),
+            n_vocab: n_vocab(&r)?,
+            n_ctx_train: r.count("context_length", i32::MAX as u32)? as u32,
+            n_embd,
+            n_layer,
+            n_ff: r.count("feed_forward_length", MAX_WIDTH)?,
+            n_head,
+            n_head_kv,
+            d_k,
+            d_v: head_width(&r, "attention.value_length", n_embd, n_head)?,
+            norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
+            f_attention_scale: r.positive_f32("attention.scale")?,
+            rope: rope(&r, d_k)?,
+            experts: experts(&r)?,
+            ssm: ssm(&r)?,
+        })
+    }
+
+    /// Factor of attention scores: the file's, or one over the square root of a key's width.
+    pub fn attention_scale(&self) -> f32 {
+        self.f_attention_scale.unwrap_or(1.0 / libm::sqrtf(self.d_k as f32))
+    }
+
+    /// The rotation of queries and keys, declared to the builder.
+    ///
+    /// # Errors
+    /// If the file's frequency factors are not of its size.
+    pub fn rope(&self, b: &mut Builder<'_, '_>, pairs: Pairs) -> Result<RopeId, Error> {
+        let RopeParams { n_rot, freq_base, scaling } = self.rope;
+        let plain = Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
+        let rope = match scaling {
+            RopeScaling::None => plain,
+            RopeScaling::Linear { factor } => Rope { freq_scale: 1.0 / factor, ..plain },
+            RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
+                let yarn = Yarn { ext_factor: 1.0, beta_fast: 32.0, beta_slow: 1.0, n_ctx_orig };
+                Rope { freq_scale: 1.0 / factor, attn_factor, yarn: Some(yarn), ..plain }
+            }
+        };
+        b.rope(rope, "rope_freqs.weight")
+    }
+
+    /// What an attention layer keeps: keys, turned by `rope`, and values.
+    pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: RopeId) -> AttentionSpec {
+        let Rotation { rope, frequencies } = b.rotation(rope);
+        let pairs = match rope.pairs {
+            Pairs::Adjacent => backstitch_kv::Pairs::Adjacent,
+            Pairs::Split => backstitch_kv::Pairs::Split,
+        };
+        let freqs = frequencies.iter().map(|&f| f as f32).collect();
+        AttentionSpec::Cached(AttentionLayer {
+            n_head_kv: self.n_head_kv,
+            d_k: self.d_k,
+            d_v: self.d_v,
+            window: None,
+            rope: Some(backstitch_kv::Rope { freqs, pairs }),
+        })
+    }
+
+    /// The state-space sizes of an architecture that needs them.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if the file has none.
+    pub fn ssm(&self) -> Result<Ssm, Error> {
+        let key = || alloc::format!("{}.ssm.inner_size", self.architecture).into();
+        self.ssm.ok_or_else(|| Error::MissingKey { key: key() })
+    }
+}
+
+fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {
+    match r.optional_count(key, MAX_WIDTH)? {
+        Some(width) => Ok(width),
+        None if n_embd % n_head == 0 => Ok(n_embd / n_head),
+        None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
+    }
+}
+
+/// The file's own count, or the rows of the embedding matrix.
+fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
+    const TABLE: &str = "token_embd.weight";
+    let rows = r.gguf.tensor(TABLE).map(|table| table.shape()[0]);
+    match rows.or(r.optional_count("vocab_size", MAX_VOCAB)?) {
+        Some(n) if n <= MAX_VOCAB as usize => Ok(n),
+        Some(n) => Err(r.invalid("vocab_size", n, "at most 16777216 tokens")),
+        None => Err(Error::MissingTensor { tensor: TABLE.into() }),
+    }
+}
+
+fn rope(r: &Reader<'_, '_>, d_k: usize) -> Result<RopeParams, Error> {
+    const DIMENSIONS: &str = "rope.dimension_count";
+    let n_rot = r.optional_count(DIMENSIONS, MAX_WIDTH)?.unwrap_or(d_k);
+    if n_rot > d_k || n_rot % 2 != 0 {
+        return Err(r.invalid(DIMENSIONS, n_rot, "an even number up to the width of a key"));
+    }
+    let factor =
+        r.positive_f32("rope.scaling.factor")?.or(r.positive_f32("rope.scale_linear")?).unwrap_or(1.0);
+    let kind = r.gguf.keys()?.optional::<&str>("rope.scaling.type")?;
+    let scaling = match kind {
+        // Files from before the key existed state a factor alone.
+        None | Some("linear") if factor != 1.0 => RopeScaling::Linear { factor },
+        None | Some("none" | "linear") => RopeScaling::None,
+        Some("yarn") => RopeScaling::Yarn {
+            factor,
+            n_ctx_orig: match r.optional_count("rope.scaling.original_context_length", i32::MAX as u32)? {
+                Some(n) => n as u32,
+                None => r.count("context_length", i32::MAX as u32)? as u32,
+            },
+            attn_factor: r.positive_f32("rope.scaling.attn_factor")?.unwrap_or(1.0),
+        },
+        Some(other) => return Err(r.invalid("rope.scaling.type", other, "none, linear or yarn")),
+    };
+    Ok(RopeParams { n_rot, freq_base: r.positive_f32("rope.freq_base")?.unwrap_or(10_000.0), scaling })
+}
+
+fn experts(r: &Reader<'_, '_>) -> Result<Option<Experts>, Error> {
+    let Some(n_expert) = r.gguf.keys()?.optional::<u32>("expert_count")?.filter(|&n| n > 0) else {
+        return Ok(None);
+    };
+    if n_expert > MAX_LAYERS {
+        return Err(r.invalid("expert_count", n_expert, "at most 4096 experts"));
+    }
+    let n_used = r.count("expert_used_count", n_expert)?;
+    Ok(Some(Experts { n_expert: n_expert as usize, n_used }))
+}
+
+fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
+    let Some(d_inner) = r.optional_count("ssm.inner_size", MAX_WIDTH)? else { return Ok(None) };
+    let ssm = Ssm {
+        d_conv: r.count("ssm.conv_kernel", 64)?,
+        d_inner,
+        d_state: r.count("ssm.state_size", 1 << 16)?,
+        n_head: r.count("ssm.time_step_rank", MAX_WIDTH)?,
+        n_group: r.optional_count("ssm.group_count", MAX_WIDTH)?.unwrap_or(1),
+    };
+    if ssm.d_inner % ssm.n_head != 0 || ssm.n_head % ssm.n_group != 0 || ssm.d_conv < 2 {
+        return Err(r.invalid("ssm.inner_size", ssm.d_inner, "a multiple of heads, and heads one of groups"));
+    }
+    // u64: the product may not fit a 32-bit usize.
+    if ssm.d_inner as u64 * ssm.d_state as u64 > 1 << 28
+        || ssm.n_group as u64 * ssm.d_state as u64 > u64::from(MAX_WIDTH)
+    {
+        return Err(r.invalid("ssm.state_size", ssm.d_state, "a state of at most 2^28 numbers"));
+    }
+    Ok(Some(ssm))
+}

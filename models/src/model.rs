@@ -1,0 +1,170 @@
+//! A model: weights, vocabulary and graph, immutable and shared.
+
+use crate::{
+    arch::{self, Arch},
+    error::Error,
+    gguf::{Gguf, TensorInfo},
+    graph::{Builder, Graph},
+    hparams::Hparams,
+    vocab::Vocab,
+    weights::Weights,
+};
+use alloc::{string::String, sync::Arc};
+use backstitch_core::pool::Pool;
+use core::ops::Range;
+
+/// A model in memory. Clones share everything; any number of contexts can use it at once.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Context, Model, Params};
+///
+/// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
+/// let model = Model::from_bytes(&bytes)?;
+/// let mut ctx = Context::new(&model, Params::default())?;
+/// assert_eq!(ctx.model().hparams().architecture, "llama");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Model(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    hparams: Hparams,
+    graph: Graph,
+    weights: Weights,
+    vocab: Vocab,
+    name: Option<String>,
+    chat_template: Option<String>,
+}
+
+/// How to load a model.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug)]
+pub struct LoadParams {
+    /// How to get at the bytes of the file.
+    pub access: crate::gguf::Access,
+    /// Threads that pack weights, 1 to 512.
+    pub n_threads: usize,
+}
+
+#[cfg(feature = "std")]
+impl Default for LoadParams {
+    /// Maps the file; as many threads as the machine has.
+    fn default() -> Self {
+        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        LoadParams { access: crate::gguf::Access::Map, n_threads: n_threads.min(512) }
+    }
+}
+
+impl Model {
+    /// Loads the model in the file at `path`, which may be one part of a split model.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, or describes a model this crate does not know.
+    #[cfg(feature = "std")]
+    pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self, Error> {
+        Self::open_with(path, LoadParams::default(), |_, _| {})
+    }
+
+    /// As [`Model::open`], with parameters; `progress` hears how many bytes of how many are done.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    #[cfg(feature = "std")]
+    pub fn open_with(
+        path: impl AsRef<std::path::Path>,
+        params: LoadParams,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Self, Error> {
+        let pool = backstitch_core::pool::ThreadPool::new(params.n_threads)?;
+        let source = crate::gguf::Source::open(path, params.access)?;
+        let gguf = source.gguf()?;
+        let total = gguf.tensors().iter().map(|t| t.n_bytes() as u64).sum();
+        let mut read = 0;
+        Self::from_gguf(&gguf, arch::ALL, &pool, |tensor, range| {
+            read += range.len() as u64;
+            let start = tensor.range().start;
+            source.release(tensor.part(), start + range.start..start + range.end);
+            progress(read.min(total), total);
+        })
+    }
+
+    /// Loads the model in `bytes`, the content of a GGUF file.
+    ///
+    /// # Errors
+    /// As `Model::open`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        let gguf = Gguf::parse(bytes)?;
+        Self::from_gguf(&gguf, arch::ALL, &backstitch_core::pool::Inline, |_, _| {})
+    }
+
+    /// Loads a model whose header was read already, knowing the architectures `archs` only. After each piece of weights `done` hears which bytes of
+    /// which tensor are no longer needed.
+    ///
+    /// # Errors
+    /// As `Model::open`.
+    pub fn from_gguf(
+        gguf: &Gguf<'_>,
+        archs: &[&Arch],
+        pool: &dyn Pool,
+        done: impl FnMut(&TensorInfo<'_>, Range<usize>),
+    ) -> Result<Self, Error> {
+        let (hparams, graph) = Self::describe(gguf, archs)?;
+        let vocab = Vocab::from_gguf(gguf)?;
+        let weights = Weights::load(gguf, &graph, pool, done)?;
+        let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
+        let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
+        Ok(Model(Arc::new(Inner { hparams, graph, weights, vocab, name, chat_template })))
+    }
+
+    /// The numbers and the graph of the model that `gguf` describes, without its weights.
+    ///
+    /// # Errors
+    /// As `Model::open`.
+    pub fn describe(gguf: &Gguf<'_>, archs: &[&Arch]) -> Result<(Hparams, Graph), Error> {
+        let name = gguf.architecture()?;
+        let arch = archs
+            .iter()
+            .find(|arch| arch.name == name)
+            .ok_or_else(|| Error::Architecture { found: name.into() })?;
+        let hparams = Hparams::read(gguf)?;
+        let mut builder = Builder::new(gguf);
+        (arch.build)(&mut builder, &hparams)?;
+        Ok((hparams, builder.finish()))
+    }
+
+    /// Sizes and constants.
+    pub fn hparams(&self) -> &Hparams {
+        &self.0.hparams
+    }
+
+    /// The computation.
+    pub fn graph(&self) -> &Graph {
+        &self.0.graph
+    }
+
+    /// The vocabulary.
+    pub fn vocab(&self) -> &Vocab {
+        &self.0.vocab
+    }
+
+    /// The model's own name, if the file states one.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// The source of the chat template, if the file has one.
+    pub fn chat_template(&self) -> Option<&str> {
+        self.0.chat_template.as_deref()
+    }
+
+    /// Bytes of the weights in memory.
+    pub fn n_bytes(&self) -> usize {
+        self.0.weights.n_bytes()
+    }
+
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.0.weights
+    }
+}

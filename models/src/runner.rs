@@ -1,0 +1,180 @@
+//! Running a graph: one ubatch, step by step, in one arena.
+
+mod attend;
+mod experts;
+mod products;
+mod recurrent;
+mod rows;
+
+use crate::{
+    context::{Outputs, Params},
+    error::Error,
+    graph::{Graph, Op, Plan, Profile, Rotation, Rows, Value},
+    model::Model,
+    weights::Weights,
+};
+use alloc::{vec, vec::Vec};
+use backstitch_core::{KernelSet, packed::Line, pool::Pool};
+use backstitch_kv::Ubatch;
+use core::ops::Range;
+
+/// The buffers a graph is run in, sized for the largest ubatch.
+pub(crate) struct Runner {
+    set: &'static KernelSet,
+    plan: Plan,
+    arena: Vec<Line>,
+    /// Partial results of attention, and whatever else needs room that no value has.
+    scratch: Vec<Line>,
+    /// Tokens of the ubatch whose output is wanted, by their index in it.
+    wanted: Vec<u32>,
+    /// Steps that have nothing to do for tokens whose output is not wanted.
+    outputs_only: Vec<bool>,
+    profile: Option<Profile>,
+}
+
+/// What the steps of one ubatch share.
+pub(crate) struct Frame<'r> {
+    set: &'static KernelSet,
+    pool: &'r dyn Pool,
+    weights: &'r Weights,
+    ropes: &'r [Rotation],
+    values: Values<'r>,
+    scratch: &'r mut [f32],
+    wanted: &'r [u32],
+    n_threads: usize,
+}
+
+/// The values of a ubatch: where each lies in the arena.
+struct Values<'r> {
+    graph: &'r Graph,
+    plan: &'r Plan,
+    arena: &'r mut [f32],
+    n_tokens: usize,
+    n_outputs: usize,
+}
+
+fn zeroed(n_floats: usize, what: &'static str) -> Result<Vec<Line>, Error> {
+    let n_lines = n_floats.div_ceil(size_of::<Line>() / 4);
+    let refused = |()| Error::OutOfMemory { what, n_bytes: 4 * n_floats as u64 };
+    bytemuck::allocation::try_zeroed_vec(n_lines).map_err(refused)
+}
+
+impl Values<'_> {
+    fn width(&self, value: Value) -> usize {
+        self.graph.width(value)
+    }
+
+    fn n_rows(&self, value: Value) -> usize {
+        match self.graph.values()[value.0 as usize].rows {
+            Rows::Tokens => self.n_tokens,
+            Rows::Outputs => self.n_outputs,
+        }
+    }
+
+    /// Where the rows of `value` lie; where there are none, the start of the arena, which is disjoint from everything.
+    fn range(&self, value: Value) -> Range<usize> {
+        let len = self.n_rows(value) * self.width(value);
+        let start = if len == 0 { 0 } else { self.plan.offset(value) * self.n_tokens };
+        start..start + len
+    }
+
+    /// The values' rows, `[n_rows, width]` each; no two of them may be the same.
+    fn slices<const N: usize>(&mut self, values: [Value; N]) -> Result<[&mut [f32]; N], Error> {
+        let ranges = values.map(|value| self.range(value));
+        // The plan keeps apart what lives at the same time.
+        self.arena.get_disjoint_mut(ranges).map_err(|_| Error::Arena)
+    }
+}
+
+impl Runner {
+    pub(crate) fn new(
+        model: &Model,
+        params: &Params,
+        set: &'static KernelSet,
+        pool: &dyn Pool,
+    ) -> Result<Self, Error> {
+        let (graph, n_ubatch) = (model.graph(), params.n_ubatch as usize);
+        let plan = Plan::new(graph);
+        let too_large = Error::OutOfMemory { what: "activations", n_bytes: u64::MAX };
+        let n_floats = plan.width().checked_mul(n_ubatch).ok_or(too_large)?;
+        let arena = zeroed(n_floats, "activations")?;
+        let scratch = zeroed(attend::scratch_len(graph, params, pool.n_threads()), "attention")?;
+        let outputs_only = graph.steps().iter().map(|step| graph.is_outputs_only(&step.op)).collect();
+        Ok(Runner { set, plan, arena, scratch, wanted: vec![0; n_ubatch], outputs_only, profile: None })
+    }
+
+    pub(crate) fn kernels(&self) -> &'static KernelSet {
+        self.set
+    }
+
+    pub(crate) fn start_profile(&mut self, graph: &Graph, clock: fn() -> u64) {
+        self.profile = Some(Profile::new(graph, clock));
+    }
+
+    pub(crate) fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
+    }
+
+    /// Computes one ubatch: its keys, values and states go into the memory, its logits into `outputs`.
+    pub(crate) fn run(
+        &mut self,
+        model: &Model,
+        pool: &dyn Pool,
+        ubatch: &mut Ubatch<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Error> {
+        let graph = model.graph();
+        self.wanted.clear();
+        let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output);
+        self.wanted.extend(wanted.map(|(i, _)| i as u32));
+        let (n_tokens, n_outputs) = (ubatch.n_tokens(), self.wanted.len());
+        let arena = bytemuck::cast_slice_mut(&mut self.arena);
+        let mut frame = Frame {
+            set: self.set,
+            pool,
+            weights: model.weights(),
+            ropes: &graph.ropes,
+            values: Values { graph, plan: &self.plan, arena, n_tokens, n_outputs },
+            scratch: bytemuck::cast_slice_mut(&mut self.scratch),
+            wanted: &self.wanted,
+            n_threads: pool.n_threads(),
+        };
+        for (i, step) in graph.steps().iter().enumerate() {
+            if n_outputs == 0 && self.outputs_only[i] {
+                continue;
+            }
+            let mut run = || frame.step(&step.op, ubatch, outputs);
+            match &mut self.profile {
+                Some(profile) => profile.time(i, run)?,
+                None => run()?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Frame<'_> {
+    fn step(&mut self, op: &Op, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
+        match *op {
+            Op::Embed { table, out } => self.embed(table, out, ubatch),
+            Op::Angles { rope, out } => self.angles(rope, out, ubatch),
+            Op::RmsNorm { x, weight, eps, group, out } => self.rms_norm(x, weight, eps, group, out),
+            Op::Quantize { x, out } => self.quantize(x, out),
+            Op::MatMul { x, ref products } => self.matmul(x, products),
+            Op::Bias { x, bias } => self.bias(x, bias),
+            Op::Rotate { x, angles, rope, n_head } => self.rotate(x, angles, rope, n_head),
+            Op::Attend { layer, q, k, v, out, n_head, scale } => {
+                self.attend(layer, [q, k, v, out], n_head, scale, ubatch)
+            }
+            Op::Conv { layer, x, weight, bias, out } => self.conv(layer, x, weight, bias, out, ubatch),
+            Op::Ssd { layer, xbc, dt, out, ref params } => self.ssd(layer, xbc, dt, out, params, ubatch),
+            Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
+            Op::Experts { x, router, scratch, out, ref params } => {
+                self.experts(x, router, scratch, out, params)
+            }
+            Op::Add { x, y } => self.add(x, y),
+            Op::Outputs { x, out } => self.outputs(x, out),
+            Op::Logits { x, head } => self.logits(x, head, ubatch, outputs),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Steps that treat every row by itself; many rows are shared out over the threads.
+
+use super::Frame;
+use crate::{
+    error::Error,
+    graph::{Activation, RopeId, Value, WeightId},
+};
+use backstitch_core::pool::{Parts, Pool, n_jobs};
+use backstitch_kv::Ubatch;
+
+/// Fewer floats than this are done sooner by one thread than handed to a second.
+const LEAST: usize = 16_384;
+
+/// Calls `f` with pieces of whole rows of `x`, `[n_rows, width]`, and the number of each piece's first row.
+pub(super) fn each_piece(
+    pool: &dyn Pool,
+    x: &mut [f32],
+    width: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) -> Result<(), Error> {
+    let jobs = n_jobs(pool, x.len(), LEAST);
+    if jobs == 1 {
+        f(0, x);
+        return Ok(());
+    }
+    let parts = Parts::new(x, width.max(1), jobs);
+    let piece = |job| {
+        if let Some((start, part)) = parts.take(job) {
+            f(start / width.max(1), part);
+        }
+    };
+    Ok(pool.run(jobs, &piece)?)
+}
+
+impl Frame<'_> {
+    pub(super) fn embed(&mut self, table: WeightId, out: Value, ubatch: &Ubatch<'_>) -> Result<(), Error> {
+        let table = self.weights.matrix(table, 0)?;
+        let width = self.values.width(out);
+        let [out] = self.values.slices([out])?;
+        for (i, (row, token)) in out.chunks_exact_mut(width).zip(ubatch.tokens()).enumerate() {
+            match ubatch.embedding(i) {
+                Some(embedding) if embedding.len() == width => row.copy_from_slice(embedding),
+                Some(embedding) => {
+                    let found = embedding.len() as u64;
+                    return Err(Error::Params { what: "width of an embedding", found, wanted: "n_embd" });
+                }
+                None => table.decode_row(token.token.0 as usize, row)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn angles(&mut self, rope: RopeId, out: Value, ubatch: &Ubatch<'_>) -> Result<(), Error> {
+        let rotation = &self.ropes[rope.0 as usize];
+        let width = self.values.width(out);
+        let [out] = self.values.slices([out])?;
+        for (row, token) in out.chunks_exact_mut(width.max(1)).zip(ubatch.tokens()) {
+            rotation.rope.angles(&rotation.frequencies, token.pos.0, row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn rms_norm(
+        &mut self,
+        x: Value,
+        weight: WeightId,
+        eps: f32,
+        group: usize,
+        out: Value,
+    ) -> Result<(), Error> {
+        let (set, weight, width) = (self.set, self.weights.vector(weight), self.values.width(x));
+        if x == out {
+            let [x] = self.values.slices([x])?;
+            let norm = set.rms_norm_in_place;
+            return each_piece(self.pool, x, width, |_, rows| norm(rows, group, weight, eps));
+        }
+        let [x, out] = self.values.slices([x, out])?;
+        let x = &*x;
+        each_piece(self.pool, out, width, |first, rows| {
+            let x = &x[first * width..first * width + rows.len()];
+            (set.rms_norm)(x, group, weight, eps, rows);
+        })
+    }
+
+    pub(super) fn bias(&mut self, x: Value, bias: WeightId) -> Result<(), Error> {
+        let bias = self.weights.vector(bias);
+        let [x] = self.values.slices([x])?;
+        each_piece(self.pool, x, bias.len(), |_, rows| {
+            for row in rows.chunks_exact_mut(bias.len().max(1)) {
+                row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
+            }
+        })
+    }
+
+    pub(super) fn rotate(
+        &mut self,
+        x: Value,
+        angles: Value,
+        rope: RopeId,
+        n_head: usize,
+    ) -> Result<(), Error> {
+        let (rotate, pairs) = (self.set.rotate, self.ropes[rope.0 as usize].rope.pairs);
+        let (width, n_angles) = (self.values.width(x), self.values.width(angles));
+        let [x, angles] = self.values.slices([x, angles])?;
+        let angles = &*angles;
+        each_piece(self.pool, x, width, |first, rows| {
+            let angles = angles[first * n_angles..].chunks_exact(n_angles.max(1));
+            for (row, angles) in rows.chunks_exact_mut(width.max(1)).zip(angles) {
+                rotate(row, width / n_head.max(1), pairs, angles);
+            }
+        })
+    }
+
+    pub(super) fn gate(&mut self, activation: Activation, gate: Value, up: Value) -> Result<(), Error> {
+        let kernel = match activation {
+            Activation::Silu => self.set.mul_silu,
+        };
+        let width = self.values.width(up);
+        let [gate, up] = self.values.slices([gate, up])?;
+        let gate = &*gate;
+        each_piece(self.pool, up, width, |first, rows| {
+            let start = first * width;
+            kernel(rows, &gate[start..start + rows.len()]);
+        })
+    }
+
+    pub(super) fn add(&mut self, x: Value, y: Value) -> Result<(), Error> {
+        let width = self.values.width(x);
+        let [x, y] = self.values.slices([x, y])?;
+        let y = &*y;
+        each_piece(self.pool, x, width, |first, rows| {
+            rows.iter_mut().zip(&y[first * width..]).for_each(|(x, y)| *x += y);
+        })
+    }
+
+    pub(super) fn outputs(&mut self, x: Value, out: Value) -> Result<(), Error> {
+        let (width, wanted) = (self.values.width(x).max(1), self.wanted);
+        let [x, out] = self.values.slices([x, out])?;
+        for (row, &i) in out.chunks_exact_mut(width).zip(wanted) {
+            let start = i as usize * width;
+            row.copy_from_slice(&x[start..start + width]);
+        }
+        Ok(())
+    }
+}
