@@ -82,6 +82,25 @@ impl BlockPool {
     }
 }
 
+#[cfg(any(test, feature = "oracle"))]
+impl BlockPool {
+    /// Checks counts and free list against the blocks that tables use.
+    pub fn audit(&self, used: impl Iterator<Item = u32>) -> Result<(), alloc::string::String> {
+        let mut refs = alloc::vec![0; self.refs.len()];
+        used.for_each(|block| refs[block as usize] += 1);
+        if refs != self.refs {
+            return Err(alloc::format!("blocks have {:?} users, counted {refs:?}", self.refs));
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let unused = (0..refs.len() as u32).filter(|&block| refs[block as usize] == 0);
+        if !unused.eq(free.iter().copied()) {
+            return Err(alloc::format!("free blocks {free:?} with users {refs:?}"));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -222,6 +222,30 @@ impl Table {
     }
 }
 
+#[cfg(any(test, feature = "oracle"))]
+impl Table {
+    /// Checks the invariants.
+    pub fn audit(&self, pool: &BlockPool) -> Result<(), alloc::string::String> {
+        let dead = |extents: &[Extent]| extents.iter().all(|e| e.live == 0);
+        let wrong = if self.extents.last().is_some_and(|last| last.live == 0) {
+            "the last entry is dead"
+        } else if self.extents.chunks(SPAN).any(dead) {
+            "a span is dead"
+        } else if self.extents.iter().map(|e| e.live.count_ones()).sum::<u32>() != self.n_cells {
+            "cells are counted wrong"
+        } else if !self
+            .touched(0..u32::MAX)
+            .flat_map(|t| bits(t.2).map(move |c| pool.pos(t.1)[c as usize]))
+            .is_sorted()
+        {
+            "positions do not ascend"
+        } else {
+            return Ok(());
+        };
+        Err(alloc::format!("{wrong}: {self:?}"))
+    }
+}
+
 /// The set bits of `live`, ascending.
 pub(crate) fn bits(live: u32) -> impl Iterator<Item = u32> {
     (0..CELLS).filter(move |bit| live >> bit & 1 == 1)

@@ -19,6 +19,8 @@ pub mod file;
 mod ids;
 mod layer;
 mod memory;
+#[cfg(any(test, feature = "oracle"))]
+pub mod oracle;
 mod plan;
 mod shift;
 mod split;

@@ -21,6 +21,8 @@ use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::plan::{Attention, Plan, States, Store};
 use crate::split::{Schedule, Split};
+#[cfg(any(test, feature = "oracle"))]
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
@@ -227,4 +229,26 @@ pub(crate) trait Part: Send {
     fn states(&mut self, _layer: usize, _runs: Range<usize>) -> Option<States<'_>> {
         None
     }
+
+    /// Position, key and value of every token of `seq`, in order.
+    #[cfg(any(test, feature = "oracle"))]
+    fn cells(&self, _layer: usize, _seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
+        Vec::new()
+    }
+
+    /// The state after the last token of `seq`.
+    #[cfg(any(test, feature = "oracle"))]
+    fn state(&self, _layer: usize, _seq: SeqId) -> Option<&[f32]> {
+        None
+    }
+
+    /// Free blocks.
+    #[cfg(any(test, feature = "oracle"))]
+    fn n_free_blocks(&self) -> u32 {
+        0
+    }
+
+    /// Says what does not add up.
+    #[cfg(any(test, feature = "oracle"))]
+    fn audit(&self) -> Result<(), alloc::string::String>;
 }

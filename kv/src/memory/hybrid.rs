@@ -193,6 +193,24 @@ impl Hybrid {
     }
 }
 
+/// For the oracle's eyes.
+#[cfg(any(test, feature = "oracle"))]
+impl Hybrid {
+    pub(crate) fn place(&self, layer: usize) -> Option<(&dyn Part, usize)> {
+        let place = self.places.get(layer)?.attention?;
+        Some((&**self.parts.get(place.part)?, place.layer))
+    }
+
+    pub(crate) fn state_place(&self, layer: usize) -> Option<(&dyn Part, usize)> {
+        let place = self.places.get(layer)?.recurrent?;
+        Some((&**self.parts.get(place.part)?, place.layer))
+    }
+
+    pub(crate) fn inside(&self) -> impl Iterator<Item = &dyn Part> {
+        self.parts.iter().map(|part| &**part as &dyn Part)
+    }
+}
+
 impl Sorted {
     /// Where a layer's attention will be; `part` counts the three lists and is resolved by `parts`.
     fn place(&mut self, layer: u32, spec: &AttentionSpec, before: &[Places]) -> Result<Option<Place>, Error> {

@@ -90,4 +90,9 @@ impl Part for Uncached {
     fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
         self.cells.store(layer, tokens)
     }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn audit(&self) -> Result<(), alloc::string::String> {
+        self.cells.audit()
+    }
 }

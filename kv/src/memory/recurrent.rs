@@ -317,4 +317,29 @@ impl Part for Recurrent {
         let first = runs.first().map_or(0, |run| run.start);
         Some(States { conv_len, state_len, states: &mut layer.states, runs, first })
     }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
+        let layer = &self.layers[layer];
+        let tip = self.tips[seq.index()]?;
+        layer.states.chunks_exact(layer.spec.len()).nth(tip.slot as usize)
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn audit(&self) -> Result<(), alloc::string::String> {
+        let mut refs = alloc::vec![0; self.refs.len()];
+        self.tips.iter().flatten().for_each(|tip| refs[tip.slot as usize] += 1);
+        if refs != self.refs {
+            return Err(alloc::format!("states have {:?} users, counted {refs:?}", self.refs));
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let unused = (0..refs.len() as u32).filter(|&slot| refs[slot as usize] == 0);
+        if !unused.eq(free.iter().copied()) {
+            return Err(alloc::format!("free states {free:?} with users {refs:?}"));
+        }
+        let left =
+            self.staged.len() + self.fresh.len() + self.runs.len() + self.places.iter().flatten().count();
+        if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
+    }
 }

@@ -483,6 +483,37 @@ impl Part for Unified {
         let storage = bytemuck::must_cast_slice_mut(&mut layer.storage);
         Some(Store { layout: layer.layout, storage, cells })
     }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
+        let layer = &self.layers[layer];
+        let storage: &[u8] = bytemuck::must_cast_slice(&layer.storage);
+        let CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
+        let read = |block: u32, cell: u32| {
+            let bytes = &storage[layer.layout.block_range(block as usize)];
+            let (mut k, mut v) = (alloc::vec![0.0; n_head_kv * d_k], alloc::vec![0.0; n_head_kv * d_v]);
+            layer.layout.load_k(bytes, cell as usize, &mut k);
+            layer.layout.load_v(bytes, cell as usize, &mut v);
+            (self.pool.pos(block)[cell as usize], (k, v))
+        };
+        let touched = self.table(seq).touched(0..u32::MAX);
+        touched.flat_map(|(_, block, live)| bits(live).map(move |cell| read(block, cell))).collect()
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn n_free_blocks(&self) -> u32 {
+        self.pool.n_free()
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn audit(&self) -> Result<(), alloc::string::String> {
+        self.tables.iter().try_for_each(|table| table.audit(&self.pool))?;
+        let used = self.tables.iter().flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1));
+        self.pool.audit(used)?;
+        let left =
+            self.saved.len() + self.swaps.len() + self.cells.len() + self.last.iter().flatten().count();
+        if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
+    }
 }
 
 fn make_room(table: &mut Table, n: usize) -> Result<(), Error> {

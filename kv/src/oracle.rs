@@ -1,0 +1,386 @@
+//! The naive memory: the truth that tests and fuzzing hold the real one to.
+//!
+//! [`Naive`] keeps a plain list of tokens a sequence, each with its own copy of every layer's key and value, and for
+//! recurrent layers the list of tokens that the state has seen. It shares nothing, has no blocks, reserves nothing and
+//! never runs out; so it says what a sequence holds after any program of operations, and which operations are errors,
+//! save for those that depend on room. The second half of this file lets a test look inside a [`Hybrid`].
+
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params};
+use crate::memory::{Hybrid, Kind, Op, Operation};
+use crate::shift::Turn;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+#[cfg(test)]
+mod programs;
+
+/// One token of a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NaiveCell {
+    /// Its position.
+    pub pos: Pos,
+    /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as rounded by
+    /// the cache.
+    pub rows: Vec<(Vec<f32>, Vec<f32>)>,
+    /// The same for tokens that sequences got from one another and did not move.
+    id: u64,
+}
+
+/// What a recurrent layer knows of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NaiveState {
+    /// The tokens that the state has seen, by what `append` was told they are.
+    pub seen: Vec<u64>,
+    first: Pos,
+    last: Pos,
+}
+
+/// One sequence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NaiveSequence {
+    /// What attention sees, in order.
+    pub cells: Vec<NaiveCell>,
+    /// What recurrent layers have seen; `None` if nothing, or if there are no recurrent layers.
+    pub state: Option<NaiveState>,
+}
+
+/// A memory without sharing, blocks or limits.
+#[derive(Clone, Debug)]
+pub struct Naive {
+    params: Params,
+    attention: Vec<AttentionLayer>,
+    recurrent: bool,
+    seqs: Vec<NaiveSequence>,
+    next_id: u64,
+}
+
+/// A key and a value of a token in a layer.
+pub type Rows = (Vec<f32>, Vec<f32>);
+
+impl Naive {
+    /// An empty memory for these layers; those that share or do not cache are passed over.
+    pub fn new(layers: &[LayerSpec], params: &Params) -> Naive {
+        let cached = |spec: &LayerSpec| match &spec.attention {
+            AttentionSpec::Cached(layer) => Some(layer.clone()),
+            _ => None,
+        };
+        Naive {
+            params: *params,
+            attention: layers.iter().filter_map(cached).collect(),
+            recurrent: layers.iter().any(|spec| spec.recurrent.is_some()),
+            seqs: alloc::vec![NaiveSequence::default(); params.n_seq_max as usize],
+            next_id: 0,
+        }
+    }
+
+    /// A sequence; `None` if it is unknown.
+    pub fn sequence(&self, seq: SeqId) -> Option<&NaiveSequence> {
+        self.seqs.get(seq.index())
+    }
+
+    /// Counterpart of [`Memory::seq_pos_min`](crate::Memory::seq_pos_min).
+    pub fn seq_pos_min(&self, seq: SeqId) -> Option<Pos> {
+        let seq = self.sequence(seq)?;
+        seq.state.as_ref().map(|state| state.last).max(seq.cells.first().map(|cell| cell.pos))
+    }
+
+    /// Counterpart of [`Memory::seq_pos_max`](crate::Memory::seq_pos_max).
+    pub fn seq_pos_max(&self, seq: SeqId) -> Option<Pos> {
+        let seq = self.sequence(seq)?;
+        let last = seq.cells.last().map(|cell| cell.pos);
+        seq.state.as_ref().map(|state| state.last).or(last)
+    }
+
+    /// Counterpart of [`Memory::seq_rm`](crate::Memory::seq_rm).
+    ///
+    /// # Errors
+    /// The same, as for all operations here.
+    pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check(seq, &range)?;
+        self.change(seq, |s| s.remove(&range))
+    }
+
+    /// Counterpart of [`Memory::seq_cp`](crate::Memory::seq_cp).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check(src, &range)?;
+        self.check(dst, &range)?;
+        if src == dst {
+            return Err(Error::SameSequence { seq: src });
+        }
+        if self.seqs[dst.index()] != NaiveSequence::default() {
+            return Err(Error::Occupied { seq: dst });
+        }
+        self.seqs[dst.index()] = self.seqs[src.index()].part(&range)?;
+        Ok(())
+    }
+
+    /// Counterpart of [`Memory::seq_keep`](crate::Memory::seq_keep).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check(seq, &(Pos::ZERO..Pos::MAX))?;
+        let kept = core::mem::take(&mut self.seqs[seq.index()]);
+        self.clear();
+        self.seqs[seq.index()] = kept;
+        Ok(())
+    }
+
+    /// Counterpart of [`Memory::seq_add`](crate::Memory::seq_add).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
+        self.check(seq, &range)?;
+        self.shift(seq, &range, &Op::Add { seq, range: range.clone(), delta })
+    }
+
+    /// Counterpart of [`Memory::seq_div`](crate::Memory::seq_div).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
+        self.check(seq, &range)?;
+        if divisor < 1 {
+            return Err(Error::Divisor { divisor });
+        }
+        self.shift(seq, &range, &Op::Divide { seq, range: range.clone(), divisor })
+    }
+
+    /// Counterpart of [`Memory::clear`](crate::Memory::clear).
+    pub fn clear(&mut self) {
+        self.seqs.fill(NaiveSequence::default());
+    }
+
+    /// Counterpart of preparing and committing `batch`. `rows` gives the key and value of a token (by its index in
+    /// the batch) in a layer that caches (by its number among those).
+    ///
+    /// # Errors
+    /// The same; [`Error::Full`] only where a sequence would be longer than `n_ctx`.
+    pub fn append(&mut self, batch: &Batch, rows: impl Fn(usize, usize) -> Rows) -> Result<(), Error> {
+        batch.check(self.params.n_batch, self.params.n_seq_max)?;
+        let mut after = self.clone();
+        let mut together = Ok(());
+        for index in 0..batch.len() {
+            after.check_order(batch, index)?;
+            together = together.and_then(|()| after.check_together(batch, index));
+            after.push(batch, index, &rows);
+        }
+        together?;
+        let too_long = |s: &NaiveSequence| s.cells.len() > self.params.n_ctx as usize;
+        if let Some(seq) = after.seqs.iter().find(|s| too_long(s)) {
+            let (need, free) = (seq.cells.len() as u64, self.params.n_ctx.into());
+            return Err(Error::Full { what: "cells", need, free });
+        }
+        *self = after;
+        Ok(())
+    }
+
+    fn check(&self, seq: SeqId, range: &Range<Pos>) -> Result<(), Error> {
+        if seq.0 >= self.params.n_seq_max {
+            return Err(Error::UnknownSequence { seq, n_seq_max: self.params.n_seq_max });
+        }
+        if range.start < Pos::ZERO || range.end < range.start {
+            return Err(Error::Range { start: range.start, end: range.end });
+        }
+        Ok(())
+    }
+
+    /// Changes a sequence, or leaves it as it was.
+    fn change(
+        &mut self,
+        seq: SeqId,
+        f: impl FnOnce(&mut NaiveSequence) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut changed = self.seqs[seq.index()].clone();
+        f(&mut changed)?;
+        self.seqs[seq.index()] = changed;
+        Ok(())
+    }
+
+    fn shift(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+        let attention = self.attention.clone();
+        let (first_id, params) = (self.next_id, self.params);
+        self.next_id += self.seqs[seq.index()].cells.len() as u64;
+        let turn = |cell: &mut NaiveCell, delta: i64| {
+            for (layer, (keys, values)) in attention.iter().zip(&mut cell.rows) {
+                if let Some(rope) = &layer.rope {
+                    Turn::default().apply(rope, layer.d_k, delta, keys);
+                    (*keys, _) = stored(layer, &params, keys, values);
+                }
+            }
+        };
+        self.change(seq, |s| s.shift(range, op, first_id, turn))
+    }
+
+    fn check_order(&self, batch: &Batch, index: usize) -> Result<(), Error> {
+        let pos = batch.positions()[index];
+        for &seq in batch.seqs(index) {
+            let wanted = self.seq_pos_max(seq).map_or(pos, |last| Pos(last.0 + 1));
+            if pos != wanted {
+                return Err(Error::Order { index: index as u32, seq, pos, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_together(&self, batch: &Batch, index: usize) -> Result<(), Error> {
+        let [first, rest @ ..] = batch.seqs(index) else { return Ok(()) };
+        let same = |seq: &&SeqId| self.seqs[seq.index()].same_as(&self.seqs[first.index()]);
+        match rest.iter().find(|seq| !same(seq)) {
+            Some(&other) => Err(Error::Diverged { index: index as u32, seq: *first, other }),
+            None => Ok(()),
+        }
+    }
+
+    fn push(&mut self, batch: &Batch, index: usize, rows: impl Fn(usize, usize) -> Rows) {
+        let store = |(i, layer): (usize, &AttentionLayer)| {
+            let (keys, values) = rows(index, i);
+            stored(layer, &self.params, &keys, &values)
+        };
+        let pos = batch.positions()[index];
+        let rows = self.attention.iter().enumerate().map(store).collect();
+        let cell = NaiveCell { pos, rows, id: self.next_id };
+        self.next_id += 1;
+        for seq in batch.seqs(index) {
+            let seq = &mut self.seqs[seq.index()];
+            if !self.attention.is_empty() {
+                seq.cells.push(cell.clone());
+            }
+            if self.recurrent {
+                let state =
+                    seq.state.get_or_insert_with(|| NaiveState { seen: Vec::new(), first: pos, last: pos });
+                state.seen.push(batch.tokens()[index].0.into());
+                state.last = pos;
+            }
+        }
+    }
+}
+
+impl NaiveSequence {
+    fn same_as(&self, other: &NaiveSequence) -> bool {
+        let ids = |s: &NaiveSequence| s.cells.iter().map(|cell| cell.id).collect::<Vec<_>>();
+        ids(self) == ids(other)
+            && self.state.as_ref().map(|s| &s.seen) == other.state.as_ref().map(|s| &s.seen)
+    }
+
+    fn remove(&mut self, range: &Range<Pos>) -> Result<(), Error> {
+        self.cells.retain(|cell| !range.contains(&cell.pos));
+        self.forget(range, Operation::Remove)
+    }
+
+    /// A state forgets all, or the front by name, or refuses.
+    fn forget(&mut self, range: &Range<Pos>, op: Operation) -> Result<(), Error> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        if range.contains(&state.last) {
+            if range.start > state.first {
+                return Err(Error::Unsupported { op, kind: Kind::Recurrent });
+            }
+            self.state = None;
+        } else if range.contains(&state.first) {
+            state.first = range.end;
+        }
+        Ok(())
+    }
+
+    fn part(&self, range: &Range<Pos>) -> Result<NaiveSequence, Error> {
+        let cells = self.cells.iter().filter(|cell| range.contains(&cell.pos)).cloned().collect();
+        let state = self.state.clone().filter(|state| {
+            let before = range.end <= state.first;
+            !(before || range.start > state.last || range.is_empty())
+        });
+        if state.as_ref().is_some_and(|s| range.start > s.first || range.end <= s.last) {
+            return Err(Error::Unsupported { op: Operation::Copy, kind: Kind::Recurrent });
+        }
+        Ok(NaiveSequence { cells, state })
+    }
+
+    fn shift(
+        &mut self,
+        range: &Range<Pos>,
+        op: &Op,
+        first_id: u64,
+        turn: impl Fn(&mut NaiveCell, i64),
+    ) -> Result<(), Error> {
+        let mut places = Vec::new();
+        for (i, mut cell) in core::mem::take(&mut self.cells).into_iter().enumerate() {
+            let place = if range.contains(&cell.pos) { op.moved(cell.pos) } else { i64::from(cell.pos.0) };
+            if place < 0 {
+                continue;
+            }
+            if range.contains(&cell.pos) {
+                let delta = place - i64::from(cell.pos.0);
+                turn(&mut cell, delta);
+                cell.id = first_id + i as u64;
+            }
+            places.push(place);
+            cell.pos = Pos(place.min(i64::from(Pos::MAX.0)) as i32);
+            self.cells.push(cell);
+        }
+        let overtakes = Error::Overtakes { seq: SeqId(0), pos: range.start, moved: 0 };
+        if !places.is_sorted() || places.last().is_some_and(|&last| last >= i64::from(Pos::MAX.0)) {
+            return Err(overtakes);
+        }
+        self.shift_state(range, op).ok_or(overtakes)?
+    }
+
+    /// `None` if the position after it is none.
+    fn shift_state(&mut self, range: &Range<Pos>, op: &Op) -> Option<Result<(), Error>> {
+        let Some(state) = &mut self.state else { return Some(Ok(())) };
+        let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
+        let (first, last) = (place(state.first), place(state.last));
+        if last < 0 {
+            return Some(self.forget(range, Operation::Add));
+        }
+        if last >= i64::from(Pos::MAX.0) {
+            return None;
+        }
+        (state.first, state.last) = (Pos(first.clamp(0, last) as i32), Pos(last as i32));
+        Some(Ok(()))
+    }
+}
+
+/// Keys and values as they come back from a cache.
+fn stored(layer: &AttentionLayer, params: &Params, keys: &[f32], values: &[f32]) -> Rows {
+    let layout = layer.layout(params.k_type, params.v_type);
+    let mut block = alloc::vec![0; layout.block_bytes()];
+    let (mut k, mut v) = (keys.to_vec(), values.to_vec());
+    layout.store_k(&mut block, 0, keys);
+    layout.store_v(&mut block, 0, values);
+    layout.load_k(&block, 0, &mut k);
+    layout.load_v(&block, 0, &mut v);
+    (k, v)
+}
+
+impl Hybrid {
+    /// The position, key and value of every token that `layer` holds of `seq`, in order.
+    pub fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Rows)> {
+        self.place(layer).map_or(Vec::new(), |(part, layer)| part.cells(layer, seq))
+    }
+
+    /// The recurrent state of `layer` after the last token of `seq`.
+    pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
+        let (part, layer) = self.state_place(layer)?;
+        part.state(layer, seq)
+    }
+
+    /// Blocks of the cache that are free.
+    pub fn n_free_blocks(&self) -> u32 {
+        self.inside().map(|part| part.n_free_blocks()).sum()
+    }
+
+    /// Checks that counts, tables and free lists agree.
+    ///
+    /// # Errors
+    /// A sentence about what does not.
+    pub fn audit(&self) -> Result<(), String> {
+        self.inside().try_for_each(|part| part.audit())
+    }
+}
