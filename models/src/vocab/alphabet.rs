@@ -45,21 +45,26 @@ pub(super) fn encode(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(char::from_u32(code).unwrap_or('\0').encode_utf8(&mut utf8).as_bytes());
 }
 
-/// Appends the bytes that `text` stands for and returns true; returns false and appends nothing if `text` is not UTF-8 or
-/// has a character outside the alphabet.
-pub(super) fn decode(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let Ok(text) = core::str::from_utf8(text) else { return false };
+/// Appends the bytes that `text` stands for and returns true; returns false and appends nothing if `text` has a character
+/// outside the alphabet. Those inside are one or two bytes of UTF-8.
+pub(super) fn decode(mut text: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    for c in text.chars() {
-        match BYTE.get(c as usize) {
-            Some(&Some(byte)) => out.push(byte),
-            _ => {
-                out.truncate(start);
-                return false;
+    loop {
+        let (code, rest) = match text {
+            [] => return true,
+            &[one, ref rest @ ..] if one.is_ascii() => (usize::from(one), rest),
+            &[lead @ 0xc2..=0xc5, next @ 0x80..=0xbf, ref rest @ ..] => {
+                (usize::from(lead & 0x1f) << 6 | usize::from(next & 0x3f), rest)
             }
-        }
+            _ => (usize::MAX, text),
+        };
+        let Some(&Some(byte)) = BYTE.get(code) else {
+            out.truncate(start);
+            return false;
+        };
+        out.push(byte);
+        text = rest;
     }
-    true
 }
 
 #[cfg(test)]

@@ -38,15 +38,19 @@ impl Bpe {
         let n_vocab = texts.len() as u32;
         let mut ranked = Vec::with_capacity(merges.len());
         let mut merged = Vec::new();
+        let mut next = 0;
         for (index, merge) in merges.iter().enumerate() {
             let (left, right) = halves(merge.as_bytes()).ok_or(VocabError::Merge { index })?;
             merged.clear();
             merged.extend_from_slice(left);
             merged.extend_from_slice(right);
-            ranked.push((texts.intern(left)?, texts.intern(right)?, texts.intern(&merged)?));
+            // Vocabularies list tokens in the order of the merges that make them.
+            let symbol = texts.intern(&merged, next)?;
+            next = symbol + 1;
+            ranked.push((texts.intern(left, next)?, texts.intern(right, next)?, symbol));
         }
         let bytes = (0..=255).map(|byte| byte_symbol(byte, texts)).collect();
-        Ok(Self { pre, n_vocab, bytes, merges: Merges::new(&ranked)? })
+        Ok(Self { pre, n_vocab, bytes, merges: Merges::new(ranked)? })
     }
 
     /// Appends the tokens of `text`. Bytes that the vocabulary lacks are left out.
@@ -113,7 +117,7 @@ impl Bpe {
         }
     }
 
-    /// The same over a linked list and a heap, for words of any length in `O(n log n)`; leaves the symbols in `work.links`.
+    /// The same over a linked list and a heap, for words of up to 4 GiB in `O(n log n)`; leaves the symbols in `work.links`.
     fn merge_long(&self, word: &[u8], work: &mut Work) {
         let Work { links, heap, .. } = work;
         heap.clear();
@@ -127,24 +131,25 @@ impl Bpe {
             self.propose(left, links, heap);
         }
         while let Some(Reverse(pair)) = heap.pop() {
-            let Some((left, right)) = neighbours(links, pair.left) else { continue };
-            if self.merges.find(left, right).is_none_or(|merge| merge.rank != pair.rank) {
-                continue; // one of the two has been merged with another symbol since
-            }
-            join(links, pair.left, pair.symbol);
-            if let Some(before) = links.get(pair.left).and_then(|link| link.before.checked_sub(1)) {
+            let (rank, place) = ((pair >> 32) as u32, pair as u32 as usize);
+            let Some((left, right)) = neighbours(links, place) else { continue };
+            let merge = self.merges.find(left, right).filter(|merge| merge.rank == rank);
+            let Some(merge) = merge else { continue }; // one of the two has been merged with another symbol since
+            join(links, place, merge.symbol);
+            if let Some(before) = links.get(place).and_then(|link| link.before.checked_sub(1)) {
                 self.propose(before, links, heap);
             }
-            self.propose(pair.left, links, heap);
+            self.propose(place, links, heap);
         }
     }
 
     /// Puts the symbol at `left` and the one after it on the heap if they merge.
-    fn propose(&self, left: usize, links: &[Link], heap: &mut BinaryHeap<Reverse<Pair>>) {
+    fn propose(&self, left: usize, links: &[Link], heap: &mut BinaryHeap<Reverse<u64>>) {
         if let Some((first, second)) = neighbours(links, left)
             && let Some(merge) = self.merges.find(first, second)
+            && let Ok(place) = u32::try_from(left)
         {
-            heap.push(Reverse(Pair { rank: merge.rank, left, symbol: merge.symbol }));
+            heap.push(Reverse(u64::from(merge.rank) << 32 | u64::from(place)));
         }
     }
 }
@@ -155,7 +160,8 @@ struct Work {
     encoded: Vec<u8>,
     short: Vec<(u32, Option<Merge>)>,
     links: Vec<Link>,
-    heap: BinaryHeap<Reverse<Pair>>,
+    /// Pairs that merge, as they were when put here: the rank in the upper half, the place in the lower.
+    heap: BinaryHeap<Reverse<u64>>,
 }
 
 /// A symbol of a long word. Its place in the list is where its text starts in the word.
@@ -170,14 +176,6 @@ struct Link {
 
 /// In place of a symbol that was merged into the one before it. No symbol has this number: [`Strings`] holds fewer.
 const GONE: u32 = u32::MAX - 1;
-
-/// Two neighbours that merge, as they were when this was put on the heap. Ordered by rank, then by place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Pair {
-    rank: u32,
-    left: usize,
-    symbol: u32,
-}
 
 /// The symbol at place `left` and the one after it, if `left` still holds one and is not the last.
 fn neighbours(links: &[Link], left: usize) -> Option<(u32, u32)> {

@@ -1,7 +1,8 @@
 //! Which two symbols merge into which, and how urgently.
 //!
-//! An open-addressing table from a pair of symbols to a rank and the symbol they become. Like the table of strings it is
-//! built under another seed when a chain grows long.
+//! The merges lie in a list by rank; an open-addressing table of 32-bit slots finds them. Tokenising is bound by the memory
+//! these look-ups touch, so slots are as small as they can be, and a few bits of the hash beside the rank spare most visits
+//! to the list. Like the table of strings it is built under another seed when a chain grows long.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,61 +19,71 @@ pub(super) struct Merge {
     pub(super) symbol: u32,
 }
 
-/// Stands for a free slot, and for a byte that is no symbol: no pair with it is in a table.
+/// Stands for a byte that is no symbol: no merge has it.
 pub(super) const NO_SYMBOL: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    left: u32,
-    right: u32,
-    merge: Merge,
-}
-
-const FREE: Slot = Slot { left: NO_SYMBOL, right: NO_SYMBOL, merge: Merge { rank: 0, symbol: NO_SYMBOL } };
 
 /// All merges of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Merges {
-    slots: Vec<Slot>,
+    /// Left and right symbol and what they become, by rank.
+    ranked: Vec<(u32, u32, u32)>,
+    /// Zero is free. Else the lower `rank_bits` are the rank plus one, those above some bits of the pair's hash.
+    slots: Vec<u32>,
+    rank_bits: u32,
     seed: u64,
 }
 
 impl Merges {
-    /// The merges `(left, right, merged)`, ranked by their order. Of equal pairs the first counts.
+    /// The merges `(left, right, merged)`, the most important first. Of equal pairs the first counts.
     ///
     /// # Errors
-    /// `Collisions` when no seed spreads the pairs.
-    pub(super) fn new(ranked: &[(u32, u32, u32)]) -> Result<Self, VocabError> {
-        let mut merges = Self { slots: vec![FREE; slots_for(ranked.len())], seed: 0 };
+    /// `TooLarge` for 2^31 merges and more, `Collisions` when no seed spreads the pairs.
+    pub(super) fn new(ranked: Vec<(u32, u32, u32)>) -> Result<Self, VocabError> {
+        let n = u32::try_from(ranked.len()).ok().filter(|&n| n < 1 << 31);
+        let rank_bits = u32::BITS - n.ok_or(VocabError::TooLarge { what: "the merges" })?.leading_zeros();
+        let mut merges = Self { slots: vec![0; slots_for(ranked.len())], ranked, rank_bits, seed: 0 };
         for seed in 1..=SEEDS {
             merges.seed = fold(seed, 0x9e37_79b9_7f4a_7c15);
-            if (0..)
-                .zip(ranked)
-                .all(|(rank, &(left, right, symbol))| merges.insert(left, right, Merge { rank, symbol }))
-            {
+            if (0..merges.ranked.len() as u32).all(|rank| merges.insert(rank)) {
                 return Ok(merges);
             }
-            merges.slots.fill(FREE);
+            merges.slots.fill(0);
         }
         Err(VocabError::Collisions)
     }
 
-    fn first_slot(&self, left: u32, right: u32) -> usize {
+    /// The slot where the chain of a pair starts, and the bits of its hash that a slot keeps, in place.
+    #[inline]
+    fn start(&self, left: u32, right: u32) -> (usize, u32) {
         let pair = u64::from(left) << 32 | u64::from(right);
-        fold(pair ^ self.seed, 0xa076_1d64_78bd_642f) as usize & self.slots.len().wrapping_sub(1)
+        let hash = fold(pair ^ self.seed, 0xa076_1d64_78bd_642f);
+        (hash as usize & self.slots.len().wrapping_sub(1), ((hash >> 32) as u32) << self.rank_bits)
+    }
+
+    /// The merge that `slot` stands for, unless it is of another pair.
+    #[inline]
+    fn of_slot(&self, slot: u32, tag: u32, left: u32, right: u32) -> Option<Merge> {
+        let number = slot & !(u32::MAX << self.rank_bits);
+        if slot - number != tag {
+            return None;
+        }
+        let rank = number.wrapping_sub(1);
+        let &(l, r, symbol) = self.ranked.get(rank as usize)?;
+        (l == left && r == right).then_some(Merge { rank, symbol })
     }
 
     /// False if the chain is too long.
-    fn insert(&mut self, left: u32, right: u32, merge: Merge) -> bool {
-        let mut slot = self.first_slot(left, right);
+    fn insert(&mut self, rank: u32) -> bool {
+        let Some(&(left, right, _)) = self.ranked.get(rank as usize) else { return true };
+        let (mut at, tag) = self.start(left, right);
         for _ in 0..MAX_PROBES {
-            match self.slots.get_mut(slot) {
-                Some(held) if held.left == left && held.right == right => return true,
-                Some(free) if free.left == NO_SYMBOL => {
-                    *free = Slot { left, right, merge };
+            match self.slots.get(at) {
+                Some(0) => {
+                    self.slots.get_mut(at).into_iter().for_each(|slot| *slot = tag | (rank + 1));
                     return true;
                 }
-                _ => slot = (slot + 1) & self.slots.len().wrapping_sub(1),
+                Some(&slot) if self.of_slot(slot, tag, left, right).is_some() => return true,
+                _ => at = (at + 1) & self.slots.len().wrapping_sub(1),
             }
         }
         false
@@ -81,16 +92,17 @@ impl Merges {
     /// What `left` and `right` become, if anything.
     #[inline]
     pub(super) fn find(&self, left: u32, right: u32) -> Option<Merge> {
-        let mut slot = self.first_slot(left, right);
+        let (mut at, tag) = self.start(left, right);
         for _ in 0..=MAX_PROBES {
-            let held = self.slots.get(slot)?;
-            if held.left == left && held.right == right {
-                return (left != NO_SYMBOL).then_some(held.merge);
+            match *self.slots.get(at)? {
+                0 => return None,
+                slot => {
+                    if let Some(merge) = self.of_slot(slot, tag, left, right) {
+                        return Some(merge);
+                    }
+                }
             }
-            if held.left == NO_SYMBOL {
-                return None;
-            }
-            slot = (slot + 1) & self.slots.len().wrapping_sub(1);
+            at = (at + 1) & self.slots.len().wrapping_sub(1);
         }
         None
     }
@@ -104,13 +116,14 @@ mod tests {
     fn pairs_are_found_and_the_first_of_equal_ones_counts() -> Result<(), VocabError> {
         let mut ranked: Vec<_> = (0..10_000).map(|i| (i / 100, i % 100, i + 1000)).collect();
         ranked.push((3, 4, 7));
-        let merges = Merges::new(&ranked)?;
+        let merges = Merges::new(ranked)?;
         for i in 0..10_000 {
             assert_eq!(merges.find(i / 100, i % 100), Some(Merge { rank: i, symbol: i + 1000 }));
         }
         assert_eq!(merges.find(100, 0), None);
         assert_eq!(merges.find(NO_SYMBOL, NO_SYMBOL), None);
         assert_eq!(merges.find(1, NO_SYMBOL), None);
+        assert_eq!(Merges::new(Vec::new())?.find(0, 0), None);
         Ok(())
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Strings {
     /// Upper half: the upper half of the hash; lower half: the string's number plus one; zero is free. A power of two of them.
     slots: Vec<u64>,
     seed: u64,
+    /// Whether some string is equal to an earlier one.
+    repeats: bool,
 }
 
 impl Strings {
@@ -34,6 +36,7 @@ impl Strings {
             ends: Vec::with_capacity(n),
             slots: vec![0; slots_for(n)],
             seed: 0,
+            repeats: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl Strings {
         let end = u32::try_from(self.bytes.len() + text.len()).map_err(|_| too_large.clone())?;
         let id = u32::try_from(self.ends.len()).ok().filter(|&id| id < u32::MAX - 1).ok_or(too_large)?;
         let first = !text.is_empty() && self.find(text).is_none();
+        self.repeats |= !first;
         self.bytes.extend_from_slice(text);
         self.ends.push(end);
         if first && (self.slots.len() < slots_for(self.ends.len()) || !self.insert(id)) {
@@ -87,8 +91,12 @@ impl Strings {
         Ok(id)
     }
 
-    /// The number of `text`, which is added if it is new.
-    pub(super) fn intern(&mut self, text: &[u8]) -> Result<u32, VocabError> {
+    /// The number of `text`, which is added if it is new. It is looked for at `guess` first, which saves a walk through the
+    /// table when it is there.
+    pub(super) fn intern(&mut self, text: &[u8], guess: u32) -> Result<u32, VocabError> {
+        if !self.repeats && !text.is_empty() && self.at(guess) == text {
+            return Ok(guess);
+        }
         match self.find(text) {
             Some(id) => Ok(id),
             None => self.push(text),
@@ -190,8 +198,10 @@ mod tests {
         assert_eq!(strings.len(), 5);
         assert_eq!(strings.find(b"a"), Some(0));
         assert_eq!(strings.find(b""), None);
-        assert_eq!(strings.intern(b"b"), Ok(3));
-        assert_eq!(strings.intern(b"c"), Ok(5));
+        assert_eq!(strings.intern(b"b", 0), Ok(3));
+        assert_eq!(strings.intern(b"a", 2), Ok(0));
+        assert_eq!(strings.intern(b"c", 5), Ok(5));
+        assert_eq!(strings.intern(b"c", 5), Ok(5));
     }
 
     #[test]
