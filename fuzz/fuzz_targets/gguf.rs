@@ -18,7 +18,7 @@ static ALLOCATOR: Counting = Counting::new();
 
 /// Bytes of index a byte of file may cost. The costliest file is all tensor descriptions: 33 bytes each, for which the
 /// reader holds a description, a row of the table and two entries to sort.
-const INDEX_PER_BYTE: u64 = 12;
+const INDEX_PER_BYTE: u64 = 10;
 /// Error texts and the like.
 const SLACK: u64 = 1 << 12;
 

@@ -419,14 +419,15 @@ impl fmt::Display for Error {
                     "the file is GGUF version {version} in big-endian order; convert it to little-endian"
                 )
             }
-            Self::Truncated { place, name, offset, need, have } => write!(
-                f,
-                "file is truncated in {}: {need} bytes needed at offset {offset}, {have} left; get the file again",
-                Subject(*place, name)
-            ),
+            Self::Truncated { place, name, offset, need, have } => {
+                let part = if *place == Place::Tensor { "the description of " } else { "" };
+                let subject = Subject(*place, name);
+                write!(f, "file is truncated in {part}{subject}: {need} bytes needed at offset {offset}, ")?;
+                write!(f, "{have} left; get the file again")
+            }
             Self::TooMany { place, name, offset, found, limit } => write!(
                 f,
-                "count {found} of {} at offset {offset} is impossible: the rest of the file holds at most {limit}",
+                "{found} {} at offset {offset} do not fit the file, the rest of it holds at most {limit}; get the file again",
                 Counted(*place, name)
             ),
             Self::Utf8 { place, name, offset } => {
@@ -640,7 +641,7 @@ impl fmt::Display for Subject<'_> {
             Place::Header => return f.write_str("the header"),
             Place::Key => "key",
             Place::Value => "the value of key",
-            Place::Tensor => "the description of tensor",
+            Place::Tensor => "tensor",
             Place::Data => "the data of tensor",
         };
         if self.1.starts_with('#') {
@@ -684,7 +685,7 @@ mod tests {
             ),
             (
                 Error::TooMany { place: Place::Tensor, name: "".into(), offset: 8, found: 1 << 60, limit: 7 },
-                "count 1152921504606846976 of tensors at offset 8 is impossible: the rest of the file holds at most 7",
+                "1152921504606846976 tensors at offset 8 do not fit the file, the rest of it holds at most 7; get the file again",
             ),
             (
                 Error::Utf8 { place: Place::Key, name: "#17".into(), offset: 99 },

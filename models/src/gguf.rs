@@ -20,6 +20,8 @@ mod reader;
 mod source;
 mod split;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod value;
 mod writer;
 

@@ -154,3 +154,83 @@ impl<T: Copy> PerLayer<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::gguf::Writer;
+
+    fn file() -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "falcon-h1").unwrap();
+        writer.set("falcon-h1.block_count", 3u32).unwrap();
+        writer.set("falcon-h1.rope.freq_base", 1e6f32).unwrap();
+        writer.set("falcon-h1.shift", -2i32).unwrap();
+        writer.set("falcon-h1.head_count_kv", Vec::from([1u32, 0, 2])).unwrap();
+        writer.to_bytes()
+    }
+
+    #[test]
+    fn keys_are_read_by_type_below_the_architecture() {
+        let file = file();
+        let gguf = Gguf::parse(&file).unwrap();
+        let keys = gguf.keys().unwrap();
+        assert_eq!(keys.prefix(), "falcon-h1");
+        assert_eq!(keys.u32("block_count").unwrap(), 3);
+        assert_eq!(gguf.u32("falcon-h1.block_count").unwrap(), 3);
+        assert_eq!(keys.f32("rope.freq_base").unwrap(), 1e6);
+        assert_eq!(keys.optional::<u32>("nothing").unwrap(), None);
+        assert_eq!(keys.required::<Vec<u32>>("head_count_kv").unwrap(), [1, 0, 2]);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_what_it_is() {
+        let file = file();
+        let gguf = Gguf::parse(&file).unwrap();
+        let keys = gguf.keys().unwrap();
+        let cases = [
+            (keys.u32("nothing").unwrap_err(), "key \"falcon-h1.nothing\" is missing"),
+            (gguf.u32("nothing").unwrap_err(), "key \"nothing\" is missing"),
+            (
+                keys.f32("block_count").unwrap_err(),
+                "key \"falcon-h1.block_count\" at offset 73 is of type u32, not a float",
+            ),
+            (
+                keys.u32("shift").unwrap_err(),
+                "key \"falcon-h1.shift\" at offset 150 is -2, which does not fit u32",
+            ),
+            (
+                keys.required::<&[&str]>("head_count_kv").unwrap_err(),
+                "key \"falcon-h1.head_count_kv\" at offset 181 is of type array, not an array of strings",
+            ),
+            (
+                keys.per_layer::<u32>("head_count_kv", 4).unwrap_err(),
+                "key \"falcon-h1.head_count_kv\" has 3 elements, not 4",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_number_may_hold_for_all_layers_or_each_have_its_own() {
+        let file = file();
+        let gguf = Gguf::parse(&file).unwrap();
+        let keys = gguf.keys().unwrap();
+        let same = keys.per_layer::<u32>("block_count", 2).unwrap().unwrap();
+        let each = keys.per_layer::<u32>("head_count_kv", 3).unwrap().unwrap();
+        assert_eq!([same.at(0), same.at(1)], [Some(3), Some(3)]);
+        assert_eq!([each.at(0), each.at(1), each.at(2), each.at(3)], [Some(1), Some(0), Some(2), None]);
+        assert_eq!(keys.per_layer::<u32>("nothing", 3).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_without_architecture_says_so() {
+        let file = Writer::new().to_bytes();
+        let error = Gguf::parse(&file).unwrap().keys().unwrap_err();
+        assert_eq!(error.to_string(), "key \"general.architecture\" is missing");
+    }
+}

@@ -123,3 +123,66 @@ fn part_paths(path: &Path) -> Vec<PathBuf> {
         None => vec![path.into()],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::string::ToString;
+
+    use backstitch_core::DType;
+
+    use super::*;
+    use crate::gguf::Writer;
+
+    const NAMES: [&str; 2] = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
+
+    /// A folder with a model in two parts, of one tensor each.
+    fn split_model() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (no, (name, tensor)) in (0u16..).zip(NAMES.into_iter().zip(["a", "b"])) {
+            let mut writer = Writer::new();
+            writer.set("split.no", no).unwrap().set("split.count", 2u16).unwrap();
+            writer.set("split.tensors.count", 2i32).unwrap();
+            writer.tensor(tensor, &[2], DType::F32, &[7; 8]).unwrap();
+            writer.write_to(fs::File::create(folder.path().join(name)).unwrap()).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn any_part_opens_the_whole_model_either_way() {
+        let folder = split_model();
+        for (name, access) in [(NAMES[0], Access::Map), (NAMES[1], Access::Map), (NAMES[1], Access::Read)] {
+            let source = Source::open(folder.path().join(name), access).unwrap();
+            assert_eq!(source.paths().len(), 2);
+            let gguf = source.gguf().unwrap();
+            let b = gguf.tensor("b").unwrap();
+            assert_eq!(gguf.tensor_data(&b), [7; 8]);
+            source.release(b.part(), b.range());
+            assert_eq!(source.bytes(b.part()).unwrap().get(b.range()), Some(&[7; 8][..]));
+            assert_eq!(source.n_bytes(), source.bytes(0).unwrap().len() + source.bytes(1).unwrap().len());
+        }
+    }
+
+    #[test]
+    fn a_missing_or_damaged_part_is_named() {
+        let folder = split_model();
+        let [first, second] = NAMES.map(|name| folder.path().join(name));
+        fs::write(&second, b"GGUF?").unwrap();
+        let error = Source::open(&first, Access::Map).unwrap().gguf().unwrap_err();
+        let wanted = alloc::format!("{}: file is truncated in the header", second.display());
+        assert!(error.to_string().starts_with(&wanted), "{error}");
+        fs::remove_file(&second).unwrap();
+        let error = Source::open(&first, Access::Read).unwrap_err();
+        assert_eq!(error.to_string(), alloc::format!("{}: no such file; check the path", second.display()));
+    }
+
+    #[test]
+    fn a_part_under_another_name_says_what_is_missing() {
+        let folder = split_model();
+        let path = folder.path().join("renamed.gguf");
+        fs::rename(folder.path().join(NAMES[0]), &path).unwrap();
+        let error = Source::open(&path, Access::Map).unwrap().gguf().unwrap_err();
+        assert!(error.to_string().contains("the model has 2 parts, 1 at hand"), "{error}");
+    }
+}

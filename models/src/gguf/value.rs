@@ -450,3 +450,70 @@ fn elements<T: for<'v, 'a> FromValue<'v, 'a>>(value: &Value<'_>) -> Result<Vec<T
     let Value::Array(array) = value else { return Err(Mismatch::Type) };
     array.iter().map(|element| T::from_value(&element)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_the_numbers_of_the_format_document() {
+        for (id, ty) in (0u32..).zip(ValueType::ALL) {
+            assert_eq!((ty.id(), ValueType::from_id(id)), (id, Some(ty)));
+        }
+        assert_eq!(ValueType::from_id(13), None);
+        assert_eq!((ValueType::Str.id(), ValueType::Array.id(), ValueType::F64.id()), (8, 9, 12));
+    }
+
+    #[test]
+    fn any_integer_reads_as_any_type_it_fits() {
+        let seven: [Value<'_>; 8] = [
+            7u8.into(),
+            7i8.into(),
+            7u16.into(),
+            7i16.into(),
+            7u32.into(),
+            7i32.into(),
+            7u64.into(),
+            7i64.into(),
+        ];
+        for value in seven {
+            assert_eq!(u32::from_value(&value), Ok(7));
+            assert_eq!(i32::from_value(&value), Ok(7));
+            assert_eq!(u64::from_value(&value), Ok(7));
+            assert_eq!(f32::from_value(&value), Err(Mismatch::Type));
+        }
+        let range = |found, wanted| Err::<u32, _>(Mismatch::Range { found, wanted });
+        assert_eq!(u32::from_value(&Value::I32(-1)), range(-1, ValueType::U32));
+        assert_eq!(u32::from_value(&Value::U64(u64::MAX)), range(u64::MAX.into(), ValueType::U32));
+        assert_eq!(u32::from_value(&Value::Bool(true)), Err(Mismatch::Type));
+    }
+
+    #[test]
+    fn arrays_give_their_elements_in_order_and_nothing_beyond() {
+        let Value::Array(array) = Value::from(Vec::from([1u16, 2, 700])) else { panic!() };
+        assert_eq!((array.ty(), array.len(), array.is_empty()), (ValueType::U16, 3, false));
+        assert_eq!(array.iter().collect::<Vec<_>>(), [Value::U16(1), Value::U16(2), Value::U16(700)]);
+        assert_eq!((array.get(2), array.get(3), array.get(usize::MAX)), (Some(Value::U16(700)), None, None));
+        assert_eq!(array.texts(), None);
+        assert_eq!(Vec::<u32>::from_value(&Value::Array(array)), Ok(Vec::from([1, 2, 700])));
+    }
+
+    #[test]
+    fn one_wrong_element_refuses_the_array() {
+        let value = Value::from(Vec::from([1i32, -2]));
+        let mismatch = Mismatch::Range { found: -2, wanted: ValueType::U32 };
+        assert_eq!(Vec::<u32>::from_value(&value), Err(mismatch));
+        assert_eq!(Vec::<f32>::from_value(&value), Err(Mismatch::Type));
+        assert_eq!(Vec::<u32>::from_value(&Value::U32(1)), Err(Mismatch::Type));
+    }
+
+    #[test]
+    fn texts_outlive_the_array_that_lists_them() {
+        let text = alloc::string::String::from("a text");
+        let first = {
+            let value = Value::from(Vec::from([text.as_str()]));
+            <&[&str]>::from_value(&value).unwrap()[0]
+        };
+        assert_eq!(first, "a text");
+    }
+}

@@ -199,3 +199,178 @@ fn check_alignment(value: &Value<'_>) -> Result<(), Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::{String, ToString};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gguf::Gguf;
+
+    #[test]
+    fn what_could_not_be_read_back_is_refused() {
+        let mut writer = Writer::new();
+        let long = "x".repeat(MAX_NAME + 1);
+        writer.tensor("t", &[2], DType::F32, &[0; 8]).unwrap();
+        let refused = [
+            (writer.set("", 1u32).unwrap_err(), "the name of key #0 at offset 0 is 0 bytes long"),
+            (
+                writer.set(long.as_str(), 1u32).unwrap_err(),
+                "the name of key #0 at offset 0 is 65536 bytes long",
+            ),
+            (writer.set("general.alignment", 3u32).unwrap_err(), "\"general.alignment\" is 3"),
+            (
+                writer.set("general.alignment", 64u64).unwrap_err(),
+                "key \"general.alignment\" at offset 0 is of type u64",
+            ),
+            (writer.tensor("", &[2], DType::F32, &[0; 8]).unwrap_err(), "the name of tensor #1"),
+            (writer.tensor("t", &[2], DType::F32, &[0; 8]).unwrap_err(), "tensor \"t\" appears a second"),
+            (writer.tensor("u", &[], DType::F32, &[]).unwrap_err(), "tensor \"u\" has 0 dimensions"),
+            (writer.tensor("u", &[1; 5], DType::F32, &[0; 4]).unwrap_err(), "tensor \"u\" has 5 dimensions"),
+            (
+                writer.tensor("u", &[2, 0], DType::F32, &[]).unwrap_err(),
+                "tensor \"u\" has a dimension of zero",
+            ),
+            (
+                writer.tensor("u", &[31], DType::Q8_0, &[0; 34]).unwrap_err(),
+                "tensor \"u\" at offset 0 has rows of 31",
+            ),
+            (
+                writer.tensor("u", &[usize::MAX, 2], DType::I8, &[]).unwrap_err(),
+                "tensor \"u\" at offset 0 is larger",
+            ),
+            (
+                writer.tensor("u", &[32], DType::Q8_0, &[0; 33]).unwrap_err(),
+                "tensor \"u\" needs 34 bytes of data, 33 were",
+            ),
+        ];
+        for (error, text) in refused {
+            assert!(error.to_string().starts_with(text), "{error}\nwanted: {text}");
+        }
+        let mut only_one = Writer::new();
+        only_one.tensor("t", &[2], DType::F32, &[0; 8]).unwrap();
+        assert_eq!(writer.to_bytes(), only_one.to_bytes());
+    }
+
+    #[test]
+    fn a_key_set_again_keeps_its_place() {
+        let mut writer = Writer::new();
+        writer.set("a", 1u32).unwrap().set("b", 2u32).unwrap().set("a", "x").unwrap();
+        let file = writer.to_bytes();
+        let gguf = Gguf::parse(&file).unwrap();
+        let entries: Vec<_> = gguf.metadata().iter().map(|entry| (entry.key, entry.value.clone())).collect();
+        assert_eq!(entries, [("a", Value::Str("x")), ("b", Value::U32(2))]);
+    }
+
+    /// A tensor with its own bytes.
+    #[derive(Clone, Debug)]
+    struct Owned {
+        name: String,
+        shape: Vec<usize>,
+        dtype: DType,
+        data: Vec<u8>,
+    }
+
+    fn tensors() -> impl Strategy<Value = Vec<Owned>> {
+        let tensor = (
+            "[a-z.0-9]{1,20}",
+            proptest::collection::vec(1usize..4, 1..=4),
+            0..DType::table().len(),
+            any::<u8>(),
+        );
+        proptest::collection::vec(tensor.prop_map(owned), 0..6)
+    }
+
+    fn owned((name, mut shape, format, byte): (String, Vec<usize>, usize, u8)) -> Owned {
+        let dtype = DType::table()[format].dtype;
+        *shape.last_mut().unwrap() *= dtype.block_len();
+        let n_bytes = dtype.row_bytes(shape.iter().product()).unwrap();
+        let data = (0..n_bytes).map(|i| byte.wrapping_add(i as u8)).collect();
+        Owned { name, shape, dtype, data }
+    }
+
+    /// A value that owns its texts.
+    #[derive(Clone, Debug)]
+    enum Meta {
+        Plain(Value<'static>),
+        Text(String),
+        Texts(Vec<String>),
+    }
+
+    impl Meta {
+        fn value(&self) -> Value<'_> {
+            match self {
+                Self::Plain(value) => value.clone(),
+                Self::Text(text) => text.as_str().into(),
+                Self::Texts(texts) => texts.iter().map(String::as_str).collect::<Vec<_>>().into(),
+            }
+        }
+    }
+
+    fn meta() -> impl Strategy<Value = Meta> {
+        prop_oneof![
+            any::<u8>().prop_map(|x| Meta::Plain(x.into())),
+            any::<i8>().prop_map(|x| Meta::Plain(x.into())),
+            any::<u16>().prop_map(|x| Meta::Plain(x.into())),
+            any::<i16>().prop_map(|x| Meta::Plain(x.into())),
+            any::<u32>().prop_map(|x| Meta::Plain(x.into())),
+            any::<i32>().prop_map(|x| Meta::Plain(x.into())),
+            any::<u64>().prop_map(|x| Meta::Plain(x.into())),
+            any::<i64>().prop_map(|x| Meta::Plain(x.into())),
+            any::<f32>().prop_map(|x| Meta::Plain(x.into())),
+            any::<f64>().prop_map(|x| Meta::Plain(x.into())),
+            any::<bool>().prop_map(|x| Meta::Plain(x.into())),
+            any::<Vec<bool>>().prop_map(|x| Meta::Plain(x.into())),
+            any::<Vec<f32>>().prop_map(|x| Meta::Plain(x.into())),
+            any::<Vec<i64>>().prop_map(|x| Meta::Plain(x.into())),
+            any::<String>().prop_map(Meta::Text),
+            any::<Vec<String>>().prop_map(Meta::Texts),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            metadata in proptest::collection::vec((".{1,30}", meta()), 0..8),
+            tensors in tensors(),
+            alignment in prop_oneof![Just(None), (0u32..10).prop_map(Some)],
+        ) {
+            let mut writer = Writer::new();
+            for (key, value) in &metadata {
+                writer.set(key, value.value()).unwrap();
+            }
+            if let Some(power) = alignment {
+                writer.set(ALIGNMENT_KEY, 1u32 << power).unwrap();
+            }
+            for Owned { name, shape, dtype, data } in &tensors {
+                // Names may collide; the first one stays.
+                let _ = writer.tensor(name, shape, *dtype, data);
+            }
+            let file = writer.to_bytes();
+            let mut streamed = Vec::new();
+            writer.write_to(&mut streamed).unwrap();
+            prop_assert_eq!(&streamed, &file);
+
+            let gguf = Gguf::parse(&file).unwrap();
+            for (read, (key, value)) in gguf.metadata().iter().zip(&writer.metadata) {
+                prop_assert_eq!(read.key, key);
+                prop_assert_eq!(read.value.ty(), value.ty());
+                let (mut read_bytes, mut bytes) = (Vec::new(), Vec::new());
+                read.value.encode(&mut read_bytes);
+                value.encode(&mut bytes);
+                prop_assert_eq!(read_bytes, bytes);
+            }
+            prop_assert_eq!(gguf.metadata().len(), writer.metadata.len());
+            prop_assert_eq!(gguf.tensors().len(), writer.tensors.len());
+            for tensor in &writer.tensors {
+                let read = gguf.tensor(&tensor.name).unwrap();
+                prop_assert_eq!(read.shape(), &tensor.shape);
+                prop_assert_eq!(read.dtype(), tensor.dtype);
+                prop_assert_eq!(gguf.tensor_data(&read), tensor.data);
+                prop_assert_eq!(read.range().start % writer.alignment(), 0);
+            }
+        }
+    }
+}
