@@ -3,6 +3,7 @@
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType};
+use backstitch_core::rope::Rope;
 
 /// What one layer of a model keeps; a layer may have attention, a recurrent state, both (falcon-h1) or neither.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +45,7 @@ pub struct AttentionLayer {
     /// A token sees keys less than so many positions back, its own included; `None`: all.
     pub window: Option<u32>,
     /// How positions were put into the keys, so that a shift can move them; `None`: they hold no position.
-    pub rope: Option<Rope>,
+    pub rope: Option<Rotation>,
 }
 
 impl AttentionLayer {
@@ -53,26 +54,14 @@ impl AttentionLayer {
     }
 }
 
-/// Which dimensions of a head rotate together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pairs {
-    /// `(2i, 2i + 1)`.
-    #[default]
-    Adjacent,
-    /// `(i, i + n_rot / 2)`.
-    Split,
-}
-
-/// A rotation of keys by position: pair `i` of a head turns by `pos * freqs[i]` radians.
-///
-/// Scaled variants (linear, YaRN, frequency factors) differ in `freqs` only: a factor on the length of the rotated
-/// vector stays as it is when a key moves.
-#[derive(Clone, Debug, Default)]
-pub struct Rope {
-    /// Radians a position, for each of the `n_rot / 2` pairs.
-    pub freqs: Vec<f32>,
-    /// Which dimensions are a pair; those from `n_rot` on do not turn.
-    pub pairs: Pairs,
+/// A rotation by position that keys carry, with the angle of each pair of dimensions for one step of position as
+/// [`Rope::frequencies`] gives them.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// Which dimensions turn.
+    pub rope: Rope,
+    /// Radians a position, `[n_rot / 2]`.
+    pub frequencies: Vec<f64>,
 }
 
 /// Sizes of one layer's recurrent state, in numbers (f32) a sequence.
@@ -162,8 +151,9 @@ pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
             if width.is_none_or(|w| w == 0) || bytes.is_none_or(|b| b > u32::MAX as usize) {
                 return bad("sizes of keys and values are zero or impossibly large");
             }
-            if layer.rope.as_ref().is_some_and(|rope| rope.freqs.len() * 2 > layer.d_k) {
-                return bad("more dimensions rotate than a key has");
+            let turns = |r: &Rotation| r.rope.n_rot <= layer.d_k && r.frequencies.len() * 2 == r.rope.n_rot;
+            if layer.rope.as_ref().is_some_and(|rotation| !turns(rotation)) {
+                return bad("its rotation does not fit its keys");
             }
             if layer.window == Some(0) {
                 return bad("a window of no positions");

@@ -22,13 +22,12 @@ mod memory;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 mod plan;
-mod shift;
 mod split;
 
 pub use batch::Batch;
 pub use error::Error;
 pub use ids::{Pos, SeqId, Token};
-pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Pairs, Params, RecurrentSpec, Rope};
+pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, RecurrentSpec, Rotation};
 pub use memory::{Cell, Hybrid, Kind, Memory, Operation, StateRun, Visible};
 pub use plan::{Attention, Plan, States, Store, Ubatch};
 pub use split::UbatchToken;

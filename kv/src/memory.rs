@@ -14,6 +14,8 @@ mod unified;
 
 pub use hybrid::Hybrid;
 pub use recurrent::StateRun;
+#[cfg(any(test, feature = "oracle"))]
+pub(crate) use unified::turn_cells;
 pub use unified::{Cell, Visible};
 
 use crate::batch::Batch;

@@ -8,11 +8,11 @@
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params};
-use crate::memory::{Hybrid, Kind, Op, Operation};
-use crate::shift::Turn;
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation};
+use crate::memory::{Hybrid, Kind, Op, Operation, turn_cells};
 use alloc::string::String;
 use alloc::vec::Vec;
+use backstitch_core::cell::CellLayout;
 use core::ops::Range;
 
 #[cfg(test)]
@@ -211,9 +211,8 @@ impl Naive {
         self.next_id += self.seqs[seq.index()].cells.len() as u64;
         let turn = |cell: &mut NaiveCell, delta: i64| {
             for (layer, (keys, values)) in attention.iter().zip(&mut cell.rows) {
-                if let Some(rope) = &layer.rope {
-                    Turn::default().apply(rope, layer.d_k, delta, keys);
-                    (*keys, _) = stored(layer, &params, keys, values);
+                if let Some(rotation) = &layer.rope {
+                    *keys = turned(layer, rotation, &params, keys, values, delta as i32);
                 }
             }
         };
@@ -349,11 +348,38 @@ impl NaiveSequence {
 
 /// Keys and values as they come back from a cache.
 fn stored(layer: &AttentionLayer, params: &Params, keys: &[f32], values: &[f32]) -> Rows {
+    through_block(layer, params, keys, values, |_, _| ())
+}
+
+/// Keys after turning them in a cache.
+fn turned(
+    layer: &AttentionLayer,
+    rotation: &Rotation,
+    params: &Params,
+    keys: &[f32],
+    values: &[f32],
+    delta: i32,
+) -> Vec<f32> {
+    let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + keys.len()];
+    let turn =
+        |layout: &CellLayout, block: &mut [u8]| turn_cells(rotation, layout, block, 1, delta, &mut scratch);
+    through_block(layer, params, keys, values, turn).0
+}
+
+/// Stores a token in a block of its own, changes that, and reads it back.
+fn through_block(
+    layer: &AttentionLayer,
+    params: &Params,
+    keys: &[f32],
+    values: &[f32],
+    change: impl FnOnce(&CellLayout, &mut [u8]),
+) -> Rows {
     let layout = layer.layout(params.k_type, params.v_type);
     let mut block = alloc::vec![0; layout.block_bytes()];
     let (mut k, mut v) = (keys.to_vec(), values.to_vec());
     layout.store_k(&mut block, 0, keys);
     layout.store_v(&mut block, 0, values);
+    change(&layout, &mut block);
     layout.load_k(&block, 0, &mut k);
     layout.load_v(&block, 0, &mut v);
     (k, v)

@@ -242,17 +242,13 @@ impl Hparams {
     /// What an attention layer keeps: keys, turned by `rope`, and values.
     pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: RopeId) -> AttentionSpec {
         let Rotation { rope, frequencies } = b.rotation(rope);
-        let pairs = match rope.pairs {
-            Pairs::Adjacent => backstitch_kv::Pairs::Adjacent,
-            Pairs::Split => backstitch_kv::Pairs::Split,
-        };
-        let freqs = frequencies.iter().map(|&f| f as f32).collect();
+        let rotation = backstitch_kv::Rotation { rope: *rope, frequencies: frequencies.to_vec() };
         AttentionSpec::Cached(AttentionLayer {
             n_head_kv: self.n_head_kv,
             d_k: self.d_k,
             d_v: self.d_v,
             window: None,
-            rope: Some(backstitch_kv::Rope { freqs, pairs }),
+            rope: Some(rotation),
         })
     }
 

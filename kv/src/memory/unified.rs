@@ -12,11 +12,11 @@ use crate::block::{BlockPool, NO_BLOCK};
 use crate::error::Error;
 use crate::extent::{Mark, Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, Rope};
+use crate::layer::{AttentionLayer, Rotation};
 use crate::plan::{Attention, Store};
-use crate::shift::Turn;
 use crate::split::{Schedule, Split};
 use alloc::vec::Vec;
+use backstitch_core::KernelSet;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Range;
@@ -49,7 +49,7 @@ struct Line([u8; 64]);
 struct Layer {
     layout: CellLayout,
     storage: Vec<Line>,
-    rope: Option<Rope>,
+    rope: Option<Rotation>,
     /// Which of the part's windows it has.
     window: usize,
 }
@@ -62,21 +62,44 @@ impl Layer {
     /// Turns the keys of cells that move: entries of a table, with blocks that nobody else uses.
     fn turn_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], op: &Op) {
         let layout = self.layout;
-        let Some(rope) = self.rope.take() else { return };
-        let mut turn = Turn::default();
-        let mut keys = alloc::vec![0.0; layout.n_head_kv * layout.d_k];
+        let Some(rotation) = self.rope.take() else { return };
+        let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
         for &(_, block, live) in moving {
             let bytes = &mut self.storage_mut()[layout.block_range(block as usize)];
-            for cell in bits(live) {
-                let pos = pool.pos(block)[cell as usize];
-                let delta = op.moved(pos) - i64::from(pos.0);
-                layout.load_k(bytes, cell as usize, &mut keys);
-                turn.apply(&rope, layout.d_k, delta, &mut keys);
-                layout.store_k(bytes, cell as usize, &keys);
-            }
+            by_distance(pool.pos(block), live, op, |cells, delta| {
+                turn_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
+            });
         }
-        self.rope = Some(rope);
+        self.rope = Some(rotation);
     }
+}
+
+/// Calls `f` for the cells of each distance that `op` moves some of `live` by.
+fn by_distance(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
+    // Positions are never negative, so that their differences fit.
+    let distance = |cell: u32| (op.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
+    let mut left = live;
+    while left != 0 {
+        let delta = distance(left.trailing_zeros());
+        let same =
+            bits(left).filter(|&cell| distance(cell) == delta).fold(0, |cells, cell| cells | 1 << cell);
+        f(same, delta);
+        left &= !same;
+    }
+}
+
+/// Turns the keys of some cells of a block. All kernel sets give the same bits, so the one that is always there does.
+pub(crate) fn turn_cells(
+    rotation: &Rotation,
+    layout: &CellLayout,
+    block: &mut [u8],
+    cells: u32,
+    delta: i32,
+    scratch: &mut [f32],
+) {
+    let Rotation { rope, frequencies } = rotation;
+    let done = rope.shift_keys(KernelSet::scalar(), frequencies, layout, block, cells, delta, scratch);
+    debug_assert!(done.is_ok(), "shapes were checked when the memory was made: {done:?}");
 }
 
 /// Tokens that see the same far back.
@@ -99,6 +122,11 @@ struct Swap {
     index: usize,
     from: u32,
     to: u32,
+    /// The cells of `from` that undoing gives back to the sequence.
+    live: u32,
+    /// Nobody else uses `from`: it goes back to the pool on commit, and no earlier.
+    held: bool,
+    /// Whether the table has the copy.
     done: bool,
 }
 
@@ -233,7 +261,7 @@ impl Unified {
     fn append(&mut self, seqs: &[SeqId], pos: Pos, ubatch: u32) -> Result<(), Error> {
         let [first, ..] = seqs else { return Ok(()) };
         let block = match self.table(*first).open_tail() {
-            Some((index, block)) if self.pool.refs(block) > seqs.len() as u32 => {
+            Some((index, block)) if self.is_taken(*first, block, seqs.len() as u32) => {
                 self.swap(seqs, index, block, ubatch)
             }
             Some((_, block)) => block,
@@ -258,6 +286,14 @@ impl Unified {
         Ok(())
     }
 
+    /// Whether the next cell of `seq` in `block` may belong to others than the `n` that it is appended for: to those
+    /// who use the block, or to those who left it in this plan and come back if it is undone.
+    fn is_taken(&self, seq: SeqId, block: u32, n: u32) -> bool {
+        let cell = self.table(seq).n_slots() % BLOCK_CELLS as u32;
+        let left = |swap: &Swap| swap.from == block && swap.live >> cell != 0;
+        self.pool.refs(block) > n || self.swaps.iter().any(left)
+    }
+
     /// A new block at the end of sequences.
     fn open(&mut self, seqs: &[SeqId]) -> Result<u32, Error> {
         self.need += 1;
@@ -276,9 +312,14 @@ impl Unified {
         let to = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
         self.pool.copy_pos(from, to);
         for &seq in seqs {
-            self.pool.release(from);
-            self.tables[seq.index()].set_block(index, to);
-            self.swaps.push(Swap { ubatch, seq, index, from, to, done: true });
+            let table = &mut self.tables[seq.index()];
+            let live = table.extents().get(index).map_or(0, |extent| extent.live);
+            table.set_block(index, to);
+            let held = self.pool.refs(from) == 1;
+            if !held {
+                self.pool.release(from);
+            }
+            self.swaps.push(Swap { ubatch, seq, index, from, to, live, held, done: true });
         }
         to
     }
@@ -289,6 +330,16 @@ impl Unified {
             self.tables[swap.seq.index()].set_block(swap.index, swap.from);
             swap.done = false;
         }
+    }
+
+    fn forget_plan(&mut self) {
+        for saved in self.saved.drain(..) {
+            self.last[saved.seq.index()] = None;
+        }
+        self.swaps.clear();
+        self.cells.clear();
+        self.windows.iter_mut().for_each(|window| window.visible.clear());
+        self.need = 0;
     }
 
     fn remove(&mut self, seq: SeqId, range: &Range<Pos>) {
@@ -447,13 +498,10 @@ impl Part for Unified {
     }
 
     fn commit(&mut self) {
-        for saved in self.saved.drain(..) {
-            self.last[saved.seq.index()] = None;
+        for swap in self.swaps.iter().filter(|swap| swap.held) {
+            self.pool.release(swap.from);
         }
-        self.swaps.clear();
-        self.cells.clear();
-        self.windows.iter_mut().for_each(|window| window.visible.clear());
-        self.need = 0;
+        self.forget_plan();
     }
 
     fn undo(&mut self) {
@@ -461,13 +509,15 @@ impl Part for Unified {
             if swap.done {
                 self.tables[swap.seq.index()].set_block(swap.index, swap.from);
             }
-            self.pool.retain(swap.from);
+            if !swap.held {
+                self.pool.retain(swap.from);
+            }
             self.pool.release(swap.to);
         }
         for saved in &self.saved {
             self.tables[saved.seq.index()].back_to(&mut self.pool, saved.mark);
         }
-        self.commit();
+        self.forget_plan();
     }
 
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {

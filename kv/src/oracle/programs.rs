@@ -7,11 +7,12 @@
 
 use super::*;
 use crate::ids::Token;
-use crate::layer::{Pairs, RecurrentSpec, Rope};
+use crate::layer::{RecurrentSpec, Rotation};
 use crate::memory::Memory;
 use crate::plan::{Plan, Ubatch};
 use alloc::vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
+use backstitch_core::rope::{Pairs, Rope};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -106,7 +107,10 @@ fn attention(
     window: Option<u32>,
     pairs: Option<Pairs>,
 ) -> AttentionSpec {
-    let rope = pairs.map(|pairs| Rope { freqs: vec![1.0, 0.03], pairs });
+    let rope = pairs.map(|pairs| Rotation {
+        rope: Rope { n_rot: 4, pairs, freq_base: 1e4, freq_scale: 1.0, attn_factor: 1.0, yarn: None },
+        frequencies: vec![1.0, 0.01],
+    });
     AttentionSpec::Cached(AttentionLayer { n_head_kv, d_k, d_v, window, rope })
 }
 
@@ -274,7 +278,7 @@ impl Machine {
             left[turn].1 -= 1;
             let mut set: Vec<u32> = (0..4).filter(|s| left[turn].0 >> s & 1 == 1).collect();
             // Sequences that differ cannot share a token; mostly they do not try.
-            if self.next_token % 256 > 0 {
+            if !self.next_token.is_multiple_of(256) {
                 let (first, pos) = (set[0] as usize, next[set[0] as usize]);
                 let same = |s: usize| self.naive.seqs[s].same_as(&self.naive.seqs[first]);
                 set.retain(|&s| next[s as usize] == pos && same(s as usize));
