@@ -50,6 +50,13 @@ pub enum Error {
         /// The address must be a multiple of this.
         wanted: usize,
     },
+    /// A sequence's table names a block that the cache does not have.
+    Block {
+        /// The block.
+        found: u32,
+        /// Blocks of the cache.
+        n_blocks: usize,
+    },
     /// A pool of that many threads cannot be had.
     Threads {
         /// The number asked for.
@@ -89,6 +96,12 @@ impl fmt::Display for Error {
             }
             Error::Alignment { what, wanted } => {
                 write!(f, "{what} does not start at a multiple of {wanted} bytes; copy it to aligned memory")
+            }
+            Error::Block { found, n_blocks } => {
+                write!(
+                    f,
+                    "block {found} is named, but the cache has {n_blocks}; give the cache that the table is of"
+                )
             }
             Error::Threads { found, most } => {
                 write!(f, "no pool of {found} threads can be had, but one of 1 to {most}")

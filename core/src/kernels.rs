@@ -1,10 +1,12 @@
 //! Kernels, written once over [`Simd`](crate::isa::Simd): a file an operation.
 
+pub(crate) mod attention;
 pub(crate) mod glu;
 pub(crate) mod map;
 pub(crate) mod norm;
 pub(crate) mod rotate;
 pub(crate) mod sampling;
+pub(crate) mod stored;
 
 pub(crate) mod matmul;
 pub(crate) mod quantize;

@@ -4,6 +4,7 @@
 #[cfg(all(test, not(feature = "std")))]
 extern crate std;
 
+pub mod attention;
 pub mod block;
 pub mod cell;
 pub mod dtype;

@@ -33,6 +33,7 @@ impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
     type B = __m512i;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

@@ -37,6 +37,7 @@ impl Simd for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
     type B = [u8; 4 * LANES];
+    const REGISTERS: usize = 8;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {

@@ -17,6 +17,9 @@ pub trait Simd: Copy {
     /// Sixty-four bytes: four a lane.
     type B: Copy;
 
+    /// How many values of [`Simd::F`] the registers hold: what a tile's height is chosen by.
+    const REGISTERS: usize;
+
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
     /// Lane i is `x[i]`.

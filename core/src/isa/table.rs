@@ -6,6 +6,7 @@ use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 use crate::kernels;
+use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
 use crate::matmul::Write;
 use crate::packed::BLOCK;
 use crate::pool::Band;
@@ -177,6 +178,30 @@ kernel_table! {
     layer_norm_in_place = kernels::norm::layer_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], bias: &[f32], eps: f32);
     /// Turns the start of each head of `d` elements by one row of [`Rope::angles`](crate::rope::Rope::angles).
     rotate = kernels::rotate::rotate: fn(x: &mut [f32], d: usize, pairs: Pairs, angles: &[f32]);
+    /// `out[i]` becomes the bits of `x[i]` rounded to half precision, to nearest even, up to the end of the shorter.
+    encode_f16 = kernels::stored::encode_f16: fn(x: &[f32], out: &mut [u16]);
+    /// The same for bfloat16.
+    encode_bf16 = kernels::stored::encode_bf16: fn(x: &[f32], out: &mut [u16]);
+    /// Rows of the tallest attention tile.
+    attention_rows = kernels::attention::tile_rows: fn() -> usize;
+    /// Dot products of a tile's queries `[d, rows]` with a span's keys; see [`crate::attention`] for all of these.
+    scores_f32 = kernels::attention::scores_f32: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    /// The same for F16 keys.
+    scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    /// The same for BF16 keys.
+    scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    /// Exponentials of a span's scores, maximum and sum joined to the running ones.
+    softmax_span = kernels::attention::softmax: fn(scores: &mut [Scores], masks: &[Masks], shaping: Shaping, running: &mut Running) -> Join;
+    /// A span's weighted values joined to those before it.
+    values_f32 = kernels::attention::values_f32: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    /// The same for F16 values.
+    values_f16 = kernels::attention::values_f16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    /// The same for BF16 values.
+    values_bf16 = kernels::attention::values_bf16: fn(p: &[Scores], masks: &[Masks], v: &Panels<'_>, join: &Join, out: &mut [&mut [f32]]);
+    /// Joins the spans of one row that were computed apart.
+    merge_spans = kernels::attention::merge: fn(parts: &mut dyn Iterator<Item = &[f32]>, out: &mut [f32], running: &mut Running);
+    /// Divides a row of weighted values by its sum of weights.
+    finish_row = kernels::attention::finish: fn(out: &mut [f32], max: f32, sum: f32, sink: Option<f32>);
     /// `x[i] = exp(x[i]) / sum of exp(x)`, without overflow.
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.

@@ -1,0 +1,117 @@
+//! The other direction: keys and values of new tokens go into their cells.
+
+use super::check_alignment;
+use crate::cell::{BLOCK_CELLS, CellLayout, CellType};
+use crate::error::{Error, length};
+use crate::isa::KernelSet;
+use crate::pool::{Parts, Pool, n_jobs};
+
+/// Floats that are worth a job.
+const LEAST_WORK: usize = 1 << 14;
+
+/// Stores keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of new tokens into one layer's
+/// `cache`, rounded to nearest even.
+///
+/// `cell` tells block and cell of token i; cells of several tokens must differ, or some are lost. Allocates nothing.
+///
+/// # Errors
+/// [`Error::Length`] for slices that do not fit each other, [`Error::Alignment`] for a cache that does not start at a
+/// multiple of 64 bytes, [`Error::Block`] or [`Error::Length`] for a block that the cache does not have or a cell above 31:
+/// nothing was written then. [`Error::Panicked`] from the pool.
+pub fn store(
+    set: &KernelSet,
+    pool: &dyn Pool,
+    layout: &CellLayout,
+    k: &[f32],
+    v: &[f32],
+    cell: &(dyn Fn(usize) -> (u32, u32) + Sync),
+    cache: &mut [u8],
+) -> Result<(), Error> {
+    let (k_width, v_width) = (layout.n_head_kv * layout.d_k, layout.n_head_kv * layout.d_v);
+    let block_bytes = layout.block_bytes();
+    let n_tokens = k.len().checked_div(k_width).unwrap_or(0);
+    length("keys", k.len(), n_tokens * k_width)?;
+    length("values", v.len(), n_tokens * v_width)?;
+    check_alignment(cache)?;
+    let n_blocks = cache.len() / block_bytes.max(1);
+    for (block, cell) in (0..n_tokens).map(cell) {
+        if block as usize >= n_blocks {
+            return Err(Error::Block { found: block, n_blocks });
+        }
+        if cell as usize >= BLOCK_CELLS {
+            return Err(Error::Length {
+                what: "cell in its block",
+                found: cell as usize,
+                wanted: BLOCK_CELLS,
+            });
+        }
+    }
+    // Blocks that one run of tokens fills are usually neighbours: only the range that is written is shared out, in several
+    // parts a thread. A part is unrelated to the tokens' order: each job looks for those that fall into its own.
+    let blocks = || (0..n_tokens).map(|i| cell(i).0 as usize);
+    let (low, high) = (blocks().min().unwrap_or(0), blocks().max().map_or(0, |block| block + 1));
+    let n_jobs = match n_jobs(pool, k.len() + v.len(), LEAST_WORK) {
+        1 => 1,
+        n => 4 * n,
+    };
+    let parts = Parts::new(&mut cache[low * block_bytes..high * block_bytes], block_bytes, n_jobs);
+    pool.run(n_jobs, &|job| {
+        let Some((first, part)) = parts.take(job) else { return };
+        for (i, (block, cell)) in (0..n_tokens).map(|i| (i, cell(i))) {
+            let start = (block as usize * block_bytes).checked_sub(low * block_bytes + first);
+            let block = start.and_then(|start| part.get_mut(start..start + block_bytes));
+            if let Some(block) = block {
+                put_keys(set, layout, block, cell as usize, &k[i * k_width..][..k_width]);
+                put_values(set, layout, block, cell as usize, &v[i * v_width..][..v_width]);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+type Encode = fn(&[f32], &mut [u16]);
+
+/// How elements of two bytes are made; none for those that are stored as they are.
+fn encoder(set: &KernelSet, stored: CellType) -> Option<Encode> {
+    match stored {
+        CellType::F32 => None,
+        CellType::F16 => Some(set.encode_f16),
+        CellType::BF16 => Some(set.encode_bf16),
+    }
+}
+
+/// The keys of one token, `[n_head_kv, d_k]`, into one column of each head's panel.
+fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
+    for (head, row) in row.chunks_exact(layout.d_k.max(1)).enumerate() {
+        let panel = &mut block[layout.k_range(0, head)];
+        match encoder(set, layout.k_type) {
+            None => scatter(bytemuck::try_cast_slice_mut(panel).unwrap_or_default(), cell, row),
+            Some(encode) => {
+                let panel: &mut [u16] = bytemuck::try_cast_slice_mut(panel).unwrap_or_default();
+                let mut bits = [0; 64];
+                for (panel, row) in panel.chunks_mut(64 * BLOCK_CELLS).zip(row.chunks(64)) {
+                    encode(row, &mut bits);
+                    scatter(panel, cell, &bits[..row.len()]);
+                }
+            }
+        }
+    }
+}
+
+fn scatter<T: Copy>(panel: &mut [T], cell: usize, row: &[T]) {
+    for (column, x) in panel.chunks_exact_mut(BLOCK_CELLS).zip(row) {
+        column[cell] = *x;
+    }
+}
+
+/// The values of one token, `[n_head_kv, d_v]`, into one row of each head's part.
+fn put_values(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
+    let bytes = layout.d_v * layout.v_type.bytes();
+    for (head, row) in row.chunks_exact(layout.d_v.max(1)).enumerate() {
+        let out = &mut block[layout.v_range(0, head)][cell * bytes..][..bytes];
+        match encoder(set, layout.v_type) {
+            None => out.copy_from_slice(bytemuck::cast_slice(row)),
+            Some(encode) => encode(row, bytemuck::try_cast_slice_mut(out).unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One tile: query rows that share a key head and a sequence, over all spans or one.
+
+use super::{Seen, Task};
+use crate::cell::{BLOCK_CELLS, CellType, Extent, SPAN_CELLS};
+use crate::kernels::attention::{
+    MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
+};
+use core::ops::Range;
+
+/// Dimensions of the queries that are laid out for the kernels at once; longer heads are done in pieces.
+const Q_DIMS: usize = 256;
+
+/// The workspace of a job: 26 KiB of its stack.
+pub(super) struct Work {
+    scores: [Scores; MAX_ROWS],
+    masks: [Masks; MAX_ROWS],
+    /// `[d, rows]`
+    q: [f32; Q_DIMS * MAX_ROWS],
+}
+
+impl Work {
+    pub(super) fn new() -> Self {
+        let (scores, masks) = ([[0.0; SPAN_CELLS]; MAX_ROWS], [[0; SPAN_BLOCKS]; MAX_ROWS]);
+        Self { scores, masks, q: [0.0; Q_DIMS * MAX_ROWS] }
+    }
+}
+
+/// Where the results of a group of heads go: row i of `[n_tokens, group]` lies in a matrix of wider rows.
+pub(super) struct Rows<'a> {
+    pub(super) data: &'a mut [f32],
+    /// Floats of one head's row.
+    pub(super) width: usize,
+    /// Rows from one token to the next.
+    pub(super) stride: usize,
+    /// The row of the first token's first head.
+    pub(super) first: usize,
+    pub(super) group: usize,
+}
+
+impl Rows<'_> {
+    /// The rows of a tile.
+    fn tile(&mut self, rows: Range<usize>) -> [&mut [f32]; MAX_ROWS] {
+        let (stride, first, group) = (self.stride, self.first, self.group);
+        let mut places = rows.map(|i| i / group * stride + first + i % group);
+        let mut chunks = self.data.chunks_exact_mut(self.width.max(1));
+        let mut next = 0;
+        core::array::from_fn(|_| {
+            let Some(place) = places.next() else { return Default::default() };
+            let row = chunks.nth(place - next);
+            next = place + 1;
+            row.unwrap_or_default()
+        })
+    }
+}
+
+/// What a job is to do with its tiles.
+#[derive(Clone, Copy)]
+pub(super) enum Extend {
+    /// All spans; rows of `d_v` results.
+    All,
+    /// One span; rows of `d_v` weighted values, maximum, sum.
+    One(usize),
+}
+
+/// Some rows of one key head and one sequence.
+struct Tile<'s> {
+    head: usize,
+    extents: &'s [Extent],
+    /// What each row sees.
+    slots: [Range<usize>; MAX_ROWS],
+    n_rows: usize,
+    /// The rows that the kernels take: no fewer.
+    height: usize,
+}
+
+impl Tile<'_> {
+    /// Which cells of block `i` of the table row r sees.
+    fn mask(&self, r: usize, i: usize) -> u32 {
+        let live = self.extents.get(i).map_or(0, |extent| extent.live);
+        let inside = |slot: usize| slot.saturating_sub(i * BLOCK_CELLS).min(BLOCK_CELLS);
+        let (start, end) = (inside(self.slots[r].start), inside(self.slots[r].end));
+        live & ((1u64 << end) - (1u64 << start)) as u32
+    }
+
+    /// The spans of which some row may see something.
+    fn spans(&self) -> Range<usize> {
+        let rows = self.slots[..self.n_rows].iter().filter(|slots| !slots.is_empty());
+        let spans = rows.map(|slots| slots.start / SPAN_CELLS..slots.end.div_ceil(SPAN_CELLS));
+        spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    }
+}
+
+impl<'s> Task<'_, 's> {
+    /// Does all tokens' rows of one key head, tile by tile.
+    pub(super) fn tiles(
+        &self,
+        work: &mut Work,
+        head: usize,
+        tokens: Range<usize>,
+        extend: Extend,
+        rows: &mut Rows<'_>,
+    ) {
+        let group = self.attention.group();
+        let n_rows = tokens.len() * group;
+        let tallest = (self.set.attention_rows)();
+        let seen = |row: usize| (self.seen)(tokens.start + row / group);
+        let mut start = 0;
+        while start < n_rows {
+            let extents = seen(start).extents;
+            let mut tile = Tile { head, extents, slots: [const { 0..0 }; MAX_ROWS], n_rows: 0, height: 0 };
+            for row in start..n_rows.min(start + tallest) {
+                let seen: Seen<'s> = seen(row);
+                if !core::ptr::eq(seen.extents, extents) {
+                    break;
+                }
+                tile.slots[tile.n_rows] = seen.slots();
+                tile.n_rows += 1;
+            }
+            tile.height = tile_height(tile.n_rows);
+            let end = start + tile.n_rows;
+            let first_row = tokens.start * group + start;
+            self.tile(work, &tile, first_row, extend, rows.tile(start..end));
+            start = end;
+        }
+    }
+
+    fn tile(
+        &self,
+        work: &mut Work,
+        tile: &Tile<'_>,
+        first_row: usize,
+        extend: Extend,
+        mut out: [&mut [f32]; MAX_ROWS],
+    ) {
+        let d_v = self.attention.layout.d_v;
+        let out = &mut out[..tile.n_rows];
+        let mut running = Running::START;
+        let mut packed = None;
+        let spans = match extend {
+            Extend::All => tile.spans(),
+            Extend::One(span) => span..span + 1,
+        };
+        let (mut values, mut stats): ([&mut [f32]; MAX_ROWS], [&mut [f32]; MAX_ROWS]) = Default::default();
+        for (r, out) in out.iter_mut().enumerate() {
+            (values[r], stats[r]) = core::mem::take(out).split_at_mut(d_v);
+        }
+        let values = &mut values[..tile.n_rows];
+        for span in spans {
+            self.span(work, tile, first_row, &mut packed, span, &mut running, values);
+        }
+        for (r, (values, stats)) in values.iter_mut().zip(&mut stats).enumerate() {
+            match extend {
+                Extend::All => {
+                    let head = tile.head * self.attention.group() + (first_row + r) % self.attention.group();
+                    let sink = self.attention.sinks.get(head).copied();
+                    (self.set.finish_row)(values, running.max[r], running.sum[r], sink);
+                }
+                Extend::One(_) => stats.copy_from_slice(&[running.max[r], running.sum[r]]),
+            }
+        }
+    }
+
+    /// Joins one span to a tile's results. `packed` remembers which dimensions of the queries are laid out.
+    #[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
+    fn span(
+        &self,
+        work: &mut Work,
+        tile: &Tile<'_>,
+        first_row: usize,
+        packed: &mut Option<Range<usize>>,
+        span: usize,
+        running: &mut Running,
+        out: &mut [&mut [f32]],
+    ) {
+        let attention = self.attention;
+        let layout = &attention.layout;
+        let blocks = span * SPAN_BLOCKS..(span + 1) * SPAN_BLOCKS;
+        for r in 0..tile.height {
+            let row = r.min(tile.n_rows - 1);
+            work.masks[r] = core::array::from_fn(|i| tile.mask(row, blocks.start + i));
+        }
+        let masks = &work.masks[..tile.height];
+        let panels = |part: &dyn Fn(usize) -> Range<usize>| -> Panels<'_> {
+            core::array::from_fn(|i| {
+                let seen = masks.iter().any(|masks| masks[i] != 0);
+                let extent = tile.extents.get(blocks.start + i).filter(|_| seen);
+                extent.and_then(|extent| self.cache.get(part(extent.block as usize))).unwrap_or(&[])
+            })
+        };
+        let keys = panels(&|block| layout.k_range(block, tile.head));
+        if keys.iter().all(|keys| keys.is_empty()) {
+            return;
+        }
+        let scores = &mut work.scores[..tile.height];
+        let kernel = match layout.k_type {
+            CellType::F32 => self.set.scores_f32,
+            CellType::F16 => self.set.scores_f16,
+            CellType::BF16 => self.set.scores_bf16,
+        };
+        for start in (0..layout.d_k).step_by(Q_DIMS) {
+            let dims = start..layout.d_k.min(start + Q_DIMS);
+            if packed.as_ref() != Some(&dims) {
+                self.pack(&mut work.q, tile, first_row, &dims);
+                *packed = Some(dims.clone());
+            }
+            let bytes = BLOCK_CELLS * layout.k_type.bytes();
+            let piece = |keys: &'_ &'_ [u8]| -> Range<usize> {
+                dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes
+            };
+            let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
+            kernel(&work.q[..dims.len() * tile.height], &keys, start > 0, scores);
+        }
+        let shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
+        let joined = (self.set.softmax_span)(scores, masks, shaping, running);
+        let kernel = match layout.v_type {
+            CellType::F32 => self.set.values_f32,
+            CellType::F16 => self.set.values_f16,
+            CellType::BF16 => self.set.values_bf16,
+        };
+        let values = panels(&|block| layout.v_range(block, tile.head));
+        kernel(scores, masks, &values, &joined, out);
+    }
+
+    /// Lays out some dimensions of a tile's queries as `[d, rows]`; rows that are missing repeat the last.
+    fn pack(&self, q: &mut [f32], tile: &Tile<'_>, first_row: usize, dims: &Range<usize>) {
+        let (n_head, d_k, group) = (self.attention.n_head, self.attention.layout.d_k, self.attention.group());
+        for r in 0..tile.height {
+            let row = first_row + r.min(tile.n_rows - 1);
+            let row = row / group * n_head + tile.head * group + row % group;
+            let row = &self.q[row * d_k..][dims.clone()];
+            for (q, x) in q.iter_mut().skip(r).step_by(tile.height).zip(row) {
+                *q = *x;
+            }
+        }
+    }
+}

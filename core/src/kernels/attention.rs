@@ -1,0 +1,379 @@
+//! The inner loops of attention over one span: scores, softmax, weighted values, and the joining of spans.
+//!
+//! [`crate::attention`] defines what they compute. A tile is up to [`MAX_ROWS`] query rows that share keys and values;
+//! each load of K or V serves all of them. Scores have cells in lanes and loop over dimensions, values have
+//! dimensions in lanes and loop over cells, so neither ever sums across lanes.
+
+use super::map::{load, store};
+use super::stored::{BF16, F16, F32, Stored};
+use crate::cell::{BLOCK_CELLS, SPAN_CELLS};
+use crate::isa::{LANES, Simd};
+use crate::math;
+
+/// The most rows of a tile.
+pub const MAX_ROWS: usize = 12;
+
+/// Blocks of a span.
+pub const SPAN_BLOCKS: usize = SPAN_CELLS / BLOCK_CELLS;
+
+/// Scores of one row over a span, then their exponentials.
+pub type Scores = [f32; SPAN_CELLS];
+
+/// Which cells of a span a row sees: a mask a block.
+pub type Masks = [u32; SPAN_BLOCKS];
+
+/// The bytes of a span's blocks (K or V of one head); empty where no row of the tile sees a cell.
+pub type Panels<'a> = [&'a [u8]; SPAN_BLOCKS];
+
+/// Maximum and sum of the softmax so far, a lane a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Running {
+    /// Largest score; negative infinity before any.
+    pub max: [f32; LANES],
+    /// Sum of `exp(score - max)`.
+    pub sum: [f32; LANES],
+}
+
+impl Running {
+    /// Nothing seen yet.
+    pub const START: Self = Self { max: [f32::NEG_INFINITY; LANES], sum: [0.0; LANES] };
+}
+
+/// How a span's weighted values join those before it, a lane a row: `old * keep + new * take`.
+#[derive(Clone, Copy, Debug)]
+pub struct Join {
+    keep: [f32; LANES],
+    take: [f32; LANES],
+    /// Rows that saw nothing before: the new is copied.
+    first: u16,
+    /// Rows that see a cell of this span; the others stay.
+    sees: u16,
+}
+
+/// Rows that the widest tile of this set takes.
+#[inline(always)]
+pub(crate) fn tile_rows<S: Simd>(_: S) -> usize {
+    if S::REGISTERS >= 32 { MAX_ROWS } else { 6 }
+}
+
+/// Calls `$f::<S, E, ROWS, WIDTH>` for the number of rows: tall tiles two vectors wide where registers abound, else
+/// one vector wide.
+macro_rules! by_rows {
+    ($rows:expr, $f:ident, $s:ident: $S:ident, $E:ident, $($arg:expr),*) => {
+        if $S::REGISTERS >= 32 {
+            match $rows {
+                1 => $f::<$S, $E, 1, 2>($s, $($arg),*),
+                2 => $f::<$S, $E, 2, 2>($s, $($arg),*),
+                3 => $f::<$S, $E, 3, 2>($s, $($arg),*),
+                4 => $f::<$S, $E, 4, 2>($s, $($arg),*),
+                6 => $f::<$S, $E, 6, 2>($s, $($arg),*),
+                8 => $f::<$S, $E, 8, 2>($s, $($arg),*),
+                12 => $f::<$S, $E, 12, 2>($s, $($arg),*),
+                _ => {}
+            }
+        } else {
+            match $rows {
+                1 => $f::<$S, $E, 1, 1>($s, $($arg),*),
+                2 => $f::<$S, $E, 2, 1>($s, $($arg),*),
+                3 => $f::<$S, $E, 3, 1>($s, $($arg),*),
+                4 => $f::<$S, $E, 4, 1>($s, $($arg),*),
+                6 => $f::<$S, $E, 6, 1>($s, $($arg),*),
+                _ => {}
+            }
+        }
+    };
+}
+
+/// The height of the tile that takes `n` rows, at most [`MAX_ROWS`]: one that [`scores`] and [`values`] exist for.
+pub(crate) fn tile_height(n: usize) -> usize {
+    [1, 2, 3, 4, 6, 8].into_iter().find(|&height| n <= height).unwrap_or(MAX_ROWS)
+}
+
+macro_rules! typed {
+    ($($scores:ident, $values:ident, $E:ident;)*) => { $(
+        /// [`scores`] for one type of keys.
+        #[inline(always)]
+        pub(crate) fn $scores<S: Simd>(s: S, q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]) {
+            by_rows!(out.len(), scores, s: S, $E, q, keys, resume, out);
+        }
+        /// [`values`] for one type of values.
+        #[inline(always)]
+        pub(crate) fn $values<S: Simd>(
+            s: S,
+            p: &[Scores],
+            masks: &[Masks],
+            v: &Panels<'_>,
+            join: &Join,
+            out: &mut [&mut [f32]],
+        ) {
+            by_rows!(p.len(), values, s: S, $E, p, masks, v, join, out);
+        }
+    )* };
+}
+typed! {
+    scores_f32, values_f32, F32;
+    scores_f16, values_f16, F16;
+    scores_bf16, values_bf16, BF16;
+}
+
+/// `out[r][cell] = sum over d of q[d][r] * k[d][cell]`: one fused multiply-add a dimension in ascending order, from
+/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions.
+#[inline(always)]
+fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
+    s: S,
+    q: &[f32],
+    keys: &Panels<'_>,
+    resume: bool,
+    out: &mut [Scores],
+) {
+    let Some(out) = out.first_chunk_mut::<R>() else { return };
+    let q = q.as_chunks::<R>().0;
+    for (block, keys) in keys.iter().enumerate() {
+        let keys: &[E::Bits] = bytemuck::try_cast_slice(keys).unwrap_or(&[]);
+        let keys = keys.as_chunks::<LANES>().0.as_chunks::<2>().0;
+        if keys.is_empty() {
+            continue;
+        }
+        for half in 0..2 / W {
+            let at = block * 2 + half * W;
+            let mut sums = [[s.splat(0.0); W]; R];
+            if resume {
+                for (sums, out) in sums.iter_mut().zip(&*out) {
+                    *sums = core::array::from_fn(|i| s.load(&out.as_chunks().0[at + i]));
+                }
+            }
+            for (k, q) in keys.iter().zip(q) {
+                let k: [S::F; W] = core::array::from_fn(|i| E::load(s, &k[half * W + i]));
+                for r in 0..R {
+                    let q = s.splat(q[r]);
+                    for i in 0..W {
+                        sums[r][i] = s.fma(q, k[i], sums[r][i]);
+                    }
+                }
+            }
+            for (sums, out) in sums.iter().zip(&mut *out) {
+                for (i, sum) in sums.iter().enumerate() {
+                    s.store(*sum, &mut out.as_chunks_mut().0[at + i]);
+                }
+            }
+        }
+    }
+}
+
+/// What happens to a score between the dot product and the exponential.
+#[derive(Clone, Copy, Debug)]
+pub struct Shaping {
+    /// Factor of the dot product.
+    pub scale: f32,
+    /// `cap * tanh(score / cap)` afterwards, unless 0.
+    pub cap: f32,
+}
+
+/// Turns dot products into `exp(score - max)` row by row, 0 where a row does not see a cell, and joins maximum and sum
+/// to those of the spans before.
+#[inline(always)]
+pub(crate) fn softmax<S: Simd>(
+    s: S,
+    scores: &mut [Scores],
+    masks: &[Masks],
+    shaping: Shaping,
+    running: &mut Running,
+) -> Join {
+    let mut span = Running::START;
+    let rows = span.max.iter_mut().zip(&mut span.sum).zip(scores).zip(masks);
+    for (((max, sum), scores), masks) in rows {
+        *max = shape(s, scores, masks, shaping);
+        *sum = exponentials(s, scores, masks, *max);
+    }
+    let sees = masks.iter().enumerate();
+    let sees = sees.fold(0, |sees, (r, masks)| sees | u16::from(masks.iter().any(|&mask| mask != 0)) << r);
+    join(s, running, &span, sees)
+}
+
+/// The sixteen-lane parts of a span: index, and which lanes are seen; parts of blocks that are not seen at all left out.
+#[inline(always)]
+fn parts(masks: &Masks) -> impl Iterator<Item = (usize, u16)> {
+    let seen = masks.iter().enumerate().filter(|(_, mask)| **mask != 0);
+    seen.flat_map(|(block, &mask)| [(2 * block, mask as u16), (2 * block + 1, (mask >> 16) as u16)])
+}
+
+/// Scales and caps the scores; returns the largest of those seen.
+#[inline(always)]
+fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) -> f32 {
+    let (scale, cap) = (s.splat(shaping.scale), s.splat(shaping.cap));
+    let none = s.splat(f32::NEG_INFINITY);
+    let mut max = none;
+    let scores = scores.as_chunks_mut().0;
+    for (part, mask) in parts(masks) {
+        let mut x = s.mul(s.load(&scores[part]), scale);
+        if shaping.cap != 0.0 {
+            x = s.mul(cap, math::tanh(s, s.div(x, cap)));
+        }
+        max = s.max(s.select(mask, x, none), max);
+        s.store(x, &mut scores[part]);
+    }
+    s.largest(max)
+}
+
+/// `exp(score - max)` of what is seen; returns its sum.
+#[inline(always)]
+fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> f32 {
+    let (zero, max) = (s.splat(0.0), s.splat(max));
+    let mut sum = zero;
+    let scores = scores.as_chunks_mut().0;
+    for (part, mask) in parts(masks) {
+        let p = s.select(mask, math::exp(s, s.sub(s.load(&scores[part]), max)), zero);
+        sum = s.add(sum, p);
+        s.store(p, &mut scores[part]);
+    }
+    s.sum(sum)
+}
+
+/// Adds a span's maximum and sum to the running ones of the rows that see it.
+#[inline(always)]
+fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join {
+    let (old_max, new_max) = (s.load(&running.max), s.load(&span.max));
+    let (old_sum, new_sum) = (s.load(&running.sum), s.load(&span.sum));
+    let max = s.max(old_max, new_max);
+    let keep = math::exp(s, s.sub(old_max, max));
+    let take = math::exp(s, s.sub(new_max, max));
+    let sum = s.fma(old_sum, keep, s.mul(new_sum, take));
+    let first = !s.lt(s.splat(0.0), old_sum);
+    let mut join = Join { keep: [0.0; LANES], take: [0.0; LANES], first, sees };
+    s.store(keep, &mut join.keep);
+    s.store(take, &mut join.take);
+    s.store(s.select(sees, max, old_max), &mut running.max);
+    s.store(s.select(sees, sum, old_sum), &mut running.sum);
+    join
+}
+
+/// `out[r][d]` joined with `sum over cells of p[r][cell] * v[cell][d]`: one fused multiply-add for each cell that the row
+/// sees, in ascending order, from +0.0. `out` may have fewer rows than the tile.
+#[inline(always)]
+fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
+    s: S,
+    p: &[Scores],
+    masks: &[Masks],
+    v: &Panels<'_>,
+    joined: &Join,
+    out: &mut [&mut [f32]],
+) {
+    let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
+    let d_v = out.first().map_or(0, |out| out.len());
+    for d in (0..d_v).step_by(W * LANES) {
+        let mut sums = [[s.splat(0.0); W]; R];
+        for (block, v) in v.iter().enumerate() {
+            let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
+            if v.is_empty() {
+                continue;
+            }
+            let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
+            let masks = masks.each_ref().map(|masks| masks[block]);
+            if masks == [u32::MAX; R] && d + W * LANES <= d_v {
+                whole::<S, E, R, W>(s, &p, v, d_v, d, &mut sums);
+            } else {
+                ragged::<S, E, R, W>(s, &p, &masks, v, d_v, d, &mut sums);
+            }
+        }
+        for (r, out) in out.iter_mut().enumerate().filter(|(r, _)| joined.sees >> r & 1 == 1) {
+            for (i, out) in out[d..].chunks_mut(LANES).take(W).enumerate() {
+                store(s, accumulate(s, joined, r, out, sums[r][i]), out);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn accumulate<S: Simd>(s: S, joined: &Join, r: usize, old: &[f32], new: S::F) -> S::F {
+    if joined.first >> r & 1 == 1 {
+        return new;
+    }
+    s.fma(load(s, old), s.splat(joined.keep[r]), s.mul(new, s.splat(joined.take[r])))
+}
+
+/// Adds a block that all rows see whole.
+#[inline(always)]
+fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
+    s: S,
+    p: &[&[f32; BLOCK_CELLS]; R],
+    v: &[E::Bits],
+    d_v: usize,
+    d: usize,
+    sums: &mut [[S::F; W]; R],
+) {
+    for (c, v) in v.chunks_exact(d_v).take(BLOCK_CELLS).enumerate() {
+        let v = v[d..].as_chunks::<LANES>().0;
+        let v: [S::F; W] = core::array::from_fn(|i| E::load(s, &v[i]));
+        for r in 0..R {
+            let p = s.splat(p[r][c]);
+            for i in 0..W {
+                sums[r][i] = s.fma(p, v[i], sums[r][i]);
+            }
+        }
+    }
+}
+
+/// Adds a block that some rows see in part, or the last dimensions where fewer than a tile's width are left.
+#[inline(always)]
+fn ragged<S: Simd, E: Stored, const R: usize, const W: usize>(
+    s: S,
+    p: &[&[f32; BLOCK_CELLS]; R],
+    masks: &[u32; R],
+    v: &[E::Bits],
+    d_v: usize,
+    d: usize,
+    sums: &mut [[S::F; W]; R],
+) {
+    let seen = masks.iter().fold(0, |seen, mask| seen | mask);
+    for (c, v) in v.chunks_exact(d_v).take(BLOCK_CELLS).enumerate().filter(|(c, _)| seen >> c & 1 == 1) {
+        let mut v = v[d..].chunks(LANES);
+        let v: [S::F; W] = core::array::from_fn(|_| E::load_part(s, v.next().unwrap_or(&[])));
+        for r in 0..R {
+            let mask = if masks[r] >> c & 1 == 1 { u16::MAX } else { 0 };
+            let p = s.splat(p[r][c]);
+            for i in 0..W {
+                sums[r][i] = s.select(mask, s.fma(p, v[i], sums[r][i]), sums[r][i]);
+            }
+        }
+    }
+}
+
+/// Joins the spans of one row that were computed apart: `parts` are rows of `[d_v weighted values, maximum, sum]`,
+/// in the order of spans; a sum of 0 says that nothing of a span was seen.
+#[inline(always)]
+pub(crate) fn merge<S: Simd>(
+    s: S,
+    parts: &mut dyn Iterator<Item = &[f32]>,
+    out: &mut [f32],
+    running: &mut Running,
+) {
+    for part in parts {
+        let Some((new, &[max, sum])) = part.split_last_chunk() else { return };
+        if sum == 0.0 {
+            continue;
+        }
+        let joined = join(s, running, &Running { max: [max; LANES], sum: [sum; LANES] }, u16::MAX);
+        for (out, new) in out.chunks_mut(LANES).zip(new.chunks(LANES)) {
+            store(s, accumulate(s, &joined, 0, out, load(s, new)), out);
+        }
+    }
+}
+
+/// Divides weighted values by the sum of weights; `sink` is a score without a value that joins the sum. A row that saw
+/// nothing becomes zero.
+#[inline(always)]
+pub(crate) fn finish<S: Simd>(s: S, out: &mut [f32], max: f32, sum: f32, sink: Option<f32>) {
+    if sum == 0.0 {
+        return out.fill(0.0);
+    }
+    let (mut keep, mut total) = (1.0, sum);
+    if let Some(sink) = sink {
+        let mut running = Running { max: [max; LANES], sum: [sum; LANES] };
+        let joined = join(s, &mut running, &Running { max: [sink; LANES], sum: [1.0; LANES] }, 1);
+        (keep, total) = (joined.keep[0], running.sum[0]);
+    }
+    let factor = s.splat(keep / total);
+    for out in out.chunks_mut(LANES) {
+        store(s, s.mul(load(s, out), factor), out);
+    }
+}
