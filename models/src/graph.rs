@@ -417,6 +417,11 @@ impl Graph {
         &self.steps
     }
 
+    /// The weight that an operation names by `id`; none if it is another graph's.
+    pub fn weight(&self, id: WeightId) -> Option<&WeightInfo> {
+        self.weights.get(id.0 as usize)
+    }
+
     /// The weights that it uses, indexed by [`WeightId`].
     pub fn weights(&self) -> &[WeightInfo] {
         &self.weights

@@ -4,7 +4,7 @@
 //! and rolled back, exactly, for every kind of model.
 //!
 //! ```
-//! use backstitch_models::sampler::Chain;
+//! use backstitch_models::sampler::{Chain, Greedy};
 //! use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 //! use backstitch_models::{Context, Model, Params};
 //!
@@ -16,10 +16,10 @@
 //! let story = ctx.sequence()?;
 //! ctx.append(story, &tokens)?;
 //! let mark = ctx.pos(story);
-//! let mut chain = Chain::builder(model.vocab().n_vocab() as usize).greedy().build();
+//! let mut chain = Chain::builder(model.vocab().n_vocab() as usize).with(Greedy).build();
 //! let mut text = Vec::new();
 //! for _ in 0..5 {
-//!     let token = chain.sample(ctx.logits(story).unwrap_or(&[]));
+//!     let token = chain.sample(ctx.logits(story).unwrap_or(&[])).unwrap_or_default();
 //!     text.extend_from_slice(model.vocab().piece(token));
 //!     ctx.append(story, &[token])?;
 //! }

@@ -75,6 +75,11 @@ impl Chain {
         self.rng = Rng::new(self.seed);
     }
 
+    /// Forgets all tokens; the random numbers go on.
+    pub fn forget(&mut self) {
+        self.history.reset();
+    }
+
     /// What the last call of [`Chain::sample`] chose from, after all samplers.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates

@@ -1,0 +1,444 @@
+//! Every option and its help text.
+//!
+//! Names follow llama.cpp's, so that scripts carry over. Its short options of several letters (`-ub`, `-ctk`) are
+//! spelled out by [`expand`] before clap sees them, because clap knows short options of one letter only.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs language models on CPUs.
+#[derive(Debug, Parser)]
+#[command(name = "backstitch", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  backstitch run                                         a story, told by the model inside the program
+  backstitch run -m model.gguf -p \"The sea is\" -n 50     continue a text
+  cat letter.txt | backstitch run -m model.gguf          the prompt from a pipe
+  backstitch inspect model.gguf                          what is in a file, and the memory it needs
+
+Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 stopped by Ctrl-C.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Continue a text, printing as it goes.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Show the tokens of a text.
+    #[command(after_help = TOKENIZE_EXAMPLES)]
+    Tokenize(TokenizeArgs),
+    /// Show what a model file holds and how much memory it needs.
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Show the operations a model runs.
+    #[command(after_help = GRAPH_EXAMPLES)]
+    Graph(GraphArgs),
+    /// Measure speed, memory and bandwidth.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+    /// Replay conformance files and compare with their expected numbers.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  backstitch run                                           a story by the embedded model
+  backstitch run -p \"The little cat\" -n 100 -s 7           another one, the same every time
+  backstitch run -m model.gguf -f prompt.txt --temp 0      the likeliest continuation of a file
+  echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt";
+
+const TOKENIZE_EXAMPLES: &str = "\
+Examples:
+  backstitch tokenize -p \"Once upon a time\"
+  backstitch tokenize -m model.gguf -f letter.txt --ids | wc -w";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  backstitch inspect model.gguf
+  backstitch inspect model.gguf --tensors
+  backstitch inspect model.gguf --json | jq .metadata";
+
+const GRAPH_EXAMPLES: &str = "\
+Examples:
+  backstitch graph -m model.gguf | less
+  backstitch graph -m model.gguf --dot | dot -Tsvg > graph.svg";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  backstitch bench -m model.gguf -t 2
+  backstitch bench -m model.gguf --depth 2048 --seqs 4 --json";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  backstitch verify goldens/goldens/llama.txt
+  backstitch verify goldens                       everything below a folder
+  backstitch verify goldens/real --model SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// Which model.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// GGUF file; without it, the small story teller inside the program.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Read the file instead of mapping it: slower to load, safe while others change it.
+    #[arg(long)]
+    pub no_mmap: bool,
+}
+
+/// The text to work on.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Input")]
+pub struct PromptArgs {
+    /// The text; without -p and -f it is read from standard input, if that is not a terminal.
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with = "file")]
+    pub prompt: Option<String>,
+    /// Read the text from a file ("-" is standard input), without its last line break.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// How to evaluate.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Evaluation")]
+pub struct ContextArgs {
+    /// Tokens the context holds; 0 is what the model was trained for [default: that, at most 4096].
+    #[arg(short = 'c', long = "ctx-size", value_name = "N")]
+    pub n_ctx: Option<u32>,
+    /// Threads [default: one for each core].
+    #[arg(short = 't', long = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub n_threads: Option<u16>,
+    /// Tokens handed over at once.
+    #[arg(short = 'b', long = "batch-size", value_name = "N", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub n_batch: u32,
+    /// Tokens evaluated at once [also: -ub].
+    #[arg(long = "ubatch-size", value_name = "N", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub n_ubatch: u32,
+    /// Element type of cached keys [also: -ctk].
+    #[arg(long = "cache-type-k", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_k: CacheType,
+    /// Element type of cached values [also: -ctv].
+    #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_v: CacheType,
+}
+
+/// Element types of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum CacheType {
+    F32,
+    #[default]
+    F16,
+    Bf16,
+}
+
+/// How to choose tokens.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Higher is more surprising; 0 always takes the likeliest token.
+    #[arg(long = "temp", alias = "temperature", value_name = "X", default_value_t = 0.8, value_parser = at_least_zero)]
+    pub temp: f32,
+    /// Choose among the N likeliest tokens; 0 is off.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub top_k: u32,
+    /// Choose among the likeliest tokens that together have this probability; 1 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = probability)]
+    pub top_p: f32,
+    /// Choose among tokens at least P times as likely as the likeliest; 0 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = probability)]
+    pub min_p: f32,
+    /// Choose among tokens about as surprising as expected, up to this probability; 1 is off.
+    #[arg(long = "typical", alias = "typical-p", value_name = "P", default_value_t = 1.0, value_parser = probability)]
+    pub typical_p: f32,
+    /// The penalties look at the last N tokens; 0 is off, -1 the whole context.
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(-1..=u32::MAX as i64))]
+    pub repeat_last_n: i64,
+    /// Makes tokens that occurred less likely; 1 is off.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    pub repeat_penalty: f32,
+    /// Subtracted from the logit of every token that occurred.
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub presence_penalty: f32,
+    /// Subtracted from a token's logit as often as it occurred.
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub frequency_penalty: f32,
+    /// Adds to a token's logit: 15043+1, 15043-1.5 or 2-inf; may be repeated.
+    #[arg(long, value_name = "TOKEN±X", value_parser = bias)]
+    pub logit_bias: Vec<(u32, f32)>,
+    /// The same seed tells the same story; -1 picks one.
+    #[arg(short = 's', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(-1..))]
+    pub seed: i64,
+}
+
+/// `backstitch run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Tokens to generate; -1 goes on until the model ends the text or the context is full.
+    #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
+          allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub n_predict: i64,
+    /// Print only what the model adds.
+    #[arg(long)]
+    pub no_display_prompt: bool,
+    /// Go on after the model has ended the text.
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Tell about the model and the speed on standard error.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub input: PromptArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+/// `backstitch tokenize`
+#[derive(Debug, Args)]
+pub struct TokenizeArgs {
+    /// Print the numbers only, on one line.
+    #[arg(long, conflicts_with = "json")]
+    pub ids: bool,
+    /// Leave out the tokens that the model wants before and after a text.
+    #[arg(long)]
+    pub no_bos: bool,
+    /// Take special tokens in the text as ordinary text.
+    #[arg(long)]
+    pub no_parse_special: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub input: PromptArgs,
+}
+
+/// `backstitch inspect`
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// GGUF file; without it, the model inside the program.
+    #[arg(value_name = "FILE", conflicts_with = "model")]
+    pub path: Option<PathBuf>,
+    /// List every tensor.
+    #[arg(long)]
+    pub tensors: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// `backstitch graph`
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// Print for Graphviz.
+    #[arg(long)]
+    pub dot: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// `backstitch bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Tokens of the prompt.
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub n_prompt: u32,
+    /// Tokens to generate.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub n_gen: u32,
+    /// Tokens already in the context when generation begins.
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+    /// Sequences that generate together.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub seqs: u32,
+    /// Repetitions; medians are printed.
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+}
+
+/// `backstitch verify`
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Conformance files (.txt, .tsv, .json), or folders that hold some.
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Largest difference of a logit that passes.
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = at_least_zero)]
+    pub tolerance: f32,
+    /// The model that files name but that does not lie beside them.
+    #[arg(short = 'm', long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Threads [default: one for each core].
+    #[arg(short = 't', long = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub n_threads: Option<u16>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Short options of several letters, as llama.cpp has them.
+const LONG_SHORTS: [(&str, &str); 3] =
+    [("-ub", "--ubatch-size"), ("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")];
+
+/// Spells out [`LONG_SHORTS`], with or without `=VALUE`, up to a lone `--`.
+pub fn expand(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut only_values = false;
+    let one = |arg: OsString| {
+        only_values |= arg == "--";
+        match arg.to_str() {
+            Some(text) if !only_values => spelled_out(text).map_or(arg, OsString::from),
+            _ => arg,
+        }
+    };
+    args.into_iter().map(one).collect()
+}
+
+fn spelled_out(text: &str) -> Option<String> {
+    let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+    let (_, long) = LONG_SHORTS.into_iter().find(|(short, _)| *short == name)?;
+    Some(format!("{long}{value}"))
+}
+
+fn number(text: &str, fits: fn(f32) -> bool, wanted: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(x) if fits(x) => Ok(x),
+        _ => Err(format!("wanted {wanted}")),
+    }
+}
+
+fn finite(text: &str) -> Result<f32, String> {
+    number(text, f32::is_finite, "a number")
+}
+
+fn at_least_zero(text: &str) -> Result<f32, String> {
+    number(text, |x| x.is_finite() && x >= 0.0, "a number, zero or above")
+}
+
+fn above_zero(text: &str) -> Result<f32, String> {
+    number(text, |x| x.is_finite() && x > 0.0, "a number above zero")
+}
+
+fn probability(text: &str) -> Result<f32, String> {
+    number(text, |x| (0.0..=1.0).contains(&x), "a number from 0 to 1")
+}
+
+fn bias(text: &str) -> Result<(u32, f32), String> {
+    let parsed = || {
+        let (token, amount) = text.split_at(text.find(['+', '-'])?);
+        let amount: f32 = amount.parse().ok()?;
+        Some((token.parse().ok()?, amount)).filter(|_| !amount.is_nan())
+    };
+    parsed().ok_or_else(|| "wanted a token's number, + or -, and a number, like 15043-1.5".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(words: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(expand(words.split(' ').map(OsString::from)))
+    }
+
+    fn run(words: &str) -> RunArgs {
+        match parse(&format!("backstitch run {words}")).unwrap().command {
+            Command::Run(args) => args,
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn short_options_of_several_letters_work() {
+        let args = run("-ub 16 -ctk f32 -ctv=bf16");
+        assert_eq!(args.context.n_ubatch, 16);
+        assert_eq!(args.context.type_k, CacheType::F32);
+        assert_eq!(args.context.type_v, CacheType::Bf16);
+    }
+
+    #[test]
+    fn nothing_is_spelled_out_after_two_dashes() {
+        let words = ["run", "-ub", "--", "-ub"].map(OsString::from);
+        assert_eq!(expand(words), ["run", "--ubatch-size", "--", "-ub"]);
+    }
+
+    #[test]
+    fn sampling_defaults_are_those_of_the_library() {
+        let args = run("").sampling;
+        let library = backstitch_models::sampler::Settings::default();
+        assert_eq!(args.temp, library.temp);
+        assert_eq!(args.top_k as usize, library.top_k);
+        assert_eq!(args.top_p, library.top_p);
+        assert_eq!(args.min_p, library.min_p);
+        assert_eq!(args.typical_p, library.typical_p);
+        assert_eq!(args.repeat_last_n as usize, library.repeat_last_n);
+        assert_eq!(args.repeat_penalty, library.repeat_penalty);
+        assert_eq!(args.presence_penalty, library.presence_penalty);
+        assert_eq!(args.frequency_penalty, library.frequency_penalty);
+    }
+
+    #[test]
+    fn biases_are_a_token_and_a_signed_number() {
+        assert_eq!(bias("15043+1"), Ok((15043, 1.0)));
+        assert_eq!(bias("15043-1.5"), Ok((15043, -1.5)));
+        assert_eq!(bias("2-inf"), Ok((2, f32::NEG_INFINITY)));
+        for wrong in ["", "7", "+1", "a+1", "1+", "1+nan", "-1+1"] {
+            assert!(bias(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_wrong_usage() {
+        for wrong in [
+            "--temp -1",
+            "--temp nan",
+            "--top-p 1.5",
+            "-n -2",
+            "-t 0",
+            "-ub 0",
+            "--repeat-penalty 0",
+            "-ctk q9",
+        ] {
+            let error = parse(&format!("backstitch run {wrong}")).expect_err(wrong);
+            assert_eq!(error.exit_code(), 2, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn minus_one_needs_no_equals_sign() {
+        let args = run("-n -1 -s -1 --repeat-last-n -1");
+        assert_eq!((args.n_predict, args.sampling.seed, args.sampling.repeat_last_n), (-1, -1, -1));
+    }
+}

@@ -1,0 +1,26 @@
+//! A file a command.
+
+mod bench;
+mod graph;
+mod inspect;
+mod run;
+mod tokenize;
+mod verify;
+
+use crate::args::Command;
+use crate::error::Error;
+
+/// Does what was asked for.
+///
+/// # Errors
+/// Whatever the command fails with.
+pub fn run(command: &Command) -> Result<(), Error> {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Tokenize(args) => tokenize::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Graph(args) => graph::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Verify(args) => verify::run(args),
+    }
+}

@@ -1,0 +1,104 @@
+//! Why the program failed, in one line.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What a command can fail with.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The engine refused: a file is damaged, or a request impossible.
+    Engine(backstitch_models::Error),
+    /// What was asked for cannot be done; the text says why and the way out.
+    Refused(String),
+    /// Standard output or input failed.
+    Terminal(io::Error),
+    /// Some conformance cases failed.
+    Failed {
+        /// How many.
+        n: usize,
+    },
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Error {
+    /// Whether the reader of our output went away, which is no failure.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Terminal(source) if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), plain(source)),
+            Self::Engine(source) => source.fmt(f),
+            Self::Refused(text) => f.write_str(text),
+            Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
+            Self::Failed { n } => write!(f, "{n} cases failed"),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+/// An operating system's message without the number behind it, in lower case.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } | Self::Terminal(source) => Some(source),
+            Self::Engine(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Self {
+        Self::Terminal(source)
+    }
+}
+
+impl From<backstitch_models::Error> for Error {
+    fn from(source: backstitch_models::Error) -> Self {
+        Self::Engine(source)
+    }
+}
+
+/// `text` on one line: file names and names inside files may hold line breaks and terminal commands.
+pub fn one_line(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_reads_as_one_plain_line() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = Error::Read { path: "no\nfile".into(), source };
+        assert_eq!(one_line(&error.to_string()), "cannot read no\\nfile: no such file or directory");
+    }
+
+    #[test]
+    fn only_a_closed_output_is_no_failure() {
+        assert!(Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).is_closed_pipe());
+        assert!(!Error::from(io::Error::from(io::ErrorKind::StorageFull)).is_closed_pipe());
+    }
+}

@@ -1,0 +1,197 @@
+//! One sequence that grows: the prompt goes in, tokens come out. What `run` and `chat` share.
+
+use crate::args::{ContextArgs, SamplingArgs};
+use crate::error::Error;
+use crate::{interrupt, model};
+use backstitch_kv::SeqId;
+use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::vocab::TextStream;
+use backstitch_models::{Context, Model, Token};
+use std::time::{Duration, Instant};
+
+/// A context with one sequence and the sampler that continues it.
+pub struct Session {
+    ctx: Context,
+    seq: SeqId,
+    chain: Chain,
+    n_batch: usize,
+    /// What was done so far.
+    pub stats: Stats,
+}
+
+/// What a session has done, and how long it took.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Stats {
+    /// Tokens of prompts.
+    pub n_prompt: usize,
+    /// Time to evaluate them.
+    pub prompt_time: Duration,
+    /// Tokens generated.
+    pub n_generated: usize,
+    /// Time to choose and evaluate them.
+    pub generation_time: Duration,
+}
+
+/// Why generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended the text.
+    End,
+    /// As many tokens as wanted.
+    Limit,
+    /// No room for another token.
+    ContextFull,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// How far to generate.
+#[derive(Debug, Clone, Copy)]
+pub struct Until {
+    /// At most this many tokens; `None` is no limit.
+    pub limit: Option<u64>,
+    /// Whether to go on where the model ends the text.
+    pub ignore_eos: bool,
+}
+
+impl Until {
+    /// From a number of tokens in which -1 means no limit.
+    pub fn tokens(n: i64) -> Self {
+        Self { limit: u64::try_from(n).ok(), ignore_eos: false }
+    }
+}
+
+impl Session {
+    /// An empty session.
+    ///
+    /// # Errors
+    /// If the context cannot be made.
+    pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
+        let params = model::params(context, model);
+        model::warn_beyond_training(params.n_ctx, model);
+        let mut ctx = Context::new(model, params)?;
+        let seq = ctx.sequence()?;
+        let chain = Chain::new(model.hparams().n_vocab, &settings(sampling, ctx.params().n_ctx));
+        Ok(Self { ctx, seq, chain, n_batch: context.n_batch as usize, stats: Stats::default() })
+    }
+
+    /// Tokens the context holds.
+    pub fn n_ctx(&self) -> usize {
+        self.ctx.params().n_ctx as usize
+    }
+
+    /// The tokens evaluated so far.
+    ///
+    /// # Errors
+    /// None that the session can cause.
+    pub fn tokens(&self) -> Result<&[Token], Error> {
+        Ok(self.ctx.tokens(self.seq)?)
+    }
+
+    /// Evaluates `tokens` behind what is there, batch by batch. Ctrl-C stops between batches.
+    ///
+    /// # Errors
+    /// If they do not fit: nothing is evaluated then. [`Error::Interrupted`].
+    pub fn feed(&mut self, tokens: &[Token]) -> Result<(), Error> {
+        let held = self.tokens()?.len();
+        if tokens.len() > self.n_ctx() - held.min(self.n_ctx()) {
+            return Err(too_long(held + tokens.len(), self.n_ctx()));
+        }
+        let start = Instant::now();
+        for batch in tokens.chunks(self.n_batch) {
+            if interrupt::requested() {
+                return Err(Error::Interrupted);
+            }
+            self.ctx.append(self.seq, batch)?;
+        }
+        tokens.iter().for_each(|&token| self.chain.accept(token));
+        self.stats.n_prompt += tokens.len();
+        self.stats.prompt_time += start.elapsed();
+        Ok(())
+    }
+
+    /// Generates tokens behind what is there and shows their text as it comes. The session holds all of them
+    /// afterwards, but a token that ends the text.
+    ///
+    /// # Errors
+    /// If evaluation or `show` fails.
+    pub fn generate(
+        &mut self,
+        until: Until,
+        mut show: impl FnMut(Token, &str) -> Result<(), Error>,
+    ) -> Result<Stop, Error> {
+        let start = Instant::now();
+        let model = self.ctx.model().clone();
+        let mut stream = TextStream::default();
+        let mut text = String::new();
+        let mut n = 0;
+        let stop = loop {
+            if until.limit.is_some_and(|limit| n >= limit) {
+                break Stop::Limit;
+            }
+            if interrupt::requested() {
+                break Stop::Interrupted;
+            }
+            let token = self.ctx.logits(self.seq).and_then(|logits| self.chain.sample(logits));
+            let token = token.ok_or_else(|| Error::Refused("there is nothing to continue".into()))?;
+            if model.vocab().is_eog(token) && !until.ignore_eos {
+                break Stop::End;
+            }
+            n += 1;
+            self.chain.accept(token);
+            text.clear();
+            if !model.vocab().is_hidden(token) {
+                stream.push(model.vocab().piece(token), &mut text);
+            }
+            show(token, &text)?;
+            if self.ctx.pos(self.seq).0 as usize >= self.n_ctx() {
+                break Stop::ContextFull;
+            }
+            self.ctx.append(self.seq, &[token])?;
+        };
+        self.stats.n_generated += n as usize;
+        self.stats.generation_time += start.elapsed();
+        Ok(stop)
+    }
+}
+
+fn too_long(n: usize, n_ctx: usize) -> Error {
+    Error::Refused(format!("{n} tokens do not fit a context of {n_ctx}; raise -c or shorten the text"))
+}
+
+fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
+    Settings {
+        seed: u64::try_from(args.seed).unwrap_or_else(|_| any_seed()),
+        temp: args.temp,
+        top_k: args.top_k as usize,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        typical_p: args.typical_p,
+        repeat_last_n: usize::try_from(args.repeat_last_n).unwrap_or(n_ctx as usize).min(n_ctx as usize),
+        repeat_penalty: args.repeat_penalty,
+        frequency_penalty: args.frequency_penalty,
+        presence_penalty: args.presence_penalty,
+        logit_bias: args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect(),
+    }
+}
+
+/// A seed that nobody chose.
+fn any_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+impl Stats {
+    /// The lines that `-v` prints.
+    pub fn lines(&self) -> [String; 2] {
+        let line = |what: &str, n: usize, time: Duration| {
+            let seconds = time.as_secs_f64();
+            let rate = if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+            format!("{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s")
+        };
+        [
+            line("prompt", self.n_prompt, self.prompt_time),
+            line("generation", self.n_generated, self.generation_time),
+        ]
+    }
+}

@@ -1,0 +1,108 @@
+//! Which files are conformance files, and where the models lie that they are about.
+
+use super::Options;
+use alloc::vec::Vec;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What a conformance file is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Steps and numbers.
+    Golden,
+    /// Texts and tokens.
+    Tokens,
+    /// Messages and what a template makes of them.
+    Chat,
+    /// Continuations of a real model.
+    Generation,
+}
+
+/// All conformance files at or below `path`, in order of their names.
+///
+/// # Errors
+/// If `path` or a folder below it cannot be read.
+pub fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok([path.to_owned()].into());
+    }
+    let mut found = Vec::new();
+    collect(path, &mut found)?;
+    Ok(found)
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        // Links to folders are left alone: they may lead in circles.
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), found)?;
+        } else if kind(&entry.path())?.is_some() {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// What the file is about, from its name and its first bytes.
+pub(super) fn kind(path: &Path) -> io::Result<Option<Kind>> {
+    let first = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("tsv" | "txt" | "json") => first_bytes(path)?,
+        _ => return Ok(None),
+    };
+    let says = |format: &str| first.windows(format.len()).any(|window| window == format.as_bytes());
+    Ok(if path.extension().is_some_and(|extension| extension == "tsv") {
+        Some(Kind::Tokens)
+    } else if first.starts_with(b"golden-1\n") {
+        Some(Kind::Golden)
+    } else if says("\"chat-golden-1\"") {
+        Some(Kind::Chat)
+    } else if says("\"generate-golden-1\"") {
+        Some(Kind::Generation)
+    } else {
+        None
+    })
+}
+
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    File::open(path)?.take(100).read_to_end(&mut first)?;
+    Ok(first)
+}
+
+/// The model called `name` in the file at `path`: beside the file or beside its folder, else the one the user gave.
+pub(super) fn model(path: &Path, name: &str, options: &Options) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let beside = [folder.join(name), folder.join("..").join(name)];
+    beside.into_iter().find(|path| path.is_file()).or_else(|| options.model.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_name_and_first_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::create_dir(folder.join("below")).unwrap();
+        let cases = [
+            ("below/a.txt", "golden-1\nmodel x\n", Some(Kind::Golden)),
+            ("b.tsv", "", Some(Kind::Tokens)),
+            ("c.json", "{\"format\": \"chat-golden-1\"}", Some(Kind::Chat)),
+            ("d.json", "{\"format\": \"generate-golden-1\"}", Some(Kind::Generation)),
+            ("e.txt", "golden-12\n", None),
+            ("f.json", "{}", None),
+            ("g.bin", "golden-1\n", None),
+        ];
+        for (name, content, wanted) in cases {
+            fs::write(folder.join(name), content).unwrap();
+            assert_eq!(kind(&folder.join(name)).unwrap(), wanted, "{name}");
+        }
+        let found = find(folder).unwrap();
+        let names: Vec<_> = found.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+        assert_eq!(names, ["b.tsv", "a.txt", "c.json", "d.json"]);
+    }
+}

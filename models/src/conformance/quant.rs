@@ -1,0 +1,131 @@
+//! Cases about one quantised format.
+//!
+//! Such a file holds what a model gives with its weights turned back into floats (`dequantised`), what llama.cpp's own
+//! arithmetic gives (`native`, which rounds the activations to 8 bits first), and the first rows of some tensors as floats
+//! (`dequant:TENSOR:rows0-N`), which have to come out to the bit.
+//!
+//! Both sets of logits are held against `dequantised`. Where this engine multiplies floats, they have to be within the
+//! tolerance; where it rounds activations as well, no farther (root mean square) than llama.cpp's own are. `native` is
+//! one of many ways to round, so being near it is no aim in itself.
+
+use super::compare::Distance;
+use super::golden::{Array, Golden};
+use super::replay::Expected;
+use super::{Failure, Row, Verdict};
+use crate::gguf::{Access, Gguf, Source};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use std::path::Path;
+
+/// Formats whose products this engine computes with activations of 8 bits.
+const WITH_ROUNDED_ACTIVATIONS: [&str; 3] = ["Q4_0", "Q4_1", "Q8_0"];
+
+/// Rounding errors of the same size still differ from case to case by a few in a hundred.
+const CHANCE: f64 = 1.05;
+
+/// How far from the dequantised logits this engine and llama.cpp are.
+#[derive(Debug, Default)]
+pub(super) struct Distances {
+    ours: Distance,
+    native: Distance,
+}
+
+impl Distances {
+    /// Takes in row `row` of our logits.
+    pub(super) fn add(
+        &mut self,
+        golden: &Golden,
+        expected: &Expected,
+        row: usize,
+        ours: &[f32],
+    ) -> Result<(), Failure> {
+        if let (Some(native), Some(exact)) = (golden.array("native"), golden.array("dequantised")) {
+            let exact = expected.row(exact, row)?;
+            self.ours.add(ours, exact);
+            self.native.add(expected.row(native, row)?, exact);
+        }
+        Ok(())
+    }
+}
+
+/// The verdict on the logits of a file about one format.
+pub(super) fn judge(golden: &Golden, distances: &Distances, tolerance: f32) -> Option<(Verdict, String)> {
+    let format = golden.quant_type.as_deref()?;
+    let (ours, native) = (distances.ours.rms(), distances.native.rms());
+    let rounded = WITH_ROUNDED_ACTIVATIONS.contains(&format) && ours <= CHANCE * native;
+    let passed = rounded || distances.ours.max <= tolerance;
+    let verdict = if passed { Verdict::Passed } else { Verdict::Failed };
+    Some((verdict, format!("rms to dequantised {ours:.1e}, llama.cpp's {native:.1e}")))
+}
+
+/// Decodes the tensors that the file has floats of, a row each.
+pub(super) fn tensors(
+    model: &Path,
+    golden: &Golden,
+    expected: &Expected,
+    report: &mut dyn FnMut(Row),
+) -> Result<(), Failure> {
+    let arrays = || golden.arrays.iter().filter_map(|array| Some((array, tensor_name(&array.name)?)));
+    if arrays().next().is_none() {
+        return Ok(());
+    }
+    let source = Source::open(model, Access::Map)?;
+    let gguf = source.gguf()?;
+    for (array, tensor) in arrays() {
+        report(match differing(&gguf, tensor, array, expected)? {
+            0 => Row::new(&array.name, Verdict::Passed, "every bit"),
+            n => Row::new(&array.name, Verdict::Failed, format!("{n} numbers differ")),
+        });
+    }
+    Ok(())
+}
+
+fn tensor_name(array: &str) -> Option<&str> {
+    let (tensor, rows) = array.strip_prefix("dequant:")?.rsplit_once(':')?;
+    rows.starts_with("rows0-").then_some(tensor)
+}
+
+/// How many numbers of the first rows of a tensor differ from the expected bits.
+fn differing(gguf: &Gguf<'_>, name: &str, array: &Array, expected: &Expected) -> Result<usize, Failure> {
+    let missing = || Failure(format!("tensor {name} or some of its rows are missing"));
+    let tensor = gguf.tensor(name).ok_or_else(missing)?;
+    let row_bytes = tensor.dtype().row_bytes(array.cols).ok_or_else(missing)?;
+    let data = gguf.tensor_data(&tensor);
+    let mut n = 0;
+    for row in 0..array.rows {
+        let bytes = || data.get(row.checked_mul(row_bytes)?..)?.get(..row_bytes);
+        let mut ours = vec![0.0; array.cols];
+        tensor.dtype().decode(bytes().ok_or_else(missing)?, &mut ours)?;
+        n += ours.iter().zip(expected.row(array, row)?).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+    }
+    Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_of_weights_name_their_tensor() {
+        assert_eq!(tensor_name("dequant:blk.0.ffn_down.weight:rows0-3"), Some("blk.0.ffn_down.weight"));
+        assert_eq!(tensor_name("dequantised"), None);
+        assert_eq!(tensor_name("dequant:a:b"), None);
+    }
+
+    #[test]
+    fn only_formats_with_rounded_activations_may_be_off() {
+        let mut distances = Distances::default();
+        distances.ours.add(&[0.5], &[1.0]);
+        distances.native.add(&[0.25], &[1.0]);
+        let golden = |name: &str| Golden { quant_type: Some(name.into()), ..Golden::default() };
+        let verdict = |name: &str, distances: &Distances| {
+            judge(&golden(name), distances, 0.1).map(|(verdict, _)| verdict)
+        };
+        assert_eq!(verdict("Q6_K", &distances), Some(Verdict::Failed));
+        assert_eq!(verdict("Q4_0", &distances), Some(Verdict::Passed));
+        assert_eq!(judge(&Golden::default(), &distances, 0.1), None);
+        distances.ours.add(&[0.0], &[9.0]);
+        assert_eq!(verdict("Q4_0", &distances), Some(Verdict::Failed));
+    }
+}

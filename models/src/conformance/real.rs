@@ -1,0 +1,188 @@
+//! Continuations of a real model.
+//!
+//! llama.cpp continued some prompts twice: with its own arithmetic (`native`) and with the same weights as floats
+//! (`dequantised`). Fed those texts, the best token has to be the same wherever llama.cpp's choice was clear, and the
+//! logits behind the prompts must be no farther from the dequantised ones than llama.cpp's own are.
+
+use super::compare::best;
+use super::texts::ids;
+use super::{Failure, Options, Row, Verdict, files, open};
+use crate::vocab::{AddSpecial, ParseSpecial};
+use crate::{Context, Error, Model, Params};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use backstitch_core::cell::CellType;
+use backstitch_kv::{Batch, Pos, SeqId, Token};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Between the best two logits: rounding moves each of them by about half of this.
+const CLEAR_GAP: f64 = 0.6;
+
+/// One continuation.
+struct Story {
+    prompt: String,
+    prompt_ids: Vec<u32>,
+    /// The tokens that followed.
+    ids: Vec<u32>,
+    /// The lead of each.
+    gaps: Vec<f64>,
+    /// The best logits behind the prompt.
+    top: Vec<(u32, f64)>,
+}
+
+/// Squares of differences of logits from the dequantised ones.
+#[derive(Default)]
+struct Squares {
+    ours: f64,
+    native: f64,
+}
+
+/// Checks all continuations of a file.
+pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    let json: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let (native, exact) = (stories(&json, "native")?, stories(&json, "dequantised")?);
+    let name = json.get("model").and_then(Value::as_str).unwrap_or_default();
+    let Some(model_path) = files::model(path, name, options) else {
+        let note = format!("{name} is not there; name it with --model");
+        report(Row::new("all", Verdict::NotSupported, note));
+        return Ok(());
+    };
+    let model = match open(&model_path, options) {
+        Ok(model) => model,
+        Err(error) => {
+            report(Row::error("all", &error));
+            return Ok(());
+        }
+    };
+    let mut squares = Squares::default();
+    for (i, (native, exact)) in native.iter().zip(&exact).enumerate() {
+        for (kind, story) in [("native", native), ("dequantised", exact)] {
+            let case = format!("{kind} {i}");
+            report(
+                continued(&model, story, &case, options).unwrap_or_else(|error| Row::error(&case, &error)),
+            );
+        }
+        squares.add(&model, native, exact, options)?;
+    }
+    let verdict = if squares.ours <= squares.native { Verdict::Passed } else { Verdict::Failed };
+    let ratio = libm::sqrt(squares.ours / squares.native);
+    report(Row::new("distance", verdict, format!("rms to dequantised is {ratio:.2} times llama.cpp's")));
+    Ok(())
+}
+
+/// Whether the model continues a prompt as llama.cpp did, where its choice was clear.
+fn continued(model: &Model, story: &Story, case: &str, options: &Options) -> Result<Row, Error> {
+    if ids(model.vocab(), &story.prompt, AddSpecial::Yes, ParseSpecial::Yes) != story.prompt_ids {
+        return Ok(Row::new(case, Verdict::Failed, "the prompt has other tokens"));
+    }
+    let mut clear = 0;
+    let mut wrong = Vec::new();
+    each_logits(model, story, options, |i, logits| {
+        if story.gaps.get(i).is_some_and(|&gap| gap > CLEAR_GAP) {
+            clear += 1;
+            if best(logits).map(|(id, _)| id) != story.ids.get(i).copied() {
+                wrong.push(i);
+            }
+        }
+    })?;
+    let of = story.ids.len();
+    Ok(if wrong.is_empty() {
+        Row::new(case, Verdict::Passed, format!("{clear} of {of} tokens are clear"))
+    } else {
+        Row::new(case, Verdict::Failed, format!("other tokens at {wrong:?}, of {clear} clear ones"))
+    })
+}
+
+/// Feeds a whole story; `f` gets the logits that token `i` of the continuation was chosen by.
+fn each_logits(
+    model: &Model,
+    story: &Story,
+    options: &Options,
+    mut f: impl FnMut(usize, &[f32]),
+) -> Result<(), Error> {
+    let n_prompt = story.prompt_ids.len();
+    let tokens = story.prompt_ids.iter().chain(&story.ids);
+    let mut batch = Batch::new();
+    for (&token, pos) in tokens.take(n_prompt + story.ids.len().saturating_sub(1)).zip(0i32..) {
+        batch.push(Token(token), Pos(pos), &[SeqId(0)], pos as usize + 1 >= n_prompt);
+    }
+    let n_ctx = batch.len() as u32;
+    let mut ctx = Context::new(
+        model,
+        Params {
+            n_ctx,
+            n_threads: options.n_threads,
+            kernels: options.kernels,
+            type_k: CellType::F32,
+            type_v: CellType::F32,
+            ..Params::default()
+        },
+    )?;
+    ctx.decode(&batch)?;
+    for i in 0..story.ids.len() {
+        if let Some(logits) = ctx.output(n_prompt + i - 1) {
+            f(i, logits);
+        }
+    }
+    Ok(())
+}
+
+impl Squares {
+    /// Takes in the logits behind one prompt that both lists name.
+    fn add(&mut self, model: &Model, native: &Story, exact: &Story, options: &Options) -> Result<(), Error> {
+        let mut first = Vec::new();
+        each_logits(model, exact, options, |i, logits| {
+            if i == 0 {
+                first.extend_from_slice(logits);
+            }
+        })?;
+        for &(id, wanted) in &exact.top {
+            let theirs = native.top.iter().find(|(other, _)| *other == id).map(|&(_, logit)| logit);
+            if let (Some(theirs), Some(&ours)) = (theirs, first.get(id as usize)) {
+                self.native += (theirs - wanted) * (theirs - wanted);
+                self.ours += (f64::from(ours) - wanted) * (f64::from(ours) - wanted);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stories(json: &Value, kind: &str) -> Result<Vec<Story>, Failure> {
+    let wrong = || Failure(format!("a story in \"{kind}\" lacks something"));
+    let list = json.get(kind).and_then(Value::as_array).ok_or_else(wrong)?;
+    list.iter().map(|story| read(story).ok_or_else(wrong)).collect()
+}
+
+fn read(story: &Value) -> Option<Story> {
+    let numbers =
+        |key: &str| story.get(key)?.as_array()?.iter().map(Value::as_f64).collect::<Option<Vec<_>>>();
+    let tokens = |key: &str| Some(numbers(key)?.into_iter().map(|id| id as u32).collect::<Vec<_>>());
+    let pair = |pair: &Value| Some((pair.get(0)?.as_u64()? as u32, pair.get(1)?.as_f64()?));
+    Some(Story {
+        prompt: story.get("prompt")?.as_str()?.to_string(),
+        prompt_ids: tokens("prompt_ids").filter(|ids| !ids.is_empty())?,
+        ids: tokens("greedy_ids")?,
+        gaps: numbers("top2_gaps")?,
+        top: story.get("top")?.as_array()?.iter().map(pair).collect::<Option<_>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_story_is_read_whole_or_not_at_all() {
+        let whole = r#"{"prompt": "a", "prompt_ids": [1], "greedy_ids": [2, 3], "top2_gaps": [0.5, 1], "top": [[2, 9.5]]}"#;
+        let story = read(&serde_json::from_str(whole).unwrap()).unwrap();
+        assert_eq!((story.ids, story.gaps, story.top), (vec![2, 3], vec![0.5, 1.0], vec![(2, 9.5)]));
+        for key in ["prompt", "prompt_ids", "greedy_ids", "top2_gaps", "top"] {
+            let json = serde_json::from_str(&whole.replace(&format!("\"{key}\""), "\"other\"")).unwrap();
+            assert!(read(&json).is_none(), "{key}");
+        }
+    }
+}
