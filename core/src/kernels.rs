@@ -1,11 +1,13 @@
 //! Kernels, written once over [`Simd`](crate::isa::Simd): a file an operation.
 
 pub(crate) mod attention;
+pub(crate) mod conv;
 pub(crate) mod glu;
 pub(crate) mod map;
 pub(crate) mod norm;
 pub(crate) mod rotate;
 pub(crate) mod sampling;
+pub(crate) mod ssd;
 pub(crate) mod stored;
 
 pub(crate) mod matmul;

@@ -17,6 +17,7 @@ pub mod packed;
 pub mod pool;
 pub mod quantized;
 pub mod rope;
+pub mod scan;
 
 pub use dtype::DType;
 pub use error::Error;

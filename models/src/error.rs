@@ -322,6 +322,11 @@ pub enum Error {
         /// The matrix asked for.
         expert: usize,
     },
+    /// A graph uses a layer for what its memory does not keep: an error of the architecture's description.
+    NoLayer {
+        /// The layer.
+        layer: usize,
+    },
     /// Values of a graph overlap in the arena: an error of the planner.
     Arena,
     /// The environment asks for a kernel set that cannot be had.
@@ -552,6 +557,9 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {n_bytes} bytes for {what}")
             }
             Self::NoExpert { expert } => write!(f, "the weight has no matrix number {expert}"),
+            Self::NoLayer { layer } => {
+                write!(f, "layer {layer} does not keep what it needs; please report this")
+            }
             Self::Arena => f.write_str("the arena's plan is wrong; please report this"),
             Self::KernelSet(error) => error.fmt(f),
             Self::Panicked(error) => error.fmt(f),

@@ -41,7 +41,6 @@ pub(crate) struct Frame<'r> {
     values: Values<'r>,
     scratch: &'r mut [f32],
     wanted: &'r [u32],
-    n_threads: usize,
 }
 
 /// The values of a ubatch: where each lies in the arena.
@@ -137,7 +136,6 @@ impl Runner {
             values: Values { graph, plan: &self.plan, arena, n_tokens, n_outputs },
             scratch: bytemuck::cast_slice_mut(&mut self.scratch),
             wanted: &self.wanted,
-            n_threads: pool.n_threads(),
         };
         for (i, step) in graph.steps().iter().enumerate() {
             if n_outputs == 0 && self.outputs_only[i] {

@@ -12,7 +12,9 @@ use crate::packed::BLOCK;
 use crate::pool::Band;
 use crate::quantized::QBlock;
 use crate::rope::Pairs;
+use crate::scan::{Conv, Ssd};
 use core::fmt;
+use core::ops::Range;
 
 /// Declares [`KernelSet`] with a function pointer a kernel, and one static set an instruction set.
 macro_rules! kernel_table {
@@ -202,6 +204,10 @@ kernel_table! {
     merge_spans = kernels::attention::merge: fn(parts: &mut dyn Iterator<Item = &[f32]>, out: &mut [f32], running: &mut Running);
     /// Divides a row of weighted values by its sum of weights.
     finish_row = kernels::attention::finish: fn(out: &mut [f32], max: f32, sum: f32, sink: Option<f32>);
+    /// Causal convolution of rows behind others; see [`crate::scan::Conv`].
+    conv = kernels::conv::conv: fn(conv: &Conv<'_>, before: &[f32], x: &[f32], out: &mut [f32]);
+    /// The recurrence of some heads over some tokens; see [`crate::scan::Ssd`].
+    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &[f32], dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
     /// `x[i] = exp(x[i]) / sum of exp(x)`, without overflow.
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.

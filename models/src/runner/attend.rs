@@ -1,65 +1,59 @@
-//! Attention over the layer's cache.
+//! Attention over a layer's cache.
 
 use super::Frame;
 use crate::{
     context::Params,
     error::Error,
-    graph::{Graph, Value},
+    graph::{Graph, Op, Value},
 };
-use backstitch_kv::Ubatch;
+use backstitch_core::{
+    attention::{Attention, Seen, store},
+    cell::CellLayout,
+};
+use backstitch_kv::{AttentionSpec, Ubatch};
 
-pub(super) fn scratch_len(_graph: &Graph, _params: &Params, _n_threads: usize) -> usize {
-    0
+/// `f32`s that let every layer of `graph` use all threads.
+pub(super) fn scratch_len(graph: &Graph, params: &Params, n_threads: usize) -> usize {
+    if n_threads == 1 {
+        return 0;
+    }
+    let of_step = |op: &Op| match *op {
+        Op::Attend { layer, n_head, scale, .. } => match &graph.layers()[layer].attention {
+            AttentionSpec::Cached(spec) | AttentionSpec::Uncached { layer: spec, .. } => {
+                let (k_type, v_type) = (params.type_k, params.type_v);
+                let (n_head_kv, d_k, d_v) = (spec.n_head_kv, spec.d_k, spec.d_v);
+                let layout = CellLayout { n_head_kv, d_k, d_v, k_type, v_type };
+                let attention = Attention { n_head, scale, soft_cap: 0.0, sinks: &[], layout };
+                attention.scratch_len(params.n_ctx as usize, params.n_ubatch as usize)
+            }
+            _ => 0,
+        },
+        _ => 0,
+    };
+    graph.steps().iter().map(|step| of_step(&step.op)).max().unwrap_or(0)
 }
 
 impl Frame<'_> {
+    /// Stores the ubatch's keys and values, then attends to all that each token sees.
     pub(super) fn attend(
         &mut self,
         layer: usize,
-        v: [Value; 4],
+        [q, k, v, out]: [Value; 4],
         n_head: usize,
         scale: f32,
-        u: &mut Ubatch<'_>,
+        ubatch: &mut Ubatch<'_>,
     ) -> Result<(), Error> {
-        let [q, k, v, out] = self.values.slices(v)?;
-        if let Some(mut s) = u.store(layer) {
-            s.put(k, v)?;
+        let [q, k, v, out] = self.values.slices([q, k, v, out])?;
+        if let Some(to) = ubatch.store(layer) {
+            let cell = |i: usize| to.cells.get(i).map_or((u32::MAX, 0), |cell| (cell.block, cell.cell));
+            store(self.set, self.pool, &to.layout, k, v, &cell, to.storage)?;
         }
-        let Some(att) = u.attention(layer) else { return Ok(()) };
-        let l = att.layout;
-        let g = n_head / l.n_head_kv;
-        for (t, vis) in att.visible().iter().enumerate() {
-            let table = att.table(vis);
-            let mut ks = alloc::vec::Vec::new();
-            let mut vs = alloc::vec::Vec::new();
-            for slot in vis.lo..vis.hi {
-                let e = table[slot as usize / 32];
-                if e.live >> (slot % 32) & 1 == 0 {
-                    continue;
-                }
-                let block = &att.storage[l.block_range(e.block as usize)];
-                let mut kr = alloc::vec![0.0; l.n_head_kv * l.d_k];
-                let mut vr = alloc::vec![0.0; l.n_head_kv * l.d_v];
-                l.load_k(block, slot as usize % 32, &mut kr);
-                l.load_v(block, slot as usize % 32, &mut vr);
-                ks.push(kr);
-                vs.push(vr);
-            }
-            for h in 0..n_head {
-                let q = &q[(t * n_head + h) * l.d_k..][..l.d_k];
-                let s: alloc::vec::Vec<f32> = ks
-                    .iter()
-                    .map(|k| q.iter().zip(&k[h / g * l.d_k..]).map(|(a, b)| a * b).sum::<f32>() * scale)
-                    .collect();
-                let m = s.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                let p: alloc::vec::Vec<f32> = s.iter().map(|s| libm::expf(s - m)).collect();
-                let sum: f32 = p.iter().sum();
-                for d in 0..l.d_v {
-                    out[(t * n_head + h) * l.d_v + d] =
-                        p.iter().zip(&vs).map(|(p, v)| p * v[h / g * l.d_v + d]).sum::<f32>() / sum;
-                }
-            }
-        }
-        Ok(())
+        let cache = ubatch.attention(layer).ok_or(Error::NoLayer { layer })?;
+        let seen = |i: usize| match cache.visible().get(i) {
+            Some(visible) => Seen { extents: cache.table(visible), slots: visible.lo..visible.hi },
+            None => Seen { extents: &[], slots: 0..0 },
+        };
+        let attention = Attention { n_head, scale, soft_cap: 0.0, sinks: &[], layout: cache.layout };
+        Ok(attention.run(self.set, self.pool, q, cache.storage, &seen, self.scratch, out)?)
     }
 }
