@@ -1,6 +1,6 @@
 //! Instruction sets: one vector interface, one kernel table a set, and the choice between them.
 //!
-//! Kernels ([`crate::kernels`]) are written once, over [`Simd`]: sixteen virtual `f32` lanes whose operations round
+//! Kernels (`crate::kernels`) are written once, over [`Simd`]: sixteen virtual `f32` lanes whose operations round
 //! exactly alike everywhere. Each instruction set implements the trait in a file of its own and instantiates every
 //! kernel with its features switched on; the results are plain function pointers in a [`KernelSet`].
 //!

@@ -27,7 +27,7 @@ pub struct Value(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WeightId(pub(crate) u32);
 
-/// A table of rotation angles, by its index in [`Graph::ropes`].
+/// A table of rotation angles, by its index in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RopeId(pub(crate) u32);
 

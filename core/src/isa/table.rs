@@ -215,7 +215,7 @@ kernel_table! {
     /// Quantises whole blocks; see [`QBlock`].
     quantize = kernels::quantize::quantize: fn(x: &[[f32; BLOCK]], out: &mut [QBlock]);
     /// `out[t][r] = sum over k of w[r][k] * x[t][k]`, for all rows `x` of `n_cols` and whole panels `w`; see
-    /// [`crate::matmul`] for the order of operations and for all of these.
+    /// [`mod@crate::matmul`] for the order of operations and for all of these.
     multiply_f32 = kernels::matmul::multiply_f32: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for F16 weights.
     multiply_f16 = kernels::matmul::multiply_f16: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
