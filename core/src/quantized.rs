@@ -8,6 +8,9 @@ use crate::pool::{Parts, Pool, n_jobs};
 use crate::{Error, KernelSet};
 use bytemuck::{Pod, Zeroable};
 
+/// Tokens whose blocks lie side by side: as many as the largest tile of a kernel holds.
+pub(crate) const GROUP: usize = 12;
+
 /// Thirty-two activations: what kernels read. Public only for its size and its place in kernel signatures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
@@ -71,7 +74,7 @@ impl<'a> Quantized<'a> {
         self.n_cols
     }
 
-    /// `[n_tokens, n_cols / 32]`.
+    /// All blocks: for each twelve tokens (the last group may have fewer) `[n_cols / 32, tokens of the group]`.
     pub fn blocks(&self) -> &'a [QBlock] {
         self.blocks
     }
@@ -103,11 +106,15 @@ pub fn quantize<'a>(
         out.get_mut(..wanted).ok_or(Error::Length { what: "room for quantised rows", found, wanted })?;
     let misaligned = Error::Alignment { what: "room for quantised rows", wanted: align_of::<QBlock>() };
     let blocks: &mut [QBlock] = bytemuck::try_cast_slice_mut(out).map_err(|_| misaligned)?;
+    let n_blocks = (n_cols / BLOCK).max(1);
     let jobs = n_jobs(pool, x.len(), LEAST);
-    let parts = Parts::new(&mut *blocks, 1, jobs);
+    let parts = Parts::new(&mut *blocks, GROUP * n_blocks, jobs);
     pool.run(jobs, &|job| {
         if let Some((first, part)) = parts.take(job) {
-            (set.quantize)(&x.as_chunks().0[first..first + part.len()], part);
+            let x = &x.as_chunks().0[first..first + part.len()];
+            for (x, out) in x.chunks(GROUP * n_blocks).zip(part.chunks_mut(GROUP * n_blocks)) {
+                (set.quantize)(x, n_blocks, out);
+            }
         }
     })?;
     Ok(Quantized { n_tokens, n_cols, blocks })

@@ -187,6 +187,13 @@ impl Simd for Avx512 {
         have!(_mm512_reduce_add_epi32(x))
     }
     #[inline(always)]
+    fn prefetch<T>(self, x: &T, ahead: usize) {
+        let start = core::ptr::from_ref(x).cast::<i8>().wrapping_add(ahead);
+        for line in 0..size_of::<T>().div_ceil(64) {
+            have!(_mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64 * line)));
+        }
+    }
+    #[inline(always)]
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
         have!(_mm512_loadu_si512(x.as_ptr().cast()))
     }

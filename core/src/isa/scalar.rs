@@ -168,6 +168,8 @@ impl Simd for Scalar {
         fold(x, i32::wrapping_add)
     }
     #[inline(always)]
+    fn prefetch<T>(self, _: &T, _ahead: usize) {}
+    #[inline(always)]
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
         *x
     }

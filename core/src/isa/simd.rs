@@ -87,6 +87,9 @@ pub trait Simd: Copy {
     /// The sum of all lanes, wrapping.
     fn isum(self, x: Self::I) -> i32;
 
+    /// Asks for as many bytes as `x` has, `ahead` bytes behind it, to be brought to the nearest cache; changes nothing, and
+    /// there need not be anything at that address.
+    fn prefetch<T>(self, x: &T, ahead: usize);
     /// Sixty-four bytes; lane i owns bytes 4i..4i+4.
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B;
     /// The low and the high four bits of each byte.

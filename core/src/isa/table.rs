@@ -212,8 +212,8 @@ kernel_table! {
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.
     argmax = kernels::sampling::argmax: fn(x: &[f32]) -> Option<usize>;
-    /// Quantises whole blocks; see [`QBlock`].
-    quantize = kernels::quantize::quantize: fn(x: &[[f32; BLOCK]], out: &mut [QBlock]);
+    /// Quantises rows of `n_blocks` blocks (not 0); in `out` all first blocks come first, then all second ones. See [`QBlock`].
+    quantize = kernels::quantize::quantize: fn(x: &[[f32; BLOCK]], n_blocks: usize, out: &mut [QBlock]);
     /// `out[t][r] = sum over k of w[r][k] * x[t][k]`, for all rows `x` of `n_cols` and whole panels `w`; see
     /// [`mod@crate::matmul`] for the order of operations and for all of these.
     multiply_f32 = kernels::matmul::multiply_f32: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
@@ -221,7 +221,7 @@ kernel_table! {
     multiply_f16 = kernels::matmul::multiply_f16: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for BF16 weights.
     multiply_bf16 = kernels::matmul::multiply_bf16: fn(w: &[u8], x: &[f32], n_cols: usize, out: &mut Band<'_, f32>, write: Write);
-    /// The same for Q8_0 weights and rows `x` of `n_blocks` blocks.
+    /// The same for Q8_0 weights and rows of `n_blocks` blocks (not 0) as [`crate::quantize`] orders them.
     multiply_q8_0 = kernels::matmul::multiply_q8_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for Q4_0 weights.
     multiply_q4_0 = kernels::matmul::multiply_q4_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);

@@ -4,11 +4,14 @@ use crate::isa::Simd;
 use crate::packed::BLOCK;
 use crate::quantized::QBlock;
 
-/// Quantises block by block.
+/// Quantises rows of `n_blocks` blocks; in `out` the rows' first blocks come first, then all second ones.
 #[inline(always)]
-pub(crate) fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], out: &mut [QBlock]) {
-    for (x, out) in x.iter().zip(out) {
-        *out = block(s, x);
+pub(crate) fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], n_blocks: usize, out: &mut [QBlock]) {
+    let n_rows = out.len() / n_blocks;
+    for (t, x) in x.chunks_exact(n_blocks).enumerate() {
+        for (x, out) in x.iter().zip(out.chunks_exact_mut(n_rows)) {
+            out[t] = block(s, x);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::write_lanes;
 use crate::isa::{LANES, Simd};
 use crate::matmul::Write;
 use crate::pool::Band;
-use crate::quantized::QBlock;
+use crate::quantized::{GROUP, QBlock};
 
 /// A way in which 32 columns of a panel are stored.
 trait Format {
@@ -14,8 +14,10 @@ trait Format {
     type Quants: bytemuck::Pod;
     /// The elements as eight vectors: vector g holds four columns from 4g of each row.
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
-    /// The integer sum over a block.
-    fn dot<S: Simd>(s: S, w: &[S::B; 8], x: &QBlock) -> S::I;
+    /// What the integer sum over a block starts from.
+    fn start<S: Simd>(s: S, x: &QBlock) -> S::I;
+    /// Adds the products of four columns.
+    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I;
     /// What to multiply a block by, and for formats with a minimum, the minimum.
     fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>);
 }
@@ -33,12 +35,12 @@ impl Format for Q8_0 {
         [s.bytes(a), s.bytes(b), s.bytes(c), s.bytes(d), s.bytes(e), s.bytes(f), s.bytes(g), s.bytes(h)]
     }
     #[inline(always)]
-    fn dot<S: Simd>(s: S, w: &[S::B; 8], x: &QBlock) -> S::I {
-        let mut sum = s.start_biased(x.less_128);
-        for (w, x) in w.iter().zip(x.q) {
-            sum = s.dot_biased(sum, *w, x);
-        }
-        sum
+    fn start<S: Simd>(s: S, x: &QBlock) -> S::I {
+        s.start_biased(x.less_128)
+    }
+    #[inline(always)]
+    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
+        s.dot_biased(acc, w, x)
     }
     #[inline(always)]
     fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>) {
@@ -53,15 +55,6 @@ fn nibbles<S: Simd>(s: S, [a, b, c, d]: &[[u8; 64]; 4]) -> [S::B; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-#[inline(always)]
-fn dot_small<S: Simd>(s: S, start: i32, w: &[S::B; 8], x: &QBlock) -> S::I {
-    let mut sum = s.isplat(start);
-    for (w, x) in w.iter().zip(x.q) {
-        sum = s.dot_small(sum, *w, x);
-    }
-    sum
-}
-
 impl Format for Q4_0 {
     type Scales = [u16; LANES];
     type Quants = [[u8; 64]; 4];
@@ -70,8 +63,12 @@ impl Format for Q4_0 {
         nibbles(s, quants)
     }
     #[inline(always)]
-    fn dot<S: Simd>(s: S, w: &[S::B; 8], x: &QBlock) -> S::I {
-        dot_small(s, x.less_8, w, x)
+    fn start<S: Simd>(s: S, x: &QBlock) -> S::I {
+        s.isplat(x.less_8)
+    }
+    #[inline(always)]
+    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
+        s.dot_small(acc, w, x)
     }
     #[inline(always)]
     fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>) {
@@ -87,8 +84,12 @@ impl Format for Q4_1 {
         nibbles(s, quants)
     }
     #[inline(always)]
-    fn dot<S: Simd>(s: S, w: &[S::B; 8], x: &QBlock) -> S::I {
-        dot_small(s, 0, w, x)
+    fn start<S: Simd>(s: S, _: &QBlock) -> S::I {
+        s.isplat(0)
+    }
+    #[inline(always)]
+    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
+        s.dot_small(acc, w, x)
     }
     #[inline(always)]
     fn scales<S: Simd>(s: S, [d, m]: &Self::Scales) -> (S::F, Option<S::F>) {
@@ -96,31 +97,81 @@ impl Format for Q4_1 {
     }
 }
 
-/// One panel times `T` rows.
+/// One block of `G` tokens: their sums go in lockstep, because each step waits five cycles for the one before.
 #[inline(always)]
-fn tile<S: Simd, Q: Format, const T: usize>(
+fn lockstep<S: Simd, Q: Format, const G: usize>(
     s: S,
-    scales: &[Q::Scales],
-    quants: &[Q::Quants],
-    x: [&[QBlock]; T],
-) -> [S::F; T] {
-    let n = scales.len().min(quants.len());
-    let (scales, quants, x) = (&scales[..n], &quants[..n], x.map(|x| &x[..n]));
-    let mut acc = [s.splat(0.0); T];
-    for b in 0..n {
-        let w = Q::vectors(s, &quants[b]);
-        let (scale, min) = Q::scales(s, &scales[b]);
-        for t in 0..T {
-            let x = &x[t][b];
-            let sum = s.to_float(Q::dot(s, &w, x));
-            acc[t] = s.fma(sum, s.mul(scale, s.splat(x.d)), acc[t]);
-            if let Some(min) = min {
-                acc[t] = s.fma(min, s.splat(x.sum), acc[t]);
-            }
+    w: &[S::B; 8],
+    (scale, min): (S::F, Option<S::F>),
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    let mut sums = [s.isplat(0); G];
+    for i in 0..G {
+        sums[i] = Q::start(s, &x[i]);
+    }
+    for g in 0..8 {
+        for i in 0..G {
+            sums[i] = Q::dot(s, sums[i], w[g], x[i].q[g]);
         }
     }
-    acc
+    for i in 0..G {
+        acc[i] = s.fma(s.to_float(sums[i]), s.mul(scale, s.splat(x[i].d)), acc[i]);
+        if let Some(min) = min {
+            acc[i] = s.fma(min, s.splat(x[i].sum), acc[i]);
+        }
+    }
 }
+
+/// One panel of weights.
+struct Panel<'a, Q: Format> {
+    scales: &'a [Q::Scales],
+    quants: &'a [Q::Quants],
+}
+
+/// `n` tokens, block by block.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    blocks: &'a [QBlock],
+    n: usize,
+    /// Whether the panel may be far away: these are the first tokens that it meets.
+    fetch: bool,
+}
+
+/// One panel times `N * G` tokens, those from `first` on.
+#[inline(always)]
+fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
+    s: S,
+    panel: &Panel<'_, Q>,
+    x: Tokens<'_>,
+    first: usize,
+    mut write: impl FnMut(usize, S::F),
+) {
+    let mut acc = [[s.splat(0.0); G]; N];
+    // An address that grows, for all tokens: with an index or more addresses, the processor issues half as much.
+    let mut rest = x.blocks.get(first..).unwrap_or(&[]);
+    for (scales, quants) in panel.scales.iter().zip(panel.quants) {
+        let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
+        rest = rest.get(x.n..).unwrap_or(&[]);
+        if x.fetch {
+            s.prefetch(quants, AHEAD);
+        }
+        let w = Q::vectors(s, quants);
+        let scales = Q::scales(s, scales);
+        // Straight code, because the compiler leaves a loop rolled up, with the accumulators in memory.
+        const { assert!(0 < N && N <= 2) }
+        lockstep::<S, Q, G>(s, &w, scales, &tokens[0], &mut acc[0]);
+        if N > 1 {
+            lockstep::<S, Q, G>(s, &w, scales, &tokens[1], &mut acc[1]);
+        }
+    }
+    for (i, y) in acc.as_flattened().iter().enumerate() {
+        write(first + i, *y);
+    }
+}
+
+/// Bytes between what is multiplied and what is fetched to the caches: enough for the memory's latency.
+const AHEAD: usize = 4096;
 
 /// All panels times all rows.
 #[inline(always)]
@@ -132,35 +183,42 @@ fn multiply<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let scale_bytes = (n_blocks * size_of::<Q::Scales>()).next_multiple_of(64);
-    let panel_bytes = scale_bytes + n_blocks * size_of::<Q::Quants>();
-    let n_tokens = out.n_rows();
+    let n_scale_bytes = n_blocks * size_of::<Q::Scales>();
+    let panel_bytes = n_scale_bytes.next_multiple_of(64) + n_blocks * size_of::<Q::Quants>();
     for (p, panel) in w.chunks_exact(panel_bytes).enumerate() {
-        let (scales, quants) = panel.split_at(scale_bytes);
-        let scales = &bytemuck::cast_slice(&scales[..n_blocks * size_of::<Q::Scales>()])[..n_blocks];
-        let quants = bytemuck::cast_slice(quants);
-        let row = |t: usize| &x[t * n_blocks..][..n_blocks];
-        let mut t = 0;
-        while t < n_tokens {
-            let left = n_tokens - t;
-            macro_rules! step {
-                ($n:literal) => {{
-                    let rows = core::array::from_fn(|i| row((t + i).min(n_tokens - 1)));
-                    let y = tile::<S, Q, $n>(s, scales, quants, rows);
-                    for (i, y) in y.into_iter().enumerate().take(left) {
-                        write_lanes(s, y, out, t + i, p, write);
-                    }
-                    t += $n;
-                }};
-            }
-            match left {
-                1 => step!(1),
-                2 => step!(2),
-                3..=4 => step!(4),
-                5..=12 => step!(8),
-                _ => step!(16),
-            }
+        let scales = bytemuck::cast_slice(&panel[..n_scale_bytes]);
+        let quants = bytemuck::cast_slice(&panel[n_scale_bytes.next_multiple_of(64)..]);
+        let panel = Panel::<Q> { scales, quants };
+        for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
+            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
+            tiles(s, &panel, x, |t, y| {
+                write_lanes(s, y, out, i * GROUP + t, p, write);
+            });
         }
+    }
+}
+
+/// One panel times one group of tokens.
+#[inline(always)]
+fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, mut write: impl FnMut(usize, S::F)) {
+    if x.n == GROUP {
+        return tile::<S, Q, 2, 6>(s, panel, x, 0, write);
+    }
+    let mut t = 0;
+    while x.n - t >= 8 {
+        tile::<S, Q, 2, 4>(s, panel, x, t, &mut write);
+        t += 8;
+    }
+    if x.n - t >= 4 {
+        tile::<S, Q, 1, 4>(s, panel, x, t, &mut write);
+        t += 4;
+    }
+    if x.n - t >= 2 {
+        tile::<S, Q, 1, 2>(s, panel, x, t, &mut write);
+        t += 2;
+    }
+    if x.n - t >= 1 {
+        tile::<S, Q, 1, 1>(s, panel, x, t, &mut write);
     }
 }
 
