@@ -24,28 +24,30 @@ const SLACK: u64 = 1 << 12;
 
 fuzz_target!(|input: &[u8]| {
     match input {
-        [b'G', ..] => check(input),
-        [0, rest @ ..] => check(rest),
+        [b'G', ..] => check(&[input]),
+        [0, rest @ ..] => check(&[rest]),
         _ => {
-            if let Ok(file) = almost_valid(&mut Unstructured::new(input)) {
-                check(&file);
+            let mut recipe = Unstructured::new(input);
+            if let Ok(files) = almost_valid_parts(&mut recipe) {
+                check(&files.iter().map(Vec::as_slice).collect::<Vec<_>>());
             }
         }
     }
 });
 
-fn check(file: &[u8]) {
-    let (parsed, tally) = ALLOCATOR.during_here(|| Gguf::parse(file));
-    let limit = SLACK + INDEX_PER_BYTE * file.len() as u64;
-    assert!(tally.bytes <= limit, "{} bytes allocated for {}", tally.bytes, file.len());
+fn check(parts: &[&[u8]]) {
+    let (parsed, tally) = ALLOCATOR.during_here(|| Gguf::parse_parts(parts));
+    let n_bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let limit = SLACK + INDEX_PER_BYTE * n_bytes as u64;
+    assert!(tally.bytes <= limit, "{} bytes allocated for {n_bytes}", tally.bytes);
     match parsed {
-        Ok(gguf) => check_view(&gguf, file),
+        Ok(gguf) => check_view(&gguf, parts),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
 /// Reads everything there is to read.
-fn check_view(gguf: &Gguf<'_>, file: &[u8]) {
+fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
     for entry in gguf.metadata() {
         assert_eq!(gguf.entry(entry.key).map(|found| found.offset), Some(entry.offset));
         let _ = gguf.u32(entry.key);
@@ -59,11 +61,13 @@ fn check_view(gguf: &Gguf<'_>, file: &[u8]) {
     }
     for tensor in gguf.tensors() {
         assert_eq!(gguf.tensor(tensor.name()).map(|found| found.range()), Some(tensor.range()));
-        assert_eq!(file.get(tensor.range()), Some(gguf.tensor_data(tensor)));
+        assert_eq!(parts[tensor.part()].get(tensor.range()), Some(gguf.tensor_data(tensor)));
         assert_eq!(tensor.dtype().row_bytes(tensor.n_elements()), Some(tensor.n_bytes()));
         assert!(tensor.n_elements() > 0);
     }
-    check_copy(gguf);
+    if parts.len() == 1 {
+        check_copy(gguf);
+    }
 }
 
 /// A copy of the file has the same content.
@@ -155,8 +159,27 @@ struct Tensor<'a> {
     dtype: u8,
 }
 
-fn almost_valid(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
-    let mut writer = Writer::new();
+/// The data of tensors.
+static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
+
+/// One file, or now and then a model in two or three.
+fn almost_valid_parts(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Vec<u8>>> {
+    if recipe.ratio(7, 8)? {
+        return Ok(vec![almost_valid(recipe, Writer::new())?]);
+    }
+    let count = recipe.int_in_range(2..=3u16)?;
+    let total = recipe.int_in_range(0..=6i32)?;
+    let part = |no| {
+        let mut writer = Writer::new();
+        let _ = writer.set("split.no", no).and_then(|writer| writer.set("split.count", count));
+        let _ = writer.set("split.tensors.count", total);
+        almost_valid(recipe, writer)
+    };
+    (0..count).map(part).collect()
+}
+
+/// A valid file that starts with what is in `writer`, then a few changes.
+fn almost_valid<'a>(recipe: &mut Unstructured<'a>, mut writer: Writer<'a>) -> arbitrary::Result<Vec<u8>> {
     for _ in 0..recipe.int_in_range(0..=8)? {
         let key: &str = recipe.arbitrary()?;
         let _ = writer.set(key, value(recipe)?);
@@ -164,15 +187,14 @@ fn almost_valid(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
     if recipe.ratio(1, 4)? {
         let _ = writer.set("general.alignment", 1u32 << recipe.int_in_range(0..=8)?);
     }
-    let tensors: Vec<Tensor<'_>> = recipe.arbitrary()?;
-    let zeros = [0; 1 << 14];
+    let tensors: Vec<Tensor<'a>> = recipe.arbitrary()?;
     for Tensor { name, dims, dtype } in tensors.iter().take(8) {
         let info = &DType::table()[usize::from(*dtype) % DType::table().len()];
         let row = info.block_len * (1 + usize::from(dims[0] % 4));
         let shape = [1 + usize::from(dims[2] % 3), 1 + usize::from(dims[1] % 3), row];
         let shape = &shape[usize::from(dims[1] % 3)..];
         let n_bytes = info.dtype.row_bytes(shape.iter().product()).unwrap_or(0);
-        let _ = writer.tensor(*name, shape, info.dtype, &zeros[..n_bytes]);
+        let _ = writer.tensor(*name, shape, info.dtype, &ZEROS[..n_bytes]);
     }
     let mut file = writer.to_bytes();
     let changes: Vec<Change> = recipe.arbitrary()?;
