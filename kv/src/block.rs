@@ -2,7 +2,9 @@
 //!
 //! Only numbers live here; the bytes of a block lie in each layer's buffer at the same index.
 
+use crate::error::Error;
 use crate::ids::Pos;
+use crate::room;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 
@@ -19,12 +21,11 @@ pub(crate) struct BlockPool {
 }
 
 impl BlockPool {
-    pub fn new(n_blocks: u32) -> BlockPool {
-        BlockPool {
-            refs: alloc::vec![0; n_blocks as usize],
-            free: (0..n_blocks).rev().collect(),
-            pos: alloc::vec![[Pos::ZERO; BLOCK_CELLS]; n_blocks as usize],
-        }
+    pub fn new(n_blocks: u32) -> Result<BlockPool, Error> {
+        let n = n_blocks as usize;
+        let mut free = room::filled(n, 0)?;
+        free.iter_mut().zip((0..n_blocks).rev()).for_each(|(entry, block)| *entry = block);
+        Ok(BlockPool { refs: room::filled(n, 0)?, free, pos: room::filled(n, [Pos::ZERO; BLOCK_CELLS])? })
     }
 
     pub fn n_free(&self) -> u32 {
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_block_is_free_again_when_its_last_user_leaves() {
-        let mut pool = BlockPool::new(2);
+        let mut pool = BlockPool::new(2).unwrap();
         let a = pool.take(2).unwrap();
         let b = pool.take(1).unwrap();
         assert_ne!(a, b);
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_missing_block_is_harmless() {
-        let mut pool = BlockPool::new(1);
+        let mut pool = BlockPool::new(1).unwrap();
         pool.retain(NO_BLOCK);
         pool.release(NO_BLOCK);
         pool.set_pos(NO_BLOCK, 0, Pos(1));

@@ -10,14 +10,16 @@
 //! its blocks.
 
 use crate::block::BlockPool;
+use crate::error::Error;
 use crate::ids::Pos;
+use crate::room;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, Extent, SPAN_CELLS};
 use core::ops::Range;
 
 const CELLS: u32 = BLOCK_CELLS as u32;
 /// Entries of a span.
-const SPAN: usize = SPAN_CELLS / BLOCK_CELLS;
+pub(crate) const SPAN: usize = SPAN_CELLS / BLOCK_CELLS;
 
 /// The cells of one sequence.
 #[derive(Debug, Default)]
@@ -61,9 +63,9 @@ impl Table {
         })
     }
 
-    /// Makes room for `n` more entries; `None` if the allocator refuses.
-    pub fn make_room(&mut self, n: usize) -> Option<()> {
-        self.extents.try_reserve(n).ok()
+    /// Makes room for `len` entries in all.
+    pub fn make_room(&mut self, len: usize) -> Result<(), Error> {
+        room::for_len(&mut self.extents, len)
     }
 
     pub fn first_pos(&self, pool: &BlockPool) -> Option<Pos> {
@@ -182,6 +184,11 @@ impl Table {
     pub fn open_tail(&self) -> Option<(usize, u32)> {
         let last = self.extents.last().filter(|last| last.live >> (CELLS - 1) == 0)?;
         Some((self.extents.len() - 1, last.block))
+    }
+
+    /// Makes room for one more entry.
+    pub fn make_room_for_one(&mut self) -> Result<(), Error> {
+        room::for_one(&mut self.extents)
     }
 
     /// Adds an entry without live cells; cells are pushed to it at once.

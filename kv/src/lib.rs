@@ -9,6 +9,8 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod batch;
 mod block;
@@ -22,6 +24,7 @@ mod memory;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 mod plan;
+mod room;
 mod split;
 
 pub use batch::Batch;

@@ -10,6 +10,8 @@
 mod hybrid;
 mod none;
 mod recurrent;
+#[cfg(test)]
+mod tests;
 mod unified;
 
 pub use hybrid::Hybrid;

@@ -6,7 +6,9 @@
 //! a new ubatch begins.
 
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::ids::{Pos, SeqId, Token};
+use crate::room;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -62,6 +64,26 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// Buffers for batches of `n_batch` tokens of one sequence each.
+    pub fn new(n_batch: u32, n_seq_max: u32) -> Result<Schedule, Error> {
+        let mut schedule = Schedule::default();
+        schedule.make_room(n_batch as usize, n_batch as usize, n_seq_max as usize)?;
+        Ok(schedule)
+    }
+
+    fn make_room(&mut self, n_tokens: usize, n_entries: usize, n_seq_max: usize) -> Result<(), Error> {
+        for list in [&mut self.queues.links, &mut self.queues.tokens] {
+            room::for_len(list, n_entries)?;
+        }
+        for list in [&mut self.queues.heads, &mut self.queues.tails] {
+            room::for_len(list, n_seq_max)?;
+        }
+        room::for_len(&mut self.ready, n_seq_max)?;
+        room::for_len(&mut self.tokens, n_tokens)?;
+        room::for_len(&mut self.runs, n_tokens)?;
+        room::for_len(&mut self.ubatches, n_tokens)
+    }
+
     pub fn tokens(&self) -> &[UbatchToken] {
         &self.tokens
     }
@@ -75,16 +97,27 @@ impl Schedule {
     }
 
     /// Splits a checked batch into ubatches of at most `n_ubatch` tokens.
-    pub fn fill(&mut self, batch: &Batch, split: Split, n_ubatch: usize, n_seq_max: u32) {
+    pub fn fill(
+        &mut self,
+        batch: &Batch,
+        split: Split,
+        n_ubatch: usize,
+        n_seq_max: u32,
+    ) -> Result<(), Error> {
         self.tokens.clear();
         self.runs.clear();
         self.ubatches.clear();
+        for list in [&mut self.queues.links, &mut self.queues.tokens] {
+            list.clear();
+        }
+        self.make_room(batch.len(), batch.all_seqs().len(), n_seq_max as usize)?;
         self.queues.fill(batch, n_seq_max);
         match split {
             Split::Simple => self.simple(batch, n_ubatch),
             Split::Equal => self.equal(batch, n_ubatch),
             Split::Sequence => self.by_sequence(batch, n_ubatch),
         }
+        Ok(())
     }
 
     fn simple(&mut self, batch: &Batch, n_ubatch: usize) {
@@ -288,7 +321,7 @@ mod tests {
     fn split(sets: &[&[u32]], split: Split, n_ubatch: usize) -> Vec<Vec<u32>> {
         let batch = batch(sets);
         let mut schedule = Schedule::default();
-        schedule.fill(&batch, split, n_ubatch, 8);
+        schedule.fill(&batch, split, n_ubatch, 8).unwrap();
         let tokens = |span: &Span| schedule.tokens[span.tokens.clone()].iter().map(|t| t.index).collect();
         schedule.ubatches().iter().map(tokens).collect()
     }

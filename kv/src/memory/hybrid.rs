@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, check_layers};
 use crate::plan::{Attention, Plan, States, Store};
+use crate::room;
 use crate::split::{Schedule, Split};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -98,14 +99,14 @@ impl Hybrid {
             for (layer, (place, _)) in with_state.enumerate() {
                 place.recurrent = Some(Place { part: parts.len(), layer });
             }
-            parts.push(Box::new(Recurrent::new(&recurrent, params.n_states(), params.n_seq_max)?));
+            parts.push(Box::new(Recurrent::new(&recurrent, params)?));
         }
         Ok(Hybrid {
             params: *params,
             parts,
             places,
-            schedule: Schedule::default(),
-            last: alloc::vec![None; params.n_seq_max as usize],
+            schedule: Schedule::new(params.n_batch, params.n_seq_max)?,
+            last: room::filled(params.n_seq_max as usize, None)?,
             open: false,
         })
     }
@@ -233,9 +234,7 @@ impl Sorted {
         let mut parts: Vec<Box<dyn Part>> = Vec::new();
         let mut numbers = [0; 3];
         if !self.cached.is_empty() {
-            let types = (params.k_type, params.v_type);
-            let (n_ctx, n_blocks, n_seq_max) = (params.n_ctx, params.n_blocks(), params.n_seq_max);
-            parts.push(Box::new(Unified::new(&self.cached, types, n_ctx, n_blocks, n_seq_max)?));
+            parts.push(Box::new(Unified::new(&self.cached, params, params.n_ctx, params.n_blocks())?));
         }
         for (number, layers, causal) in [(1, self.causal, true), (2, self.bidirectional, false)] {
             if !layers.is_empty() {
@@ -322,7 +321,7 @@ impl Memory for Hybrid {
         batch.check(self.params.n_batch, self.params.n_seq_max)?;
         self.check_order(batch)?;
         let split = self.parts.iter().map(|part| part.split()).max().unwrap_or(Split::Simple);
-        self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max);
+        self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
         for i in 0..self.parts.len() {
             if let Err(error) = self.parts[i].reserve(batch, &self.schedule) {
                 self.parts[..i].iter_mut().for_each(|part| part.undo());

@@ -21,9 +21,8 @@ pub(super) struct Uncached {
 
 impl Uncached {
     pub fn new(layers: &[AttentionLayer], params: &Params, causal: bool) -> Result<Uncached, Error> {
-        let types = (params.k_type, params.v_type);
-        let (n_blocks, n_seq_max) = (params.n_blocks_uncached(), params.n_seq_max);
-        Ok(Uncached { cells: Unified::new(layers, types, params.n_batch, n_blocks, n_seq_max)?, causal })
+        let cells = Unified::new(layers, params, params.n_batch, params.n_blocks_uncached())?;
+        Ok(Uncached { cells, causal })
     }
 
     /// A token that sees all of its sequence needs all of it in its ubatch.

@@ -9,8 +9,9 @@ use super::{Kind, Op, Operation, Part};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::RecurrentSpec;
+use crate::layer::{Params, RecurrentSpec};
 use crate::plan::States;
+use crate::room;
 use crate::split::{Schedule, Split};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -82,7 +83,8 @@ pub(super) struct Recurrent {
 }
 
 impl Recurrent {
-    pub fn new(layers: &[RecurrentSpec], n_slots: u32, n_seq_max: u32) -> Result<Recurrent, Error> {
+    pub fn new(layers: &[RecurrentSpec], params: &Params) -> Result<Recurrent, Error> {
+        let (n_slots, n_seq_max) = (params.n_states(), params.n_seq_max as usize);
         let mut made = Vec::with_capacity(layers.len());
         for &spec in layers {
             let values = u64::from(n_slots) * spec.len() as u64;
@@ -91,15 +93,17 @@ impl Recurrent {
             let states = bytemuck::allocation::try_zeroed_vec(values).map_err(|()| out_of_memory)?;
             made.push(Layer { spec, states });
         }
+        let mut runs = Vec::new();
+        room::for_len(&mut runs, params.n_batch as usize)?;
         Ok(Recurrent {
             layers: made,
-            refs: alloc::vec![0; n_slots as usize],
+            refs: room::filled(n_slots as usize, 0)?,
             free: (0..n_slots).rev().collect(),
-            tips: alloc::vec![None; n_seq_max as usize],
-            places: alloc::vec![None; n_seq_max as usize],
-            staged: Vec::new(),
-            fresh: Vec::new(),
-            runs: Vec::new(),
+            tips: room::filled(n_seq_max, None)?,
+            places: room::filled(n_seq_max, None)?,
+            staged: Vec::with_capacity(n_seq_max),
+            fresh: Vec::with_capacity(n_slots as usize),
+            runs,
             need: 0,
         })
     }

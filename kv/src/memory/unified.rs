@@ -10,14 +10,15 @@ use super::{Kind, Op, Part};
 use crate::batch::Batch;
 use crate::block::{BlockPool, NO_BLOCK};
 use crate::error::Error;
-use crate::extent::{Mark, Table, bits};
+use crate::extent::{Mark, SPAN, Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, Rotation};
+use crate::layer::{AttentionLayer, Params, Rotation};
 use crate::plan::{Attention, Store};
+use crate::room;
 use crate::split::{Schedule, Split};
 use alloc::vec::Vec;
 use backstitch_core::KernelSet;
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType};
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Range;
 
@@ -55,6 +56,16 @@ struct Layer {
 }
 
 impl Layer {
+    fn new(spec: &AttentionLayer, params: &Params, window: usize, n_blocks: u32) -> Result<Layer, Error> {
+        let layout = spec.layout(params.k_type, params.v_type);
+        let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
+        let out_of_memory = Error::OutOfMemory { bytes };
+        let lines = usize::try_from(bytes / size_of::<Line>() as u64).map_err(|_| out_of_memory)?;
+        // Zeros that the system maps when they are first written.
+        let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
+        Ok(Layer { layout, storage, rope: spec.rope.clone(), window })
+    }
+
     fn storage_mut(&mut self) -> &mut [u8] {
         bytemuck::must_cast_slice_mut(&mut self.storage)
     }
@@ -149,13 +160,14 @@ pub(super) struct Unified {
 }
 
 impl Unified {
+    /// A cache for `layers` with `n_blocks` blocks, of which a sequence can fill `n_ctx` cells.
     pub fn new(
         layers: &[AttentionLayer],
-        types: (CellType, CellType),
+        params: &Params,
         n_ctx: u32,
         n_blocks: u32,
-        n_seq_max: u32,
     ) -> Result<Unified, Error> {
+        let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
         let mut windows: Vec<Window> = Vec::new();
         let mut made = Vec::with_capacity(layers.len());
         for spec in layers {
@@ -163,27 +175,27 @@ impl Unified {
                 windows.push(Window { size: spec.window, visible: Vec::new() });
                 windows.len() - 1
             });
-            let layout = spec.layout(types.0, types.1);
-            let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
-            let out_of_memory = Error::OutOfMemory { bytes };
-            let lines = usize::try_from(bytes / 64).map_err(|_| out_of_memory)?;
-            let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
-            made.push(Layer { layout, storage, rope: spec.rope.clone(), window });
+            made.push(Layer::new(spec, params, window, n_blocks)?);
+        }
+        for window in &mut windows {
+            room::for_len(&mut window.visible, n_batch)?;
         }
         let mut tables: Vec<Table> = (0..n_seq_max).map(|_| Table::default()).collect();
         for table in &mut tables {
-            make_room(table, n_blocks as usize)?;
+            table.make_room((n_ctx as usize).div_ceil(BLOCK_CELLS) + SPAN)?;
         }
+        let mut cells = Vec::new();
+        room::for_len(&mut cells, n_batch)?;
         Ok(Unified {
-            pool: BlockPool::new(n_blocks),
+            pool: BlockPool::new(n_blocks)?,
             tables,
             layers: made,
             windows,
             n_ctx,
-            saved: Vec::new(),
-            swaps: Vec::new(),
-            last: alloc::vec![None; n_seq_max as usize],
-            cells: Vec::new(),
+            saved: Vec::with_capacity(n_seq_max),
+            swaps: Vec::with_capacity(n_seq_max),
+            last: room::filled(n_seq_max, None)?,
+            cells,
             need: 0,
         })
     }
@@ -241,6 +253,7 @@ impl Unified {
     fn enter(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(), Error> {
         for &seq in seqs {
             if self.last[seq.index()].is_none() {
+                room::for_one(&mut self.saved)?;
                 self.saved.push(Saved { seq, mark: self.tables[seq.index()].mark() });
                 // So that a sequence is noted once; the run's end replaces it.
                 self.last[seq.index()] = Some(u32::MAX);
@@ -262,7 +275,7 @@ impl Unified {
         let [first, ..] = seqs else { return Ok(()) };
         let block = match self.table(*first).open_tail() {
             Some((index, block)) if self.is_taken(*first, block, seqs.len() as u32) => {
-                self.swap(seqs, index, block, ubatch)
+                self.swap(seqs, index, block, ubatch)?
             }
             Some((_, block)) => block,
             None => self.open(seqs)?,
@@ -296,18 +309,21 @@ impl Unified {
 
     /// A new block at the end of sequences.
     fn open(&mut self, seqs: &[SeqId]) -> Result<u32, Error> {
+        for seq in seqs {
+            self.tables[seq.index()].make_room_for_one()?;
+        }
         self.need += 1;
         let block = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
         for seq in seqs {
-            let table = &mut self.tables[seq.index()];
-            make_room(table, 1)?;
-            table.open(block);
+            self.tables[seq.index()].open(block);
         }
         Ok(block)
     }
 
     /// Exchanges a block at the end of sequences, which others use too, for a copy.
-    fn swap(&mut self, seqs: &[SeqId], index: usize, from: u32, ubatch: u32) -> u32 {
+    fn swap(&mut self, seqs: &[SeqId], index: usize, from: u32, ubatch: u32) -> Result<u32, Error> {
+        let n_swaps = self.swaps.len() + seqs.len();
+        room::for_len(&mut self.swaps, n_swaps)?;
         self.need += 1;
         let to = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
         self.pool.copy_pos(from, to);
@@ -321,7 +337,7 @@ impl Unified {
             }
             self.swaps.push(Swap { ubatch, seq, index, from, to, live, held, done: true });
         }
-        to
+        Ok(to)
     }
 
     /// Gives the tables their original blocks until the ubatch of each swap begins.
@@ -438,7 +454,7 @@ impl Part for Unified {
                     return Err(Error::Occupied { seq: *dst });
                 }
                 let n = self.table(*src).extents().len();
-                make_room(&mut self.tables[dst.index()], n)
+                self.tables[dst.index()].make_room(n)
             }
             Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => self.admit_move(*seq, range, op),
             Op::Remove { .. } | Op::Keep { .. } | Op::Clear => Ok(()),
@@ -564,11 +580,6 @@ impl Part for Unified {
             self.saved.len() + self.swaps.len() + self.cells.len() + self.last.iter().flatten().count();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
-}
-
-fn make_room(table: &mut Table, n: usize) -> Result<(), Error> {
-    let bytes = n as u64 * size_of::<backstitch_core::cell::Extent>() as u64;
-    table.make_room(n).ok_or(Error::OutOfMemory { bytes })
 }
 
 /// Copies the bytes of a block in all layers.

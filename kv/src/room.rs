@@ -1,0 +1,24 @@
+//! Room in lists, or a typed error instead of an abort where the allocator refuses.
+
+use crate::error::Error;
+use alloc::vec::Vec;
+
+/// Makes sure that `list` can hold `len` entries without allocating.
+pub(crate) fn for_len<T>(list: &mut Vec<T>, len: usize) -> Result<(), Error> {
+    let refused = |_| Error::OutOfMemory { bytes: len as u64 * size_of::<T>() as u64 };
+    list.try_reserve_exact(len.saturating_sub(list.len())).map_err(refused)
+}
+
+/// Makes sure that one more entry can be pushed.
+pub(crate) fn for_one<T>(list: &mut Vec<T>) -> Result<(), Error> {
+    let refused = |_| Error::OutOfMemory { bytes: size_of::<T>() as u64 };
+    list.try_reserve(1).map_err(refused)
+}
+
+/// `len` times `value`.
+pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    for_len(&mut list, len)?;
+    list.resize(len, value);
+    Ok(list)
+}
