@@ -143,9 +143,7 @@ impl Table {
 
     /// Restores the invariants after cells in `slots` were killed.
     pub fn close_gaps(&mut self, slots: Range<u32>) {
-        while self.extents.last().is_some_and(|last| last.live == 0) {
-            self.extents.pop();
-        }
+        self.trim();
         let dead = |span: &usize| {
             let entries = self.extents.get(span * SPAN..(span + 1) * SPAN);
             entries.is_some_and(|entries| entries.iter().all(|e| e.live == 0))
@@ -177,6 +175,15 @@ impl Table {
             }
             self.n_cells += live.count_ones();
             self.extents.push(if live == 0 { Extent::EMPTY } else { Extent { live, ..*extent } });
+        }
+        // The range may end in slots that are dead.
+        self.trim();
+    }
+
+    /// Drops dead entries at the end.
+    fn trim(&mut self) {
+        while self.extents.last().is_some_and(|last| last.live == 0) {
+            self.extents.pop();
         }
     }
 

@@ -129,6 +129,19 @@ fn undoing_gives_a_longer_sequence_its_cells_back() {
     }
 }
 
+/// A copy ends in slots that were removed, a block further than its last cell. Found by random programs.
+#[test]
+fn a_copy_that_ends_in_removed_cells_ends_with_its_last_cell() {
+    let mut memory = Hybrid::new(&[cached()], &params(256, 2)).unwrap();
+    append_turned(&mut memory, &run_of(0, 0..60));
+    memory.seq_rm(SeqId(0), Pos(29)..Pos(40)).unwrap();
+    memory.seq_cp(SeqId(0), SeqId(1), Pos(0)..Pos(40)).unwrap();
+    memory.audit().unwrap();
+    append(&mut memory, &run_of(1, 29..70)).unwrap();
+    assert_eq!(memory.cells(0, SeqId(1)).len(), 70);
+    memory.audit().unwrap();
+}
+
 #[test]
 fn a_batch_that_does_not_fit_is_refused_whole_and_told_how_much_is_missing() {
     let mut memory = Hybrid::new(&[cached()], &params(64, 1)).unwrap();
