@@ -1,26 +1,30 @@
 //! All keys and values of all tokens, in blocks that sequences share until they differ.
 //!
-//! Appending goes to the block at a sequence's end. If others use that block too, the sequence moves to a copy first.
-//! All of this is reserved for a whole batch before anything is computed, and logged, so that it can be undone: the
-//! log holds where each table ended (`saved`) and which blocks were exchanged for copies (`swaps`). Reference counts
-//! change while reserving; the tables themselves take a swap over when its ubatch begins, because until then the
-//! original is where the tokens before it are being stored.
+//! A sequence is a table of blocks; the bytes of a block are in every layer's storage at the same index. Here are the
+//! operations; `reserve` appends to sequences for a plan, `storage` holds the bytes.
+
+mod reserve;
+mod storage;
+
+#[cfg(any(test, feature = "oracle"))]
+pub(crate) use storage::turn_cells;
 
 use super::{Kind, Op, Part};
 use crate::batch::Batch;
-use crate::block::{BlockPool, NO_BLOCK};
+use crate::block::BlockPool;
 use crate::error::Error;
-use crate::extent::{Mark, SPAN, Table, bits};
+use crate::extent::{SPAN, Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, Params, Rotation};
+use crate::layer::{AttentionLayer, Params};
 use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
 use alloc::vec::Vec;
-use backstitch_core::KernelSet;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
-use bytemuck::{Pod, Zeroable};
 use core::ops::Range;
+
+use reserve::{Saved, Swap};
+use storage::{Layer, copy_bytes};
 
 /// Where a token's key and value are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,103 +46,11 @@ pub struct Visible {
     pub hi: u32,
 }
 
-/// Unit of storage: keeps blocks aligned for vector loads.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
-struct Layer {
-    layout: CellLayout,
-    storage: Vec<Line>,
-    rope: Option<Rotation>,
-    /// Which of the part's windows it has.
-    window: usize,
-}
-
-impl Layer {
-    fn new(spec: &AttentionLayer, params: &Params, window: usize, n_blocks: u32) -> Result<Layer, Error> {
-        let layout = spec.layout(params.k_type, params.v_type);
-        let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
-        let out_of_memory = Error::OutOfMemory { bytes };
-        let lines = usize::try_from(bytes / size_of::<Line>() as u64).map_err(|_| out_of_memory)?;
-        // Zeros that the system maps when they are first written.
-        let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
-        Ok(Layer { layout, storage, rope: spec.rope.clone(), window })
-    }
-
-    fn storage_mut(&mut self) -> &mut [u8] {
-        bytemuck::must_cast_slice_mut(&mut self.storage)
-    }
-
-    /// Turns the keys of cells that move: entries of a table, with blocks that nobody else uses.
-    fn turn_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], op: &Op) {
-        let layout = self.layout;
-        let Some(rotation) = self.rope.take() else { return };
-        let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
-        for &(_, block, live) in moving {
-            let bytes = &mut self.storage_mut()[layout.block_range(block as usize)];
-            by_distance(pool.pos(block), live, op, |cells, delta| {
-                turn_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
-            });
-        }
-        self.rope = Some(rotation);
-    }
-}
-
-/// Calls `f` for the cells of each distance that `op` moves some of `live` by.
-fn by_distance(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
-    // Positions are never negative, so that their differences fit.
-    let distance = |cell: u32| (op.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
-    let mut left = live;
-    while left != 0 {
-        let delta = distance(left.trailing_zeros());
-        let same =
-            bits(left).filter(|&cell| distance(cell) == delta).fold(0, |cells, cell| cells | 1 << cell);
-        f(same, delta);
-        left &= !same;
-    }
-}
-
-/// Turns the keys of some cells of a block. All kernel sets give the same bits, so the one that is always there does.
-pub(crate) fn turn_cells(
-    rotation: &Rotation,
-    layout: &CellLayout,
-    block: &mut [u8],
-    cells: u32,
-    delta: i32,
-    scratch: &mut [f32],
-) {
-    let Rotation { rope, frequencies } = rotation;
-    let done = rope.shift_keys(KernelSet::scalar(), frequencies, layout, block, cells, delta, scratch);
-    debug_assert!(done.is_ok(), "shapes were checked when the memory was made: {done:?}");
-}
-
 /// Tokens that see the same far back.
 struct Window {
     size: Option<u32>,
     /// For each token of the schedule.
     visible: Vec<Visible>,
-}
-
-/// A sequence that a plan appends to.
-struct Saved {
-    seq: SeqId,
-    mark: Mark,
-}
-
-/// A shared block that a plan exchanged for a copy.
-struct Swap {
-    ubatch: u32,
-    seq: SeqId,
-    index: usize,
-    from: u32,
-    to: u32,
-    /// The cells of `from` that undoing gives back to the sequence.
-    live: u32,
-    /// Nobody else uses `from`: it goes back to the pool on commit, and no earlier.
-    held: bool,
-    /// Whether the table has the copy.
-    done: bool,
 }
 
 /// The part of a memory that caches keys and values.
@@ -211,151 +123,6 @@ impl Unified {
                 visible.hi = self.tables[visible.seq.index()].n_slots();
             }
         }
-    }
-
-    /// Reserves cells for all tokens, counting blocks that are not there.
-    fn reserve_all(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
-        let free = self.pool.n_free();
-        for (ubatch, span) in schedule.ubatches().iter().enumerate() {
-            for run in &schedule.runs()[span.runs.clone()] {
-                let tokens = &schedule.tokens()[run.tokens.clone()];
-                let Some(first) = tokens.first() else { continue };
-                let seqs = batch.seqs(first.index as usize);
-                self.enter(batch, seqs, first.index)?;
-                for token in tokens {
-                    self.append(seqs, token.pos, ubatch as u32)?;
-                }
-                let last = tokens.last().map(|token| token.index);
-                for seq in seqs {
-                    self.last[seq.index()] = last;
-                }
-            }
-        }
-        self.check_room(free)
-    }
-
-    fn check_room(&self, free: u32) -> Result<(), Error> {
-        if self.need > free {
-            let cells = |blocks: u32| u64::from(blocks) * BLOCK_CELLS as u64;
-            return Err(Error::Full { what: "cells", need: cells(self.need), free: cells(free) });
-        }
-        for saved in &self.saved {
-            let (before, after) = (saved.mark.n_cells(), self.table(saved.seq).n_cells());
-            if after > self.n_ctx {
-                let free = self.n_ctx.saturating_sub(before).into();
-                return Err(Error::Full { what: "cells", need: u64::from(after - before), free });
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes where sequences ended before the plan, and checks that those of one token hold the same cells.
-    fn enter(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(), Error> {
-        for &seq in seqs {
-            if self.last[seq.index()].is_none() {
-                room::for_one(&mut self.saved)?;
-                self.saved.push(Saved { seq, mark: self.tables[seq.index()].mark() });
-                // So that a sequence is noted once; the run's end replaces it.
-                self.last[seq.index()] = Some(u32::MAX);
-            }
-        }
-        let [first, rest @ ..] = seqs else { return Ok(()) };
-        let together = |seq: &SeqId| self.last[seq.index()].is_some_and(|i| batch.seqs(i as usize) == seqs);
-        if seqs.iter().all(together) {
-            return Ok(());
-        }
-        match rest.iter().find(|seq| self.table(**seq).extents() != self.table(*first).extents()) {
-            Some(&other) => Err(Error::Diverged { index, seq: *first, other }),
-            None => Ok(()),
-        }
-    }
-
-    /// Appends one cell to sequences that hold the same cells.
-    fn append(&mut self, seqs: &[SeqId], pos: Pos, ubatch: u32) -> Result<(), Error> {
-        let [first, ..] = seqs else { return Ok(()) };
-        let block = match self.table(*first).open_tail() {
-            Some((index, block)) if self.is_taken(*first, block, seqs.len() as u32) => {
-                self.swap(seqs, index, block, ubatch)?
-            }
-            Some((_, block)) => block,
-            None => self.open(seqs)?,
-        };
-        let mut slot = 0;
-        for seq in seqs {
-            slot = self.tables[seq.index()].push_cell();
-        }
-        let cell = slot % BLOCK_CELLS as u32;
-        self.pool.set_pos(block, cell, pos);
-        self.cells.push(Cell { block, cell });
-        for window in &mut self.windows {
-            // The first position that a window of `size` still holds is `pos - size + 1`.
-            let oldest = window.size.map_or(0, |size| i64::from(pos.0) - i64::from(size) + 1).max(0);
-            let lo = match oldest {
-                0 => 0,
-                oldest => self.tables[first.index()].lower_bound(&self.pool, Pos(oldest as i32)),
-            };
-            window.visible.push(Visible { seq: *first, lo, hi: slot + 1 });
-        }
-        Ok(())
-    }
-
-    /// Whether the next cell of `seq` in `block` may belong to others than the `n` that it is appended for: to those
-    /// who use the block, or to those who left it in this plan and come back if it is undone.
-    fn is_taken(&self, seq: SeqId, block: u32, n: u32) -> bool {
-        let cell = self.table(seq).n_slots() % BLOCK_CELLS as u32;
-        let left = |swap: &Swap| swap.from == block && swap.live >> cell != 0;
-        self.pool.refs(block) > n || self.swaps.iter().any(left)
-    }
-
-    /// A new block at the end of sequences.
-    fn open(&mut self, seqs: &[SeqId]) -> Result<u32, Error> {
-        for seq in seqs {
-            self.tables[seq.index()].make_room_for_one()?;
-        }
-        self.need += 1;
-        let block = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
-        for seq in seqs {
-            self.tables[seq.index()].open(block);
-        }
-        Ok(block)
-    }
-
-    /// Exchanges a block at the end of sequences, which others use too, for a copy.
-    fn swap(&mut self, seqs: &[SeqId], index: usize, from: u32, ubatch: u32) -> Result<u32, Error> {
-        let n_swaps = self.swaps.len() + seqs.len();
-        room::for_len(&mut self.swaps, n_swaps)?;
-        self.need += 1;
-        let to = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
-        self.pool.copy_pos(from, to);
-        for &seq in seqs {
-            let table = &mut self.tables[seq.index()];
-            let live = table.extents().get(index).map_or(0, |extent| extent.live);
-            table.set_block(index, to);
-            let held = self.pool.refs(from) == 1;
-            if !held {
-                self.pool.release(from);
-            }
-            self.swaps.push(Swap { ubatch, seq, index, from, to, live, held, done: true });
-        }
-        Ok(to)
-    }
-
-    /// Gives the tables their original blocks until the ubatch of each swap begins.
-    fn postpone_swaps(&mut self) {
-        for swap in self.swaps.iter_mut().rev() {
-            self.tables[swap.seq.index()].set_block(swap.index, swap.from);
-            swap.done = false;
-        }
-    }
-
-    fn forget_plan(&mut self) {
-        for saved in self.saved.drain(..) {
-            self.last[saved.seq.index()] = None;
-        }
-        self.swaps.clear();
-        self.cells.clear();
-        self.windows.iter_mut().for_each(|window| window.visible.clear());
-        self.need = 0;
     }
 
     fn remove(&mut self, seq: SeqId, range: &Range<Pos>) {
@@ -491,69 +258,40 @@ impl Part for Unified {
     }
 
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
-        match self.reserve_all(batch, schedule) {
-            Ok(()) => self.postpone_swaps(),
-            Err(error) => {
-                self.undo();
-                return Err(error);
-            }
-        }
-        Ok(())
+        self.reserve_batch(batch, schedule)
     }
 
     fn begin(&mut self, ubatch: u32) {
-        let mut copied = None;
-        for swap in self.swaps.iter_mut().filter(|swap| swap.ubatch == ubatch) {
-            if copied != Some(swap.to) {
-                copy_bytes(&mut self.layers, swap.from, swap.to);
-                copied = Some(swap.to);
-            }
-            self.tables[swap.seq.index()].set_block(swap.index, swap.to);
-            swap.done = true;
-        }
+        self.begin_ubatch(ubatch);
     }
 
     fn commit(&mut self) {
-        for swap in self.swaps.iter().filter(|swap| swap.held) {
-            self.pool.release(swap.from);
-        }
-        self.forget_plan();
+        self.commit_plan();
     }
 
     fn undo(&mut self) {
-        for swap in self.swaps.iter().rev() {
-            if swap.done {
-                self.tables[swap.seq.index()].set_block(swap.index, swap.from);
-            }
-            if !swap.held {
-                self.pool.retain(swap.from);
-            }
-            self.pool.release(swap.to);
-        }
-        for saved in &self.saved {
-            self.tables[saved.seq.index()].back_to(&mut self.pool, saved.mark);
-        }
-        self.forget_plan();
+        self.undo_plan();
     }
 
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
         let layer = self.layers.get(layer)?;
         let visible = self.windows[layer.window].visible.get(tokens)?;
-        let storage = bytemuck::must_cast_slice(&layer.storage);
+        let storage = layer.storage();
         Some(Attention { layout: layer.layout, storage, tables: &self.tables, visible })
     }
 
     fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
         let layer = self.layers.get_mut(layer)?;
         let cells = self.cells.get(tokens)?;
-        let storage = bytemuck::must_cast_slice_mut(&mut layer.storage);
-        Some(Store { layout: layer.layout, storage, cells })
+        let layout = layer.layout;
+        let storage = layer.storage_mut();
+        Some(Store { layout, storage, cells })
     }
 
     #[cfg(any(test, feature = "oracle"))]
     fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
         let layer = &self.layers[layer];
-        let storage: &[u8] = bytemuck::must_cast_slice(&layer.storage);
+        let storage: &[u8] = layer.storage();
         let CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
         let read = |block: u32, cell: u32| {
             let bytes = &storage[layer.layout.block_range(block as usize)];
@@ -579,14 +317,5 @@ impl Part for Unified {
         let left =
             self.saved.len() + self.swaps.len() + self.cells.len() + self.last.iter().flatten().count();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
-    }
-}
-
-/// Copies the bytes of a block in all layers.
-fn copy_bytes(layers: &mut [Layer], from: u32, to: u32) {
-    for layer in layers {
-        let source = layer.layout.block_range(from as usize);
-        let target = layer.layout.block_range(to as usize).start;
-        layer.storage_mut().copy_within(source, target);
     }
 }

@@ -1,0 +1,101 @@
+//! The bytes of a layer's blocks, and what is done to keys that are stored already.
+
+use crate::block::BlockPool;
+use crate::error::Error;
+use crate::extent::bits;
+use crate::ids::Pos;
+use crate::layer::{AttentionLayer, Params, Rotation};
+use crate::memory::Op;
+use alloc::vec::Vec;
+use backstitch_core::KernelSet;
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use bytemuck::{Pod, Zeroable};
+
+/// Unit of storage: keeps blocks aligned for vector loads.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// One layer's blocks.
+pub(super) struct Layer {
+    pub layout: CellLayout,
+    /// Which of the part's windows it has.
+    pub window: usize,
+    rope: Option<Rotation>,
+    storage: Vec<Line>,
+}
+
+impl Layer {
+    pub fn new(spec: &AttentionLayer, params: &Params, window: usize, n_blocks: u32) -> Result<Layer, Error> {
+        let layout = spec.layout(params.k_type, params.v_type);
+        let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
+        let out_of_memory = Error::OutOfMemory { bytes };
+        let lines = usize::try_from(bytes / size_of::<Line>() as u64).map_err(|_| out_of_memory)?;
+        // Zeros that the system maps when they are first written.
+        let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
+        Ok(Layer { layout, storage, rope: spec.rope.clone(), window })
+    }
+
+    /// The bytes of all blocks.
+    pub fn storage(&self) -> &[u8] {
+        bytemuck::must_cast_slice(&self.storage)
+    }
+
+    pub fn storage_mut(&mut self) -> &mut [u8] {
+        bytemuck::must_cast_slice_mut(&mut self.storage)
+    }
+
+    /// Turns the keys of cells that move: entries of a table, with blocks that nobody else uses.
+    pub fn turn_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], op: &Op) {
+        let layout = self.layout;
+        let Some(rotation) = self.rope.take() else { return };
+        let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
+        for &(_, block, live) in moving {
+            let bytes = &mut self.storage_mut()[layout.block_range(block as usize)];
+            by_distance(pool.pos(block), live, op, |cells, delta| {
+                turn_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
+            });
+        }
+        self.rope = Some(rotation);
+    }
+}
+
+/// Calls `f` for the cells of each distance that `op` moves some of `live` by.
+fn by_distance(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
+    // Positions are never negative, so that their differences fit.
+    let distance = |cell: u32| (op.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
+    let mut left = live;
+    while left != 0 {
+        let delta = distance(left.trailing_zeros());
+        let same =
+            bits(left).filter(|&cell| distance(cell) == delta).fold(0, |cells, cell| cells | 1 << cell);
+        f(same, delta);
+        left &= !same;
+    }
+}
+
+/// Turns the keys of some cells of a block. All kernel sets give the same bits, so the one that is always there does.
+pub(crate) fn turn_cells(
+    rotation: &Rotation,
+    layout: &CellLayout,
+    block: &mut [u8],
+    cells: u32,
+    delta: i32,
+    scratch: &mut [f32],
+) {
+    if delta == 0 {
+        return;
+    }
+    let Rotation { rope, frequencies } = rotation;
+    let done = rope.shift_keys(KernelSet::scalar(), frequencies, layout, block, cells, delta, scratch);
+    debug_assert!(done.is_ok(), "shapes were checked when the memory was made: {done:?}");
+}
+
+/// Copies the bytes of a block in all layers.
+pub(super) fn copy_bytes(layers: &mut [Layer], from: u32, to: u32) {
+    for layer in layers {
+        let source = layer.layout.block_range(from as usize);
+        let target = layer.layout.block_range(to as usize).start;
+        layer.storage_mut().copy_within(source, target);
+    }
+}
