@@ -305,6 +305,8 @@ pub enum Op {
         x: Value,
         /// `[n_vocab, n_embd]`.
         head: WeightId,
+        /// Room for quantised rows of `x`; of no width if `head` takes floats.
+        scratch: Value,
     },
 }
 
@@ -357,7 +359,7 @@ impl Op {
                 io(&[*x, *router, *out], &[*router, *scratch, *out]);
             }
             Op::Add { x, y } => io(&[*x, *y], &[*x]),
-            Op::Logits { x, .. } => io(&[*x], &[]),
+            Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
         }
     }
 

@@ -172,7 +172,7 @@ impl Frame<'_> {
             }
             Op::Add { x, y } => self.add(x, y),
             Op::Outputs { x, out } => self.outputs(x, out),
-            Op::Logits { x, head } => self.logits(x, head, ubatch, outputs),
+            Op::Logits { x, head, scratch } => self.logits(x, head, scratch, ubatch, outputs),
         }
     }
 }

@@ -392,8 +392,9 @@ impl<'g, 'a> Builder<'g, 'a> {
         let n_embd = self.graph.width(x);
         let name = if self.has("output.weight") { "output.weight" } else { "token_embd.weight" };
         let head = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
-        let x = if self.is_quantized(head) { self.quantize(x) } else { x };
-        self.push(Op::Logits { x, head });
+        let width = if self.is_quantized(head) { quantized_width(n_embd) } else { 0 };
+        let scratch = self.value("q8", width, self.rows(x));
+        self.push(Op::Logits { x, head, scratch });
         Ok(())
     }
 }

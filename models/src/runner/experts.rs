@@ -1,14 +1,13 @@
 //! Mixtures of experts: for each token, the best few of many networks.
 
-use super::{Frame, products::input};
+use super::{Frame, products::input_of};
 use crate::{
     error::Error,
     graph::{ExpertParams, ExpertScratch, ExpertWeights, Value},
 };
 use backstitch_core::{
-    matmul::{Input, Product, Write, matmul},
+    matmul::{Product, Write, matmul},
     packed::Packed,
-    quantized::quantize,
 };
 
 impl Frame<'_> {
@@ -101,19 +100,6 @@ fn network<'s>(
     let out = &mut result[..n_embd];
     matmul(set, pool, input, &mut [Product { weights: *down, out, write: Write::Store }])?;
     Ok(&result[..n_embd])
-}
-
-fn input_of<'r>(
-    set: &'static backstitch_core::KernelSet,
-    pool: &dyn backstitch_core::pool::Pool,
-    x: &'r [f32],
-    weights: &Packed<'_>,
-    room: &'r mut [f32],
-) -> Result<Input<'r>, Error> {
-    if !weights.kind().takes_quantized() {
-        return input(x, weights);
-    }
-    Ok(Input::quantized(quantize(set, pool, x, x.len(), bytemuck::cast_slice_mut(room))?))
 }
 
 #[cfg(test)]

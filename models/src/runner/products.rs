@@ -7,8 +7,10 @@ use crate::{
     graph::{self, Value, WeightId},
 };
 use backstitch_core::{
+    KernelSet,
     matmul::{Input, Product, Write, matmul},
     packed::Packed,
+    pool::Pool,
     quantized::{Quantized, quantize},
 };
 use backstitch_kv::Ubatch;
@@ -16,11 +18,26 @@ use backstitch_kv::Ubatch;
 /// Products taken from the arena in one go; architectures ask for no more.
 const AT_ONCE: usize = 3;
 
-/// The rows of `x` as the input that `weights` take.
-pub(super) fn input<'x>(x: &'x [f32], weights: &Packed<'_>) -> Result<Input<'x>, Error> {
+/// The rows of `x`, floats or what [`Frame::quantize`] made of them, as the input that `weights` take.
+fn input<'x>(x: &'x [f32], weights: &Packed<'_>) -> Result<Input<'x>, Error> {
     let n_cols = weights.n_cols();
     match weights.kind().takes_quantized() {
         true => Ok(Input::quantized(Quantized::new(n_cols, bytemuck::cast_slice(x))?)),
+        false => Ok(Input::floats(x, n_cols)?),
+    }
+}
+
+/// Floats `x` as the input that `weights` take, quantised into `room` if need be.
+pub(super) fn input_of<'r>(
+    set: &'static KernelSet,
+    pool: &dyn Pool,
+    x: &'r [f32],
+    weights: &Packed<'_>,
+    room: &'r mut [f32],
+) -> Result<Input<'r>, Error> {
+    let n_cols = weights.n_cols();
+    match weights.kind().takes_quantized() {
+        true => Ok(Input::quantized(quantize(set, pool, x, n_cols, bytemuck::cast_slice_mut(room))?)),
         false => Ok(Input::floats(x, n_cols)?),
     }
 }
@@ -60,12 +77,13 @@ impl Frame<'_> {
         &mut self,
         x: Value,
         head: WeightId,
+        scratch: Value,
         ubatch: &Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         let head = self.weights.matrix(head, 0)?;
         let (width, n_vocab, wanted) = (self.values.width(x), head.n_rows(), self.wanted);
-        let [x] = self.values.slices([x])?;
+        let [x, room] = self.values.slices([x, scratch])?;
         let row_of = |outputs: &Outputs, i: usize| {
             let token = ubatch.tokens().get(*wanted.get(i)? as usize)?;
             outputs.row_number(token.index as usize)
@@ -76,7 +94,8 @@ impl Frame<'_> {
             let x = &x[first * width..(first + n) * width];
             let out = outputs.logits_mut().get_mut(row * n_vocab..(row + n) * n_vocab).ok_or(Error::Arena)?;
             let product = Product { weights: head, out, write: Write::Store };
-            matmul(self.set, self.pool, input(x, &head)?, &mut [product])?;
+            let input = input_of(self.set, self.pool, x, &head, room)?;
+            matmul(self.set, self.pool, input, &mut [product])?;
             first += n;
         }
         Ok(())
