@@ -7,29 +7,29 @@ use crate::math;
 /// `gate[i] = silu(gate[i]) * up[i]`.
 #[inline(always)]
 pub(crate) fn silu_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    update(s, gate, up, |g, u| s.mul(math::silu(s, g), u));
+    update!(s, gate, up, |g, u| s.mul(math::silu(s, g), u));
 }
 
 /// `gate[i] = gelu(gate[i]) * up[i]`, by the tanh form.
 #[inline(always)]
 pub(crate) fn gelu_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    update(s, gate, up, |g, u| s.mul(math::gelu(s, g), u));
+    update!(s, gate, up, |g, u| s.mul(math::gelu(s, g), u));
 }
 
 /// `gate[i] = gelu_quick(gate[i]) * up[i]`.
 #[inline(always)]
 pub(crate) fn gelu_quick_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    update(s, gate, up, |g, u| s.mul(math::gelu_quick(s, g), u));
+    update!(s, gate, up, |g, u| s.mul(math::gelu_quick(s, g), u));
 }
 
 /// `x[i] *= silu(gate[i])`: the gate behind a Mamba-2 scan.
 #[inline(always)]
 pub(crate) fn mul_silu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
-    update(s, x, gate, |x, g| s.mul(x, math::silu(s, g)));
+    update!(s, x, gate, |x, g| s.mul(x, math::silu(s, g)));
 }
 
 /// `x[i] *= sigmoid(gate[i])`.
 #[inline(always)]
 pub(crate) fn mul_sigmoid<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
-    update(s, x, gate, |x, g| s.mul(x, math::sigmoid(s, g)));
+    update!(s, x, gate, |x, g| s.mul(x, math::sigmoid(s, g)));
 }

@@ -41,94 +41,96 @@ pub(crate) fn store<S: Simd>(s: S, x: S::F, out: &mut [f32]) {
     }
 }
 
-/// Applies `f` to all of `x`, sixteen at a time; a ragged tail is padded with zeros.
-#[inline(always)]
-pub(crate) fn in_place<S: Simd>(s: S, x: &mut [f32], f: impl Fn(S::F) -> S::F) {
-    let (body, tail) = x.as_chunks_mut::<LANES>();
-    for chunk in body {
-        s.store(f(s.load(chunk)), chunk);
-    }
-    if !tail.is_empty() {
-        store(s, f(load(s, tail)), tail);
-    }
+/// `in_place!(s, x, |v| f(v))` applies an expression to all of `x`, sixteen at a time; a ragged tail is padded with
+/// zeros. No function that takes a closure: closures do not inherit an instruction set, and those of some size are not
+/// inlined, so that each of their operations would be a call.
+macro_rules! in_place {
+    ($s:ident, $x:expr, |$v:pat_param| $f:expr) => {
+        for chunk in $x.chunks_mut($crate::isa::LANES) {
+            let $v = $crate::kernels::map::load($s, chunk);
+            let y = $f;
+            $crate::kernels::map::store($s, y, chunk);
+        }
+    };
 }
 
-/// `x[i] = f(x[i], y[i])`, up to the end of the shorter.
-#[inline(always)]
-pub(crate) fn update<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::F, S::F) -> S::F) {
-    let n = x.len().min(y.len());
-    let (body, tail) = x[..n].as_chunks_mut::<LANES>();
-    let (body_y, tail_y) = y[..n].as_chunks::<LANES>();
-    for (x, y) in body.iter_mut().zip(body_y) {
-        s.store(f(s.load(x), s.load(y)), x);
-    }
-    if !tail.is_empty() {
-        store(s, f(load(s, tail), load(s, tail_y)), tail);
-    }
+/// `update!(s, x, y, |v, w| f(v, w))` does `x[i] = f(x[i], y[i])`, up to the end of the shorter; see [`in_place`].
+macro_rules! update {
+    ($s:ident, $x:expr, $y:expr, |$v:pat_param, $w:pat_param| $f:expr) => {{
+        let n = $x.len().min($y.len());
+        let others = $y[..n].chunks($crate::isa::LANES);
+        for (chunk, other) in $x[..n].chunks_mut($crate::isa::LANES).zip(others) {
+            let ($v, $w) = ($crate::kernels::map::load($s, chunk), $crate::kernels::map::load($s, other));
+            let y = $f;
+            $crate::kernels::map::store($s, y, chunk);
+        }
+    }};
 }
+
+pub(crate) use {in_place, update};
 
 /// `x[i] = exp(x[i])`.
 #[inline(always)]
 pub(crate) fn exp_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::exp(s, v));
+    in_place!(s, x, |v| math::exp(s, v));
 }
 
 /// `x[i] = tanh(x[i])`.
 #[inline(always)]
 pub(crate) fn tanh_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::tanh(s, v));
+    in_place!(s, x, |v| math::tanh(s, v));
 }
 
 /// `x[i] = 1 / (1 + exp(-x[i]))`.
 #[inline(always)]
 pub(crate) fn sigmoid_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::sigmoid(s, v));
+    in_place!(s, x, |v| math::sigmoid(s, v));
 }
 
 /// `x[i] = x[i] / (1 + exp(-x[i]))`.
 #[inline(always)]
 pub(crate) fn silu_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::silu(s, v));
+    in_place!(s, x, |v| math::silu(s, v));
 }
 
 /// `x[i] = gelu(x[i])`.
 #[inline(always)]
 pub(crate) fn gelu_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::gelu(s, v));
+    in_place!(s, x, |v| math::gelu(s, v));
 }
 
 /// `x[i] = x[i] / (1 + exp(-1.702 x[i]))`.
 #[inline(always)]
 pub(crate) fn gelu_quick_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::gelu_quick(s, v));
+    in_place!(s, x, |v| math::gelu_quick(s, v));
 }
 
 /// `x[i] = ln(1 + exp(x[i]))`.
 #[inline(always)]
 pub(crate) fn softplus_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place(s, x, |v| math::softplus(s, v));
+    in_place!(s, x, |v| math::softplus(s, v));
 }
 
 /// `x[i] *= factor`.
 #[inline(always)]
 pub(crate) fn scale_in_place<S: Simd>(s: S, x: &mut [f32], factor: f32) {
-    in_place(s, x, |v| s.mul(v, s.splat(factor)));
+    in_place!(s, x, |v| s.mul(v, s.splat(factor)));
 }
 
 /// `x[i] += y[i]`.
 #[inline(always)]
 pub(crate) fn add<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {
-    update(s, x, y, |x, y| s.add(x, y));
+    update!(s, x, y, |x, y| s.add(x, y));
 }
 
 /// `x[i] *= y[i]`.
 #[inline(always)]
 pub(crate) fn mul<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {
-    update(s, x, y, |x, y| s.mul(x, y));
+    update!(s, x, y, |x, y| s.mul(x, y));
 }
 
 /// `x[i] = fma(y[i], factor, x[i])`.
 #[inline(always)]
 pub(crate) fn add_scaled<S: Simd>(s: S, x: &mut [f32], y: &[f32], factor: f32) {
-    update(s, x, y, |x, y| s.fma(y, s.splat(factor), x));
+    update!(s, x, y, |x, y| s.fma(y, s.splat(factor), x));
 }

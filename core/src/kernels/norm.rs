@@ -18,8 +18,8 @@ pub(crate) fn rms_norm_in_place<S: Simd>(s: S, x: &mut [f32], n: usize, weight: 
     for row in x.chunks_exact_mut(n.max(1)) {
         let scale = s.splat(rms_scale(s, row, eps));
         match weights.next() {
-            Some(weight) => update(s, row, weight, |x, w| s.mul(s.mul(x, scale), w)),
-            None => in_place(s, row, |x| s.mul(x, scale)),
+            Some(weight) => update!(s, row, weight, |x, w| s.mul(s.mul(x, scale), w)),
+            None => in_place!(s, row, |x| s.mul(x, scale)),
         }
     }
 }
@@ -33,9 +33,9 @@ pub(crate) fn rms_norm<S: Simd>(s: S, x: &[f32], n: usize, weight: &[f32], eps: 
         match weights.next() {
             Some(weight) => {
                 out.copy_from_slice(weight);
-                update(s, out, x, |w, x| s.mul(s.mul(x, scale), w));
+                update!(s, out, x, |w, x| s.mul(s.mul(x, scale), w));
             }
-            None => update(s, out, x, |_, x| s.mul(x, scale)),
+            None => update!(s, out, x, |_, x| s.mul(x, scale)),
         }
     }
 }
@@ -63,10 +63,10 @@ pub(crate) fn layer_norm_in_place<S: Simd>(
     for row in x.chunks_exact_mut(n.max(1)) {
         let sum = chunks(s, row, 0.0).fold(s.splat(0.0), |sum, x| s.add(sum, x));
         let mean = s.splat(s.sum(sum) / n as f32);
-        in_place(s, row, |x| s.sub(x, mean));
+        in_place!(s, row, |x| s.sub(x, mean));
         let scale = s.splat(rms_scale(s, row, eps));
-        in_place(s, row, |x| s.mul(x, scale));
-        update(s, row, weight, |x, w| s.mul(x, w));
-        update(s, row, bias, |x, b| s.add(x, b));
+        in_place!(s, row, |x| s.mul(x, scale));
+        update!(s, row, weight, |x, w| s.mul(x, w));
+        update!(s, row, bias, |x, b| s.add(x, b));
     }
 }

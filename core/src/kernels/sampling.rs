@@ -10,9 +10,9 @@ use crate::math;
 #[inline(always)]
 pub(crate) fn softmax_in_place<S: Simd>(s: S, x: &mut [f32]) {
     let largest = s.splat(largest(s, x));
-    in_place(s, x, |x| math::exp(s, s.sub(x, largest)));
+    in_place!(s, x, |x| math::exp(s, s.sub(x, largest)));
     let sum = s.sum(chunks(s, x, 0.0).fold(s.splat(0.0), |sum, x| s.add(sum, x)));
-    in_place(s, x, |x| s.mul(x, s.splat(1.0 / sum)));
+    in_place!(s, x, |x| s.mul(x, s.splat(1.0 / sum)));
 }
 
 /// The largest element that is not NaN; negative infinity if there is none.
