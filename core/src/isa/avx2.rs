@@ -91,6 +91,8 @@ impl Simd for Avx2 {
     type B = [__m256i; 2];
     const REGISTERS: usize = 8;
 
+    const N_REGISTERS: usize = 8;
+
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         have!([_mm256_set1_ps(x); 2])

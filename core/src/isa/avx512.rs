@@ -35,6 +35,8 @@ impl Simd for Avx512 {
     type B = __m512i;
     const REGISTERS: usize = 32;
 
+    const N_REGISTERS: usize = 32;
+
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         have!(_mm512_set1_ps(x))

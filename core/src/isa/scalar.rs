@@ -39,6 +39,8 @@ impl Simd for Scalar {
     type B = [u8; 4 * LANES];
     const REGISTERS: usize = 8;
 
+    const N_REGISTERS: usize = 1;
+
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]

@@ -20,6 +20,9 @@ pub trait Simd: Copy {
     /// How many values of [`Simd::F`] the registers hold: what a tile's height is chosen by.
     const REGISTERS: usize;
 
+    /// How many values of type `F` the registers hold: kernels choose how much to compute at once by it.
+    const N_REGISTERS: usize;
+
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
     /// Lane i is `x[i]`.

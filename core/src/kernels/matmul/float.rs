@@ -61,6 +61,47 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     acc
 }
 
+/// A product of whole panels with rows of activations.
+struct Work<'a, E> {
+    /// `[n_cols]` columns of each panel, and then what pads it to 64 bytes.
+    w: &'a [[E; LANES]],
+    /// Columns from panel to panel.
+    stride: usize,
+    n_panels: usize,
+    x: &'a [f32],
+    n_cols: usize,
+    write: Write,
+}
+
+impl<E: Element> Work<'_, E> {
+    /// Tiles of `P` panels from `first` and `T` rows from `token`. What is not there is computed again from the last that is,
+    /// and not written.
+    #[inline(always)]
+    fn tile<S: Simd, const P: usize, const T: usize>(
+        &self,
+        s: S,
+        first: usize,
+        token: usize,
+        out: &mut Band<'_, f32>,
+    ) {
+        let (n_panels, n_tokens) = (self.n_panels, out.n_rows());
+        let mut w = [&self.w[..0]; P];
+        for (i, w) in w.iter_mut().enumerate() {
+            *w = &self.w[(first + i).min(n_panels - 1) * self.stride..][..self.n_cols];
+        }
+        let mut x = [&self.x[..0]; T];
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = &self.x[(token + i).min(n_tokens - 1) * self.n_cols..][..self.n_cols];
+        }
+        let y = tile::<S, E, P, T>(s, w, x);
+        for (i, y) in y.iter().enumerate().take(n_tokens - token) {
+            for (j, y) in y.iter().enumerate().take(n_panels - first) {
+                write_lanes(s, *y, out, token + i, first + j, self.write);
+            }
+        }
+    }
+}
+
 /// All panels times all rows.
 #[inline(always)]
 fn multiply<S: Simd, E: Element>(
@@ -71,40 +112,33 @@ fn multiply<S: Simd, E: Element>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let panel_bytes = (n_cols * size_of::<[E; LANES]>()).next_multiple_of(64);
-    let n_panels = w.len() / panel_bytes.max(1);
     let n_tokens = out.n_rows();
-    let panel = |p: usize| -> &[[E; LANES]] {
-        bytemuck::cast_slice(&w[p * panel_bytes..][..n_cols * size_of::<[E; LANES]>()])
-    };
-    let row = |t: usize| &x[t * n_cols..][..n_cols];
-    let mut p = 0;
-    while p < n_panels {
-        let (mut t, n_left) = (0, n_panels - p);
-        let mut done = 1;
+    let w: &[[E; LANES]] = bytemuck::cast_slice(w);
+    // Two columns of the halves fill the 64 bytes that panels are padded to.
+    let stride = n_cols.next_multiple_of(64 / size_of::<[E; LANES]>());
+    let work = Work { w, stride, n_panels: w.len() / stride, x, n_cols, write };
+    if n_tokens == 1 {
+        // One token: more panels, so that enough sums are under way at once.
+        return (0..work.n_panels).step_by(4).for_each(|p| work.tile::<S, 4, 1>(s, p, 0, out));
+    }
+    for p in (0..work.n_panels).step_by(2) {
+        let mut t = 0;
         while t < n_tokens {
-            let left = n_tokens - t;
-            macro_rules! step {
-                ($p:literal, $t:literal) => {{
-                    let panels = core::array::from_fn(|i| panel((p + i).min(n_panels - 1)));
-                    let rows = core::array::from_fn(|i| row((t + i).min(n_tokens - 1)));
-                    let y = tile::<S, E, $p, $t>(s, panels, rows);
-                    for (i, y) in y.into_iter().enumerate().take(left) {
-                        for (j, y) in y.into_iter().enumerate().take(n_left) {
-                            write_lanes(s, y, out, t + i, p + j, write);
-                        }
-                    }
-                    t += $t;
-                    done = $p;
-                }};
-            }
-            match n_tokens {
-                1 => step!(4, 1),
-                2..=4 => step!(2, 4),
-                _ => step!(2, 8),
+            match n_tokens - t {
+                5.. if S::N_REGISTERS >= 32 => {
+                    work.tile::<S, 2, 8>(s, p, t, out);
+                    t += 8;
+                }
+                3.. if S::N_REGISTERS >= 32 => {
+                    work.tile::<S, 2, 4>(s, p, t, out);
+                    t += 4;
+                }
+                _ => {
+                    work.tile::<S, 2, 2>(s, p, t, out);
+                    t += 2;
+                }
             }
         }
-        p += done;
     }
 }
 

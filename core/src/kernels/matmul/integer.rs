@@ -107,12 +107,23 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
     acc: &mut [S::F; G],
 ) {
     let mut sums = [s.isplat(0); G];
+    let mut more = [s.isplat(0); G];
     for i in 0..G {
         sums[i] = Q::start(s, &x[i]);
     }
-    for g in 0..8 {
+    for g in 0..4 {
         for i in 0..G {
-            sums[i] = Q::dot(s, sums[i], w[g], x[i].q[g]);
+            sums[i] = Q::dot(s, sums[i], w[2 * g], x[i].q[2 * g]);
+        }
+        for i in 0..G {
+            // With few tokens there are two sums for each.
+            let sum = if G <= 2 { &mut more[i] } else { &mut sums[i] };
+            *sum = Q::dot(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
+        }
+    }
+    if G <= 2 {
+        for i in 0..G {
+            sums[i] = s.iadd(sums[i], more[i]);
         }
     }
     for i in 0..G {
@@ -138,6 +149,23 @@ struct Tokens<'a> {
     fetch: bool,
 }
 
+/// Where the outputs of one panel and group of tokens go.
+struct Sink<'b, 'a> {
+    out: &'b mut Band<'a, f32>,
+    panel: usize,
+    /// The group's first.
+    token: usize,
+    write: Write,
+}
+
+impl Sink<'_, '_> {
+    // No closure: those are compiled without the instruction set's features, and called.
+    #[inline(always)]
+    fn put<S: Simd>(&mut self, s: S, token: usize, y: S::F) {
+        write_lanes(s, y, self.out, self.token + token, self.panel, self.write);
+    }
+}
+
 /// One panel times `N * G` tokens, those from `first` on.
 #[inline(always)]
 fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
@@ -145,7 +173,7 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     panel: &Panel<'_, Q>,
     x: Tokens<'_>,
     first: usize,
-    mut write: impl FnMut(usize, S::F),
+    sink: &mut Sink<'_, '_>,
 ) {
     let mut acc = [[s.splat(0.0); G]; N];
     // An address that grows, for all tokens: with an index or more addresses, the processor issues half as much.
@@ -166,7 +194,7 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
         }
     }
     for (i, y) in acc.as_flattened().iter().enumerate() {
-        write(first + i, *y);
+        sink.put(s, first + i, *y);
     }
 }
 
@@ -191,34 +219,38 @@ fn multiply<S: Simd, Q: Format>(
         let panel = Panel::<Q> { scales, quants };
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
-            tiles(s, &panel, x, |t, y| {
-                write_lanes(s, y, out, i * GROUP + t, p, write);
-            });
+            let mut sink = Sink { out: &mut *out, panel: p, token: i * GROUP, write };
+            tiles(s, &panel, x, &mut sink);
         }
     }
 }
 
 /// One panel times one group of tokens.
 #[inline(always)]
-fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, mut write: impl FnMut(usize, S::F)) {
-    if x.n == GROUP {
-        return tile::<S, Q, 2, 6>(s, panel, x, 0, write);
+fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &mut Sink<'_, '_>) {
+    if x.n == GROUP && S::N_REGISTERS >= 32 {
+        return tile::<S, Q, 2, 6>(s, panel, x, 0, sink);
     }
     let mut t = 0;
-    while x.n - t >= 8 {
-        tile::<S, Q, 2, 4>(s, panel, x, t, &mut write);
-        t += 8;
-    }
-    if x.n - t >= 4 {
-        tile::<S, Q, 1, 4>(s, panel, x, t, &mut write);
-        t += 4;
-    }
-    if x.n - t >= 2 {
-        tile::<S, Q, 1, 2>(s, panel, x, t, &mut write);
-        t += 2;
-    }
-    if x.n - t >= 1 {
-        tile::<S, Q, 1, 1>(s, panel, x, t, &mut write);
+    while t < x.n {
+        match x.n - t {
+            8.. if S::N_REGISTERS >= 32 => {
+                tile::<S, Q, 2, 4>(s, panel, x, t, sink);
+                t += 8;
+            }
+            4.. if S::N_REGISTERS >= 32 => {
+                tile::<S, Q, 1, 4>(s, panel, x, t, sink);
+                t += 4;
+            }
+            2.. => {
+                tile::<S, Q, 1, 2>(s, panel, x, t, sink);
+                t += 2;
+            }
+            _ => {
+                tile::<S, Q, 1, 1>(s, panel, x, t, sink);
+                t += 1;
+            }
+        }
     }
 }
 
