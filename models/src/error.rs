@@ -12,6 +12,9 @@ use alloc::boxed::Box;
 use crate::gguf::ValueType;
 use crate::vocab::VocabError;
 
+#[cfg(feature = "chat")]
+use crate::chat::ChatError;
+
 /// An error of this crate.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -367,6 +370,9 @@ pub enum Error {
     Core(backstitch_core::Error),
     /// The vocabulary cannot be used.
     Vocab(VocabError),
+    /// A chat template gave no text.
+    #[cfg(feature = "chat")]
+    Chat(ChatError),
 
     // Files on disk.
     /// A file could not be opened or read.
@@ -416,12 +422,21 @@ impl core::error::Error for Error {
             Self::Panicked(source) => Some(source),
             Self::Memory(source) => Some(source),
             Self::Vocab(source) => Some(source),
+            #[cfg(feature = "chat")]
+            Self::Chat(source) => Some(source),
             #[cfg(feature = "std")]
             Self::Io(source) => Some(source),
             #[cfg(feature = "std")]
             Self::File { source, .. } => Some(source.as_ref()),
             _ => None,
         }
+    }
+}
+
+#[cfg(feature = "chat")]
+impl From<ChatError> for Error {
+    fn from(error: ChatError) -> Self {
+        Self::Chat(error)
     }
 }
 

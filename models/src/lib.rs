@@ -34,6 +34,8 @@
 extern crate alloc;
 
 pub mod arch;
+#[cfg(feature = "chat")]
+pub mod chat;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;

@@ -164,6 +164,8 @@ impl fmt::Display for Error {
             Self::Memory(error) => error.fmt(f),
             Self::Core(error) => error.fmt(f),
             Self::Vocab(error) => error.fmt(f),
+            #[cfg(feature = "chat")]
+            Self::Chat(error) => error.fmt(f),
             #[cfg(feature = "std")]
             Self::Io(error) => error.fmt(f),
             #[cfg(feature = "std")]
