@@ -20,6 +20,7 @@ Examples:
   backstitch run                                         a story, told by the model inside the program
   backstitch run -m model.gguf -p \"The sea is\" -n 50     continue a text
   cat letter.txt | backstitch run -m model.gguf          the prompt from a pipe
+  backstitch chat -m model.gguf                          talk to a model
   backstitch inspect model.gguf                          what is in a file, and the memory it needs
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 130 stopped by Ctrl-C.";
@@ -30,6 +31,9 @@ pub enum Command {
     /// Continue a text, printing as it goes.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Talk to a model that was trained for it.
+    #[command(after_help = CHAT_EXAMPLES)]
+    Chat(ChatArgs),
     /// Show the tokens of a text.
     #[command(after_help = TOKENIZE_EXAMPLES)]
     Tokenize(TokenizeArgs),
@@ -53,6 +57,14 @@ Examples:
   backstitch run -p \"The little cat\" -n 100 -s 7           another one, the same every time
   backstitch run -m model.gguf -f prompt.txt --temp 0      the likeliest continuation of a file
   echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt";
+
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  backstitch chat -m model.gguf
+  backstitch chat -m model.gguf -sys \"You are terse.\"
+  printf 'Hello\\nAnd in French?\\n' | backstitch chat -m model.gguf     one message a line
+
+Commands while talking: /help /retry /undo /clear /exit";
 
 const TOKENIZE_EXAMPLES: &str = "\
 Examples:
@@ -210,6 +222,30 @@ pub struct RunArgs {
     pub sampling: SamplingArgs,
 }
 
+/// `backstitch chat`
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// What the model should know before the first message [also: -sys].
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+    /// The first message; the others are read from standard input.
+    #[arg(short = 'p', long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Tokens an answer may have; -1 goes on until the model ends it or the context is full.
+    #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
+          allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub n_predict: i64,
+    /// Tell about the model and the speed on standard error.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
 /// `backstitch tokenize`
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
@@ -305,8 +341,12 @@ pub struct VerifyArgs {
 }
 
 /// Short options of several letters, as llama.cpp has them.
-const LONG_SHORTS: [(&str, &str); 3] =
-    [("-ub", "--ubatch-size"), ("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")];
+const LONG_SHORTS: [(&str, &str); 4] = [
+    ("-ub", "--ubatch-size"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-sys", "--system-prompt"),
+];
 
 /// Spells out [`LONG_SHORTS`], with or without `=VALUE`, up to a lone `--`.
 pub fn expand(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -365,7 +405,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn parse(words: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(expand(words.split(' ').map(OsString::from)))
+        Cli::try_parse_from(expand(words.split_whitespace().map(OsString::from)))
     }
 
     fn run(words: &str) -> RunArgs {

@@ -1,6 +1,7 @@
 //! A file a command.
 
 mod bench;
+mod chat;
 mod graph;
 mod inspect;
 mod run;
@@ -17,6 +18,7 @@ use crate::error::Error;
 pub fn run(command: &Command) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Chat(args) => chat::run(args),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Graph(args) => graph::run(args),

@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod embedded;
 mod error;
+mod footprint;
 mod interrupt;
 mod model;
 mod output;

@@ -3,7 +3,7 @@
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::{interrupt, model};
-use backstitch_kv::SeqId;
+use backstitch_kv::{Pos, SeqId};
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::vocab::TextStream;
 use backstitch_models::{Context, Model, Token};
@@ -68,8 +68,8 @@ impl Session {
     /// If the context cannot be made.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
         let params = model::params(context, model);
-        model::warn_beyond_training(params.n_ctx, model);
         let mut ctx = Context::new(model, params)?;
+        model::warn_beyond_training(params.n_ctx, model);
         let seq = ctx.sequence()?;
         let chain = Chain::new(model.hparams().n_vocab, &settings(sampling, ctx.params().n_ctx));
         Ok(Self { ctx, seq, chain, n_batch: context.n_batch as usize, stats: Stats::default() })
@@ -108,6 +108,24 @@ impl Session {
         self.stats.n_prompt += tokens.len();
         self.stats.prompt_time += start.elapsed();
         Ok(())
+    }
+
+    /// Makes `tokens` what the session holds, evaluating only what differs from what it held, and at least the last.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    pub fn become_tokens(&mut self, tokens: &[Token]) -> Result<(), Error> {
+        if tokens.len() > self.n_ctx() {
+            return Err(too_long(tokens.len(), self.n_ctx()));
+        }
+        let held = self.tokens()?;
+        let same = held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let same = same.min(tokens.len().saturating_sub(1));
+        self.ctx.rollback(self.seq, Pos(same as i32))?;
+        self.chain.forget();
+        let (known, new) = tokens.split_at(same);
+        known.iter().for_each(|&token| self.chain.accept(token));
+        self.feed(new)
     }
 
     /// Generates tokens behind what is there and shows their text as it comes. The session holds all of them

@@ -11,7 +11,6 @@ use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation};
 use crate::memory::{Hybrid, Kind, Op, Operation, turn_cells};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellLayout;
 use core::ops::Range;
@@ -26,7 +25,7 @@ pub struct NaiveCell {
     pub pos: Pos,
     /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as rounded by
     /// the cache.
-    pub rows: Arc<[Rows]>,
+    pub rows: Vec<(Vec<f32>, Vec<f32>)>,
     /// The same for tokens that sequences got from one another and did not move.
     id: u64,
 }
@@ -211,13 +210,11 @@ impl Naive {
         let (first_id, params) = (self.next_id, self.params);
         self.next_id += self.seqs[seq.index()].cells.len() as u64;
         let turn = |cell: &mut NaiveCell, delta: i64| {
-            let mut rows = cell.rows.to_vec();
-            for (layer, (keys, values)) in attention.iter().zip(&mut rows) {
+            for (layer, (keys, values)) in attention.iter().zip(&mut cell.rows) {
                 if let Some(rotation) = &layer.rope {
                     *keys = turned(layer, rotation, &params, keys, values, delta as i32);
                 }
             }
-            cell.rows = rows.into();
         };
         self.change(seq, |s| s.shift(range, op, first_id, turn))
     }

@@ -113,7 +113,7 @@ pub fn verify(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) {
     let failed = match files::kind(path) {
         Ok(Some(files::Kind::Golden)) => replay::file(path, options, &mut rows),
         Ok(Some(files::Kind::Tokens)) => texts::file(path, options, &mut rows),
-        Ok(Some(files::Kind::Chat)) => Err(Failure("later".into())),
+        Ok(Some(files::Kind::Chat)) => texts::chat(path, options, &mut rows),
         Ok(Some(files::Kind::Generation)) => real::file(path, options, &mut rows),
         Ok(None) => Err(Failure("this is no conformance file".into())),
         Err(error) => Err(Failure(error.to_string())),

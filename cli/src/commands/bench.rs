@@ -44,7 +44,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
         peak_rss_mib: peak_rss_mib(),
         logits_hash: bench.logits_hash(),
         bytes_per_step: traffic::weights(&model)
-            + traffic::cache(&model, &ctx, args.depth + args.n_gen / 2, args.seqs),
+            + traffic::cache(&ctx, args.depth + args.n_gen / 2, args.seqs),
     };
     show(args, &ctx, &figures)
 }

@@ -1,10 +1,12 @@
 //! `backstitch inspect`: what a model file holds and how much memory it needs.
 
 use crate::args::InspectArgs;
-use crate::embedded;
 use crate::error::{Error, one_line};
 use crate::output::{Output, bytes, table};
-use backstitch_models::gguf::{Access, Gguf, Source, TensorInfo, Value};
+use crate::{embedded, footprint};
+use backstitch_core::cell::CellType;
+use backstitch_models::gguf::{Gguf, Source, TensorInfo, Value};
+use backstitch_models::{Model, Params, arch};
 use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,8 +22,7 @@ pub fn run(args: &InspectArgs) -> Result<(), Error> {
     let mut out = Output::new(args.json);
     match args.path.as_deref().or(args.model.model.as_deref()) {
         Some(path) => {
-            let access = if args.model.no_mmap { Access::Read } else { Access::Map };
-            let source = Source::open(path, access)?;
+            let source = Source::open(path, args.model.access())?;
             let subject = Subject { path: Some(path), n_bytes: source.n_bytes(), gguf: &source.gguf()? };
             show(&mut out, &subject, args.tensors)?;
         }
@@ -69,6 +70,29 @@ impl Subject<'_> {
     }
 }
 
+/// What a model needs in memory.
+struct Needs {
+    weights: u64,
+    /// Context size, and bytes of its cache with elements of 2 and of 4 bytes.
+    caches: Vec<(u32, u64, u64)>,
+}
+
+/// Context sizes to tell the memory of, as far as the model was trained for them.
+const SIZES: [u32; 6] = [512, 2048, 8192, 32_768, 131_072, 1_048_576];
+
+/// None if the engine does not know the architecture.
+fn needs(gguf: &Gguf) -> Option<Needs> {
+    let (hparams, graph) = Model::describe(gguf, arch::ALL).ok()?;
+    let trained = hparams.n_ctx_train;
+    let sizes = SIZES.into_iter().filter(|&size| size < trained).chain([trained]);
+    let cache = |n_ctx, cell| {
+        footprint::cache(&graph, n_ctx, &Params { type_k: cell, type_v: cell, ..Params::default() })
+    };
+    let caches =
+        sizes.map(|n_ctx| (n_ctx, cache(n_ctx, CellType::F16), cache(n_ctx, CellType::F32))).collect();
+    Some(Needs { weights: footprint::weights(&graph), caches })
+}
+
 fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error> {
     if out.is_json() {
         return Ok(out.value(&as_json(subject))?);
@@ -86,7 +110,20 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
         out.line("")?;
         list_tensors(out, subject)?;
     }
-    Ok(())
+    out.line(format_args!("\n{heading}Memory{heading:#}"))?;
+    list_memory(out, subject)
+}
+
+fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
+    let Some(needs) = needs(subject.gguf) else {
+        return Ok(out.line("unknown: this architecture is not supported")?);
+    };
+    let head = ["context", "F16 cache", "F32 cache", "weights and F16 cache"].map(String::from).to_vec();
+    let row = |&(n_ctx, half, full): &(u32, u64, u64)| {
+        vec![n_ctx.to_string(), bytes(half), bytes(full), bytes(needs.weights + half)]
+    };
+    let rows: Vec<_> = std::iter::once(head).chain(needs.caches.iter().map(row)).collect();
+    lines(out, &rows)
 }
 
 fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
@@ -158,7 +195,13 @@ fn as_json(subject: &Subject) -> serde_json::Value {
         "n_params": subject.n_params(),
         "metadata": metadata,
         "tensors": subject.gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),
+        "memory": needs(subject.gguf).map(|needs| memory_as_json(&needs)),
     })
+}
+
+fn memory_as_json(needs: &Needs) -> serde_json::Value {
+    let cache = |&(n_ctx, half, full): &(u32, u64, u64)| json!({ "n_ctx": n_ctx, "f16": half, "f32": full });
+    json!({ "weights": needs.weights, "caches": needs.caches.iter().map(cache).collect::<Vec<_>>() })
 }
 
 fn as_value(value: &Value) -> serde_json::Value {

@@ -48,28 +48,19 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 
 /// What the file is about, from its name and its first bytes.
 pub(super) fn kind(path: &Path) -> io::Result<Option<Kind>> {
-    let first = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("tsv" | "txt" | "json") => first_bytes(path)?,
-        _ => return Ok(None),
-    };
-    let says = |format: &str| first.windows(format.len()).any(|window| window == format.as_bytes());
-    Ok(if path.extension().is_some_and(|extension| extension == "tsv") {
-        Some(Kind::Tokens)
-    } else if first.starts_with(b"golden-1\n") {
-        Some(Kind::Golden)
-    } else if says("\"chat-golden-1\"") {
-        Some(Kind::Chat)
-    } else if says("\"generate-golden-1\"") {
-        Some(Kind::Generation)
-    } else {
-        None
-    })
-}
-
-fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let Some(extension @ ("tsv" | "txt" | "json")) = extension else { return Ok(None) };
     let mut first = Vec::new();
-    File::open(path)?.take(100).read_to_end(&mut first)?;
-    Ok(first)
+    File::open(path)?.take(4096).read_to_end(&mut first)?;
+    let line = first.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let says = |format: &str| first.windows(format.len()).any(|window| window == format.as_bytes());
+    Ok(match extension {
+        "tsv" if line.iter().filter(|&&byte| byte == b'\t').count() == 5 => Some(Kind::Tokens),
+        "txt" if line == b"golden-1" => Some(Kind::Golden),
+        "json" if says("\"chat-golden-1\"") => Some(Kind::Chat),
+        "json" if says("\"generate-golden-1\"") => Some(Kind::Generation),
+        _ => None,
+    })
 }
 
 /// The model called `name` in the file at `path`: beside the file or beside its folder, else the one the user gave.
@@ -90,7 +81,8 @@ mod tests {
         fs::create_dir(folder.join("below")).unwrap();
         let cases = [
             ("below/a.txt", "golden-1\nmodel x\n", Some(Kind::Golden)),
-            ("b.tsv", "", Some(Kind::Tokens)),
+            ("b.tsv", "\t\t\t\t\t\n", Some(Kind::Tokens)),
+            ("table.tsv", "\t\t\t\t\n", None),
             ("c.json", "{\"format\": \"chat-golden-1\"}", Some(Kind::Chat)),
             ("d.json", "{\"format\": \"generate-golden-1\"}", Some(Kind::Generation)),
             ("e.txt", "golden-12\n", None),

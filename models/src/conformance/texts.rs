@@ -1,13 +1,16 @@
-//! Tokenizers.
+//! Tokenizers and chat templates.
 
 use super::tokens::{self, TokenCase};
 use super::{Failure, Options, Row, Verdict, files};
 use crate::Error;
+use crate::chat::{ChatTemplate, GenerationPrompt, Message};
 use crate::gguf::{Access, Source};
 use crate::vocab::{AddSpecial, ParseSpecial, Vocab, WriteSpecial};
 use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use backstitch_kv::Token;
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
@@ -60,6 +63,56 @@ fn fault(vocab: &Vocab, case: &TokenCase) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Renders the conversations of a file, a row each; their tokens are compared where the model is there.
+pub(super) fn chat(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    let json: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let text = |key: &str| json.get(key).and_then(Value::as_str).unwrap_or_default();
+    let template = ChatTemplate::from_source(text("template"))?;
+    let vocab = match files::model(path, text("model"), options) {
+        Some(model) => Some(vocabulary(&model)?),
+        None => None,
+    };
+    let cases = json.get("cases").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for (i, case) in cases.iter().enumerate() {
+        let (verdict, note) = conversation(case, &template, vocab.as_ref());
+        report(Row::new(format!("conversation {i}"), verdict, note));
+    }
+    Ok(())
+}
+
+fn conversation(case: &Value, template: &ChatTemplate, vocab: Option<&Vocab>) -> (Verdict, String) {
+    let Some((messages, prompt, rendered, tokens)) = read_conversation(case) else {
+        return (Verdict::Failed, "the case lacks something".into());
+    };
+    let piece = |token: Option<Token>| {
+        let piece = vocab.zip(token).map(|(vocab, token)| vocab.piece(token)).unwrap_or_default();
+        String::from_utf8_lossy(piece).into_owned()
+    };
+    let (bos, eos) = (piece(vocab.and_then(Vocab::bos)), piece(vocab.and_then(Vocab::eos)));
+    match (template.render(&messages, prompt, &bos, &eos), vocab) {
+        (Err(error), _) => (Verdict::Failed, error.to_string()),
+        (Ok(text), _) if text != rendered => (Verdict::Failed, "another text".into()),
+        (Ok(text), Some(vocab)) if ids(vocab, &text, AddSpecial::No, ParseSpecial::Yes) != tokens => {
+            (Verdict::Failed, "other tokens".into())
+        }
+        (Ok(_), Some(_)) => (Verdict::Passed, String::new()),
+        (Ok(_), None) => (Verdict::Passed, "text only; name the model with --model to compare tokens".into()),
+    }
+}
+
+type Conversation<'a> = (Vec<Message<'a>>, GenerationPrompt, &'a str, Vec<u32>);
+
+fn read_conversation(case: &Value) -> Option<Conversation<'_>> {
+    let messages = case.get("messages")?.as_array()?.iter();
+    let messages = messages.map(|message| {
+        Some(Message { role: message.get("role")?.as_str()?, content: message.get("content")?.as_str()? })
+    });
+    let asked = case.get("add_generation_prompt")?.as_bool()?;
+    let prompt = if asked { GenerationPrompt::Yes } else { GenerationPrompt::No };
+    let tokens = case.get("ids")?.as_array()?.iter().map(|id| u32::try_from(id.as_u64()?).ok());
+    Some((messages.collect::<Option<_>>()?, prompt, case.get("rendered")?.as_str()?, tokens.collect::<Option<_>>()?))
 }
 
 /// The tokens of a text.

@@ -1,0 +1,28 @@
+//! How many bytes a model takes: its weights in memory, and the caches of a context.
+
+use backstitch_core::packed::packed_bytes;
+use backstitch_models::graph::{Graph, WeightInfo, WeightShape};
+use backstitch_models::{Context, Params};
+
+/// Bytes of a weight in memory; of experts, `n_experts` at most.
+pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
+    let matrix = |kind, n_rows, n_cols| packed_bytes(kind, n_rows, n_cols).unwrap_or(0) as u64;
+    match &info.shape {
+        WeightShape::Matrix { rows, n_cols, kind } => matrix(*kind, rows.len(), *n_cols),
+        WeightShape::Experts { n_expert, n_rows, n_cols, kind } => {
+            matrix(*kind, *n_rows, *n_cols) * n_experts.min(*n_expert) as u64
+        }
+        WeightShape::Columns { n_rows, n_cols } => 4 * *n_rows as u64 * *n_cols as u64,
+        WeightShape::Vector { len } => 4 * *len as u64,
+    }
+}
+
+/// Bytes of all weights in memory.
+pub fn weights(graph: &Graph) -> u64 {
+    graph.weights().iter().map(|info| weight(info, usize::MAX)).sum()
+}
+
+/// Bytes of caches and states of one sequence of `n_ctx` tokens, otherwise as `params` say.
+pub fn cache(graph: &Graph, n_ctx: u32, params: &Params) -> u64 {
+    Context::memory_bytes(graph.layers(), &Params { n_ctx, n_seq_max: 1, ..*params })
+}

@@ -1,0 +1,112 @@
+//! `run`: from a beginning to a story.
+
+use super::{arg, backstitch, piped, program};
+use serde_json::Value;
+use std::io::Read;
+
+#[test]
+fn without_anything_a_story_begins() {
+    let story = backstitch(&["run", "-n", "12"]).ok();
+    assert!(story.starts_with("Once upon a time") && story.len() > 30, "{story}");
+    assert!(story.ends_with('\n') && !story.contains('\x1b'));
+}
+
+#[test]
+fn the_story_of_temperature_zero_is_known() {
+    let story = backstitch(&["run", "-n", "5", "--temp", "0"]).ok();
+    assert_eq!(story, "Once upon a time, there was a little\n");
+}
+
+#[test]
+fn a_seed_tells_the_same_story_on_any_number_of_threads() {
+    let story = |seed, threads| backstitch(&["run", "-n", "16", "-s", seed, "-t", threads]).ok();
+    assert_eq!(story("7", "1"), story("7", "3"));
+    assert_ne!(story("7", "1"), story("8", "1"));
+}
+
+#[test]
+fn pieces_and_cache_types_are_options() {
+    let args = ["run", "-n", "8", "--temp", "0", "-b", "3", "-ub", "2", "-ctk", "f32", "-ctv", "f32"];
+    assert_eq!(backstitch(&args).ok(), backstitch(&["run", "-n", "8", "--temp", "0"]).ok());
+}
+
+#[test]
+fn a_prompt_comes_from_an_option_a_pipe_or_a_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "The dog\n").unwrap();
+    let common = ["run", "-n", "6", "--temp", "0"];
+    let with = |more: &[&'static str]| [&common, more].concat();
+    let story = backstitch(&with(&["-p", "The dog"])).ok();
+    assert!(story.starts_with("The dog "), "{story}");
+    assert_eq!(piped(&common, b"The dog\n").ok(), story);
+    assert_eq!(piped(&with(&["-f", "-"]), b"The dog").ok(), story);
+    assert_eq!(backstitch(&[&common[..], &["-f", arg(file.path())]].concat()).ok(), story);
+    let added = backstitch(&with(&["-p", "The dog", "--no-display-prompt"])).ok();
+    assert_eq!(format!("The dog{added}"), story);
+}
+
+#[test]
+fn no_tokens_wanted_none_made() {
+    assert_eq!(backstitch(&["run", "-n", "0", "-p", "The end"]).ok(), "The end\n");
+}
+
+#[test]
+fn an_empty_prompt_begins_anywhere() {
+    let story = backstitch(&["run", "-n", "8", "-p", "", "-s", "3"]).ok();
+    assert!(story.trim().len() > 5, "{story:?}");
+}
+
+#[test]
+fn json_says_what_was_read_and_written() {
+    let json = backstitch(&["run", "-n", "4", "--temp", "0", "--json"]).ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["prompt"], "Once upon a time");
+    assert_eq!(json["content"], ", there was a");
+    assert_eq!(json["tokens"].as_array().map(Vec::len), Some(4));
+    assert_eq!(json["stop_type"], "limit");
+    assert_eq!(json["timings"]["predicted_n"], 4);
+}
+
+#[test]
+fn a_context_longer_than_trained_is_warned_about() {
+    let outcome = backstitch(&["run", "-n", "2", "-c", "2000"]);
+    assert!(outcome.stderr.starts_with("warning: -c 2000 "), "{}", outcome.stderr);
+    outcome.ok();
+}
+
+#[test]
+fn a_full_context_ends_the_story_with_a_note() {
+    let outcome = backstitch(&["run", "-c", "32", "--ignore-eos"]);
+    assert!(outcome.stderr.starts_with("note: ") && outcome.stderr.contains("-c"), "{}", outcome.stderr);
+    outcome.ok();
+}
+
+#[test]
+fn verbose_tells_about_model_and_speed() {
+    let outcome = backstitch(&["run", "-n", "2", "-v"]);
+    assert!(
+        outcome.stderr.contains("falcon-h1") && outcome.stderr.contains("tokens/s"),
+        "{}",
+        outcome.stderr
+    );
+    outcome.ok();
+}
+
+#[test]
+fn a_reader_who_goes_away_is_no_error() {
+    let mut child = program(&["run", "--ignore-eos"]).spawn().unwrap();
+    let mut first = [0; 4];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let outcome = child.wait_with_output().unwrap();
+    assert_eq!((outcome.status.code(), outcome.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_bias_bans_a_token() {
+    let tokens = |more: &[&str]| {
+        let args = [&["run", "-n", "1", "--temp", "0", "--json"], more].concat();
+        serde_json::from_str::<Value>(&backstitch(&args).ok()).unwrap()["tokens"][0].to_string()
+    };
+    let best = tokens(&[]);
+    assert_ne!(tokens(&["--logit-bias", &format!("{best}-inf")]), best);
+}
