@@ -73,8 +73,8 @@ pub struct Product<'a> {
 /// The most products in one call of [`matmul`].
 pub const MAX_PRODUCTS: usize = 8;
 
-/// Panels of which a job gets at least so many multiply-adds; fewer are done sooner than handed to another thread.
-const LEAST: u64 = 1 << 14;
+/// A job costs at least so much, see [`panel_cost`]: less, about half a microsecond, is done sooner than handed over.
+const LEAST: u64 = 1 << 19;
 
 /// Multiplies one input by several matrices, in one run of the pool: queries, keys and values, or gate and up.
 ///
@@ -136,7 +136,8 @@ fn check(input: &Input<'_>, product: &Product<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a panel costs, in multiply-adds on quantised weights: few tokens wait for memory, many for arithmetic.
+/// What a panel costs, in multiply-adds on quantised weights: few tokens wait for memory, which brings a byte in the time of
+/// some sixteen of them, many for arithmetic.
 fn panel_cost(weights: &Packed<'_>, n_tokens: usize) -> u64 {
     let arithmetic = if weights.kind().takes_quantized() { 1 } else { 3 };
     let bytes = weights.panel_bytes() as u64 * 16;

@@ -11,6 +11,7 @@ use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation};
 use crate::memory::{Hybrid, Kind, Op, Operation, turn_cells};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellLayout;
 use core::ops::Range;
@@ -25,7 +26,7 @@ pub struct NaiveCell {
     pub pos: Pos,
     /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as rounded by
     /// the cache.
-    pub rows: Vec<(Vec<f32>, Vec<f32>)>,
+    pub rows: Arc<[Rows]>,
     /// The same for tokens that sequences got from one another and did not move.
     id: u64,
 }
@@ -210,11 +211,13 @@ impl Naive {
         let (first_id, params) = (self.next_id, self.params);
         self.next_id += self.seqs[seq.index()].cells.len() as u64;
         let turn = |cell: &mut NaiveCell, delta: i64| {
-            for (layer, (keys, values)) in attention.iter().zip(&mut cell.rows) {
+            let mut rows = cell.rows.to_vec();
+            for (layer, (keys, values)) in attention.iter().zip(&mut rows) {
                 if let Some(rotation) = &layer.rope {
                     *keys = turned(layer, rotation, &params, keys, values, delta as i32);
                 }
             }
+            cell.rows = rows.into();
         };
         self.change(seq, |s| s.shift(range, op, first_id, turn))
     }

@@ -117,11 +117,12 @@ fn multiply<S: Simd, E: Element>(
     // Two columns of the halves fill the 64 bytes that panels are padded to.
     let stride = n_cols.next_multiple_of(64 / size_of::<[E; LANES]>());
     let work = Work { w, stride, n_panels: w.len() / stride, x, n_cols, write };
-    if n_tokens == 1 {
+    if n_tokens == 1 && S::N_REGISTERS >= 8 {
         // One token: more panels, so that enough sums are under way at once.
         return (0..work.n_panels).step_by(4).for_each(|p| work.tile::<S, 4, 1>(s, p, 0, out));
     }
-    for p in (0..work.n_panels).step_by(2) {
+    let n_together = if S::N_REGISTERS >= 8 { 2 } else { 1 };
+    for p in (0..work.n_panels).step_by(n_together) {
         let mut t = 0;
         while t < n_tokens {
             match n_tokens - t {
@@ -133,9 +134,13 @@ fn multiply<S: Simd, E: Element>(
                     work.tile::<S, 2, 4>(s, p, t, out);
                     t += 4;
                 }
-                _ => {
+                _ if S::N_REGISTERS >= 8 => {
                     work.tile::<S, 2, 2>(s, p, t, out);
                     t += 2;
+                }
+                _ => {
+                    work.tile::<S, 1, 1>(s, p, t, out);
+                    t += 1;
                 }
             }
         }

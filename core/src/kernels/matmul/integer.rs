@@ -211,6 +211,27 @@ fn multiply<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
+    let group = GROUP * n_blocks;
+    let n_groups = (FIT / size_of::<QBlock>() / group).max(1);
+    for (i, x) in x.chunks(n_groups * group).enumerate() {
+        multiply_near::<S, Q>(s, w, x, n_blocks, i * n_groups * GROUP, out, write);
+    }
+}
+
+/// Bytes of activations that stay in the second cache while one panel after the other passes.
+const FIT: usize = 1 << 20;
+
+/// All panels times the rows `x`, of which the first is row `first` of the output.
+#[inline(always)]
+fn multiply_near<S: Simd, Q: Format>(
+    s: S,
+    w: &[u8],
+    x: &[QBlock],
+    n_blocks: usize,
+    first: usize,
+    out: &mut Band<'_, f32>,
+    write: Write,
+) {
     let n_scale_bytes = n_blocks * size_of::<Q::Scales>();
     let panel_bytes = n_scale_bytes.next_multiple_of(64) + n_blocks * size_of::<Q::Quants>();
     for (p, panel) in w.chunks_exact(panel_bytes).enumerate() {
@@ -219,7 +240,7 @@ fn multiply<S: Simd, Q: Format>(
         let panel = Panel::<Q> { scales, quants };
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
-            let mut sink = Sink { out: &mut *out, panel: p, token: i * GROUP, write };
+            let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles(s, &panel, x, &mut sink);
         }
     }
@@ -228,12 +249,13 @@ fn multiply<S: Simd, Q: Format>(
 /// One panel times one group of tokens.
 #[inline(always)]
 fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &mut Sink<'_, '_>) {
-    if x.n == GROUP && S::N_REGISTERS >= 32 {
-        return tile::<S, Q, 2, 6>(s, panel, x, 0, sink);
-    }
     let mut t = 0;
     while t < x.n {
         match x.n - t {
+            GROUP.. if S::N_REGISTERS >= 32 => {
+                tile::<S, Q, 2, 6>(s, panel, x, t, sink);
+                t += 12;
+            }
             8.. if S::N_REGISTERS >= 32 => {
                 tile::<S, Q, 2, 4>(s, panel, x, t, sink);
                 t += 8;
@@ -242,7 +264,7 @@ fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &m
                 tile::<S, Q, 1, 4>(s, panel, x, t, sink);
                 t += 4;
             }
-            2.. => {
+            2.. if S::N_REGISTERS >= 8 => {
                 tile::<S, Q, 1, 2>(s, panel, x, t, sink);
                 t += 2;
             }
