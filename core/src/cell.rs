@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn rows_come_back_rounded_to_nearest_even_and_leave_other_cells_alone() {
-        let cases: [(CellType, fn(f32) -> f32); 3] = [
+        type Rounded = fn(f32) -> f32;
+        let cases: [(CellType, Rounded); 3] = [
             (CellType::F32, |x| x),
             (CellType::F16, |x| f16::from_f32(x).to_f32()),
             (CellType::BF16, |x| bf16::from_f32(x).to_f32()),

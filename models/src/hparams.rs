@@ -265,7 +265,7 @@ impl Hparams {
 fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {
     match r.optional_count(key, MAX_WIDTH)? {
         Some(width) => Ok(width),
-        None if n_embd % n_head == 0 => Ok(n_embd / n_head),
+        None if n_embd.is_multiple_of(n_head) => Ok(n_embd / n_head),
         None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
     }
 }
@@ -327,7 +327,7 @@ fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
         n_head: r.count("ssm.time_step_rank", MAX_WIDTH)?,
         n_group: r.optional_count("ssm.group_count", MAX_WIDTH)?.unwrap_or(1),
     };
-    if ssm.d_inner % ssm.n_head != 0 || ssm.n_head % ssm.n_group != 0 || ssm.d_conv < 2 {
+    if !ssm.d_inner.is_multiple_of(ssm.n_head) || !ssm.n_head.is_multiple_of(ssm.n_group) || ssm.d_conv < 2 {
         return Err(r.invalid("ssm.inner_size", ssm.d_inner, "a multiple of heads, and heads one of groups"));
     }
     // u64: the product may not fit a 32-bit usize.

@@ -172,6 +172,5 @@ fn pack_in_parallel(source: &Source<'_>, out: &mut [u8], pool: &dyn Pool) -> Res
             *verdict = pack(source, start / panel_bytes, part);
         }
     })?;
-    drop((parts, verdicts));
     Ok(results.into_iter().collect::<Result<(), _>>()?)
 }

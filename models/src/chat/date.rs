@@ -107,7 +107,7 @@ fn civil(mut days: u64) -> (u64, u64, u64, u64) {
 
 /// The days that a year has more than 365.
 fn leap(year: u64) -> u64 {
-    u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0))
+    u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)))
 }
 
 #[cfg(test)]

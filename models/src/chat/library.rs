@@ -59,7 +59,8 @@ fn add_functions(env: &mut Environment<'_>, meter: &Arc<Meter>, now: Duration) {
 
 /// Filters that write text out.
 fn add_text_filters(env: &mut Environment<'_>, meter: &Arc<Meter>) {
-    let simple: [(&str, fn(&str) -> String); 5] = [
+    type OfText = fn(&str) -> String;
+    let simple: [(&str, OfText); 5] = [
         ("upper", str::to_uppercase),
         ("lower", str::to_lowercase),
         ("capitalize", capitalize),

@@ -112,7 +112,12 @@ fn read_conversation(case: &Value) -> Option<Conversation<'_>> {
     let asked = case.get("add_generation_prompt")?.as_bool()?;
     let prompt = if asked { GenerationPrompt::Yes } else { GenerationPrompt::No };
     let tokens = case.get("ids")?.as_array()?.iter().map(|id| u32::try_from(id.as_u64()?).ok());
-    Some((messages.collect::<Option<_>>()?, prompt, case.get("rendered")?.as_str()?, tokens.collect::<Option<_>>()?))
+    Some((
+        messages.collect::<Option<_>>()?,
+        prompt,
+        case.get("rendered")?.as_str()?,
+        tokens.collect::<Option<_>>()?,
+    ))
 }
 
 /// The tokens of a text.
