@@ -44,6 +44,7 @@ impl fmt::Display for Error {
             Self::Engine(source) => source.fmt(f),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
+            Self::Failed { n: 1 } => f.write_str("1 case failed"),
             Self::Failed { n } => write!(f, "{n} cases failed"),
             Self::Interrupted => f.write_str("interrupted"),
         }

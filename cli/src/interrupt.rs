@@ -14,7 +14,7 @@ const STOPPING: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
 
-/// Listens to Ctrl-C and to requests to terminate. Without success, they end the program as usual.
+/// Listens to Ctrl-C. Where that cannot be, Ctrl-C ends the program as usual.
 pub fn listen() {
     let _ = ctrlc::set_handler(|| {
         if STATE.compare_exchange(BUSY, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_err() {

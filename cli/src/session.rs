@@ -15,6 +15,8 @@ pub struct Session {
     seq: SeqId,
     chain: Chain,
     n_batch: usize,
+    /// Where the random numbers started.
+    pub seed: u64,
     /// What was done so far.
     pub stats: Stats,
 }
@@ -71,8 +73,10 @@ impl Session {
         let mut ctx = Context::new(model, params)?;
         model::warn_beyond_training(params.n_ctx, model);
         let seq = ctx.sequence()?;
-        let chain = Chain::new(model.hparams().n_vocab, &settings(sampling, ctx.params().n_ctx));
-        Ok(Self { ctx, seq, chain, n_batch: context.n_batch as usize, stats: Stats::default() })
+        let settings = settings(sampling, ctx.params().n_ctx);
+        let chain = Chain::new(model.hparams().n_vocab, &settings);
+        let n_batch = context.n_batch as usize;
+        Ok(Self { ctx, seq, chain, n_batch, seed: settings.seed, stats: Stats::default() })
     }
 
     /// Tokens the context holds.
@@ -193,10 +197,10 @@ fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
     }
 }
 
-/// A seed that nobody chose.
+/// A seed that nobody chose, short enough to be typed again.
 fn any_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    RandomState::new().hash_one(0) >> 32
 }
 
 impl Stats {

@@ -85,12 +85,13 @@ fn introduce(model: &Model, session: &Session) {
     note(
         "note",
         format_args!(
-            "{}, {}, {} layers, {} of weights, context of {} tokens",
+            "{}, {}, {} layers, {} of weights, context of {} tokens, seed {}",
             model.name().unwrap_or("model without a name"),
             hparams.architecture,
             hparams.n_layer,
             bytes(model.n_bytes() as u64),
-            session.n_ctx()
+            session.n_ctx(),
+            session.seed
         ),
     );
 }
@@ -101,6 +102,7 @@ fn as_json(prompt: &str, text: &str, ids: &[u32], stop: Stop, session: &Session)
         "prompt": prompt,
         "content": text,
         "tokens": ids,
+        "seed": session.seed,
         "stop_type": match stop {
             Stop::End => "eos",
             Stop::Limit | Stop::ContextFull => "limit",

@@ -2,7 +2,6 @@
 
 use crate::args::VerifyArgs;
 use crate::error::{Error, one_line};
-use crate::interrupt;
 use crate::model;
 use crate::output::Output;
 use backstitch_models::conformance::{self, Options, Row, Verdict};
@@ -64,11 +63,7 @@ impl Report {
                 failed = self.row(path, &row).err();
             }
         });
-        match failed {
-            Some(error) => Err(error.into()),
-            None if interrupt::requested() => Err(Error::Interrupted),
-            None => Ok(()),
-        }
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn row(&mut self, path: &Path, row: &Row) -> std::io::Result<()> {

@@ -95,6 +95,13 @@ fn conformance_files_are_replayed() {
 }
 
 #[test]
+fn the_goldens_of_the_repository_pass() {
+    let text = backstitch(&["verify", arg(&repository("goldens"))]).ok();
+    let passed: usize = text.lines().last().and_then(|line| line.split(' ').next()?.parse().ok()).unwrap();
+    assert!(passed > 150 && text.contains(" 0 failed, "), "{text}");
+}
+
+#[test]
 fn what_cannot_be_verified_never_passes() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

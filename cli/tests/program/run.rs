@@ -68,6 +68,13 @@ fn json_says_what_was_read_and_written() {
 }
 
 #[test]
+fn a_story_can_be_told_again_by_its_seed() {
+    let first: Value = serde_json::from_str(&backstitch(&["run", "-n", "12", "--json"]).ok()).unwrap();
+    let again = backstitch(&["run", "-n", "12", "--json", "-s", &first["seed"].to_string()]).ok();
+    assert_eq!(serde_json::from_str::<Value>(&again).unwrap()["content"], first["content"]);
+}
+
+#[test]
 fn a_context_longer_than_trained_is_warned_about() {
     let outcome = backstitch(&["run", "-n", "2", "-c", "2000"]);
     assert!(outcome.stderr.starts_with("warning: -c 2000 "), "{}", outcome.stderr);
