@@ -2,8 +2,8 @@
 //! until none is left. What is no token then falls back to byte tokens.
 
 use alloc::collections::BinaryHeap;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 
 use backstitch_kv::Token;
 
@@ -22,6 +22,8 @@ pub(super) struct Spm {
     unk: Option<Token>,
     /// The longest token in bytes: no longer text needs to be looked up.
     longest: usize,
+    /// No token goes on with a space after another character, so words can be merged one by one.
+    by_words: bool,
 }
 
 impl Spm {
@@ -37,45 +39,60 @@ impl Spm {
         let scores = scores.iter().copied().chain(core::iter::repeat(0.0)).take(n_vocab).collect();
         let bytes = (0..=255).map(|byte| byte_token(byte, texts)).collect();
         let longest = (0..n_vocab as u32).map(|id| texts.at(id).len()).max().unwrap_or(0);
-        Ok(Self { scores, bytes, unk, longest })
+        let by_words = (0..n_vocab as u32).all(|id| next_word(texts.at(id), 0) == texts.at(id).len());
+        Ok(Self { scores, bytes, unk, longest, by_words })
     }
 
     /// Appends the tokens of `text`, with a space in front if `prefix`. Characters that neither a token nor byte tokens express
     /// become the unknown token.
     pub(super) fn tokenize(&self, text: &str, prefix: bool, texts: &Strings, out: &mut Vec<Token>) {
         let text = escape(text, prefix);
-        let mut parts: Vec<Part> =
-            text.char_indices().map(|(start, c)| Part::new(start, c.len_utf8())).collect();
-        let mut heap = BinaryHeap::new();
-        for (left, part) in (0..).zip(&mut parts) {
-            part.before = left;
-            part.after = left + 2;
+        let mut work = Work::default();
+        let mut start = 0;
+        while start < text.len() {
+            let end = if self.by_words { next_word(text.as_bytes(), start) } else { text.len() };
+            self.tokenize_word(text.get(start..end).unwrap_or(""), texts, &mut work, out);
+            start = end;
         }
+    }
+
+    /// Appends the tokens of a word, or of a whole text where words do not matter.
+    fn tokenize_word(&self, word: &str, texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
+        let Work { parts, heap } = work;
+        heap.clear();
+        parts.clear();
+        parts.extend((0..).zip(word.char_indices()).map(|(before, (start, c))| Part {
+            start,
+            len: c.len_utf8(),
+            before,
+            after: before + 2,
+        }));
         for left in 0..parts.len() {
-            self.propose(left, &text, &parts, texts, &mut heap);
+            self.propose(left, word, parts, texts, heap);
         }
         while let Some(pair) = heap.pop() {
-            if pair_len(&parts, pair.left) != Some(pair.len) {
+            let left = pair.left();
+            if pair_len(parts, left) != Some(pair.len) {
                 continue; // one of the two has been merged with another part since
             }
-            join(&mut parts, pair.left);
-            if let Some(before) = parts.get(pair.left).and_then(|part| part.before.checked_sub(1)) {
-                self.propose(before, &text, &parts, texts, &mut heap);
+            join(parts, left);
+            if let Some(before) = parts.get(left).and_then(|part| part.before.checked_sub(1)) {
+                self.propose(before, word, parts, texts, heap);
             }
-            self.propose(pair.left, &text, &parts, texts, &mut heap);
+            self.propose(left, word, parts, texts, heap);
         }
         for part in parts.iter().filter(|part| part.len > 0) {
-            self.emit(text.as_bytes().get(part.range()).unwrap_or(&[]), texts, out);
+            self.emit(word.as_bytes().get(part.range()).unwrap_or(&[]), texts, out);
         }
     }
 
     /// Puts the part at `left` and the one after it on the heap if they make a token together.
-    fn propose(&self, left: usize, text: &str, parts: &[Part], texts: &Strings, heap: &mut BinaryHeap<Pair>) {
+    fn propose(&self, left: usize, word: &str, parts: &[Part], texts: &Strings, heap: &mut BinaryHeap<Pair>) {
         let Some(len) = pair_len(parts, left).filter(|&len| len <= self.longest) else { return };
         let start = parts.get(left).map_or(0, |part| part.start);
-        let found = text.as_bytes().get(start..start + len).and_then(|text| texts.find(text));
+        let found = word.as_bytes().get(start..start + len).and_then(|text| texts.find(text));
         if let Some(&score) = found.and_then(|id| self.scores.get(id as usize)) {
-            heap.push(Pair { score, left, len });
+            heap.extend(Pair::new(score, left, len));
         }
     }
 
@@ -106,45 +123,41 @@ struct Part {
 }
 
 impl Part {
-    fn new(start: usize, len: usize) -> Self {
-        Self { start, len, before: 0, after: 0 }
-    }
-
     fn range(self) -> core::ops::Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// Two neighbours that make a token, as they were when this was put on the heap.
-#[derive(Clone, Copy)]
+/// Buffers kept from word to word.
+#[derive(Default)]
+struct Work {
+    parts: Vec<Part>,
+    heap: BinaryHeap<Pair>,
+}
+
+/// Two neighbours that make a token, as they were when this was put on the heap. The best score is the greatest, of equal
+/// scores the first place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
-    score: f32,
-    left: usize,
+    /// The score, as bits that order as scores do, in the upper half; the place, counted down, in the lower.
+    key: u64,
     /// Length of the two together: changes when either is merged with another part.
     len: usize,
 }
 
-impl Ord for Pair {
-    /// The best score is the greatest, the first of equals.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let scores = self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal);
-        scores.then(other.left.cmp(&self.left)).then(self.len.cmp(&other.len))
+impl Pair {
+    /// None beyond 2^32 characters.
+    fn new(score: f32, left: usize, len: usize) -> Option<Self> {
+        let bits = (score + 0.0).to_bits(); // no negative zero
+        let ordered = if score < 0.0 { !bits } else { bits | 1 << 31 };
+        let left = u32::try_from(left).ok()?;
+        Some(Self { key: u64::from(ordered) << 32 | u64::from(!left), len })
+    }
+
+    fn left(self) -> usize {
+        !(self.key as u32) as usize
     }
 }
-
-impl PartialOrd for Pair {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Pair {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Pair {}
 
 /// The length of the part at `left` and the one after it together, if `left` still is one and is not the last.
 fn pair_len(parts: &[Part], left: usize) -> Option<usize> {
@@ -169,9 +182,9 @@ fn join(parts: &mut [Part], left: usize) {
 }
 
 /// `text` with [`SPACE`] for every space, and one in front if `prefix`.
-fn escape(text: &str, prefix: bool) -> alloc::string::String {
+fn escape(text: &str, prefix: bool) -> String {
     let spaces = text.bytes().filter(|&byte| byte == b' ').count() + 1;
-    let mut escaped = alloc::string::String::with_capacity(text.len() + 2 * spaces + 1);
+    let mut escaped = String::with_capacity(text.len() + 2 * spaces + 1);
     if prefix {
         escaped.push_str(SPACE);
     }
@@ -179,6 +192,16 @@ fn escape(text: &str, prefix: bool) -> alloc::string::String {
         escaped.push(if c == ' ' { '\u{2581}' } else { c });
     }
     escaped
+}
+
+/// Where the word that starts at `start` ends: before the next [`SPACE`] that follows another character.
+fn next_word(text: &[u8], start: usize) -> usize {
+    let space = SPACE.as_bytes();
+    let rest = text.get(start..).unwrap_or(&[]);
+    let spaces = rest.chunks(space.len()).take_while(|chunk| *chunk == space).count() * space.len();
+    let word = rest.get(spaces..).unwrap_or(&[]);
+    let length = word.windows(space.len()).position(|window| window == space).unwrap_or(word.len());
+    start + spaces + length
 }
 
 /// The token of a byte: `<0x0A>` and the like, or the byte itself.
@@ -241,6 +264,15 @@ mod tests {
     fn what_is_no_token_falls_back_to_bytes_and_then_to_the_unknown_token() {
         let tokens = [("?", 0.0), ("<0xC3>", 0.0), ("<0xA9>", 0.0), ("a", 0.0)];
         assert_eq!(cut(&tokens, "éaè", false).as_deref(), Ok("<0xC3>|<0xA9>|a|?"));
+    }
+
+    /// A token such as `a▁` makes it necessary to look across words.
+    #[test]
+    fn words_are_merged_one_by_one_only_where_no_token_crosses_them() {
+        let words = [("?", 0.0), ("▁", -9.0), ("▁▁", -1.0), ("a", -9.0), ("▁a", -2.0), ("▁▁a", -3.0)];
+        assert_eq!(cut(&words, "a   a a", true).as_deref(), Ok("▁a|▁▁|▁a|▁a"));
+        let across = [("?", 0.0), ("▁", -9.0), ("a", -9.0), ("▁a", -2.0), ("a▁", -1.0)];
+        assert_eq!(cut(&across, "a a a", true).as_deref(), Ok("▁|a▁|a▁|a"));
     }
 
     #[test]
