@@ -20,7 +20,7 @@ use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
 use alloc::vec::Vec;
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
 use reserve::{Saved, Swap};
@@ -292,7 +292,7 @@ impl Part for Unified {
     fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
         let layer = &self.layers[layer];
         let storage: &[u8] = layer.storage();
-        let CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
+        let backstitch_core::cell::CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
         let read = |block: u32, cell: u32| {
             let bytes = &storage[layer.layout.block_range(block as usize)];
             let (mut k, mut v) = (alloc::vec![0.0; n_head_kv * d_k], alloc::vec![0.0; n_head_kv * d_v]);
