@@ -129,6 +129,16 @@ fn a_flipped_bit_in_the_header_never_breaks_the_reader() {
     }
 }
 
+#[test]
+fn nothing_the_fuzzer_kept_breaks_the_reader() {
+    let corpus = goldens().join("../../fuzz/corpus/gguf");
+    let mut n_read = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        n_read += usize::from(exercise(&std::fs::read(entry.unwrap().path()).unwrap()).is_ok());
+    }
+    assert!(n_read >= 8, "{n_read} files were valid");
+}
+
 /// A file written byte by byte, so that it can be wrong.
 struct Raw(Vec<u8>);
 
