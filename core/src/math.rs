@@ -13,7 +13,7 @@ const EXP_LOW: f32 = -104.0;
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2` (Cody and Waite, *Software Manual for the Elementary Functions*, 1980,
 /// chapter 6), then the Taylor series of `e^r` to the seventh power by Horner's rule, whose remainder is below
-/// 2^-27, and the scaling by `2^n` in two halves so that subnormal results and `n = 128` come out right.
+/// 2^-27, and the scaling by `2^n`, rounded once, subnormal results and `n = 128` included.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     let x = s.max(s.splat(EXP_LOW), s.min(s.splat(EXP_HIGH), x));
@@ -26,8 +26,7 @@ pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         p = s.fma(p, r, s.splat(c));
     }
-    let half = s.ishr::<1>(n);
-    s.mul(s.mul(p, s.pow2(half)), s.pow2(s.isub(n, half)))
+    s.times_pow2(p, n)
 }
 
 /// Below this, `tanh` is a polynomial; above, it comes from `exp`.

@@ -74,6 +74,28 @@ impl Avx2 {
         })
     }
 
+    /// `2^n` for n in -126..=127.
+    #[inline(always)]
+    fn pow2(self, n: [__m256i; 2]) -> [__m256; 2] {
+        self.both(n, |n| {
+            have!(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127)))))
+        })
+    }
+
+    /// Eight floats rounded to bfloat16, in the low halves of 32 bits.
+    #[inline(always)]
+    fn round_bf16(self, x: __m256) -> __m256i {
+        have!({
+            let bits = _mm256_castps_si256(x);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let round = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+            let bits = _mm256_blendv_epi8(_mm256_add_epi32(bits, round), quiet, nan);
+            _mm256_srli_epi32::<16>(bits)
+        })
+    }
+
     #[inline(always)]
     fn both<T: Copy, R>(self, a: [T; 2], f: impl Fn(T) -> R) -> [R; 2] {
         [f(a[0]), f(a[1])]
@@ -130,17 +152,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn store_bf16(self, x: Self::F, out: &mut [u16; LANES]) {
-        let [low, high] = self.both(x, |x| {
-            have!({
-                let bits = _mm256_castps_si256(x);
-                let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-                let round = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-                let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
-                let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
-                let bits = _mm256_blendv_epi8(_mm256_add_epi32(bits, round), quiet, nan);
-                _mm256_srli_epi32::<16>(bits)
-            })
-        });
+        let (low, high) = (self.round_bf16(x[0]), self.round_bf16(x[1]));
         have!({
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             _mm256_storeu_si256(out.as_mut_ptr().cast(), words)
@@ -210,10 +222,10 @@ impl Simd for Avx2 {
         self.both(x, |x| have!(_mm256_cvtepi32_ps(x)))
     }
     #[inline(always)]
-    fn pow2(self, n: Self::I) -> Self::F {
-        self.both(n, |n| {
-            have!(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(n, _mm256_set1_epi32(127)))))
-        })
+    fn times_pow2(self, x: Self::F, n: Self::I) -> Self::F {
+        // In two steps, of which only the second can round: one factor cannot reach all exponents.
+        let half = self.ishr::<1>(n);
+        self.mul(self.mul(x, self.pow2(half)), self.pow2(self.isub(n, half)))
     }
     #[inline(always)]
     fn to_bits(self, x: Self::F) -> Self::I {

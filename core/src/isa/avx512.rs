@@ -149,8 +149,8 @@ impl Simd for Avx512 {
         have!(_mm512_cvtepi32_ps(x))
     }
     #[inline(always)]
-    fn pow2(self, n: Self::I) -> Self::F {
-        have!(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(n, _mm512_set1_epi32(127)))))
+    fn times_pow2(self, x: Self::F, n: Self::I) -> Self::F {
+        have!(_mm512_scalef_ps(x, _mm512_cvtepi32_ps(n)))
     }
     #[inline(always)]
     fn to_bits(self, x: Self::F) -> Self::I {

@@ -130,8 +130,10 @@ impl Simd for Scalar {
         each(|i| x[i] as f32)
     }
     #[inline(always)]
-    fn pow2(self, n: Self::I) -> Self::F {
-        each(|i| f32::from_bits((n[i].wrapping_add(127) as u32) << 23))
+    fn times_pow2(self, x: Self::F, n: Self::I) -> Self::F {
+        // In two steps, of which only the second can round: one factor cannot reach all exponents.
+        let pow2 = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
+        each(|i| x[i] * pow2(n[i] >> 1) * pow2(n[i].wrapping_sub(n[i] >> 1)))
     }
     #[inline(always)]
     fn to_bits(self, x: Self::F) -> Self::I {

@@ -69,8 +69,8 @@ pub trait Simd: Copy {
     fn to_int(self, x: Self::F) -> Self::I;
     /// Each lane as `f32`, rounded to nearest even.
     fn to_float(self, x: Self::I) -> Self::F;
-    /// `2^n` for each lane n in -126..=127, by building the exponent; unspecified outside.
-    fn pow2(self, n: Self::I) -> Self::F;
+    /// `x * 2^n` for each lane, rounded once, where x is in 0.5..=2 and n in -252..=254; unspecified outside.
+    fn times_pow2(self, x: Self::F, n: Self::I) -> Self::F;
     /// The bits of each lane, as integers.
     fn to_bits(self, x: Self::F) -> Self::I;
     /// The reverse of [`Simd::to_bits`].

@@ -139,15 +139,20 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
             let mut sums = [[s.splat(0.0); W]; R];
             if resume {
                 for (sums, out) in sums.iter_mut().zip(&*out) {
-                    *sums = core::array::from_fn(|i| s.load(&out.as_chunks().0[at + i]));
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        *sum = s.load(&out.as_chunks().0[at + i]);
+                    }
                 }
             }
             for (k, q) in keys.iter().zip(q) {
-                let k: [S::F; W] = core::array::from_fn(|i| E::load(s, &k[half * W + i]));
+                let mut keys = [s.splat(0.0); W];
+                for i in 0..W {
+                    keys[i] = E::load(s, &k[half * W + i]);
+                }
                 for r in 0..R {
                     let q = s.splat(q[r]);
                     for i in 0..W {
-                        sums[r][i] = s.fma(q, k[i], sums[r][i]);
+                        sums[r][i] = s.fma(q, keys[i], sums[r][i]);
                     }
                 }
             }
@@ -190,11 +195,10 @@ pub(crate) fn softmax<S: Simd>(
     join(s, running, &span, sees)
 }
 
-/// The sixteen-lane parts of a span: index, and which lanes are seen; parts of blocks that are not seen at all left out.
+/// Which lanes of the `i`-th sixteen of a span are seen.
 #[inline(always)]
-fn parts(masks: &Masks) -> impl Iterator<Item = (usize, u16)> {
-    let seen = masks.iter().enumerate().filter(|(_, mask)| **mask != 0);
-    seen.flat_map(|(block, &mask)| [(2 * block, mask as u16), (2 * block + 1, (mask >> 16) as u16)])
+fn lanes_seen(masks: &Masks, i: usize) -> u16 {
+    (masks[i / 2] >> (i % 2 * LANES)) as u16
 }
 
 /// Scales and caps the scores; returns the largest of those seen.
@@ -203,14 +207,17 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
     let (scale, cap) = (s.splat(shaping.scale), s.splat(shaping.cap));
     let none = s.splat(f32::NEG_INFINITY);
     let mut max = none;
-    let scores = scores.as_chunks_mut().0;
-    for (part, mask) in parts(masks) {
-        let mut x = s.mul(s.load(&scores[part]), scale);
+    for (i, part) in scores.as_chunks_mut().0.iter_mut().enumerate() {
+        let mask = lanes_seen(masks, i);
+        if mask == 0 {
+            continue;
+        }
+        let mut x = s.mul(s.load(part), scale);
         if shaping.cap != 0.0 {
             x = s.mul(cap, math::tanh(s, s.div(x, cap)));
         }
         max = s.max(s.select(mask, x, none), max);
-        s.store(x, &mut scores[part]);
+        s.store(x, part);
     }
     s.largest(max)
 }
@@ -220,11 +227,14 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
 fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> f32 {
     let (zero, max) = (s.splat(0.0), s.splat(max));
     let mut sum = zero;
-    let scores = scores.as_chunks_mut().0;
-    for (part, mask) in parts(masks) {
-        let p = s.select(mask, math::exp(s, s.sub(s.load(&scores[part]), max)), zero);
+    for (i, part) in scores.as_chunks_mut().0.iter_mut().enumerate() {
+        let mask = lanes_seen(masks, i);
+        if mask == 0 {
+            continue;
+        }
+        let p = s.select(mask, math::exp(s, s.sub(s.load(part), max)), zero);
         sum = s.add(sum, p);
-        s.store(p, &mut scores[part]);
+        s.store(p, part);
     }
     s.sum(sum)
 }
@@ -260,19 +270,17 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
 ) {
     let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
     let d_v = out.first().map_or(0, |out| out.len());
+    let all = masks.iter().all(|masks| *masks == [u32::MAX; SPAN_BLOCKS]);
     for d in (0..d_v).step_by(W * LANES) {
         let mut sums = [[s.splat(0.0); W]; R];
-        for (block, v) in v.iter().enumerate() {
-            let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
-            if v.is_empty() {
-                continue;
+        // Apart from the other case, so that the sums stay in registers over the whole span.
+        if all && d + W * LANES <= d_v {
+            for (block, v) in v.iter().enumerate() {
+                whole::<S, E, R, W>(s, p, block, v, d_v, d, &mut sums);
             }
-            let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
-            let masks = masks.each_ref().map(|masks| masks[block]);
-            if masks == [u32::MAX; R] && d + W * LANES <= d_v {
-                whole::<S, E, R, W>(s, &p, v, d_v, d, &mut sums);
-            } else {
-                ragged::<S, E, R, W>(s, &p, &masks, v, d_v, d, &mut sums);
+        } else {
+            for (block, v) in v.iter().enumerate().filter(|(_, v)| !v.is_empty()) {
+                ragged::<S, E, R, W>(s, p, masks, block, v, d_v, d, &mut sums);
             }
         }
         for (r, out) in out.iter_mut().enumerate().filter(|(r, _)| joined.sees >> r & 1 == 1) {
@@ -295,45 +303,70 @@ fn accumulate<S: Simd>(s: S, joined: &Join, r: usize, old: &[f32], new: S::F) ->
 #[inline(always)]
 fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
-    p: &[&[f32; BLOCK_CELLS]; R],
-    v: &[E::Bits],
+    p: &[Scores; R],
+    block: usize,
+    v: &[u8],
     d_v: usize,
     d: usize,
     sums: &mut [[S::F; W]; R],
 ) {
-    for (c, v) in v.chunks_exact(d_v).take(BLOCK_CELLS).enumerate() {
-        let v = v[d..].as_chunks::<LANES>().0;
-        let v: [S::F; W] = core::array::from_fn(|i| E::load(s, &v[i]));
-        for r in 0..R {
-            let p = s.splat(p[r][c]);
-            for i in 0..W {
-                sums[r][i] = s.fma(p, v[i], sums[r][i]);
-            }
+    let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
+    let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
+    // A missing row cannot be; a loop with one way out keeps the sums in registers.
+    let none = [[bytemuck::Zeroable::zeroed(); LANES]; W];
+    for c in 0..BLOCK_CELLS {
+        let v =
+            v.get(c * d_v + d..).and_then(|v| v.as_chunks::<LANES>().0.first_chunk::<W>()).unwrap_or(&none);
+        let mut values = [s.splat(0.0); W];
+        for i in 0..W {
+            values[i] = E::load(s, &v[i]);
+        }
+        add::<S, R, W>(s, p.map(|p| p[c]), values, sums);
+    }
+}
+
+/// `sums[r][i] = fma(p[r], v[i], sums[r][i])`.
+#[inline(always)]
+fn add<S: Simd, const R: usize, const W: usize>(s: S, p: [f32; R], v: [S::F; W], sums: &mut [[S::F; W]; R]) {
+    for r in 0..R {
+        let p = s.splat(p[r]);
+        for i in 0..W {
+            sums[r][i] = s.fma(p, v[i], sums[r][i]);
         }
     }
 }
 
-/// Adds a block that some rows see in part, or the last dimensions where fewer than a tile's width are left.
+/// Adds a block that some rows see in part, or whose last dimensions do not fill a tile's width.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
 fn ragged<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
-    p: &[&[f32; BLOCK_CELLS]; R],
-    masks: &[u32; R],
-    v: &[E::Bits],
+    p: &[Scores; R],
+    masks: &[Masks; R],
+    block: usize,
+    v: &[u8],
     d_v: usize,
     d: usize,
     sums: &mut [[S::F; W]; R],
 ) {
-    let seen = masks.iter().fold(0, |seen, mask| seen | mask);
-    for (c, v) in v.chunks_exact(d_v).take(BLOCK_CELLS).enumerate().filter(|(c, _)| seen >> c & 1 == 1) {
-        let mut v = v[d..].chunks(LANES);
-        let v: [S::F; W] = core::array::from_fn(|_| E::load_part(s, v.next().unwrap_or(&[])));
-        for r in 0..R {
-            let mask = if masks[r] >> c & 1 == 1 { u16::MAX } else { 0 };
-            let p = s.splat(p[r][c]);
-            for i in 0..W {
-                sums[r][i] = s.select(mask, s.fma(p, v[i], sums[r][i]), sums[r][i]);
-            }
+    let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
+    let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
+    let masks = masks.each_ref().map(|masks| masks[block]);
+    let (any, all) = masks.iter().fold((0, u32::MAX), |(any, all), mask| (any | mask, all & mask));
+    for (c, v) in v.chunks_exact(d_v).take(BLOCK_CELLS).enumerate().filter(|(c, _)| any >> c & 1 == 1) {
+        let mut values = [s.splat(0.0); W];
+        for (values, v) in values.iter_mut().zip(v[d..].chunks(LANES)) {
+            *values = E::load_part(s, v);
+        }
+        let p = p.map(|p| p[c]);
+        if all >> c & 1 == 1 {
+            add::<S, R, W>(s, p, values, sums);
+            continue;
+        }
+        let mut added = *sums;
+        add::<S, R, W>(s, p, values, &mut added);
+        for r in (0..R).filter(|r| masks[*r] >> c & 1 == 1) {
+            sums[r] = added[r];
         }
     }
 }

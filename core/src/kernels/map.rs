@@ -3,14 +3,6 @@
 use crate::isa::{LANES, Simd};
 use crate::math;
 
-/// The whole chunks of `x`, then the ragged end padded with `pad`, if there is one.
-#[inline(always)]
-pub(crate) fn chunks<S: Simd>(s: S, x: &[f32], pad: f32) -> impl Iterator<Item = S::F> {
-    let (body, tail) = x.as_chunks::<LANES>();
-    let end = (!tail.is_empty()).then(|| s.load(&padded(tail, pad)));
-    body.iter().map(move |chunk| s.load(chunk)).chain(end)
-}
-
 /// `x`, at most sixteen floats, and `pad` behind it.
 #[inline(always)]
 pub(crate) fn padded(x: &[f32], pad: f32) -> [f32; LANES] {
@@ -67,7 +59,24 @@ macro_rules! update {
     }};
 }
 
-pub(crate) use {in_place, update};
+/// `fold!(s, x, pad, start, |folded, v| f(folded, v))` takes `x` sixteen at a time, the ragged end padded with `pad`; see
+/// [`in_place`].
+macro_rules! fold {
+    ($s:ident, $x:expr, $pad:expr, $start:expr, |$folded:pat_param, $v:pat_param| $f:expr) => {{
+        let mut folded = $start;
+        for chunk in $x.chunks($crate::isa::LANES) {
+            let v = match chunk.first_chunk() {
+                Some(chunk) => $s.load(chunk),
+                None => $s.load(&$crate::kernels::map::padded(chunk, $pad)),
+            };
+            let ($folded, $v) = (folded, v);
+            folded = $f;
+        }
+        folded
+    }};
+}
+
+pub(crate) use {fold, in_place, update};
 
 /// `x[i] = exp(x[i])`.
 #[inline(always)]

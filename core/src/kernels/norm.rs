@@ -3,7 +3,7 @@
 //! A sum over a row goes into sixteen lanes, element i into lane i % 16 in ascending order, and then through the fixed
 //! tree of [`Simd::sum`]; that is the definition which every instruction set follows.
 
-use super::map::{chunks, in_place, update};
+use super::map::{fold, in_place, update};
 use crate::isa::Simd;
 use crate::math::scalar::sqrt;
 
@@ -43,7 +43,7 @@ pub(crate) fn rms_norm<S: Simd>(s: S, x: &[f32], n: usize, weight: &[f32], eps: 
 /// `1 / sqrt(mean(x^2) + eps)`.
 #[inline(always)]
 fn rms_scale<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
-    let squares = chunks(s, x, 0.0).fold(s.splat(0.0), |sum, x| s.fma(x, x, sum));
+    let squares = fold!(s, x, 0.0, s.splat(0.0), |sum, x| s.fma(x, x, sum));
     1.0 / sqrt(s.sum(squares) / x.len() as f32 + eps)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn layer_norm_in_place<S: Simd>(
     eps: f32,
 ) {
     for row in x.chunks_exact_mut(n.max(1)) {
-        let sum = chunks(s, row, 0.0).fold(s.splat(0.0), |sum, x| s.add(sum, x));
+        let sum = fold!(s, row, 0.0, s.splat(0.0), |sum, x| s.add(sum, x));
         let mean = s.splat(s.sum(sum) / n as f32);
         in_place!(s, row, |x| s.sub(x, mean));
         let scale = s.splat(rms_scale(s, row, eps));

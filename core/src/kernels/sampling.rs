@@ -1,6 +1,6 @@
 //! What samplers need of a vocabulary's worth of scores: softmax and the best one.
 
-use super::map::{chunks, in_place};
+use super::map::{fold, in_place};
 use crate::isa::{LANES, Simd};
 use crate::math;
 
@@ -11,14 +11,14 @@ use crate::math;
 pub(crate) fn softmax_in_place<S: Simd>(s: S, x: &mut [f32]) {
     let largest = s.splat(largest(s, x));
     in_place!(s, x, |x| math::exp(s, s.sub(x, largest)));
-    let sum = s.sum(chunks(s, x, 0.0).fold(s.splat(0.0), |sum, x| s.add(sum, x)));
+    let sum = s.sum(fold!(s, x, 0.0, s.splat(0.0), |sum, x| s.add(sum, x)));
     in_place!(s, x, |x| s.mul(x, s.splat(1.0 / sum)));
 }
 
 /// The largest element that is not NaN; negative infinity if there is none.
 #[inline(always)]
 fn largest<S: Simd>(s: S, x: &[f32]) -> f32 {
-    s.largest(chunks(s, x, f32::NEG_INFINITY).fold(s.splat(f32::NEG_INFINITY), |best, x| s.max(x, best)))
+    s.largest(fold!(s, x, f32::NEG_INFINITY, s.splat(f32::NEG_INFINITY), |best, x| s.max(x, best)))
 }
 
 /// The index of the largest element; of several equal ones the lowest; none if there is no element but NaN.

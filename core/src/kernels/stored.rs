@@ -14,9 +14,12 @@ pub(crate) trait Stored {
     /// Rounds and stores sixteen elements.
     fn store<S: Simd>(s: S, x: S::F, out: &mut [Self::Bits; LANES]);
 
-    /// Fewer than sixteen elements, and zeros behind them.
+    /// At most sixteen elements, and zeros behind them.
     #[inline(always)]
     fn load_part<S: Simd>(s: S, x: &[Self::Bits]) -> S::F {
+        if let Some(x) = x.first_chunk() {
+            return Self::load(s, x);
+        }
         let mut lanes = [bytemuck::Zeroable::zeroed(); LANES];
         lanes.iter_mut().zip(x).for_each(|(lane, x)| *lane = *x);
         Self::load(s, &lanes)
