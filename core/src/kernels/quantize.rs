@@ -10,13 +10,14 @@ pub(crate) fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], n_blocks: usize, out: 
     let n_rows = out.len() / n_blocks;
     for (t, x) in x.chunks_exact(n_blocks).enumerate() {
         for (x, out) in x.iter().zip(out.chunks_exact_mut(n_rows)) {
-            out[t] = block(s, x);
+            block(s, x, &mut out[t]);
         }
     }
 }
 
+// In place, because a block put together elsewhere and copied waits for its parts to be stored.
 #[inline(always)]
-fn block<S: Simd>(s: S, x: &[f32; BLOCK]) -> QBlock {
+fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
     let [low, high]: &[_; 2] = bytemuck::must_cast_ref::<_, [[f32; 16]; 2]>(x);
     let (low, high) = (s.load(low), s.load(high));
     let infinite = s.splat(f32::INFINITY);
@@ -24,18 +25,25 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK]) -> QBlock {
     let max = s.largest(s.max(s.abs(low), s.abs(high)));
     let inverse = 127.0 / max;
     if !finite {
-        return QBlock { d: f32::NAN, sum: f32::NAN, ..QBlock::default() };
+        *out = QBlock { d: f32::NAN, sum: f32::NAN, ..QBlock::default() };
+        return;
     }
     // Not so where all are zero or tiny subnormals.
     if inverse == f32::INFINITY {
-        return QBlock::default();
+        *out = QBlock::default();
+        return;
     }
     let inverse = s.splat(inverse);
     let (low, high) = (s.to_int(s.mul(low, inverse)), s.to_int(s.mul(high, inverse)));
-    let mut q = [[0; 16]; 2];
-    s.store_i8(low, &mut q[0]);
-    s.store_i8(high, &mut q[1]);
+    let [q_low, q_high] = bytemuck::must_cast_mut::<_, [[i8; 16]; 2]>(&mut out.q);
+    s.store_i8(low, q_low);
+    s.store_i8(high, q_high);
+    if cfg!(target_endian = "big") {
+        out.q = out.q.map(i32::from_le);
+    }
     let (d, total) = (max / 127.0, s.isum(s.iadd(low, high)));
-    let q = bytemuck::must_cast::<_, [i32; 8]>(q).map(i32::from_le);
-    QBlock { d, sum: d * total as f32, less_8: -8 * total, less_128: -128 * total, q }
+    out.d = d;
+    out.sum = d * total as f32;
+    out.less_8 = -8 * total;
+    out.less_128 = -128 * total;
 }

@@ -1,24 +1,26 @@
 //! Threads that spin a little while, then sleep.
 //!
 //! A decode runs hundreds of short steps, so handing one out must cost a fraction of a microsecond: workers watch a flag
-//! of their own for some microseconds after each run before they sleep. They never watch for long, and not at all when
-//! there are more threads than processors, because then the thread they wait for needs the processor they burn.
+//! of their own for some microseconds after each run before they sleep. They never watch for long, less where watching was
+//! in vain before, and not at all when there are more threads than processors: the thread they wait for may need the
+//! processor they burn. They do not yield it either: on a busy machine that gives milliseconds away, while a thread
+//! that sleeps is woken at once.
 
 #![allow(unsafe_code)]
 
 use super::{Inline, MAX_THREADS, Panicked, Pool, returns};
 use crate::Error;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long an idle worker, or a caller whose share is done, watches before it sleeps. A few times what the longest
-/// pause between two runs of one decode takes, and of what waking a sleeping thread costs.
+/// How long an idle worker, or a caller whose share is done, watches before it sleeps: longer than the pauses between
+/// the runs of one decode, and than it takes to wake a sleeping thread.
 const WATCH: Duration = Duration::from_micros(50);
 
-/// Nothing to do; the worker watches.
+/// Nothing to do, or all done; the worker watches.
 const IDLE: u32 = 0;
 /// Nothing to do; the worker sleeps and must be woken.
 const ASLEEP: u32 = 1;
@@ -42,18 +44,13 @@ thread_local! {
 pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// Held during a run: there is room for one job.
-    turn: Mutex<()>,
+    /// Held during a run: there is room for one job, and one caller to wait for it.
+    turn: Mutex<Patience>,
 }
 
 #[derive(Debug)]
 struct Shared {
     slots: Box<[Slot]>,
-    /// Points to a `Job` on the caller's stack while a run is under way.
-    job: AtomicPtr<()>,
-    n_jobs: AtomicUsize,
-    /// Workers that have not finished their share.
-    n_busy: AtomicUsize,
     panicked: AtomicBool,
     caller_sleeps: AtomicBool,
     caller_turn: Mutex<()>,
@@ -61,10 +58,16 @@ struct Shared {
     watch: Duration,
 }
 
-/// A worker's flag, on a cache line of its own (two, because processors fetch them in pairs).
+/// What the caller and one worker tell each other, on a cache line of its own (two, because processors fetch them in
+/// pairs): one transfer brings all of it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Slot(AtomicU32);
+struct Slot {
+    state: AtomicU32,
+    /// Points to a `Job` on the caller's stack while the state is [`WORK`].
+    job: AtomicPtr<()>,
+    n_jobs: AtomicUsize,
+}
 
 impl ThreadPool {
     /// Starts `n_threads - 1` threads; the caller of [`Pool::run`] is the remaining one.
@@ -78,16 +81,13 @@ impl ThreadPool {
         let n_processors = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(Shared {
             slots: (1..n_threads).map(|_| Slot::default()).collect(),
-            job: AtomicPtr::default(),
-            n_jobs: AtomicUsize::new(0),
-            n_busy: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             caller_sleeps: AtomicBool::new(false),
             caller_turn: Mutex::new(()),
             caller_wakes: Condvar::new(),
             watch: if n_threads > n_processors { Duration::ZERO } else { WATCH },
         });
-        let mut pool = Self { shared, workers: Vec::with_capacity(n_threads - 1), turn: Mutex::new(()) };
+        let mut pool = Self { shared, workers: Vec::with_capacity(n_threads - 1), turn: Mutex::default() };
         for i in 0..n_threads - 1 {
             let shared = Arc::clone(&pool.shared);
             let builder = thread::Builder::new().name(format!("backstitch-{}", i + 1));
@@ -99,10 +99,12 @@ impl ThreadPool {
     }
 
     /// Hands the run to the first `n` workers.
-    fn start(&self, n: usize) {
+    fn start(&self, n: usize, job: &Job, n_jobs: usize) {
         for (slot, worker) in self.shared.slots.iter().zip(&self.workers).take(n) {
+            slot.job.store(core::ptr::from_ref(job).cast_mut().cast(), Ordering::Relaxed);
+            slot.n_jobs.store(n_jobs, Ordering::Relaxed);
             // Release: the worker that sees WORK sees the job too. Acquire: pairs with its going to sleep.
-            if slot.0.swap(WORK, Ordering::AcqRel) == ASLEEP {
+            if slot.state.swap(WORK, Ordering::AcqRel) == ASLEEP {
                 worker.thread().unpark();
             }
         }
@@ -119,17 +121,14 @@ impl Pool for ThreadPool {
         if n_workers == 0 || IN_JOB.get() {
             return Inline.run(n_jobs, job);
         }
-        let _turn = lock(&self.turn);
+        let mut patience = lock(&self.turn);
         let shared = &*self.shared;
-        shared.job.store((&raw const job).cast_mut().cast(), Ordering::Relaxed);
-        shared.n_jobs.store(n_jobs, Ordering::Relaxed);
-        shared.n_busy.store(n_workers, Ordering::Relaxed);
-        self.start(n_workers);
+        self.start(n_workers, &job, n_jobs);
         IN_JOB.set(true);
         shared.run_share(job, 0, n_jobs);
         IN_JOB.set(false);
         // Nothing above unwinds, so `job` cannot go away before the workers are done with it.
-        shared.wait_for_workers();
+        shared.wait_for(n_workers, &mut patience);
         if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
     }
 }
@@ -137,7 +136,7 @@ impl Pool for ThreadPool {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         for (slot, worker) in self.shared.slots.iter().zip(&self.workers) {
-            slot.0.store(STOP, Ordering::Release);
+            slot.state.store(STOP, Ordering::Release);
             worker.thread().unpark();
         }
         for worker in self.workers.drain(..) {
@@ -157,49 +156,54 @@ impl Shared {
         }
     }
 
-    /// Called by a worker when its share is done; the last one wakes the caller.
+    /// Called by a worker when its share is done and its flag says so: wakes the caller, should it sleep.
     fn finish(&self) {
-        // Sequentially consistent, like the caller's two steps into sleep: either it sees zero, or this sees it sleep.
-        if self.n_busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.caller_sleeps.load(Ordering::SeqCst) {
+        // With the fence in `wait_for`: either the caller sees the flag, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.caller_sleeps.load(Ordering::Relaxed) {
+            // Not before it waits.
             drop(lock(&self.caller_turn));
             self.caller_wakes.notify_one();
         }
     }
 
-    fn wait_for_workers(&self) {
-        let done = || self.n_busy.load(Ordering::SeqCst) == 0;
-        if watch(self.watch, done) {
+    /// Returns when the first `n` workers are done.
+    fn wait_for(&self, n: usize, patience: &mut Patience) {
+        let done = || self.slots.iter().take(n).all(|slot| slot.state.load(Ordering::Acquire) != WORK);
+        if patience.watch(self.watch, done) {
             return;
         }
         let mut guard = lock(&self.caller_turn);
-        self.caller_sleeps.store(true, Ordering::SeqCst);
+        self.caller_sleeps.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         while !done() {
             guard = self.caller_wakes.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
-        self.caller_sleeps.store(false, Ordering::SeqCst);
+        self.caller_sleeps.store(false, Ordering::Relaxed);
     }
 }
 
 /// The life of worker `i`, which is thread `i + 1`.
 fn work(shared: &Shared, i: usize) {
     IN_JOB.set(true);
-    let Some(Slot(state)) = shared.slots.get(i) else { return };
-    while wait_for_work(state, shared.watch) == WORK {
-        let job: *const Job = shared.job.load(Ordering::Relaxed).cast_const().cast();
-        // SAFETY: `run` stores a pointer to its `job` before it sets WORK, and returns only after `finish` below was
-        // called by each worker that it set to WORK.
+    let Some(slot) = shared.slots.get(i) else { return };
+    let mut patience = Patience::default();
+    while wait_for_work(&slot.state, shared.watch, &mut patience) == WORK {
+        let job: *const Job = slot.job.load(Ordering::Relaxed).cast_const().cast();
+        // SAFETY: `run` stores a pointer to its `job` before it sets WORK, and returns only when the flag of each worker
+        // that it set to WORK says otherwise, which is below.
         let job = unsafe { *job };
-        shared.run_share(job, i + 1, shared.n_jobs.load(Ordering::Relaxed));
-        // A drop cannot come in between: it needs the pool for itself, and a run is borrowing it.
-        state.store(IDLE, Ordering::Relaxed);
+        shared.run_share(job, i + 1, slot.n_jobs.load(Ordering::Relaxed));
+        // Nobody else has changed it: a drop needs the pool for itself, and a run is borrowing it.
+        slot.state.store(IDLE, Ordering::Release);
         shared.finish();
     }
 }
 
 /// Watches, then sleeps, until the flag is [`WORK`] or [`STOP`]; returns it.
-fn wait_for_work(state: &AtomicU32, time: Duration) -> u32 {
+fn wait_for_work(state: &AtomicU32, time: Duration, patience: &mut Patience) -> u32 {
     let ready = || matches!(state.load(Ordering::Acquire), WORK | STOP);
-    if !watch(time, ready) {
+    if !patience.watch(time, ready) {
         // When this fails work has just come, and the next line sees it.
         let _ = state.compare_exchange(IDLE, ASLEEP, Ordering::AcqRel, Ordering::Relaxed);
         while !ready() {
@@ -209,9 +213,25 @@ fn wait_for_work(state: &AtomicU32, time: Duration) -> u32 {
     state.load(Ordering::Acquire)
 }
 
-/// Spins until `ready`, for at most `time`; the last answer of `ready`.
-fn watch(time: Duration, ready: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + time;
+/// How often in a row a thread has watched in vain.
+#[derive(Debug, Default)]
+struct Patience(u32);
+
+impl Patience {
+    /// Spins until `ready`, for at most `time`; the last answer of `ready`.
+    ///
+    /// After watching in vain it gives up sooner, but for each eighth time: two threads that share a processor would
+    /// only hold each other up.
+    fn watch(&mut self, time: Duration, ready: impl Fn() -> bool) -> bool {
+        let time = if self.0.is_multiple_of(8) { time } else { time / 5 };
+        let seen = spin(time, ready);
+        self.0 = if seen { 0 } else { self.0.wrapping_add(1) };
+        seen
+    }
+}
+
+fn spin(time: Duration, ready: impl Fn() -> bool) -> bool {
+    let mut end = None;
     loop {
         // Asking the clock costs about as much as a step; a pause takes 10 to 50 ns.
         for _ in 0..32 {
@@ -220,14 +240,15 @@ fn watch(time: Duration, ready: impl Fn() -> bool) -> bool {
             }
             core::hint::spin_loop();
         }
-        if Instant::now() >= end {
+        let now = Instant::now();
+        if now >= *end.get_or_insert(now + time) {
             return ready();
         }
     }
 }
 
-/// The lock, also after a panic: it guards no data.
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+/// The lock, also after a panic: nothing that it guards can be left in between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
