@@ -9,7 +9,7 @@ use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
 use backstitch_kv::{Batch, Hybrid, Memory, Pos, SeqId, Token};
 use core::ops::Range;
 
-use history::History;
+use history::{History, Left};
 pub(crate) use outputs::Outputs;
 
 /// Sizes and choices of a context; all of its memory follows from them.
@@ -178,11 +178,13 @@ impl Context {
     /// A new, empty sequence.
     ///
     /// # Errors
-    /// [`Error::TooManySequences`] if all are in use.
+    /// [`Error::TooManySequences`] if all are in use, [`Error::OutOfMemory`].
     pub fn sequence(&mut self) -> Result<SeqId, Error> {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
-        self.sequences[id] = Some(History::default());
+        let mut history = History::new(self.params.n_ctx)?;
+        history.claim();
+        self.sequences[id] = Some(history);
         Ok(SeqId(id as u32))
     }
 
@@ -207,7 +209,7 @@ impl Context {
         self.memory.seq_pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
     }
 
-    /// The tokens of `seq`, as far as they were given by [`Context::append`] or [`Context::decode`].
+    /// The tokens of `seq`; empty if they are not known, because the sequence was changed in its middle or came as embeddings.
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -221,18 +223,9 @@ impl Context {
     /// If they do not fit, or are not in the vocabulary; nothing has changed then.
     pub fn append(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
         self.history(seq)?;
-        self.extend(seq, tokens, true)
-    }
-
-    fn extend(&mut self, seq: SeqId, tokens: &[Token], output: bool) -> Result<(), Error> {
         let start = self.pos(seq);
         let mut batch = core::mem::take(&mut self.batch);
-        batch.clear();
-        for (i, &token) in tokens.iter().enumerate() {
-            // Saturates where it cannot fit; the memory refuses such a batch.
-            let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
-            batch.push(token, pos, &[seq], output && i + 1 == tokens.len());
-        }
+        fill(&mut batch, seq, start, tokens, true);
         let result = self.decode(&batch);
         self.batch = batch;
         result
@@ -244,19 +237,33 @@ impl Context {
     /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it exist.
     ///
     /// # Errors
-    /// If the batch is malformed or does not fit; nothing has changed then, but earlier outputs are gone.
+    /// If the batch is malformed or does not fit; nothing has changed then.
     pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
         self.check_batch(batch)?;
         if batch.is_empty() {
             return Ok(());
         }
-        self.outputs.begin(batch)?;
-        let result = self.compute(batch);
+        let result = self.make_histories(batch).and_then(|()| self.compute(batch, Fresh::Outputs));
         match result {
             Ok(()) => self.record(batch),
-            Err(_) => self.outputs.clear(),
+            Err(_) => self.drop_unclaimed(),
         }
         result
+    }
+
+    /// Makes room for the tokens of sequences that the batch names for the first time.
+    fn make_histories(&mut self, batch: &Batch) -> Result<(), Error> {
+        for seq in (0..batch.len()).flat_map(|i| batch.seqs(i)) {
+            if let Some(slot @ None) = self.sequences.get_mut(seq.index()) {
+                *slot = Some(History::new(self.params.n_ctx)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_unclaimed(&mut self) {
+        let unclaimed = |history: &mut History| !history.is_claimed();
+        self.sequences.iter_mut().for_each(|slot| drop(slot.take_if(unclaimed)));
     }
 
     fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
@@ -273,10 +280,16 @@ impl Context {
         }
     }
 
-    fn compute(&mut self, batch: &Batch) -> Result<(), Error> {
+    fn compute(&mut self, batch: &Batch, fresh: Fresh) -> Result<(), Error> {
         let mut plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
+        if fresh == Fresh::Outputs {
+            self.outputs.begin(batch)?;
+        }
         while let Some(mut ubatch) = plan.next_ubatch() {
-            self.runner.run(&self.model, &*self.pool, &mut ubatch, &mut self.outputs)?;
+            if let Err(error) = self.runner.run(&self.model, &*self.pool, &mut ubatch, &mut self.outputs) {
+                self.outputs.clear();
+                return Err(error);
+            }
         }
         Ok(plan.commit()?)
     }
@@ -284,12 +297,19 @@ impl Context {
     /// Notes which tokens the sequences now hold, and which outputs are whose.
     fn record(&mut self, batch: &Batch) {
         for (i, &token) in batch.tokens().iter().enumerate() {
-            for seq in batch.seqs(i) {
-                let history = self.sequences[seq.index()].get_or_insert_default();
-                history.push(token, batch.positions()[i], self.params.n_ctx);
-                if batch.outputs()[i] {
-                    self.outputs.assign(*seq, i);
+            let seqs = batch.seqs(i);
+            for seq in seqs {
+                if let Some(history) = &mut self.sequences[seq.index()] {
+                    history.claim();
+                    history.push(token, batch.positions()[i]);
+                    if batch.n_embd() > 0 {
+                        history.edit();
+                    }
+                    if seqs.len() > 1 {
+                        history.share();
+                    }
                 }
+                self.outputs.assign(*seq, i);
             }
         }
     }
@@ -310,61 +330,83 @@ impl Context {
     /// # Errors
     /// [`Error::Sequence`] if `seq` does not exist, [`Error::TooManySequences`].
     pub fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
-        let history = self.history(seq)?.clone();
-        let fork = self.sequence()?;
-        if let Err(error) = self.memory.seq_cp(seq, fork, Pos::ZERO..Pos::MAX) {
-            self.sequences[fork.index()] = None;
-            return Err(error.into());
-        }
-        self.sequences[fork.index()] = Some(history);
+        let history = self.history(seq)?.duplicate(self.params.n_ctx)?;
+        let free = self.sequences.iter().position(Option::is_none);
+        let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
+        let fork = SeqId(id as u32);
+        self.memory.seq_cp(seq, fork, Pos::ZERO..Pos::MAX)?;
+        self.sequences[id] = Some(history);
+        self.share(seq);
         self.outputs.share(seq, fork);
         Ok(fork)
+    }
+
+    fn share(&mut self, seq: SeqId) {
+        if let Some(history) = &mut self.sequences[seq.index()] {
+            history.share();
+        }
     }
 
     /// Takes `seq` back to where its next position is `pos`. Works for every kind of memory: what is no longer held is
     /// evaluated again from the sequence's own tokens.
     ///
     /// # Errors
-    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below 0, [`Error::Edited`] if tokens would have to be evaluated
-    /// again and are not known because the sequence was changed in its middle; errors of [`Context::decode`].
+    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below its first position; where tokens have to be evaluated
+    /// again: [`Error::Edited`] if they are not known because the sequence was changed in its middle, and
+    /// [`backstitch_kv::Error::Full`] if it shares cells with a fork and there is no room for its own.
     pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
-        self.history(seq)?;
+        let start = self.history(seq)?.start();
         let end = self.pos(seq);
-        if pos > end || pos < Pos::ZERO {
+        if pos > end || pos < start {
             return Err(Error::FuturePosition { pos: pos.0, end: end.0 });
         }
+        let kept = (pos.0 - start.0) as u32;
         if pos == end {
-            return Ok(Rollback { kept: pos.0 as u32, reevaluated: 0 });
+            return Ok(Rollback { kept, reevaluated: 0 });
         }
         match self.seq_rm(seq, pos..Pos::MAX) {
-            Ok(()) => Ok(Rollback { kept: pos.0 as u32, reevaluated: 0 }),
+            Ok(()) => Ok(Rollback { kept, reevaluated: 0 }),
             Err(Error::Memory(backstitch_kv::Error::Unsupported { .. })) => self.reevaluate(seq, pos),
             Err(error) => Err(error),
         }
     }
 
-    /// Evaluates the first tokens of `seq` again, up to `pos`.
+    /// Evaluates the first tokens of `seq` again, up to `pos`. What it held is kept aside until that is done.
     fn reevaluate(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
-        let known = self.history(seq)?.prefix(pos).ok_or(Error::Edited { seq: seq.0 })?;
-        let tokens = known.to_vec();
-        let history = self.sequences[seq.index()].take();
-        let spare = SeqId(self.params.n_seq_max);
-        self.memory.seq_cp(seq, spare, Pos::ZERO..Pos::MAX)?;
-        self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
-        let mut result = self.extend(seq, &tokens, false);
-        if let Err(Error::Memory(backstitch_kv::Error::Full { .. })) = result {
-            // No room for both: what the old cells hold is what will be computed again.
-            self.memory.seq_rm(spare, Pos::ZERO..Pos::MAX)?;
-            result = self.extend(seq, &tokens, false);
+        let all = Pos::ZERO..Pos::MAX;
+        let history = self.history(seq)?;
+        let tokens = history.prefix(pos).ok_or(Error::Edited { seq: seq.0 })?;
+        let (n_tokens, alone) = (tokens.len() as u32, !history.is_shared());
+        let mut batch = Batch::new();
+        fill(&mut batch, seq, Pos::ZERO, tokens, false);
+        let aside = SeqId(self.params.n_seq_max);
+        self.memory.seq_cp(seq, aside, all.clone())?;
+        self.memory.seq_rm(seq, all.clone())?;
+        let mut result = self.compute(&batch, Fresh::Nothing);
+        if alone && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
+            // No room for both. The cells are the sequence's alone, so without the old ones there is room for the new,
+            // and what the old ones held is what will be computed again.
+            self.memory.seq_rm(aside, all.clone())?;
+            result = self.compute(&batch, Fresh::Nothing);
         }
-        if result.is_err() && self.memory.seq_pos_max(spare).is_some() {
-            self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
-            self.memory.seq_cp(spare, seq, Pos::ZERO..Pos::MAX)?;
-            self.sequences[seq.index()] = history;
+        if result.is_err() {
+            self.memory.seq_cp(aside, seq, all.clone())?;
         }
-        self.memory.seq_rm(spare, Pos::ZERO..Pos::MAX)?;
+        self.memory.seq_rm(aside, all)?;
+        if let Some(history) = &mut self.sequences[seq.index()] {
+            match self.memory.seq_pos_max(seq) {
+                None => history.clear(),
+                Some(_) if result.is_ok() => history.remove(pos..Pos::MAX, Left::Something),
+                Some(_) => {}
+            }
+        }
+        result?;
         self.outputs.forget(seq);
-        result.map(|()| Rollback { kept: 0, reevaluated: tokens.len() as u32 })
+        Ok(Rollback { kept: 0, reevaluated: n_tokens })
+    }
+
+    fn left(&self, seq: SeqId) -> Left {
+        if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
 
     /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`].
@@ -374,8 +416,9 @@ impl Context {
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.memory.seq_rm(seq, range.clone())?;
         self.outputs.forget(seq);
-        if let Some(history) = self.sequences.get_mut(seq.index()).and_then(Option::as_mut) {
-            history.remove(range);
+        let left = self.left(seq);
+        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+            history.remove(range, left);
         }
         Ok(())
     }
@@ -383,15 +426,16 @@ impl Context {
     /// Gives the tokens of `range` of `src` to the empty sequence `dst` as well, as [`Memory::seq_cp`].
     ///
     /// # Errors
-    /// As there, and [`Error::Sequence`].
+    /// As there, and [`Error::Sequence`], [`Error::OutOfMemory`].
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
-        let history = self.history(src)?.copy(range.clone());
-        let known = dst.index() < self.sequences.len();
-        if !known {
+        let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
+        if dst.index() >= self.sequences.len() {
             return Err(Error::Sequence { seq: dst.0 });
         }
-        self.memory.seq_cp(src, dst, range)?;
+        self.memory.seq_cp(src, dst, range.clone())?;
+        history.keep(range, self.left(dst));
         self.sequences[dst.index()] = Some(history);
+        self.share(src);
         self.outputs.forget(dst);
         Ok(())
     }
@@ -432,8 +476,12 @@ impl Context {
 
     fn edited(&mut self, seq: SeqId) {
         self.outputs.forget(seq);
-        if let Some(history) = self.sequences.get_mut(seq.index()).and_then(Option::as_mut) {
-            history.edit();
+        let left = self.left(seq);
+        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+            match left {
+                Left::Nothing => history.clear(),
+                Left::Something => history.edit(),
+            }
         }
     }
 
@@ -457,6 +505,23 @@ impl Context {
     /// Times so far, if [`Context::profile`] was called.
     pub fn profiled(&self) -> Option<&crate::graph::Profile> {
         self.runner.profile()
+    }
+}
+
+/// Whether a computation replaces the logits of the last batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    Outputs,
+    Nothing,
+}
+
+/// Fills `batch` with tokens of one sequence from `start` on; if `output`, the last one's logits are wanted.
+fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], output: bool) {
+    batch.clear();
+    for (i, &token) in tokens.iter().enumerate() {
+        // Saturates where it cannot fit; the memory refuses such a batch.
+        let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
+        batch.push(token, pos, &[seq], output && i + 1 == tokens.len());
     }
 }
 

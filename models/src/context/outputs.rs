@@ -35,7 +35,10 @@ impl Outputs {
             return Err(refused);
         }
         self.clear();
-        self.logits.resize(len, 0.0);
+        // Rows of earlier batches are overwritten, not wiped.
+        if self.logits.len() < len {
+            self.logits.resize(len, 0.0);
+        }
         let mut row = 0;
         self.row_of_index.extend(batch.outputs().iter().map(|&wanted| {
             wanted.then(|| {
@@ -50,7 +53,6 @@ impl Outputs {
     pub(super) fn clear(&mut self) {
         self.row_of_index.clear();
         self.row_of_seq.fill(None);
-        self.logits.truncate(0);
     }
 
     /// Notes that token `index` is the last of `seq` so far.
