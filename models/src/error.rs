@@ -335,8 +335,6 @@ pub enum Error {
     Arena,
     /// The environment asks for a kernel set that cannot be had.
     KernelSet(backstitch_core::isa::SetUnavailable),
-    /// A job of the thread pool panicked.
-    Panicked(backstitch_core::pool::Panicked),
     /// The memory refused.
     Memory(backstitch_kv::Error),
 
@@ -419,7 +417,6 @@ impl core::error::Error for Error {
             Self::Part { source, .. } => Some(source.as_ref()),
             Self::Core(source) => Some(source),
             Self::KernelSet(source) => Some(source),
-            Self::Panicked(source) => Some(source),
             Self::Memory(source) => Some(source),
             Self::Vocab(source) => Some(source),
             #[cfg(feature = "chat")]
@@ -460,7 +457,7 @@ impl From<backstitch_core::isa::SetUnavailable> for Error {
 
 impl From<backstitch_core::pool::Panicked> for Error {
     fn from(error: backstitch_core::pool::Panicked) -> Self {
-        Self::Panicked(error)
+        Self::Core(error.into())
     }
 }
 
