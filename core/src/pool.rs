@@ -65,7 +65,11 @@ impl Pool for Inline {
 /// Runs job `i`; false if it panicked.
 fn returns(job: &(dyn Fn(usize) + Sync), i: usize) -> bool {
     #[cfg(feature = "std")]
-    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(i))).is_ok();
+    {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(i)));
+        // What was thrown is never dropped: its destructor may panic too, and nothing may unwind while threads hold the job.
+        result.map_err(core::mem::forget).is_ok()
+    }
     #[cfg(not(feature = "std"))]
     {
         job(i);

@@ -314,6 +314,27 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_with_a_value_that_panics_when_dropped_is_reported_as_any() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("dropped on purpose");
+            }
+        }
+        let pool = ThreadPool::new(2).unwrap();
+        for bad in 0..4 {
+            let job = |i| {
+                if i == bad {
+                    std::panic::panic_any(Bomb);
+                }
+            };
+            assert_eq!(pool.run(4, &job), Err(Panicked), "job {bad}");
+            assert_eq!(Inline.run(4, &job), Err(Panicked), "job {bad}");
+            assert_eq!(counts(&pool, 4), [1; 4]);
+        }
+    }
+
+    #[test]
     fn a_run_inside_a_job_finishes() {
         let pool = ThreadPool::new(2).unwrap();
         let sum = AtomicUsize::new(0);
