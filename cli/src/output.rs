@@ -90,12 +90,26 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", units.get(unit).copied().unwrap_or_default())
 }
 
+/// Longest text shown of what a file holds, in characters.
+pub const MAX_SHOWN: usize = 90;
+
+/// The text, cut to [`MAX_SHOWN`] characters.
+pub fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.into(),
+    }
+}
+
 /// Rows in columns, each as wide as its widest cell; columns after the first are aligned to the right.
+///
+/// No column is wider than a shortened text: formatting panics on widths above 65,535. Longer cells stand out.
 pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> =
+        (0..columns).map(|column| width(column).unwrap_or(0).min(MAX_SHOWN + 1)).collect();
     let cell = |(column, cell): (usize, &String)| {
         let width = widths.get(column).copied().unwrap_or(0);
         if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") }
@@ -135,6 +149,14 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["long".to_owned(), "200".to_owned()]];
         assert_eq!(table(&rows), ["a       1", "long  200"]);
+    }
+
+    #[test]
+    fn columns_are_not_as_wide_as_a_cell_can_be() {
+        let cell = |text: &str| text.to_owned();
+        let lines = table(&[vec!["a".repeat(70_000), cell("b")], vec![cell("a"), cell("b")]]);
+        let lengths: Vec<_> = lines.iter().map(String::len).collect();
+        assert_eq!(lengths, [70_003, MAX_SHOWN + 4]);
     }
 
     #[test]

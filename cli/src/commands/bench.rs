@@ -19,7 +19,7 @@ use serde_json::json;
 use std::time::Instant;
 
 /// Cells are handed out in blocks; a sequence can leave up to this many of its last block unused.
-const BLOCK: u32 = 32;
+const BLOCK: u64 = 32;
 
 /// Runs the command.
 ///
@@ -38,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let figures = Figures {
         load_s,
         prompt_tps: f64::from(args.n_prompt) / prompt_s,
-        gen_tps: f64::from(args.n_gen * args.seqs) / gen_s,
+        gen_tps: f64::from(args.n_gen) * f64::from(args.seqs) / gen_s,
         steps_per_s: f64::from(args.n_gen) / gen_s,
         allocs_per_token: allocs,
         peak_rss_mib: peak_rss_mib(),
@@ -64,9 +64,24 @@ struct Figures {
     bytes_per_step: u64,
 }
 
+/// The most tokens that a sequence comes to hold.
+fn n_tokens(args: &BenchArgs) -> u64 {
+    u64::from(args.depth) + u64::from(args.n_prompt.max(args.n_gen))
+}
+
+/// Refuses what the context cannot hold, before any token is made.
+fn check(n_tokens: u64, n_ctx: u32) -> Result<(), Error> {
+    if n_tokens <= u64::from(n_ctx) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "a sequence of {n_tokens} tokens does not fit a context of {n_ctx}; lower --depth, or raise -c"
+    )))
+}
+
 fn params(args: &BenchArgs, model: &Model) -> Params {
-    let per_seq = (args.depth + args.n_prompt.max(args.n_gen)).next_multiple_of(BLOCK) + BLOCK;
-    let n_ctx = args.context.n_ctx.unwrap_or(per_seq.saturating_mul(args.seqs));
+    let n_all = (n_tokens(args).next_multiple_of(BLOCK) + BLOCK) * u64::from(args.seqs);
+    let n_ctx = args.context.n_ctx.unwrap_or(u32::try_from(n_all).unwrap_or(u32::MAX));
     let context = crate::args::ContextArgs { n_ctx: Some(n_ctx), ..args.context.clone() };
     Params { n_seq_max: args.seqs, ..model::params(&context, model) }
 }
@@ -82,9 +97,10 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Fills the sequences to the depth wanted.
     fn new(args: &'a BenchArgs, ctx: &'a mut Context) -> Result<Self, Error> {
+        let n = n_tokens(args);
+        check(n, ctx.params().n_ctx)?;
         let n_vocab = ctx.model().hparams().n_vocab.max(1) as u64;
         let mut rng = Rng::new(1);
-        let n = args.depth + args.n_prompt.max(args.n_gen);
         let tokens = (0..n).map(|_| Token((rng.bits() % n_vocab) as u32)).collect();
         let seqs = (0..args.seqs).map(|_| ctx.sequence()).collect::<Result<_, _>>()?;
         let mut bench = Self { args, ctx, seqs, tokens };
@@ -264,6 +280,13 @@ fn rows(args: &BenchArgs, ctx: &Context, figures: &Figures) -> Vec<Vec<String>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sequence_longer_than_the_context_is_refused() {
+        assert!(check(100, 100).is_ok());
+        let most = u64::from(u32::MAX);
+        assert!(check(2 * most, u32::MAX).unwrap_err().to_string().contains("8589934590 tokens"));
+    }
 
     #[test]
     fn median_is_the_middle_of_the_sorted() {

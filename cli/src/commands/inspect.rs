@@ -2,7 +2,7 @@
 
 use crate::args::InspectArgs;
 use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, table};
+use crate::output::{MAX_SHOWN, Output, bytes, shorten, table};
 use crate::{embedded, footprint};
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Gguf, Source, TensorInfo, Value};
@@ -10,9 +10,6 @@ use backstitch_models::{Model, Params, arch};
 use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Longest text shown of a metadata value, in characters.
-const MAX_SHOWN: usize = 90;
 
 /// Runs the command.
 ///
@@ -127,7 +124,7 @@ fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
 }
 
 fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
-    let keys: Vec<_> = subject.gguf.metadata().iter().map(|entry| one_line(entry.key)).collect();
+    let keys: Vec<_> = subject.gguf.metadata().iter().map(|entry| shorten(&one_line(entry.key))).collect();
     let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0);
     for (key, entry) in keys.iter().zip(subject.gguf.metadata()) {
         out.line(format_args!("{key:width$}  {}", shorten(&plain(&entry.value))))?;
@@ -138,7 +135,12 @@ fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
 fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     let row = |tensor: &TensorInfo| {
         let shape = format!("{:?}", tensor.shape());
-        vec![one_line(tensor.name()), tensor.dtype().name().into(), shape, bytes(tensor.n_bytes() as u64)]
+        vec![
+            shorten(&one_line(tensor.name())),
+            tensor.dtype().name().into(),
+            shape,
+            bytes(tensor.n_bytes() as u64),
+        ]
     };
     lines(out, &subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())
 }
@@ -165,13 +167,6 @@ fn plain(value: &Value) -> String {
             format!("{}[{}] {}{more}", array.ty(), array.len(), some.join(", "))
         }
         other => as_value(other).to_string(),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.into(),
     }
 }
 

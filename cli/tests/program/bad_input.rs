@@ -1,6 +1,8 @@
 //! Bad input: one line that says what is wrong, and an exit code that tells it from wrong usage.
 
 use super::{arg, backstitch, piped};
+use backstitch_core::DType;
+use backstitch_models::gguf::Writer;
 
 #[test]
 fn files_that_are_no_models_are_named() {
@@ -52,6 +54,22 @@ fn prompts_that_cannot_be_used_are_refused() {
 #[test]
 fn sizes_beyond_reason_are_refused() {
     backstitch(&["run", "-c", "4000000000"]).error(1);
+    backstitch(&["bench", "--depth", "4294967295"]).error(1);
+    let outcome = backstitch(&["bench", "-c", "100", "--depth", "4000000000"]);
+    assert!(outcome.error(1).contains("does not fit a context of 100"), "{}", outcome.stderr);
+}
+
+#[test]
+fn names_of_any_length_are_shown_shortened() {
+    let (key, name) = ("\u{1}".repeat(65_535), "\u{2}".repeat(65_535));
+    let mut writer = Writer::new();
+    writer.set(key, 1u32).unwrap();
+    writer.tensor(name, &[1], DType::F32, &[0; 4]).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    writer.write_to(file.as_file()).unwrap();
+    let outcome = backstitch(&["inspect", "--tensors", arg(file.path())]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.lines().all(|line| line.chars().count() < 200));
 }
 
 #[test]
