@@ -10,12 +10,13 @@ mod plan;
 mod print;
 mod profile;
 
+pub use backstitch_kv::Rotation;
 pub use builder::{Builder, Linear};
 pub use plan::Plan;
 pub use profile::{Profile, ProfileRow};
 
 use alloc::{string::String, vec::Vec};
-use backstitch_core::{packed::PackedType, rope::Rope};
+use backstitch_core::packed::PackedType;
 use backstitch_kv::LayerSpec;
 use core::ops::Range;
 
@@ -387,15 +388,6 @@ pub struct Step {
     pub op: Op,
     /// The model's layer it belongs to; none before the first and after the last.
     pub layer: Option<usize>,
-}
-
-/// A rotation of queries and keys, and the angle of each pair for one step of position, in radians.
-#[derive(Clone, Debug)]
-pub struct Rotation {
-    /// Its parameters.
-    pub rope: Rope,
-    /// `[n_rot / 2]`.
-    pub frequencies: Vec<f64>,
 }
 
 /// A model's computation.

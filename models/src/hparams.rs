@@ -3,17 +3,18 @@
 use crate::{
     error::Error,
     gguf::Gguf,
-    graph::{Builder, RopeId, Rotation},
+    graph::{Builder, RopeId},
 };
 use alloc::{boxed::Box, string::String};
 use backstitch_core::rope::{Pairs, Rope, Yarn};
 use backstitch_kv::{AttentionLayer, AttentionSpec};
 
-/// Limits that keep every product of two of these numbers far from overflow, on 32-bit targets too; well above any
-/// model that exists.
+// Limits well above any model that exists. They and `MAX_PRODUCT` keep the products that are formed before a tensor of
+// that shape was found in the file, heads times their width above all, far from overflow, on 32-bit targets too.
 const MAX_WIDTH: u32 = 1 << 20;
 const MAX_LAYERS: u32 = 4096;
 const MAX_VOCAB: u32 = 1 << 24;
+const MAX_PRODUCT: u64 = 1 << 28;
 
 /// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
 #[derive(Clone, Debug)]
@@ -151,6 +152,15 @@ impl Reader<'_, '_> {
         }
     }
 
+    /// Holds the width of `n` things of `width` each, the last stated by `key`, to [`MAX_PRODUCT`].
+    fn product(&self, key: &'static str, n: usize, width: usize) -> Result<(), Error> {
+        // u64: the product may not fit a 32-bit usize.
+        match n as u64 * width as u64 {
+            0..=MAX_PRODUCT => Ok(()),
+            _ => Err(self.invalid(key, width, "at most 2^28 in all heads or experts together")),
+        }
+    }
+
     /// A number of heads: one for all layers, also where the file lists it layer by layer.
     fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<usize>, Error> {
         let Some(heads) = self.gguf.keys()?.per_layer::<u32>(key, n_layer as u32)? else { return Ok(None) };
@@ -197,21 +207,24 @@ impl Hparams {
             return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
         }
         let d_k = head_width(&r, "attention.key_length", n_embd, n_head)?;
+        let d_v = head_width(&r, "attention.value_length", n_embd, n_head)?;
+        let n_ff = r.count("feed_forward_length", MAX_WIDTH)?;
+        let experts = experts(&r, n_ff)?;
         Ok(Hparams {
             architecture: r.architecture.into(),
             n_vocab: n_vocab(&r)?,
             n_ctx_train: r.count("context_length", i32::MAX as u32)? as u32,
             n_embd,
             n_layer,
-            n_ff: r.count("feed_forward_length", MAX_WIDTH)?,
+            n_ff,
             n_head,
             n_head_kv,
             d_k,
-            d_v: head_width(&r, "attention.value_length", n_embd, n_head)?,
+            d_v,
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             f_attention_scale: r.positive_f32("attention.scale")?,
             rope: rope(&r, d_k)?,
-            experts: experts(&r)?,
+            experts,
             ssm: ssm(&r)?,
         })
     }
@@ -241,14 +254,12 @@ impl Hparams {
 
     /// What an attention layer keeps: keys, turned by `rope`, and values.
     pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: RopeId) -> AttentionSpec {
-        let Rotation { rope, frequencies } = b.rotation(rope);
-        let rotation = backstitch_kv::Rotation { rope: *rope, frequencies: frequencies.to_vec() };
         AttentionSpec::Cached(AttentionLayer {
             n_head_kv: self.n_head_kv,
             d_k: self.d_k,
             d_v: self.d_v,
             window: None,
-            rope: Some(rotation),
+            rope: Some(b.rotation(rope).clone()),
         })
     }
 
@@ -264,7 +275,7 @@ impl Hparams {
 
 fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {
     match r.optional_count(key, MAX_WIDTH)? {
-        Some(width) => Ok(width),
+        Some(width) => r.product(key, n_head, width).map(|()| width),
         None if n_embd.is_multiple_of(n_head) => Ok(n_embd / n_head),
         None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
     }
@@ -307,13 +318,14 @@ fn rope(r: &Reader<'_, '_>, d_k: usize) -> Result<RopeParams, Error> {
     Ok(RopeParams { n_rot, freq_base: r.positive_f32("rope.freq_base")?.unwrap_or(10_000.0), scaling })
 }
 
-fn experts(r: &Reader<'_, '_>) -> Result<Option<Experts>, Error> {
+fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {
     let Some(n_expert) = r.gguf.keys()?.optional::<u32>("expert_count")?.filter(|&n| n > 0) else {
         return Ok(None);
     };
     if n_expert > MAX_LAYERS {
         return Err(r.invalid("expert_count", n_expert, "at most 4096 experts"));
     }
+    r.product("feed_forward_length", n_expert as usize, n_ff)?;
     let n_used = r.count("expert_used_count", n_expert)?;
     Ok(Some(Experts { n_expert: n_expert as usize, n_used }))
 }
@@ -337,4 +349,48 @@ fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
         return Err(r.invalid("ssm.state_size", ssm.d_state, "a state of at most 2^28 numbers"));
     }
     Ok(Some(ssm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::Writer;
+    use alloc::string::ToString;
+
+    fn read(changes: &[(&'static str, u32)]) -> Result<Hparams, Error> {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "llama")?;
+        let counts = [
+            ("llama.context_length", 128),
+            ("llama.embedding_length", 64),
+            ("llama.block_count", 1),
+            ("llama.attention.head_count", 4),
+            ("llama.feed_forward_length", 96),
+            ("llama.expert_used_count", 2),
+            ("llama.vocab_size", 300),
+        ];
+        for &(key, n) in counts.iter().chain(changes) {
+            writer.set(key, n)?;
+        }
+        Hparams::read(&Gguf::parse(&writer.to_bytes())?)
+    }
+
+    #[test]
+    fn sizes_whose_product_is_beyond_reason_are_refused() {
+        let hparams = read(&[("llama.attention.key_length", 1 << 20)]).unwrap();
+        assert_eq!((hparams.d_k, hparams.d_v), (1 << 20, 16));
+        let heads = ("llama.attention.head_count", 1 << 12);
+        let cases = [
+            [heads, ("llama.attention.key_length", 1 << 20)],
+            [heads, ("llama.attention.value_length", 1 << 20)],
+            [("llama.expert_count", 1 << 12), ("llama.feed_forward_length", 1 << 20)],
+        ];
+        for mut case in cases {
+            let width = ("llama.embedding_length", 1 << 13);
+            let error = read(&[width, case[0], case[1]]).unwrap_err().to_string();
+            assert!(error.contains(case[1].0) && error.contains("2^28"), "{error}");
+            case[1].1 = 1 << 16;
+            assert!(read(&[width, case[0], case[1]]).is_ok());
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::compare::{Distance, best};
 use super::golden::{Array, Batch, Case, Expect, Golden, Kind, Step};
 use super::{Failure, Options, Row, Verdict, files, is_unsupported, open, quant};
-use crate::{Context, Error, Model, Params, RopeScaling};
+use crate::{Context, Error, Model, Params};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -59,11 +59,6 @@ struct Replay<'a> {
     options: &'a Options,
 }
 
-/// When positions move, llama.cpp rotates all cached keys by the distance each moved, be it 0, and under YaRN a rotation also
-/// multiplies by 1 + 0.1 ln(factor): all keys are scaled a second time. A computation in double precision that does the
-/// same gives its numbers to 3e-6, and one that does not gives ours.
-const SCALED_TWICE: &str = "llama.cpp scales cached keys twice when positions move under YaRN";
-
 /// What came out of the steps so far.
 #[derive(Default)]
 struct Outcome {
@@ -107,17 +102,10 @@ impl Replay<'_> {
         };
         let (verdict, note) = match verdict {
             Verdict::Passed | Verdict::Failed if case.is("informational") => (Verdict::Informational, note),
-            Verdict::Failed if self.is_scaled_twice(case) => (Verdict::Informational, SCALED_TWICE.into()),
             verdict => (verdict, note),
         };
         let max_diff = (outcome.n_rows > 0).then_some(outcome.distance.max);
         Row { max_diff, ..Row::new(&case.name, verdict, note) }
-    }
-
-    /// Whether the reference's numbers suffer from [`SCALED_TWICE`].
-    fn is_scaled_twice(&self, case: &Case) -> bool {
-        let moved = case.steps.iter().any(|step| matches!(step, Step::SeqAdd { .. }));
-        moved && matches!(self.model.hparams().rope.scaling, RopeScaling::Yarn { .. })
     }
 
     fn judge(&self, outcome: &Outcome) -> (Verdict, String) {

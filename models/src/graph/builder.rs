@@ -12,7 +12,7 @@ use crate::{
     gguf::{Gguf, TensorInfo},
     weights::{decodable, packed_type},
 };
-use alloc::{format, string::String, vec, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
 use backstitch_core::rope::Rope;
 use backstitch_kv::LayerSpec;
 use core::ops::Range;
@@ -33,7 +33,9 @@ pub struct Builder<'g, 'a> {
     graph: Graph,
     layer: Option<usize>,
     /// Quantised copies of values that are still what they were.
-    quantized: Vec<(Value, Value)>,
+    quantized: BTreeMap<Value, Value>,
+    /// The weights that each tensor is kept as; thousands of layers must not be searched for each.
+    known: BTreeMap<String, Vec<WeightId>>,
     angles: Vec<(RopeId, Value)>,
 }
 
@@ -41,7 +43,14 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// An empty graph over the tensors of `gguf`.
     pub fn new(gguf: &'g Gguf<'a>) -> Self {
         let graph = Graph { values: vec![], steps: vec![], weights: vec![], ropes: vec![], layers: vec![] };
-        Builder { gguf, graph, layer: None, quantized: vec![], angles: vec![] }
+        Builder {
+            gguf,
+            graph,
+            layer: None,
+            quantized: BTreeMap::new(),
+            known: BTreeMap::new(),
+            angles: vec![],
+        }
     }
 
     /// The finished graph.
@@ -81,12 +90,14 @@ impl<'g, 'a> Builder<'g, 'a> {
     }
 
     fn add_weight(&mut self, tensor: String, shape: WeightShape) -> WeightId {
-        let known = self.graph.weights.iter().position(|w| w.tensor == tensor && w.shape == shape);
-        let index = known.unwrap_or_else(|| {
-            self.graph.weights.push(WeightInfo { tensor, shape });
-            self.graph.weights.len() - 1
-        });
-        WeightId(index as u32)
+        let ids = self.known.entry(tensor.clone()).or_default();
+        if let Some(id) = ids.iter().find(|id| self.graph.weights[id.0 as usize].shape == shape) {
+            return *id;
+        }
+        let id = WeightId(self.graph.weights.len() as u32);
+        ids.push(id);
+        self.graph.weights.push(WeightInfo { tensor, shape });
+        id
     }
 
     /// A vector of `len` elements, kept as `f32`; the tensor may spread them over several dimensions.
@@ -160,7 +171,7 @@ impl<'g, 'a> Builder<'g, 'a> {
     fn push(&mut self, op: Op) {
         op.each_value(|value, written| {
             if written {
-                self.quantized.retain(|(of, _)| *of != value);
+                self.quantized.remove(&value);
             }
         });
         self.graph.steps.push(Step { op, layer: self.layer });
@@ -209,13 +220,13 @@ impl<'g, 'a> Builder<'g, 'a> {
 
     /// `x` in eight-bit blocks, made once however many matrices use it.
     fn quantize(&mut self, x: Value) -> Value {
-        if let Some((_, out)) = self.quantized.iter().find(|(of, _)| *of == x) {
+        if let Some(out) = self.quantized.get(&x) {
             return *out;
         }
         let width = quantized_width(self.graph.width(x));
         let out = self.value("q8", width, self.rows(x));
         self.push(Op::Quantize { x, out });
-        self.quantized.push((x, out));
+        self.quantized.insert(x, out);
         out
     }
 

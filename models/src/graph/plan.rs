@@ -14,9 +14,25 @@ struct Life {
     last: usize,
 }
 
-impl Life {
-    fn touches(self, other: Life) -> bool {
-        self.first <= other.last && other.first <= self.last
+/// What is placed so far, at each step where it lives: the step where its life began and its bytes.
+///
+/// Few values live at a step, so a value is compared with few others however many layers there are.
+struct Placed(Vec<Vec<(usize, Range<usize>)>>);
+
+impl Placed {
+    /// The bytes of all that lives when `life` begins or begins to live before it ends: each once.
+    fn touching(&self, life: Life) -> Vec<Range<usize>> {
+        let at = |step: usize| {
+            let begun = self.0[step].iter().filter(move |(first, _)| step == life.first || step == *first);
+            begun.map(|(_, bytes)| bytes.clone())
+        };
+        (life.first..=life.last).flat_map(at).collect()
+    }
+
+    fn add(&mut self, life: Life, bytes: Range<usize>) {
+        for step in life.first..=life.last {
+            self.0[step].push((life.first, bytes.clone()));
+        }
     }
 }
 
@@ -37,21 +53,20 @@ impl Plan {
     pub fn new(graph: &Graph) -> Self {
         let lives = lives(graph);
         let width = |v: usize| graph.values[v].width.next_multiple_of(ALIGN);
-        let mut order: Vec<usize> = (0..lives.len()).filter(|&v| lives[v].is_some()).collect();
-        order.sort_by_key(|&v| core::cmp::Reverse(width(v)));
-        let mut offsets = vec![0; lives.len()];
-        let mut placed: Vec<usize> = Vec::with_capacity(order.len());
-        for v in order {
-            let conflicts = placed.iter().filter(|&&u| match (lives[u], lives[v]) {
-                (Some(a), Some(b)) => a.touches(b),
-                _ => false,
-            });
-            offsets[v] =
-                lowest_gap(width(v), conflicts.map(|&u| offsets[u]..offsets[u] + width(u)).collect());
-            placed.push(v);
+        let mut order: Vec<(usize, Life)> =
+            lives.iter().enumerate().filter_map(|(v, life)| life.map(|life| (v, life))).collect();
+        order.sort_by_key(|&(v, _)| core::cmp::Reverse(width(v)));
+        let mut plan = Plan { offsets: vec![0; lives.len()], width: 0, unshared: 0 };
+        let mut placed = Placed(vec![vec![]; graph.steps.len()]);
+        for (v, life) in order {
+            let start = lowest_gap(width(v), placed.touching(life));
+            let end = start + width(v);
+            placed.add(life, start..end);
+            plan.offsets[v] = start;
+            plan.width = plan.width.max(end);
+            plan.unshared += width(v);
         }
-        let arena = placed.iter().map(|&v| offsets[v] + width(v)).max().unwrap_or(0);
-        Plan { offsets, width: arena, unshared: placed.iter().map(|&v| width(v)).sum() }
+        plan
     }
 
     /// `f32`s of the arena a token.
@@ -116,13 +131,16 @@ mod tests {
     #[test]
     fn values_that_live_together_never_overlap() {
         let mut graph = chain(12);
-        graph.steps.push(Step { op: Op::Add { x: Value(0), y: Value(5) }, layer: None });
+        for (x, y) in [(0, 5), (3, 11), (7, 8)] {
+            graph.steps.push(Step { op: Op::Add { x: Value(x), y: Value(y) }, layer: None });
+        }
+        let touch = |a: Life, b: Life| a.first <= b.last && b.first <= a.last;
         let (plan, lives) = (Plan::new(&graph), lives(&graph));
         for a in 0..12 {
             for b in 0..a {
                 let (x, y) = (plan.offsets[a], plan.offsets[b]);
                 let apart = x + 32 <= y || y + 32 <= x;
-                assert!(apart || !lives[a].unwrap().touches(lives[b].unwrap()), "{a} and {b}");
+                assert!(apart || !touch(lives[a].unwrap(), lives[b].unwrap()), "{a} and {b}");
             }
         }
     }
