@@ -3,12 +3,15 @@
 //! Model files carry a template in Jinja, a small programming language, written by whoever made the file. So a template
 //! is run like any other hostile program: it gets a number of steps, a number of bytes it may make, a depth of calls, a
 //! stack of its own, and nothing of the machine but the date. [`ChatTemplate`] is what callers need; `meter.rs` counts
-//! bytes, `program.rs` puts a meter into the compiled template, `library.rs` is what templates may call, `date.rs` writes the date.
+//! bytes, `walk.rs` goes through values at a price, `program.rs` puts a meter into the compiled template, `operators.rs` is what
+//! its operators do, `library.rs` is what templates may call, `date.rs` writes the date.
 
 mod date;
 mod library;
 mod meter;
+mod operators;
 mod program;
+mod walk;
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -410,6 +413,100 @@ mod tests {
                 source.chars().take(120).collect::<String>()
             );
         }
+    }
+
+    /// Each of these would compare, look for or write 2^60 values, or read terabytes, in a few steps.
+    #[test]
+    fn a_template_that_looks_at_too_much_is_stopped() {
+        let lists = |then: &str| {
+            let make = "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a=[ns.a,ns.a] %}{% set ns.b=[ns.b,ns.b] %}{% endfor %}";
+            alloc::format!("{make}{then}")
+        };
+        let long = |then: &str| {
+            alloc::format!("{{% set s = 'x' * 8000000 %}}{{% for i in range(20000) %}}{then}{{% endfor %}}")
+        };
+        let cases = [
+            lists("{{ ns.a == ns.b }}"),
+            lists("{{ ns.a != ns.b }}"),
+            lists("{{ ns.a < ns.b }}"),
+            lists("{{ ns.a >= ns.b }}"),
+            lists("{{ 1 < ns.a <= ns.b }}"),
+            lists("{{ {'x': ns.a} == {'x': ns.b} }}"),
+            lists("{{ ns.a in 'x' }}"),
+            lists("{{ ns.a not in [ns.b] }}"),
+            lists("{{ 1 < 2 in [2] }}{{ 'x' < ns.a in [ns.b] }}"),
+            lists("{{ ns.a is eq(ns.b) }}"),
+            lists("{{ ns.a is ne ns.b }}"),
+            lists("{{ ns.a is in [ns.b] }}"),
+            lists("{{ [ns.a] | select('eq', ns.b) | list }}"),
+            lists("{{ [ns.a] | select(ns.b) | list }}"),
+            lists("{{ [ns.a] | map(attribute=ns.b) | list }}"),
+            lists("{{ [ns.a, ns.b] | sort }}"),
+            lists("{{ [ns.a, ns.b] | unique }}"),
+            lists("{{ [ns.a, ns.b] | min }}"),
+            lists("{{ [ns.a, ns.b] | max }}"),
+            lists("{{ {'x': ns.a, 'y': ns.b} | dictsort(by='value') }}"),
+            lists("{{ [ns.a].count(ns.b) }}"),
+            lists("{{ 'x'.find(ns.a) }}"),
+            long("{{ 'b' in s }}"),
+            long("{{ 'a' < 'b' in s }}"),
+            long("{{ s | length }}"),
+            long("{{ s | last }}"),
+            long("{{ s[7999999] }}"),
+            long("{{ s[7999999:] }}"),
+            long("{{ s.find('b') }}"),
+            long("{% for c in s %}{% break %}{% endfor %}"),
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}".into(),
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns | tojson }}".into(),
+            "{% set a = namespace() %}{% set a.x = a %}{% set b = namespace() %}{% set b.x = b %}{{ a == b }}".into(),
+            "{% set ns = namespace(l=[1]) %}{% macro f() %}{% endmacro %}{% for i in range(20) %}{% set ns.l = ns.l * 2 %}{% endfor %}{{ f(*ns.l, *ns.l) }}".into(),
+        ];
+        backstitch_testing::each(cases, |source| assert_eq!(render(source), Err(ChatError::Bytes)));
+    }
+
+    #[test]
+    fn what_would_escape_the_meter_is_refused() {
+        let failed = |source: &str| matches!(render(source), Err(ChatError::Failed { .. }));
+        assert!(failed("{{ {[1]: 2} if x else {messages: 2} }}"));
+        for source in ["{% include ['a'] * 99 %}", "{% for m in messages %}{{ loop.changed(m) }}{% endfor %}"]
+        {
+            assert!(matches!(render(source), Err(ChatError::Syntax { .. })), "{source}");
+        }
+    }
+
+    #[test]
+    fn metered_operators_mean_what_they_meant() {
+        let cases = [
+            ("{{ 1 < 2 <= 2 }}{{ 1 < 3 < 2 }}{{ 'a' in 'abc' in ['abc'] }}", "TrueFalseTrue"),
+            ("{{ 'role' in messages[0] }}{{ 'x' not in messages[0] }}{{ 'a' in nothing }}", "TrueTrueFalse"),
+            ("{{ [1, 2] == [1, 2] }}{{ [1] < [2] }}{{ {'a': 1} == {'a': 1.0} }}", "TrueTrueTrue"),
+            (
+                "{{ 'abcdef'[1:4] }}{{ 'abc'[-1] }}{{ [1, 2, 3, 4][::-2] }}{{ messages[[]] is defined }}",
+                "bcdc[4, 2]False",
+            ),
+            ("{{ {'b': 2, 'a': messages, 'b': 3}['b'] }}{{ {}.get([], 5) }}{{ {'a': 1}.get('a') }}", "351"),
+            ("{{ [3, 1, 2] | sort | join }}{{ [1, 2] | max }}{{ [2, 2] | unique | list }}", "1232[2]"),
+            (
+                "{{ [2, 1] | sort(reverse=true) | first }}{{ nothing | default('d') }}{{ 'b' is in ['a'] }}",
+                "2dFalse",
+            ),
+            ("{% macro f(a, b, c) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(*[1, 2], *[3]) }}", "123"),
+            (
+                "{% for x in [[1, [2]], 3] recursive %}{% if x is iterable %}{{ loop(x) }}{% else %}{{ x }}{% endif %}{% endfor %}",
+                "123",
+            ),
+            ("{{ [] * 999999999999 }}{{ 3 | tojson(indent=2) }}", "[]3"),
+        ];
+        backstitch_testing::each(cases, |&(source, wanted)| {
+            assert_eq!(render(source).as_deref(), Ok(wanted))
+        });
+    }
+
+    /// 16 spaces for each of 5000 levels are more than a width can say.
+    #[test]
+    fn deep_json_is_indented_or_too_much() {
+        let source = "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson(indent=16) }}";
+        assert_eq!(render(source), Err(ChatError::Bytes));
     }
 
     /// Values as deep as there are steps, dropped, written and compared.

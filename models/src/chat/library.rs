@@ -8,21 +8,21 @@ use core::fmt::Write;
 use core::time::Duration;
 use std::sync::Arc;
 
-use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters, functions, tests};
 use minijinja_contrib::pycompat;
 
 use super::date;
 use super::meter::{Meter, Paid, Stop};
-use super::program;
+use super::operators;
 
 /// Registers everything.
 pub(super) fn fill(env: &mut Environment<'_>, meter: &Arc<Meter>, now: Duration) {
-    add_operators(env, meter);
+    operators::add_to(env, meter);
     add_functions(env, meter, now);
     add_text_filters(env, meter);
-    add_list_filters(env);
-    add_tests(env);
+    add_list_filters(env, meter);
+    add_tests(env, meter);
     let paying = meter.clone();
     env.set_unknown_method_callback(move |state, value, method, args| {
         call_method(&paying, state, value, method, args)
@@ -34,17 +34,6 @@ pub(super) fn fill(env: &mut Environment<'_>, meter: &Arc<Meter>, now: Duration)
     });
 }
 
-fn add_operators(env: &mut Environment<'_>, meter: &Arc<Meter>) {
-    let paying = meter.clone();
-    env.add_function(program::ADD, move |a: Value, b: Value| add(&paying, &a, &b));
-    let paying = meter.clone();
-    env.add_function(program::MULTIPLY, move |a: Value, b: Value| multiply(&paying, &a, &b));
-    let paying = meter.clone();
-    env.add_function(program::JOIN, move |a: Value, b: Value| paying.text(&[&a, &b]));
-    let paying = meter.clone();
-    env.add_function(program::PAY, move |value: Value| paying.pay_for(&value).map(|()| value));
-}
-
 fn add_functions(env: &mut Environment<'_>, meter: &Arc<Meter>, now: Duration) {
     env.add_function("range", functions::range);
     env.add_function("namespace", functions::namespace);
@@ -54,7 +43,10 @@ fn add_functions(env: &mut Environment<'_>, meter: &Arc<Meter>, now: Duration) {
         let message = stopping.text(&[&message])?;
         Err(stopping.end(Stop::Raised(message.into())))
     });
-    env.add_function("strftime_now", move |format: &str| date::written(now, format));
+    let paying = meter.clone();
+    env.add_function("strftime_now", move |format: &str| {
+        paying.pay(format.len() as u64).map(|()| date::written(now, format))
+    });
 }
 
 /// Filters that write text out.
@@ -93,40 +85,84 @@ fn add_text_filters(env: &mut Environment<'_>, meter: &Arc<Meter>) {
     env.add_filter("tojson", move |value: Value, options: Kwargs| {
         let mut json = Paid { meter: &paying, text: String::new() };
         let indent: Option<usize> = options.get("indent")?;
+        paying.pay_to_walk(&value)?;
         write_json(&value, indent.map(|indent| indent.min(16)), 0, &mut json)
             .map_err(|_| paying.end(Stop::Bytes))?;
         Ok(json.text)
     });
 }
 
-fn add_list_filters(env: &mut Environment<'_>) {
-    env.add_filter("length", filters::length);
-    env.add_filter("count", filters::length);
-    env.add_filter("first", filters::first);
-    env.add_filter("last", filters::last);
-    env.add_filter("list", filters::list);
-    env.add_filter("items", filters::items);
-    env.add_filter("dictsort", filters::dictsort);
-    env.add_filter("default", filters::default);
-    env.add_filter("d", filters::default);
-    env.add_filter("map", filters::map);
-    env.add_filter("select", filters::select);
-    env.add_filter("reject", filters::reject);
-    env.add_filter("selectattr", filters::selectattr);
-    env.add_filter("rejectattr", filters::rejectattr);
-    env.add_filter("reverse", filters::reverse);
-    env.add_filter("sort", filters::sort);
-    env.add_filter("unique", filters::unique);
-    env.add_filter("min", filters::min);
-    env.add_filter("max", filters::max);
-    env.add_filter("abs", filters::abs);
-    env.add_filter("int", filters::int);
-    env.add_filter("float", filters::float);
-    env.add_filter("round", filters::round);
-    env.add_filter("bool", filters::bool);
+/// What a filter pays for before it looks at anything.
+#[derive(Clone, Copy)]
+enum Price {
+    /// Nothing: it looks at nothing but whether there is a value.
+    Nothing,
+    /// The bytes of a text.
+    Text,
+    /// The elements of a list, the characters of a text as elements.
+    Elements,
+    /// Comparing everything inside, as often as sorting does.
+    Order,
 }
 
-fn add_tests(env: &mut Environment<'_>) {
+fn add_list_filters(env: &mut Environment<'_>, meter: &Arc<Meter>) {
+    let filters: [(&str, Price, Value); 24] = [
+        ("length", Price::Text, Value::from_function(filters::length)),
+        ("count", Price::Text, Value::from_function(filters::length)),
+        ("first", Price::Text, Value::from_function(filters::first)),
+        ("last", Price::Text, Value::from_function(filters::last)),
+        ("reverse", Price::Text, Value::from_function(filters::reverse)),
+        ("abs", Price::Text, Value::from_function(filters::abs)),
+        ("int", Price::Text, Value::from_function(filters::int)),
+        ("float", Price::Text, Value::from_function(filters::float)),
+        ("round", Price::Text, Value::from_function(filters::round)),
+        ("bool", Price::Text, Value::from_function(filters::bool)),
+        ("default", Price::Nothing, Value::from_function(filters::default)),
+        ("d", Price::Nothing, Value::from_function(filters::default)),
+        ("list", Price::Elements, Value::from_function(filters::list)),
+        ("items", Price::Elements, Value::from_function(filters::items)),
+        ("map", Price::Elements, Value::from_function(filters::map)),
+        ("select", Price::Elements, Value::from_function(filters::select)),
+        ("reject", Price::Elements, Value::from_function(filters::reject)),
+        ("selectattr", Price::Elements, Value::from_function(filters::selectattr)),
+        ("rejectattr", Price::Elements, Value::from_function(filters::rejectattr)),
+        ("dictsort", Price::Order, Value::from_function(filters::dictsort)),
+        ("sort", Price::Order, Value::from_function(filters::sort)),
+        ("unique", Price::Order, Value::from_function(filters::unique)),
+        ("min", Price::Order, Value::from_function(filters::min)),
+        ("max", Price::Order, Value::from_function(filters::max)),
+    ];
+    for (name, price, filter) in filters {
+        let paying = meter.clone();
+        env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            pay_before(&paying, price, &args)?;
+            filter.call(state, &args)
+        });
+    }
+}
+
+/// Pays before a filter is called. What it is told beside the value is walked through: filters take lists for names and
+/// write them out.
+fn pay_before(meter: &Meter, price: Price, args: &[Value]) -> Result<(), Error> {
+    let Some((value, told)) = args.split_first() else { return Ok(()) };
+    let n = value.len().unwrap_or(0);
+    let text = value.as_str().map(str::len);
+    match price {
+        Price::Nothing => return Ok(()),
+        Price::Text => meter.pay(text.unwrap_or(0) as u64)?,
+        Price::Elements | Price::Order if text.is_some() => meter.pay_for_elements(n)?,
+        Price::Elements => meter.pay(n as u64)?,
+        Price::Order => {
+            for _ in 0..=n.checked_ilog2().unwrap_or(0) {
+                meter.pay_to_walk(value)?;
+            }
+        }
+    }
+    told.iter().try_for_each(|value| meter.pay_to_walk(value))
+}
+
+fn add_tests(env: &mut Environment<'_>, meter: &Arc<Meter>) {
     env.add_test("defined", tests::is_defined);
     env.add_test("undefined", tests::is_undefined);
     env.add_test("none", tests::is_none);
@@ -144,69 +180,17 @@ fn add_tests(env: &mut Environment<'_>) {
     env.add_test("even", tests::is_even);
     env.add_test("divisibleby", tests::is_divisibleby);
     for name in ["eq", "equalto", "=="] {
-        env.add_test(name, tests::is_eq);
+        let paying = meter.clone();
+        env.add_test(name, move |a: Value, b: Value| paying.pay_to_compare(&a, &b).map(|()| a == b));
     }
     for name in ["ne", "!="] {
-        env.add_test(name, tests::is_ne);
+        let paying = meter.clone();
+        env.add_test(name, move |a: Value, b: Value| paying.pay_to_compare(&a, &b).map(|()| a != b));
     }
-    env.add_test("in", tests::is_in);
-}
-
-fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
-}
-
-fn cannot(operator: &str, a: &Value, b: &Value) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{} {operator} {} has no meaning", a.kind(), b.kind()))
-}
-
-fn add(meter: &Meter, a: &Value, b: &Value) -> Result<Value, Error> {
-    if a.as_str().is_some() && b.as_str().is_some() {
-        return meter.text(&[a, b]).map(Value::from);
-    }
-    if is_list(a) && is_list(b) {
-        meter.pay_for(a)?;
-        meter.pay_for(b)?;
-        return Ok(a.try_iter()?.chain(b.try_iter()?).collect());
-    }
-    arithmetic("+", a, b, i128::checked_add, |a, b| a + b)
-}
-
-fn multiply(meter: &Meter, a: &Value, b: &Value) -> Result<Value, Error> {
-    for (value, times) in [(a, b), (b, a)] {
-        let Some(times) = times.as_i64().map(|times| usize::try_from(times).unwrap_or(0)) else { continue };
-        if let Some(text) = value.as_str() {
-            meter.pay((text.len() as u64).saturating_mul(times as u64))?;
-            return Ok(text.repeat(times).into());
-        }
-        if is_list(value) {
-            let elements: Vec<Value> = value.try_iter()?.collect();
-            meter.pay_for_elements(elements.len().saturating_mul(times))?;
-            return Ok(core::iter::repeat_n(elements, times).flatten().collect());
-        }
-    }
-    arithmetic("*", a, b, i128::checked_mul, |a, b| a * b)
-}
-
-fn arithmetic(
-    operator: &str,
-    a: &Value,
-    b: &Value,
-    whole: fn(i128, i128) -> Option<i128>,
-    real: fn(f64, f64) -> f64,
-) -> Result<Value, Error> {
-    let number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
-    if !number(a) || !number(b) {
-        return Err(cannot(operator, a, b));
-    }
-    let is_whole = |value: &Value| value.is_integer() || value.kind() == ValueKind::Bool;
-    if is_whole(a) && is_whole(b) {
-        let (a, b) = (i128::try_from(a.clone())?, i128::try_from(b.clone())?);
-        return whole(a, b)
-            .map(Value::from)
-            .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "number too large"));
-    }
-    Ok(real(f64::try_from(a.clone())?, f64::try_from(b.clone())?).into())
+    let paying = meter.clone();
+    env.add_test("in", move |item: Value, whole: Value| {
+        operators::contains(&paying, &item, &whole).map(|found| found.unwrap_or(false))
+    });
 }
 
 fn capitalize(text: &str) -> String {
@@ -216,6 +200,10 @@ fn capitalize(text: &str) -> String {
 }
 
 fn join(meter: &Meter, list: &Value, between: Option<Value>) -> Result<String, Error> {
+    meter.pay_to_walk(list)?;
+    if let Some(between) = &between {
+        meter.pay_to_walk(between)?;
+    }
     let mut joined = Paid { meter, text: String::new() };
     let between = between.filter(|between| !between.is_undefined() && !between.is_none());
     for (i, item) in list.try_iter()?.enumerate() {
@@ -228,8 +216,8 @@ fn join(meter: &Meter, list: &Value, between: Option<Value>) -> Result<String, E
 }
 
 fn replace(meter: &Meter, text: &str, old: &str, new: &str) -> Result<String, Error> {
-    let growth = text.matches(old).count().saturating_mul(new.len());
-    meter.pay((growth + text.len()) as u64)?;
+    let growth = (text.matches(old).count() as u64).saturating_mul(new.len() as u64);
+    meter.pay(growth.saturating_add(text.len() as u64))?;
     Ok(text.replace(old, new))
 }
 
@@ -257,13 +245,13 @@ fn write_json(value: &Value, indent: Option<usize>, depth: usize, out: &mut Paid
             })
         }
         ValueKind::Map => write_json_items(value, ['{', '}'], indent, depth, out, |key, out| {
-            write_json_text(&key.to_string(), out)?;
+            write_json_text(&out.meter.text(&[&key]).map_err(|_| core::fmt::Error)?, out)?;
             out.write_str(": ")?;
             write_json(&value.get_item(&key).unwrap_or_default(), indent, depth + 1, out)
         }),
         _ => match value.as_str() {
             Some(text) => write_json_text(text, out),
-            None => write_json_text(&value.to_string(), out),
+            None => write_json_text(&out.meter.text(&[value]).map_err(|_| core::fmt::Error)?, out),
         },
     }
 }
@@ -277,7 +265,10 @@ fn write_json_items(
     mut item: impl FnMut(Value, &mut Paid<'_>) -> core::fmt::Result,
 ) -> core::fmt::Result {
     let new_line = |depth: usize, out: &mut Paid<'_>| match indent {
-        Some(indent) => write!(out, "\n{:1$}", "", indent * depth),
+        Some(indent) => {
+            out.write_char('\n')?;
+            (0..indent.saturating_mul(depth)).try_for_each(|_| out.write_char(' '))
+        }
         None => Ok(()),
     };
     out.write_char(open)?;
@@ -314,7 +305,7 @@ fn write_json_text(text: &str, out: &mut Paid<'_>) -> core::fmt::Result {
     out.write_char('"')
 }
 
-/// Python's methods. Those that can make more than they are given pay here, for the others what they return is paid for.
+/// Python's methods. They pay for what they look at and for what they are told; what they return is paid for later.
 fn call_method(
     meter: &Meter,
     state: &mut State<'_, '_>,
@@ -325,14 +316,35 @@ fn call_method(
     match (value.as_str(), method, args) {
         (Some(text), "replace", [old, new]) => {
             let [old, new] = [old, new].map(|value| meter.text(&[value]));
-            replace(meter, text, &old?, &new?).map(Value::from)
+            return replace(meter, text, &old?, &new?).map(Value::from);
         }
-        (Some(_), "join", [list]) => join(meter, list, Some(value.clone())).map(Value::from),
+        (Some(_), "join", [list]) => return join(meter, list, Some(value.clone())).map(Value::from),
+        (Some(_), "format", _) => return Err(Error::from(ErrorKind::UnknownMethod)),
         (Some(text), "split" | "splitlines", _) => {
-            meter.pay_for_elements(text.len())?;
-            pycompat::unknown_method_callback(state, value, method, args)
+            meter.pay(text.len() as u64)?;
+            meter.pay_for_elements(most_pieces(text, method, args))?;
         }
-        (Some(_), "format", _) => Err(Error::from(ErrorKind::UnknownMethod)),
-        _ => pycompat::unknown_method_callback(state, value, method, args),
+        (Some(_), "startswith" | "endswith", _) => {}
+        (Some(text), ..) => meter.pay(text.len() as u64)?,
+        (None, "get", [key, default @ ..]) if operators::is_container(key) => {
+            return Ok(default.first().cloned().unwrap_or_else(|| Value::from(())));
+        }
+        (None, "get", _) => {}
+        (None, "count", [wanted]) if operators::is_list(value) => {
+            value.try_iter()?.try_for_each(|item| meter.pay_to_compare(&item, wanted))?;
+        }
+        (None, ..) => meter.pay_for_elements(value.len().unwrap_or(0))?,
+    }
+    let told = if method == "get" { args.get(..1).unwrap_or(args) } else { args };
+    told.iter().try_for_each(|value| meter.pay_to_walk(value))?;
+    pycompat::unknown_method_callback(state, value, method, args)
+}
+
+/// No way to split `text` gives more pieces.
+fn most_pieces(text: &str, method: &str, args: &[Value]) -> usize {
+    match args.first().and_then(Value::as_str) {
+        _ if method == "splitlines" => 1 + text.matches(['\n', '\r']).count(),
+        Some(between) => 1 + text.matches(between).count(),
+        None => 1 + text.split_whitespace().count(),
     }
 }

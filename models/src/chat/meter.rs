@@ -10,7 +10,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 /// What an element of a list costs beside its content.
-const ELEMENT: u64 = 32;
+pub(super) const ELEMENT: u64 = 32;
 
 /// What one run of a template may still make.
 #[derive(Debug)]
@@ -51,11 +51,16 @@ impl Meter {
         if bytes > left { Err(self.end(Stop::Bytes)) } else { Ok(()) }
     }
 
+    /// What is left.
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Pays for `value` as it stands, without what it refers to.
     pub(super) fn pay_for(&self, value: &Value) -> Result<(), Error> {
         match value.as_str() {
             Some(text) => self.pay(text.len() as u64),
-            None if value.kind() == ValueKind::Seq || value.kind() == ValueKind::Iterable => {
+            None if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) => {
                 self.pay_for_elements(value.len().unwrap_or(1))
             }
             None => self.pay(1),
@@ -70,6 +75,9 @@ impl Meter {
     /// `parts` written out one after the other and paid for. Stops writing when nothing is left: lists can share their
     /// elements, and take far more room written out than in memory.
     pub(super) fn text(&self, parts: &[&Value]) -> Result<String, Error> {
+        for part in parts.iter().filter(|part| part.as_str().is_none()) {
+            self.pay_to_walk(part)?;
+        }
         let mut text = Paid { meter: self, text: String::new() };
         let written = parts.iter().try_for_each(|part| write!(text, "{part}"));
         written.map_err(|_| self.end(Stop::Bytes))?;
