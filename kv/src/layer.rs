@@ -10,8 +10,9 @@ use backstitch_core::rope::Rope;
 pub struct LayerSpec {
     /// Its keys and values.
     pub attention: AttentionSpec,
-    /// Its recurrent state.
-    pub recurrent: Option<RecurrentSpec>,
+    /// The pieces of its recurrent state, one for each operation that carries something from token to token; none if it
+    /// is not recurrent.
+    pub recurrent: Vec<StatePart>,
 }
 
 /// How a layer attends.
@@ -64,25 +65,18 @@ pub struct Rotation {
     pub frequencies: Vec<f64>,
 }
 
-/// Sizes of one layer's recurrent state, in numbers (f32) a sequence.
+/// A piece of a layer's recurrent state: what one operation carries from token to token. Sizes are in numbers (f32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecurrentSpec {
-    /// The last inputs of its convolution.
-    pub conv_len: usize,
-    /// Its scan state.
-    pub state_len: usize,
+pub struct StatePart {
+    /// Of the state, a sequence.
+    pub len: usize,
+    /// Of what enters it with a token: given the state before, this decides the state after.
+    pub input: usize,
 }
 
-impl RecurrentSpec {
-    /// Numbers of one state: the convolution's inputs, then the scan state.
-    pub fn len(&self) -> usize {
-        self.conv_len + self.state_len
-    }
-
-    /// Whether the state has no numbers.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+/// Numbers of a layer's state, all pieces together.
+pub(crate) fn state_len(parts: &[StatePart]) -> usize {
+    parts.iter().map(|part| part.len).sum()
 }
 
 /// Sizes of a memory; all of it is allocated when the memory is made.
@@ -132,7 +126,7 @@ impl Params {
             AttentionSpec::Cached(l) => u64::from(self.n_blocks()) * block(l),
             AttentionSpec::Uncached { layer, .. } => u64::from(self.n_blocks_uncached()) * block(layer),
         };
-        let state = layer.recurrent.map_or(0, |r| u64::from(self.n_states()) * r.len() as u64 * 4);
+        let state = u64::from(self.n_states()) * state_len(&layer.recurrent) as u64 * 4;
         attention + state
     }
 }
@@ -159,8 +153,9 @@ pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
                 return bad("a window of no positions");
             }
         }
-        let recurrent = spec.recurrent.map(|r| r.conv_len.checked_add(r.state_len));
-        if recurrent.is_some_and(|len| len.is_none_or(|len| len > u32::MAX as usize / 4)) {
+        let sum = |sum: usize, part: &StatePart| sum.checked_add(part.len)?.checked_add(part.input);
+        let len = spec.recurrent.iter().try_fold(0, sum);
+        if len.is_none_or(|len| len > u32::MAX as usize / 4) {
             return bad("the recurrent state is impossibly large");
         }
     }

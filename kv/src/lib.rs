@@ -30,7 +30,7 @@ mod split;
 pub use batch::Batch;
 pub use error::Error;
 pub use ids::{Pos, SeqId, Token};
-pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, RecurrentSpec, Rotation};
+pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart};
 pub use memory::{Cell, Hybrid, Kind, Memory, Operation, StateRun, Visible};
 pub use plan::{Attention, Plan, States, Store, Ubatch};
 pub use split::UbatchToken;

@@ -230,7 +230,7 @@ pub(crate) trait Part: Send {
     }
 
     /// The states that runs `range` of the schedule read and write.
-    fn states(&mut self, _layer: usize, _runs: Range<usize>) -> Option<States<'_>> {
+    fn states(&mut self, _layer: usize, _part: usize, _runs: Range<usize>) -> Option<States<'_>> {
         None
     }
 
@@ -240,7 +240,7 @@ pub(crate) trait Part: Send {
         Vec::new()
     }
 
-    /// The state after the last token of `seq`.
+    /// The first piece of the state after the last token of `seq`.
     #[cfg(any(test, feature = "oracle"))]
     fn state(&self, _layer: usize, _seq: SeqId) -> Option<&[f32]> {
         None

@@ -72,7 +72,7 @@ impl Naive {
         Naive {
             params: *params,
             attention: layers.iter().filter_map(cached).collect(),
-            recurrent: layers.iter().any(|spec| spec.recurrent.is_some()),
+            recurrent: layers.iter().any(|spec| !spec.recurrent.is_empty()),
             seqs: alloc::vec![NaiveSequence::default(); params.n_seq_max as usize],
             next_id: 0,
         }

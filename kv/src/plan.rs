@@ -101,9 +101,9 @@ impl Ubatch<'_> {
         self.memory.store(layer, self.span.tokens.clone())
     }
 
-    /// The recurrent states of `layer`; `None` if it has none.
-    pub fn states(&mut self, layer: usize) -> Option<States<'_>> {
-        self.memory.states(layer, self.span.runs.clone())
+    /// Piece `part` of the recurrent states of `layer`; `None` if there is no such piece.
+    pub fn states(&mut self, layer: usize, part: usize) -> Option<States<'_>> {
+        self.memory.states(layer, part, self.span.runs.clone())
     }
 }
 
@@ -171,13 +171,11 @@ fn check_rows(what: &'static str, rows: &[f32], n_rows: usize, width: usize) -> 
     Err(Error::Shape { what, found: rows.len() as u64, wanted: wanted as u64 })
 }
 
-/// One layer's recurrent states, and the runs of tokens that step them.
+/// One piece of a layer's recurrent states, and the runs of tokens that step them.
 pub struct States<'u> {
-    /// Numbers of a state's convolution part, which comes first.
-    pub conv_len: usize,
-    /// Numbers of its scan part.
-    pub state_len: usize,
-    /// `[n_slots, conv_len + state_len]`.
+    /// Numbers of a state.
+    pub len: usize,
+    /// `[n_slots, len]`.
     pub states: &'u mut [f32],
     /// The runs of the ubatch, tokens counted through the plan.
     pub(crate) runs: &'u [StateRun],
@@ -186,7 +184,18 @@ pub struct States<'u> {
 }
 
 impl<'u> States<'u> {
-    /// The runs of the ubatch, in order; they tile it. Tokens are counted from the start of the ubatch.
+    /// The state that `run` steps, brought to where it is written.
+    pub fn carry(&mut self, run: &StateRun) -> &mut [f32] {
+        let at = |slot: u32| slot as usize * self.len..(slot as usize + 1) * self.len;
+        match run.read {
+            Some(slot) if slot != run.write => self.states.copy_within(at(slot), at(run.write).start),
+            Some(_) => {}
+            None => self.states[at(run.write)].fill(0.0),
+        }
+        &mut self.states[at(run.write)]
+    }
+
+    /// The runs of the ubatch, in order; they tile it. A run may read what an earlier one wrote. Tokens are counted from the start of the ubatch.
     pub fn runs(&self) -> impl Iterator<Item = StateRun> + 'u {
         let (runs, first) = (self.runs, self.first);
         runs.iter().map(move |run| StateRun { start: run.start - first, end: run.end - first, ..*run })

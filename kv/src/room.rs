@@ -22,3 +22,10 @@ pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
     list.resize(len, value);
     Ok(list)
 }
+
+/// `len` zeros, which the system maps when they are first written.
+pub(crate) fn zeroed(len: u64) -> Result<Vec<f32>, Error> {
+    let refused = Error::OutOfMemory { bytes: len.saturating_mul(4) };
+    let len = usize::try_from(len).map_err(|_| refused)?;
+    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| refused)
+}

@@ -2,8 +2,8 @@
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::{
-    AttentionLayer, AttentionSpec, Batch, Error, Hybrid, LayerSpec, Memory, Params, Pos, RecurrentSpec,
-    SeqId, Token,
+    AttentionLayer, AttentionSpec, Batch, Error, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, StatePart,
+    Token,
 };
 use backstitch_testing::Counting;
 
@@ -12,7 +12,7 @@ static ALLOCATOR: Counting = Counting::new();
 
 fn hybrid() -> Result<Hybrid, Error> {
     let layer = AttentionLayer { n_head_kv: 2, d_k: 8, d_v: 8, window: Some(50), rope: None };
-    let recurrent = Some(RecurrentSpec { conv_len: 3, state_len: 5 });
+    let recurrent = vec![StatePart { len: 8, input: 4 }];
     let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), recurrent }];
     let (k_type, v_type) = (CellType::F16, CellType::BF16);
     Hybrid::new(&layers, &Params { n_ctx: 2048, n_seq_max: 4, n_batch: 256, k_type, v_type })

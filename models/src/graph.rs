@@ -32,6 +32,13 @@ pub struct WeightId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RopeId(pub(crate) u32);
 
+/// A piece of a layer's recurrent state: that of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateId {
+    pub(crate) layer: usize,
+    pub(crate) part: usize,
+}
+
 /// What the rows of a value are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
@@ -159,6 +166,9 @@ pub struct SsdParams {
     pub d: WeightId,
 }
 
+/// The most values that one operation's state depends on.
+pub const MAX_INPUTS: usize = 6;
+
 /// An operation. Values that it changes in place are both read and written.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -240,8 +250,8 @@ pub enum Op {
     },
     /// Causal convolution over each channel, then SiLU; carries its last inputs in the layer's state.
     Conv {
-        /// Layer of the memory.
-        layer: usize,
+        /// The last inputs.
+        state: StateId,
         /// `[n_tokens, n_channels]`.
         x: Value,
         /// `[d_conv, n_channels]`; the last row meets the current token.
@@ -253,8 +263,8 @@ pub enum Op {
     },
     /// Mamba-2 recurrence.
     Ssd {
-        /// Layer of the memory.
-        layer: usize,
+        /// The state.
+        state: StateId,
         /// x, B and C side by side.
         xbc: Value,
         /// Time steps before bias and softplus, `[n_tokens, n_head]`.
@@ -362,6 +372,25 @@ impl Op {
             Op::Add { x, y } => io(&[*x, *y], &[*x]),
             Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
         }
+    }
+
+    /// The piece of a recurrent state that the operation steps, and the values that decide how: with the weights, they
+    /// and the old state are all that the new state depends on.
+    pub fn state(&self) -> Option<(StateId, [Option<Value>; MAX_INPUTS])> {
+        let mut inputs = [None; MAX_INPUTS];
+        let mut enter = |values: &[Value]| inputs.iter_mut().zip(values).for_each(|(i, &v)| *i = Some(v));
+        let state = match *self {
+            Op::Conv { state, x, .. } => {
+                enter(&[x]);
+                state
+            }
+            Op::Ssd { state, xbc, dt, .. } => {
+                enter(&[xbc, dt]);
+                state
+            }
+            _ => return None,
+        };
+        Some((state, inputs))
     }
 
     /// Calls `f` with every weight that the operation uses.

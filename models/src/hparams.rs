@@ -112,16 +112,6 @@ impl Ssm {
     pub fn n_channels(&self) -> usize {
         self.d_inner + 2 * self.n_group * self.d_state
     }
-
-    /// `f32`s of the convolution's state.
-    pub fn conv_len(&self) -> usize {
-        (self.d_conv - 1) * self.n_channels()
-    }
-
-    /// `f32`s of the recurrence's state.
-    pub fn state_len(&self) -> usize {
-        self.d_inner * self.d_state
-    }
 }
 
 /// Reads keys below the architecture's prefix and holds them to limits.

@@ -164,8 +164,8 @@ impl Frame<'_> {
             Op::Attend { layer, q, k, v, out, n_head, scale } => {
                 self.attend(layer, [q, k, v, out], n_head, scale, ubatch)
             }
-            Op::Conv { layer, x, weight, bias, out } => self.conv(layer, x, weight, bias, out, ubatch),
-            Op::Ssd { layer, xbc, dt, out, ref params } => self.ssd(layer, xbc, dt, out, params, ubatch),
+            Op::Conv { state, x, weight, bias, out } => self.conv(state, x, weight, bias, out, ubatch),
+            Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
             Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
             Op::Experts { x, router, scratch, out, ref params } => {
                 self.experts(x, router, scratch, out, params)

@@ -41,7 +41,7 @@ struct Places {
 /// use backstitch_kv::{AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, Token};
 ///
 /// let layer = AttentionLayer { n_head_kv: 2, d_k: 4, d_v: 4, ..AttentionLayer::default() };
-/// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), recurrent: None }];
+/// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() }];
 /// let (k_type, v_type) = (CellType::F16, CellType::F16);
 /// let params = Params { n_ctx: 256, n_seq_max: 2, n_batch: 64, k_type, v_type };
 /// let mut memory = Hybrid::new(&layers, &params)?;
@@ -93,9 +93,10 @@ impl Hybrid {
             places.push(Places { attention, shared, recurrent: None });
         }
         let mut parts = sorted.parts(params, &mut places)?;
-        let recurrent: Vec<_> = layers.iter().filter_map(|spec| spec.recurrent).collect();
+        let recurrent: Vec<&[_]> =
+            layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
         if !recurrent.is_empty() {
-            let with_state = places.iter_mut().zip(layers).filter(|(_, spec)| spec.recurrent.is_some());
+            let with_state = places.iter_mut().zip(layers).filter(|(_, spec)| !spec.recurrent.is_empty());
             for (layer, (place, _)) in with_state.enumerate() {
                 place.recurrent = Some(Place { part: parts.len(), layer });
             }
@@ -142,9 +143,9 @@ impl Hybrid {
         self.parts.get_mut(place.part)?.store(place.layer, tokens)
     }
 
-    pub(crate) fn states(&mut self, layer: usize, runs: Range<usize>) -> Option<States<'_>> {
+    pub(crate) fn states(&mut self, layer: usize, part: usize, runs: Range<usize>) -> Option<States<'_>> {
         let place = self.places.get(layer)?.recurrent?;
-        self.parts.get_mut(place.part)?.states(place.layer, runs)
+        self.parts.get_mut(place.part)?.states(place.layer, part, runs)
     }
 
     /// Does a checked operation on all parts or on none.

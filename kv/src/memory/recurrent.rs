@@ -9,7 +9,7 @@ use super::{Kind, Op, Operation, Part};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::{Params, RecurrentSpec};
+use crate::layer::{Params, StatePart};
 use crate::plan::States;
 use crate::room;
 use crate::split::{Schedule, Split};
@@ -52,9 +52,10 @@ enum After {
     },
 }
 
-struct Layer {
-    spec: RecurrentSpec,
-    /// `[n_slots, conv_len + state_len]`.
+/// The states of one piece of a layer.
+struct Piece {
+    len: usize,
+    /// `[n_slots, len]`.
     states: Vec<f32>,
 }
 
@@ -68,7 +69,8 @@ struct Staged {
 
 /// The part of a memory that keeps recurrent states.
 pub(super) struct Recurrent {
-    layers: Vec<Layer>,
+    /// By layer, then by piece.
+    layers: Vec<Vec<Piece>>,
     refs: Vec<u32>,
     free: Vec<u32>,
     tips: Vec<Option<Tip>>,
@@ -83,20 +85,16 @@ pub(super) struct Recurrent {
 }
 
 impl Recurrent {
-    pub fn new(layers: &[RecurrentSpec], params: &Params) -> Result<Recurrent, Error> {
+    pub fn new(layers: &[&[StatePart]], params: &Params) -> Result<Recurrent, Error> {
         let (n_slots, n_seq_max) = (params.n_states(), params.n_seq_max as usize);
-        let mut made = Vec::with_capacity(layers.len());
-        for &spec in layers {
-            let values = u64::from(n_slots) * spec.len() as u64;
-            let out_of_memory = Error::OutOfMemory { bytes: values * 4 };
-            let values = usize::try_from(values).map_err(|_| out_of_memory)?;
-            let states = bytemuck::allocation::try_zeroed_vec(values).map_err(|()| out_of_memory)?;
-            made.push(Layer { spec, states });
-        }
+        let piece = |part: &StatePart| {
+            Ok(Piece { len: part.len, states: room::zeroed(u64::from(n_slots) * part.len as u64)? })
+        };
+        let layers = layers.iter().map(|parts| parts.iter().map(piece).collect());
         let mut runs = Vec::new();
         room::for_len(&mut runs, params.n_batch as usize)?;
         Ok(Recurrent {
-            layers: made,
+            layers: layers.collect::<Result<_, Error>>()?,
             refs: room::filled(n_slots as usize, 0)?,
             free: (0..n_slots).rev().collect(),
             tips: room::filled(n_seq_max, None)?,
@@ -314,19 +312,18 @@ impl Part for Recurrent {
         self.forget_plan();
     }
 
-    fn states(&mut self, layer: usize, runs: Range<usize>) -> Option<States<'_>> {
-        let layer = self.layers.get_mut(layer)?;
+    fn states(&mut self, layer: usize, part: usize, runs: Range<usize>) -> Option<States<'_>> {
+        let piece = self.layers.get_mut(layer)?.get_mut(part)?;
         let runs = self.runs.get(runs)?;
-        let RecurrentSpec { conv_len, state_len } = layer.spec;
         let first = runs.first().map_or(0, |run| run.start);
-        Some(States { conv_len, state_len, states: &mut layer.states, runs, first })
+        Some(States { len: piece.len, states: &mut piece.states, runs, first })
     }
 
     #[cfg(any(test, feature = "oracle"))]
     fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
-        let layer = &self.layers[layer];
+        let piece = self.layers[layer].first()?;
         let tip = self.tips[seq.index()]?;
-        layer.states.chunks_exact(layer.spec.len()).nth(tip.slot as usize)
+        piece.states.chunks_exact(piece.len).nth(tip.slot as usize)
     }
 
     #[cfg(any(test, feature = "oracle"))]

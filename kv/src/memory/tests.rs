@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::Token;
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, RecurrentSpec, Rotation};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,11 +23,11 @@ fn shape(window: Option<u32>) -> AttentionLayer {
 }
 
 fn cached() -> LayerSpec {
-    LayerSpec { attention: AttentionSpec::Cached(shape(None)), recurrent: None }
+    LayerSpec { attention: AttentionSpec::Cached(shape(None)), ..LayerSpec::default() }
 }
 
 fn both() -> LayerSpec {
-    LayerSpec { recurrent: Some(RecurrentSpec { conv_len: 0, state_len: 1 }), ..cached() }
+    LayerSpec { recurrent: vec![StatePart { len: 1, input: 1 }], ..cached() }
 }
 
 fn run_of(seq: u32, range: Range<i32>) -> Batch {
@@ -265,11 +265,11 @@ fn a_plan_is_committed_whole_or_not_at_all() {
 
 #[test]
 fn impossible_layers_are_refused() {
-    let attention = |attention| LayerSpec { attention, recurrent: None };
+    let attention = |attention| LayerSpec { attention, ..LayerSpec::default() };
     let huge = AttentionLayer { n_head_kv: usize::MAX, d_k: 3, d_v: 3, ..AttentionLayer::default() };
     let mut turning = shape(None);
     turning.d_k = 2;
-    let state = RecurrentSpec { conv_len: usize::MAX, state_len: 1 };
+    let state = StatePart { len: usize::MAX, input: 1 };
     let cases = [
         (vec![attention(AttentionSpec::SharedWith(0))], 0),
         (vec![cached(), attention(AttentionSpec::SharedWith(2)), cached()], 1),
@@ -278,7 +278,7 @@ fn impossible_layers_are_refused() {
         (vec![attention(AttentionSpec::Cached(huge))], 0),
         (vec![attention(AttentionSpec::Cached(turning))], 0),
         (vec![cached(), attention(AttentionSpec::Cached(shape(Some(0))))], 1),
-        (vec![cached(), LayerSpec { recurrent: Some(state), ..LayerSpec::default() }], 1),
+        (vec![cached(), LayerSpec { recurrent: vec![state], ..LayerSpec::default() }], 1),
     ];
     for (layers, bad) in cases {
         let made = Hybrid::new(&layers, &params(64, 1));
@@ -346,7 +346,7 @@ mod hybrid {
         let mut slots = Vec::new();
         while let Some(mut ubatch) = plan.next_ubatch() {
             let n_tokens = ubatch.n_tokens() as u32;
-            let runs: Vec<StateRun> = ubatch.states(0).unwrap().runs().collect();
+            let runs: Vec<StateRun> = ubatch.states(0, 0).unwrap().runs().collect();
             assert_eq!((runs.len(), runs[0].start, runs[0].end), (1, 0, n_tokens));
             slots.push((runs[0].read.unwrap(), runs[0].write));
         }
@@ -361,7 +361,7 @@ mod uncached {
 
     fn memory(causal: bool) -> Hybrid {
         let attention = AttentionSpec::Uncached { layer: shape(None), causal };
-        Hybrid::new(&[LayerSpec { attention, recurrent: None }], &params(64, 3)).unwrap()
+        Hybrid::new(&[LayerSpec { attention, ..LayerSpec::default() }], &params(64, 3)).unwrap()
     }
 
     fn interleaved() -> Batch {
@@ -471,7 +471,7 @@ mod together {
             }
             let mut plan = memory.prepare(&batch, 256).unwrap();
             assert_eq!(plan.n_ubatch(), 1);
-            let n_runs = plan.next_ubatch().and_then(|mut ubatch| Some(ubatch.states(0)?.runs().count()));
+            let n_runs = plan.next_ubatch().and_then(|mut ubatch| Some(ubatch.states(0, 0)?.runs().count()));
             assert_eq!(n_runs, Some(256));
             plan.commit().unwrap();
         }

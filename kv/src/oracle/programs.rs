@@ -8,7 +8,7 @@
 use super::*;
 use crate::extent::bits;
 use crate::ids::Token;
-use crate::layer::{RecurrentSpec, Rotation};
+use crate::layer::{Rotation, StatePart};
 use crate::memory::{Memory, Visible};
 use crate::plan::{Plan, Ubatch};
 use alloc::vec;
@@ -116,7 +116,7 @@ fn attention(
 }
 
 fn layer(attention: AttentionSpec) -> LayerSpec {
-    LayerSpec { attention, recurrent: None }
+    LayerSpec { attention, ..LayerSpec::default() }
 }
 
 /// Two sequences' attention: shapes differ, one has a window, one shares.
@@ -130,13 +130,13 @@ fn transformer() -> Vec<LayerSpec> {
 }
 
 fn recurrent() -> Vec<LayerSpec> {
-    let recurrent = Some(RecurrentSpec { conv_len: 1, state_len: 2 });
+    let recurrent = vec![StatePart { len: 3, input: 1 }];
     vec![LayerSpec { attention: AttentionSpec::Absent, recurrent }, LayerSpec::default()]
 }
 
 fn hybrid() -> Vec<LayerSpec> {
     let mut layers = transformer();
-    layers[1].recurrent = Some(RecurrentSpec { conv_len: 1, state_len: 2 });
+    layers[1].recurrent = vec![StatePart { len: 3, input: 1 }];
     layers.extend(recurrent());
     layers
 }
@@ -358,7 +358,7 @@ impl Machine {
                 }
                 cached += 1;
             }
-            if spec.recurrent.is_some() {
+            if !spec.recurrent.is_empty() {
                 self.compare_states(i);
             }
         }
@@ -417,7 +417,7 @@ fn finish(mut plan: Plan<'_>, layers: &[LayerSpec], after: &Naive, end: End) {
                 Some((cached, own)) => read_back(&ubatch, i, own, cached, after),
                 None => assert!(ubatch.attention(i).is_none()),
             }
-            assert_eq!(step_states(&mut ubatch, i), spec.recurrent.is_some());
+            assert_eq!(step_states(&mut ubatch, i), !spec.recurrent.is_empty());
         }
     }
     match end {
@@ -480,19 +480,15 @@ fn window_bits(i: u32, visible: &Visible) -> u32 {
 /// Steps the states of a layer; false if it has none.
 fn step_states(ubatch: &mut Ubatch<'_>, layer: usize) -> bool {
     let tokens: Vec<u64> = ubatch.tokens().iter().map(|t| t.token.0.into()).collect();
-    let Some(states) = ubatch.states(layer) else { return false };
-    let len = states.conv_len + states.state_len;
+    let Some(mut states) = ubatch.states(layer, 0) else { return false };
     let (mut next, mut written) = (0, Vec::new());
-    let before = states.states.to_vec();
     for run in states.runs() {
         assert_eq!(run.start, next, "runs tile the ubatch");
         next = run.end;
         assert!(!written.contains(&run.write), "no two runs write one state");
         written.push(run.write);
-        // All reads are of what was there when the ubatch began: runs may be computed side by side.
-        let mut state = run.read.map_or(vec![0.0; len], |slot| before[slot as usize * len..][..len].to_vec());
-        tokens[run.start as usize..run.end as usize].iter().for_each(|&token| advance(&mut state, token));
-        states.states[run.write as usize * len..][..len].copy_from_slice(&state);
+        let state = states.carry(&run);
+        tokens[run.start as usize..run.end as usize].iter().for_each(|&token| advance(state, token));
     }
     assert_eq!(next as usize, tokens.len());
     true

@@ -66,7 +66,7 @@ pub(super) fn feed_forward(
 pub(super) fn transformer(b: &mut Builder<'_, '_>, h: &Hparams, rope: RopeId) -> Result<(), Error> {
     let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
     for il in 0..h.n_layer {
-        b.layer(LayerSpec { attention: h.attention_layer(b, rope), recurrent: None });
+        b.layer(LayerSpec { attention: h.attention_layer(b, rope), ..LayerSpec::default() });
         let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
         let mut attn = attention(b, h, normed, rope)?;
         if il + 1 == h.n_layer {

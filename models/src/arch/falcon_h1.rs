@@ -7,7 +7,7 @@ use crate::{
     hparams::{Hparams, Ssm},
 };
 use backstitch_core::rope::Pairs;
-use backstitch_kv::{LayerSpec, RecurrentSpec};
+use backstitch_kv::LayerSpec;
 
 pub(super) static ARCH: Arch = Arch { name: "falcon-h1", build };
 
@@ -16,8 +16,7 @@ fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let rope = h.rope(b, Pairs::Split)?;
     let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
     for il in 0..h.n_layer {
-        let recurrent = RecurrentSpec { conv_len: ssm.conv_len(), state_len: ssm.state_len() };
-        b.layer(LayerSpec { attention: h.attention_layer(b, rope), recurrent: Some(recurrent) });
+        b.layer(LayerSpec { attention: h.attention_layer(b, rope), ..LayerSpec::default() });
         let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
         let mut attn = blocks::attention(b, h, normed, rope)?;
         let mut mixed = mamba2(b, h, &ssm, normed)?;

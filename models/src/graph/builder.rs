@@ -4,8 +4,8 @@
 //! architecture is described once, and loading, checking and running follow from that description.
 
 use super::{
-    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, Rows, SsdParams, Step,
-    Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, Rows, SsdParams, StateId,
+    Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
 };
 use crate::{
     error::Error,
@@ -14,7 +14,7 @@ use crate::{
 };
 use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
 use backstitch_core::rope::Rope;
-use backstitch_kv::LayerSpec;
+use backstitch_kv::{LayerSpec, StatePart};
 use core::ops::Range;
 
 /// A matrix and, where the file has one, its bias.
@@ -343,6 +343,15 @@ impl<'g, 'a> Builder<'g, 'a> {
         out
     }
 
+    /// Adds a piece of `len` numbers to the layer's recurrent state, stepped by an operation into which `inputs` enter.
+    fn state(&mut self, len: usize, inputs: &[Value]) -> StateId {
+        let layer = self.layer.unwrap_or_default();
+        let input = inputs.iter().map(|&value| self.graph.width(value)).sum();
+        let parts = &mut self.graph.layers[layer].recurrent;
+        parts.push(StatePart { len, input });
+        StateId { layer, part: parts.len() - 1 }
+    }
+
     /// Causal convolution of `x` with the layer's state, then SiLU.
     ///
     /// # Errors
@@ -355,16 +364,16 @@ impl<'g, 'a> Builder<'g, 'a> {
         let weight = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_conv });
         let bias = self.vector(&format!("{name}.bias"), width)?;
         let out = self.value("conv", width, Rows::Tokens);
-        let layer = self.layer.unwrap_or_default();
-        self.push(Op::Conv { layer, x, weight, bias, out });
+        let state = self.state(d_conv.saturating_sub(1) * width, &[x]);
+        self.push(Op::Conv { state, x, weight, bias, out });
         Ok(out)
     }
 
     /// The Mamba-2 recurrence with the layer's state.
     pub fn ssd(&mut self, xbc: Value, dt: Value, params: SsdParams) -> Value {
         let out = self.value("ssd", params.n_head * params.d_head, Rows::Tokens);
-        let layer = self.layer.unwrap_or_default();
-        self.push(Op::Ssd { layer, xbc, dt, out, params });
+        let state = self.state(params.n_head * params.d_head * params.d_state, &[xbc, dt]);
+        self.push(Op::Ssd { state, xbc, dt, out, params });
         out
     }
 
