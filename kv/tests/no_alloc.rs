@@ -26,7 +26,7 @@ fn decode(memory: &mut dyn Memory, batch: &Batch, n_ubatch: usize) -> Result<(),
         if let Some(mut store) = ubatch.store(0) {
             store.put(&rows[..n_values], &rows[..n_values])?;
         }
-        if let Some(states) = ubatch.states(0) {
+        if let Some(states) = ubatch.states(0, 0) {
             states.runs().for_each(|run| states.states[run.write as usize * 8] = run.end as f32);
         }
         let seen = ubatch.attention(0).map_or(0, |view| view.visible().len());
