@@ -1,0 +1,87 @@
+//! The scan of Mamba-2.
+
+use super::LEAST;
+use crate::error::{Error, length};
+use crate::isa::KernelSet;
+use crate::pool::{Bands, Parts, Pool, Share, n_jobs};
+
+/// The state-space step of Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060, the recurrent form of SSD).
+///
+/// For each token and head, with `dt = softplus(dt + dt_bias)`: `state = fma(B, x * dt, state * exp(dt * a))` and
+/// `y = fma(d, x, sum of state * C)`, the sum over sixteen lanes and their fixed tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Ssd<'a> {
+    /// Heads.
+    pub n_head: usize,
+    /// Channels a head.
+    pub d_head: usize,
+    /// Groups of heads that share B and C; divides `n_head`.
+    pub n_group: usize,
+    /// State numbers a channel.
+    pub d_state: usize,
+    /// `[n_head]`.
+    pub dt_bias: &'a [f32],
+    /// Decay, negative: `[n_head]`.
+    pub a: &'a [f32],
+    /// Skip connection: `[n_head]`.
+    pub d: &'a [f32],
+}
+
+impl Ssd<'_> {
+    /// Columns of an input row: x, B and C side by side.
+    pub fn width(&self) -> usize {
+        self.n_head * self.d_head + 2 * self.n_group * self.d_state
+    }
+
+    /// State numbers of one sequence.
+    pub fn state_len(&self) -> usize {
+        self.n_head * self.d_head * self.d_state
+    }
+
+    /// Steps `state` `[n_head, d_head, d_state]` through the tokens of one run: `xbc` `[n_tokens, width]`, `dt`
+    /// `[n_tokens, n_head]`, `out` `[n_tokens, n_head * d_head]`.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for slices that do not fit each other; nothing was written then. [`Error::Panicked`] from the pool.
+    pub fn run(
+        &self,
+        set: &KernelSet,
+        pool: &dyn Pool,
+        xbc: &[f32],
+        dt: &[f32],
+        state: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        let n_tokens = self.check(xbc, dt, state, out)?;
+        let jobs = n_jobs(pool, state.len() * n_tokens, LEAST).min(self.n_head.max(1));
+        let per_head = self.d_head * self.d_state;
+        let states = Parts::new(state, per_head, jobs);
+        let bands = Bands::new(out, self.n_head * self.d_head, self.d_head, Share::alone(jobs, self.n_head));
+        pool.run(jobs, &|job| {
+            if let (Some((first, states)), Some(mut band)) = (states.take(job), bands.take(job)) {
+                let first = first / per_head.max(1);
+                let heads = first..first + states.len() / per_head.max(1);
+                (set.ssd)(self, heads, xbc, dt, states, &mut band);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn check(&self, xbc: &[f32], dt: &[f32], state: &[f32], out: &[f32]) -> Result<usize, Error> {
+        let n_tokens = xbc.len() / self.width().max(1);
+        if self.n_group == 0 || !self.n_head.is_multiple_of(self.n_group) {
+            return Err(Error::Ragged { what: "heads of a scan", found: self.n_head, block: self.n_group });
+        }
+        length("scan's input", xbc.len(), n_tokens * self.width())?;
+        length("scan's time steps", dt.len(), n_tokens * self.n_head)?;
+        length("scan's state", state.len(), self.state_len())?;
+        length("scan's output", out.len(), n_tokens * self.n_head * self.d_head)?;
+        for weight in [self.dt_bias, self.a, self.d] {
+            length("scan's weights", weight.len(), self.n_head)?;
+        }
+        Ok(n_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests;
