@@ -274,6 +274,13 @@ pub enum Error {
     },
 
     // Use of a model.
+    /// A token stands where the model has no embedding of positions any more.
+    BeyondPositions {
+        /// Its position.
+        pos: i32,
+        /// Positions that the model knows.
+        n_pos: usize,
+    },
     /// A token is not in the vocabulary.
     Token {
         /// Where in the batch.

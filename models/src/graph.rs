@@ -116,11 +116,26 @@ pub struct Product {
     pub add: bool,
 }
 
-/// Which function gates a feed-forward network.
+/// The function between the two halves of a feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x / (1 + e^-x)`.
     Silu,
+    /// GELU by its tanh form.
+    Gelu,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// Which row of a table a token gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOf {
+    /// That of the token itself; a batch of embeddings brings its own.
+    Token,
+    /// That of its position.
+    Position,
+    /// The first: all tokens are of the first kind.
+    First,
 }
 
 /// How the weights of chosen experts are scaled.
@@ -172,10 +187,12 @@ pub const MAX_INPUTS: usize = 6;
 /// An operation. Values that it changes in place are both read and written.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// `out[t] = table[token t]`.
+    /// `out[t] = table[row of token t]`.
     Embed {
-        /// Embedding matrix `[n_vocab, n_embd]`.
+        /// Embedding matrix `[n_rows, n_embd]`.
         table: WeightId,
+        /// Which row.
+        by: RowOf,
         /// Result.
         out: Value,
     },
@@ -198,6 +215,17 @@ pub enum Op {
         group: usize,
         /// Result; may be `x`.
         out: Value,
+    },
+    /// Layer norm of each row, in place: mean 0 and variance 1, times `weight`, plus `bias`.
+    LayerNorm {
+        /// Changed in place.
+        x: Value,
+        /// `[width]`.
+        weight: WeightId,
+        /// `[width]`; none: nothing is added.
+        bias: Option<WeightId>,
+        /// Added to the variance.
+        eps: f32,
     },
     /// Eight-bit blocks of a value, for products with quantised weights.
     Quantize {
@@ -274,6 +302,13 @@ pub enum Op {
         /// Sizes and weights.
         params: SsdParams,
     },
+    /// `x = activation(x)`.
+    Activate {
+        /// Which function.
+        activation: Activation,
+        /// Changed in place.
+        x: Value,
+    },
     /// `up *= activation(gate)`.
     Gate {
         /// Which function.
@@ -328,6 +363,7 @@ impl Op {
             Op::Embed { .. } => "embed",
             Op::Angles { .. } => "angles",
             Op::RmsNorm { .. } => "rms_norm",
+            Op::LayerNorm { .. } => "layer_norm",
             Op::Quantize { .. } => "quantize",
             Op::MatMul { .. } => "matmul",
             Op::Bias { .. } => "bias",
@@ -335,6 +371,7 @@ impl Op {
             Op::Attend { .. } => "attend",
             Op::Conv { .. } => "conv",
             Op::Ssd { .. } => "ssd",
+            Op::Activate { .. } => "activate",
             Op::Gate { .. } => "gate",
             Op::Experts { .. } => "experts",
             Op::Add { .. } => "add",
@@ -361,7 +398,7 @@ impl Op {
                     io(if p.add { core::slice::from_ref(&p.out) } else { &[] }, &[p.out]);
                 }
             }
-            Op::Bias { x, .. } => io(&[*x], &[*x]),
+            Op::Bias { x, .. } | Op::LayerNorm { x, .. } | Op::Activate { x, .. } => io(&[*x], &[*x]),
             Op::Rotate { x, angles, .. } => io(&[*x, *angles], &[*x]),
             Op::Attend { q, k, v, out, .. } => io(&[*q, *k, *v], &[*out]),
             Op::Ssd { xbc, dt, out, .. } => io(&[*xbc, *dt], &[*out]),
@@ -398,6 +435,9 @@ impl Op {
         let ids: &[WeightId] = match self {
             Op::Embed { table, .. } => &[*table],
             Op::RmsNorm { weight, .. } => &[*weight],
+            Op::LayerNorm { weight, bias, .. } => {
+                return [Some(*weight), *bias].into_iter().flatten().for_each(f);
+            }
             Op::MatMul { products, .. } => return products.iter().map(|p| p.weight).for_each(f),
             Op::Bias { bias, .. } => &[*bias],
             Op::Conv { weight, bias, .. } => &[*weight, *bias],

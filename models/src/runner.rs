@@ -154,9 +154,10 @@ impl Runner {
 impl Frame<'_> {
     fn step(&mut self, op: &Op, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
         match *op {
-            Op::Embed { table, out } => self.embed(table, out, ubatch),
+            Op::Embed { table, by, out } => self.embed(table, by, out, ubatch),
             Op::Angles { rope, out } => self.angles(rope, out, ubatch),
             Op::RmsNorm { x, weight, eps, group, out } => self.rms_norm(x, weight, eps, group, out),
+            Op::LayerNorm { x, weight, bias, eps } => self.layer_norm(x, weight, bias, eps),
             Op::Quantize { x, out } => self.quantize(x, out),
             Op::MatMul { x, ref products } => self.matmul(x, products),
             Op::Bias { x, bias } => self.bias(x, bias),
@@ -166,6 +167,7 @@ impl Frame<'_> {
             }
             Op::Conv { state, x, weight, bias, out } => self.conv(state, x, weight, bias, out, ubatch),
             Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
+            Op::Activate { activation, x } => self.activate(activation, x),
             Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
             Op::Experts { x, router, scratch, out, ref params } => {
                 self.experts(x, router, scratch, out, params)

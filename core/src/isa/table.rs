@@ -149,6 +149,8 @@ kernel_table! {
     gelu_in_place = kernels::map::gelu_in_place: fn(x: &mut [f32]);
     /// `x[i] = x[i] / (1 + exp(-1.702 x[i]))`, any length.
     gelu_quick_in_place = kernels::map::gelu_quick_in_place: fn(x: &mut [f32]);
+    /// `x[i] = max(x[i], 0)`, any length.
+    relu_in_place = kernels::map::relu_in_place: fn(x: &mut [f32]);
     /// `x[i] = ln(1 + exp(x[i]))`, any length.
     softplus_in_place = kernels::map::softplus_in_place: fn(x: &mut [f32]);
     /// `x[i] *= factor`, any length.
@@ -167,6 +169,10 @@ kernel_table! {
     gelu_quick_mul = kernels::glu::gelu_quick_mul: fn(gate: &mut [f32], up: &[f32]);
     /// `x[i] *= silu(gate[i])`: the gate behind a Mamba-2 scan.
     mul_silu = kernels::glu::mul_silu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] *= gelu(gate[i])`, by the tanh form.
+    mul_gelu = kernels::glu::mul_gelu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] *= max(gate[i], 0)`.
+    mul_relu = kernels::glu::mul_relu: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= 1 / (1 + exp(-gate[i]))`.
     mul_sigmoid = kernels::glu::mul_sigmoid: fn(x: &mut [f32], gate: &[f32]);
     /// Root-mean-square norm of each row of `n`: `out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]`. `weight` is

@@ -28,6 +28,18 @@ pub(crate) fn mul_silu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
     update!(s, x, gate, |x, g| s.mul(x, math::silu(s, g)));
 }
 
+/// `x[i] *= gelu(gate[i])`, by the tanh form.
+#[inline(always)]
+pub(crate) fn mul_gelu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
+    update!(s, x, gate, |x, g| s.mul(x, math::gelu(s, g)));
+}
+
+/// `x[i] *= max(gate[i], 0)`.
+#[inline(always)]
+pub(crate) fn mul_relu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
+    update!(s, x, gate, |x, g| s.mul(x, s.max(s.splat(0.0), g)));
+}
+
 /// `x[i] *= sigmoid(gate[i])`.
 #[inline(always)]
 pub(crate) fn mul_sigmoid<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {

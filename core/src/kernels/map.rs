@@ -114,6 +114,12 @@ pub(crate) fn gelu_quick_in_place<S: Simd>(s: S, x: &mut [f32]) {
     in_place!(s, x, |v| math::gelu_quick(s, v));
 }
 
+/// `x[i] = max(x[i], 0)`.
+#[inline(always)]
+pub(crate) fn relu_in_place<S: Simd>(s: S, x: &mut [f32]) {
+    in_place!(s, x, |v| s.max(s.splat(0.0), v));
+}
+
 /// `x[i] = ln(1 + exp(x[i]))`.
 #[inline(always)]
 pub(crate) fn softplus_in_place<S: Simd>(s: S, x: &mut [f32]) {

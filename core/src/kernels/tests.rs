@@ -98,13 +98,15 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         x * sigmoid(2.0 * (2.0 / core::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x))
     }
     type Case = (&'static str, fn(&KernelSet) -> fn(&mut [f32], &[f32]), fn(f64, f64) -> f64);
-    let cases: [Case; 7] = [
+    let cases: [Case; 9] = [
         ("add", |set| set.add, |x, y| x + y),
         ("mul", |set| set.mul, |x, y| x * y),
         ("silu_mul", |set| set.silu_mul, |x, y| x * sigmoid(x) * y),
         ("gelu_mul", |set| set.gelu_mul, |x, y| gelu(x) * y),
         ("gelu_quick_mul", |set| set.gelu_quick_mul, |x, y| x * sigmoid(1.702 * x) * y),
         ("mul_silu", |set| set.mul_silu, |x, y| x * y * sigmoid(y)),
+        ("mul_gelu", |set| set.mul_gelu, |x, y| x * gelu(y)),
+        ("mul_relu", |set| set.mul_relu, |x, y| x * y.max(0.0)),
         ("mul_sigmoid", |set| set.mul_sigmoid, |x, y| x * sigmoid(y)),
     ];
     let mut random = Random::new(14);
@@ -118,6 +120,8 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         }
         let got = agreed("add_scaled", &x, |set, x| (set.add_scaled)(x, &y, 0.3));
         assert_near(&got, pairs().map(|(x, y)| x + y * f64::from(0.3f32)), 1e-6);
+        let got = agreed("relu", &x, |set, x| (set.relu_in_place)(x));
+        assert_near(&got, pairs().map(|(x, _)| x.max(0.0)), 0.0);
         let got = agreed("scale", &x, |set, x| (set.scale_in_place)(x, 0.3));
         assert_near(&got, pairs().map(|(x, _)| x * f64::from(0.3f32)), 1e-6);
     }

@@ -136,6 +136,9 @@ impl fmt::Display for Error {
             Self::Hparam { key, found, wanted } => {
                 write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
             }
+            Self::BeyondPositions { pos, n_pos } => {
+                write!(f, "position {pos} is beyond the {n_pos} that the model knows; shorten the text")
+            }
             Self::Token { index, token, n_vocab } => {
                 write!(f, "token {token} at index {index} is not in the vocabulary of {n_vocab}")
             }

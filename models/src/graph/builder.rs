@@ -4,8 +4,8 @@
 //! architecture is described once, and loading, checking and running follow from that description.
 
 use super::{
-    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, Rows, SsdParams, StateId,
-    Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows, SsdParams,
+    StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
 };
 use crate::{
     error::Error,
@@ -182,10 +182,36 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// # Errors
     /// As [`Builder::matrix`].
     pub fn embed(&mut self, name: &str, n_vocab: usize, n_embd: usize) -> Result<Value, Error> {
-        let table = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
+        self.embed_by(RowOf::Token, name, n_vocab, n_embd)
+    }
+
+    /// For each token a row of the matrix `name`.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn embed_by(&mut self, by: RowOf, name: &str, n_rows: usize, n_embd: usize) -> Result<Value, Error> {
+        let table = self.matrix(name, n_rows, n_embd, 0..n_rows)?;
         let out = self.value("x", n_embd, Rows::Tokens);
-        self.push(Op::Embed { table, out });
+        self.push(Op::Embed { table, by, out });
         Ok(out)
+    }
+
+    /// Layer norm of `x`, in place, by the vectors `NAME.weight` and, where the file has it, `NAME.bias`.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn layer_norm(&mut self, x: Value, name: &str, eps: f32) -> Result<(), Error> {
+        let width = self.graph.width(x);
+        let weight = self.vector(&format!("{name}.weight"), width)?;
+        let bias = format!("{name}.bias");
+        let bias = if self.has(&bias) { Some(self.vector(&bias, width)?) } else { None };
+        self.push(Op::LayerNorm { x, weight, bias, eps });
+        Ok(())
+    }
+
+    /// `activation(x)`, in place.
+    pub fn activate(&mut self, activation: Activation, x: Value) {
+        self.push(Op::Activate { activation, x });
     }
 
     /// Root-mean-square norm of `x`, times the vector `weight`.

@@ -3,7 +3,7 @@
 use super::Frame;
 use crate::{
     error::Error,
-    graph::{Activation, RopeId, Value, WeightId},
+    graph::{Activation, RopeId, RowOf, Value, WeightId},
 };
 use backstitch_core::pool::{Parts, Pool, n_jobs};
 use backstitch_kv::Ubatch;
@@ -33,18 +33,29 @@ pub(super) fn each_piece(
 }
 
 impl Frame<'_> {
-    pub(super) fn embed(&mut self, table: WeightId, out: Value, ubatch: &Ubatch<'_>) -> Result<(), Error> {
+    pub(super) fn embed(
+        &mut self,
+        table: WeightId,
+        by: RowOf,
+        out: Value,
+        ubatch: &Ubatch<'_>,
+    ) -> Result<(), Error> {
         let table = self.weights.matrix(table, 0)?;
         let width = self.values.width(out);
         let [out] = self.values.slices([out])?;
         for (i, (row, token)) in out.chunks_exact_mut(width).zip(ubatch.tokens()).enumerate() {
-            match ubatch.embedding(i) {
-                Some(embedding) if embedding.len() == width => row.copy_from_slice(embedding),
-                Some(embedding) => {
+            match (by, ubatch.embedding(i)) {
+                (RowOf::Token, Some(embedding)) if embedding.len() == width => row.copy_from_slice(embedding),
+                (RowOf::Token, Some(embedding)) => {
                     let found = embedding.len() as u64;
                     return Err(Error::Params { what: "width of an embedding", found, wanted: "n_embd" });
                 }
-                None => table.decode_row(token.token.0 as usize, row)?,
+                (RowOf::Token, None) => table.decode_row(token.token.0 as usize, row)?,
+                (RowOf::Position, _) if token.pos.0 as usize >= table.n_rows() => {
+                    return Err(Error::BeyondPositions { pos: token.pos.0, n_pos: table.n_rows() });
+                }
+                (RowOf::Position, _) => table.decode_row(token.pos.0 as usize, row)?,
+                (RowOf::First, _) => table.decode_row(0, row)?,
             }
         }
         Ok(())
@@ -82,6 +93,20 @@ impl Frame<'_> {
         })
     }
 
+    pub(super) fn layer_norm(
+        &mut self,
+        x: Value,
+        weight: WeightId,
+        bias: Option<WeightId>,
+        eps: f32,
+    ) -> Result<(), Error> {
+        let weight = self.weights.vector(weight);
+        let bias = bias.map_or(&[][..], |bias| self.weights.vector(bias));
+        let (norm, width) = (self.set.layer_norm_in_place, self.values.width(x));
+        let [x] = self.values.slices([x])?;
+        each_piece(self.pool, x, width, |_, rows| norm(rows, width, weight, bias, eps))
+    }
+
     pub(super) fn bias(&mut self, x: Value, bias: WeightId) -> Result<(), Error> {
         let bias = self.weights.vector(bias);
         let [x] = self.values.slices([x])?;
@@ -111,9 +136,22 @@ impl Frame<'_> {
         })
     }
 
+    pub(super) fn activate(&mut self, activation: Activation, x: Value) -> Result<(), Error> {
+        let kernel = match activation {
+            Activation::Silu => self.set.silu_in_place,
+            Activation::Gelu => self.set.gelu_in_place,
+            Activation::Relu => self.set.relu_in_place,
+        };
+        let width = self.values.width(x);
+        let [x] = self.values.slices([x])?;
+        each_piece(self.pool, x, width, |_, rows| kernel(rows))
+    }
+
     pub(super) fn gate(&mut self, activation: Activation, gate: Value, up: Value) -> Result<(), Error> {
         let kernel = match activation {
             Activation::Silu => self.set.mul_silu,
+            Activation::Gelu => self.set.mul_gelu,
+            Activation::Relu => self.set.mul_relu,
         };
         let width = self.values.width(up);
         let [gate, up] = self.values.slices([gate, up])?;
