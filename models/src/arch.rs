@@ -5,6 +5,9 @@
 
 mod blocks;
 mod falcon_h1;
+mod gemma;
+mod gemma2;
+mod gemma3;
 mod llama;
 mod qwen2;
 mod qwen3;
@@ -22,4 +25,5 @@ pub struct Arch {
 
 /// All architectures of this crate. Firmware can pass a shorter list to
 /// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
-pub static ALL: &[&Arch] = &[&falcon_h1::ARCH, &llama::ARCH, &qwen2::ARCH, &qwen3::ARCH];
+pub static ALL: &[&Arch] =
+    &[&falcon_h1::ARCH, &gemma2::ARCH, &gemma3::ARCH, &llama::ARCH, &qwen2::ARCH, &qwen3::ARCH];

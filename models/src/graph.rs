@@ -138,6 +138,15 @@ pub enum RowOf {
     First,
 }
 
+/// What becomes of the products of queries and keys before their softmax.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// Their factor.
+    pub scale: f32,
+    /// After that they become `cap * tanh(score / cap)`; 0 for none.
+    pub soft_cap: f32,
+}
+
 /// How the weights of chosen experts are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpertWeights {
@@ -187,12 +196,14 @@ pub const MAX_INPUTS: usize = 6;
 /// An operation. Values that it changes in place are both read and written.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// `out[t] = table[row of token t]`.
+    /// `out[t] = table[row of token t] * scale`.
     Embed {
         /// Embedding matrix `[n_rows, n_embd]`.
         table: WeightId,
         /// Which row.
         by: RowOf,
+        /// Factor of the table's rows; embeddings that a batch brings are taken as they are.
+        scale: f32,
         /// Result.
         out: Value,
     },
@@ -273,8 +284,8 @@ pub enum Op {
         out: Value,
         /// Query heads.
         n_head: usize,
-        /// Factor of the scores.
-        scale: f32,
+        /// What becomes of the scores.
+        scores: Scores,
     },
     /// Causal convolution over each channel, then SiLU; carries its last inputs in the layer's state.
     Conv {
@@ -353,6 +364,8 @@ pub enum Op {
         head: WeightId,
         /// Room for quantised rows of `x`; of no width if `head` takes floats.
         scratch: Value,
+        /// The scores become `cap * tanh(score / cap)`; 0 for none.
+        soft_cap: f32,
     },
 }
 

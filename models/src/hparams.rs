@@ -1,5 +1,9 @@
 //! The numbers that describe a model, from the metadata of its file.
 
+mod windows;
+
+pub use windows::{Pattern, Windows};
+
 use crate::{
     error::Error,
     gguf::Gguf,
@@ -43,6 +47,12 @@ pub struct Hparams {
     pub norm_rms_eps: f32,
     /// Factor of attention scores, where the file states one.
     pub f_attention_scale: Option<f32>,
+    /// Attention scores become `cap * tanh(score / cap)`, where an architecture says so.
+    pub attn_soft_cap: Option<f32>,
+    /// The same for the scores of the vocabulary.
+    pub final_soft_cap: Option<f32>,
+    /// Which layers see the last tokens only, where the file says so.
+    pub windows: Windows,
     /// How positions rotate queries and keys.
     pub rope: RopeParams,
     /// Mixture of experts.
@@ -213,6 +223,9 @@ impl Hparams {
             d_v,
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             f_attention_scale: r.positive_f32("attention.scale")?,
+            attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
+            final_soft_cap: r.positive_f32("final_logit_softcapping")?,
+            windows: Windows::read(&r, n_layer)?,
             rope: rope(&r, d_k)?,
             experts,
             ssm: ssm(&r)?,
@@ -229,17 +242,22 @@ impl Hparams {
     /// # Errors
     /// If the file's frequency factors are not of its size.
     pub fn rope(&self, b: &mut Builder<'_, '_>, pairs: Pairs) -> Result<RopeId, Error> {
-        let RopeParams { n_rot, freq_base, scaling } = self.rope;
-        let plain = Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
-        let rope = match scaling {
-            RopeScaling::None => plain,
-            RopeScaling::Linear { factor } => Rope { freq_scale: 1.0 / factor, ..plain },
-            RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
-                let yarn = Yarn { ext_factor: 1.0, beta_fast: 32.0, beta_slow: 1.0, n_ctx_orig };
-                Rope { freq_scale: 1.0 / factor, attn_factor, yarn: Some(yarn), ..plain }
-            }
-        };
-        b.rope(rope, "rope_freqs.weight")
+        declare(b, pairs, self.rope)
+    }
+
+    /// The rotation of windowed layers of an architecture that has one of their own: by `windows.freq_base` if the file
+    /// states it, or `default`.
+    ///
+    /// # Errors
+    /// As [`Hparams::rope`].
+    pub fn window_rope(
+        &self,
+        b: &mut Builder<'_, '_>,
+        pairs: Pairs,
+        default: RopeParams,
+    ) -> Result<RopeId, Error> {
+        let freq_base = self.windows.freq_base.unwrap_or(default.freq_base);
+        declare(b, pairs, RopeParams { freq_base, ..default })
     }
 
     /// What an attention layer keeps: keys, turned by `rope`, and values.
@@ -253,6 +271,16 @@ impl Hparams {
         })
     }
 
+    /// As [`Hparams::attention_layer`], for a layer that sees the last `window` positions only.
+    pub fn windowed_layer(&self, b: &Builder<'_, '_>, rope: RopeId, window: u32) -> AttentionSpec {
+        match self.attention_layer(b, rope) {
+            AttentionSpec::Cached(layer) => {
+                AttentionSpec::Cached(AttentionLayer { window: Some(window), ..layer })
+            }
+            other => other,
+        }
+    }
+
     /// The state-space sizes of an architecture that needs them.
     ///
     /// # Errors
@@ -261,6 +289,21 @@ impl Hparams {
         let key = || alloc::format!("{}.ssm.inner_size", self.architecture).into();
         self.ssm.ok_or_else(|| Error::MissingKey { key: key() })
     }
+}
+
+/// Declares a rotation to the builder.
+fn declare(b: &mut Builder<'_, '_>, pairs: Pairs, rope: RopeParams) -> Result<RopeId, Error> {
+    let RopeParams { n_rot, freq_base, scaling } = rope;
+    let plain = Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
+    let rope = match scaling {
+        RopeScaling::None => plain,
+        RopeScaling::Linear { factor } => Rope { freq_scale: 1.0 / factor, ..plain },
+        RopeScaling::Yarn { factor, n_ctx_orig, attn_factor } => {
+            let yarn = Yarn { ext_factor: 1.0, beta_fast: 32.0, beta_slow: 1.0, n_ctx_orig };
+            Rope { freq_scale: 1.0 / factor, attn_factor, yarn: Some(yarn), ..plain }
+        }
+    };
+    b.rope(rope, "rope_freqs.weight")
 }
 
 fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {

@@ -52,7 +52,7 @@ mod weights;
 pub use backstitch_kv::{Batch, Pos, SeqId, Token};
 pub use context::{Context, Params, Rollback};
 pub use error::Error;
-pub use hparams::{Experts, Hparams, RopeParams, RopeScaling, Ssm};
+pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows};
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;

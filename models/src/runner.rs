@@ -154,7 +154,7 @@ impl Runner {
 impl Frame<'_> {
     fn step(&mut self, op: &Op, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
         match *op {
-            Op::Embed { table, by, out } => self.embed(table, by, out, ubatch),
+            Op::Embed { table, by, scale, out } => self.embed(table, (by, scale), out, ubatch),
             Op::Angles { rope, out } => self.angles(rope, out, ubatch),
             Op::RmsNorm { x, weight, eps, group, out } => self.rms_norm(x, weight, eps, group, out),
             Op::LayerNorm { x, weight, bias, eps } => self.layer_norm(x, weight, bias, eps),
@@ -162,8 +162,8 @@ impl Frame<'_> {
             Op::MatMul { x, ref products } => self.matmul(x, products),
             Op::Bias { x, bias } => self.bias(x, bias),
             Op::Rotate { x, angles, rope, n_head } => self.rotate(x, angles, rope, n_head),
-            Op::Attend { layer, q, k, v, out, n_head, scale } => {
-                self.attend(layer, [q, k, v, out], n_head, scale, ubatch)
+            Op::Attend { layer, q, k, v, out, n_head, scores } => {
+                self.attend(layer, [q, k, v, out], n_head, scores, ubatch)
             }
             Op::Conv { state, x, weight, bias, out } => self.conv(state, x, weight, bias, out, ubatch),
             Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
@@ -174,7 +174,9 @@ impl Frame<'_> {
             }
             Op::Add { x, y } => self.add(x, y),
             Op::Outputs { x, out } => self.outputs(x, out),
-            Op::Logits { x, head, scratch } => self.logits(x, head, scratch, ubatch, outputs),
+            Op::Logits { x, head, scratch, soft_cap } => {
+                self.logits([x, scratch], head, soft_cap, ubatch, outputs)
+            }
         }
     }
 }

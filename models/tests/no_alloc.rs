@@ -8,7 +8,7 @@ static ALLOCATOR: Counting = Counting::new();
 
 #[test]
 fn decoding_a_token_allocates_nothing() {
-    for name in ["llama", "qwen3", "falcon_h1", "quant_q4_0", "quant_q8_0", "llama_moe"] {
+    for name in ["llama", "qwen3", "falcon_h1", "gemma3", "quant_q4_0", "quant_q8_0", "llama_moe"] {
         let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
         let model = Model::from_bytes(&std::fs::read(path).unwrap()).unwrap();
         for n_threads in [1, 2] {

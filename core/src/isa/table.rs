@@ -155,6 +155,8 @@ kernel_table! {
     softplus_in_place = kernels::map::softplus_in_place: fn(x: &mut [f32]);
     /// `x[i] *= factor`, any length.
     scale_in_place = kernels::map::scale_in_place: fn(x: &mut [f32], factor: f32);
+    /// `x[i] = cap * tanh(x[i] / cap)`, any length; `cap` is not 0.
+    soft_cap_in_place = kernels::map::soft_cap_in_place: fn(x: &mut [f32], cap: f32);
     /// `x[i] += y[i]`, up to the end of the shorter.
     add = kernels::map::add: fn(x: &mut [f32], y: &[f32]);
     /// `x[i] *= y[i]`, up to the end of the shorter.

@@ -132,6 +132,13 @@ pub(crate) fn scale_in_place<S: Simd>(s: S, x: &mut [f32], factor: f32) {
     in_place!(s, x, |v| s.mul(v, s.splat(factor)));
 }
 
+/// `x[i] = cap * tanh(x[i] / cap)`.
+#[inline(always)]
+pub(crate) fn soft_cap_in_place<S: Simd>(s: S, x: &mut [f32], cap: f32) {
+    let cap = s.splat(cap);
+    in_place!(s, x, |v| s.mul(cap, math::tanh(s, s.div(v, cap))));
+}
+
 /// `x[i] += y[i]`.
 #[inline(always)]
 pub(crate) fn add<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {

@@ -124,6 +124,8 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         assert_near(&got, pairs().map(|(x, _)| x.max(0.0)), 0.0);
         let got = agreed("scale", &x, |set, x| (set.scale_in_place)(x, 0.3));
         assert_near(&got, pairs().map(|(x, _)| x * f64::from(0.3f32)), 1e-6);
+        let got = agreed("soft_cap", &x, |set, x| (set.soft_cap_in_place)(x, 5.0));
+        assert_near(&got, pairs().map(|(x, _)| 5.0 * (x / 5.0).tanh()), 1e-6);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    graph::{Activation, Builder, ExpertParams, ExpertWeights, RopeId, Value},
+    graph::{Activation, Builder, ExpertParams, ExpertWeights, RopeId, Scores, Value},
     hparams::Hparams,
 };
 use backstitch_kv::LayerSpec;
@@ -14,6 +14,17 @@ pub(super) fn attention(
     h: &Hparams,
     x: Value,
     rope: RopeId,
+) -> Result<Value, Error> {
+    attention_with(b, h, x, rope, Scores { scale: h.attention_scale(), soft_cap: 0.0 })
+}
+
+/// As [`attention`], with scores of the architecture's own.
+pub(super) fn attention_with(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    x: Value,
+    rope: RopeId,
+    scores: Scores,
 ) -> Result<Value, Error> {
     let (n_q, n_k, n_v) = (h.n_head * h.d_k, h.n_head_kv * h.d_k, h.n_head_kv * h.d_v);
     let matrices = [
@@ -29,7 +40,7 @@ pub(super) fn attention(
     }
     b.rotate(q, rope, h.n_head);
     b.rotate(k, rope, h.n_head_kv);
-    Ok(b.attend(q, k, v, h.n_head, h.d_v, h.attention_scale()))
+    Ok(b.attend(q, k, v, h.n_head, h.d_v, scores))
 }
 
 /// The feed-forward network `down(silu(gate(x)) * up(x))`, added to `residual`; a mixture of such networks where the

@@ -4,8 +4,8 @@
 //! architecture is described once, and loading, checking and running follow from that description.
 
 use super::{
-    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows, SsdParams,
-    StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows, Scores,
+    SsdParams, StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
 };
 use crate::{
     error::Error,
@@ -192,7 +192,24 @@ impl<'g, 'a> Builder<'g, 'a> {
     pub fn embed_by(&mut self, by: RowOf, name: &str, n_rows: usize, n_embd: usize) -> Result<Value, Error> {
         let table = self.matrix(name, n_rows, n_embd, 0..n_rows)?;
         let out = self.value("x", n_embd, Rows::Tokens);
-        self.push(Op::Embed { table, by, out });
+        self.push(Op::Embed { table, by, scale: 1.0, out });
+        Ok(out)
+    }
+
+    /// As [`Builder::embed`], times `scale`.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn embed_scaled(
+        &mut self,
+        name: &str,
+        n_vocab: usize,
+        n_embd: usize,
+        scale: f32,
+    ) -> Result<Value, Error> {
+        let table = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
+        let out = self.value("x", n_embd, Rows::Tokens);
+        self.push(Op::Embed { table, by: RowOf::Token, scale, out });
         Ok(out)
     }
 
@@ -362,10 +379,18 @@ impl<'g, 'a> Builder<'g, 'a> {
     }
 
     /// Stores `k` and `v` in this layer's cache and attends with `q`; `d_v` is the width of a value head.
-    pub fn attend(&mut self, q: Value, k: Value, v: Value, n_head: usize, d_v: usize, scale: f32) -> Value {
+    pub fn attend(
+        &mut self,
+        q: Value,
+        k: Value,
+        v: Value,
+        n_head: usize,
+        d_v: usize,
+        scores: Scores,
+    ) -> Value {
         let out = self.value("attn", n_head * d_v, Rows::Tokens);
         let layer = self.layer.unwrap_or_default();
-        self.push(Op::Attend { layer, q, k, v, out, n_head, scale });
+        self.push(Op::Attend { layer, q, k, v, out, n_head, scores });
         out
     }
 
@@ -435,12 +460,20 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// # Errors
     /// As [`Builder::matrix`].
     pub fn logits(&mut self, x: Value, n_vocab: usize) -> Result<(), Error> {
+        self.capped_logits(x, n_vocab, 0.0)
+    }
+
+    /// As [`Builder::logits`]; the scores become `soft_cap * tanh(score / soft_cap)`, unless it is 0.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn capped_logits(&mut self, x: Value, n_vocab: usize, soft_cap: f32) -> Result<(), Error> {
         let n_embd = self.graph.width(x);
         let name = if self.has("output.weight") { "output.weight" } else { "token_embd.weight" };
         let head = self.matrix(name, n_vocab, n_embd, 0..n_vocab)?;
         let width = if self.is_quantized(head) { quantized_width(n_embd) } else { 0 };
         let scratch = self.value("q8", width, self.rows(x));
-        self.push(Op::Logits { x, head, scratch });
+        self.push(Op::Logits { x, head, scratch, soft_cap });
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::Frame;
 use crate::{
     context::Params,
     error::Error,
-    graph::{Graph, Op, Value},
+    graph::{Graph, Op, Scores, Value},
 };
 use backstitch_core::{
     attention::{Attention, Seen, store},
@@ -18,16 +18,18 @@ pub(super) fn scratch_len(graph: &Graph, params: &Params, n_threads: usize) -> u
         return 0;
     }
     let of_step = |op: &Op| match *op {
-        Op::Attend { layer, n_head, scale, .. } => match &graph.layers()[layer].attention {
-            AttentionSpec::Cached(spec) | AttentionSpec::Uncached { layer: spec, .. } => {
-                let (k_type, v_type) = (params.type_k, params.type_v);
-                let (n_head_kv, d_k, d_v) = (spec.n_head_kv, spec.d_k, spec.d_v);
-                let layout = CellLayout { n_head_kv, d_k, d_v, k_type, v_type };
-                let attention = Attention { n_head, scale, soft_cap: 0.0, sinks: &[], layout };
-                attention.scratch_len(params.n_ctx as usize, params.n_ubatch as usize)
+        Op::Attend { layer, n_head, scores: Scores { scale, soft_cap }, .. } => {
+            match &graph.layers()[layer].attention {
+                AttentionSpec::Cached(spec) | AttentionSpec::Uncached { layer: spec, .. } => {
+                    let (k_type, v_type) = (params.type_k, params.type_v);
+                    let (n_head_kv, d_k, d_v) = (spec.n_head_kv, spec.d_k, spec.d_v);
+                    let layout = CellLayout { n_head_kv, d_k, d_v, k_type, v_type };
+                    let attention = Attention { n_head, scale, soft_cap, sinks: &[], layout };
+                    attention.scratch_len(params.n_ctx as usize, params.n_ubatch as usize)
+                }
+                _ => 0,
             }
-            _ => 0,
-        },
+        }
         _ => 0,
     };
     graph.steps().iter().map(|step| of_step(&step.op)).max().unwrap_or(0)
@@ -40,7 +42,7 @@ impl Frame<'_> {
         layer: usize,
         [q, k, v, out]: [Value; 4],
         n_head: usize,
-        scale: f32,
+        Scores { scale, soft_cap }: Scores,
         ubatch: &mut Ubatch<'_>,
     ) -> Result<(), Error> {
         let [q, k, v, out] = self.values.slices([q, k, v, out])?;
@@ -53,7 +55,7 @@ impl Frame<'_> {
             Some(visible) => Seen { extents: cache.table(visible), slots: visible.lo..visible.hi },
             None => Seen { extents: &[], slots: 0..0 },
         };
-        let attention = Attention { n_head, scale, soft_cap: 0.0, sinks: &[], layout: cache.layout };
+        let attention = Attention { n_head, scale, soft_cap, sinks: &[], layout: cache.layout };
         Ok(attention.run(self.set, self.pool, q, cache.storage, &seen, self.scratch, out)?)
     }
 }

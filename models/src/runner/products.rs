@@ -1,6 +1,6 @@
 //! Products of activations with weight matrices.
 
-use super::Frame;
+use super::{Frame, rows::each_piece};
 use crate::{
     context::Outputs,
     error::Error,
@@ -72,18 +72,19 @@ impl Frame<'_> {
         Ok(matmul(self.set, self.pool, input, &mut tasks[..products.len()])?)
     }
 
-    /// Scores of the vocabulary, straight into the caller's rows: one product for each run of neighbouring rows.
+    /// Scores of the vocabulary, straight into the caller's rows: one product for each run of neighbouring rows. `values`
+    /// are the activations and room for them quantised.
     pub(super) fn logits(
         &mut self,
-        x: Value,
+        values: [Value; 2],
         head: WeightId,
-        scratch: Value,
+        soft_cap: f32,
         ubatch: &Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         let head = self.weights.matrix(head, 0)?;
-        let (width, n_vocab, wanted) = (self.values.width(x), head.n_rows(), self.wanted);
-        let [x, room] = self.values.slices([x, scratch])?;
+        let (width, n_vocab, wanted) = (self.values.width(values[0]), head.n_rows(), self.wanted);
+        let [x, room] = self.values.slices(values)?;
         let row_of = |outputs: &Outputs, i: usize| {
             let token = ubatch.tokens().get(*wanted.get(i)? as usize)?;
             outputs.row_number(token.index as usize)
@@ -93,9 +94,14 @@ impl Frame<'_> {
             let n = (1..).take_while(|n| row_of(outputs, first + n) == Some(row + n)).count() + 1;
             let x = &x[first * width..(first + n) * width];
             let out = outputs.logits_mut().get_mut(row * n_vocab..(row + n) * n_vocab).ok_or(Error::Arena)?;
-            let product = Product { weights: head, out, write: Write::Store };
+            let mut products = [Product { weights: head, out, write: Write::Store }];
             let input = input_of(self.set, self.pool, x, &head, room)?;
-            matmul(self.set, self.pool, input, &mut [product])?;
+            matmul(self.set, self.pool, input, &mut products)?;
+            if soft_cap != 0.0 {
+                let [Product { out, .. }] = products;
+                let cap = self.set.soft_cap_in_place;
+                each_piece(self.pool, out, n_vocab, |_, rows| cap(rows, soft_cap))?;
+            }
             first += n;
         }
         Ok(())

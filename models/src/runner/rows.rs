@@ -36,7 +36,7 @@ impl Frame<'_> {
     pub(super) fn embed(
         &mut self,
         table: WeightId,
-        by: RowOf,
+        (by, scale): (RowOf, f32),
         out: Value,
         ubatch: &Ubatch<'_>,
     ) -> Result<(), Error> {
@@ -45,7 +45,10 @@ impl Frame<'_> {
         let [out] = self.values.slices([out])?;
         for (i, (row, token)) in out.chunks_exact_mut(width).zip(ubatch.tokens()).enumerate() {
             match (by, ubatch.embedding(i)) {
-                (RowOf::Token, Some(embedding)) if embedding.len() == width => row.copy_from_slice(embedding),
+                (RowOf::Token, Some(embedding)) if embedding.len() == width => {
+                    row.copy_from_slice(embedding);
+                    continue;
+                }
                 (RowOf::Token, Some(embedding)) => {
                     let found = embedding.len() as u64;
                     return Err(Error::Params { what: "width of an embedding", found, wanted: "n_embd" });
@@ -56,6 +59,9 @@ impl Frame<'_> {
                 }
                 (RowOf::Position, _) => table.decode_row(token.pos.0 as usize, row)?,
                 (RowOf::First, _) => table.decode_row(0, row)?,
+            }
+            if scale != 1.0 {
+                (self.set.scale_in_place)(row, scale);
             }
         }
         Ok(())

@@ -1,0 +1,120 @@
+//! Sliding windows: which layers see the last tokens only.
+
+use super::Reader;
+use crate::{
+    error::Error,
+    gguf::{FromValue, Value},
+};
+use alloc::vec::Vec;
+
+/// Sliding windows, as far as the file states them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Windows {
+    /// How many positions back windowed layers see, a token's own included; 0 turns windows off.
+    pub n_swa: Option<u32>,
+    /// Which layers have one.
+    pub pattern: Option<Pattern>,
+    /// Base of the frequencies that rotate queries and keys in windowed layers.
+    pub freq_base: Option<f32>,
+}
+
+/// Which layers have a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// All but the last of every so many layers; of every 0: all.
+    Every(u32),
+    /// Those that say so, `[n_layer]`.
+    Each(Vec<bool>),
+}
+
+impl Pattern {
+    /// Whether layer `il` has a window.
+    pub fn is_windowed(&self, il: usize) -> bool {
+        match self {
+            Self::Every(0) => true,
+            Self::Every(n) => !(il as u64 + 1).is_multiple_of(u64::from(*n)),
+            Self::Each(layers) => layers.get(il).copied().unwrap_or(false),
+        }
+    }
+}
+
+impl Windows {
+    /// What the file says about windows, with at most one word a layer.
+    pub(super) fn read(r: &Reader<'_, '_>, n_layer: usize) -> Result<Self, Error> {
+        const PATTERN: &str = "attention.sliding_window_pattern";
+        let keys = r.gguf.keys()?;
+        let pattern = match keys.entry(PATTERN) {
+            None => None,
+            Some(entry) if matches!(entry.value, Value::Array(_)) => {
+                // Writers store truth values or numbers.
+                let layers = match Vec::<bool>::from_value(&entry.value) {
+                    Ok(layers) => layers,
+                    Err(_) => entry.read::<Vec<u32>>()?.iter().map(|&n| n != 0).collect(),
+                };
+                if layers.len() != n_layer {
+                    return Err(r.invalid(PATTERN, layers.len(), "one element for every layer"));
+                }
+                Some(Pattern::Each(layers))
+            }
+            Some(entry) => Some(Pattern::Every(entry.read()?)),
+        };
+        let n_swa = keys.optional("attention.sliding_window")?;
+        Ok(Windows { n_swa, pattern, freq_base: r.positive_f32("rope.freq_base_swa")? })
+    }
+
+    /// The window of layer `il`: the file's, where its pattern or else `default` gives the layer one.
+    pub fn of_layer(&self, il: usize, default: &Pattern) -> Option<u32> {
+        let windowed = self.pattern.as_ref().unwrap_or(default).is_windowed(il);
+        self.n_swa.filter(|&n| n > 0 && windowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::{Gguf, Writer};
+    use alloc::{string::ToString, vec};
+
+    const KEY: &str = "x.attention.sliding_window_pattern";
+
+    fn read(fill: impl FnOnce(&mut Writer)) -> Result<Windows, Error> {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "x")?;
+        writer.set("x.attention.sliding_window", 8u32)?;
+        fill(&mut writer);
+        let bytes = writer.to_bytes();
+        let gguf = Gguf::parse(&bytes)?;
+        Windows::read(&Reader { gguf: &gguf, architecture: "x" }, 4)
+    }
+
+    fn layers(windows: &Windows) -> Vec<Option<u32>> {
+        (0..4).map(|il| windows.of_layer(il, &Pattern::Every(2))).collect()
+    }
+
+    #[test]
+    fn the_pattern_comes_from_the_file_or_the_architecture() {
+        let (yes, no) = (Some(8), None);
+        assert_eq!(layers(&read(|_| {}).unwrap()), [yes, no, yes, no]);
+        let numbered = |n: u32| read(|w| drop(w.set(KEY, n))).unwrap();
+        assert_eq!(layers(&numbered(3)), [yes, yes, no, yes]);
+        assert_eq!(layers(&numbered(1)), [no; 4]);
+        assert_eq!(layers(&numbered(0)), [yes; 4]);
+        let listed = read(|w| drop(w.set(KEY, vec![true, true, false, true]))).unwrap();
+        assert_eq!(layers(&listed), [yes, yes, no, yes]);
+        let listed = read(|w| drop(w.set(KEY, vec![0u32, 1, 1, 0]))).unwrap();
+        assert_eq!(layers(&listed), [no, yes, yes, no]);
+    }
+
+    #[test]
+    fn a_window_of_nothing_is_none() {
+        let windows = read(|w| drop(w.set("x.attention.sliding_window", 0u32))).unwrap();
+        assert_eq!(layers(&windows), [None; 4]);
+    }
+
+    #[test]
+    fn a_pattern_of_another_length_is_refused() {
+        let error = read(|w| drop(w.set(KEY, vec![true; 5]))).unwrap_err().to_string();
+        assert!(error.contains(KEY) && error.contains('5'), "{error}");
+        assert!(read(|w| drop(w.set(KEY, "all"))).is_err());
+    }
+}
