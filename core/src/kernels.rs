@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod conv;
+pub(crate) mod delta;
 pub(crate) mod glu;
 pub(crate) mod map;
 pub(crate) mod norm;
@@ -9,6 +10,9 @@ pub(crate) mod rotate;
 pub(crate) mod sampling;
 pub(crate) mod ssd;
 pub(crate) mod stored;
+pub(crate) mod values;
+pub(crate) mod wkv6;
+pub(crate) mod wkv7;
 
 pub(crate) mod matmul;
 pub(crate) mod quantize;

@@ -4,10 +4,17 @@
 //! run of tokens is cut, how many threads share the heads, and which kernel set runs them makes no difference.
 
 mod conv;
+mod delta;
+mod heads;
 mod ssd;
+mod wkv6;
+mod wkv7;
 
 pub use conv::Conv;
+pub use delta::{Delta, DeltaInputs, Sharing};
 pub use ssd::Ssd;
+pub use wkv6::{Wkv6, Wkv6Inputs};
+pub use wkv7::{Wkv7, Wkv7Inputs};
 
 /// State numbers times tokens that are worth a job.
 const LEAST: usize = 1 << 14;

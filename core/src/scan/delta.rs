@@ -1,0 +1,233 @@
+//! The gated delta rule.
+
+use super::heads;
+use crate::error::{Error, length};
+use crate::isa::KernelSet;
+use crate::pool::Pool;
+
+/// The gated delta rule (Yang, Kautz and Hatamizadeh, 2024, arXiv 2412.06464, equation 10): a state forgets, and then
+/// learns what was missing from the value that it holds under a key.
+///
+/// For each token and head, `S` `[keys, values]`, rows of the state by j:
+///
+/// - `decay = exp(softplus(alpha + dt_bias) a)`, `beta = sigmoid(beta)`, q and k scaled by 1 over the square root of their
+///   squares' sum plus `eps`, q also by 1 over that of `d_k`;
+/// - `missing = beta fma(held, -decay, v)` where `held = sum over j of k[j] S[j]`, in order;
+/// - `S[j] = fma(missing, k[j], S[j] decay)`, and `y = sum over j of q[j] S[j]`, in order.
+///
+/// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'a> {
+    /// Heads of values, gates and states.
+    pub n_head: usize,
+    /// Heads of queries and keys; divides `n_head`.
+    pub n_head_k: usize,
+    /// Which of them a head uses.
+    pub sharing: Sharing,
+    /// Keys of a head.
+    pub d_k: usize,
+    /// Values of a head.
+    pub d_v: usize,
+    /// Bias of `alpha`, `[n_head]`.
+    pub dt_bias: &'a [f32],
+    /// Decay, negative: `[n_head]`.
+    pub a: &'a [f32],
+    /// Added to the square of a query's or key's length.
+    pub eps: f32,
+}
+
+/// Which heads have the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Those side by side: the first `n_head / n_head_k` have the first.
+    Neighbours,
+    /// Those `n_head_k` apart.
+    Strided,
+}
+
+/// What a run of tokens brings; all but `q` enters the state.
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaInputs<'a> {
+    /// Queries, `[n_tokens, n_head_k, d_k]`.
+    pub q: &'a [f32],
+    /// Keys and values side by side, `[n_tokens, n_head_k * d_k + n_head * d_v]`.
+    pub kv: &'a [f32],
+    /// How much is learned, before its sigmoid: `[n_tokens, n_head]`.
+    pub beta: &'a [f32],
+    /// How much is forgotten, before bias and softplus: `[n_tokens, n_head]`.
+    pub alpha: &'a [f32],
+}
+
+impl Delta<'_> {
+    /// Columns of a row of keys and values.
+    pub fn kv_width(&self) -> usize {
+        self.n_head_k * self.d_k + self.n_head * self.d_v
+    }
+
+    /// The head of keys that `head` uses.
+    pub(crate) fn key_of(&self, head: usize) -> usize {
+        match self.sharing {
+            Sharing::Neighbours => head / (self.n_head / self.n_head_k.max(1)).max(1),
+            Sharing::Strided => head % self.n_head_k.max(1),
+        }
+    }
+
+    /// Steps `state` `[n_head, d_k, d_v]` through the tokens of one run into `out` `[n_tokens, n_head, d_v]`.
+    ///
+    /// # Errors
+    /// [`Error::Length`] and [`Error::Ragged`] for sizes that are zero or slices that do not fit each other; nothing was
+    /// written then. [`Error::Panicked`] from the pool.
+    pub fn run(
+        &self,
+        set: &KernelSet,
+        pool: &dyn Pool,
+        x: &DeltaInputs<'_>,
+        state: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        heads::check_state(state, self.n_head, self.d_k, self.d_v)?;
+        if self.n_head_k == 0 || !self.n_head.is_multiple_of(self.n_head_k) {
+            return Err(Error::Ragged {
+                what: "heads of a recurrence",
+                found: self.n_head,
+                block: self.n_head_k,
+            });
+        }
+        let n_tokens = out.len() / (self.n_head * self.d_v);
+        length("recurrence's output", out.len(), n_tokens * self.n_head * self.d_v)?;
+        length("recurrence's queries", x.q.len(), n_tokens * self.n_head_k * self.d_k)?;
+        length("recurrence's keys and values", x.kv.len(), n_tokens * self.kv_width())?;
+        for gate in [x.beta, x.alpha] {
+            length("recurrence's gates", gate.len(), n_tokens * self.n_head)?;
+        }
+        for weight in [self.dt_bias, self.a] {
+            length("recurrence's weights", weight.len(), self.n_head)?;
+        }
+        heads::each(pool, self.n_head, self.d_v, state, out, |heads, states, band| {
+            (set.delta)(self, heads, x, states, band);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::heads::tests::{agreed, assert_near};
+    use super::*;
+    use crate::pool::Inline;
+    use backstitch_testing::Random;
+    use core::ops::Range;
+    use std::{vec, vec::Vec};
+
+    const EPS: f32 = 1e-6;
+
+    /// Heads, heads of keys, keys, values.
+    type Shape = (usize, usize, usize, usize);
+
+    struct Case {
+        shape: Shape,
+        sharing: Sharing,
+        weights: [Vec<f32>; 2],
+        /// q, kv, beta and alpha.
+        inputs: [Vec<f32>; 4],
+        state: Vec<f32>,
+    }
+
+    impl Case {
+        fn new(shape: Shape, sharing: Sharing, n_tokens: usize) -> Self {
+            let (n_head, n_head_k, d_k, d_v) = shape;
+            let mut random = Random::new(7);
+            let decay = random.floats(n_head).iter().map(|x| -1.1 - x).collect();
+            let widths = [n_head_k * d_k, n_head_k * d_k + n_head * d_v, n_head, n_head];
+            Case {
+                shape,
+                sharing,
+                weights: [random.floats(n_head), decay],
+                inputs: widths.map(|width| random.floats(width * n_tokens)),
+                state: random.floats(n_head * d_k * d_v),
+            }
+        }
+
+        fn delta(&self) -> Delta<'_> {
+            let (n_head, n_head_k, d_k, d_v) = self.shape;
+            let ([dt_bias, a], sharing) = (&self.weights, self.sharing);
+            Delta { n_head, n_head_k, sharing, d_k, d_v, dt_bias, a, eps: EPS }
+        }
+
+        fn inputs(&self, tokens: Range<usize>) -> DeltaInputs<'_> {
+            let (n_head, n_head_k, d_k, _) = self.shape;
+            let widths = [n_head_k * d_k, self.delta().kv_width(), n_head, n_head];
+            let part = |i: usize| &self.inputs[i][tokens.start * widths[i]..tokens.end * widths[i]];
+            DeltaInputs { q: part(0), kv: part(1), beta: part(2), alpha: part(3) }
+        }
+
+        /// Output and final state by definition.
+        fn exact(&self, n_tokens: usize) -> (Vec<f64>, Vec<f64>) {
+            let (n_head, n_head_k, d_k, d_v) = self.shape;
+            let wide = |x: &[f32]| -> Vec<f64> { x.iter().map(|&x| x.into()).collect() };
+            let unit = |x: &[f32]| -> Vec<f64> {
+                let x = wide(x);
+                let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(EPS)).sqrt();
+                x.iter().map(|x| x / length).collect()
+            };
+            let (mut states, mut out) = (wide(&self.state), vec![]);
+            for t in 0..n_tokens {
+                let x = self.inputs(t..t + 1);
+                for head in 0..n_head {
+                    let key = match self.sharing {
+                        Sharing::Neighbours => head / (n_head / n_head_k),
+                        Sharing::Strided => head % n_head_k,
+                    };
+                    let (q, k) = (unit(&x.q[key * d_k..][..d_k]), unit(&x.kv[key * d_k..][..d_k]));
+                    let v = wide(&x.kv[n_head_k * d_k + head * d_v..][..d_v]);
+                    let dt = (f64::from(x.alpha[head]) + f64::from(self.weights[0][head])).exp().ln_1p();
+                    let decay = (dt * f64::from(self.weights[1][head])).exp();
+                    let beta = 1.0 / (1.0 + (-f64::from(x.beta[head])).exp());
+                    let state = &mut states[head * d_k * d_v..][..d_k * d_v];
+                    state.iter_mut().for_each(|s| *s *= decay);
+                    for i in 0..d_v {
+                        let held = (0..d_k).map(|j| state[j * d_v + i] * k[j]).sum::<f64>();
+                        (0..d_k).for_each(|j| state[j * d_v + i] += k[j] * beta * (v[i] - held));
+                        let y = (0..d_k).map(|j| state[j * d_v + i] * q[j]).sum::<f64>();
+                        out.push(y / (d_k as f64).sqrt());
+                    }
+                }
+            }
+            (out, states)
+        }
+    }
+
+    #[test]
+    fn it_is_what_it_says_with_the_same_bits_on_every_set_in_any_pieces_with_any_threads() {
+        for shape in [(1, 1, 1, 1), (4, 2, 16, 16), (6, 3, 19, 21), (2, 1, 64, 96), (4, 4, 33, 80)] {
+            for sharing in [Sharing::Neighbours, Sharing::Strided] {
+                let case = Case::new(shape, sharing, 12);
+                let (width, delta) = (shape.0 * shape.3, case.delta());
+                let what = std::format!("{shape:?} {sharing:?}");
+                let (out, state) = agreed(&what, 12, width, &case.state, &|set, pool, tokens, state, out| {
+                    delta.run(set, pool, &case.inputs(tokens), state, out)
+                });
+                let exact = case.exact(12);
+                assert_near(&what, &state, &exact.1, 1e-5);
+                assert_near(&what, &out, &exact.0, 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn slices_that_do_not_fit_are_refused() {
+        let case = Case::new((4, 2, 4, 5), Sharing::Strided, 3);
+        let (mut state, mut out) = (case.state.clone(), vec![0.0; 60]);
+        let run = |delta: Delta<'_>, x: DeltaInputs<'_>, state: &mut [f32], out: &mut [f32]| {
+            delta.run(KernelSet::scalar(), &Inline, &x, state, out)
+        };
+        let (delta, x) = (case.delta(), case.inputs(0..3));
+        assert!(run(delta, DeltaInputs { kv: &x.kv[1..], ..x }, &mut state, &mut out).is_err());
+        assert!(run(delta, x, &mut state[1..], &mut out).is_err());
+        assert!(run(delta, x, &mut state, &mut out[1..]).is_err());
+        assert!(run(Delta { a: &[], ..delta }, x, &mut state, &mut out).is_err());
+        assert!(run(Delta { n_head_k: 3, ..delta }, x, &mut state, &mut out).is_err());
+        assert!(run(Delta { n_head_k: 0, ..delta }, x, &mut state, &mut out).is_err());
+        assert!(run(Delta { d_k: usize::MAX, ..delta }, x, &mut state, &mut out).is_err());
+        assert!(run(delta, x, &mut state, &mut out).is_ok());
+    }
+}
