@@ -262,6 +262,8 @@ pub enum Error {
     Architecture {
         /// The name in the file.
         found: Box<str>,
+        /// The names of those offered.
+        known: Box<[&'static str]>,
     },
     /// A number that describes the model makes no sense.
     Hparam {
@@ -327,6 +329,20 @@ pub enum Error {
         what: &'static str,
         /// Its size.
         n_bytes: u64,
+    },
+    /// A sequence cannot be continued: its last token was not evaluated with its output.
+    NoLogits {
+        /// The sequence.
+        seq: u32,
+    },
+    /// A draft model has another vocabulary than the model it guesses for.
+    DraftVocab {
+        /// What differs first, as in "token 17".
+        what: Box<str>,
+        /// What the draft model has.
+        found: Box<str>,
+        /// What the other model has.
+        wanted: Box<str>,
     },
     /// A weight was used as what it is not.
     NoExpert {

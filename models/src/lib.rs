@@ -46,6 +46,7 @@ mod hparams;
 mod model;
 mod runner;
 pub mod sampler;
+pub mod speculative;
 pub mod vocab;
 mod weights;
 

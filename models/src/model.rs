@@ -124,10 +124,10 @@ impl Model {
     /// As `Model::open`.
     pub fn describe(gguf: &Gguf<'_>, archs: &[&Arch]) -> Result<(Hparams, Graph), Error> {
         let name = gguf.architecture()?;
-        let arch = archs
-            .iter()
-            .find(|arch| arch.name == name)
-            .ok_or_else(|| Error::Architecture { found: name.into() })?;
+        let arch = archs.iter().find(|arch| arch.name == name).ok_or_else(|| Error::Architecture {
+            found: name.into(),
+            known: archs.iter().map(|arch| arch.name).collect(),
+        })?;
         let hparams = Hparams::read(gguf)?;
         let mut builder = Builder::new(gguf);
         (arch.build)(&mut builder, &hparams)?;

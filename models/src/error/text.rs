@@ -128,11 +128,9 @@ impl fmt::Display for Error {
             Self::NotWeights { tensor, found } => {
                 write!(f, "tensor {} holds {found}, which are no weights", Quoted(tensor))
             }
-            Self::Architecture { found } => write!(
-                f,
-                "architecture {} is not supported; `falcon-h1`, `llama`, `qwen2` and `qwen3` are",
-                Quoted(found)
-            ),
+            Self::Architecture { found, known } => {
+                write!(f, "architecture {} is not supported; known are {}", Quoted(found), known.join(", "))
+            }
             Self::Hparam { key, found, wanted } => {
                 write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
             }
@@ -157,6 +155,15 @@ impl fmt::Display for Error {
             Self::OutOfMemory { what, n_bytes } => {
                 write!(f, "out of memory: {n_bytes} bytes for {what}")
             }
+            Self::NoLogits { seq } => {
+                write!(f, "sequence {seq} has no logits to go on from; append a token first")
+            }
+            Self::DraftVocab { what, found, wanted } => write!(
+                f,
+                "the draft model has another vocabulary: {what} is {}, not {}; use one of the same family",
+                Quoted(found),
+                Quoted(wanted)
+            ),
             Self::NoExpert { expert } => write!(f, "the weight has no matrix number {expert}"),
             Self::NoLayer { layer } => {
                 write!(f, "layer {layer} does not keep what it needs; please report this")

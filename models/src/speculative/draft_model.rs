@@ -1,0 +1,106 @@
+//! Guesses of a smaller model.
+
+use super::Drafter;
+use crate::{
+    context::{Context, Params},
+    error::Error,
+    model::Model,
+    vocab::Vocab,
+};
+use alloc::{boxed::Box, format, vec::Vec};
+use backstitch_kv::{Pos, SeqId, Token};
+
+/// Files of one family pad their vocabularies to different sizes; a difference up to this is no other vocabulary.
+const MAX_PADDING: u32 = 128;
+
+/// A smaller model that tells what it thinks is likeliest. Any architecture will do, if the vocabulary is the same.
+///
+/// Its own context follows the text: what is no longer in it is rolled back, what is new evaluated. A text that is too
+/// long for this context gets no guesses.
+#[derive(Debug)]
+pub struct DraftModel {
+    ctx: Context,
+    seq: SeqId,
+    /// Tokens that both models know.
+    n_common: usize,
+    /// Tokens of the text that the context does not hold yet.
+    new: Vec<Token>,
+}
+
+impl DraftModel {
+    /// Guesses for `target` by `draft`, in a context of these parameters and one sequence.
+    ///
+    /// # Errors
+    /// [`Error::DraftVocab`] if a token is not the same in both models, and those of [`Context::new`].
+    pub fn new(target: &Model, draft: &Model, params: Params) -> Result<Self, Error> {
+        check_vocabs(draft.vocab(), target.vocab())?;
+        let mut ctx = Context::new(draft, Params { n_seq_max: 1, ..params })?;
+        let seq = ctx.sequence()?;
+        let n_ctx = ctx.params().n_ctx;
+        let mut new = Vec::new();
+        let refused = Error::OutOfMemory { what: "a draft's tokens", n_bytes: 4 * u64::from(n_ctx) };
+        new.try_reserve_exact(n_ctx as usize + 1).map_err(|_| refused)?;
+        let n_common = target.hparams().n_vocab.min(draft.hparams().n_vocab);
+        Ok(DraftModel { ctx, seq, n_common, new })
+    }
+
+    /// Makes the context hold `held` and `last`; false if it cannot.
+    fn follow(&mut self, held: &[Token], last: Token) -> Result<bool, Error> {
+        let known = self.ctx.tokens(self.seq)?;
+        let n_same = known.iter().zip(held).take_while(|(a, b)| a == b).count();
+        self.new.clear();
+        self.new.extend_from_slice(&held[n_same..]);
+        self.new.push(last);
+        if self.new.iter().any(|token| token.0 as usize >= self.n_common) {
+            return Ok(false);
+        }
+        self.ctx.rollback(self.seq, Pos(n_same as i32))?;
+        self.ctx.append(self.seq, &self.new)?;
+        Ok(true)
+    }
+
+    /// The likeliest token after what the context holds.
+    fn best(&self) -> Option<Token> {
+        let logits = self.ctx.logits(self.seq)?.get(..self.n_common)?;
+        (self.ctx.kernels().argmax)(logits).map(|i| Token(i as u32))
+    }
+}
+
+impl Drafter for DraftModel {
+    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
+        // The last guess is not evaluated.
+        let room = (self.ctx.params().n_ctx as usize).saturating_sub(held.len());
+        if n.min(room) == 0 || !self.follow(held, last)? {
+            return Ok(());
+        }
+        for i in 1..=n.min(room) {
+            let Some(token) = self.best() else { break };
+            draft.push(token);
+            if i < n.min(room) {
+                self.ctx.append(self.seq, &[token])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds the tokens that both vocabularies have to each other.
+fn check_vocabs(draft: &Vocab, target: &Vocab) -> Result<(), Error> {
+    let (found, wanted) = (draft.n_vocab(), target.n_vocab());
+    if found.abs_diff(wanted) > MAX_PADDING {
+        let (found, wanted) = (format!("{found}"), format!("{wanted}"));
+        let what = "the number of tokens".into();
+        return Err(Error::DraftVocab { what, found: found.into(), wanted: wanted.into() });
+    }
+    let differs = |&id: &u32| draft.piece(Token(id)) != target.piece(Token(id));
+    match (0..found.min(wanted)).find(differs) {
+        None => Ok(()),
+        Some(id) => {
+            let text = |vocab: &Vocab| -> Box<str> {
+                alloc::string::String::from_utf8_lossy(vocab.piece(Token(id))).into()
+            };
+            let what = format!("token {id}").into();
+            Err(Error::DraftVocab { what, found: text(draft), wanted: text(target) })
+        }
+    }
+}
