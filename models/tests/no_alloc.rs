@@ -1,16 +1,30 @@
 //! Contract 5: once a context is made, decoding a token allocates nothing, also after a fork, a rollback and a shift.
 
-use backstitch_models::{Context, Model, Params, Pos, Token};
+use backstitch_models::{
+    Context, Model, Params, Pos, Token,
+    sampler::{Chain, Settings},
+    speculative::{DraftModel, Drafter, Lookup, Speculative},
+};
 use backstitch_testing::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
+fn model(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// One test: another's allocations would be counted too.
 #[test]
 fn decoding_a_token_allocates_nothing() {
+    decoding_allocates_nothing();
+    speculation_allocates_nothing();
+}
+
+fn decoding_allocates_nothing() {
     for name in ["llama", "qwen3", "falcon_h1", "gemma3", "quant_q4_0", "quant_q8_0", "llama_moe"] {
-        let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
-        let model = Model::from_bytes(&std::fs::read(path).unwrap()).unwrap();
+        let model = model(name);
         for n_threads in [1, 2] {
             let params = Params { n_ctx: 512, n_seq_max: 3, n_threads, ..Params::default() };
             let mut ctx = Context::new(&model, params).unwrap();
@@ -38,6 +52,45 @@ fn decoding_a_token_allocates_nothing() {
                 }
             });
             assert_eq!(tally.allocations, 0, "{name}, {n_threads} threads, after a shift: {tally:?}");
+        }
+    }
+}
+
+/// Tells a story of `n` tokens.
+fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<dyn Drafter>>, n: usize) {
+    let mut told = 0;
+    while told < n {
+        told += speculative.step(ctx, chain, n - told, |_| false).unwrap().tokens.len();
+    }
+}
+
+fn speculation_allocates_nothing() {
+    for name in ["llama", "gemma3"] {
+        let model = model(name);
+        let params = Params { n_ctx: 512, ..Params::default() };
+        let draft_model = DraftModel::new(&model, &model, params).unwrap();
+        let lookup = Lookup { n_min: 1, ..Lookup::default() };
+        let drafters: [Box<dyn Drafter>; 2] = [Box::new(draft_model), Box::new(lookup)];
+        for (i, drafter) in drafters.into_iter().enumerate() {
+            let mut ctx = Context::new(&model, params).unwrap();
+            let seq = ctx.sequence().unwrap();
+            let prompt: Vec<Token> = (0..40).map(|i| Token(30 + i % 4)).collect();
+            ctx.append(seq, &prompt).unwrap();
+            let mut speculative = Speculative::new(drafter, seq, 4);
+            let chain = |temp| {
+                let settings = Settings { temp, repeat_penalty: 1.1, ..Settings::default() };
+                Chain::new(model.hparams().n_vocab, &settings)
+            };
+            // Both right and wrong guesses come up before anything is counted.
+            let (mut greedy, mut sampled) = (chain(0.0), chain(0.7));
+            tell(&mut ctx, &mut greedy, &mut speculative, 50);
+            tell(&mut ctx, &mut sampled, &mut speculative, 50);
+            let before = speculative.stats();
+            let ((), tally) = ALLOCATOR.during(|| tell(&mut ctx, &mut sampled, &mut speculative, 150));
+            let after = speculative.stats();
+            assert!(after.n_accepted > before.n_accepted, "{name}, drafter {i}: {after:?}");
+            assert!(after.n_drafted - before.n_drafted > after.n_accepted - before.n_accepted, "{after:?}");
+            assert_eq!(tally.allocations, 0, "{name}, drafter {i}: {tally:?}, {after:?}");
         }
     }
 }
