@@ -56,7 +56,8 @@ Examples:
   backstitch run                                           a story by the embedded model
   backstitch run -p \"The little cat\" -n 100 -s 7           another one, the same every time
   backstitch run -m model.gguf -f prompt.txt --temp 0      the likeliest continuation of a file
-  echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt";
+  echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt
+  backstitch run -m large.gguf --draft-model small.gguf -v    the same text, sooner if the small model guesses well";
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
@@ -193,6 +194,21 @@ pub struct SamplingArgs {
     pub seed: i64,
 }
 
+/// How to guess ahead.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Speculation (the same text, sooner)")]
+pub struct SpeculationArgs {
+    /// A smaller model with the same vocabulary guesses tokens, which are then checked together [also: -md].
+    #[arg(long, alias = "model-draft", value_name = "FILE", conflicts_with = "lookup")]
+    pub draft_model: Option<PathBuf>,
+    /// Guess that the text goes on as it did where its last tokens stood before: for code, quotations, summaries.
+    #[arg(long)]
+    pub lookup: bool,
+    /// Guess at most N tokens at once; fewer while guesses are wrong.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub draft_max: u16,
+}
+
 /// `backstitch run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -220,6 +236,8 @@ pub struct RunArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
 }
 
 /// `backstitch chat`
@@ -341,11 +359,12 @@ pub struct VerifyArgs {
 }
 
 /// Short options of several letters, as llama.cpp has them.
-const LONG_SHORTS: [(&str, &str); 4] = [
+const LONG_SHORTS: [(&str, &str); 5] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-sys", "--system-prompt"),
+    ("-md", "--draft-model"),
 ];
 
 /// Spells out [`LONG_SHORTS`], with or without `=VALUE`, up to a lone `--`.
@@ -426,6 +445,14 @@ mod tests {
         assert_eq!(args.context.n_ubatch, 16);
         assert_eq!(args.context.type_k, CacheType::F32);
         assert_eq!(args.context.type_v, CacheType::Bf16);
+    }
+
+    #[test]
+    fn guesses_come_from_one_source() {
+        let args = run("-md small.gguf").speculation;
+        assert_eq!(args.draft_model, Some("small.gguf".into()));
+        assert!(run("--lookup --draft-max 3").speculation.lookup);
+        assert!(parse("backstitch run --lookup --draft-model small.gguf").is_err());
     }
 
     #[test]

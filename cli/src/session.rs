@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::{interrupt, model};
 use backstitch_kv::{Pos, SeqId};
 use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::speculative::{self, Drafter, Speculative};
 use backstitch_models::vocab::TextStream;
 use backstitch_models::{Context, Model, Token};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ pub struct Session {
     ctx: Context,
     seq: SeqId,
     chain: Chain,
+    speculative: Speculative<Option<Box<dyn Drafter>>>,
     n_batch: usize,
     /// Where the random numbers started.
     pub seed: u64,
@@ -32,6 +34,8 @@ pub struct Stats {
     pub n_generated: usize,
     /// Time to choose and evaluate them.
     pub generation_time: Duration,
+    /// Guesses, and how many of them were right.
+    pub guesses: speculative::Stats,
 }
 
 /// Why generation ended.
@@ -75,8 +79,14 @@ impl Session {
         let seq = ctx.sequence()?;
         let settings = settings(sampling, ctx.params().n_ctx);
         let chain = Chain::new(model.hparams().n_vocab, &settings);
+        let speculative = Speculative::new(None, seq, 0);
         let n_batch = context.n_batch as usize;
-        Ok(Self { ctx, seq, chain, n_batch, seed: settings.seed, stats: Stats::default() })
+        Ok(Self { ctx, seq, chain, speculative, n_batch, seed: settings.seed, stats: Stats::default() })
+    }
+
+    /// Guesses at most `n` tokens at once with `drafter` from now on.
+    pub fn guess_with(&mut self, drafter: Box<dyn Drafter>, n: usize) {
+        self.speculative = Speculative::new(Some(drafter), self.seq, n);
     }
 
     /// Tokens the context holds.
@@ -146,33 +156,39 @@ impl Session {
         let model = self.ctx.model().clone();
         let mut stream = TextStream::default();
         let mut text = String::new();
+        let ends = |token| model.vocab().is_eog(token) && !until.ignore_eos;
         let mut n = 0;
         let stop = loop {
-            if until.limit.is_some_and(|limit| n >= limit) {
+            if self.speculative.next().is_some() && self.ctx.pos(self.seq).0 as usize >= self.n_ctx() {
+                // The last token was shown, but there is no room to evaluate it.
+                self.speculative.reset();
+                break Stop::ContextFull;
+            }
+            let left = until.limit.map_or(u64::MAX, |limit| limit.saturating_sub(n));
+            if left == 0 {
                 break Stop::Limit;
             }
             if interrupt::requested() {
                 break Stop::Interrupted;
             }
-            let token = self.ctx.logits(self.seq).and_then(|logits| self.chain.sample(logits));
-            let token = token.ok_or_else(|| Error::Refused("there is nothing to continue".into()))?;
-            if model.vocab().is_eog(token) && !until.ignore_eos {
+            let left = usize::try_from(left).unwrap_or(usize::MAX);
+            let step = self.speculative.step(&mut self.ctx, &mut self.chain, left, ends)?;
+            for &token in step.tokens {
+                n += 1;
+                text.clear();
+                if !model.vocab().is_hidden(token) {
+                    stream.push(model.vocab().piece(token), &mut text);
+                }
+                show(token, &text)?;
+            }
+            if step.end.is_some() {
                 break Stop::End;
             }
-            n += 1;
-            self.chain.accept(token);
-            text.clear();
-            if !model.vocab().is_hidden(token) {
-                stream.push(model.vocab().piece(token), &mut text);
-            }
-            show(token, &text)?;
-            if self.ctx.pos(self.seq).0 as usize >= self.n_ctx() {
-                break Stop::ContextFull;
-            }
-            self.ctx.append(self.seq, &[token])?;
         };
+        self.speculative.flush(&mut self.ctx)?;
         self.stats.n_generated += n as usize;
         self.stats.generation_time += start.elapsed();
+        self.stats.guesses = self.speculative.stats();
         Ok(stop)
     }
 }
@@ -211,9 +227,17 @@ impl Stats {
             let rate = if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
             format!("{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s")
         };
-        [
-            line("prompt", self.n_prompt, self.prompt_time),
-            line("generation", self.n_generated, self.generation_time),
-        ]
+        let generation = line("generation", self.n_generated, self.generation_time);
+        [line("prompt", self.n_prompt, self.prompt_time), generation + &self.guesses()]
+    }
+
+    /// How good the guesses were; nothing where there was none.
+    fn guesses(&self) -> String {
+        let speculative::Stats { n_drafted, n_accepted, n_decodes, .. } = self.guesses;
+        if n_drafted == 0 {
+            return String::new();
+        }
+        let share = 100.0 * n_accepted as f64 / n_drafted as f64;
+        format!(", {n_accepted} of {n_drafted} guesses right ({share:.0} %), {n_decodes} batches")
     }
 }

@@ -1,13 +1,14 @@
 //! `backstitch run`: continue a text.
 
-use crate::args::RunArgs;
+use crate::args::{ModelArgs, RunArgs};
 use crate::error::Error;
 use crate::interrupt::Stoppable;
 use crate::output::{Output, bytes, note};
 use crate::session::{Session, Stop, Until};
 use crate::{embedded, model, prompt};
+use backstitch_models::speculative::{DraftModel, Drafter, Lookup};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
-use backstitch_models::{Model, Token};
+use backstitch_models::{Model, Params, Token};
 use serde_json::json;
 
 /// Runs the command.
@@ -22,6 +23,9 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     let tokens = tokenize(&model, &prompt)?;
     let mut session = Session::new(&model, &args.context, &args.sampling)?;
+    if let Some(drafter) = drafter(args, &model, session.n_ctx())? {
+        session.guess_with(drafter, args.speculation.draft_max.into());
+    }
     if args.verbose {
         introduce(&model, &session);
     }
@@ -63,6 +67,18 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         }
         Stop::End | Stop::Limit => Ok(()),
     }
+}
+
+/// What guesses ahead, if the user wants that.
+fn drafter(args: &RunArgs, model: &Model, n_ctx: usize) -> Result<Option<Box<dyn Drafter>>, Error> {
+    if args.speculation.lookup {
+        return Ok(Some(Box::new(Lookup::default())));
+    }
+    let Some(path) = &args.speculation.draft_model else { return Ok(None) };
+    let file = ModelArgs { model: Some(path.clone()), ..args.model.clone() };
+    let draft = model::open(&file, model::n_threads(args.context.n_threads))?;
+    let params = Params { n_ctx: n_ctx as u32, ..model::params(&args.context, &draft) };
+    Ok(Some(Box::new(DraftModel::new(model, &draft, params)?)))
 }
 
 /// The tokens of the prompt; for an empty one, what the model begins a text with.
@@ -114,6 +130,9 @@ fn as_json(prompt: &str, text: &str, ids: &[u32], stop: Stop, session: &Session)
             "prompt_ms": stats.prompt_time.as_secs_f64() * 1e3,
             "predicted_n": stats.n_generated,
             "predicted_ms": stats.generation_time.as_secs_f64() * 1e3,
+            "draft_n": stats.guesses.n_drafted,
+            "draft_n_accepted": stats.guesses.n_accepted,
+            "decode_n": stats.guesses.n_decodes,
         },
     })
 }

@@ -117,3 +117,33 @@ fn a_bias_bans_a_token() {
     let best = tokens(&[]);
     assert_ne!(tokens(&["--logit-bias", &format!("{best}-inf")]), best);
 }
+
+#[test]
+fn guesses_change_the_speed_and_not_the_story() {
+    let demo = super::repository("demo/demo.gguf");
+    let story = |more: &[&str]| {
+        let args =
+            [&["run", "-p", "The cat sat. The cat sat. The", "-n", "24", "-s", "5", "--json"], more].concat();
+        serde_json::from_str::<Value>(&backstitch(&args).ok()).unwrap()
+    };
+    let plain = story(&[]);
+    assert_eq!(plain["timings"]["draft_n"], 0);
+    for more in [&["--lookup"][..], &["--draft-model", arg(&demo), "--draft-max", "3"]] {
+        let guessed = story(more);
+        assert_eq!(guessed["tokens"], plain["tokens"], "{more:?}");
+        let timing = |name: &str| guessed["timings"][name].as_u64().unwrap();
+        assert!(timing("draft_n") > 0 && timing("decode_n") <= 24, "{guessed}");
+        assert_eq!(timing("decode_n") + timing("draft_n_accepted") + 1, 24, "{guessed}");
+    }
+    let outcome = backstitch(&["run", "-n", "12", "--temp", "0", "-md", arg(&demo), "-v"]);
+    assert!(outcome.stderr.contains("guesses right (100 %)"), "{}", outcome.stderr);
+    outcome.ok();
+}
+
+#[test]
+fn a_draft_model_with_other_tokens_is_refused() {
+    let other = super::repository("goldens/models/llama.gguf");
+    let outcome = backstitch(&["run", "-n", "4", "--draft-model", arg(&other)]);
+    assert!(outcome.error(1).contains("another vocabulary: the number of tokens"), "{}", outcome.stderr);
+    assert_eq!(backstitch(&["run", "--lookup", "--draft-model", arg(&other)]).code, Some(2));
+}
