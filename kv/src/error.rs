@@ -101,6 +101,22 @@ pub enum Error {
         /// The kind that cannot do it.
         kind: Kind,
     },
+    /// No further position can be pinned.
+    Pinned {
+        /// How many checkpoints the budget pays for.
+        limit: u32,
+        /// The budget.
+        checkpoint_bytes: u64,
+    },
+    /// A position that the sequence has not reached.
+    Future {
+        /// The sequence.
+        seq: SeqId,
+        /// The position given.
+        pos: Pos,
+        /// The position that its next token gets.
+        end: Pos,
+    },
     /// More than the memory was made for.
     TooMany {
         /// What there is too much of.
@@ -193,6 +209,13 @@ impl fmt::Display for Error {
             }
             Error::Unsupported { op, kind } => {
                 write!(f, "{op} of this range on a {kind} memory is impossible: {}", kind.reason())
+            }
+            Error::Pinned { limit, checkpoint_bytes } => write!(
+                f,
+                "{checkpoint_bytes} bytes of checkpoints pay for {limit} pinned positions; unpin one or raise checkpoint_bytes"
+            ),
+            Error::Future { seq, pos, end } => {
+                write!(f, "sequence {seq} ends at {end}: {pos} was not reached; go back to {end} or before")
             }
             Error::TooMany { what, value, limit } => write!(f, "{value} {what}: {limit} at most"),
             Error::MixedInputs { n_tokens, n_values } => write!(

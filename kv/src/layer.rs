@@ -1,6 +1,8 @@
 //! What each layer of a model asks of its memory.
 
 use crate::error::Error;
+use crate::ids::Pos;
+use crate::timeline::TimelineParams;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType};
 use backstitch_core::rope::Rope;
@@ -43,10 +45,37 @@ pub struct AttentionLayer {
     pub d_k: usize,
     /// Elements of one head's value.
     pub d_v: usize,
-    /// A token sees keys less than so many positions back, its own included; `None`: all.
-    pub window: Option<u32>,
+    /// How far back a token sees; `None`: all of its sequence.
+    pub window: Option<Window>,
     /// How positions were put into the keys, so that a shift can move them; `None`: they hold no position.
     pub rope: Option<Rotation>,
+}
+
+/// How far back a token sees, its own position included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Keys less than so many positions back.
+    Sliding(u32),
+    /// Keys of its own chunk; chunks are so long and start at multiples of that.
+    Chunked(u32),
+}
+
+impl Window {
+    /// The first position that a token at `pos` sees.
+    pub fn first(self, pos: Pos) -> Pos {
+        let first = match self {
+            Window::Sliding(size) => i64::from(pos.0) - i64::from(size) + 1,
+            Window::Chunked(size) => i64::from(pos.0) / i64::from(size.max(1)) * i64::from(size),
+        };
+        Pos(first.clamp(0, i64::from(pos.0.max(0))) as i32)
+    }
+
+    /// The most positions that a token sees.
+    pub fn size(self) -> u32 {
+        match self {
+            Window::Sliding(size) | Window::Chunked(size) => size,
+        }
+    }
 }
 
 impl AttentionLayer {
@@ -82,7 +111,7 @@ pub(crate) fn state_len(parts: &[StatePart]) -> usize {
 /// Sizes of a memory; all of it is allocated when the memory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The most tokens one sequence, or all of them together, can hold.
+    /// The most tokens one sequence, or all of them together, can hold where all of them are kept.
     pub n_ctx: u32,
     /// How many sequences there are.
     pub n_seq_max: u32,
@@ -92,42 +121,109 @@ pub struct Params {
     pub k_type: CellType,
     /// Element type of stored values.
     pub v_type: CellType,
+    /// What is kept for going back.
+    pub timeline: TimelineParams,
+}
+
+/// Blocks that hold `n_cells` cells.
+fn blocks(n_cells: u64) -> u64 {
+    n_cells.div_ceil(BLOCK_CELLS as u64)
+}
+
+/// Keeps a number of blocks to what 32 bits and a table of extents can count.
+fn capped(n_blocks: u64) -> u32 {
+    n_blocks.min(u64::from(u32::MAX / 64)) as u32
 }
 
 impl Params {
     /// Blocks of the cache: enough for `n_ctx` cells plus, for each further sequence, a partly filled block at its
     /// end and one where it left another.
     pub fn n_blocks(&self) -> u32 {
-        let whole = u64::from(self.n_ctx).div_ceil(BLOCK_CELLS as u64);
-        let partial = u64::from(self.n_seq_max.saturating_sub(1)) * 2;
-        (whole + partial).min(u64::from(u32::MAX / 64)) as u32
+        capped(blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)) * 2)
+    }
+
+    /// Blocks of a cache of layers with this window: for each sequence what it keeps, for each checkpoint a window,
+    /// and room for a batch.
+    pub fn n_blocks_windowed(&self, window: Window, n_checkpoints: u32) -> u32 {
+        let window = u64::from(window.size());
+        let live = blocks(window + u64::from(self.timeline.margin)) + 2;
+        let batch = blocks(self.n_batch.into()) + u64::from(self.n_seq_max);
+        let held = u64::from(n_checkpoints) * (blocks(window) + 1);
+        capped(live * u64::from(self.n_seq_max) + batch + held)
     }
 
     /// Blocks that hold one batch, for layers that keep nothing.
     pub(crate) fn n_blocks_uncached(&self) -> u32 {
-        let whole = u64::from(self.n_batch).div_ceil(BLOCK_CELLS as u64);
-        (whole + u64::from(self.n_seq_max)).min(u64::from(u32::MAX / 64)) as u32
+        capped(blocks(self.n_batch.into()) + u64::from(self.n_seq_max))
     }
 
-    /// States of each recurrent layer: one a sequence, and one that a batch writes while the other is kept.
-    pub fn n_states(&self) -> u32 {
-        self.n_seq_max.saturating_mul(2)
+    /// States of each recurrent layer: one a sequence, one that a batch writes while the other is kept, and one for
+    /// each checkpoint.
+    pub fn n_states(&self, n_checkpoints: u32) -> u32 {
+        self.n_seq_max.saturating_mul(2).saturating_add(n_checkpoints)
     }
 
-    /// Bytes that caches and states of these layers take.
+    /// What caches, states and journals of these layers take.
     pub fn bytes(&self, layers: &[LayerSpec]) -> u64 {
-        layers.iter().map(|layer| self.layer_bytes(layer)).sum()
+        let sizes = Sizes::new(layers, self);
+        layers.iter().map(|layer| self.layer_bytes(layer, &sizes)).sum()
     }
 
-    fn layer_bytes(&self, layer: &LayerSpec) -> u64 {
+    fn layer_bytes(&self, layer: &LayerSpec, sizes: &Sizes) -> u64 {
         let block = |l: &AttentionLayer| l.layout(self.k_type, self.v_type).block_bytes() as u64;
+        let n_blocks = |l: &AttentionLayer| match l.window {
+            Some(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
+            None => self.n_blocks(),
+        };
         let attention = match &layer.attention {
             AttentionSpec::Absent | AttentionSpec::SharedWith(_) => 0,
-            AttentionSpec::Cached(l) => u64::from(self.n_blocks()) * block(l),
+            AttentionSpec::Cached(l) => u64::from(n_blocks(l)) * block(l),
             AttentionSpec::Uncached { layer, .. } => u64::from(self.n_blocks_uncached()) * block(layer),
         };
-        let state = u64::from(self.n_states()) * state_len(&layer.recurrent) as u64 * 4;
-        attention + state
+        let states = u64::from(self.n_states(sizes.n_checkpoints)) * state_len(&layer.recurrent) as u64;
+        let rows = u64::from(sizes.n_journals) * u64::from(self.timeline.journal);
+        attention + 4 * (states + rows * input_len(&layer.recurrent) as u64)
+    }
+}
+
+/// Numbers that enter a layer's state with a token, all pieces together.
+fn input_len(parts: &[StatePart]) -> usize {
+    parts.iter().map(|part| part.input).sum()
+}
+
+/// How many checkpoints and journals a memory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Whether going back takes checkpoints at all.
+    pub needed: bool,
+    /// Checkpoints that the budget pays for.
+    pub n_paid: u32,
+    /// All checkpoints: those, and the few at which the journals of each sequence begin.
+    pub n_checkpoints: u32,
+    /// Journals, of `timeline.journal` tokens each.
+    pub n_journals: u32,
+}
+
+impl Sizes {
+    pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
+        let none = Sizes { needed: false, n_paid: 0, n_checkpoints: 0, n_journals: 0 };
+        let windowed = |spec: &LayerSpec| match &spec.attention {
+            AttentionSpec::Cached(layer) => layer.window.map(|window| {
+                let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
+                (blocks(window.size().into()) + 1) * block
+            }),
+            _ => None,
+        };
+        let windows: u64 = layers.iter().filter_map(windowed).sum();
+        let states: u64 = layers.iter().map(|spec| state_len(&spec.recurrent) as u64 * 4).sum();
+        if windows + states == 0 {
+            return none;
+        }
+        let TimelineParams { checkpoint_bytes, journal, .. } = params.timeline;
+        let wanted = u64::from(params.n_seq_max) * u64::from(params.timeline.ladder_len(params.n_ctx));
+        let n_paid = (checkpoint_bytes / (windows + states)).min(wanted).min(1 << 20) as u32;
+        let n_journals = if states == 0 || journal == 0 { 0 } else { params.n_seq_max.saturating_mul(3) };
+        Sizes { needed: true, n_paid, n_checkpoints: n_paid.saturating_add(n_journals), n_journals }
     }
 }
 
@@ -149,7 +245,7 @@ pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
             if layer.rope.as_ref().is_some_and(|rotation| !turns(rotation)) {
                 return bad("its rotation does not fit its keys");
             }
-            if layer.window == Some(0) {
+            if layer.window.is_some_and(|window| window.size() == 0) {
                 return bad("a window of no positions");
             }
         }

@@ -24,13 +24,17 @@ mod memory;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 mod plan;
+mod rewind;
 mod room;
 mod split;
+mod timeline;
 
 pub use batch::Batch;
 pub use error::Error;
 pub use ids::{Pos, SeqId, Token};
-pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart};
+pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart, Window};
 pub use memory::{Cell, Hybrid, Kind, Memory, Operation, StateRun, Visible};
 pub use plan::{Attention, Plan, States, Store, Ubatch};
+pub use rewind::{Means, Rewind, Stretch};
 pub use split::UbatchToken;
+pub use timeline::{Route, TimelineParams};

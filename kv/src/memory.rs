@@ -7,6 +7,7 @@
 //! [`Hybrid`] is the implementation: it composes, layer by layer, *parts* of one kind each. A plain transformer is a
 //! hybrid of one part. A part sees only calls that the hybrid has checked already.
 
+mod back;
 mod hybrid;
 mod none;
 mod recurrent;
@@ -24,8 +25,9 @@ use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::plan::{Attention, Plan, States, Store};
+use crate::rewind::{Rewind, Stretch};
 use crate::split::{Schedule, Split};
-#[cfg(any(test, feature = "oracle"))]
+use crate::timeline::Route;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -38,6 +40,8 @@ pub enum Kind {
     None,
     /// All keys and values of all tokens.
     Unified,
+    /// Keys and values of the tokens that a window shows.
+    Windowed,
     /// A state of fixed size after the last token.
     Recurrent,
     /// Several kinds, chosen by layer.
@@ -49,6 +53,7 @@ impl Kind {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Kind::Recurrent => "it keeps the state after the last token only",
+            Kind::Windowed => "cells that would be seen from there are gone",
             Kind::None => "it keeps nothing",
             Kind::Unified | Kind::Hybrid => "its cells do not allow it",
         }
@@ -60,6 +65,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::None => "none",
             Kind::Unified => "unified",
+            Kind::Windowed => "windowed",
             Kind::Recurrent => "recurrent",
             Kind::Hybrid => "hybrid",
         })
@@ -156,6 +162,37 @@ pub trait Memory: Send {
     /// Removes all sequences.
     fn clear(&mut self);
 
+    /// What it takes to bring `seq` back to where its next position is `pos`.
+    ///
+    /// # Errors
+    /// [`Error::Future`] if the sequence never got there; [`Error::Range`] for a negative position.
+    fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error>;
+
+    /// Prepares to take `seq` back to `pos`, or, if tokens have to be evaluated again, to the checkpoint before it; the journal is
+    /// replayed in ubatches of at most `n_ubatch` tokens.
+    ///
+    /// # Errors
+    /// As [`Memory::route`], and [`Error::Full`] if there is no room for a state.
+    fn rewind(&mut self, seq: SeqId, pos: Pos, n_ubatch: usize) -> Result<Rewind<'_>, Error>;
+
+    /// Makes the end of `seq` a position that can be gone back to at once, until it is unpinned or left behind.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if the budget of checkpoints does not pay for it.
+    fn pin(&mut self, seq: SeqId) -> Result<(), Error>;
+
+    /// Takes a pin away; false if there is none.
+    ///
+    /// # Errors
+    /// None but the common ones.
+    fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error>;
+
+    /// Which positions of `seq` can be gone back to in which way, ascending, the current end included.
+    ///
+    /// # Errors
+    /// None but the common ones.
+    fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error>;
+
     /// Reserves room for all of `batch`, splits it into ubatches of at most `n_ubatch` tokens, and returns the plan
     /// to compute them by. Nothing is visible until the plan is committed; dropping it undoes everything.
     ///
@@ -190,6 +227,18 @@ impl Op {
     }
 }
 
+/// Where a sequence goes back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Restore {
+    /// The checkpoint to start from; `None`: nothing, or, where a part can, what the sequence holds itself.
+    pub checkpoint: Option<u32>,
+    /// The position that the next token gets.
+    pub to: Pos,
+    /// Rows of the journals to step states through, in pieces of so many at once.
+    pub rows: Range<u32>,
+    pub n_ubatch: u32,
+}
+
 /// The layers of one kind. Sequence ids and ranges given to it are valid, batches are checked and in order.
 pub(crate) trait Part: Send {
     fn kind(&self) -> Kind;
@@ -206,6 +255,32 @@ pub(crate) trait Part: Send {
     fn pos_min(&self, seq: SeqId) -> Option<Pos>;
 
     fn pos_max(&self, seq: SeqId) -> Option<Pos>;
+
+    /// Whether `seq` can go back to where its next position is `pos` with what it holds itself.
+    fn can_cut(&self, seq: SeqId, pos: Pos) -> bool;
+
+    /// Keeps as checkpoint `id` what a sequence needs to go on from `pos`; called when the plan that staged the checkpoint is
+    /// committed.
+    fn hold(&mut self, id: u32, seq: SeqId, pos: Pos);
+
+    /// Keeps as checkpoint `id` what `seq` needs to go on from its end, `pos`.
+    fn hold_tip(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        self.hold(id, seq, pos);
+    }
+
+    /// Forgets a checkpoint.
+    fn let_go(&mut self, id: u32);
+
+    /// Finds the room that going back to `to` takes, and stages it; undone by `undo`.
+    fn reserve_rewind(&mut self, _seq: SeqId, _from: &Restore) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Takes a sequence back; what was staged by `reserve_rewind` becomes visible.
+    fn rewind(&mut self, seq: SeqId, from: &Restore);
+
+    /// Frees what sequences of the committed plan no longer need.
+    fn settle(&mut self) {}
 
     /// Finds room for a whole batch; on error it is as if it had not been called.
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error>;

@@ -105,6 +105,26 @@ impl Naive {
         self.change(seq, |s| s.remove(&range))
     }
 
+    /// Ends a sequence at `to`, as going back does; its last tokens have ascending positions without a gap.
+    pub fn rewind(&mut self, seq: SeqId, to: Pos) {
+        let Some(sequence) = self.seqs.get_mut(seq.index()) else { return };
+        sequence.cells.retain(|cell| cell.pos < to);
+        let Some(state) = &mut sequence.state else { return };
+        let n_removed = (state.last.0 + 1 - to.0).max(0) as usize;
+        state.seen.truncate(state.seen.len().saturating_sub(n_removed));
+        state.last = Pos(state.last.0.min(to.0 - 1));
+        if to <= state.first {
+            sequence.state = None;
+        }
+    }
+
+    /// Forgets the cells of a sequence before `pos`, as layers with windows do.
+    pub fn recycle(&mut self, seq: SeqId, pos: Pos) {
+        if let Some(sequence) = self.seqs.get_mut(seq.index()) {
+            sequence.cells.retain(|cell| cell.pos >= pos);
+        }
+    }
+
     /// Counterpart of [`Memory::seq_cp`](crate::Memory::seq_cp).
     ///
     /// # Errors
@@ -175,7 +195,9 @@ impl Naive {
             after.push(batch, index, &rows);
         }
         together?;
-        let too_long = |s: &NaiveSequence| s.cells.len() > self.params.n_ctx as usize;
+        // Windows do not care how long a sequence is.
+        let limited = self.attention.iter().any(|layer| layer.window.is_none());
+        let too_long = |s: &NaiveSequence| limited && s.cells.len() > self.params.n_ctx as usize;
         if let Some(seq) = after.seqs.iter().find(|s| too_long(s)) {
             let (need, free) = (seq.cells.len() as u64, self.params.n_ctx.into());
             return Err(Error::Full { what: "cells", need, free });
@@ -410,6 +432,7 @@ impl Hybrid {
     /// # Errors
     /// A sentence about what does not.
     pub fn audit(&self) -> Result<(), String> {
-        self.inside().try_for_each(|part| part.audit())
+        self.inside().try_for_each(|part| part.audit())?;
+        self.timeline_audit()
     }
 }

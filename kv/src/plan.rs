@@ -45,7 +45,7 @@ impl<'a> Plan<'a> {
         let span = self.memory.schedule().ubatches().get(self.started)?.clone();
         self.memory.begin(self.started as u32);
         self.started += 1;
-        Some(Ubatch { memory: self.memory, batch: self.batch, span })
+        Some(Ubatch { memory: self.memory, batch: Some(self.batch), span })
     }
 
     /// Makes the batch part of its sequences.
@@ -70,9 +70,10 @@ impl Drop for Plan<'_> {
 
 /// What is computed at once: tokens, and where their layers read and write.
 pub struct Ubatch<'p> {
-    memory: &'p mut Hybrid,
-    batch: &'p Batch,
-    span: Span,
+    pub(crate) memory: &'p mut Hybrid,
+    /// `None` while a way back is replayed.
+    pub(crate) batch: Option<&'p Batch>,
+    pub(crate) span: Span,
 }
 
 impl Ubatch<'_> {
@@ -81,14 +82,15 @@ impl Ubatch<'_> {
         self.span.tokens.len()
     }
 
-    /// The tokens, in the order they are computed.
+    /// The tokens, in the order they are computed; empty while a way back is replayed.
     pub fn tokens(&self) -> &[UbatchToken] {
-        &self.memory.schedule().tokens()[self.span.tokens.clone()]
+        let tokens = self.memory.schedule().tokens().get(self.span.tokens.clone());
+        tokens.filter(|_| self.batch.is_some()).unwrap_or(&[])
     }
 
     /// The embedding `[n_embd]` of token `i`, if the batch is one of embeddings.
     pub fn embedding(&self, i: usize) -> Option<&[f32]> {
-        self.batch.embedding(self.tokens().get(i)?.index as usize)
+        self.batch?.embedding(self.tokens().get(i)?.index as usize)
     }
 
     /// The keys and values that `layer` attends to; `None` if it does not attend.
@@ -177,6 +179,10 @@ pub struct States<'u> {
     pub len: usize,
     /// `[n_slots, len]`.
     pub states: &'u mut [f32],
+    /// Numbers that enter a state with a token.
+    pub(crate) input: usize,
+    /// `[n_rows, input]`.
+    pub(crate) journal: &'u mut [f32],
     /// The runs of the ubatch, tokens counted through the plan.
     pub(crate) runs: &'u [StateRun],
     /// The first token of the ubatch in that count.
@@ -193,6 +199,13 @@ impl<'u> States<'u> {
             None => self.states[at(run.write)].fill(0.0),
         }
         &mut self.states[at(run.write)]
+    }
+
+    /// What enters the state with the tokens of `run`, `[n_tokens, input]`, in the journal: to be written while a batch is
+    /// computed, and read while a way back is replayed. `None` if these tokens are not journaled.
+    pub fn inputs(&mut self, run: &StateRun) -> Option<&mut [f32]> {
+        let (row, n_tokens) = (run.row? as usize, (run.end - run.start) as usize);
+        self.journal.get_mut(row * self.input..(row + n_tokens) * self.input)
     }
 
     /// The runs of the ubatch, in order; they tile it. A run may read what an earlier one wrote. Tokens are counted from the start of the ubatch.

@@ -43,7 +43,14 @@ pub struct UbatchToken {
 pub(crate) struct Run {
     /// Where they are in the schedule.
     pub tokens: Range<usize>,
+    /// The checkpoint that is made of what the sequences are before the first of them.
+    pub checkpoint: Option<u32>,
+    /// The row that the first of them has in the journals.
+    pub row: Option<u32>,
 }
+
+/// Takes a piece of a run.
+pub(crate) type Push<'a> = dyn FnMut(usize, Option<u32>, Option<u32>) -> Result<(), Error> + 'a;
 
 /// One ubatch of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,8 @@ pub(crate) struct Span {
 pub(crate) struct Schedule {
     tokens: Vec<UbatchToken>,
     runs: Vec<Run>,
+    /// Room for the runs that others are cut into.
+    pieces: Vec<Run>,
     ubatches: Vec<Span>,
     queues: Queues,
     /// Tokens that can come next, one a set of sequences.
@@ -81,6 +90,7 @@ impl Schedule {
         room::for_len(&mut self.ready, n_seq_max)?;
         room::for_len(&mut self.tokens, n_tokens)?;
         room::for_len(&mut self.runs, n_tokens)?;
+        room::for_len(&mut self.pieces, n_tokens)?;
         room::for_len(&mut self.ubatches, n_tokens)
     }
 
@@ -94,6 +104,35 @@ impl Schedule {
 
     pub fn ubatches(&self) -> &[Span] {
         &self.ubatches
+    }
+
+    /// Cuts runs into pieces: `cut` is called with the tokens of each run and a function that takes the number of tokens,
+    /// the checkpoint and the first row of each piece.
+    pub fn cut(
+        &mut self,
+        mut cut: impl FnMut(&[UbatchToken], &mut Push<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut pieces = core::mem::take(&mut self.pieces);
+        pieces.clear();
+        let mut result = Ok(());
+        for span in &mut self.ubatches {
+            let first = pieces.len();
+            for run in &self.runs[span.runs.clone()] {
+                let mut start = run.tokens.start;
+                let mut push = |n_tokens: usize, checkpoint, row| {
+                    room::for_one(&mut pieces)?;
+                    pieces.push(Run { tokens: start..start + n_tokens, checkpoint, row });
+                    start += n_tokens;
+                    Ok(())
+                };
+                if result.is_ok() {
+                    result = cut(&self.tokens[run.tokens.clone()], &mut push);
+                }
+            }
+            span.runs = first..pieces.len();
+        }
+        self.pieces = core::mem::replace(&mut self.runs, pieces);
+        result
     }
 
     /// Splits a checked batch into ubatches of at most `n_ubatch` tokens.
@@ -189,7 +228,7 @@ impl Schedule {
         let joins = at > ubatch.tokens.start && batch.seqs(self.tokens[at - 1].index as usize) == seqs;
         match self.runs.last_mut() {
             Some(run) if joins => run.tokens.end = at + 1,
-            _ => self.runs.push(Run { tokens: at..at + 1 }),
+            _ => self.runs.push(Run { tokens: at..at + 1, checkpoint: None, row: None }),
         }
         ubatch.tokens.end = at + 1;
         ubatch.runs.end = self.runs.len();

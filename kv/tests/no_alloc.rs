@@ -3,7 +3,7 @@
 use backstitch_core::cell::CellType;
 use backstitch_kv::{
     AttentionLayer, AttentionSpec, Batch, Error, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, StatePart,
-    Token,
+    TimelineParams, Token, Window,
 };
 use backstitch_testing::Counting;
 
@@ -11,11 +11,22 @@ use backstitch_testing::Counting;
 static ALLOCATOR: Counting = Counting::new();
 
 fn hybrid() -> Result<Hybrid, Error> {
-    let layer = AttentionLayer { n_head_kv: 2, d_k: 8, d_v: 8, window: Some(50), rope: None };
+    let layer =
+        AttentionLayer { n_head_kv: 2, d_k: 8, d_v: 8, window: Some(Window::Sliding(50)), rope: None };
     let recurrent = vec![StatePart { len: 8, input: 4 }];
     let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), recurrent }];
     let (k_type, v_type) = (CellType::F16, CellType::BF16);
-    Hybrid::new(&layers, &Params { n_ctx: 2048, n_seq_max: 4, n_batch: 256, k_type, v_type })
+    Hybrid::new(
+        &layers,
+        &Params {
+            n_ctx: 2048,
+            n_seq_max: 4,
+            n_batch: 256,
+            k_type,
+            v_type,
+            timeline: TimelineParams::default(),
+        },
+    )
 }
 
 fn decode(memory: &mut dyn Memory, batch: &Batch, n_ubatch: usize) -> Result<(), Error> {

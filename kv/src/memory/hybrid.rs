@@ -7,10 +7,12 @@ use super::{Kind, Memory, Op, Part};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, check_layers};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Sizes, Window, check_layers};
 use crate::plan::{Attention, Plan, States, Store};
+use crate::rewind::{Rewind, Stretch};
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::timeline::{Route, Timeline};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -38,12 +40,13 @@ struct Places {
 /// # Example
 /// ```
 /// use backstitch_core::cell::CellType;
-/// use backstitch_kv::{AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, Token};
+/// use backstitch_kv::{AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, TimelineParams, Token};
 ///
 /// let layer = AttentionLayer { n_head_kv: 2, d_k: 4, d_v: 4, ..AttentionLayer::default() };
 /// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() }];
 /// let (k_type, v_type) = (CellType::F16, CellType::F16);
-/// let params = Params { n_ctx: 256, n_seq_max: 2, n_batch: 64, k_type, v_type };
+/// let timeline = TimelineParams::default();
+/// let params = Params { n_ctx: 256, n_seq_max: 2, n_batch: 64, k_type, v_type, timeline };
 /// let mut memory = Hybrid::new(&layers, &params)?;
 ///
 /// let mut batch = Batch::new();
@@ -60,20 +63,22 @@ struct Places {
 /// # Ok::<(), backstitch_kv::Error>(())
 /// ```
 pub struct Hybrid {
-    params: Params,
-    parts: Vec<Box<dyn Part>>,
+    pub(super) params: Params,
+    pub(super) parts: Vec<Box<dyn Part>>,
+    pub(super) timeline: Timeline,
     places: Vec<Places>,
     schedule: Schedule,
     /// The last position of each sequence while a batch is checked.
     last: Vec<Option<Option<Pos>>>,
     /// Whether a plan has reserved something that is neither committed nor undone.
-    open: bool,
+    pub(super) open: bool,
 }
 
 /// The layers of each part while a memory is made.
 #[derive(Default)]
 struct Sorted {
-    cached: Vec<AttentionLayer>,
+    /// By window.
+    cached: Vec<(Option<Window>, Vec<AttentionLayer>)>,
     causal: Vec<AttentionLayer>,
     bidirectional: Vec<AttentionLayer>,
 }
@@ -85,6 +90,8 @@ impl Hybrid {
     /// [`Error::Layer`] for impossible layers, [`Error::OutOfMemory`].
     pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Hybrid, Error> {
         check_layers(layers)?;
+        let params = &Params { timeline: params.timeline.settled(), ..*params };
+        let sizes = Sizes::new(layers, params);
         let mut sorted = Sorted::default();
         let mut places = Vec::with_capacity(layers.len());
         for (i, spec) in layers.iter().enumerate() {
@@ -92,7 +99,7 @@ impl Hybrid {
             let shared = matches!(spec.attention, AttentionSpec::SharedWith(_));
             places.push(Places { attention, shared, recurrent: None });
         }
-        let mut parts = sorted.parts(params, &mut places)?;
+        let mut parts = sorted.parts(params, &sizes, &mut places)?;
         let recurrent: Vec<&[_]> =
             layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
         if !recurrent.is_empty() {
@@ -100,12 +107,13 @@ impl Hybrid {
             for (layer, (place, _)) in with_state.enumerate() {
                 place.recurrent = Some(Place { part: parts.len(), layer });
             }
-            parts.push(Box::new(Recurrent::new(&recurrent, params)?));
+            parts.push(Box::new(Recurrent::new(&recurrent, params, &sizes)?));
         }
         Ok(Hybrid {
             params: *params,
             parts,
             places,
+            timeline: Timeline::new(params.timeline, sizes, params.n_seq_max)?,
             schedule: Schedule::new(params.n_batch, params.n_seq_max)?,
             last: room::filled(params.n_seq_max as usize, None)?,
             open: false,
@@ -123,12 +131,15 @@ impl Hybrid {
     pub(crate) fn commit(&mut self) {
         if core::mem::take(&mut self.open) {
             self.parts.iter_mut().for_each(|part| part.commit());
+            self.timeline.commit(&mut self.parts);
+            self.parts.iter_mut().for_each(|part| part.settle());
         }
     }
 
     pub(crate) fn undo(&mut self) {
         if core::mem::take(&mut self.open) {
             self.parts.iter_mut().for_each(|part| part.undo());
+            self.timeline.undo();
         }
     }
 
@@ -153,11 +164,14 @@ impl Hybrid {
         // A plan that was leaked instead of dropped is undone here.
         self.undo();
         self.parts.iter_mut().try_for_each(|part| part.admit(&op))?;
+        self.admit_on_timeline(&op)?;
+        let end = self.end_of(&op);
         self.parts.iter_mut().for_each(|part| part.apply(&op));
+        self.apply_on_timeline(&op, end);
         Ok(())
     }
 
-    fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
+    pub(super) fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
         let n_seq_max = self.params.n_seq_max;
         if seq.0 < n_seq_max { Ok(()) } else { Err(Error::UnknownSequence { seq, n_seq_max }) }
     }
@@ -208,13 +222,18 @@ impl Hybrid {
         Some((&**self.parts.get(place.part)?, place.layer))
     }
 
+    pub(crate) fn timeline_audit(&self) -> Result<(), alloc::string::String> {
+        self.timeline.audit()
+    }
+
     pub(crate) fn inside(&self) -> impl Iterator<Item = &dyn Part> {
         self.parts.iter().map(|part| &**part as &dyn Part)
     }
 }
 
 impl Sorted {
-    /// Where a layer's attention will be; `part` counts the three lists and is resolved by `parts`.
+    /// Where a layer's attention will be; `part` counts the two lists that keep nothing, then the windows, and is resolved by
+    /// `parts`.
     fn place(&mut self, layer: u32, spec: &AttentionSpec, before: &[Places]) -> Result<Option<Place>, Error> {
         let (part, list, own) = match spec {
             AttentionSpec::Absent => return Ok(None),
@@ -223,25 +242,41 @@ impl Sorted {
                 let owner = before.get(*owner).filter(|owner| !owner.shared);
                 return owner.and_then(|owner| owner.attention).map(Some).ok_or(Error::Layer { layer, what });
             }
-            AttentionSpec::Cached(own) => (0, &mut self.cached, own),
-            AttentionSpec::Uncached { layer: own, causal: true } => (1, &mut self.causal, own),
-            AttentionSpec::Uncached { layer: own, causal: false } => (2, &mut self.bidirectional, own),
+            AttentionSpec::Cached(own) => {
+                let known = self.cached.iter().position(|(window, _)| *window == own.window);
+                let number = known.unwrap_or_else(|| {
+                    self.cached.push((own.window, Vec::new()));
+                    self.cached.len() - 1
+                });
+                (2 + number, &mut self.cached[number].1, own)
+            }
+            AttentionSpec::Uncached { layer: own, causal: true } => (0, &mut self.causal, own),
+            AttentionSpec::Uncached { layer: own, causal: false } => (1, &mut self.bidirectional, own),
         };
         list.push(own.clone());
         Ok(Some(Place { part, layer: list.len() - 1 }))
     }
 
-    fn parts(self, params: &Params, places: &mut [Places]) -> Result<Vec<Box<dyn Part>>, Error> {
+    fn parts(
+        self,
+        params: &Params,
+        sizes: &Sizes,
+        places: &mut [Places],
+    ) -> Result<Vec<Box<dyn Part>>, Error> {
         let mut parts: Vec<Box<dyn Part>> = Vec::new();
-        let mut numbers = [0; 3];
-        if !self.cached.is_empty() {
-            parts.push(Box::new(Unified::new(&self.cached, params, params.n_ctx, params.n_blocks())?));
-        }
-        for (number, layers, causal) in [(1, self.causal, true), (2, self.bidirectional, false)] {
+        let mut numbers = Vec::new();
+        for (layers, causal) in [(self.causal, true), (self.bidirectional, false)] {
+            numbers.push(parts.len());
             if !layers.is_empty() {
-                numbers[number] = parts.len();
                 parts.push(Box::new(Uncached::new(&layers, params, causal)?));
             }
+        }
+        for (window, layers) in &self.cached {
+            numbers.push(parts.len());
+            parts.push(Box::new(match window {
+                Some(window) => Unified::windowed(layers, params, *window, sizes)?,
+                None => Unified::new(layers, params, params.n_ctx, params.n_blocks())?,
+            }));
         }
         for place in places.iter_mut().filter_map(|places| places.attention.as_mut()) {
             place.part = numbers[place.part];
@@ -312,6 +347,31 @@ impl Memory for Hybrid {
     fn clear(&mut self) {
         self.undo();
         self.parts.iter_mut().for_each(|part| part.apply(&Op::Clear));
+        self.apply_on_timeline(&Op::Clear, Pos::ZERO);
+    }
+
+    fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error> {
+        self.way_back(seq, pos, 1).map(|(route, _)| route)
+    }
+
+    fn rewind(&mut self, seq: SeqId, pos: Pos, n_ubatch: usize) -> Result<Rewind<'_>, Error> {
+        self.prepare_rewind(seq, pos, n_ubatch)
+    }
+
+    fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        let end = self.end(seq);
+        self.timeline.pin(seq, end, &mut self.parts)
+    }
+
+    fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
+        self.check_seq(seq)?;
+        Ok(self.timeline.unpin(seq, pos))
+    }
+
+    fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
+        self.stretches(seq)
     }
 
     fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error> {
@@ -323,9 +383,14 @@ impl Memory for Hybrid {
         self.check_order(batch)?;
         let split = self.parts.iter().map(|part| part.split()).max().unwrap_or(Split::Simple);
         self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
+        if let Err(error) = self.timeline.stage(batch, &mut self.schedule) {
+            self.timeline.undo();
+            return Err(error);
+        }
         for i in 0..self.parts.len() {
             if let Err(error) = self.parts[i].reserve(batch, &self.schedule) {
                 self.parts[..i].iter_mut().for_each(|part| part.undo());
+                self.timeline.undo();
                 return Err(error);
             }
         }

@@ -4,7 +4,7 @@
 //! batch, which forgets when the plan ends; so attention reads them the same way as a cache that stays.
 
 use super::unified::Unified;
-use super::{Kind, Op, Part};
+use super::{Kind, Op, Part, Restore};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
@@ -69,6 +69,16 @@ impl Part for Uncached {
         self.cells.see_all();
         self.check_whole(schedule).inspect_err(|_| self.cells.undo())
     }
+
+    fn can_cut(&self, _seq: SeqId, _pos: Pos) -> bool {
+        true
+    }
+
+    fn hold(&mut self, _id: u32, _seq: SeqId, _pos: Pos) {}
+
+    fn let_go(&mut self, _id: u32) {}
+
+    fn rewind(&mut self, _seq: SeqId, _from: &Restore) {}
 
     fn begin(&mut self, ubatch: u32) {
         self.cells.begin(ubatch);

@@ -5,11 +5,11 @@
 //! shared a token part, each takes a fresh slot again. Nothing is freed before the commit, so undoing is dropping the
 //! fresh slots, and a slot that one run reads is never what another run of the same ubatch writes.
 
-use super::{Kind, Op, Operation, Part};
+use super::{Kind, Op, Operation, Part, Restore};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::{Params, StatePart};
+use crate::layer::{Params, Sizes, StatePart};
 use crate::plan::States;
 use crate::room;
 use crate::split::{Schedule, Split};
@@ -27,6 +27,8 @@ pub struct StateRun {
     pub read: Option<u32>,
     /// The slot for the state after the last token; may be the one that is read, and then is no other's.
     pub write: u32,
+    /// The row of the journals that holds what enters the state with the first token; `None`: not journaled.
+    pub row: Option<u32>,
 }
 
 /// The state of a sequence that is not empty.
@@ -57,6 +59,19 @@ struct Piece {
     len: usize,
     /// `[n_slots, len]`.
     states: Vec<f32>,
+    /// Numbers that enter the state with a token.
+    input: usize,
+    /// `[n_rows, input]`.
+    journal: Vec<f32>,
+}
+
+/// What a checkpoint keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    /// `None`: the state of an empty sequence.
+    slot: Option<u32>,
+    /// The first position that the state has seen.
+    first: Pos,
 }
 
 /// A sequence that a plan steps.
@@ -74,6 +89,10 @@ pub(super) struct Recurrent {
     refs: Vec<u32>,
     free: Vec<u32>,
     tips: Vec<Option<Tip>>,
+    /// By checkpoint.
+    held: Vec<Option<Held>>,
+    /// Checkpoints that the plan makes.
+    holding: Vec<(u32, Held)>,
     /// Where each sequence is in `staged`.
     places: Vec<Option<u32>>,
     staged: Vec<Staged>,
@@ -85,10 +104,12 @@ pub(super) struct Recurrent {
 }
 
 impl Recurrent {
-    pub fn new(layers: &[&[StatePart]], params: &Params) -> Result<Recurrent, Error> {
-        let (n_slots, n_seq_max) = (params.n_states(), params.n_seq_max as usize);
-        let piece = |part: &StatePart| {
-            Ok(Piece { len: part.len, states: room::zeroed(u64::from(n_slots) * part.len as u64)? })
+    pub fn new(layers: &[&[StatePart]], params: &Params, sizes: &Sizes) -> Result<Recurrent, Error> {
+        let (n_slots, n_seq_max) = (params.n_states(sizes.n_checkpoints), params.n_seq_max as usize);
+        let n_rows = u64::from(sizes.n_journals) * u64::from(params.timeline.journal);
+        let piece = |&StatePart { len, input }: &StatePart| {
+            let states = room::zeroed(u64::from(n_slots) * len as u64)?;
+            Ok(Piece { len, states, input, journal: room::zeroed(n_rows * input as u64)? })
         };
         let layers = layers.iter().map(|parts| parts.iter().map(piece).collect());
         let mut runs = Vec::new();
@@ -98,6 +119,8 @@ impl Recurrent {
             refs: room::filled(n_slots as usize, 0)?,
             free: (0..n_slots).rev().collect(),
             tips: room::filled(n_seq_max, None)?,
+            held: room::filled(sizes.n_checkpoints as usize, None)?,
+            holding: Vec::with_capacity(sizes.n_checkpoints as usize),
             places: room::filled(n_seq_max, None)?,
             staged: Vec::with_capacity(n_seq_max),
             fresh: Vec::with_capacity(n_slots as usize),
@@ -113,6 +136,13 @@ impl Recurrent {
         if *refs == 0 {
             self.free.push(slot);
         }
+    }
+
+    fn keep(&mut self, id: u32, held: Held) {
+        if let Some(slot) = held.slot {
+            self.refs[slot as usize] += 1;
+        }
+        self.held[id as usize] = Some(held);
     }
 
     fn set_tip(&mut self, seq: SeqId, tip: Option<Tip>) {
@@ -140,9 +170,13 @@ impl Recurrent {
             let tokens = &schedule.tokens()[run.tokens.clone()];
             let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
             let seqs = batch.seqs(first.index as usize);
+            if let (Some(id), Some(&seq)) = (run.checkpoint, seqs.first()) {
+                self.stage_hold(id, seq, first.pos);
+            }
             let (read, write) = self.step(batch, seqs, first.index)?;
             let (start, end) = (run.tokens.start as u32, run.tokens.end as u32);
-            self.runs.push(StateRun { start, end, read, write });
+            room::for_one(&mut self.runs)?;
+            self.runs.push(StateRun { start, end, read, write, row: run.row });
             for &seq in seqs {
                 let known = self.current(seq).map(|s| s.tip).or(self.tips[seq.index()]);
                 let tip =
@@ -156,6 +190,13 @@ impl Recurrent {
         Ok(())
     }
 
+    /// The state of `seq` in the plan so far will be kept; so its next run must write elsewhere.
+    fn stage_hold(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        let tip = self.current(seq).map(|s| s.tip).or(self.tips[seq.index()]);
+        let held = Held { slot: tip.map(|tip| tip.slot), first: tip.map_or(pos, |tip| tip.first) };
+        self.holding.push((id, held));
+    }
+
     /// The slots that sequences with the same state read and write next.
     fn step(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(Option<u32>, u32), Error> {
         let [first, rest @ ..] = seqs else { return Err(Error::NoSequence { index }) };
@@ -164,7 +205,8 @@ impl Recurrent {
             return Err(Error::Diverged { index, seq: *first, other });
         }
         let together = |seq: &SeqId| self.current(*seq).is_some_and(|s| batch.seqs(s.index as usize) == seqs);
-        if let Some(slot) = read.filter(|_| seqs.iter().all(together)) {
+        let is_held = |slot: &u32| self.holding.iter().any(|(_, held)| held.slot == Some(*slot));
+        if let Some(slot) = read.filter(|slot| seqs.iter().all(together) && !is_held(slot)) {
             return Ok((Some(slot), slot));
         }
         self.need += 1;
@@ -188,6 +230,7 @@ impl Recurrent {
             self.places[staged.seq.index()] = None;
         }
         self.runs.clear();
+        self.holding.clear();
         self.need = 0;
         for slot in self.fresh.drain(..).filter(|&slot| self.refs[slot as usize] == 0) {
             self.free.push(slot);
@@ -301,6 +344,10 @@ impl Part for Recurrent {
     }
 
     fn commit(&mut self) {
+        for i in 0..self.holding.len() {
+            let (id, held) = self.holding[i];
+            self.keep(id, held);
+        }
         for i in 0..self.staged.len() {
             let Staged { seq, tip, .. } = self.staged[i];
             self.set_tip(seq, Some(tip));
@@ -312,11 +359,76 @@ impl Part for Recurrent {
         self.forget_plan();
     }
 
+    fn can_cut(&self, seq: SeqId, pos: Pos) -> bool {
+        self.tips[seq.index()].is_none_or(|tip| pos.0 == tip.last.0 + 1)
+    }
+
+    /// Nothing: `commit` kept it, because only the plan knew the state.
+    fn hold(&mut self, _id: u32, _seq: SeqId, _pos: Pos) {}
+
+    fn hold_tip(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        let tip = self.tips[seq.index()];
+        self.keep(id, Held { slot: tip.map(|tip| tip.slot), first: tip.map_or(pos, |tip| tip.first) });
+    }
+
+    fn let_go(&mut self, id: u32) {
+        if let Some(Held { slot: Some(slot), .. }) = self.held[id as usize].take() {
+            self.release(slot);
+        }
+    }
+
+    fn reserve_rewind(&mut self, seq: SeqId, from: &Restore) -> Result<(), Error> {
+        if self.can_cut(seq, from.to) || from.to == Pos::ZERO {
+            return Ok(());
+        }
+        let held = from.checkpoint.and_then(|id| self.held[id as usize]);
+        let Some(Held { slot, first }) = held else {
+            return Err(Error::Unsupported { op: Operation::Remove, kind: Kind::Recurrent });
+        };
+        let last = Pos(from.to.0 - 1);
+        let index = u32::MAX;
+        if from.rows.is_empty() {
+            // An empty state has no tip.
+            if let Some(slot) = slot {
+                self.stage(Staged { seq, tip: Tip { slot, first, last }, index });
+            }
+            return Ok(());
+        }
+        let free = self.free.len() as u64;
+        let write = self.free.pop().ok_or(Error::Full { what: "states", need: 1, free })?;
+        self.fresh.push(write);
+        let mut read = slot;
+        for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {
+            let end = (start + from.n_ubatch.max(1)).min(from.rows.end);
+            let first = from.rows.start;
+            self.runs.push(StateRun {
+                start: start - first,
+                end: end - first,
+                read,
+                write,
+                row: Some(start),
+            });
+            read = Some(write);
+        }
+        self.stage(Staged { seq, tip: Tip { slot: write, first, last }, index });
+        Ok(())
+    }
+
+    fn rewind(&mut self, seq: SeqId, from: &Restore) {
+        if self.can_cut(seq, from.to) {
+            return self.forget_plan();
+        }
+        let tip = self.current(seq).map(|staged| staged.tip);
+        self.set_tip(seq, tip);
+        self.forget_plan();
+    }
+
     fn states(&mut self, layer: usize, part: usize, runs: Range<usize>) -> Option<States<'_>> {
         let piece = self.layers.get_mut(layer)?.get_mut(part)?;
         let runs = self.runs.get(runs)?;
         let first = runs.first().map_or(0, |run| run.start);
-        Some(States { len: piece.len, states: &mut piece.states, runs, first })
+        let Piece { len, ref mut states, input, ref mut journal } = *piece;
+        Some(States { len, states, input, journal, runs, first })
     }
 
     #[cfg(any(test, feature = "oracle"))]
@@ -330,6 +442,7 @@ impl Part for Recurrent {
     fn audit(&self) -> Result<(), alloc::string::String> {
         let mut refs = alloc::vec![0; self.refs.len()];
         self.tips.iter().flatten().for_each(|tip| refs[tip.slot as usize] += 1);
+        self.held.iter().flatten().filter_map(|held| held.slot).for_each(|slot| refs[slot as usize] += 1);
         if refs != self.refs {
             return Err(alloc::format!("states have {:?} users, counted {refs:?}", self.refs));
         }
@@ -339,8 +452,11 @@ impl Part for Recurrent {
         if !unused.eq(free.iter().copied()) {
             return Err(alloc::format!("free states {free:?} with users {refs:?}"));
         }
-        let left =
-            self.staged.len() + self.fresh.len() + self.runs.len() + self.places.iter().flatten().count();
+        let left = self.staged.len()
+            + self.holding.len()
+            + self.fresh.len()
+            + self.runs.len()
+            + self.places.iter().flatten().count();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }

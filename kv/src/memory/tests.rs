@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::ids::Token;
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart, Window};
+use crate::timeline::TimelineParams;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,10 +13,17 @@ use backstitch_core::rope::{Pairs, Rope};
 const ALL: Range<Pos> = Pos::ZERO..Pos::MAX;
 
 fn params(n_ctx: u32, n_seq_max: u32) -> Params {
-    Params { n_ctx, n_seq_max, n_batch: 512, k_type: CellType::F32, v_type: CellType::F32 }
+    Params {
+        n_ctx,
+        n_seq_max,
+        n_batch: 512,
+        k_type: CellType::F32,
+        v_type: CellType::F32,
+        timeline: TimelineParams::OFF,
+    }
 }
 
-fn shape(window: Option<u32>) -> AttentionLayer {
+fn shape(window: Option<Window>) -> AttentionLayer {
     let rope =
         Rope { n_rot: 4, pairs: Pairs::Split, freq_base: 1e4, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
     let rope = Some(Rotation { rope, frequencies: vec![1.0, 0.01] });
@@ -277,7 +285,7 @@ fn impossible_layers_are_refused() {
         (vec![attention(AttentionSpec::Cached(AttentionLayer::default()))], 0),
         (vec![attention(AttentionSpec::Cached(huge))], 0),
         (vec![attention(AttentionSpec::Cached(turning))], 0),
-        (vec![cached(), attention(AttentionSpec::Cached(shape(Some(0))))], 1),
+        (vec![cached(), attention(AttentionSpec::Cached(shape(Some(Window::Sliding(0)))))], 1),
         (vec![cached(), LayerSpec { recurrent: vec![state], ..LayerSpec::default() }], 1),
     ];
     for (layers, bad) in cases {

@@ -3,19 +3,20 @@
 //! A sequence is a table of blocks; the bytes of a block are in every layer's storage at the same index. Here are the
 //! operations; `reserve` appends to sequences for a plan, `storage` holds the bytes.
 
+mod recycle;
 mod reserve;
 mod storage;
 
 #[cfg(any(test, feature = "oracle"))]
 pub(crate) use storage::turn_cells;
 
-use super::{Kind, Op, Part};
+use super::{Kind, Op, Operation, Part, Restore};
 use crate::batch::Batch;
 use crate::block::BlockPool;
 use crate::error::Error;
 use crate::extent::{SPAN, Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, Params};
+use crate::layer::{AttentionLayer, Params, Sizes, Window};
 use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
@@ -23,6 +24,7 @@ use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
+use recycle::Recycle;
 use reserve::{Saved, Swap};
 use storage::{Layer, copy_bytes};
 
@@ -46,9 +48,9 @@ pub struct Visible {
     pub hi: u32,
 }
 
-/// Tokens that see the same far back.
-struct Window {
-    size: Option<u32>,
+/// What tokens see through one kind of window.
+struct View {
+    window: Option<Window>,
     /// For each token of the schedule.
     visible: Vec<Visible>,
 }
@@ -58,7 +60,9 @@ pub(super) struct Unified {
     pool: BlockPool,
     tables: Vec<Table>,
     layers: Vec<Layer>,
-    windows: Vec<Window>,
+    views: Vec<View>,
+    /// If cells go when they are too old to be seen.
+    recycle: Option<Recycle>,
     /// The most cells of one sequence.
     n_ctx: u32,
     saved: Vec<Saved>,
@@ -80,17 +84,17 @@ impl Unified {
         n_blocks: u32,
     ) -> Result<Unified, Error> {
         let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
-        let mut windows: Vec<Window> = Vec::new();
+        let mut views: Vec<View> = Vec::new();
         let mut made = Vec::with_capacity(layers.len());
         for spec in layers {
-            let window = windows.iter().position(|w| w.size == spec.window).unwrap_or_else(|| {
-                windows.push(Window { size: spec.window, visible: Vec::new() });
-                windows.len() - 1
+            let view = views.iter().position(|view| view.window == spec.window).unwrap_or_else(|| {
+                views.push(View { window: spec.window, visible: Vec::new() });
+                views.len() - 1
             });
-            made.push(Layer::new(spec, params, window, n_blocks)?);
+            made.push(Layer::new(spec, params, view, n_blocks)?);
         }
-        for window in &mut windows {
-            room::for_len(&mut window.visible, n_batch)?;
+        for view in &mut views {
+            room::for_len(&mut view.visible, n_batch)?;
         }
         let mut tables: Vec<Table> = (0..n_seq_max).map(|_| Table::default()).collect();
         for table in &mut tables {
@@ -102,7 +106,8 @@ impl Unified {
             pool: BlockPool::new(n_blocks)?,
             tables,
             layers: made,
-            windows,
+            views,
+            recycle: None,
             n_ctx,
             saved: Vec::with_capacity(n_seq_max),
             swaps: Vec::with_capacity(n_seq_max),
@@ -112,14 +117,27 @@ impl Unified {
         })
     }
 
+    /// A cache for layers with one window, which keeps no more than the window, a margin, and what checkpoints need.
+    pub fn windowed(
+        layers: &[AttentionLayer],
+        params: &Params,
+        window: Window,
+        sizes: &Sizes,
+    ) -> Result<Unified, Error> {
+        let n_blocks = params.n_blocks_windowed(window, sizes.n_checkpoints);
+        let mut part = Unified::new(layers, params, Recycle::n_cells(window, params), n_blocks)?;
+        part.recycle = Some(Recycle::new(window, params, sizes.n_checkpoints)?);
+        Ok(part)
+    }
+
     pub fn table(&self, seq: SeqId) -> &Table {
         &self.tables[seq.index()]
     }
 
     /// Lets every token of the plan see all of its sequence.
     pub fn see_all(&mut self) {
-        for window in &mut self.windows {
-            for visible in &mut window.visible {
+        for view in &mut self.views {
+            for visible in &mut view.visible {
                 visible.hi = self.tables[visible.seq.index()].n_slots();
             }
         }
@@ -131,6 +149,18 @@ impl Unified {
         if !slots.is_empty() {
             table.kill(&mut self.pool, slots.clone());
             table.close_gaps(slots);
+        }
+    }
+
+    fn empty(&mut self, seq: SeqId) {
+        self.tables[seq.index()].clear(&mut self.pool);
+        self.forget_if_empty(seq);
+    }
+
+    /// An empty sequence lacks nothing.
+    fn forget_if_empty(&mut self, seq: SeqId) {
+        if let Some(recycle) = self.recycle.as_mut().filter(|_| self.tables[seq.index()].is_empty()) {
+            recycle.clear(seq);
         }
     }
 
@@ -207,7 +237,7 @@ impl Unified {
 
 impl Part for Unified {
     fn kind(&self) -> Kind {
-        Kind::Unified
+        if self.recycle.is_some() { Kind::Windowed } else { Kind::Unified }
     }
 
     fn split(&self) -> Split {
@@ -216,21 +246,31 @@ impl Part for Unified {
 
     fn admit(&mut self, op: &Op) -> Result<(), Error> {
         match op {
-            Op::Copy { src, dst, .. } => {
+            Op::Copy { src, dst, range } => {
                 if !self.table(*dst).is_empty() {
                     return Err(Error::Occupied { seq: *dst });
                 }
+                self.check_whole(Operation::Copy, *src, range.end)?;
                 let n = self.table(*src).extents().len();
                 self.tables[dst.index()].make_room(n)
             }
-            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => self.admit_move(*seq, range, op),
+            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.check_whole_after(*seq, range, op)?;
+                self.admit_move(*seq, range, op)
+            }
+            Op::Remove { seq, range } if self.table(*seq).last_pos(&self.pool) < Some(range.end) => {
+                self.check_whole(Operation::Remove, *seq, range.start)
+            }
             Op::Remove { .. } | Op::Keep { .. } | Op::Clear => Ok(()),
         }
     }
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Remove { seq, range } => self.remove(*seq, range),
+            Op::Remove { seq, range } => {
+                self.remove(*seq, range);
+                self.forget_if_empty(*seq);
+            }
             Op::Copy { src, dst, range } => {
                 let slots = self.table(*src).slots(&self.pool, range);
                 if slots.is_empty() {
@@ -239,13 +279,23 @@ impl Part for Unified {
                 let mut copy = core::mem::take(&mut self.tables[dst.index()]);
                 copy.share(&mut self.pool, &self.tables[src.index()], slots);
                 self.tables[dst.index()] = copy;
+                if let Some(recycle) = &mut self.recycle {
+                    recycle.copy(*src, *dst);
+                }
             }
             Op::Keep { seq } => {
-                let others = self.tables.iter_mut().enumerate().filter(|(i, _)| *i != seq.index());
-                others.for_each(|(_, table)| table.clear(&mut self.pool));
+                for other in (0..self.tables.len() as u32).map(SeqId).filter(|other| other != seq) {
+                    self.empty(other);
+                }
             }
-            Op::Clear => self.tables.iter_mut().for_each(|table| table.clear(&mut self.pool)),
-            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => self.apply_move(*seq, range, op),
+            Op::Clear => (0..self.tables.len() as u32).for_each(|seq| self.empty(SeqId(seq))),
+            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.apply_move(*seq, range, op);
+                if let Some(recycle) = &mut self.recycle {
+                    recycle.move_by(*seq, range, op);
+                }
+                self.forget_if_empty(*seq);
+            }
         }
     }
 
@@ -269,13 +319,34 @@ impl Part for Unified {
         self.commit_plan();
     }
 
+    fn settle(&mut self) {
+        self.settle_plan();
+    }
+
+    fn can_cut(&self, seq: SeqId, pos: Pos) -> bool {
+        self.is_whole(seq, pos)
+    }
+
+    fn hold(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        self.hold_window(id, seq, pos);
+    }
+
+    fn let_go(&mut self, id: u32) {
+        self.let_window_go(id);
+    }
+
+    fn rewind(&mut self, seq: SeqId, from: &Restore) {
+        self.restore(seq, from);
+        self.forget_if_empty(seq);
+    }
+
     fn undo(&mut self) {
         self.undo_plan();
     }
 
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
         let layer = self.layers.get(layer)?;
-        let visible = self.windows[layer.window].visible.get(tokens)?;
+        let visible = self.views[layer.view].visible.get(tokens)?;
         let storage = layer.storage();
         Some(Attention { layout: layer.layout, storage, tables: &self.tables, visible })
     }
@@ -312,7 +383,9 @@ impl Part for Unified {
     #[cfg(any(test, feature = "oracle"))]
     fn audit(&self) -> Result<(), alloc::string::String> {
         self.tables.iter().try_for_each(|table| table.audit(&self.pool))?;
-        let used = self.tables.iter().flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1));
+        let held = self.recycle.iter().flat_map(Recycle::held);
+        held.clone().try_for_each(|table| table.audit(&self.pool))?;
+        let used = self.tables.iter().chain(held).flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1));
         self.pool.audit(used)?;
         let left =
             self.saved.len() + self.swaps.len() + self.cells.len() + self.last.iter().flatten().count();

@@ -69,6 +69,15 @@ impl Unified {
         for swap in self.swaps.iter().filter(|swap| swap.held) {
             self.pool.release(swap.from);
         }
+        self.swaps.clear();
+    }
+
+    /// Gives back what the sequences of the committed plan no longer see.
+    pub(super) fn settle_plan(&mut self) {
+        for i in 0..self.saved.len() {
+            let seq = self.saved[i].seq;
+            self.recycle(seq);
+        }
         self.forget_plan();
     }
 
@@ -163,14 +172,12 @@ impl Unified {
         let cell = slot % BLOCK_CELLS as u32;
         self.pool.set_pos(block, cell, pos);
         self.cells.push(Cell { block, cell });
-        for window in &mut self.windows {
-            // The first position that a window of `size` still holds is `pos - size + 1`.
-            let oldest = window.size.map_or(0, |size| i64::from(pos.0) - i64::from(size) + 1).max(0);
-            let lo = match oldest {
-                0 => 0,
-                oldest => self.tables[first.index()].lower_bound(&self.pool, Pos(oldest as i32)),
+        for view in &mut self.views {
+            let lo = match view.window.map_or(Pos::ZERO, |window| window.first(pos)) {
+                Pos::ZERO => 0,
+                oldest => self.tables[first.index()].lower_bound(&self.pool, oldest),
             };
-            window.visible.push(Visible { seq: *first, lo, hi: slot + 1 });
+            view.visible.push(Visible { seq: *first, lo, hi: slot + 1 });
         }
         Ok(())
     }
@@ -230,7 +237,7 @@ impl Unified {
         }
         self.swaps.clear();
         self.cells.clear();
-        self.windows.iter_mut().for_each(|window| window.visible.clear());
+        self.views.iter_mut().for_each(|view| view.visible.clear());
         self.need = 0;
     }
 }

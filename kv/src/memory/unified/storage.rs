@@ -19,21 +19,21 @@ struct Line([u8; 64]);
 /// One layer's blocks.
 pub(super) struct Layer {
     pub layout: CellLayout,
-    /// Which of the part's windows it has.
-    pub window: usize,
+    /// Which of the part's views it has.
+    pub view: usize,
     rope: Option<Rotation>,
     storage: Vec<Line>,
 }
 
 impl Layer {
-    pub fn new(spec: &AttentionLayer, params: &Params, window: usize, n_blocks: u32) -> Result<Layer, Error> {
+    pub fn new(spec: &AttentionLayer, params: &Params, view: usize, n_blocks: u32) -> Result<Layer, Error> {
         let layout = spec.layout(params.k_type, params.v_type);
         let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
         let out_of_memory = Error::OutOfMemory { bytes };
         let lines = usize::try_from(bytes / size_of::<Line>() as u64).map_err(|_| out_of_memory)?;
         // Zeros that the system maps when they are first written.
         let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
-        Ok(Layer { layout, storage, rope: spec.rope.clone(), window })
+        Ok(Layer { layout, storage, rope: spec.rope.clone(), view })
     }
 
     /// The bytes of all blocks.

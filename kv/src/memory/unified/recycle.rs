@@ -1,0 +1,171 @@
+//! Layers with a window: cells too old to be seen go back to the pool, and checkpoints keep those that would be seen
+//! from where they are.
+
+use super::Unified;
+use crate::error::Error;
+use crate::extent::{SPAN, Table};
+use crate::ids::{Pos, SeqId};
+use crate::layer::{Params, Window};
+use crate::memory::{Kind, Op, Operation, Restore};
+use crate::room;
+use alloc::vec::Vec;
+use backstitch_core::cell::BLOCK_CELLS;
+use core::ops::Range;
+
+/// What a windowed part does with old cells.
+pub(super) struct Recycle {
+    pub window: Window,
+    /// How many cells older than the window stay.
+    margin: u32,
+    /// For each sequence, the position below which cells may be gone; 0: none are.
+    whole_from: Vec<Pos>,
+    /// For each sequence whose cells are gone, the position it began at.
+    start: Vec<Pos>,
+    /// For each checkpoint, the cells that are seen from there.
+    held: Vec<Table>,
+}
+
+impl Recycle {
+    pub fn new(window: Window, params: &Params, n_checkpoints: u32) -> Result<Recycle, Error> {
+        let mut held: Vec<Table> = (0..n_checkpoints).map(|_| Table::default()).collect();
+        for table in &mut held {
+            table.make_room((window.size() as usize).div_ceil(BLOCK_CELLS).min(1 << 16) + 1 + SPAN)?;
+        }
+        let whole_from = room::filled(params.n_seq_max as usize, Pos::ZERO)?;
+        Ok(Recycle { window, margin: params.timeline.margin, start: whole_from.clone(), whole_from, held })
+    }
+
+    /// Entries of a sequence's table at most, with a batch of `n_batch` tokens on top.
+    pub fn n_cells(window: Window, params: &Params) -> u32 {
+        window.size().saturating_add(params.timeline.margin).saturating_add(params.n_batch)
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn held(&self) -> impl Iterator<Item = &Table> + Clone {
+        self.held.iter()
+    }
+
+    /// The first position to keep for a sequence that ends at `end`: what is seen from there, and at least the last token, so
+    /// that it is known where the sequence ends.
+    fn needed_from(&self, end: Pos) -> Pos {
+        self.window.first(end).min(Pos(end.0 - 1)).max(Pos::ZERO)
+    }
+
+    pub fn clear(&mut self, seq: SeqId) {
+        self.whole_from[seq.index()] = Pos::ZERO;
+        self.start[seq.index()] = Pos::ZERO;
+    }
+
+    pub fn copy(&mut self, src: SeqId, dst: SeqId) {
+        self.whole_from[dst.index()] = self.whole_from[src.index()];
+        self.start[dst.index()] = self.start[src.index()];
+    }
+
+    /// Below which position cells may be gone after a move.
+    fn moved(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Pos {
+        let whole_from = self.whole_from[seq.index()];
+        let last_gone = Pos(whole_from.0 - 1);
+        if !range.contains(&last_gone) {
+            return whole_from;
+        }
+        // What lies before the range stays where it is.
+        let after_moved = (op.moved(last_gone) + 1).clamp(0, i64::from(Pos::MAX.0)) as i32;
+        Pos(after_moved).max(range.start.min(whole_from))
+    }
+
+    pub fn move_by(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
+        self.whole_from[seq.index()] = self.moved(seq, range, op);
+        self.start[seq.index()] = Pos::ZERO;
+    }
+}
+
+impl Unified {
+    /// Whether `seq` can be cut at `pos` and go on from there.
+    pub(super) fn is_whole(&self, seq: SeqId, pos: Pos) -> bool {
+        let Some(recycle) = &self.recycle else { return true };
+        let (whole_from, start) = (recycle.whole_from[seq.index()], recycle.start[seq.index()]);
+        if whole_from == Pos::ZERO || pos <= start {
+            return true;
+        }
+        let table = self.table(seq);
+        let last = table.pos_before(&self.pool, table.lower_bound(&self.pool, pos));
+        last.is_some_and(|last| recycle.needed_from(Pos(last.0 + 1)) >= whole_from)
+    }
+
+    /// An operation that makes `seq` end at `end` needs the cells seen from there.
+    pub(super) fn check_whole(&self, op: Operation, seq: SeqId, end: Pos) -> Result<(), Error> {
+        let is_cut = self.table(seq).last_pos(&self.pool).is_some_and(|last| end <= last);
+        if is_cut && !self.is_whole(seq, end) {
+            return Err(Error::Unsupported { op, kind: Kind::Windowed });
+        }
+        Ok(())
+    }
+
+    /// After a move, what is gone must still lie behind the window.
+    pub(super) fn check_whole_after(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+        let (Some(recycle), Some(last)) = (&self.recycle, self.table(seq).last_pos(&self.pool)) else {
+            return Ok(());
+        };
+        let last = if range.contains(&last) { op.moved(last) } else { i64::from(last.0) };
+        let end = Pos((last + 1).clamp(0, i64::from(Pos::MAX.0)) as i32);
+        let is_whole = recycle.needed_from(end) >= recycle.moved(seq, range, op);
+        if recycle.whole_from[seq.index()] == Pos::ZERO || is_whole {
+            return Ok(());
+        }
+        let op = if matches!(op, Op::Divide { .. }) { Operation::Divide } else { Operation::Add };
+        Err(Error::Unsupported { op, kind: Kind::Windowed })
+    }
+
+    /// Keeps the cells that are seen from `pos` as checkpoint `id`.
+    pub(super) fn hold_window(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        let Some(recycle) = &mut self.recycle else { return };
+        let table = &self.tables[seq.index()];
+        let slots = table.slots(&self.pool, &(recycle.needed_from(pos)..pos));
+        recycle.held[id as usize].clear(&mut self.pool);
+        if !slots.is_empty() {
+            recycle.held[id as usize].share(&mut self.pool, table, slots);
+        }
+    }
+
+    pub(super) fn let_window_go(&mut self, id: u32) {
+        if let Some(recycle) = &mut self.recycle {
+            recycle.held[id as usize].clear(&mut self.pool);
+        }
+    }
+
+    /// Takes a sequence back to `from.to`: by cutting its end off, or, if what is seen from there is gone, from the
+    /// checkpoint.
+    pub(super) fn restore(&mut self, seq: SeqId, from: &Restore) {
+        if self.is_whole(seq, from.to) {
+            return self.remove(seq, &(from.to..Pos::MAX));
+        }
+        let table = &mut self.tables[seq.index()];
+        table.clear(&mut self.pool);
+        let Some(recycle) = &mut self.recycle else { return };
+        recycle.clear(seq);
+        let held = from.checkpoint.and_then(|id| recycle.held.get(id as usize));
+        if let Some(held) = held.filter(|held| !held.is_empty()) {
+            table.share(&mut self.pool, held, 0..u32::MAX);
+            recycle.whole_from[seq.index()] = recycle.needed_from(from.to);
+        }
+    }
+
+    /// Gives back the blocks of a sequence that lie behind its window and margin.
+    pub(super) fn recycle(&mut self, seq: SeqId) {
+        let Some(recycle) = &mut self.recycle else { return };
+        let table = &mut self.tables[seq.index()];
+        let Some(last) = table.last_pos(&self.pool) else { return };
+        let keep = recycle.needed_from(Pos(last.0 + 1)).0.saturating_sub_unsigned(recycle.margin).max(0);
+        // Whole blocks only: a partly dead one frees nothing.
+        let slot = table.lower_bound(&self.pool, Pos(keep)) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
+        if table.pos_before(&self.pool, slot).is_none() {
+            return;
+        }
+        if recycle.whole_from[seq.index()] == Pos::ZERO {
+            recycle.start[seq.index()] = table.first_pos(&self.pool).unwrap_or_default();
+        }
+        table.kill(&mut self.pool, 0..slot);
+        table.close_gaps(0..slot);
+        recycle.whole_from[seq.index()] = table.first_pos(&self.pool).unwrap_or_default();
+    }
+}
