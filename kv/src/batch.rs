@@ -71,6 +71,18 @@ impl Batch {
         self.seq_ends.clear();
     }
 
+    /// Becomes a copy of tokens `range` of another batch; what lies beyond its end is left out.
+    pub fn copy_from(&mut self, other: &Batch, range: core::ops::Range<usize>) {
+        self.clear();
+        self.n_embd = other.n_embd;
+        for index in range.start..range.end.min(other.len()) {
+            if let Some(row) = other.embedding(index) {
+                self.embeddings.extend_from_slice(row);
+            }
+            self.push(other.tokens[index], other.pos[index], other.seqs(index), other.outputs[index]);
+        }
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()

@@ -254,6 +254,8 @@ impl Timeline {
     /// Begins a piece at `pos`: the checkpoint to make there, and the row of its first token.
     fn enter(&mut self, seqs: &[SeqId], pos: Pos) -> Result<(Option<u32>, Option<u32>), Error> {
         let [lead, ..] = seqs else { return Ok((None, None)) };
+        // Some stay free for `hold`.
+        let spare = self.lines.len();
         let journaled = self.is_journaled(seqs, pos);
         let unit = self.params.journal.max(1) as i32;
         let last = self.lines[lead.index()].last().copied();
@@ -270,6 +272,9 @@ impl Timeline {
         }
         let rung = self.ends[lead.index()].is_some_and(|end| self.is_rung(pos, end));
         if !(journaled || rung && here.is_none()) {
+            return Ok((None, None));
+        }
+        if self.free.len() <= spare {
             return Ok((None, None));
         }
         let Some(id) = self.take(seqs, pos)? else { return Ok((None, None)) };
@@ -511,16 +516,23 @@ impl Timeline {
             // Held anyway.
             return Ok(());
         }
-        let here = self.lines[seq.index()].last().filter(|last| last.pos == end).map(|last| last.id);
+        let is_pinned = self.lines[seq.index()].last().is_some_and(|e| e.pos == end && self.is_pinned(e.id));
         let n_pinned = self.checkpoints.iter().filter(|c| c.pinned).count();
-        match here {
-            Some(id) if self.is_pinned(id) => return Ok(()),
-            _ if n_pinned >= self.sizes.n_paid as usize => return self.no_pin(),
-            Some(id) => {
-                self.checkpoints[id as usize].pinned = true;
-                return Ok(());
-            }
-            None => {}
+        if !is_pinned && n_pinned >= self.sizes.n_paid as usize {
+            return self.no_pin();
+        }
+        self.hold(seq, end, parts)?;
+        self.keep_to_budget(parts);
+        Ok(())
+    }
+
+    /// As `pin`, whatever the budget; false if it was pinned, or needs no pin.
+    pub fn hold(&mut self, seq: SeqId, end: Pos, parts: &mut [Box<dyn Part>]) -> Result<bool, Error> {
+        if end == Pos::ZERO || !self.sizes.needed {
+            return Ok(false);
+        }
+        if let Some(last) = self.lines[seq.index()].last().filter(|last| last.pos == end) {
+            return Ok(!core::mem::replace(&mut self.checkpoints[last.id as usize].pinned, true));
         }
         self.lines[seq.index()].make_room_for_one()?;
         if self.free.is_empty()
@@ -528,12 +540,11 @@ impl Timeline {
         {
             self.remove_everywhere(id, parts);
         }
-        let Some(id) = self.free.pop() else { return self.no_pin() };
+        let Some(id) = self.free.pop() else { return self.no_pin().map(|()| false) };
         self.checkpoints[id as usize] = Checkpoint { refs: 1, pinned: true, ..Checkpoint::default() };
         self.lines[seq.index()].push(Entry { id, pos: end, n_rows: 0 });
         parts.iter_mut().for_each(|part| part.hold_tip(id, seq, end));
-        self.keep_to_budget(parts);
-        Ok(())
+        Ok(true)
     }
 
     fn no_pin(&self) -> Result<(), Error> {

@@ -1,16 +1,19 @@
 //! What changes while a model runs: sequences, buffers, outputs.
 
 mod history;
+mod operations;
 mod outputs;
+mod rollback;
 
 use crate::{error::Error, model::Model, runner::Runner};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
-use backstitch_kv::{Batch, Hybrid, Memory, Pos, SeqId, Token};
+use backstitch_kv::{AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Pos, SeqId, TimelineParams, Token};
 use core::ops::Range;
 
-use history::{History, Left};
+use history::History;
 pub(crate) use outputs::Outputs;
+pub use rollback::Rollback;
 
 /// Sizes and choices of a context; all of its memory follows from them.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,9 @@ pub struct Params {
     pub n_ctx: u32,
     /// The most tokens computed at once. More need more memory and make prompts faster, up to a point.
     pub n_ubatch: u32,
+    /// The most tokens planned at once; of longer batches the memory takes one piece after the other, and they happen whole
+    /// or not at all just the same. Layers with a window need room for so many.
+    pub n_batch: u32,
     /// How many sequences there can be.
     pub n_seq_max: u32,
     /// Threads, 1 to 512; without `std` there is always one.
@@ -27,32 +33,28 @@ pub struct Params {
     pub type_k: CellType,
     /// Element type of cached values.
     pub type_v: CellType,
+    /// What is kept for going back.
+    pub timeline: TimelineParams,
     /// Which kernels to use; none: the fastest of this processor, or the one that `BACKSTITCH_ISA` names.
     pub kernels: Option<&'static KernelSet>,
 }
 
 impl Default for Params {
-    /// The model's own context length, 512 tokens at once, one sequence, one thread, F16 caches.
+    /// The model's own context length, 512 tokens at once, 2048 planned, one sequence, one thread, F16 caches, and the usual
+    /// way back.
     fn default() -> Self {
         Params {
             n_ctx: 0,
             n_ubatch: 512,
+            n_batch: 2048,
             n_seq_max: 1,
             n_threads: 1,
             type_k: CellType::F16,
             type_v: CellType::F16,
+            timeline: TimelineParams::default(),
             kernels: None,
         }
     }
-}
-
-/// What a rollback took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rollback {
-    /// Tokens that were still held.
-    pub kept: u32,
-    /// Tokens that were evaluated again.
-    pub reevaluated: u32,
 }
 
 /// Sequences of a model and all that is needed to extend them.
@@ -87,6 +89,8 @@ pub struct Context {
     /// What each sequence holds; `None` where it is free.
     sequences: Vec<Option<History>>,
     batch: Batch,
+    /// Part of a batch that is too long to be planned at once.
+    piece: Batch,
 }
 
 impl core::fmt::Debug for Context {
@@ -129,7 +133,12 @@ impl Context {
             None => KernelSet::detect()?,
         };
         params.n_ubatch = params.n_ubatch.min(params.n_ctx);
-        let memory = Hybrid::new(model.graph().layers(), &Self::memory_params(&params))?;
+        let layers = model.graph().layers();
+        // What is not kept has to be seen in one piece.
+        let is_uncached = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::Uncached { .. });
+        let in_pieces = !layers.iter().any(is_uncached);
+        params.n_batch = if in_pieces { params.n_batch.min(params.n_ctx) } else { params.n_ctx };
+        let memory = Hybrid::new(layers, &Self::memory_params(&params))?;
         let runner = Runner::new(model, &params, set, &*pool)?;
         let outputs = Outputs::new(model.hparams().n_vocab, params.n_seq_max);
         let sequences = (0..params.n_seq_max).map(|_| None).collect();
@@ -142,6 +151,7 @@ impl Context {
             outputs,
             sequences,
             batch: Batch::new(),
+            piece: Batch::new(),
         })
     }
 
@@ -155,9 +165,10 @@ impl Context {
             n_ctx: params.n_ctx,
             // One more than callers can have: a rollback keeps the old state there until the new one is sure.
             n_seq_max: params.n_seq_max + 1,
-            n_batch: params.n_ctx,
+            n_batch: params.n_batch.min(params.n_ctx),
             k_type: params.type_k,
             v_type: params.type_v,
+            timeline: params.timeline,
         }
     }
 
@@ -282,10 +293,34 @@ impl Context {
     }
 
     fn compute(&mut self, batch: &Batch, fresh: Fresh) -> Result<(), Error> {
+        let n_batch = self.params.n_batch as usize;
+        if batch.len() <= n_batch {
+            return self.compute_piece(batch, fresh, 0..batch.len());
+        }
+        let ends = self.pin_ends(batch)?;
+        let mut piece = core::mem::take(&mut self.piece);
+        let mut result = Ok(());
+        for start in (0..batch.len()).step_by(n_batch) {
+            let range = start..batch.len().min(start + n_batch);
+            piece.copy_from(batch, range.clone());
+            result = result.and_then(|()| {
+                if start == 0 && fresh == Fresh::Outputs {
+                    self.outputs.begin(batch)?;
+                }
+                self.compute_piece(&piece, Fresh::Nothing, range)
+            });
+        }
+        self.piece = piece;
+        self.unpin_ends(&ends, result)
+    }
+
+    /// Computes a batch, or tokens `range` of one that is too long, as a whole or not at all.
+    fn compute_piece(&mut self, batch: &Batch, fresh: Fresh, range: Range<usize>) -> Result<(), Error> {
         let mut plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
         if fresh == Fresh::Outputs {
             self.outputs.begin(batch)?;
         }
+        self.outputs.start_at(range.start);
         while let Some(mut ubatch) = plan.next_ubatch() {
             if let Err(error) = self.runner.run(&self.model, &*self.pool, &mut ubatch, &mut self.outputs) {
                 self.outputs.clear();
@@ -348,156 +383,6 @@ impl Context {
         }
     }
 
-    /// Takes `seq` back to where its next position is `pos`. Works for every kind of memory: what is no longer held is
-    /// evaluated again from the sequence's own tokens.
-    ///
-    /// # Errors
-    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below its first position; where tokens have to be evaluated
-    /// again: [`Error::Edited`] if they are not known because the sequence was changed in its middle, and
-    /// [`backstitch_kv::Error::Full`] if it shares cells with a fork and there is no room for its own.
-    pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
-        let start = self.history(seq)?.start();
-        let end = self.pos(seq);
-        if pos > end || pos < start {
-            return Err(Error::FuturePosition { pos: pos.0, end: end.0 });
-        }
-        let kept = (pos.0 - start.0) as u32;
-        if pos == end {
-            return Ok(Rollback { kept, reevaluated: 0 });
-        }
-        match self.seq_rm(seq, pos..Pos::MAX) {
-            Ok(()) => Ok(Rollback { kept, reevaluated: 0 }),
-            Err(Error::Memory(backstitch_kv::Error::Unsupported { .. })) => self.reevaluate(seq, pos),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Evaluates the first tokens of `seq` again, up to `pos`. What it held is kept aside until that is done.
-    fn reevaluate(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
-        let all = Pos::ZERO..Pos::MAX;
-        let history = self.history(seq)?;
-        let tokens = history.prefix(pos).ok_or(Error::Edited { seq: seq.0 })?;
-        let (n_tokens, alone) = (tokens.len() as u32, !history.is_shared());
-        let mut batch = Batch::new();
-        fill(&mut batch, seq, Pos::ZERO, tokens, false);
-        let aside = SeqId(self.params.n_seq_max);
-        self.memory.seq_cp(seq, aside, all.clone())?;
-        self.memory.seq_rm(seq, all.clone())?;
-        let mut result = self.compute(&batch, Fresh::Nothing);
-        if alone && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
-            // No room for both. The cells are the sequence's alone, so without the old ones there is room for the new,
-            // and what the old ones held is what will be computed again.
-            self.memory.seq_rm(aside, all.clone())?;
-            result = self.compute(&batch, Fresh::Nothing);
-        }
-        if result.is_err() {
-            self.memory.seq_cp(aside, seq, all.clone())?;
-        }
-        self.memory.seq_rm(aside, all)?;
-        if let Some(history) = &mut self.sequences[seq.index()] {
-            match self.memory.seq_pos_max(seq) {
-                None => history.clear(),
-                Some(_) if result.is_ok() => history.remove(pos..Pos::MAX, Left::Something),
-                Some(_) => {}
-            }
-        }
-        result?;
-        self.outputs.forget(seq);
-        Ok(Rollback { kept: 0, reevaluated: n_tokens })
-    }
-
-    fn left(&self, seq: SeqId) -> Left {
-        if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
-    }
-
-    /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
-        self.memory.seq_rm(seq, range.clone())?;
-        self.outputs.forget(seq);
-        let left = self.left(seq);
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-            history.remove(range, left);
-        }
-        Ok(())
-    }
-
-    /// Gives the tokens of `range` of `src` to the empty sequence `dst` as well, as [`Memory::seq_cp`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::Sequence`], [`Error::OutOfMemory`].
-    pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
-        let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
-        if dst.index() >= self.sequences.len() {
-            return Err(Error::Sequence { seq: dst.0 });
-        }
-        self.memory.seq_cp(src, dst, range.clone())?;
-        history.keep(range, self.left(dst));
-        self.sequences[dst.index()] = Some(history);
-        self.share(src);
-        self.outputs.forget(dst);
-        Ok(())
-    }
-
-    /// Drops every sequence but `seq`, as [`Memory::seq_keep`].
-    ///
-    /// # Errors
-    /// [`Error::Sequence`] if it does not exist.
-    pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
-        self.history(seq)?;
-        self.memory.seq_keep(seq)?;
-        for id in (0..self.params.n_seq_max).map(SeqId).filter(|&id| id != seq) {
-            self.sequences[id.index()] = None;
-            self.outputs.forget(id);
-        }
-        Ok(())
-    }
-
-    /// Moves the tokens of `range` by `delta` positions, as [`Memory::seq_add`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
-        self.memory.seq_add(seq, range, delta)?;
-        self.edited(seq);
-        Ok(())
-    }
-
-    /// Divides the positions of `range`, as [`Memory::seq_div`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
-        self.memory.seq_div(seq, range, divisor)?;
-        self.edited(seq);
-        Ok(())
-    }
-
-    fn edited(&mut self, seq: SeqId) {
-        self.outputs.forget(seq);
-        let left = self.left(seq);
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-            match left {
-                Left::Nothing => history.clear(),
-                Left::Something => history.edit(),
-            }
-        }
-    }
-
-    /// The first and the last position of `seq`, as [`Memory::seq_pos_min`] and [`Memory::seq_pos_max`]; none if it is empty.
-    pub fn seq_range(&self, seq: SeqId) -> Option<(Pos, Pos)> {
-        Some((self.memory.seq_pos_min(seq)?, self.memory.seq_pos_max(seq)?))
-    }
-
-    /// Drops all sequences.
-    pub fn clear(&mut self) {
-        self.memory.clear();
-        self.sequences.fill_with(|| None);
-        self.outputs.clear();
-    }
-
     /// Starts timing operations; `clock` returns nanoseconds since some fixed moment.
     pub fn profile(&mut self, clock: fn() -> u64) {
         self.runner.start_profile(self.model.graph(), clock);
@@ -530,6 +415,7 @@ fn check(params: &Params) -> Result<(), Error> {
     let bounds = [
         ("n_ctx", params.n_ctx, 1 << 30, "a number from 1 to 2^30"),
         ("n_ubatch", params.n_ubatch, 1 << 16, "a number from 1 to 65536"),
+        ("n_batch", params.n_batch, 1 << 30, "a number from 1 to 2^30"),
         ("n_seq_max", params.n_seq_max, 1 << 16, "a number from 1 to 65536"),
     ];
     match bounds.into_iter().find(|&(_, found, limit, _)| found == 0 || found > limit) {

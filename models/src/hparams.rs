@@ -11,7 +11,7 @@ use crate::{
 };
 use alloc::{boxed::Box, string::String};
 use backstitch_core::rope::{Pairs, Rope, Yarn};
-use backstitch_kv::{AttentionLayer, AttentionSpec};
+use backstitch_kv::{AttentionLayer, AttentionSpec, Window};
 
 // Limits well above any model that exists. They and `MAX_PRODUCT` keep the products that are formed before a tensor of
 // that shape was found in the file, heads times their width above all, far from overflow, on 32-bit targets too.
@@ -275,7 +275,7 @@ impl Hparams {
     pub fn windowed_layer(&self, b: &Builder<'_, '_>, rope: RopeId, window: u32) -> AttentionSpec {
         match self.attention_layer(b, rope) {
             AttentionSpec::Cached(layer) => {
-                AttentionSpec::Cached(AttentionLayer { window: Some(window), ..layer })
+                AttentionSpec::Cached(AttentionLayer { window: Some(Window::Sliding(window)), ..layer })
             }
             other => other,
         }

@@ -50,7 +50,7 @@ pub mod speculative;
 pub mod vocab;
 mod weights;
 
-pub use backstitch_kv::{Batch, Pos, SeqId, Token};
+pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
 pub use context::{Context, Params, Rollback};
 pub use error::Error;
 pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows};

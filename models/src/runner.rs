@@ -2,6 +2,7 @@
 
 mod attend;
 mod experts;
+mod journal;
 mod products;
 mod recurrent;
 mod rows;
@@ -122,32 +123,59 @@ impl Runner {
         ubatch: &mut Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
-        let graph = model.graph();
         self.wanted.clear();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
-        let (n_tokens, n_outputs) = (ubatch.n_tokens(), self.wanted.len());
-        let arena = bytemuck::cast_slice_mut(&mut self.arena);
-        let mut frame = Frame {
-            set: self.set,
-            pool,
-            weights: model.weights(),
-            ropes: &graph.ropes,
-            values: Values { graph, plan: &self.plan, arena, n_tokens, n_outputs },
-            scratch: bytemuck::cast_slice_mut(&mut self.scratch),
-            wanted: &self.wanted,
-        };
-        for (i, step) in graph.steps().iter().enumerate() {
-            if n_outputs == 0 && self.outputs_only[i] {
+        let (mut frame, profile, outputs_only) = self.frame(model, pool, ubatch.n_tokens());
+        let mut profile = profile.as_mut();
+        for (i, step) in model.graph().steps().iter().enumerate() {
+            if frame.wanted.is_empty() && outputs_only[i] {
                 continue;
             }
-            let mut run = || frame.step(&step.op, ubatch, outputs);
-            match &mut self.profile {
+            let mut run = || {
+                frame.log(&step.op, ubatch)?;
+                frame.step(&step.op, ubatch, outputs)
+            };
+            match &mut profile {
                 Some(profile) => profile.time(i, run)?,
                 None => run()?,
             }
         }
         Ok(())
+    }
+
+    /// Steps the recurrent states through one ubatch of the journal.
+    pub(crate) fn replay(
+        &mut self,
+        model: &Model,
+        pool: &dyn Pool,
+        ubatch: &mut Ubatch<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Error> {
+        self.wanted.clear();
+        let (mut frame, ..) = self.frame(model, pool, ubatch.n_tokens());
+        model.graph().steps().iter().try_for_each(|step| frame.replay(&step.op, ubatch, outputs))
+    }
+
+    /// What the steps of a ubatch of `n_tokens` share, and what `run` needs beside it.
+    fn frame<'r>(
+        &'r mut self,
+        model: &'r Model,
+        pool: &'r dyn Pool,
+        n_tokens: usize,
+    ) -> (Frame<'r>, &'r mut Option<Profile>, &'r [bool]) {
+        let graph = model.graph();
+        let arena = bytemuck::cast_slice_mut(&mut self.arena);
+        let frame = Frame {
+            set: self.set,
+            pool,
+            weights: model.weights(),
+            ropes: &graph.ropes,
+            values: Values { graph, plan: &self.plan, arena, n_tokens, n_outputs: self.wanted.len() },
+            scratch: bytemuck::cast_slice_mut(&mut self.scratch),
+            wanted: &self.wanted,
+        };
+        (frame, &mut self.profile, &self.outputs_only)
     }
 }
 

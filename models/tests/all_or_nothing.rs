@@ -1,7 +1,7 @@
 //! Contract 3: what fails leaves every sequence as it was, and the retry gives the bits of never having failed.
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
-use backstitch_models::{Batch, Context, Error, Model, Params, Pos, SeqId, Token};
+use backstitch_models::{Batch, Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token};
 use backstitch_testing::assert_bits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,7 +81,8 @@ fn a_fault_in_any_step_of_any_ubatch_changes_nothing() {
 #[test]
 fn a_rollback_that_finds_no_room_changes_nothing() {
     let model = model("falcon_h1");
-    let params = Params { n_ctx: 256, n_seq_max: 2, ..Params::default() };
+    let timeline = TimelineParams::OFF;
+    let params = Params { n_ctx: 256, n_seq_max: 2, timeline, ..Params::default() };
     let mut ctx = Context::new(&model, params).unwrap();
     let a = ctx.sequence().unwrap();
     ctx.append(a, &tokens(0..200)).unwrap();
@@ -98,7 +99,7 @@ fn a_rollback_that_finds_no_room_changes_nothing() {
     }
     // Without the fork there is room: the old cells are given up for the new.
     ctx.release(b).unwrap();
-    let mut alone = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+    let mut alone = Context::new(&model, Params { n_ctx: 128, timeline, ..Params::default() }).unwrap();
     let seq = alone.sequence().unwrap();
     alone.append(seq, &tokens(0..120)).unwrap();
     assert_eq!(alone.rollback(seq, Pos(100)).unwrap().reevaluated, 100);
@@ -112,7 +113,12 @@ fn a_fault_during_a_rollback_leaves_the_sequence_where_it_was() {
     let model = model("falcon_h1");
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let pool = Box::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
-    let mut ctx = Context::with_pool(&model, Params { n_ctx: 256, ..Params::default() }, pool).unwrap();
+    let mut ctx = Context::with_pool(
+        &model,
+        Params { n_ctx: 256, timeline: TimelineParams::OFF, ..Params::default() },
+        pool,
+    )
+    .unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &tokens(0..50)).unwrap();
     runs.store(0, Relaxed);
@@ -137,7 +143,8 @@ fn logits_belong_to_the_last_token_or_to_nobody() {
 #[test]
 fn tokens_that_are_not_known_are_not_made_up() {
     let model = model("falcon_h1");
-    let mut ctx = Context::new(&model, Params { n_ctx: 64, n_seq_max: 2, ..Params::default() }).unwrap();
+    let params = Params { n_ctx: 64, n_seq_max: 2, timeline: TimelineParams::OFF, ..Params::default() };
+    let mut ctx = Context::new(&model, params).unwrap();
     let n_embd = model.hparams().n_embd;
     let mut batch = Batch::of_embeddings(n_embd);
     for i in 0..10 {

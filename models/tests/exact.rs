@@ -170,7 +170,7 @@ fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way() {
         let a = ctx.sequence().unwrap();
         ctx.append(a, &first).unwrap();
         let done = ctx.rollback(a, Pos(70)).unwrap();
-        assert_eq!(done.kept + done.reevaluated, 70);
+        assert_eq!(done.restored_from.0 as u32 + done.replayed + done.reevaluated, 70);
         assert!(ctx.logits(a).is_none());
         let b = ctx.fork(a).unwrap();
         assert_bits(format!("{what} after a rollback"), &logits(&mut ctx, a, &second, &[]), expected);

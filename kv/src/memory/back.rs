@@ -8,6 +8,18 @@ use crate::timeline::Route;
 use alloc::vec::Vec;
 
 impl Hybrid {
+    /// Holds the end of `seq` as [`Memory::pin`] does, whatever the budget, until it is unpinned; so a caller who computes a long
+    /// batch in pieces can take back the first ones. False if it is pinned already, or needs no pin.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if all checkpoints are pinned.
+    pub fn hold(&mut self, seq: SeqId) -> Result<bool, Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        let end = self.end(seq);
+        self.timeline.hold(seq, end, &mut self.parts)
+    }
+
     /// The position that the next token of `seq` gets, for the timeline.
     pub(super) fn end(&self, seq: SeqId) -> Pos {
         self.seq_pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))

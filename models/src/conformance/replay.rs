@@ -231,6 +231,7 @@ fn params(case: &Case, options: &Options) -> Result<Params, Ended> {
         type_v: cell_type(case, "type_v")?,
         n_threads: options.n_threads,
         kernels: options.kernels,
+        ..Params::default()
     })
 }
 

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
 use core::ops::Range;
 
-/// Tokens of one sequence from position `start` on; none once the sequence was changed in a way that they would not
-/// tell.
+/// Tokens of one sequence from position `start` on. A change that tokens would not tell makes it begin again: then those
+/// before are not known.
 #[derive(Debug, Default)]
 pub(super) struct History {
     tokens: Vec<Token>,
     start: Pos,
-    /// Positions no longer follow from the order of the tokens, or some tokens are not known.
+    /// What lies before `start` is not known to be nothing.
     edited: bool,
     /// Another sequence may hold some of the same cells.
     shared: bool,
@@ -51,32 +51,29 @@ impl History {
         self.shared
     }
 
+    /// All tokens; none if some are not known.
     pub(super) fn tokens(&self) -> &[Token] {
-        &self.tokens
+        if self.edited { &[] } else { &self.tokens }
     }
 
-    /// The position of the first token, as far as it is known.
-    pub(super) fn start(&self) -> Pos {
-        self.start
+    /// The first position, as far as it is known.
+    pub(super) fn first(&self) -> Pos {
+        if self.edited { Pos::ZERO } else { self.start }
     }
 
     /// Adds the token at `pos`, which follows the last one.
     pub(super) fn push(&mut self, token: Token, pos: Pos) {
-        if self.edited {
-            return;
-        }
         if self.tokens.is_empty() {
             self.start = pos;
         }
         self.tokens.push(token);
     }
 
-    /// The tokens before `pos`, if evaluating them makes the sequence again.
-    pub(super) fn prefix(&self, pos: Pos) -> Option<&[Token]> {
-        if self.edited || self.start != Pos::ZERO {
-            return None;
-        }
-        self.tokens.get(..usize::try_from(pos.0).ok()?)
+    /// The tokens from `from`, or the start of the sequence, to `to`, and the position of the first, if they are known.
+    pub(super) fn between(&self, from: Pos, to: Pos) -> Option<(Pos, &[Token])> {
+        let from = if self.edited { from } else { from.max(self.start) };
+        let index = |pos: Pos| usize::try_from(pos.0.checked_sub(self.start.0)?).ok();
+        Some((from, self.tokens.get(index(from)?..index(to)?)?))
     }
 
     /// Notes that the tokens of a range of positions were removed and that `left` remain.
@@ -84,8 +81,8 @@ impl History {
         let end = self.start.0 + self.tokens.len() as i32;
         match left {
             Left::Nothing => self.clear(),
-            Left::Something if self.edited || range.start.0 >= end || range.end <= self.start => {}
-            Left::Something if range.start > self.start && range.end.0 >= end => {
+            Left::Something if range.start.0 >= end || range.is_empty() => {}
+            Left::Something if range.start >= self.start && range.end.0 >= end => {
                 self.tokens.truncate((range.start.0 - self.start.0) as usize);
             }
             // In the middle or at the front: what is left no longer tells what the model has seen.
@@ -98,15 +95,16 @@ impl History {
         let end = self.start.0 + self.tokens.len() as i32;
         match left {
             Left::Nothing => self.clear(),
-            Left::Something if range.start > self.start => self.edit(),
-            Left::Something if !self.edited && range.end.0 < end => {
+            Left::Something if range.start > self.first() => self.edit(),
+            Left::Something if range.end.0 < end => {
                 self.tokens.truncate((range.end.0 - self.start.0).max(0) as usize);
             }
             Left::Something => {}
         }
     }
 
-    /// Notes that the sequence was changed in a way that its tokens do not tell: they are forgotten.
+    /// Notes that the sequence was changed in a way that its tokens do not tell: they are forgotten, and it begins anew
+    /// with the next.
     pub(super) fn edit(&mut self) {
         self.tokens.clear();
         self.edited = true;
@@ -142,8 +140,9 @@ mod tests {
         let mut h = history(10);
         h.remove(Pos(6)..Pos::MAX, Left::Something);
         assert_eq!(h.tokens().len(), 6);
-        assert_eq!(h.prefix(Pos(4)).map(<[Token]>::len), Some(4));
-        assert_eq!(h.prefix(Pos(7)), None);
+        assert_eq!(h.between(Pos(0), Pos(4)).map(|known| known.1.len()), Some(4));
+        assert_eq!(h.between(Pos(3), Pos(4)).map(|known| known.1), Some([Token(3)].as_slice()));
+        assert_eq!(h.between(Pos(0), Pos(7)), None);
         h.remove(Pos(8)..Pos(9), Left::Something);
         assert_eq!(h.tokens().len(), 6);
     }
@@ -152,12 +151,15 @@ mod tests {
     fn a_hole_makes_the_prefix_unknown_until_all_is_removed() {
         let mut h = history(10);
         h.remove(Pos(2)..Pos(4), Left::Something);
-        assert_eq!((h.prefix(Pos(1)), h.tokens().len()), (None, 0));
+        assert_eq!((h.between(Pos(0), Pos(1)), h.tokens().len()), (None, 0));
         h.push(Token(3), Pos(10));
-        assert_eq!(h.tokens().len(), 0);
+        h.push(Token(4), Pos(11));
+        assert_eq!((h.between(Pos(0), Pos(11)), h.tokens().len()), (None, 0));
+        // What came after the change is known.
+        assert_eq!(h.between(Pos(11), Pos(12)), Some((Pos(11), [Token(4)].as_slice())));
         h.remove(Pos::ZERO..Pos::MAX, Left::Nothing);
         h.push(Token(1), Pos(0));
-        assert_eq!(h.prefix(Pos(1)), Some([Token(1)].as_slice()));
+        assert_eq!(h.between(Pos(0), Pos(1)), Some((Pos(0), [Token(1)].as_slice())));
     }
 
     #[test]
@@ -168,9 +170,9 @@ mod tests {
             copy
         };
         let prefix = copy(Pos::ZERO..Pos(4), Left::Something);
-        assert_eq!(prefix.prefix(Pos(4)).map(<[Token]>::len), Some(4));
+        assert_eq!(prefix.between(Pos(0), Pos(4)).map(|known| known.1.len()), Some(4));
         assert!(prefix.is_shared());
-        assert_eq!(copy(Pos(2)..Pos(4), Left::Something).prefix(Pos(1)), None);
+        assert_eq!(copy(Pos(2)..Pos(4), Left::Something).between(Pos(0), Pos(1)), None);
         assert_eq!(copy(Pos(20)..Pos(30), Left::Nothing).tokens().len(), 0);
         assert_eq!(copy(Pos::ZERO..Pos::MAX, Left::Something).tokens().len(), 10);
     }

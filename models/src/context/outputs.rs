@@ -12,6 +12,8 @@ pub(crate) struct Outputs {
     logits: Vec<f32>,
     /// For each token of the batch its row.
     row_of_index: Vec<Option<u32>>,
+    /// The token of the batch that is the first of the piece being computed.
+    start: usize,
     /// For each sequence the row of its last token.
     row_of_seq: Vec<Option<u32>>,
 }
@@ -20,7 +22,13 @@ impl Outputs {
     pub(super) fn new(n_vocab: usize, n_seq_max: u32) -> Self {
         // Room for the usual case, one row, so that the first token allocates nothing either.
         let logits = Vec::with_capacity(n_vocab);
-        Outputs { n_vocab, logits, row_of_index: Vec::new(), row_of_seq: vec![None; n_seq_max as usize] }
+        Outputs {
+            n_vocab,
+            logits,
+            row_of_index: Vec::new(),
+            start: 0,
+            row_of_seq: vec![None; n_seq_max as usize],
+        }
     }
 
     /// Makes room for the outputs that `batch` asks for; grows to the largest batch met and stays there.
@@ -90,9 +98,14 @@ impl Outputs {
         self.logits.get(first * self.n_vocab..(first + n) * self.n_vocab)
     }
 
-    /// The number of the row of token `index` of the batch.
+    /// The piece that is computed next starts at token `start` of the batch.
+    pub(super) fn start_at(&mut self, start: usize) {
+        self.start = start;
+    }
+
+    /// The number of the row of token `index` of the piece that is being computed.
     pub(crate) fn row_number(&self, index: usize) -> Option<usize> {
-        self.row_of_index.get(index).copied().flatten().map(|row| row as usize)
+        self.row_of_index.get(self.start.saturating_add(index)).copied().flatten().map(|row| row as usize)
     }
 
     /// All rows, for whoever computes them.

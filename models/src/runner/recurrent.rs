@@ -10,7 +10,7 @@ use backstitch_kv::{StateRun, States, Ubatch};
 use core::ops::Range;
 
 /// The piece of the memory that an operation steps.
-fn states_of<'u>(ubatch: &'u mut Ubatch<'_>, state: StateId) -> Result<States<'u>, Error> {
+pub(super) fn states_of<'u>(ubatch: &'u mut Ubatch<'_>, state: StateId) -> Result<States<'u>, Error> {
     ubatch.states(state.layer, state.part).ok_or(Error::NoLayer { layer: state.layer })
 }
 

@@ -1,0 +1,165 @@
+//! Going back, for every kind of memory.
+
+use super::{Context, Fresh, fill};
+use crate::error::Error;
+use alloc::vec::Vec;
+use backstitch_kv::{Batch, Memory, Pos, Route, SeqId, Stretch};
+
+/// What a rollback took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// The position whose state was restored: the wanted one, or that of a checkpoint before it.
+    pub restored_from: Pos,
+    /// Tokens whose recurrences were stepped again from the journal, without the network.
+    pub replayed: u32,
+    /// Tokens that were evaluated again.
+    pub reevaluated: u32,
+}
+
+impl From<Route> for Rollback {
+    fn from(route: Route) -> Self {
+        let Route { restored_from, replayed, reevaluated } = route;
+        Rollback { restored_from, replayed, reevaluated }
+    }
+}
+
+impl Context {
+    /// Takes `seq` back to where its next position is `pos`. Works for every kind of memory: what is held comes back at once,
+    /// recurrent states are stepped from the journal as far as it reaches, and what lies further back is evaluated
+    /// again from the nearest checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below its first position; where tokens have to be evaluated
+    /// again: [`Error::Edited`] if they are not known because the sequence was changed in its middle, and
+    /// [`backstitch_kv::Error::Full`] if it shares cells with a fork and there is no room for its own.
+    pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
+        let start = self.history(seq)?.first();
+        let end = self.pos(seq);
+        if pos > end || pos < start {
+            return Err(Error::FuturePosition { pos: pos.0, end: end.0 });
+        }
+        let route = self.memory.route(seq, pos)?;
+        if pos == end {
+            return Ok(route.into());
+        }
+        if route.reevaluated > 0 {
+            return self.reevaluate(seq, pos, route.restored_from);
+        }
+        self.rewind(seq, pos)?;
+        self.cut_history(seq, pos);
+        Ok(route.into())
+    }
+
+    /// Goes back as far as that takes no evaluation.
+    fn rewind(&mut self, seq: SeqId, pos: Pos) -> Result<(), Error> {
+        let mut rewind = self.memory.rewind(seq, pos, self.params.n_ubatch as usize)?;
+        while let Some(mut ubatch) = rewind.next_ubatch() {
+            self.runner.replay(&self.model, &*self.pool, &mut ubatch, &mut self.outputs)?;
+        }
+        Ok(rewind.commit()?)
+    }
+
+    fn cut_history(&mut self, seq: SeqId, pos: Pos) {
+        let left = self.left(seq);
+        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+            history.remove(pos..Pos::MAX, left);
+        }
+        self.outputs.forget(seq);
+    }
+
+    /// Evaluates the tokens between a checkpoint and `pos` again. What the sequence held is kept aside until that is done.
+    fn reevaluate(&mut self, seq: SeqId, pos: Pos, from: Pos) -> Result<Rollback, Error> {
+        let all = Pos::ZERO..Pos::MAX;
+        let history = self.history(seq)?;
+        let (start, tokens) = history.between(from, pos).ok_or(Error::Edited { seq: seq.0 })?;
+        let (reevaluated, alone) = (tokens.len() as u32, !history.is_shared());
+        let mut batch = Batch::new();
+        fill(&mut batch, seq, start, tokens, false);
+        let aside = SeqId(self.params.n_seq_max);
+        self.memory.seq_cp(seq, aside, all.clone())?;
+        let mut result = self.rewind(seq, from).and_then(|()| self.compute(&batch, Fresh::Nothing));
+        if alone && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
+            // No room for both. The cells are the sequence's alone, so without the old ones there is room for the new,
+            // and what the old ones held is what will be computed again.
+            self.memory.seq_rm(aside, all.clone())?;
+            result = self.compute(&batch, Fresh::Nothing);
+        } else if result.is_err() {
+            self.memory.seq_rm(seq, all.clone())?;
+            self.memory.seq_cp(aside, seq, all.clone())?;
+        }
+        self.memory.seq_rm(aside, all)?;
+        // After a failure without the old cells, the sequence ends earlier than it did.
+        let end = self.pos(seq);
+        if end <= pos {
+            self.cut_history(seq, end);
+        }
+        result?;
+        Ok(Rollback { restored_from: from, replayed: 0, reevaluated })
+    }
+
+    /// Makes the end of `seq` a position that a rollback reaches at once, until it is unpinned or left behind: a
+    /// message's end, say.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`]; [`backstitch_kv::Error::Pinned`] if the budget of checkpoints does not pay for it.
+    pub fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.history(seq)?;
+        Ok(self.memory.pin(seq)?)
+    }
+
+    /// Takes a pin away, from all forks that share it; false if there is none at `pos`.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`].
+    pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
+        self.history(seq)?;
+        Ok(self.memory.unpin(seq, pos)?)
+    }
+
+    /// Which positions of `seq` a rollback reaches in which way: at once, by stepping recurrences from a checkpoint, or by
+    /// evaluating the tokens after one again.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`].
+    pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
+        self.history(seq)?;
+        Ok(self.memory.positions(seq)?)
+    }
+
+    /// Pins the ends of all sequences of a batch, so that it can be taken back after parts of it were computed.
+    pub(super) fn pin_ends(&mut self, batch: &Batch) -> Result<Vec<Held>, Error> {
+        let mut ends: Vec<Held> = Vec::new();
+        for &seq in (0..batch.len()).flat_map(|index| batch.seqs(index)) {
+            if ends.iter().all(|end| end.seq != seq) {
+                match self.memory.hold(seq) {
+                    Ok(is_new) => ends.push(Held { seq, end: self.pos(seq), is_new }),
+                    Err(error) => return self.unpin_ends(&ends, Err(error.into())).map(|()| ends),
+                }
+            }
+        }
+        Ok(ends)
+    }
+
+    /// Takes the pins away, and after a failure what was computed since.
+    pub(super) fn unpin_ends(&mut self, ends: &[Held], result: Result<(), Error>) -> Result<(), Error> {
+        for &Held { seq, end, is_new } in ends {
+            if result.is_err() {
+                // Held positions take no computation, so that this cannot fail.
+                let back = self.rewind(seq, end);
+                debug_assert!(back.is_ok(), "{back:?}");
+            }
+            if is_new {
+                self.memory.unpin(seq, end)?;
+            }
+        }
+        result
+    }
+}
+
+/// Where a sequence ended before a batch.
+pub(super) struct Held {
+    seq: SeqId,
+    end: Pos,
+    /// Whether the pin is to be taken away.
+    is_new: bool,
+}
