@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_single_equal_token_is_no_reason() {
-        assert_eq!(guess(Lookup::default(), &[1, 2, 3, 2], 3), []);
+        assert!(guess(Lookup::default(), &[1, 2, 3, 2], 3).is_empty());
         assert_eq!(guess(Lookup { n_min: 1, ..Lookup::default() }, &[1, 2, 3, 2], 3), [3, 2, 3]);
     }
 
@@ -106,12 +106,12 @@ mod tests {
         text.extend(100..200);
         text.extend([1, 2]);
         assert_eq!(guess(Lookup::default(), &text, 1), [3]);
-        assert_eq!(guess(Lookup { window: 50, ..Lookup::default() }, &text, 1), []);
+        assert!(guess(Lookup { window: 50, ..Lookup::default() }, &text, 1).is_empty());
     }
 
     #[test]
     fn a_text_of_one_token_and_odd_settings_are_fine() {
-        assert_eq!(guess(Lookup::default(), &[1], 4), []);
+        assert!(guess(Lookup::default(), &[1], 4).is_empty());
         assert_eq!(guess(Lookup { n_min: 0, n_max: 0, window: usize::MAX }, &[1, 2, 1], 2), [2, 1]);
     }
 }
