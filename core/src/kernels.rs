@@ -8,6 +8,7 @@ pub(crate) mod map;
 pub(crate) mod norm;
 pub(crate) mod rotate;
 pub(crate) mod sampling;
+pub(crate) mod selective;
 pub(crate) mod ssd;
 pub(crate) mod stored;
 pub(crate) mod values;

@@ -6,12 +6,14 @@
 mod conv;
 mod delta;
 mod heads;
+mod selective;
 mod ssd;
 mod wkv6;
 mod wkv7;
 
 pub use conv::Conv;
 pub use delta::{Delta, DeltaInputs, Sharing};
+pub use selective::{Selective, SelectiveInput};
 pub use ssd::Ssd;
 pub use wkv6::{Wkv6, Wkv6Inputs};
 pub use wkv7::{Wkv7, Wkv7Inputs};

@@ -33,12 +33,14 @@ pub struct Hparams {
     pub n_embd: usize,
     /// Layers.
     pub n_layer: usize,
-    /// Width of the feed-forward network, or of each expert's.
+    /// Width of the feed-forward network, or of each expert's; 0 if there is none.
     pub n_ff: usize,
-    /// Query heads.
+    /// Query heads; 0 if no layer attends.
     pub n_head: usize,
-    /// Key and value heads.
+    /// Key and value heads of the layers that attend.
     pub n_head_kv: usize,
+    /// Whether each layer attends; [`Hparams::attends`] reads it.
+    attends: Box<[bool]>,
     /// Width of a query or key head.
     pub d_k: usize,
     /// Width of a value head.
@@ -161,17 +163,30 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A number of heads: one for all layers, also where the file lists it layer by layer.
-    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<usize>, Error> {
+    /// A number that may be 0: the model has none of what it counts.
+    fn size(&self, key: &'static str, limit: u32) -> Result<usize, Error> {
+        match self.gguf.keys()?.required::<u32>(key)? {
+            n if n > limit => Err(self.invalid(key, n, "a number up to the largest this engine takes")),
+            n => Ok(n as usize),
+        }
+    }
+
+    /// A number of heads, the same in all layers that have any, and which layers those are.
+    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<(usize, Box<[bool]>)>, Error> {
         let Some(heads) = self.gguf.keys()?.per_layer::<u32>(key, n_layer as u32)? else { return Ok(None) };
-        let first = heads.at(0).unwrap_or(0);
-        if (1..n_layer).any(|il| heads.at(il) != Some(first)) {
-            return Err(self.invalid(key, "different numbers", "the same number for every layer"));
+        let all = || (0..n_layer).map(|il| heads.at(il).unwrap_or(0));
+        let most = all().max().unwrap_or(0);
+        if all().any(|n| n != 0 && n != most) {
+            return Err(self.invalid(
+                key,
+                "different numbers",
+                "the same number in every layer that attends",
+            ));
         }
-        if first == 0 || first > MAX_WIDTH {
-            return Err(self.invalid(key, first, "a number from 1 to the largest this engine takes"));
+        if most > MAX_WIDTH {
+            return Err(self.invalid(key, most, "a number up to the largest this engine takes"));
         }
-        Ok(Some(first as usize))
+        Ok(Some((most as usize, all().map(|n| n > 0).collect())))
     }
 
     fn optional_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
@@ -198,17 +213,17 @@ impl Hparams {
         let r = Reader { gguf, architecture: gguf.architecture()? };
         let n_embd = r.count("embedding_length", MAX_WIDTH)?;
         let n_layer = r.count("block_count", MAX_LAYERS)?;
-        let n_head = match r.heads("attention.head_count", n_layer)? {
-            Some(n) => n,
-            None => r.count("attention.head_count", MAX_WIDTH)?,
-        };
-        let n_head_kv = r.heads("attention.head_count_kv", n_layer)?.unwrap_or(n_head);
-        if n_head % n_head_kv != 0 {
+        let keys = gguf.keys()?;
+        let missing =
+            || Error::MissingKey { key: alloc::format!("{}.attention.head_count", keys.prefix()).into() };
+        let (n_head, attends) = r.heads("attention.head_count", n_layer)?.ok_or_else(missing)?;
+        let (n_head_kv, attends) = r.heads("attention.head_count_kv", n_layer)?.unwrap_or((n_head, attends));
+        if n_head_kv > 0 && n_head % n_head_kv != 0 {
             return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
         }
         let d_k = head_width(&r, "attention.key_length", n_embd, n_head)?;
         let d_v = head_width(&r, "attention.value_length", n_embd, n_head)?;
-        let n_ff = r.count("feed_forward_length", MAX_WIDTH)?;
+        let n_ff = r.size("feed_forward_length", MAX_WIDTH)?;
         let experts = experts(&r, n_ff)?;
         Ok(Hparams {
             architecture: r.architecture.into(),
@@ -219,6 +234,7 @@ impl Hparams {
             n_ff,
             n_head,
             n_head_kv,
+            attends,
             d_k,
             d_v,
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
@@ -230,6 +246,11 @@ impl Hparams {
             experts,
             ssm: ssm(&r)?,
         })
+    }
+
+    /// Whether layer `il` attends; where it does not, an architecture may have a recurrence in its place.
+    pub fn attends(&self, il: usize) -> bool {
+        self.attends.get(il).copied().unwrap_or(false)
     }
 
     /// Factor of attention scores: the file's, or one over the square root of a key's width.
@@ -309,6 +330,7 @@ fn declare(b: &mut Builder<'_, '_>, pairs: Pairs, rope: RopeParams) -> Result<Ro
 fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {
     match r.optional_count(key, MAX_WIDTH)? {
         Some(width) => r.product(key, n_head, width).map(|()| width),
+        None if n_head == 0 => Ok(0),
         None if n_embd.is_multiple_of(n_head) => Ok(n_embd / n_head),
         None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
     }

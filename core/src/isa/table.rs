@@ -12,7 +12,9 @@ use crate::packed::BLOCK;
 use crate::pool::Band;
 use crate::quantized::QBlock;
 use crate::rope::Pairs;
-use crate::scan::{Conv, Delta, DeltaInputs, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs};
+use crate::scan::{
+    Conv, Delta, DeltaInputs, Selective, SelectiveInput, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs,
+};
 use core::fmt;
 use core::ops::Range;
 
@@ -222,6 +224,8 @@ kernel_table! {
     wkv6 = kernels::wkv6::wkv6: fn(wkv: &Wkv6<'_>, heads: Range<usize>, x: &Wkv6Inputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The recurrence of RWKV 7 of some heads over some tokens; see [`crate::scan::Wkv7`].
     wkv7 = kernels::wkv7::wkv7: fn(wkv: &Wkv7<'_>, heads: Range<usize>, x: &Wkv7Inputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    /// The selective scan of some channels over some tokens; see [`crate::scan::Selective`].
+    selective = kernels::selective::selective: fn(scan: &Selective<'_>, input: &SelectiveInput<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// `x[i] = exp(x[i]) / sum of exp(x)`, without overflow.
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.

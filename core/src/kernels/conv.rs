@@ -22,7 +22,7 @@ pub(crate) fn conv<S: Simd>(s: S, conv: &Conv<'_>, before: &[f32], x: &[f32], ou
                 };
                 sum = s.fma(at(tap), at(row), sum);
             }
-            store(s, math::silu(s, sum), out);
+            store(s, if conv.silu { math::silu(s, sum) } else { sum }, out);
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::error::{Error, length};
 use crate::isa::KernelSet;
 
-/// A causal depth-wise convolution, then SiLU.
+/// A causal depth-wise convolution, then SiLU where that is asked for.
 ///
 /// `out[t][c] = silu(bias[c] + sum over j of taps[j][c] * x[t - d_conv + 1 + j][c])`, one fused multiply-add a tap, in the
-/// order of j. The last tap meets the token itself.
+/// order of j. The last tap meets the token itself; one tap alone needs no state.
 #[derive(Clone, Copy, Debug)]
 pub struct Conv<'a> {
     /// Columns of a row.
@@ -15,6 +15,8 @@ pub struct Conv<'a> {
     pub taps: &'a [f32],
     /// `[n_channels]`, or empty for none.
     pub bias: &'a [f32],
+    /// Whether SiLU follows.
+    pub silu: bool,
 }
 
 impl Conv<'_> {
