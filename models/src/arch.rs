@@ -9,6 +9,8 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod llama;
+mod mamba;
+mod mamba2;
 mod qwen2;
 mod qwen3;
 
@@ -25,5 +27,13 @@ pub struct Arch {
 
 /// All architectures of this crate. Firmware can pass a shorter list to
 /// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
-pub static ALL: &[&Arch] =
-    &[&falcon_h1::ARCH, &gemma2::ARCH, &gemma3::ARCH, &llama::ARCH, &qwen2::ARCH, &qwen3::ARCH];
+pub static ALL: &[&Arch] = &[
+    &falcon_h1::ARCH,
+    &gemma2::ARCH,
+    &gemma3::ARCH,
+    &llama::ARCH,
+    &mamba::ARCH,
+    &mamba2::ARCH,
+    &qwen2::ARCH,
+    &qwen3::ARCH,
+];

@@ -171,6 +171,17 @@ pub struct ExpertParams {
     pub weights: ExpertWeights,
 }
 
+/// Weights of a causal convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvParams {
+    /// `[d_conv, n_channels]`; the last row meets the current token.
+    pub taps: WeightId,
+    /// `[n_channels]`, if there is one.
+    pub bias: Option<WeightId>,
+    /// Whether SiLU follows.
+    pub silu: bool,
+}
+
 /// Sizes and weights of a Mamba-2 state-space step.
 #[derive(Clone, Copy, Debug)]
 pub struct SsdParams {
@@ -218,8 +229,8 @@ pub enum Op {
     RmsNorm {
         /// Input.
         x: Value,
-        /// Elementwise factor: `[group]`, or `[width]` where groups have their own.
-        weight: WeightId,
+        /// Elementwise factor, if there is one: `[group]`, or `[width]` where groups have their own.
+        weight: Option<WeightId>,
         /// Added to the mean square.
         eps: f32,
         /// Columns that are normalised together.
@@ -287,17 +298,32 @@ pub enum Op {
         /// What becomes of the scores.
         scores: Scores,
     },
-    /// Causal convolution over each channel, then SiLU; carries its last inputs in the layer's state.
+    /// Causal convolution over each channel; carries its last inputs in the layer's state.
     Conv {
         /// The last inputs.
         state: StateId,
         /// `[n_tokens, n_channels]`.
         x: Value,
-        /// `[d_conv, n_channels]`; the last row meets the current token.
-        weight: WeightId,
-        /// `[n_channels]`.
-        bias: WeightId,
         /// Result.
+        out: Value,
+        /// Weights.
+        params: ConvParams,
+    },
+    /// Mamba-1 recurrence.
+    Selective {
+        /// The state.
+        state: StateId,
+        /// `[n_tokens, n_channels]`.
+        x: Value,
+        /// Time steps before softplus, `[n_tokens, n_channels]`.
+        dt: Value,
+        /// B and C, `[n_tokens, d_state]` each.
+        bc: [Value; 2],
+        /// Decay, negative, `[d_state, n_channels]`.
+        a: WeightId,
+        /// Skip connection, `[n_channels]`.
+        d: WeightId,
+        /// `[n_tokens, n_channels]`.
         out: Value,
     },
     /// Mamba-2 recurrence.
@@ -349,6 +375,13 @@ pub enum Op {
         /// The other summand.
         y: Value,
     },
+    /// `x *= y`, element by element.
+    Mul {
+        /// Changed in place.
+        x: Value,
+        /// The other factor.
+        y: Value,
+    },
     /// Copies the rows whose output was asked for.
     Outputs {
         /// All rows.
@@ -383,11 +416,13 @@ impl Op {
             Op::Rotate { .. } => "rotate",
             Op::Attend { .. } => "attend",
             Op::Conv { .. } => "conv",
+            Op::Selective { .. } => "selective",
             Op::Ssd { .. } => "ssd",
             Op::Activate { .. } => "activate",
             Op::Gate { .. } => "gate",
             Op::Experts { .. } => "experts",
             Op::Add { .. } => "add",
+            Op::Mul { .. } => "mul",
             Op::Outputs { .. } => "outputs",
             Op::Logits { .. } => "logits",
         }
@@ -414,12 +449,13 @@ impl Op {
             Op::Bias { x, .. } | Op::LayerNorm { x, .. } | Op::Activate { x, .. } => io(&[*x], &[*x]),
             Op::Rotate { x, angles, .. } => io(&[*x, *angles], &[*x]),
             Op::Attend { q, k, v, out, .. } => io(&[*q, *k, *v], &[*out]),
+            Op::Selective { x, dt, bc: [b, c], out, .. } => io(&[*x, *dt, *b, *c], &[*out]),
             Op::Ssd { xbc, dt, out, .. } => io(&[*xbc, *dt], &[*out]),
             Op::Gate { gate, up, .. } => io(&[*gate, *up], &[*up]),
             Op::Experts { x, router, scratch, out, .. } => {
                 io(&[*x, *router, *out], &[*router, *scratch, *out]);
             }
-            Op::Add { x, y } => io(&[*x, *y], &[*x]),
+            Op::Add { x, y } | Op::Mul { x, y } => io(&[*x, *y], &[*x]),
             Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
         }
     }
@@ -432,6 +468,10 @@ impl Op {
         let state = match *self {
             Op::Conv { state, x, .. } => {
                 enter(&[x]);
+                state
+            }
+            Op::Selective { state, x, dt, bc: [b, _], .. } => {
+                enter(&[x, dt, b]);
                 state
             }
             Op::Ssd { state, xbc, dt, .. } => {
@@ -447,13 +487,15 @@ impl Op {
     pub fn each_weight(&self, f: impl FnMut(WeightId)) {
         let ids: &[WeightId] = match self {
             Op::Embed { table, .. } => &[*table],
-            Op::RmsNorm { weight, .. } => &[*weight],
+            Op::RmsNorm { weight: Some(weight), .. } => &[*weight],
             Op::LayerNorm { weight, bias, .. } => {
                 return [Some(*weight), *bias].into_iter().flatten().for_each(f);
             }
             Op::MatMul { products, .. } => return products.iter().map(|p| p.weight).for_each(f),
             Op::Bias { bias, .. } => &[*bias],
-            Op::Conv { weight, bias, .. } => &[*weight, *bias],
+            Op::Conv { params: ConvParams { taps, bias: Some(bias), .. }, .. } => &[*taps, *bias],
+            Op::Conv { params, .. } => &[params.taps],
+            Op::Selective { a, d, .. } => &[*a, *d],
             Op::Ssd { params: p, .. } => &[p.dt_bias, p.a, p.d],
             Op::Experts { params: p, .. } => &[p.gate, p.up, p.down],
             Op::Logits { head, .. } => &[*head],

@@ -39,8 +39,8 @@ pub struct Hparams {
     pub n_head: usize,
     /// Key and value heads of the layers that attend.
     pub n_head_kv: usize,
-    /// Whether each layer attends; [`Hparams::attends`] reads it.
-    attends: Box<[bool]>,
+    /// Which layers attend, `[n_layer]`; in the place of attention, others may have a recurrence.
+    pub attends: Box<[bool]>,
     /// Width of a query or key head.
     pub d_k: usize,
     /// Width of a value head.
@@ -113,14 +113,16 @@ pub struct Ssm {
     pub d_inner: usize,
     /// State size a channel.
     pub d_state: usize,
-    /// Heads (`ssm.time_step_rank` in files).
-    pub n_head: usize,
-    /// Groups that share B and C.
+    /// `ssm.time_step_rank`: the heads of Mamba-2; the columns that Mamba-1 computes time steps from.
+    pub dt_rank: usize,
+    /// Groups of heads that share B and C.
     pub n_group: usize,
+    /// Whether time steps, B and C are normalised, without weights.
+    pub dt_b_c_rms: bool,
 }
 
 impl Ssm {
-    /// Channels that go through the convolution: x, B and C.
+    /// Channels that go through the convolution of Mamba-2: x, B and C.
     pub fn n_channels(&self) -> usize {
         self.d_inner + 2 * self.n_group * self.d_state
     }
@@ -248,7 +250,7 @@ impl Hparams {
         })
     }
 
-    /// Whether layer `il` attends; where it does not, an architecture may have a recurrence in its place.
+    /// Whether layer `il` attends.
     pub fn attends(&self, il: usize) -> bool {
         self.attends.get(il).copied().unwrap_or(false)
     }
@@ -281,14 +283,14 @@ impl Hparams {
         declare(b, pairs, RopeParams { freq_base, ..default })
     }
 
-    /// What an attention layer keeps: keys, turned by `rope`, and values.
-    pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: RopeId) -> AttentionSpec {
+    /// What an attention layer keeps: keys, turned by `rope` if there is one, and values.
+    pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: impl Into<Option<RopeId>>) -> AttentionSpec {
         AttentionSpec::Cached(AttentionLayer {
             n_head_kv: self.n_head_kv,
             d_k: self.d_k,
             d_v: self.d_v,
             window: None,
-            rope: Some(b.rotation(rope).clone()),
+            rope: rope.into().map(|rope| b.rotation(rope).clone()),
         })
     }
 
@@ -309,6 +311,24 @@ impl Hparams {
     pub fn ssm(&self) -> Result<Ssm, Error> {
         let key = || alloc::format!("{}.ssm.inner_size", self.architecture).into();
         self.ssm.ok_or_else(|| Error::MissingKey { key: key() })
+    }
+
+    /// The same where the recurrence has heads.
+    ///
+    /// # Errors
+    /// As [`Hparams::ssm`], and [`Error::Hparam`] if heads or their groups do not divide it.
+    pub fn ssm_heads(&self) -> Result<Ssm, Error> {
+        let ssm = self.ssm()?;
+        if ssm.d_inner.is_multiple_of(ssm.dt_rank) && ssm.dt_rank.is_multiple_of(ssm.n_group) {
+            return Ok(ssm);
+        }
+        let key = alloc::format!("{}.ssm.time_step_rank", self.architecture).into();
+        let found = alloc::format!("{}", ssm.dt_rank).into();
+        Err(Error::Hparam {
+            key,
+            found,
+            wanted: "a divisor of ssm.inner_size and a multiple of ssm.group_count",
+        })
     }
 }
 
@@ -349,7 +369,11 @@ fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
 
 fn rope(r: &Reader<'_, '_>, d_k: usize) -> Result<RopeParams, Error> {
     const DIMENSIONS: &str = "rope.dimension_count";
-    let n_rot = r.optional_count(DIMENSIONS, MAX_WIDTH)?.unwrap_or(d_k);
+    let n_rot = match r.optional_count(DIMENSIONS, MAX_WIDTH)? {
+        // Without heads there is nothing to rotate, whatever the file says.
+        Some(n) if d_k > 0 => n,
+        _ => d_k,
+    };
     if n_rot > d_k || n_rot % 2 != 0 {
         return Err(r.invalid(DIMENSIONS, n_rot, "an even number up to the width of a key"));
     }
@@ -391,12 +415,10 @@ fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
         d_conv: r.count("ssm.conv_kernel", 64)?,
         d_inner,
         d_state: r.count("ssm.state_size", 1 << 16)?,
-        n_head: r.count("ssm.time_step_rank", MAX_WIDTH)?,
+        dt_rank: r.count("ssm.time_step_rank", MAX_WIDTH)?,
         n_group: r.optional_count("ssm.group_count", MAX_WIDTH)?.unwrap_or(1),
+        dt_b_c_rms: r.gguf.keys()?.optional("ssm.dt_b_c_rms")?.unwrap_or(false),
     };
-    if !ssm.d_inner.is_multiple_of(ssm.n_head) || !ssm.n_head.is_multiple_of(ssm.n_group) || ssm.d_conv < 2 {
-        return Err(r.invalid("ssm.inner_size", ssm.d_inner, "a multiple of heads, and heads one of groups"));
-    }
     // u64: the product may not fit a 32-bit usize.
     if ssm.d_inner as u64 * ssm.d_state as u64 > 1 << 28
         || ssm.n_group as u64 * ssm.d_state as u64 > u64::from(MAX_WIDTH)

@@ -193,7 +193,10 @@ impl Frame<'_> {
             Op::Attend { layer, q, k, v, out, n_head, scores } => {
                 self.attend(layer, [q, k, v, out], n_head, scores, ubatch)
             }
-            Op::Conv { state, x, weight, bias, out } => self.conv(state, x, weight, bias, out, ubatch),
+            Op::Conv { state, x, out, params } => self.conv(state, x, out, params, ubatch),
+            Op::Selective { state, x, dt, bc: [b, c], a, d, out } => {
+                self.selective(state, [x, dt, b, c, out], [a, d], ubatch)
+            }
             Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
             Op::Activate { activation, x } => self.activate(activation, x),
             Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
@@ -201,6 +204,7 @@ impl Frame<'_> {
                 self.experts(x, router, scratch, out, params)
             }
             Op::Add { x, y } => self.add(x, y),
+            Op::Mul { x, y } => self.mul(x, y),
             Op::Outputs { x, out } => self.outputs(x, out),
             Op::Logits { x, head, scratch, soft_cap } => {
                 self.logits([x, scratch], head, soft_cap, ubatch, outputs)

@@ -4,8 +4,8 @@
 //! architecture is described once, and loading, checking and running follow from that description.
 
 use super::{
-    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows, Scores,
-    SsdParams, StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+    Activation, ConvParams, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows,
+    Scores, SsdParams, StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
 };
 use crate::{
     error::Error,
@@ -239,7 +239,7 @@ impl<'g, 'a> Builder<'g, 'a> {
         let width = self.graph.width(x);
         let weight = self.vector(weight, width)?;
         let out = self.value(name, width, self.rows(x));
-        self.push(Op::RmsNorm { x, weight, eps, group: width, out });
+        self.push(Op::RmsNorm { x, weight: Some(weight), eps, group: width, out });
         Ok(out)
     }
 
@@ -257,8 +257,13 @@ impl<'g, 'a> Builder<'g, 'a> {
         eps: f32,
     ) -> Result<(), Error> {
         let weight = self.vector(weight, n_weight)?;
-        self.push(Op::RmsNorm { x, weight, eps, group, out: x });
+        self.push(Op::RmsNorm { x, weight: Some(weight), eps, group, out: x });
         Ok(())
+    }
+
+    /// Normalises each row of `x` in place, without weights.
+    pub fn plain_norm(&mut self, x: Value, eps: f32) {
+        self.push(Op::RmsNorm { x, weight: None, eps, group: self.graph.width(x), out: x });
     }
 
     /// `x` in eight-bit blocks, made once however many matrices use it.
@@ -403,20 +408,38 @@ impl<'g, 'a> Builder<'g, 'a> {
         StateId { layer, part: parts.len() - 1 }
     }
 
-    /// Causal convolution of `x` with the layer's state, then SiLU.
+    /// Causal convolution of `x` by the taps `NAME.weight` and, where the file has it, `NAME.bias`; then SiLU if `silu`.
     ///
     /// # Errors
     /// As [`Builder::vector`].
-    pub fn conv(&mut self, x: Value, name: &str, d_conv: usize) -> Result<Value, Error> {
+    pub fn conv(&mut self, x: Value, name: &str, d_conv: usize, silu: bool) -> Result<Value, Error> {
         let width = self.graph.width(x);
         let (tensor, info) = self.tensor(&format!("{name}.weight"))?;
         info.expect_shape(&[width, d_conv])?;
         decodable(&info)?;
-        let weight = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_conv });
-        let bias = self.vector(&format!("{name}.bias"), width)?;
+        let taps = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_conv });
+        let bias = format!("{name}.bias");
+        let bias = if self.has(&bias) { Some(self.vector(&bias, width)?) } else { None };
         let out = self.value("conv", width, Rows::Tokens);
         let state = self.state(d_conv.saturating_sub(1) * width, &[x]);
-        self.push(Op::Conv { state, x, weight, bias, out });
+        self.push(Op::Conv { state, x, out, params: ConvParams { taps, bias, silu } });
+        Ok(out)
+    }
+
+    /// The Mamba-1 recurrence over `x` by time steps, B and C, with the weights `ssm_a` and `ssm_d`.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn selective(&mut self, x: Value, dt: Value, bc: [Value; 2]) -> Result<Value, Error> {
+        let (width, d_state) = (self.graph.width(x), self.graph.width(bc[0]));
+        let (tensor, info) = self.tensor("ssm_a")?;
+        info.expect_shape(&[width, d_state])?;
+        decodable(&info)?;
+        let a = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_state });
+        let d = self.vector("ssm_d", width)?;
+        let out = self.value("scan", width, Rows::Tokens);
+        let state = self.state(width * d_state, &[x, dt, bc[0]]);
+        self.push(Op::Selective { state, x, dt, bc, a, d, out });
         Ok(out)
     }
 
@@ -444,6 +467,11 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// `x += y`.
     pub fn add(&mut self, x: Value, y: Value) {
         self.push(Op::Add { x, y });
+    }
+
+    /// `x *= y`, element by element.
+    pub fn mul(&mut self, x: Value, y: Value) {
+        self.push(Op::Mul { x, y });
     }
 
     /// The rows of `x` whose output is wanted; what comes after costs nothing for the others.

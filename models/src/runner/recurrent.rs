@@ -3,9 +3,9 @@
 use super::Frame;
 use crate::{
     error::Error,
-    graph::{SsdParams, StateId, Value, WeightId},
+    graph::{ConvParams, SsdParams, StateId, Value, WeightId},
 };
-use backstitch_core::scan::{Conv, Ssd};
+use backstitch_core::scan::{Conv, Selective, SelectiveInput, Ssd};
 use backstitch_kv::{StateRun, States, Ubatch};
 use core::ops::Range;
 
@@ -24,18 +24,40 @@ impl Frame<'_> {
         &mut self,
         state: StateId,
         x: Value,
-        weight: WeightId,
-        bias: WeightId,
         out: Value,
+        params: ConvParams,
         ubatch: &mut Ubatch<'_>,
     ) -> Result<(), Error> {
         let n_channels = self.values.width(x);
-        let conv = Conv { n_channels, taps: self.weights.vector(weight), bias: self.weights.vector(bias) };
+        let bias = params.bias.map_or(&[][..], |bias| self.weights.vector(bias));
+        let conv = Conv { n_channels, taps: self.weights.vector(params.taps), bias, silu: params.silu };
         let [x, out] = self.values.slices([x, out])?;
         let mut states = states_of(ubatch, state)?;
         for run in states.runs() {
             let rows = rows(&run, n_channels);
             conv.run(self.set, &x[rows.clone()], states.carry(&run), &mut out[rows])?;
+        }
+        Ok(())
+    }
+
+    /// `values`: x, time steps, B, C, and the result.
+    pub(super) fn selective(
+        &mut self,
+        state: StateId,
+        values: [Value; 5],
+        [a, d]: [WeightId; 2],
+        ubatch: &mut Ubatch<'_>,
+    ) -> Result<(), Error> {
+        let (n_channels, d_state) = (self.values.width(values[0]), self.values.width(values[2]));
+        let [a, d] = [a, d].map(|id| self.weights.vector(id));
+        let scan = Selective { n_channels, d_state, a, d };
+        let [x, dt, b, c, out] = self.values.slices(values)?;
+        let mut states = states_of(ubatch, state)?;
+        for run in states.runs() {
+            let (wide, narrow) = (rows(&run, n_channels), rows(&run, d_state));
+            let (x, dt, b, c) = (&x[wide.clone()], &dt[wide.clone()], &b[narrow.clone()], &c[narrow]);
+            let input = SelectiveInput { x, dt, b, c };
+            scan.run(self.set, self.pool, &input, states.carry(&run), &mut out[wide])?;
         }
         Ok(())
     }

@@ -80,12 +80,13 @@ impl Frame<'_> {
     pub(super) fn rms_norm(
         &mut self,
         x: Value,
-        weight: WeightId,
+        weight: Option<WeightId>,
         eps: f32,
         group: usize,
         out: Value,
     ) -> Result<(), Error> {
-        let (set, weight, width) = (self.set, self.weights.vector(weight), self.values.width(x));
+        let weight = weight.map_or(&[][..], |weight| self.weights.vector(weight));
+        let (set, width) = (self.set, self.values.width(x));
         if x == out {
             let [x] = self.values.slices([x])?;
             let norm = set.rms_norm_in_place;
@@ -175,6 +176,13 @@ impl Frame<'_> {
         each_piece(self.pool, x, width, |first, rows| {
             rows.iter_mut().zip(&y[first * width..]).for_each(|(x, y)| *x += y);
         })
+    }
+
+    pub(super) fn mul(&mut self, x: Value, y: Value) -> Result<(), Error> {
+        let (width, mul) = (self.values.width(x), self.set.mul);
+        let [x, y] = self.values.slices([x, y])?;
+        let y = &*y;
+        each_piece(self.pool, x, width, |first, rows| mul(rows, &y[first * width..]))
     }
 
     pub(super) fn outputs(&mut self, x: Value, out: Value) -> Result<(), Error> {
