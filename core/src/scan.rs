@@ -13,7 +13,7 @@ mod wkv7;
 
 pub use conv::Conv;
 pub use delta::{Delta, DeltaInputs, Sharing};
-pub use selective::{Selective, SelectiveInput};
+pub use selective::{Selective, SelectiveInputs};
 pub use ssd::Ssd;
 pub use wkv6::{Wkv6, Wkv6Inputs};
 pub use wkv7::{Wkv7, Wkv7Inputs};

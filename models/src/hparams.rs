@@ -128,6 +128,12 @@ impl Ssm {
     }
 }
 
+/// A number of heads, the same in all layers that have any, and which layers those are.
+struct Heads {
+    n: usize,
+    attends: Box<[bool]>,
+}
+
 /// Reads keys below the architecture's prefix and holds them to limits.
 struct Reader<'g, 'a> {
     gguf: &'g Gguf<'a>,
@@ -173,8 +179,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A number of heads, the same in all layers that have any, and which layers those are.
-    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<(usize, Box<[bool]>)>, Error> {
+    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<Heads>, Error> {
         let Some(heads) = self.gguf.keys()?.per_layer::<u32>(key, n_layer as u32)? else { return Ok(None) };
         let all = || (0..n_layer).map(|il| heads.at(il).unwrap_or(0));
         let most = all().max().unwrap_or(0);
@@ -188,7 +193,7 @@ impl Reader<'_, '_> {
         if most > MAX_WIDTH {
             return Err(self.invalid(key, most, "a number up to the largest this engine takes"));
         }
-        Ok(Some((most as usize, all().map(|n| n > 0).collect())))
+        Ok(Some(Heads { n: most as usize, attends: all().map(|n| n > 0).collect() }))
     }
 
     fn optional_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
@@ -218,8 +223,9 @@ impl Hparams {
         let keys = gguf.keys()?;
         let missing =
             || Error::MissingKey { key: alloc::format!("{}.attention.head_count", keys.prefix()).into() };
-        let (n_head, attends) = r.heads("attention.head_count", n_layer)?.ok_or_else(missing)?;
-        let (n_head_kv, attends) = r.heads("attention.head_count_kv", n_layer)?.unwrap_or((n_head, attends));
+        let heads = r.heads("attention.head_count", n_layer)?.ok_or_else(missing)?;
+        let n_head = heads.n;
+        let Heads { n: n_head_kv, attends } = r.heads("attention.head_count_kv", n_layer)?.unwrap_or(heads);
         if n_head_kv > 0 && n_head % n_head_kv != 0 {
             return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
         }

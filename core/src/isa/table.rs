@@ -13,7 +13,7 @@ use crate::pool::Band;
 use crate::quantized::QBlock;
 use crate::rope::Pairs;
 use crate::scan::{
-    Conv, Delta, DeltaInputs, Selective, SelectiveInput, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs,
+    Conv, Delta, DeltaInputs, Selective, SelectiveInputs, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs,
 };
 use core::fmt;
 use core::ops::Range;
@@ -225,7 +225,7 @@ kernel_table! {
     /// The recurrence of RWKV 7 of some heads over some tokens; see [`crate::scan::Wkv7`].
     wkv7 = kernels::wkv7::wkv7: fn(wkv: &Wkv7<'_>, heads: Range<usize>, x: &Wkv7Inputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The selective scan of some channels over some tokens; see [`crate::scan::Selective`].
-    selective = kernels::selective::selective: fn(scan: &Selective<'_>, input: &SelectiveInput<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    selective = kernels::selective::selective: fn(scan: &Selective<'_>, input: &SelectiveInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// `x[i] = exp(x[i]) / sum of exp(x)`, without overflow.
     softmax_in_place = kernels::sampling::softmax_in_place: fn(x: &mut [f32]);
     /// The index of the largest element, of several equal ones the lowest; none if there is no element but NaN.

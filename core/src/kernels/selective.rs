@@ -4,7 +4,7 @@ use super::map::{load, store};
 use crate::isa::{LANES, Simd};
 use crate::math;
 use crate::pool::Band;
-use crate::scan::{Selective, SelectiveInput};
+use crate::scan::{Selective, SelectiveInputs};
 
 /// Steps the states of the channels that `out` has as its columns, in panels `[d_state, 16]`, through all tokens of a
 /// run.
@@ -12,7 +12,7 @@ use crate::scan::{Selective, SelectiveInput};
 pub(crate) fn selective<S: Simd>(
     s: S,
     scan: &Selective<'_>,
-    input: &SelectiveInput<'_>,
+    input: &SelectiveInputs<'_>,
     states: &mut [f32],
     out: &mut Band<'_, f32>,
 ) {

@@ -26,7 +26,7 @@ pub struct Selective<'a> {
 
 /// What enters a [`Selective`] scan with the tokens of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct SelectiveInput<'a> {
+pub struct SelectiveInputs<'a> {
     /// `[n_tokens, n_channels]`.
     pub x: &'a [f32],
     /// Time steps before softplus: `[n_tokens, n_channels]`.
@@ -51,7 +51,7 @@ impl Selective<'_> {
         &self,
         set: &KernelSet,
         pool: &dyn Pool,
-        input: &SelectiveInput<'_>,
+        input: &SelectiveInputs<'_>,
         state: &mut [f32],
         out: &mut [f32],
     ) -> Result<(), Error> {
@@ -68,7 +68,7 @@ impl Selective<'_> {
         Ok(())
     }
 
-    fn check(&self, input: &SelectiveInput<'_>, state: &[f32], out: &[f32]) -> Result<usize, Error> {
+    fn check(&self, input: &SelectiveInputs<'_>, state: &[f32], out: &[f32]) -> Result<usize, Error> {
         let n_tokens = input.x.len() / self.n_channels.max(1);
         length("scan's decay", self.a.len(), self.state_len())?;
         length("scan's skip connection", self.d.len(), self.n_channels)?;

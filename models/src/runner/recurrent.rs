@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     graph::{ConvParams, SsdParams, StateId, Value, WeightId},
 };
-use backstitch_core::scan::{Conv, Selective, SelectiveInput, Ssd};
+use backstitch_core::scan::{Conv, Selective, SelectiveInputs, Ssd};
 use backstitch_kv::{StateRun, States, Ubatch};
 use core::ops::Range;
 
@@ -56,7 +56,7 @@ impl Frame<'_> {
         for run in states.runs() {
             let (wide, narrow) = (rows(&run, n_channels), rows(&run, d_state));
             let (x, dt, b, c) = (&x[wide.clone()], &dt[wide.clone()], &b[narrow.clone()], &c[narrow]);
-            let input = SelectiveInput { x, dt, b, c };
+            let input = SelectiveInputs { x, dt, b, c };
             scan.run(self.set, self.pool, &input, states.carry(&run), &mut out[wide])?;
         }
         Ok(())

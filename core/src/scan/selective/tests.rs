@@ -31,10 +31,10 @@ impl Case {
         Selective { n_channels: self.n_channels, d_state: self.d_state, a, d }
     }
 
-    fn tokens(&self, from: usize, to: usize) -> SelectiveInput<'_> {
+    fn tokens(&self, from: usize, to: usize) -> SelectiveInputs<'_> {
         let of = |i: usize, width: usize| &self.inputs[i][from * width..to * width];
         let (n, d_state) = (self.n_channels, self.d_state);
-        SelectiveInput { x: of(0, n), dt: of(1, n), b: of(2, d_state), c: of(3, d_state) }
+        SelectiveInputs { x: of(0, n), dt: of(1, n), b: of(2, d_state), c: of(3, d_state) }
     }
 
     /// Output and final state, the run cut into pieces of these lengths.
@@ -121,18 +121,18 @@ fn slices_that_do_not_fit_are_refused() {
     let case = Case::new(20, 4, 3);
     let (scan, input) = (case.scan(), case.tokens(0, 3));
     let (mut state, mut out) = (case.state.clone(), vec![0.0; 60]);
-    let run = |scan: &Selective<'_>, input: &SelectiveInput<'_>, state: &mut [f32], out: &mut [f32]| {
+    let run = |scan: &Selective<'_>, input: &SelectiveInputs<'_>, state: &mut [f32], out: &mut [f32]| {
         scan.run(KernelSet::scalar(), &Inline, input, state, out)
     };
-    let short = SelectiveInput { c: &input.c[1..], ..input };
+    let short = SelectiveInputs { c: &input.c[1..], ..input };
     assert!(run(&scan, &short, &mut state, &mut out).is_err());
-    let short = SelectiveInput { dt: &input.dt[20..], ..input };
+    let short = SelectiveInputs { dt: &input.dt[20..], ..input };
     assert!(run(&scan, &short, &mut state, &mut out).is_err());
     assert!(run(&Selective { a: &scan.a[1..], ..scan }, &input, &mut state, &mut out).is_err());
     assert!(run(&scan, &input, &mut state[1..], &mut out).is_err());
     assert!(run(&scan, &input, &mut state, &mut out[1..]).is_err());
     assert!(run(&scan, &input, &mut state, &mut out).is_ok());
     let none = Selective { n_channels: 0, d_state: 4, a: &[], d: &[] };
-    let nothing = SelectiveInput { x: &[], dt: &[], b: &[], c: &[] };
+    let nothing = SelectiveInputs { x: &[], dt: &[], b: &[], c: &[] };
     assert!(run(&none, &nothing, &mut [], &mut []).is_ok());
 }
