@@ -9,7 +9,7 @@ use crate::{
     vocab::Vocab,
     weights::Weights,
 };
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{string::String, sync::Arc};
 use backstitch_core::pool::Pool;
 use core::ops::Range;
 
