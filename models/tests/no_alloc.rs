@@ -65,7 +65,7 @@ fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<
 }
 
 fn speculation_allocates_nothing() {
-    for name in ["llama", "gemma3"] {
+    for name in ["llama", "gemma3", "falcon_h1"] {
         let model = model(name);
         let params = Params { n_ctx: 512, ..Params::default() };
         let draft_model = DraftModel::new(&model, &model, params).unwrap();

@@ -21,7 +21,7 @@ const MODELS: [[&str; 2]; 5] = [
     ["falcon_h1", "qwen3"],
     ["qwen3", "falcon_h1"],
 ];
-const N_TOKENS: usize = 32;
+const N_TOKENS: usize = 100;
 const N_DRAFT: usize = 6;
 
 fn model(name: &str) -> Model {
@@ -30,7 +30,7 @@ fn model(name: &str) -> Model {
 }
 
 fn params() -> Params {
-    Params { n_ctx: 192, n_seq_max: 2, ..Params::default() }
+    Params { n_ctx: 512, n_seq_max: 2, ..Params::default() }
 }
 
 /// A prompt that repeats itself.
@@ -283,7 +283,7 @@ fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
     };
     assert!(matches!(error, Error::Memory(backstitch_kv::Error::Full { .. })), "{error}");
     assert_eq!(tokens.len(), 64 - prompt().len() + 1);
-    assert_eq!(tokens[..N_TOKENS], expected.tokens);
+    assert_eq!(tokens, expected.tokens[..tokens.len()]);
     assert_eq!(ctx.pos(seq), Pos(64));
     assert_eq!(speculative.next(), tokens.last().copied());
 }
