@@ -205,7 +205,7 @@ pub struct SpeculationArgs {
     #[arg(long)]
     pub lookup: bool,
     /// Guess at most N tokens at once; fewer while guesses are wrong.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=32))]
     pub draft_max: u16,
 }
 

@@ -3,7 +3,7 @@
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, SeqId, Token,
+    Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token,
     sampler::{Candidates, Chain, Greedy, History, Penalties, Sampler, Temperature, TopK, TopP},
     speculative::{DraftModel, Drafter, Lookup, Speculative, Stats},
 };
@@ -14,12 +14,14 @@ use std::sync::{
 };
 
 /// Models and, for each, another one with the same vocabulary.
-const MODELS: [[&str; 2]; 5] = [
+const MODELS: [[&str; 2]; 7] = [
     ["llama", "gemma3"],
     ["gemma2", "llama"],
     ["gemma3", "llama"],
     ["falcon_h1", "qwen3"],
     ["qwen3", "falcon_h1"],
+    ["mamba", "qwen3"],
+    ["mamba2", "mamba"],
 ];
 const N_TOKENS: usize = 100;
 const N_DRAFT: usize = 6;
@@ -192,6 +194,7 @@ fn guesses_change_nothing_but_the_number_of_batches() {
                 ctx.append(seq, &prompt()).unwrap();
                 let (story, stats) = speculate(&mut ctx, seq, choice, drafter);
                 assert_same(&what, &story, &expected);
+                assert_eq!(stats.n_reevaluated, 0, "{what}");
                 let n = N_TOKENS as u64;
                 assert_eq!(stats.n_decodes + stats.n_accepted + 1, n, "{what}: {stats:?}");
                 let all = stats.n_accepted == stats.n_drafted;
@@ -208,6 +211,22 @@ fn guesses_change_nothing_but_the_number_of_batches() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn without_a_way_back_guesses_cost_evaluations_and_change_nothing_either() {
+    for name in ["llama", "gemma3", "falcon_h1", "mamba2"] {
+        let target = model(name);
+        let expected = plain(&target, CHOICES[1]);
+        let timeline = TimelineParams::OFF;
+        let mut ctx = Context::new(&target, Params { timeline, ..params() }).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &prompt()).unwrap();
+        let right = expected.tokens.clone();
+        let (story, stats) = speculate(&mut ctx, seq, CHOICES[1], Wrong { right, every: 2 });
+        assert_same(name, &story, &expected);
+        assert_eq!(stats.n_reevaluated > 0, name != "llama", "{name}: {stats:?}");
     }
 }
 
