@@ -4,6 +4,7 @@ use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::{interrupt, model};
 use backstitch_kv::{Pos, SeqId};
+use backstitch_models::graph::Head;
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::speculative::{self, Drafter, Speculative};
 use backstitch_models::vocab::TextStream;
@@ -71,8 +72,12 @@ impl Session {
     /// An empty session.
     ///
     /// # Errors
-    /// If the context cannot be made.
+    /// If the context cannot be made, or the model generates nothing.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
+        if model.graph().head() == Head::Embeddings {
+            let text = "this model makes embeddings, not text; take one that generates";
+            return Err(Error::Refused(text.into()));
+        }
         let params = model::params(context, model);
         let mut ctx = Context::new(model, params)?;
         model::warn_beyond_training(params.n_ctx, model);

@@ -3,6 +3,7 @@
 //! An architecture reads its numbers from the file's metadata and describes its layers to a
 //! [`Builder`]; weights, checks, memory and the running of it follow from that description.
 
+mod bert;
 mod blocks;
 mod falcon_h1;
 mod gemma;
@@ -28,6 +29,7 @@ pub struct Arch {
 /// All architectures of this crate. Firmware can pass a shorter list to
 /// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
 pub static ALL: &[&Arch] = &[
+    &bert::ARCH,
     &falcon_h1::ARCH,
     &gemma2::ARCH,
     &gemma3::ARCH,

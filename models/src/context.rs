@@ -3,9 +3,10 @@
 mod history;
 mod operations;
 mod outputs;
+mod pooling;
 mod rollback;
 
-use crate::{error::Error, model::Model, runner::Runner};
+use crate::{error::Error, graph::Head, model::Model, runner::Runner};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
 use backstitch_kv::{AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Pos, SeqId, TimelineParams, Token};
@@ -13,6 +14,7 @@ use core::ops::Range;
 
 use history::History;
 pub(crate) use outputs::Outputs;
+pub use pooling::Pooling;
 pub use rollback::Rollback;
 
 /// Sizes and choices of a context; all of its memory follows from them.
@@ -35,6 +37,8 @@ pub struct Params {
     pub type_v: CellType,
     /// What is kept for going back.
     pub timeline: TimelineParams,
+    /// How an encoder makes one embedding of a text; none: as the model says.
+    pub pooling: Option<Pooling>,
     /// Which kernels to use; none: the fastest of this processor, or the one that `BACKSTITCH_ISA` names.
     pub kernels: Option<&'static KernelSet>,
 }
@@ -52,6 +56,7 @@ impl Default for Params {
             type_k: CellType::F16,
             type_v: CellType::F16,
             timeline: TimelineParams::default(),
+            pooling: None,
             kernels: None,
         }
     }
@@ -140,7 +145,8 @@ impl Context {
         params.n_batch = if in_pieces { params.n_batch.min(params.n_ctx) } else { params.n_ctx };
         let memory = Hybrid::new(layers, &Self::memory_params(&params))?;
         let runner = Runner::new(model, &params, set, &*pool)?;
-        let outputs = Outputs::new(model.hparams().n_vocab, params.n_seq_max);
+        let pooling = *params.pooling.get_or_insert(model.hparams().pooling);
+        let outputs = Outputs::new(model.hparams(), params.n_seq_max, pooling);
         let sequences = (0..params.n_seq_max).map(|_| None).collect();
         Ok(Context {
             model: model.clone(),
@@ -237,7 +243,7 @@ impl Context {
         self.history(seq)?;
         let start = self.pos(seq);
         let mut batch = core::mem::take(&mut self.batch);
-        fill(&mut batch, seq, start, tokens, true);
+        fill(&mut batch, seq, start, tokens, Wanted::Last);
         let result = self.decode(&batch);
         self.batch = batch;
         result
@@ -249,8 +255,12 @@ impl Context {
     /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it exist.
     ///
     /// # Errors
-    /// If the batch is malformed or does not fit; nothing has changed then.
+    /// If the batch is malformed or does not fit, and [`Error::EncoderOnly`] if the model only encodes; nothing has
+    /// changed then.
     pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
+        if self.model.graph().head() == Head::Embeddings {
+            return Err(Error::EncoderOnly);
+        }
         self.check_batch(batch)?;
         if batch.is_empty() {
             return Ok(());
@@ -261,6 +271,39 @@ impl Context {
             Err(_) => self.drop_unclaimed(),
         }
         result
+    }
+
+    /// Runs the encoder on `tokens`; their embeddings are then to be had from [`Context::embedding`], the one of all of them from
+    /// [`Context::pooled`].
+    ///
+    /// # Errors
+    /// As [`Context::encode_batch`], and [`Error::Sequence`] if `seq` does not exist.
+    pub fn encode(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
+        self.history(seq)?;
+        let mut batch = core::mem::take(&mut self.batch);
+        fill(&mut batch, seq, Pos::ZERO, tokens, Wanted::All);
+        let result = self.encode_batch(&batch);
+        self.batch = batch;
+        result
+    }
+
+    /// Runs the encoder on a batch: whole texts, each a sequence of its own with positions from 0 on. All tokens of a
+    /// sequence see each other, so they have to fit one ubatch.
+    ///
+    /// # Errors
+    /// [`Error::NoEncoder`] if the model has none; if the batch is malformed, or a text is longer than `n_ubatch` or than the model knows positions.
+    /// Nothing has changed then.
+    pub fn encode_batch(&mut self, batch: &Batch) -> Result<(), Error> {
+        if self.model.graph().head() != Head::Embeddings {
+            return Err(Error::NoEncoder);
+        }
+        self.check_batch(batch)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.compute(batch, Fresh::Outputs)?;
+        self.outputs.pool(batch);
+        Ok(())
     }
 
     /// Makes room for the tokens of sequences that the batch names for the first time.
@@ -297,6 +340,7 @@ impl Context {
         if batch.len() <= n_batch {
             return self.compute_piece(batch, fresh, 0..batch.len());
         }
+        let head = self.model.graph().head();
         let ends = self.pin_ends(batch)?;
         let mut piece = core::mem::take(&mut self.piece);
         let mut result = Ok(());
@@ -305,7 +349,7 @@ impl Context {
             piece.copy_from(batch, range.clone());
             result = result.and_then(|()| {
                 if start == 0 && fresh == Fresh::Outputs {
-                    self.outputs.begin(batch)?;
+                    self.outputs.begin(batch, head)?;
                 }
                 self.compute_piece(&piece, Fresh::Nothing, range)
             });
@@ -318,7 +362,8 @@ impl Context {
     fn compute_piece(&mut self, batch: &Batch, fresh: Fresh, range: Range<usize>) -> Result<(), Error> {
         let mut plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
         if fresh == Fresh::Outputs {
-            self.outputs.begin(batch)?;
+            let head = self.model.graph().head();
+            self.outputs.begin(batch, head)?;
         }
         self.outputs.start_at(range.start);
         while let Some(mut ubatch) = plan.next_ubatch() {
@@ -352,7 +397,19 @@ impl Context {
 
     /// The logits `[n_vocab]` of token `index` of the last batch, if its output was asked for.
     pub fn output(&self, index: usize) -> Option<&[f32]> {
-        self.outputs.row(index)
+        self.outputs.row(Head::Logits, index)
+    }
+
+    /// The embedding `[n_embd]` of token `index` of the last batch, if that was encoded, and its output asked for or used to pool.
+    /// Embeddings are not normalised.
+    pub fn embedding(&self, index: usize) -> Option<&[f32]> {
+        self.outputs.row(Head::Embeddings, index)
+    }
+
+    /// The one embedding `[n_embd]` of all tokens of `seq` in the last batch, if that was encoded and [`Params::pooling`] or the
+    /// model asks for one. Not normalised.
+    pub fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
+        self.outputs.pooled(seq)
     }
 
     /// The logits `[n_vocab]` of the last token of `seq`, if the last batch computed them and the sequence has not been
@@ -401,13 +458,22 @@ enum Fresh {
     Nothing,
 }
 
-/// Fills `batch` with tokens of one sequence from `start` on; if `output`, the last one's logits are wanted.
-fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], output: bool) {
+/// Which tokens' outputs are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    None,
+    Last,
+    All,
+}
+
+/// Fills `batch` with tokens of one sequence from `start` on.
+fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], wanted: Wanted) {
     batch.clear();
     for (i, &token) in tokens.iter().enumerate() {
+        let output = wanted == Wanted::All || wanted == Wanted::Last && i + 1 == tokens.len();
         // Saturates where it cannot fit; the memory refuses such a batch.
         let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
-        batch.push(token, pos, &[seq], output && i + 1 == tokens.len());
+        batch.push(token, pos, &[seq], output);
     }
 }
 

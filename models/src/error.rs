@@ -292,6 +292,10 @@ pub enum Error {
         /// Size of the vocabulary.
         n_vocab: usize,
     },
+    /// A model that only encodes was asked for the next token.
+    EncoderOnly,
+    /// A model without an encoder was asked to encode.
+    NoEncoder,
     /// A sequence was named that does not exist.
     Sequence {
         /// The sequence.

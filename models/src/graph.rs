@@ -400,6 +400,20 @@ pub enum Op {
         /// The scores become `cap * tanh(score / cap)`; 0 for none.
         soft_cap: f32,
     },
+    /// Copies rows into the context's output buffer: the embeddings of tokens.
+    Embeddings {
+        /// `[n_outputs, n_embd]`.
+        x: Value,
+    },
+}
+
+/// What a graph puts out for each token whose output is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Scores of all tokens of the vocabulary.
+    Logits,
+    /// The last hidden state.
+    Embeddings,
 }
 
 impl Op {
@@ -425,6 +439,7 @@ impl Op {
             Op::Mul { .. } => "mul",
             Op::Outputs { .. } => "outputs",
             Op::Logits { .. } => "logits",
+            Op::Embeddings { .. } => "embeddings",
         }
     }
 
@@ -457,6 +472,7 @@ impl Op {
             }
             Op::Add { x, y } | Op::Mul { x, y } => io(&[*x, *y], &[*x]),
             Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
+            Op::Embeddings { x } => io(&[*x], &[]),
         }
     }
 
@@ -548,6 +564,14 @@ impl Graph {
     /// What each layer keeps in memory.
     pub fn layers(&self) -> &[LayerSpec] {
         &self.layers
+    }
+
+    /// What comes out.
+    pub fn head(&self) -> Head {
+        match self.steps.last() {
+            Some(Step { op: Op::Embeddings { .. }, .. }) => Head::Embeddings,
+            _ => Head::Logits,
+        }
     }
 
     /// Whether an operation concerns only tokens whose output is wanted.

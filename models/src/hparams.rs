@@ -5,6 +5,7 @@ mod windows;
 pub use windows::{Pattern, Windows};
 
 use crate::{
+    context::Pooling,
     error::Error,
     gguf::Gguf,
     graph::{Builder, RopeId},
@@ -47,6 +48,10 @@ pub struct Hparams {
     pub d_v: usize,
     /// Added to the mean square in RMS norms.
     pub norm_rms_eps: f32,
+    /// Added to the variance in layer norms.
+    pub norm_eps: f32,
+    /// How an encoder's embeddings become one for a whole text, unless the context says otherwise.
+    pub pooling: Pooling,
     /// Factor of attention scores, where the file states one.
     pub f_attention_scale: Option<f32>,
     /// Attention scores become `cap * tanh(score / cap)`, where an architecture says so.
@@ -246,6 +251,8 @@ impl Hparams {
             d_k,
             d_v,
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
+            norm_eps: r.positive_f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
+            pooling: pooling(&r)?,
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
@@ -370,6 +377,20 @@ fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
         Some(n) if n <= MAX_VOCAB as usize => Ok(n),
         Some(n) => Err(r.invalid("vocab_size", n, "at most 16777216 tokens")),
         None => Err(Error::MissingTensor { tensor: TABLE.into() }),
+    }
+}
+
+fn pooling(r: &Reader<'_, '_>) -> Result<Pooling, Error> {
+    match r.gguf.keys()?.optional::<u32>("pooling_type")? {
+        None | Some(0) => Ok(Pooling::None),
+        Some(1) => Ok(Pooling::Mean),
+        Some(2) => Ok(Pooling::Cls),
+        Some(3) => Ok(Pooling::Last),
+        Some(other) => Err(r.invalid(
+            "pooling_type",
+            other,
+            "0 for none, 1 for the mean, 2 for the first or 3 for the last token",
+        )),
     }
 }
 

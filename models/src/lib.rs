@@ -51,7 +51,7 @@ pub mod vocab;
 mod weights;
 
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
-pub use context::{Context, Params, Rollback};
+pub use context::{Context, Params, Pooling, Rollback};
 pub use error::Error;
 pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows};
 #[cfg(feature = "std")]

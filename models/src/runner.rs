@@ -10,7 +10,7 @@ mod rows;
 use crate::{
     context::{Outputs, Params},
     error::Error,
-    graph::{Graph, Op, Plan, Profile, Rotation, Rows, Value},
+    graph::{Graph, Head, Op, Plan, Profile, Rotation, Rows, Value},
     model::Model,
     weights::Weights,
 };
@@ -115,7 +115,7 @@ impl Runner {
         self.profile.as_ref()
     }
 
-    /// Computes one ubatch: its keys, values and states go into the memory, its logits into `outputs`.
+    /// Computes one ubatch: its keys, values and states go into the memory, its logits or embeddings into `outputs`.
     pub(crate) fn run(
         &mut self,
         model: &Model,
@@ -124,7 +124,8 @@ impl Runner {
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
-        let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output);
+        let all = model.graph().head() == Head::Embeddings && outputs.takes_all();
+        let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
         let (mut frame, profile, outputs_only) = self.frame(model, pool, ubatch.n_tokens());
         let mut profile = profile.as_mut();
@@ -209,6 +210,7 @@ impl Frame<'_> {
             Op::Logits { x, head, scratch, soft_cap } => {
                 self.logits([x, scratch], head, soft_cap, ubatch, outputs)
             }
+            Op::Embeddings { x } => self.embeddings(x, ubatch, outputs),
         }
     }
 }

@@ -6,11 +6,13 @@
 //!
 //! How to read this: [`VocabSource`] is the raw material, [`Vocab`] the result. `special.rs` works out kinds and roles of
 //! tokens, `partition.rs` cuts a text at special tokens written out in it, then one tokeniser turns what is between into
-//! tokens: `bpe.rs` (with the word cutters in `pre.rs`) or `spm.rs`. `strings.rs` and `merges.rs` are the tables they look
-//! things up in, `alphabet.rs` is how byte-pair vocabularies write bytes, and `text.rs` goes back to text.
+//! tokens: `bpe.rs` (with the word cutters in `pre.rs`), `spm.rs`, `unigram.rs` (with the table of `charsmap.rs`) or `wordpiece.rs`.
+//! `strings.rs`, `merges.rs` and `automaton.rs` are what they look things up in, `alphabet.rs` is how byte-pair vocabularies write bytes, and `text.rs` goes back to text.
 
 mod alphabet;
+mod automaton;
 mod bpe;
+mod charsmap;
 mod error;
 mod merges;
 mod partition;
@@ -20,6 +22,8 @@ mod special;
 mod spm;
 mod strings;
 mod text;
+mod unigram;
+mod wordpiece;
 
 use alloc::vec::Vec;
 
@@ -34,6 +38,8 @@ use self::pre::Pre;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
 use self::strings::Strings;
+use self::unigram::Unigram;
+use self::wordpiece::WordPiece;
 
 pub use self::error::VocabError;
 pub use self::source::{Roles, VocabSource};
@@ -92,6 +98,8 @@ pub struct Vocab {
 enum Tokenizer {
     Bpe(Bpe),
     Spm(Spm),
+    Unigram(Unigram),
+    WordPiece(WordPiece),
 }
 
 impl Vocab {
@@ -106,6 +114,8 @@ impl Vocab {
         match source.model {
             "gpt2" => Self::bpe(source),
             "llama" => Self::spm(source),
+            "t5" => Self::unigram(source),
+            "bert" => Self::wordpiece(source),
             other => Err(VocabError::Model { found: other.into() }),
         }
     }
@@ -141,6 +151,41 @@ impl Vocab {
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Spm(spm))?;
         vocab.add_bos = source.add_bos.unwrap_or(true);
         vocab.add_space_prefix = source.add_space_prefix.unwrap_or(true);
+        Ok(vocab)
+    }
+
+    fn unigram(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        if source.scores.is_empty() {
+            return Err(VocabError::Missing { key: "tokenizer.ggml.scores" });
+        }
+        let texts = token_texts(source)?;
+        let defaults = Roles { eos: Some(1), unk: Some(2), pad: Some(0), ..Roles::default() };
+        let specials = Specials::new(source, defaults, &texts);
+        let add_space_prefix = source.add_space_prefix.unwrap_or(true);
+        let unigram = Unigram::new(source, &texts, specials.roles.unk.map(Token), add_space_prefix)?;
+        let mut vocab = Self::with(source, texts, specials, Tokenizer::Unigram(unigram))?;
+        vocab.add_bos = source.add_bos.unwrap_or(false);
+        vocab.add_eos = source.add_eos.unwrap_or(true);
+        vocab.add_space_prefix = add_space_prefix;
+        Ok(vocab)
+    }
+
+    /// A text always stands between the classification token and a separator.
+    fn wordpiece(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        let texts = token_texts(source)?;
+        let defaults = Roles {
+            bos: Some(101),
+            unk: Some(100),
+            sep: Some(102),
+            pad: Some(0),
+            mask: Some(103),
+            ..Roles::default()
+        };
+        let mut specials = Specials::new(source, defaults, &texts);
+        specials.roles.eos = specials.roles.sep.or(specials.roles.eos);
+        let wordpiece = WordPiece::new(&texts, specials.roles.unk.map(Token))?;
+        let mut vocab = Self::with(source, texts, specials, Tokenizer::WordPiece(wordpiece))?;
+        (vocab.add_bos, vocab.add_eos, vocab.clean_spaces) = (true, true, true);
         Ok(vocab)
     }
 
@@ -188,7 +233,9 @@ impl Vocab {
             }
         } else if attr.any(Attr::NORMAL) {
             match &self.tokenizer {
-                Tokenizer::Spm(_) => spm::unescape(text, out),
+                Tokenizer::Spm(_) | Tokenizer::Unigram(_) | Tokenizer::WordPiece(_) => {
+                    spm::unescape(text, out);
+                }
                 Tokenizer::Bpe(_) if alphabet::decode(text, out) => {}
                 Tokenizer::Bpe(_) => out.extend_from_slice(text),
             }
@@ -202,8 +249,8 @@ impl Vocab {
 
     /// Appends the tokens of `text` to `out`.
     ///
-    /// Takes `O(n log n)` time for `n` bytes, whatever they are. Bytes that a byte-pair vocabulary cannot express are left
-    /// out; a SentencePiece one has the unknown token for them.
+    /// Takes `O(n log n)` time for `n` bytes, whatever they are; with Unigram vocabularies, times the number of tokens that are ends of one another. Bytes that a byte-pair vocabulary cannot express are left
+    /// out; the others have the unknown token for them.
     pub fn tokenize(&self, text: &str, add: AddSpecial, parse: ParseSpecial, out: &mut Vec<Token>) {
         let partition = match parse {
             ParseSpecial::No => &self.parse_user,
@@ -230,6 +277,8 @@ impl Vocab {
         match &self.tokenizer {
             Tokenizer::Bpe(bpe) => bpe.tokenize(text, &self.texts, out),
             Tokenizer::Spm(spm) => spm.tokenize(text, self.add_space_prefix && first, &self.texts, out),
+            Tokenizer::Unigram(unigram) => unigram.tokenize(text, &self.texts, out),
+            Tokenizer::WordPiece(wordpiece) => wordpiece.tokenize(text, &self.texts, out),
         }
     }
 
@@ -423,7 +472,7 @@ mod tests {
         let tokens = &["a", "b"];
         let plain = source("gpt2", tokens);
         let cases = [
-            (VocabSource { model: "bert", ..plain.clone() }, VocabError::Model { found: "bert".into() }),
+            (VocabSource { model: "none", ..plain.clone() }, VocabError::Model { found: "none".into() }),
             (VocabSource { pre: Some("new"), ..plain.clone() }, VocabError::Pre { found: "new".into() }),
             (source("gpt2", &[]), VocabError::Missing { key: "tokenizer.ggml.tokens" }),
             (

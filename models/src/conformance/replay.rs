@@ -1,9 +1,10 @@
-//! Steps on a context, and whether the logits that come out are the expected ones.
+//! Steps on a context, and whether what comes out is as expected.
 
 use super::compare::{Distance, best};
 use super::golden::{Array, Batch, Case, Expect, Golden, Kind, Step};
 use super::{Failure, Options, Row, Verdict, files, is_unsupported, open, quant};
-use crate::{Context, Error, Model, Params};
+use crate::{Context, Error, Model, Params, Pooling};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -130,8 +131,14 @@ impl Replay<'_> {
 
     fn step(&self, ctx: &mut Context, case: &Case, step: &Step, outcome: &mut Outcome) -> Result<(), Ended> {
         match *step {
-            Step::Decode(ref batch) => self.decode(ctx, case, batch, outcome),
-            Step::Encode(_) => Err(Ended::NotSupported("encoders".into())),
+            Step::Decode(ref batch) => {
+                ctx.decode(&as_batch(batch))?;
+                self.outputs(ctx, case, batch, outcome)
+            }
+            Step::Encode(ref batch) => {
+                ctx.encode_batch(&as_batch(batch))?;
+                self.outputs(ctx, case, batch, outcome)
+            }
             // The reference refused and went on with what it had.
             Step::SeqRm { ok: false, .. } => Ok(()),
             Step::SeqRm { seq, p0, p1, .. } if p0 > 0 && p1 < 0 => {
@@ -148,24 +155,22 @@ impl Replay<'_> {
         }
     }
 
-    fn decode(
-        &self,
-        ctx: &mut Context,
-        case: &Case,
-        batch: &Batch,
-        outcome: &mut Outcome,
-    ) -> Result<(), Ended> {
-        ctx.decode(&as_batch(batch))?;
+    /// Compares what a batch put out.
+    fn outputs(&self, ctx: &Context, case: &Case, batch: &Batch, outcome: &mut Outcome) -> Result<(), Ended> {
         let Some(expect) = &batch.expect else { return Ok(()) };
-        if expect.kind != Kind::Logits {
-            return Err(Ended::NotSupported("embeddings".into()));
+        let compare = |(i, ours): (usize, Option<&[f32]>)| {
+            let ours = ours.ok_or_else(|| Ended::Failed(format!("output {i} is not there")))?;
+            self.compare(case, expect, i, ours, outcome)
+        };
+        let out = batch.out.iter();
+        match expect.kind {
+            Kind::Logits => out.map(|&index| ctx.output(index)).enumerate().try_for_each(compare),
+            Kind::Embeddings => out.map(|&index| ctx.embedding(index)).enumerate().try_for_each(compare),
+            Kind::Pooled => {
+                let seqs: BTreeSet<u32> = batch.seq.iter().copied().collect();
+                seqs.into_iter().map(|seq| ctx.pooled(SeqId(seq))).enumerate().try_for_each(compare)
+            }
         }
-        for (i, &index) in batch.out.iter().enumerate() {
-            let ours =
-                ctx.output(index).ok_or_else(|| Ended::Failed(format!("no output of token {index}")))?;
-            self.compare(case, expect, i, ours, outcome)?;
-        }
-        Ok(())
     }
 
     /// Compares output `i` of a batch.
@@ -229,10 +234,23 @@ fn params(case: &Case, options: &Options) -> Result<Params, Ended> {
         n_seq_max: number("n_seq_max")?,
         type_k: cell_type(case, "type_k")?,
         type_v: cell_type(case, "type_v")?,
+        pooling: pooling(case)?,
         n_threads: options.n_threads,
         kernels: options.kernels,
         ..Params::default()
     })
+}
+
+/// What the case says about pooling; nothing: as the model says.
+fn pooling(case: &Case) -> Result<Option<Pooling>, Ended> {
+    match case.setting("pooling_type") {
+        None => Ok(None),
+        Some("0") => Ok(Some(Pooling::None)),
+        Some("1") => Ok(Some(Pooling::Mean)),
+        Some("2") => Ok(Some(Pooling::Cls)),
+        Some("3") => Ok(Some(Pooling::Last)),
+        Some(other) => Err(Ended::NotSupported(format!("pooling_type {other}"))),
+    }
 }
 
 fn cell_type(case: &Case, name: &str) -> Result<CellType, Ended> {

@@ -1,6 +1,6 @@
 //! Going back, for every kind of memory.
 
-use super::{Context, Fresh, fill};
+use super::{Context, Fresh, Wanted, fill};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::{Batch, Memory, Pos, Route, SeqId, Stretch};
@@ -74,7 +74,7 @@ impl Context {
         let (start, tokens) = history.between(from, pos).ok_or(Error::Edited { seq: seq.0 })?;
         let (reevaluated, alone) = (tokens.len() as u32, !history.is_shared());
         let mut batch = Batch::new();
-        fill(&mut batch, seq, start, tokens, false);
+        fill(&mut batch, seq, start, tokens, Wanted::None);
         let aside = SeqId(self.params.n_seq_max);
         self.memory.seq_cp(seq, aside, all.clone())?;
         let mut result = self.rewind(seq, from).and_then(|()| self.compute(&batch, Fresh::Nothing));

@@ -140,6 +140,10 @@ impl fmt::Display for Error {
             Self::Token { index, token, n_vocab } => {
                 write!(f, "token {token} at index {index} is not in the vocabulary of {n_vocab}")
             }
+            Self::EncoderOnly => {
+                f.write_str("this model makes embeddings and no text; use encode, and its embeddings")
+            }
+            Self::NoEncoder => f.write_str("this model has no encoder; use decode"),
             Self::Sequence { seq } => write!(f, "sequence {seq} does not exist"),
             Self::TooManySequences { limit } => {
                 write!(f, "all {limit} sequences are in use; release one or raise n_seq_max")

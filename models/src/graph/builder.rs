@@ -74,6 +74,11 @@ impl<'g, 'a> Builder<'g, 'a> {
         self.gguf.tensor(&self.full_name(name)).is_some()
     }
 
+    /// Rows of a matrix; none if the file lacks the tensor.
+    pub fn n_rows(&self, name: &str) -> Option<usize> {
+        self.gguf.tensor(&self.full_name(name)).map(|info| info.shape()[0])
+    }
+
     fn full_name(&self, name: &str) -> String {
         match self.layer {
             Some(il) => format!("blk.{il}.{name}"),
@@ -503,5 +508,10 @@ impl<'g, 'a> Builder<'g, 'a> {
         let scratch = self.value("q8", width, self.rows(x));
         self.push(Op::Logits { x, head, scratch, soft_cap });
         Ok(())
+    }
+
+    /// Ends the graph with the rows of `x` themselves instead of logits: the embeddings of the tokens.
+    pub fn embeddings(&mut self, x: Value) {
+        self.push(Op::Embeddings { x });
     }
 }

@@ -93,7 +93,7 @@ impl Frame<'_> {
         while let Some(row) = row_of(outputs, first) {
             let n = (1..).take_while(|n| row_of(outputs, first + n) == Some(row + n)).count() + 1;
             let x = &x[first * width..(first + n) * width];
-            let out = outputs.logits_mut().get_mut(row * n_vocab..(row + n) * n_vocab).ok_or(Error::Arena)?;
+            let out = outputs.rows_mut().get_mut(row * n_vocab..(row + n) * n_vocab).ok_or(Error::Arena)?;
             let mut products = [Product { weights: head, out, write: Write::Store }];
             let input = input_of(self.set, self.pool, x, &head, room)?;
             matmul(self.set, self.pool, input, &mut products)?;

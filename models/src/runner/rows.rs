@@ -2,6 +2,7 @@
 
 use super::Frame;
 use crate::{
+    context::Outputs,
     error::Error,
     graph::{Activation, RopeId, RowOf, Value, WeightId},
 };
@@ -191,6 +192,24 @@ impl Frame<'_> {
         for (row, &i) in out.chunks_exact_mut(width).zip(wanted) {
             let start = i as usize * width;
             row.copy_from_slice(&x[start..start + width]);
+        }
+        Ok(())
+    }
+
+    /// Embeddings of the wanted tokens, into the caller's rows.
+    pub(super) fn embeddings(
+        &mut self,
+        x: Value,
+        ubatch: &Ubatch<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Error> {
+        let (width, wanted) = (self.values.width(x).max(1), self.wanted);
+        let [x] = self.values.slices([x])?;
+        for (x, &i) in x.chunks_exact(width).zip(wanted) {
+            let token = ubatch.tokens().get(i as usize).ok_or(Error::Arena)?;
+            let row = outputs.row_number(token.index as usize).ok_or(Error::Arena)?;
+            let out = outputs.rows_mut().get_mut(row * width..(row + 1) * width).ok_or(Error::Arena)?;
+            out.copy_from_slice(x);
         }
         Ok(())
     }

@@ -41,6 +41,11 @@ pub enum VocabError {
         /// The token it belongs to.
         index: usize,
     },
+    /// The table that normalises characters is damaged.
+    Charsmap {
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// All texts together are longer than 32-bit offsets reach.
     TooLarge {
         /// What is too large.
@@ -55,7 +60,7 @@ impl fmt::Display for VocabError {
         match self {
             Self::Model { found } => write!(
                 f,
-                "tokenizer.ggml.model is {:?}, which is not supported; gpt2 and llama are",
+                "tokenizer.ggml.model is {:?}, which is not supported; gpt2, llama, t5 and bert are",
                 shorten(found)
             ),
             Self::Pre { found } => write!(
@@ -71,6 +76,9 @@ impl fmt::Display for VocabError {
                 write!(f, "tokenizer.ggml.merges[{index}] is not two texts with a space between them")
             }
             Self::Score { index } => write!(f, "tokenizer.ggml.scores[{index}] is not a number"),
+            Self::Charsmap { what } => {
+                write!(f, "tokenizer.ggml.precompiled_charsmap {what}; convert the model again")
+            }
             Self::TooLarge { what } => write!(f, "{what} take more than 4 GiB"),
             Self::Collisions => {
                 f.write_str("the token texts collide in the look-up table; the file was made to do that")

@@ -6,7 +6,9 @@
 use alloc::vec::Vec;
 
 use crate::error::Error;
-use crate::gguf::Gguf;
+use crate::gguf::{Array, Gguf, Value};
+
+use super::error::VocabError;
 
 /// The raw material of a [`Vocab`](super::Vocab), as a model file states it and not yet checked.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,10 @@ pub struct VocabSource<'a> {
     pub add_eos: Option<bool>,
     /// Whether a text starts with a space that is not in it.
     pub add_space_prefix: Option<bool>,
+    /// Whether runs of spaces count as one (Unigram only).
+    pub merge_spaces: Option<bool>,
+    /// How characters are normalised (Unigram only): the bytes of `precompiled_charsmap`, or none.
+    pub charsmap: Vec<u8>,
 }
 
 /// Tokens with a role, as indices into the vocabulary. An index past its end counts as absent.
@@ -81,8 +87,22 @@ impl<'a> VocabSource<'a> {
             add_bos: gguf.optional("tokenizer.ggml.add_bos_token")?,
             add_eos: gguf.optional("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: gguf.optional("tokenizer.ggml.add_space_prefix")?,
+            merge_spaces: gguf.optional("tokenizer.ggml.remove_extra_whitespaces")?,
+            charsmap: bytes(gguf, "tokenizer.ggml.precompiled_charsmap")?,
         })
     }
+}
+
+/// An array of bytes, which converters write with and without sign.
+fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
+    let Some(array) = gguf.optional::<&Array<'_>>(key)? else { return Ok(Vec::new()) };
+    let byte = |value| match value {
+        Value::U8(byte) => Some(byte),
+        Value::I8(byte) => Some(byte.cast_unsigned()),
+        _ => None,
+    };
+    let bytes = array.iter().map(byte).collect::<Option<_>>();
+    Ok(bytes.ok_or(VocabError::Charsmap { what: "is no list of bytes" })?)
 }
 
 impl Roles {

@@ -1,0 +1,221 @@
+//! Finds, at every place of a text, the tokens that end there, in one walk.
+//!
+//! This is the automaton of Aho and Corasick (1975): a trie of all tokens in which every node also knows the longest
+//! proper suffix of its text that is a node too. However the tokens and the text were chosen, a walk takes a number of
+//! steps linear in the text, and building one linear in the texts of the tokens. Tokens can be entered back to front;
+//! walking a text backwards then finds those that *start* at each place.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::ops::Range;
+
+use super::error::VocabError;
+use super::strings::Strings;
+
+/// Which way tokens are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forwards,
+    Backwards,
+}
+
+/// Stands for the absence of a token.
+const NONE: u32 = u32::MAX;
+
+/// A state of the walk: a node of the trie. Zero is the root, where walks begin.
+pub(super) type Node = u32;
+
+/// The automaton. Nodes are numbered level by level, so that the children of a node are neighbours.
+#[derive(Clone, Debug)]
+pub(super) struct Automaton {
+    /// Where the children of each node begin; they end where the next node's begin.
+    children: Vec<u32>,
+    /// The byte that leads to each node; ascending among the children of a node.
+    bytes: Vec<u8>,
+    /// The token whose text a node is.
+    tokens: Vec<u32>,
+    /// The longest proper suffix of each node.
+    suffix: Vec<Node>,
+    /// The longest proper suffix of each node that is a token; the root if there is none.
+    shorter: Vec<Node>,
+}
+
+impl Automaton {
+    /// An automaton of the tokens `ids`; of those with the same text it finds the first.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond 2^32 nodes.
+    pub(super) fn new(
+        ids: impl Iterator<Item = u32>,
+        texts: &Strings,
+        direction: Direction,
+    ) -> Result<Self, VocabError> {
+        let mut sorted: Vec<u32> = ids.filter(|&id| !texts.at(id).is_empty()).collect();
+        sorted.sort_unstable_by(|&a, &b| compare(texts.at(a), texts.at(b), direction).then(a.cmp(&b)));
+        let mut automaton = Self::trie(&sorted, texts, direction)?;
+        automaton.link();
+        Ok(automaton)
+    }
+
+    /// The trie of sorted tokens, breadth first: a node stands for a range of them that start alike.
+    fn trie(sorted: &[u32], texts: &Strings, direction: Direction) -> Result<Self, VocabError> {
+        let mut trie = Self {
+            children: Vec::new(),
+            bytes: vec![0],
+            tokens: Vec::new(),
+            suffix: Vec::new(),
+            shorter: Vec::new(),
+        };
+        let root = 0..sorted.len();
+        let (mut level, mut depth) = (Vec::from([root]), 0);
+        while !level.is_empty() {
+            let mut next: Vec<Range<usize>> = Vec::new();
+            for range in level {
+                trie.children.push(trie.number()?);
+                let of = |i: &usize| at(texts.at(sorted[*i]), depth, direction);
+                let ended = range.clone().take_while(|i| of(i).is_none()).count();
+                trie.tokens.push(if ended > 0 { sorted[range.start] } else { NONE });
+                let mut start = range.start + ended;
+                while let Some(byte) = Some(start).filter(|&start| start < range.end).and_then(|i| of(&i)) {
+                    let n = (start..range.end).take_while(|i| of(i) == Some(byte)).count();
+                    trie.bytes.push(byte);
+                    next.push(start..start + n);
+                    start += n;
+                }
+            }
+            (level, depth) = (next, depth + 1);
+        }
+        trie.children.push(trie.number()?);
+        Ok(trie)
+    }
+
+    /// The number that the next node gets.
+    fn number(&self) -> Result<u32, VocabError> {
+        u32::try_from(self.bytes.len())
+            .ok()
+            .filter(|&n| n < NONE)
+            .ok_or(VocabError::TooLarge { what: "the texts of tokens" })
+    }
+
+    /// Finds the suffixes, level by level: that of a child extends one of its parent's.
+    fn link(&mut self) {
+        let n = self.bytes.len();
+        (self.suffix, self.shorter) = (vec![0; n], vec![0; n]);
+        for parent in 0..n as Node {
+            for child in self.children_of(parent) {
+                let byte = self.bytes[child];
+                let suffix = if parent == 0 { 0 } else { self.step(self.suffix[parent as usize], byte) };
+                self.suffix[child] = suffix;
+                let is_token = self.tokens[suffix as usize] != NONE;
+                self.shorter[child] = if is_token { suffix } else { self.shorter[suffix as usize] };
+            }
+        }
+    }
+
+    fn children_of(&self, node: Node) -> Range<usize> {
+        let bound = |i: usize| self.children.get(i).map_or(0, |&child| child as usize);
+        bound(node as usize)..bound(node as usize + 1)
+    }
+
+    fn child(&self, node: Node, byte: u8) -> Option<Node> {
+        let range = self.children_of(node);
+        let bytes = self.bytes.get(range.clone())?;
+        bytes.binary_search(&byte).ok().map(|i| (range.start + i) as Node)
+    }
+
+    /// The state after reading `byte`: the longest end of what was read that a token starts with.
+    pub(super) fn step(&self, mut node: Node, byte: u8) -> Node {
+        loop {
+            match self.child(node, byte) {
+                Some(child) => return child,
+                None if node == 0 => return 0,
+                None => node = self.suffix.get(node as usize).copied().unwrap_or(0),
+            }
+        }
+    }
+
+    /// The tokens that what was read ends with, the longest first.
+    pub(super) fn ending(&self, node: Node) -> impl Iterator<Item = u32> + '_ {
+        let token = |node: Node| self.tokens.get(node as usize).copied().filter(|&token| token != NONE);
+        let shorter = |node: &Node| self.shorter.get(*node as usize).copied().filter(|&node| node != 0);
+        core::iter::successors(Some(node), shorter).filter_map(token)
+    }
+}
+
+/// Byte `i` of `text`, read that way.
+fn at(text: &[u8], i: usize, direction: Direction) -> Option<u8> {
+    match direction {
+        Direction::Forwards => text.get(i).copied(),
+        Direction::Backwards => text.len().checked_sub(i + 1).and_then(|i| text.get(i)).copied(),
+    }
+}
+
+fn compare(a: &[u8], b: &[u8], direction: Direction) -> Ordering {
+    match direction {
+        Direction::Forwards => a.cmp(b),
+        Direction::Backwards => a.iter().rev().cmp(b.iter().rev()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn strings(texts: &[&[u8]]) -> Strings {
+        let mut strings = Strings::with_capacity(0, 0);
+        texts.iter().for_each(|text| drop(strings.push(text)));
+        strings
+    }
+
+    proptest! {
+        #[test]
+        fn every_token_is_found_where_it_is_and_nowhere_else(
+            tokens in prop::collection::vec("[ab]{0,5}", 0..12),
+            text in "[abc]{0,40}",
+        ) {
+            let tokens: Vec<&[u8]> = tokens.iter().map(|token| token.as_bytes()).collect();
+            let (texts, text) = (strings(&tokens), text.as_bytes());
+            for direction in [Direction::Forwards, Direction::Backwards] {
+                let automaton = Automaton::new(0..texts.len() as u32, &texts, direction)?;
+                let mut node = 0;
+                for read in 1..=text.len() {
+                    let (byte, seen): (u8, &[u8]) = match direction {
+                        Direction::Forwards => (text[read - 1], &text[..read]),
+                        Direction::Backwards => (text[text.len() - read], &text[text.len() - read..]),
+                    };
+                    node = automaton.step(node, byte);
+                    let found: Vec<u32> = automaton.ending(node).collect();
+                    let here = |token: &[u8]| match direction {
+                        Direction::Forwards => seen.ends_with(token),
+                        Direction::Backwards => seen.starts_with(token),
+                    };
+                    let mut wanted: Vec<u32> = (0..texts.len() as u32)
+                        .filter(|&id| !texts.at(id).is_empty() && here(texts.at(id)))
+                        .filter(|&id| texts.find(texts.at(id)) == Some(id))
+                        .collect();
+                    wanted.sort_by_key(|&id| core::cmp::Reverse(texts.at(id).len()));
+                    prop_assert_eq!(found, wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_that_nest_and_a_text_that_always_almost_matches_take_linear_time() -> Result<(), VocabError> {
+        let long = [b'a'; 50_000];
+        let mut odd = long.to_vec();
+        odd.push(b'b');
+        let texts = strings(&[b"a", &odd]);
+        let automaton = Automaton::new(0..2, &texts, Direction::Forwards)?;
+        let mut node = 0;
+        for _ in 0..20 {
+            for &byte in &long {
+                node = automaton.step(node, byte);
+            }
+            assert!(automaton.ending(node).eq([0]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! WordPiece: text becomes words without case or accents, and of each word the longest token that it starts with is taken
+//! off, again and again. A word that does not come out whole is the unknown token.
+//!
+//! As in BERT (Devlin et al., 2018): white space, punctuation and ideographs divide words; control characters and combining marks are
+//! dropped. In model files the start of a word is written `▁`.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use backstitch_kv::Token;
+use unicode_general_category::{GeneralCategory as Category, get_general_category};
+use unicode_normalization::char::decompose_canonical;
+
+use super::automaton::{Automaton, Direction};
+use super::error::VocabError;
+use super::spm::SPACE;
+use super::strings::Strings;
+
+/// A WordPiece tokeniser.
+#[derive(Clone, Debug)]
+pub(super) struct WordPiece {
+    /// Reads words back to front, and so knows the longest token that starts at each place.
+    automaton: Automaton,
+    unk: Option<Token>,
+}
+
+impl WordPiece {
+    /// Builds for the tokens in `texts`.
+    ///
+    /// # Errors
+    /// Those of the automaton.
+    pub(super) fn new(texts: &Strings, unk: Option<Token>) -> Result<Self, VocabError> {
+        let automaton = Automaton::new(0..texts.len() as u32, texts, Direction::Backwards)?;
+        Ok(Self { automaton, unk })
+    }
+
+    /// Appends the tokens of `text`.
+    pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
+        let mut word = String::from(SPACE);
+        let mut longest = Vec::new();
+        for c in text.chars() {
+            decompose_canonical(c, |c| {
+                let role = Role::of(c);
+                if role != Role::Letter && role != Role::Dropped {
+                    self.end_word(&mut word, texts, &mut longest, out);
+                }
+                if role == Role::Letter || role == Role::Alone {
+                    word.extend(c.to_lowercase());
+                }
+                if role == Role::Alone {
+                    self.end_word(&mut word, texts, &mut longest, out);
+                }
+            });
+        }
+        self.end_word(&mut word, texts, &mut longest, out);
+    }
+
+    /// Appends the tokens of the word gathered so far, if any, and begins another.
+    fn end_word(
+        &self,
+        word: &mut String,
+        texts: &Strings,
+        longest: &mut Vec<Option<u32>>,
+        out: &mut Vec<Token>,
+    ) {
+        if word.len() == SPACE.len() {
+            return;
+        }
+        *longest = vec![None; word.len()];
+        let mut node = 0;
+        for (byte, longest) in word.bytes().zip(longest.iter_mut()).rev() {
+            node = self.automaton.step(node, byte);
+            *longest = self.automaton.ending(node).next();
+        }
+        let (before, mut at) = (out.len(), 0);
+        while let Some(&longest) = longest.get(at) {
+            let Some(id) = longest else {
+                out.truncate(before);
+                out.extend(self.unk);
+                break;
+            };
+            out.push(Token(id));
+            at += texts.at(id).len();
+        }
+        word.truncate(SPACE.len());
+    }
+}
+
+/// What a character does to words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Goes on with a word.
+    Letter,
+    /// Ends a word and is none.
+    Space,
+    /// Ends a word and is one.
+    Alone,
+    /// Is not there.
+    Dropped,
+}
+
+impl Role {
+    fn of(c: char) -> Self {
+        if c.is_whitespace() {
+            return Self::Space;
+        }
+        let category = get_general_category(c);
+        match category {
+            _ if c == '\u{fffd}' => Self::Dropped,
+            Category::Control
+            | Category::Format
+            | Category::PrivateUse
+            | Category::Surrogate
+            | Category::NonspacingMark => Self::Dropped,
+            Category::ConnectorPunctuation
+            | Category::DashPunctuation
+            | Category::OpenPunctuation
+            | Category::ClosePunctuation
+            | Category::InitialPunctuation
+            | Category::FinalPunctuation
+            | Category::OtherPunctuation => Self::Alone,
+            Category::MathSymbol
+            | Category::CurrencySymbol
+            | Category::ModifierSymbol
+            | Category::OtherSymbol
+                if c.is_ascii() =>
+            {
+                Self::Alone
+            }
+            _ if is_ideograph(c) => Self::Alone,
+            _ => Self::Letter,
+        }
+    }
+}
+
+/// Ideographs as BERT's own tokeniser lists them (one block starts 0x100 late there, and so here).
+fn is_ideograph(c: char) -> bool {
+    matches!(u32::from(c),
+        0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f
+        | 0x2b920..=0x2ceaf | 0xf900..=0xfaff | 0x2f800..=0x2fa1f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(vocab: &[&str], text: &str) -> Vec<u32> {
+        let mut texts = Strings::with_capacity(0, 0);
+        vocab.iter().for_each(|text| drop(texts.push(text.as_bytes())));
+        let mut out = Vec::new();
+        WordPiece::new(&texts, Some(Token(0))).unwrap().tokenize(text, &texts, &mut out);
+        out.iter().map(|token| token.0).collect()
+    }
+
+    #[test]
+    fn the_longest_start_of_a_word_is_taken_off_again_and_again() {
+        let vocab = ["?", "▁a", "▁ab", "b", "bc", "c", "d"];
+        assert_eq!(tokens(&vocab, "abbcd"), [2, 4, 6]);
+        assert_eq!(tokens(&vocab, "a b  ab"), [1, 0, 2]);
+        assert_eq!(tokens(&vocab, "abx"), [0]);
+        assert_eq!(tokens(&vocab, "").len(), 0);
+    }
+
+    #[test]
+    fn words_have_neither_case_nor_accents() {
+        let vocab = ["?", "▁a", "▁e", "▁!", "▁中", "b"];
+        assert_eq!(tokens(&vocab, "\u{c0}B\u{200d}b"), [1, 5, 5]);
+        assert_eq!(tokens(&vocab, "e\u{301}!\u{e9}中中"), [2, 3, 2, 4, 4]);
+    }
+
+    #[test]
+    fn a_word_that_almost_is_a_long_token_takes_linear_time() {
+        let long = "a".repeat(100_000);
+        let (almost, start) = (alloc::format!("▁{long}b"), "▁a");
+        let found = tokens(&["?", &almost, start, "a"], &long);
+        assert_eq!((found.len(), found[0], found[1]), (100_000, 2, 3));
+    }
+}
