@@ -9,6 +9,8 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod jamba;
+mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -33,6 +35,8 @@ pub static ALL: &[&Arch] = &[
     &falcon_h1::ARCH,
     &gemma2::ARCH,
     &gemma3::ARCH,
+    &jamba::ARCH,
+    &lfm2::ARCH,
     &llama::ARCH,
     &mamba::ARCH,
     &mamba2::ARCH,

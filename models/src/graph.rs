@@ -152,6 +152,8 @@ pub struct Scores {
 pub enum ExpertWeights {
     /// Softmax over all experts, then divided by the sum over the chosen ones.
     Renormalised,
+    /// Softmax over all experts.
+    Plain,
 }
 
 /// The tensors and sizes of a mixture-of-experts network.

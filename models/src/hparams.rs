@@ -19,6 +19,7 @@ use backstitch_kv::{AttentionLayer, AttentionSpec, Window};
 const MAX_WIDTH: u32 = 1 << 20;
 const MAX_LAYERS: u32 = 4096;
 const MAX_VOCAB: u32 = 1 << 24;
+const MAX_TAPS: u32 = 64;
 const MAX_PRODUCT: u64 = 1 << 28;
 
 /// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
@@ -66,6 +67,8 @@ pub struct Hparams {
     pub experts: Option<Experts>,
     /// State-space layers.
     pub ssm: Option<Ssm>,
+    /// Taps of short convolutions.
+    pub n_taps: Option<usize>,
 }
 
 /// How positions rotate queries and keys.
@@ -260,6 +263,7 @@ impl Hparams {
             rope: rope(&r, d_k)?,
             experts,
             ssm: ssm(&r)?,
+            n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
         })
     }
 
@@ -439,7 +443,7 @@ fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {
 fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
     let Some(d_inner) = r.optional_count("ssm.inner_size", MAX_WIDTH)? else { return Ok(None) };
     let ssm = Ssm {
-        d_conv: r.count("ssm.conv_kernel", 64)?,
+        d_conv: r.count("ssm.conv_kernel", MAX_TAPS)?,
         d_inner,
         d_state: r.count("ssm.state_size", 1 << 16)?,
         dt_rank: r.count("ssm.time_step_rank", MAX_WIDTH)?,

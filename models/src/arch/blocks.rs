@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     graph::{Activation, Builder, ExpertParams, ExpertWeights, RopeId, Scores, Value},
-    hparams::Hparams,
+    hparams::{Experts, Hparams},
 };
 use backstitch_kv::LayerSpec;
 
@@ -13,7 +13,7 @@ pub(super) fn attention(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     x: Value,
-    rope: RopeId,
+    rope: impl Into<Option<RopeId>>,
 ) -> Result<Value, Error> {
     attention_with(b, h, x, rope, Scores { scale: h.attention_scale(), soft_cap: 0.0 })
 }
@@ -23,7 +23,7 @@ pub(super) fn attention_with(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     x: Value,
-    rope: RopeId,
+    rope: impl Into<Option<RopeId>>,
     scores: Scores,
 ) -> Result<Value, Error> {
     let (n_q, n_k, n_v) = (h.n_head * h.d_k, h.n_head_kv * h.d_k, h.n_head_kv * h.d_v);
@@ -38,8 +38,10 @@ pub(super) fn attention_with(
             b.group_norm(x, norm, h.d_k, h.d_k, h.norm_rms_eps)?;
         }
     }
-    b.rotate(q, rope, h.n_head);
-    b.rotate(k, rope, h.n_head_kv);
+    if let Some(rope) = rope.into() {
+        b.rotate(q, rope, h.n_head);
+        b.rotate(k, rope, h.n_head_kv);
+    }
     Ok(b.attend(q, k, v, h.n_head, h.d_v, scores))
 }
 
@@ -52,24 +54,41 @@ pub(super) fn feed_forward(
     x: Value,
 ) -> Result<(), Error> {
     if let Some(experts) = h.experts {
-        let router = b.linear("ffn_gate_inp", experts.n_expert, h.n_embd)?;
-        let params = ExpertParams {
-            n_used: experts.n_used,
-            n_ff: h.n_ff,
-            gate: b.experts("ffn_gate_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
-            up: b.experts("ffn_up_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
-            down: b.experts("ffn_down_exps.weight", experts.n_expert, h.n_embd, h.n_ff)?,
-            weights: ExpertWeights::Renormalised,
-        };
-        let [router] = b.linears(x, [router], ["router"]);
-        b.add_experts(residual, x, router, params);
-        return Ok(());
+        return mixture(b, h, &experts, residual, x, ExpertWeights::Renormalised);
     }
+    network(b, h, residual, x)
+}
+
+/// The network `down(silu(gate(x)) * up(x))`, added to `residual`.
+pub(super) fn network(b: &mut Builder<'_, '_>, h: &Hparams, residual: Value, x: Value) -> Result<(), Error> {
     let matrices = [b.linear("ffn_gate", h.n_ff, h.n_embd)?, b.linear("ffn_up", h.n_ff, h.n_embd)?];
     let [gate, up] = b.linears(x, matrices, ["gate", "up"]);
     let product = b.gate(Activation::Silu, gate, up);
     let down = b.linear("ffn_down", h.n_embd, h.n_ff)?;
     b.add_linear(residual, product, down);
+    Ok(())
+}
+
+/// A mixture of such networks, added to `residual`.
+pub(super) fn mixture(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    experts: &Experts,
+    residual: Value,
+    x: Value,
+    weights: ExpertWeights,
+) -> Result<(), Error> {
+    let router = b.linear("ffn_gate_inp", experts.n_expert, h.n_embd)?;
+    let params = ExpertParams {
+        n_used: experts.n_used,
+        n_ff: h.n_ff,
+        gate: b.experts("ffn_gate_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
+        up: b.experts("ffn_up_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
+        down: b.experts("ffn_down_exps.weight", experts.n_expert, h.n_embd, h.n_ff)?,
+        weights,
+    };
+    let [router] = b.linears(x, [router], ["router"]);
+    b.add_experts(residual, x, router, params);
     Ok(())
 }
 
@@ -93,7 +112,12 @@ pub(super) fn transformer(b: &mut Builder<'_, '_>, h: &Hparams, rope: RopeId) ->
 
 /// Final norm and scores of the vocabulary.
 pub(super) fn head(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<(), Error> {
+    head_behind(b, h, x, "output_norm.weight")
+}
+
+/// The same where the norm's weight has another name.
+pub(super) fn head_behind(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, norm: &str) -> Result<(), Error> {
     b.head();
-    let x = b.rms_norm("output_norm", x, "output_norm.weight", h.norm_rms_eps)?;
+    let x = b.rms_norm("output_norm", x, norm, h.norm_rms_eps)?;
     b.logits(x, h.n_vocab)
 }

@@ -29,6 +29,7 @@ impl Frame<'_> {
             (set.softmax_in_place)(router);
             let total = match params.weights {
                 ExpertWeights::Renormalised => sum_of_best(router, params.n_used),
+                ExpertWeights::Plain => 1.0,
             };
             for _ in 0..params.n_used.min(router.len()) {
                 let Some(expert) = best(router) else { break };
