@@ -27,6 +27,7 @@ mod plan;
 mod rewind;
 mod room;
 mod split;
+pub mod survey;
 mod timeline;
 
 pub use batch::Batch;

@@ -11,6 +11,7 @@ mod back;
 mod hybrid;
 mod none;
 mod recurrent;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod unified;
@@ -27,6 +28,7 @@ use crate::ids::{Pos, SeqId};
 use crate::plan::{Attention, Plan, States, Store};
 use crate::rewind::{Rewind, Stretch};
 use crate::split::{Schedule, Split};
+use crate::survey::{Held, Layers};
 use crate::timeline::Route;
 use alloc::vec::Vec;
 use core::fmt;
@@ -308,6 +310,9 @@ pub(crate) trait Part: Send {
     fn states(&mut self, _layer: usize, _part: usize, _runs: Range<usize>) -> Option<States<'_>> {
         None
     }
+
+    /// What the layers hold of `seq`, and what they hold for each of its checkpoints.
+    fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (Layers, Vec<Held>);
 
     /// Position, key and value of every token of `seq`, in order.
     #[cfg(any(test, feature = "oracle"))]

@@ -15,6 +15,7 @@
 //! token: `stage` cuts the plan's runs where one is wanted. They become part of the line when the plan is committed.
 
 mod line;
+mod survey;
 
 use crate::batch::Batch;
 use crate::error::Error;

@@ -11,6 +11,8 @@ use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, Params};
 use crate::plan::{Attention, Store};
 use crate::split::{Schedule, Split};
+use crate::survey::{Held, Layers};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The part of a memory that keeps nothing.
@@ -59,6 +61,10 @@ impl Part for Uncached {
 
     fn pos_max(&self, _seq: SeqId) -> Option<Pos> {
         None
+    }
+
+    fn survey(&self, _seq: SeqId, _checkpoints: &[u32]) -> (Layers, Vec<Held>) {
+        (Layers::new(Kind::None, self.cells.n_layer()), Vec::new())
     }
 
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {

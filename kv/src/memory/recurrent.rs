@@ -13,6 +13,8 @@ use crate::layer::{Params, Sizes, StatePart};
 use crate::plan::States;
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::survey;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -429,6 +431,29 @@ impl Part for Recurrent {
         let first = runs.first().map_or(0, |run| run.start);
         let Piece { len, ref mut states, input, ref mut journal } = *piece;
         Some(States { len, states, input, journal, runs, first })
+    }
+
+    fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (survey::Layers, Vec<survey::Held>) {
+        let bytes =
+            |len: fn(&Piece) -> usize| 4 * self.layers.iter().flatten().map(len).sum::<usize>() as u64;
+        let (state_bytes, row_bytes) = (bytes(|piece| piece.len), bytes(|piece| piece.input));
+        let own = self.tips[seq.index()].map(|tip| tip.slot);
+        let slots = checkpoints.iter().map(|&id| self.held[id as usize].and_then(|held| held.slot));
+        let apart: BTreeSet<u32> = slots.clone().flatten().filter(|slot| Some(*slot) != own).collect();
+        let users = |slot: u32| self.refs[slot as usize];
+        let held = slots.map(|slot| survey::Held {
+            state_bytes: if slot.is_some() { state_bytes } else { 0 },
+            bytes_alone: if slot.map(users) == Some(1) { state_bytes } else { 0 },
+            ..survey::Held::default()
+        });
+        let layers = survey::Layers {
+            state_bytes,
+            state_users: own.map_or(0, users),
+            row_bytes,
+            held_bytes: apart.len() as u64 * state_bytes,
+            ..survey::Layers::new(Kind::Recurrent, self.layers.len())
+        };
+        (layers, held.collect())
     }
 
     #[cfg(any(test, feature = "oracle"))]

@@ -6,6 +6,7 @@
 mod recycle;
 mod reserve;
 mod storage;
+mod survey;
 
 #[cfg(any(test, feature = "oracle"))]
 pub(crate) use storage::turn_cells;
@@ -20,6 +21,7 @@ use crate::layer::{AttentionLayer, Params, Sizes, Window};
 use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::survey::{Held, Layers};
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
@@ -357,6 +359,10 @@ impl Part for Unified {
         let layout = layer.layout;
         let storage = layer.storage_mut();
         Some(Store { layout, storage, cells })
+    }
+
+    fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (Layers, Vec<Held>) {
+        self.survey_blocks(seq, checkpoints)
     }
 
     #[cfg(any(test, feature = "oracle"))]

@@ -3,6 +3,7 @@
 use super::{Context, Fresh, Wanted, fill};
 use crate::error::Error;
 use alloc::vec::Vec;
+use backstitch_kv::survey::Survey;
 use backstitch_kv::{Batch, Memory, Pos, Route, SeqId, Stretch};
 
 /// What a rollback took.
@@ -124,6 +125,15 @@ impl Context {
     pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
         self.history(seq)?;
         Ok(self.memory.positions(seq)?)
+    }
+
+    /// What `seq` holds: blocks, states, checkpoints and journals, and the bytes of each.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`].
+    pub fn survey(&self, seq: SeqId) -> Result<Survey, Error> {
+        self.history(seq)?;
+        Ok(self.memory.survey(seq)?)
     }
 
     /// Pins the ends of all sequences of a batch, so that it can be taken back after parts of it were computed.

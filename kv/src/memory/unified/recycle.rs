@@ -16,7 +16,7 @@ use core::ops::Range;
 pub(super) struct Recycle {
     pub window: Window,
     /// How many cells older than the window stay.
-    margin: u32,
+    pub margin: u32,
     /// For each sequence, the position below which cells may be gone; 0: none are.
     whole_from: Vec<Pos>,
     /// For each sequence whose cells are gone, the position it began at.
@@ -40,7 +40,7 @@ impl Recycle {
         window.size().saturating_add(params.timeline.margin).saturating_add(params.n_batch)
     }
 
-    #[cfg(any(test, feature = "oracle"))]
+    /// For each checkpoint, the cells that are seen from there.
     pub fn held(&self) -> impl Iterator<Item = &Table> + Clone {
         self.held.iter()
     }
