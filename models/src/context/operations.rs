@@ -7,6 +7,11 @@ use backstitch_kv::{Memory, Pos, SeqId};
 use core::ops::Range;
 
 impl Context {
+    /// The memory has one sequence more than callers know of.
+    fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
+        if seq.0 < self.params.n_seq_max { Ok(()) } else { Err(Error::Sequence { seq: seq.0 }) }
+    }
+
     pub(super) fn left(&self, seq: SeqId) -> Left {
         if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
@@ -17,6 +22,7 @@ impl Context {
     /// # Errors
     /// As there, and those of [`Context::rollback`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check_seq(seq)?;
         match self.memory.seq_rm(seq, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.pos(seq) => {
                 return self.rollback(seq, range.start).map(drop);
@@ -53,9 +59,7 @@ impl Context {
     /// As there, and [`Error::Sequence`], [`Error::OutOfMemory`].
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
-        if dst.index() >= self.sequences.len() {
-            return Err(Error::Sequence { seq: dst.0 });
-        }
+        self.check_seq(dst)?;
         match self.memory.seq_cp(src, dst, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.start <= history.first() => {
                 return self.copy_prefix(src, dst, range.end, history);
@@ -88,6 +92,7 @@ impl Context {
     /// # Errors
     /// As there.
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
+        self.check_seq(seq)?;
         self.memory.seq_add(seq, range, delta)?;
         self.edited(seq);
         Ok(())
@@ -98,6 +103,7 @@ impl Context {
     /// # Errors
     /// As there.
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
+        self.check_seq(seq)?;
         self.memory.seq_div(seq, range, divisor)?;
         self.edited(seq);
         Ok(())
@@ -116,6 +122,7 @@ impl Context {
 
     /// The first and the last position of `seq`, as [`Memory::seq_pos_min`] and [`Memory::seq_pos_max`]; none if it is empty.
     pub fn seq_range(&self, seq: SeqId) -> Option<(Pos, Pos)> {
+        self.check_seq(seq).ok()?;
         Some((self.memory.seq_pos_min(seq)?, self.memory.seq_pos_max(seq)?))
     }
 

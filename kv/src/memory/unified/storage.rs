@@ -9,12 +9,9 @@ use crate::memory::Op;
 use alloc::vec::Vec;
 use backstitch_core::KernelSet;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
-use bytemuck::{Pod, Zeroable};
 
-/// Unit of storage: keeps blocks aligned for vector loads.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+/// Where blocks begin, so that vectors load from whole cache lines.
+const ALIGNMENT: usize = 64;
 
 /// One layer's blocks.
 pub(super) struct Layer {
@@ -22,7 +19,11 @@ pub(super) struct Layer {
     /// Which of the part's views it has.
     pub view: usize,
     rope: Option<Rotation>,
-    storage: Vec<Line>,
+    /// Blocks, from the first aligned byte on. The allocator is asked for bytes and not for aligned ones, because only then does it
+    /// hand out pages that the system zeroes when they are first touched.
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
 }
 
 impl Layer {
@@ -30,19 +31,20 @@ impl Layer {
         let layout = spec.layout(params.k_type, params.v_type);
         let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
         let out_of_memory = Error::OutOfMemory { bytes };
-        let lines = usize::try_from(bytes / size_of::<Line>() as u64).map_err(|_| out_of_memory)?;
-        // Zeros that the system maps when they are first written.
-        let storage = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| out_of_memory)?;
-        Ok(Layer { layout, storage, rope: spec.rope.clone(), view })
+        let len = usize::try_from(bytes).map_err(|_| out_of_memory)?;
+        let padded = len.checked_add(ALIGNMENT).ok_or(out_of_memory)?;
+        let bytes: Vec<u8> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| out_of_memory)?;
+        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), view })
     }
 
     /// The bytes of all blocks.
     pub fn storage(&self) -> &[u8] {
-        bytemuck::must_cast_slice(&self.storage)
+        &self.bytes[self.start..self.start + self.len]
     }
 
     pub fn storage_mut(&mut self) -> &mut [u8] {
-        bytemuck::must_cast_slice_mut(&mut self.storage)
+        &mut self.bytes[self.start..self.start + self.len]
     }
 
     /// Turns the keys of cells that move: entries of a table, with blocks that nobody else uses.

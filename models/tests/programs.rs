@@ -1,0 +1,106 @@
+//! Random programs of memory operations, for every kind of memory: whatever is done, each logit has the bits of a fresh
+//! evaluation.
+//!
+//! A program that fails is shrunk and written to `target/failing-programs`; moved to `tests/programs/kept`, where the file's name
+//! begins with the model's, it is run by every test run from then on.
+
+#[path = "programs/machine.rs"]
+mod machine;
+
+use backstitch_models::Model;
+use machine::{Fresh, Machine, Step, Tally};
+use proptest::prelude::*;
+use proptest::test_runner::{TestError, TestRunner};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn model(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&fs::read(path).unwrap()).unwrap()
+}
+
+fn run(model: &Model, fresh: &mut Fresh, shape: u8, steps: &[Step]) -> Tally {
+    let mut machine = Machine::new(model, fresh, shape);
+    machine.run(steps);
+    machine.tally
+}
+
+/// Runs `cases` random programs on a model; keeps the smallest that fails.
+fn hold(name: &str, cases: u32) -> Tally {
+    let model = model(name);
+    let fresh = std::cell::RefCell::new(Fresh::new(&model));
+    let sum = std::cell::Cell::new(Tally::default());
+    let programs = (any::<u8>(), prop::collection::vec(any::<Step>(), 1..40));
+    let config = ProptestConfig {
+        cases,
+        max_shrink_iters: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let result = TestRunner::new(config).run(&programs, |(shape, steps)| {
+        let mut fresh = fresh.try_borrow_mut().map_err(|_| TestCaseError::fail("left over"))?;
+        let tally =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&model, &mut fresh, shape, &steps)));
+        let tally = tally.map_err(|_| TestCaseError::fail("see above"))?;
+        let mut all = sum.get();
+        all.add(&tally);
+        sum.set(all);
+        Ok(())
+    });
+    if let Err(TestError::Fail(_, (shape, steps))) = &result {
+        let path = keep(name, *shape, steps);
+        panic!("{name}: {} steps fail: {}", steps.len(), path.display());
+    }
+    result.unwrap();
+    println!("{name}: {cases} programs, {:?}", sum.get());
+    sum.get()
+}
+
+fn keep(name: &str, shape: u8, steps: &[Step]) -> PathBuf {
+    let bytes: Vec<u8> = [shape].into_iter().chain(steps.iter().flatten().copied()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/failing-programs");
+    fs::create_dir_all(&folder).unwrap();
+    let number = bytes.iter().fold(5381u32, |h, &b| h.wrapping_mul(33) ^ u32::from(b));
+    let path = folder.join(format!("{name}-{number:08x}.program"));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// One model for each kind of memory: all kept; windows beside it; states; states beside it.
+const KINDS: [&str; 3] = ["llama", "gemma3", "falcon_h1"];
+
+#[test]
+fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
+    for name in KINDS {
+        let tally = hold(name, 150);
+        assert!(
+            tally.rows_compared > 2_000 && tally.faults > 20 && tally.forks > 20 && tally.held > 20,
+            "{tally:?}"
+        );
+        if name != "llama" {
+            assert!(tally.evaluated > 5, "{tally:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; PROGRAMS says how many"]
+fn whatever_is_done_logits_are_those_of_a_fresh_evaluation_in_many_programs() {
+    let cases = std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
+    for name in KINDS {
+        hold(name, cases);
+    }
+}
+
+#[test]
+fn programs_that_failed_once_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kept");
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
+        let model = model(&name);
+        let bytes = fs::read(&path).unwrap();
+        let (shape, steps) = bytes.split_first().unwrap();
+        run(&model, &mut Fresh::new(&model), *shape, steps.as_chunks().0);
+    }
+}

@@ -1,0 +1,526 @@
+//! A machine that runs programs of memory operations on a context and holds every logit to a fresh evaluation.
+//!
+//! A program is a list of steps of four bytes: what to do, and three numbers that are taken modulo what makes sense when the
+//! step runs; so any bytes are a program, and shrinking one keeps it meaningful. For each sequence the machine keeps a *recipe*:
+//! what, done in order on an empty sequence of an untouched context by one thread in whole pieces, gives the same
+//! sequence. Logits that the context gave are compared, bit for bit, with those of the recipe.
+
+use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
+use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, SeqId, TimelineParams, Token};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// What to do, and three numbers.
+pub type Step = [u8; 4];
+
+const N_SEQ: u32 = 4;
+const N_CTX: u32 = 160;
+
+/// How often each thing happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub rows_compared: u64,
+    pub decodes: u64,
+    pub faults: u64,
+    pub refused: u64,
+    pub forks: u64,
+    pub held: u64,
+    pub replayed: u64,
+    pub evaluated: u64,
+    pub edits: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        let mine = [
+            &mut self.rows_compared,
+            &mut self.decodes,
+            &mut self.faults,
+            &mut self.refused,
+            &mut self.forks,
+            &mut self.held,
+            &mut self.replayed,
+            &mut self.evaluated,
+            &mut self.edits,
+        ];
+        let o = other;
+        let others = [
+            o.rows_compared,
+            o.decodes,
+            o.faults,
+            o.refused,
+            o.forks,
+            o.held,
+            o.replayed,
+            o.evaluated,
+            o.edits,
+        ];
+        mine.into_iter().zip(others).for_each(|(a, b)| *a += b);
+    }
+}
+
+/// A pool that fails when a countdown reaches zero.
+struct Faulty {
+    inner: Box<dyn Pool + Send>,
+    left: Arc<AtomicI64>,
+}
+
+impl Pool for Faulty {
+    fn n_threads(&self) -> usize {
+        self.inner.n_threads()
+    }
+    fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        match self.left.fetch_sub(1, Relaxed) {
+            0 => Err(Panicked),
+            _ => self.inner.run(n_jobs, job),
+        }
+    }
+}
+
+/// What makes a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Deed {
+    Append(Vec<u32>),
+    Remove(i32, i32),
+    Move(i32, i32, i32),
+}
+
+/// A sequence as it should be.
+#[derive(Clone, Debug, Default)]
+struct Twin {
+    recipe: Vec<Deed>,
+    /// For each token of the last `Append`: a hash of the logits that the context gave, if it was asked for them.
+    given: Vec<Option<u64>>,
+    pins: Vec<i32>,
+}
+
+impl Twin {
+    fn appended(&self) -> usize {
+        match self.recipe.last() {
+            Some(Deed::Append(tokens)) => tokens.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Logits of sequences made by themselves.
+pub struct Fresh {
+    model: Model,
+    known: HashMap<Vec<Deed>, Vec<u64>>,
+}
+
+impl Fresh {
+    pub fn new(model: &Model) -> Fresh {
+        Fresh { model: model.clone(), known: HashMap::new() }
+    }
+
+    /// Hashes of the logits of all tokens of the last `Append` of a recipe.
+    fn rows(&mut self, recipe: &[Deed]) -> &[u64] {
+        if self.known.len() > 2_000 {
+            self.known.clear();
+        }
+        let model = &self.model;
+        self.known.entry(recipe.to_vec()).or_insert_with(|| {
+            let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 1, journal: 0, margin: 1024 };
+            let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
+            let mut ctx = Context::new(model, params).unwrap();
+            let mut rows = Vec::new();
+            for deed in recipe {
+                rows.clear();
+                match deed {
+                    Deed::Append(tokens) => {
+                        let start = ctx.pos(SeqId(0)).0;
+                        let mut batch = Batch::new();
+                        for (i, &token) in tokens.iter().enumerate() {
+                            batch.push(Token(token), Pos(start + i as i32), &[SeqId(0)], true);
+                        }
+                        ctx.decode(&batch).unwrap();
+                        rows.extend((0..tokens.len()).map(|i| hash(ctx.output(i).unwrap())));
+                    }
+                    Deed::Remove(start, end) => ctx.seq_rm(SeqId(0), Pos(*start)..Pos(*end)).unwrap(),
+                    Deed::Move(start, end, delta) => {
+                        ctx.seq_add(SeqId(0), Pos(*start)..Pos(*end), *delta).unwrap();
+                    }
+                }
+            }
+            rows
+        })
+    }
+}
+
+/// FNV-1a over the bits.
+fn hash(logits: &[f32]) -> u64 {
+    logits
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, x| (h ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A context, and what its sequences should be.
+pub struct Machine<'f> {
+    ctx: Context,
+    left: Arc<AtomicI64>,
+    twins: Vec<Option<Twin>>,
+    fresh: &'f mut Fresh,
+    n_vocab: usize,
+    next: u32,
+    pub tally: Tally,
+}
+
+impl<'f> Machine<'f> {
+    /// `shape` chooses threads and the sizes of ubatches, pieces and timelines.
+    pub fn new(model: &Model, fresh: &'f mut Fresh, shape: u8) -> Machine<'f> {
+        let inner: Box<dyn Pool + Send> = match shape % 3 {
+            0 => Box::new(Inline),
+            n => Box::new(ThreadPool::new(usize::from(n) + 1).unwrap()),
+        };
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let pool = Box::new(Faulty { inner, left: left.clone() });
+        let timeline = match shape / 3 % 4 {
+            0 => TimelineParams { checkpoint_bytes: 1 << 20, spacing: 8, journal: 4, margin: 8 },
+            1 => TimelineParams { checkpoint_bytes: 200_000, spacing: 16, journal: 8, margin: 0 },
+            2 => TimelineParams { checkpoint_bytes: 1 << 22, spacing: 12, journal: 0, margin: 3 },
+            _ => TimelineParams::OFF,
+        };
+        let (n_ubatch, n_batch) = [(7, 24), (64, 160), (16, 16), (3, 50)][usize::from(shape / 12 % 4)];
+        let params =
+            Params { n_ctx: N_CTX, n_seq_max: N_SEQ, n_ubatch, n_batch, timeline, ..Params::default() };
+        let ctx = Context::with_pool(model, params, pool).unwrap();
+        let n_vocab = model.hparams().n_vocab;
+        let twins = (0..N_SEQ).map(|_| None).collect();
+        Machine { ctx, left, twins, fresh, n_vocab, next: 1, tally: Tally::default() }
+    }
+
+    /// Runs a program and checks all that is left.
+    pub fn run(&mut self, steps: &[Step]) {
+        steps.iter().for_each(|step| self.step(step));
+        (0..N_SEQ).for_each(|seq| self.check(seq));
+    }
+
+    fn step(&mut self, &[what, a, b, c]: &Step) {
+        let (seq, other) = (u32::from(a) % N_SEQ, u32::from(b) % N_SEQ);
+        match what % 16 {
+            0..=4 => self.decode(seq, b, c, false),
+            5 | 6 => self.decode(seq, b, c, true),
+            7..=10 => self.rollback(seq, b, c),
+            11 => self.fork(seq),
+            12 => self.edit(seq, b, c),
+            13 if b % 2 == 0 => self.pin(seq),
+            13 => self.release(seq),
+            14 => self.copy(seq, other, c),
+            _ => self.nonsense(seq, b, c),
+        }
+        self.compare_positions();
+    }
+
+    fn end(&self, seq: u32) -> i32 {
+        self.ctx.pos(SeqId(seq)).0
+    }
+
+    fn compare_positions(&self) {
+        for (seq, twin) in self.twins.iter().enumerate() {
+            let end = self.end(seq as u32);
+            let Some(twin) = twin else { return assert_eq!(end, 0, "sequence {seq} holds something") };
+            let plain = twin.recipe.iter().all(|deed| matches!(deed, Deed::Append(_)));
+            if plain {
+                assert_eq!(end as usize, twin.appended(), "the end of sequence {seq}");
+                let tokens = self.ctx.tokens(SeqId(seq as u32)).unwrap();
+                match twin.recipe.last() {
+                    Some(Deed::Append(all)) => assert!(tokens.iter().map(|t| t.0).eq(all.iter().copied())),
+                    _ => assert!(tokens.is_empty()),
+                }
+            }
+        }
+    }
+
+    /// Holds what the context gave for a sequence to its recipe.
+    fn check(&mut self, seq: u32) {
+        let Some(Some(twin)) = self.twins.get_mut(seq as usize) else { return };
+        if twin.given.iter().all(Option::is_none) {
+            return;
+        }
+        let expected = self.fresh.rows(&twin.recipe);
+        assert_eq!(expected.len(), twin.given.len());
+        for (i, (given, &expected)) in twin.given.iter_mut().zip(expected).enumerate() {
+            if let Some(given) = given.take() {
+                assert_eq!(given, expected, "logits of token {i} of the last piece of sequence {seq}");
+                self.tally.rows_compared += 1;
+            }
+        }
+    }
+
+    /// Appends some tokens to one sequence, or to several in one batch.
+    fn decode(&mut self, seq: u32, b: u8, c: u8, several: bool) {
+        let mut batch = Batch::new();
+        let mut owners = Vec::new();
+        let n_tokens = u32::from(b) % if c % 7 == 0 { 90 } else { 12 } + 1;
+        let mut ends: Vec<i32> = (0..N_SEQ).map(|seq| self.end(seq)).collect();
+        for i in 0..n_tokens {
+            let owner = if several { (seq + i * (1 + u32::from(c) % 3)) % N_SEQ } else { seq };
+            self.next = self.next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let token = (self.next >> 16) % self.n_vocab as u32;
+            let end = &mut ends[owner as usize];
+            batch.push(Token(token), Pos(*end), &[SeqId(owner)], (i + u32::from(c)) % 3 != 0);
+            *end += 1;
+            owners.push((owner, token));
+        }
+        if c % 4 == 1 {
+            self.fail(&batch, c);
+        }
+        match self.ctx.decode(&batch) {
+            Ok(()) => self.record(&batch, &owners),
+            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => self.tally.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn record(&mut self, batch: &Batch, owners: &[(u32, u32)]) {
+        self.tally.decodes += 1;
+        for (i, &(owner, token)) in owners.iter().enumerate() {
+            let twin = self.twins[owner as usize].get_or_insert_default();
+            if !matches!(twin.recipe.last(), Some(Deed::Append(_))) {
+                twin.recipe.push(Deed::Append(Vec::new()));
+                twin.given.clear();
+            }
+            if let Some(Deed::Append(tokens)) = twin.recipe.last_mut() {
+                tokens.push(token);
+            }
+            let given = self.ctx.output(i).map(hash);
+            assert_eq!(given.is_some(), batch.outputs()[i]);
+            twin.given.push(given);
+        }
+    }
+
+    /// Lets a decode fail somewhere.
+    fn fail(&mut self, batch: &Batch, c: u8) {
+        self.left.store(i64::from(c) * 3 % 97, Relaxed);
+        let result = self.ctx.decode(batch);
+        let left = self.left.swap(i64::MAX, Relaxed);
+        match result {
+            // It needed fewer steps: as if it had not been there.
+            Ok(()) if left >= 0 => self.undo(batch),
+            Err(Error::Core(_)) if left < 0 => self.tally.faults += 1,
+            Err(Error::Memory(_)) => {}
+            other => panic!("{other:?} with {left} steps left"),
+        }
+    }
+
+    /// Takes back a batch that came through.
+    fn undo(&mut self, batch: &Batch) {
+        for seq in 0..N_SEQ {
+            let first = (0..batch.len()).find(|&i| batch.seqs(i) == [SeqId(seq)]);
+            let Some(first) = first else { continue };
+            let back = batch.positions()[first];
+            match self.ctx.rollback(SeqId(seq), back) {
+                Ok(_) => {}
+                Err(_) => self.give_up(seq),
+            }
+            if self.twins[seq as usize].is_none() {
+                self.ctx.release(SeqId(seq)).unwrap();
+            }
+        }
+    }
+
+    /// Empties a sequence.
+    fn give_up(&mut self, seq: u32) {
+        self.ctx.release(SeqId(seq)).unwrap();
+        self.twins[seq as usize] = None;
+    }
+
+    fn rollback(&mut self, seq: u32, b: u8, c: u8) {
+        self.check(seq);
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        let (end, edited) = (self.end(seq), twin.recipe.len() > 1);
+        let back = i32::from(b) % if c % 3 == 0 { 100 } else { 10 };
+        let pos = (end - back).max(0);
+        if c % 5 == 1 {
+            self.left.store(i64::from(c) % 31, Relaxed);
+            let result = self.ctx.rollback(SeqId(seq), Pos(pos));
+            self.left.store(i64::MAX, Relaxed);
+            match result {
+                Ok(_) => return self.rolled_back(seq, pos, end),
+                Err(Error::Core(_)) => {
+                    self.tally.faults += 1;
+                    if self.end(seq) < end {
+                        // It was alone in a full cache, and gave its cells up for the new ones.
+                        return self.give_up(seq);
+                    }
+                }
+                Err(_) => {}
+            }
+            assert_eq!(self.end(seq), end);
+        }
+        match self.ctx.rollback(SeqId(seq), Pos(pos)) {
+            Ok(done) => {
+                match (done.replayed, done.reevaluated) {
+                    (0, 0) => self.tally.held += 1,
+                    (_, 0) => self.tally.replayed += 1,
+                    _ => self.tally.evaluated += 1,
+                }
+                self.rolled_back(seq, pos, end);
+            }
+            Err(Error::Edited { .. }) => assert!(edited),
+            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => self.tally.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn rolled_back(&mut self, seq: u32, pos: i32, end: i32) {
+        let back = self.end(seq);
+        let Some(Some(twin)) = self.twins.get_mut(seq as usize) else { return };
+        // Where something was removed, the last token that is left may lie further back.
+        assert!(back == pos || back < pos && twin.recipe.len() > 1, "{back} is not {pos}");
+        let n_removed = (end - pos) as usize;
+        twin.pins.retain(|&pin| pin <= pos);
+        match twin.recipe.last_mut() {
+            Some(Deed::Append(tokens)) if tokens.len() >= n_removed => {
+                tokens.truncate(tokens.len() - n_removed);
+                twin.given.truncate(tokens.len());
+                if tokens.is_empty() {
+                    twin.recipe.pop();
+                }
+            }
+            _ => {
+                twin.recipe.push(Deed::Remove(pos, i32::MAX));
+                twin.given.clear();
+            }
+        }
+        if pos == 0 {
+            *twin = Twin::default();
+        }
+    }
+
+    fn fork(&mut self, seq: u32) {
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        // The logits that one of them was given are checked once.
+        let copy = Twin { given: vec![None; twin.given.len()], ..twin.clone() };
+        match self.ctx.fork(SeqId(seq)) {
+            Ok(fork) => {
+                self.tally.forks += 1;
+                assert!(self.twins[fork.index()].is_none());
+                self.twins[fork.index()] = Some(copy);
+            }
+            Err(Error::TooManySequences { .. }) => assert!(self.twins.iter().all(Option::is_some)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Removes or moves something that is not the end.
+    fn edit(&mut self, seq: u32, b: u8, c: u8) {
+        self.check(seq);
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        let end = self.end(seq);
+        if end == 0 {
+            return;
+        }
+        let (from, len) = (i32::from(b) % end, i32::from(c) % 9 + 1);
+        let n_deeds = twin.recipe.len();
+        let deed = if c % 2 == 0 && n_deeds > 1 {
+            Deed::Move(from, i32::MAX, -len)
+        } else {
+            Deed::Remove(from, (from + len).min(end))
+        };
+        let id = SeqId(seq);
+        let range = |start: i32, end: i32| -> Range<Pos> { Pos(start)..Pos(end) };
+        let result = match deed {
+            Deed::Move(start, end, delta) => self.ctx.seq_add(id, range(start, end), delta),
+            Deed::Remove(start, end) => self.ctx.seq_rm(id, range(start, end)),
+            Deed::Append(_) => return,
+        };
+        match result {
+            Ok(()) if self.end(seq) == 0 => self.twins[seq as usize] = Some(Twin::default()),
+            Ok(()) => {
+                self.tally.edits += 1;
+                if let Some(Some(twin)) = self.twins.get_mut(seq as usize) {
+                    twin.pins.clear();
+                    match deed {
+                        // The end was taken off, which is a rollback.
+                        Deed::Remove(start, stop) if stop == end => return self.rolled_back(seq, start, end),
+                        deed => twin.recipe.push(deed),
+                    }
+                    twin.given.clear();
+                }
+            }
+            Err(_) => {
+                self.tally.refused += 1;
+                assert_eq!(self.end(seq), end);
+            }
+        }
+    }
+
+    fn pin(&mut self, seq: u32) {
+        let end = self.end(seq);
+        let Some(Some(twin)) = self.twins.get_mut(seq as usize) else { return };
+        match self.ctx.pin(SeqId(seq)) {
+            Ok(()) => twin.pins.push(end),
+            Err(Error::Memory(backstitch_kv::Error::Pinned { .. })) => self.tally.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        self.check_positions(seq);
+    }
+
+    /// What the context says about going back must be consistent, and honour pins.
+    fn check_positions(&self, seq: u32) {
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        let stretches = self.ctx.positions(SeqId(seq)).unwrap();
+        let mut next = Pos(0);
+        for stretch in &stretches {
+            assert_eq!(stretch.positions.start, next);
+            next = stretch.positions.end;
+            assert!(stretch.restored_from <= stretch.positions.start);
+        }
+        assert_eq!(next.0, self.end(seq) + 1);
+        for &pin in &twin.pins {
+            let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&Pos(pin)));
+            assert!(stretch.is_some_and(|stretch| stretch.means != Means::Evaluated), "pin at {pin}");
+        }
+    }
+
+    fn release(&mut self, seq: u32) {
+        self.check(seq);
+        if self.twins[seq as usize].is_some() {
+            self.give_up(seq);
+        }
+    }
+
+    /// Copies the beginning of one sequence to another.
+    fn copy(&mut self, src: u32, dst: u32, c: u8) {
+        let Some(Some(twin)) = self.twins.get(src as usize) else { return };
+        let is_plain = twin.recipe.len() == 1;
+        if src == dst || self.twins[dst as usize].is_some() || !is_plain {
+            return;
+        }
+        let n = i32::from(c) % (self.end(src) + 1);
+        let mut copy = Twin { given: Vec::new(), pins: Vec::new(), ..twin.clone() };
+        match self.ctx.seq_cp(SeqId(src), SeqId(dst), Pos(0)..Pos(n)) {
+            Ok(()) if n == 0 => self.ctx.release(SeqId(dst)).unwrap(),
+            Ok(()) => {
+                if let Some(Deed::Append(tokens)) = copy.recipe.last_mut() {
+                    tokens.truncate(n as usize);
+                    copy.given = vec![None; tokens.len()];
+                }
+                self.twins[dst as usize] = Some(copy);
+            }
+            Err(Error::Memory(_)) => self.tally.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Calls that must be refused.
+    fn nonsense(&mut self, seq: u32, b: u8, c: u8) {
+        let (id, end) = (SeqId(seq), self.end(seq));
+        let later = Pos(end + 1 + i32::from(b));
+        let mut batch = Batch::new();
+        batch.push(Token(0), later, &[id], true);
+        if self.twins[seq as usize].is_some() && end > 0 {
+            assert!(self.ctx.decode(&batch).is_err());
+        }
+        assert!(self.ctx.rollback(id, later).is_err());
+        assert!(self.ctx.rollback(id, Pos(-1 - i32::from(c))).is_err());
+        assert!(self.ctx.seq_rm(id, Pos(i32::from(b) + 1)..Pos(i32::from(b))).is_err());
+        assert!(self.ctx.seq_rm(SeqId(N_SEQ + u32::from(c)), Pos(0)..Pos(1)).is_err());
+        assert!(self.ctx.seq_cp(id, id, Pos(0)..Pos(1)).is_err());
+        assert!(self.ctx.seq_div(id, Pos(0)..Pos(1), -i32::from(c)).is_err());
+    }
+}
