@@ -198,7 +198,7 @@ pub(crate) struct Sizes {
     pub needed: bool,
     /// Checkpoints that the budget pays for.
     pub n_paid: u32,
-    /// All checkpoints: those, the few at which the journals of each sequence begin, and one to hold its end.
+    /// All checkpoints: those, the few at which the journals of each sequence begin, one to hold its end, and one where it was edited.
     pub n_checkpoints: u32,
     /// Journals, of `timeline.journal` tokens each.
     pub n_journals: u32,
@@ -223,8 +223,8 @@ impl Sizes {
         let wanted = u64::from(params.n_seq_max) * u64::from(params.timeline.ladder_len(params.n_ctx));
         let n_paid = (checkpoint_bytes / (windows + states)).min(wanted).min(1 << 20) as u32;
         let n_journals = if states == 0 || journal == 0 { 0 } else { params.n_seq_max.saturating_mul(3) };
-        // One more a sequence, for going back after half of a long batch.
-        let n_checkpoints = n_paid.saturating_add(n_journals).saturating_add(params.n_seq_max);
+        // Two more a sequence, to go back after half of a long batch and to where it was last edited.
+        let n_checkpoints = n_paid.saturating_add(n_journals).saturating_add(2 * params.n_seq_max);
         Sizes { needed: true, n_paid, n_checkpoints, n_journals }
     }
 }

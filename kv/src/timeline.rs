@@ -99,6 +99,8 @@ struct Checkpoint {
     /// How many lines it is in.
     refs: u32,
     pinned: bool,
+    /// Nothing before it can be made again, so it stays while the sequence lasts.
+    anchor: bool,
     /// The journal behind it.
     journal: Option<u32>,
     /// How many lines use rows of the journal.
@@ -162,6 +164,12 @@ impl Timeline {
     /// Whether a checkpoint stays until it is unpinned.
     pub fn is_pinned(&self, id: u32) -> bool {
         self.checkpoints[id as usize].pinned
+    }
+
+    /// Whether a checkpoint must not be dropped to save room.
+    fn stays(&self, id: u32) -> bool {
+        let Checkpoint { pinned, anchor, .. } = self.checkpoints[id as usize];
+        pinned || anchor
     }
 
     /// The rows behind a checkpoint: the first of them, if it has a journal.
@@ -255,8 +263,8 @@ impl Timeline {
     /// Begins a piece at `pos`: the checkpoint to make there, and the row of its first token.
     fn enter(&mut self, seqs: &[SeqId], pos: Pos) -> Result<(Option<u32>, Option<u32>), Error> {
         let [lead, ..] = seqs else { return Ok((None, None)) };
-        // Some stay free for `hold`.
-        let spare = self.lines.len();
+        // Some stay free for `hold` and `anchor`.
+        let spare = 2 * self.lines.len();
         let journaled = self.is_journaled(seqs, pos);
         let unit = self.params.journal.max(1) as i32;
         let last = self.lines[lead.index()].last().copied();
@@ -388,7 +396,7 @@ impl Timeline {
             let doubled = line.get(i + 1).is_some_and(|next| next.pos == entry.pos);
             let wanted = line[i].n_rows > 0
                 || is_last && self.params.journal > 0
-                || self.is_pinned(entry.id)
+                || self.stays(entry.id)
                 || !doubled && self.is_rung(entry.pos, end);
             if !wanted {
                 self.remove(seq, i, parts);
@@ -398,7 +406,7 @@ impl Timeline {
 
     /// Drops the least useful checkpoints until the budget pays for the rest.
     fn keep_to_budget(&mut self, parts: &mut [Box<dyn Part>]) {
-        let is_paid = |checkpoint: &&Checkpoint| checkpoint.refs > 0 && checkpoint.readers == 0;
+        let is_paid = |c: &&Checkpoint| c.refs > 0 && c.readers == 0 && !c.anchor;
         let mut n_paid = self.checkpoints.iter().filter(is_paid).count();
         while n_paid > self.sizes.n_paid as usize {
             let Some(id) = self.least_useful() else { return };
@@ -413,7 +421,7 @@ impl Timeline {
         for line in &self.lines {
             for (i, entry) in line.iter().enumerate() {
                 let checkpoint = &self.checkpoints[entry.id as usize];
-                if checkpoint.pinned || checkpoint.readers > 0 {
+                if self.stays(entry.id) || checkpoint.readers > 0 {
                     continue;
                 }
                 let before = i.checked_sub(1).map_or(0, |i| line[i].pos.0);
@@ -532,8 +540,28 @@ impl Timeline {
         if end == Pos::ZERO || !self.sizes.needed {
             return Ok(false);
         }
+        match self.tip(seq, end, parts)? {
+            Some(id) => Ok(!core::mem::replace(&mut self.checkpoints[id as usize].pinned, true)),
+            None => self.no_pin().map(|()| false),
+        }
+    }
+
+    /// The end of a sequence is the first position that can be gone back to, because what came before was changed.
+    pub fn anchor(&mut self, seq: SeqId, end: Pos, parts: &mut [Box<dyn Part>]) -> Result<(), Error> {
+        self.forget(seq, parts);
+        if self.sizes.needed
+            && end > Pos::ZERO
+            && let Some(id) = self.tip(seq, end, parts)?
+        {
+            self.checkpoints[id as usize].anchor = true;
+        }
+        Ok(())
+    }
+
+    /// The checkpoint at the end of a sequence, made if there is none.
+    fn tip(&mut self, seq: SeqId, end: Pos, parts: &mut [Box<dyn Part>]) -> Result<Option<u32>, Error> {
         if let Some(last) = self.lines[seq.index()].last().filter(|last| last.pos == end) {
-            return Ok(!core::mem::replace(&mut self.checkpoints[last.id as usize].pinned, true));
+            return Ok(Some(last.id));
         }
         self.lines[seq.index()].make_room_for_one()?;
         if self.free.is_empty()
@@ -541,11 +569,11 @@ impl Timeline {
         {
             self.remove_everywhere(id, parts);
         }
-        let Some(id) = self.free.pop() else { return self.no_pin().map(|()| false) };
-        self.checkpoints[id as usize] = Checkpoint { refs: 1, pinned: true, ..Checkpoint::default() };
+        let Some(id) = self.free.pop() else { return Ok(None) };
+        self.checkpoints[id as usize] = Checkpoint { refs: 1, ..Checkpoint::default() };
         self.lines[seq.index()].push(Entry { id, pos: end, n_rows: 0 });
         parts.iter_mut().for_each(|part| part.hold_tip(id, seq, end));
-        Ok(true)
+        Ok(Some(id))
     }
 
     fn no_pin(&self) -> Result<(), Error> {

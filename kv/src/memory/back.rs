@@ -147,7 +147,9 @@ impl Hybrid {
             }
             // What was seen before is not what is there now.
             Op::Remove { seq, .. } | Op::Add { seq, .. } | Op::Divide { seq, .. } => {
-                timeline.forget(*seq, parts)
+                let end = self.end(*seq);
+                // Without room in the list there is less to go back to, no harm.
+                let _ = self.timeline.anchor(*seq, end, &mut self.parts);
             }
             Op::Copy { src, dst, range } if range.start == Pos::ZERO && !range.is_empty() => {
                 // Room was made before, so that this cannot fail.

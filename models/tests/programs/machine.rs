@@ -265,8 +265,8 @@ impl<'f> Machine<'f> {
             *end += 1;
             owners.push((owner, token));
         }
-        if c % 4 == 1 {
-            self.fail(&batch, c);
+        if c % 4 == 1 && !self.fail(&batch, c) {
+            return;
         }
         match self.ctx.decode(&batch) {
             Ok(()) => self.record(&batch, &owners),
@@ -292,34 +292,42 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Lets a decode fail somewhere.
-    fn fail(&mut self, batch: &Batch, c: u8) {
+    /// Lets a decode fail somewhere; false if the batch no longer fits, because what it did could not be taken back.
+    fn fail(&mut self, batch: &Batch, c: u8) -> bool {
         self.left.store(i64::from(c) * 3 % 97, Relaxed);
         let result = self.ctx.decode(batch);
         let left = self.left.swap(i64::MAX, Relaxed);
         match result {
             // It needed fewer steps: as if it had not been there.
-            Ok(()) if left >= 0 => self.undo(batch),
+            Ok(()) if left >= 0 => return self.undo(batch),
             Err(Error::Core(_)) if left < 0 => self.tally.faults += 1,
             Err(Error::Memory(_)) => {}
             other => panic!("{other:?} with {left} steps left"),
         }
+        true
     }
 
     /// Takes back a batch that came through.
-    fn undo(&mut self, batch: &Batch) {
+    fn undo(&mut self, batch: &Batch) -> bool {
+        let mut undone = true;
         for seq in 0..N_SEQ {
             let first = (0..batch.len()).find(|&i| batch.seqs(i) == [SeqId(seq)]);
             let Some(first) = first else { continue };
             let back = batch.positions()[first];
             match self.ctx.rollback(SeqId(seq), back) {
                 Ok(_) => {}
-                Err(_) => self.give_up(seq),
+                Err(Error::Edited { .. } | Error::Memory(_)) => {
+                    undone = false;
+                    self.give_up(seq);
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
             }
             if self.twins[seq as usize].is_none() {
                 self.ctx.release(SeqId(seq)).unwrap();
             }
         }
+        undone
     }
 
     /// Empties a sequence.
