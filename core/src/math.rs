@@ -86,6 +86,13 @@ pub fn gelu_quick<S: Simd>(s: S, x: S::F) -> S::F {
     gated(s, x, s.mul(x, s.splat(1.702)))
 }
 
+/// `max(x, 0)^2` in each lane, rounded once.
+#[inline(always)]
+pub fn squared_relu<S: Simd>(s: S, x: S::F) -> S::F {
+    let x = s.max(s.splat(0.0), x);
+    s.mul(x, x)
+}
+
 /// `ln(1 + e^x)` in each lane, within 4 ulps above -87; never negative.
 ///
 /// `max(x, 0) + ln(1 + y)` with `y = e^-|x|`, and `ln(1 + y) = 2 atanh(y / (2 + y))`, whose argument is at most

@@ -16,6 +16,9 @@ mod mamba;
 mod mamba2;
 mod qwen2;
 mod qwen3;
+mod rwkv;
+mod rwkv6;
+mod rwkv7;
 
 use crate::{error::Error, graph::Builder, hparams::Hparams};
 
@@ -38,8 +41,10 @@ pub static ALL: &[&Arch] = &[
     &jamba::ARCH,
     &lfm2::ARCH,
     &llama::ARCH,
-    &mamba::ARCH,
     &mamba2::ARCH,
+    &mamba::ARCH,
     &qwen2::ARCH,
     &qwen3::ARCH,
+    &rwkv6::ARCH,
+    &rwkv7::ARCH,
 ];

@@ -6,12 +6,14 @@
 //! giving values that never live at the same time the same bytes; [`Graph::to_text`] and [`Graph::to_dot`] show both.
 
 mod builder;
+mod mixing;
 mod plan;
 mod print;
 mod profile;
 
 pub use backstitch_kv::Rotation;
 pub use builder::{Builder, Linear};
+pub use mixing::{Columns, DeltaParams, Mix, Sharing, WeightRow, Wkv6Params, Wkv7Params};
 pub use plan::Plan;
 pub use profile::{Profile, ProfileRow};
 
@@ -125,6 +127,14 @@ pub enum Activation {
     Gelu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)^2`.
+    SquaredRelu,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `tanh x`.
+    Tanh,
+    /// `x`.
+    Identity,
 }
 
 /// Which row of a table a token gets.
@@ -240,9 +250,9 @@ pub enum Op {
         /// Result; may be `x`.
         out: Value,
     },
-    /// Layer norm of each row, in place: mean 0 and variance 1, times `weight`, plus `bias`.
+    /// Layer norm of each row: mean 0 and variance 1, times `weight`, plus `bias`.
     LayerNorm {
-        /// Changed in place.
+        /// Input.
         x: Value,
         /// `[width]`.
         weight: WeightId,
@@ -250,6 +260,8 @@ pub enum Op {
         bias: Option<WeightId>,
         /// Added to the variance.
         eps: f32,
+        /// Result; may be `x`.
+        out: Value,
     },
     /// Eight-bit blocks of a value, for products with quantised weights.
     Quantize {
@@ -340,6 +352,82 @@ pub enum Op {
         out: Value,
         /// Sizes and weights.
         params: SsdParams,
+    },
+    /// The row of the token before.
+    Shift {
+        /// The last token's row.
+        state: StateId,
+        /// `[n_tokens, width]`.
+        x: Value,
+        /// Result.
+        out: Value,
+    },
+    /// Recurrence of RWKV 6 and the norm of its heads.
+    Wkv6 {
+        /// The state.
+        state: StateId,
+        /// Receptance, decay before its exponentials, keys and values, `[n_tokens, n_head, d_head]` each.
+        rwkv: [Value; 4],
+        /// `[n_tokens, n_head, d_head]`.
+        out: Value,
+        /// Sizes and weights.
+        params: Wkv6Params,
+    },
+    /// Recurrence of RWKV 7 and the norm of its heads.
+    Wkv7 {
+        /// The state.
+        state: StateId,
+        /// Receptance, decay before its sigmoid, keys, values and the rate of learning before its sigmoid, `[n_tokens, n_head,
+        /// d_head]` each.
+        rwkva: [Value; 5],
+        /// `[n_tokens, n_head, d_head]`.
+        out: Value,
+        /// Sizes and weights.
+        params: Wkv7Params,
+    },
+    /// Gated delta rule.
+    Delta {
+        /// The state.
+        state: StateId,
+        /// `[n_tokens, n_head_k, d_k]`.
+        q: Value,
+        /// Keys and values side by side, `[n_tokens, n_head_k * d_k + n_head * d_v]`.
+        kv: Value,
+        /// How much is learned, before its sigmoid, `[n_tokens, n_head]`.
+        beta: Value,
+        /// How much is forgotten, before bias and softplus, `[n_tokens, n_head]`.
+        alpha: Value,
+        /// `[n_tokens, n_head, d_v]`.
+        out: Value,
+        /// Sizes and weights.
+        params: DeltaParams,
+    },
+    /// `out = x + (y - x) * mix`.
+    Lerp {
+        /// Where it starts.
+        x: Value,
+        /// Where it would end.
+        y: Value,
+        /// How far it goes.
+        mix: Mix,
+        /// Result.
+        out: Value,
+    },
+    /// Copies some columns of every group of columns.
+    Columns {
+        /// `[n_rows, n_groups, group]`.
+        x: Value,
+        /// Which.
+        columns: Columns,
+        /// `[n_rows, n_groups, n]`.
+        out: Value,
+    },
+    /// `x *= factor`.
+    Scale {
+        /// Changed in place.
+        x: Value,
+        /// The factor.
+        factor: f32,
     },
     /// `x = activation(x)`.
     Activate {
@@ -434,6 +522,13 @@ impl Op {
             Op::Conv { .. } => "conv",
             Op::Selective { .. } => "selective",
             Op::Ssd { .. } => "ssd",
+            Op::Shift { .. } => "shift",
+            Op::Wkv6 { .. } => "wkv6",
+            Op::Wkv7 { .. } => "wkv7",
+            Op::Delta { .. } => "delta",
+            Op::Lerp { .. } => "lerp",
+            Op::Columns { .. } => "columns",
+            Op::Scale { .. } => "scale",
             Op::Activate { .. } => "activate",
             Op::Gate { .. } => "gate",
             Op::Experts { .. } => "experts",
@@ -454,6 +549,9 @@ impl Op {
         match self {
             Op::Embed { out, .. } | Op::Angles { out, .. } => io(&[], &[*out]),
             Op::RmsNorm { x, out, .. }
+            | Op::LayerNorm { x, out, .. }
+            | Op::Shift { x, out, .. }
+            | Op::Columns { x, out, .. }
             | Op::Quantize { x, out }
             | Op::Conv { x, out, .. }
             | Op::Outputs { x, out } => io(&[*x], &[*out]),
@@ -463,7 +561,14 @@ impl Op {
                     io(if p.add { core::slice::from_ref(&p.out) } else { &[] }, &[p.out]);
                 }
             }
-            Op::Bias { x, .. } | Op::LayerNorm { x, .. } | Op::Activate { x, .. } => io(&[*x], &[*x]),
+            Op::Bias { x, .. } | Op::Scale { x, .. } | Op::Activate { x, .. } => io(&[*x], &[*x]),
+            Op::Wkv6 { rwkv, out, .. } => io(rwkv, &[*out]),
+            Op::Wkv7 { rwkva, out, .. } => io(rwkva, &[*out]),
+            Op::Delta { q, kv, beta, alpha, out, .. } => io(&[*q, *kv, *beta, *alpha], &[*out]),
+            Op::Lerp { x, y, mix, out } => {
+                io(&[*x, *y], &[]);
+                io(mix.value().as_slice(), &[*out]);
+            }
             Op::Rotate { x, angles, .. } => io(&[*x, *angles], &[*x]),
             Op::Attend { q, k, v, out, .. } => io(&[*q, *k, *v], &[*out]),
             Op::Selective { x, dt, bc: [b, c], out, .. } => io(&[*x, *dt, *b, *c], &[*out]),
@@ -496,13 +601,29 @@ impl Op {
                 enter(&[xbc, dt]);
                 state
             }
+            Op::Shift { state, x, .. } => {
+                enter(&[x]);
+                state
+            }
+            Op::Wkv6 { state, rwkv: [_, w, k, v], .. } => {
+                enter(&[w, k, v]);
+                state
+            }
+            Op::Wkv7 { state, rwkva: [_, w, k, v, a], .. } => {
+                enter(&[w, k, v, a]);
+                state
+            }
+            Op::Delta { state, kv, beta, alpha, .. } => {
+                enter(&[kv, beta, alpha]);
+                state
+            }
             _ => return None,
         };
         Some((state, inputs))
     }
 
     /// Calls `f` with every weight that the operation uses.
-    pub fn each_weight(&self, f: impl FnMut(WeightId)) {
+    pub fn each_weight(&self, mut f: impl FnMut(WeightId)) {
         let ids: &[WeightId] = match self {
             Op::Embed { table, .. } => &[*table],
             Op::RmsNorm { weight: Some(weight), .. } => &[*weight],
@@ -515,6 +636,10 @@ impl Op {
             Op::Conv { params, .. } => &[params.taps],
             Op::Selective { a, d, .. } => &[*a, *d],
             Op::Ssd { params: p, .. } => &[p.dt_bias, p.a, p.d],
+            Op::Wkv6 { params: p, .. } => &[p.first, p.norm[0], p.norm[1]],
+            Op::Wkv7 { params: p, .. } => &[p.k_k, p.k_a, p.r_k, p.norm[0], p.norm[1]],
+            Op::Delta { params: p, .. } => &[p.dt_bias, p.a],
+            Op::Lerp { mix, .. } => return mix.weight().iter().for_each(|row| f(row.weight)),
             Op::Experts { params: p, .. } => &[p.gate, p.up, p.down],
             Op::Logits { head, .. } => &[*head],
             _ => &[],

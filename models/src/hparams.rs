@@ -1,8 +1,10 @@
 //! The numbers that describe a model, from the metadata of its file.
 
 mod windows;
+mod wkv;
 
 pub use windows::{Pattern, Windows};
+pub use wkv::Wkv;
 
 use crate::{
     context::Pooling,
@@ -69,6 +71,8 @@ pub struct Hparams {
     pub ssm: Option<Ssm>,
     /// Taps of short convolutions.
     pub n_taps: Option<usize>,
+    /// RWKV's layers.
+    pub wkv: Option<Wkv>,
 }
 
 /// How positions rotate queries and keys.
@@ -264,6 +268,7 @@ impl Hparams {
             experts,
             ssm: ssm(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
+            wkv: Wkv::read(&r, n_embd)?,
         })
     }
 
@@ -346,6 +351,15 @@ impl Hparams {
             found,
             wanted: "a divisor of ssm.inner_size and a multiple of ssm.group_count",
         })
+    }
+
+    /// The sizes of RWKV's layers in an architecture that needs them.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if the file has none.
+    pub fn wkv(&self) -> Result<Wkv, Error> {
+        let key = || alloc::format!("{}.wkv.head_size", self.architecture).into();
+        self.wkv.ok_or_else(|| Error::MissingKey { key: key() })
     }
 }
 

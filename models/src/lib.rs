@@ -53,7 +53,7 @@ mod weights;
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
 pub use context::{Context, Params, Pooling, Rollback};
 pub use error::Error;
-pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows};
+pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows, Wkv};
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;

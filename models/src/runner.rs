@@ -3,6 +3,7 @@
 mod attend;
 mod experts;
 mod journal;
+mod mixing;
 mod products;
 mod recurrent;
 mod rows;
@@ -186,7 +187,7 @@ impl Frame<'_> {
             Op::Embed { table, by, scale, out } => self.embed(table, (by, scale), out, ubatch),
             Op::Angles { rope, out } => self.angles(rope, out, ubatch),
             Op::RmsNorm { x, weight, eps, group, out } => self.rms_norm(x, weight, eps, group, out),
-            Op::LayerNorm { x, weight, bias, eps } => self.layer_norm(x, weight, bias, eps),
+            Op::LayerNorm { x, weight, bias, eps, out } => self.layer_norm(x, weight, bias, eps, out),
             Op::Quantize { x, out } => self.quantize(x, out),
             Op::MatMul { x, ref products } => self.matmul(x, products),
             Op::Bias { x, bias } => self.bias(x, bias),
@@ -199,6 +200,15 @@ impl Frame<'_> {
                 self.selective(state, [x, dt, b, c, out], [a, d], ubatch)
             }
             Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
+            Op::Shift { state, x, out } => self.shift(state, x, out, ubatch),
+            Op::Wkv6 { state, rwkv, out, ref params } => self.wkv6(state, rwkv, out, params, ubatch),
+            Op::Wkv7 { state, rwkva, out, ref params } => self.wkv7(state, rwkva, out, params, ubatch),
+            Op::Delta { state, q, kv, beta, alpha, out, ref params } => {
+                self.delta(state, [q, kv, beta, alpha, out], params, ubatch)
+            }
+            Op::Lerp { x, y, mix, out } => self.lerp(x, y, mix, out),
+            Op::Columns { x, columns, out } => self.columns(x, columns, out),
+            Op::Scale { x, factor } => self.scale(x, factor),
             Op::Activate { activation, x } => self.activate(activation, x),
             Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
             Op::Experts { x, router, scratch, out, ref params } => {

@@ -6,8 +6,8 @@
 //!
 //! How to read this: [`VocabSource`] is the raw material, [`Vocab`] the result. `special.rs` works out kinds and roles of
 //! tokens, `partition.rs` cuts a text at special tokens written out in it, then one tokeniser turns what is between into
-//! tokens: `bpe.rs` (with the word cutters in `pre.rs`), `spm.rs`, `unigram.rs` (with the table of `charsmap.rs`) or `wordpiece.rs`.
-//! `strings.rs`, `merges.rs` and `automaton.rs` are what they look things up in, `alphabet.rs` is how byte-pair vocabularies write bytes, and `text.rs` goes back to text.
+//! tokens: `bpe.rs` (with the word cutters in `pre.rs`), `spm.rs`, `unigram.rs` (with the table of `charsmap.rs`), `wordpiece.rs` or
+//! `rwkv.rs`. `strings.rs`, `merges.rs` and `automaton.rs` are what they look things up in, `alphabet.rs` is how byte-pair vocabularies write bytes, and `text.rs` goes back to text.
 
 mod alphabet;
 mod automaton;
@@ -17,6 +17,7 @@ mod error;
 mod merges;
 mod partition;
 mod pre;
+mod rwkv;
 mod source;
 mod special;
 mod spm;
@@ -35,6 +36,7 @@ use crate::gguf::Gguf;
 use self::bpe::Bpe;
 use self::partition::{Partition, Piece};
 use self::pre::Pre;
+use self::rwkv::Rwkv;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
 use self::strings::Strings;
@@ -100,6 +102,7 @@ enum Tokenizer {
     Spm(Spm),
     Unigram(Unigram),
     WordPiece(WordPiece),
+    Rwkv(Rwkv),
 }
 
 impl Vocab {
@@ -116,6 +119,7 @@ impl Vocab {
             "llama" => Self::spm(source),
             "t5" => Self::unigram(source),
             "bert" => Self::wordpiece(source),
+            "rwkv" => Self::rwkv(source),
             other => Err(VocabError::Model { found: other.into() }),
         }
     }
@@ -189,6 +193,15 @@ impl Vocab {
         Ok(vocab)
     }
 
+    fn rwkv(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        let texts = token_texts(source)?;
+        let specials = Specials::new(source, Roles::default(), &texts);
+        let mut vocab = Self::with(source, texts, specials, Tokenizer::Rwkv(Rwkv::default()))?;
+        vocab.tokenizer = Tokenizer::Rwkv(Rwkv::new(&vocab)?);
+        vocab.add_bos = source.add_bos.unwrap_or(false);
+        Ok(vocab)
+    }
+
     /// The parts that do not depend on the tokeniser.
     fn with(
         source: &VocabSource<'_>,
@@ -224,7 +237,9 @@ impl Vocab {
     /// Appends what token `id` stands for.
     fn write_piece(&self, id: u32, out: &mut Vec<u8>) {
         let (attr, text) = (self.specials.attr(id), self.texts.at(id));
-        if attr.any(Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN)) {
+        if let Tokenizer::Rwkv(_) = self.tokenizer {
+            rwkv::unescape(text, out);
+        } else if attr.any(Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN)) {
             out.extend_from_slice(text);
         } else if attr.any(Attr::BYTE) {
             match byte_of(text) {
@@ -237,7 +252,7 @@ impl Vocab {
                     spm::unescape(text, out);
                 }
                 Tokenizer::Bpe(_) if alphabet::decode(text, out) => {}
-                Tokenizer::Bpe(_) => out.extend_from_slice(text),
+                Tokenizer::Bpe(_) | Tokenizer::Rwkv(_) => out.extend_from_slice(text),
             }
         }
     }
@@ -279,6 +294,7 @@ impl Vocab {
             Tokenizer::Spm(spm) => spm.tokenize(text, self.add_space_prefix && first, &self.texts, out),
             Tokenizer::Unigram(unigram) => unigram.tokenize(text, &self.texts, out),
             Tokenizer::WordPiece(wordpiece) => wordpiece.tokenize(text, &self.texts, out),
+            Tokenizer::Rwkv(rwkv) => rwkv.tokenize(text, self, out),
         }
     }
 

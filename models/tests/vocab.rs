@@ -9,7 +9,8 @@ use backstitch_models::gguf::Gguf;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab, WriteSpecial};
 
 /// The vocabularies whose kind is supported.
-const NAMES: [&str; 8] = ["gpt2", "llama", "llama_tied_freqs", "qwen2", "deepseek2", "gptoss", "t5", "bert"];
+const NAMES: [&str; 9] =
+    ["gpt2", "llama", "llama_tied_freqs", "qwen2", "deepseek2", "gptoss", "t5", "bert", "rwkv6"];
 
 #[test]
 fn small_vocabularies_agree_with_llama_cpp() -> Result<(), Box<dyn Error>> {

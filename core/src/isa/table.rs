@@ -153,6 +153,8 @@ kernel_table! {
     gelu_quick_in_place = kernels::map::gelu_quick_in_place: fn(x: &mut [f32]);
     /// `x[i] = max(x[i], 0)`, any length.
     relu_in_place = kernels::map::relu_in_place: fn(x: &mut [f32]);
+    /// `x[i] = max(x[i], 0)^2`, any length.
+    squared_relu_in_place = kernels::map::squared_relu_in_place: fn(x: &mut [f32]);
     /// `x[i] = ln(1 + exp(x[i]))`, any length.
     softplus_in_place = kernels::map::softplus_in_place: fn(x: &mut [f32]);
     /// `x[i] *= factor`, any length.
@@ -165,6 +167,10 @@ kernel_table! {
     mul = kernels::map::mul: fn(x: &mut [f32], y: &[f32]);
     /// `x[i] += y[i] * factor` with one rounding, up to the end of the shorter.
     add_scaled = kernels::map::add_scaled: fn(x: &mut [f32], y: &[f32], factor: f32);
+    /// `out[i] = x[i] + (y[i] - x[i]) * mix` with one rounding after the difference, where `mix` is `weight` (one row for
+    /// all), `by` (of the length of `out`), or, if neither is empty, the sum of both; `x` and `y` are as long as `out`, a
+    /// whole number of rows.
+    lerp = kernels::map::lerp: fn(x: &[f32], y: &[f32], weight: &[f32], by: &[f32], out: &mut [f32]);
     /// `gate[i] = silu(gate[i]) * up[i]`.
     silu_mul = kernels::glu::silu_mul: fn(gate: &mut [f32], up: &[f32]);
     /// `gate[i] = gelu(gate[i]) * up[i]`, by the tanh form.
@@ -177,6 +183,10 @@ kernel_table! {
     mul_gelu = kernels::glu::mul_gelu: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= max(gate[i], 0)`.
     mul_relu = kernels::glu::mul_relu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] *= max(gate[i], 0)^2`.
+    mul_squared_relu = kernels::glu::mul_squared_relu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] *= tanh(gate[i])`.
+    mul_tanh = kernels::glu::mul_tanh: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= 1 / (1 + exp(-gate[i]))`.
     mul_sigmoid = kernels::glu::mul_sigmoid: fn(x: &mut [f32], gate: &[f32]);
     /// Root-mean-square norm of each row of `n`: `out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]`. `weight` is

@@ -40,6 +40,18 @@ pub(crate) fn mul_relu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
     update!(s, x, gate, |x, g| s.mul(x, s.max(s.splat(0.0), g)));
 }
 
+/// `x[i] *= max(gate[i], 0)^2`.
+#[inline(always)]
+pub(crate) fn mul_squared_relu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
+    update!(s, x, gate, |x, g| s.mul(x, math::squared_relu(s, g)));
+}
+
+/// `x[i] *= tanh(gate[i])`.
+#[inline(always)]
+pub(crate) fn mul_tanh<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
+    update!(s, x, gate, |x, g| s.mul(x, math::tanh(s, g)));
+}
+
 /// `x[i] *= sigmoid(gate[i])`.
 #[inline(always)]
 pub(crate) fn mul_sigmoid<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {

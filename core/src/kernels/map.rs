@@ -120,6 +120,12 @@ pub(crate) fn relu_in_place<S: Simd>(s: S, x: &mut [f32]) {
     in_place!(s, x, |v| s.max(s.splat(0.0), v));
 }
 
+/// `x[i] = max(x[i], 0)^2`.
+#[inline(always)]
+pub(crate) fn squared_relu_in_place<S: Simd>(s: S, x: &mut [f32]) {
+    in_place!(s, x, |v| math::squared_relu(s, v));
+}
+
 /// `x[i] = ln(1 + exp(x[i]))`.
 #[inline(always)]
 pub(crate) fn softplus_in_place<S: Simd>(s: S, x: &mut [f32]) {
@@ -155,4 +161,23 @@ pub(crate) fn mul<S: Simd>(s: S, x: &mut [f32], y: &[f32]) {
 #[inline(always)]
 pub(crate) fn add_scaled<S: Simd>(s: S, x: &mut [f32], y: &[f32], factor: f32) {
     update!(s, x, y, |x, y| s.fma(y, s.splat(factor), x));
+}
+
+/// `out[i] = fma(y[i] - x[i], mix, x[i])` for rows of the length of `weight`, where `mix` is `weight[i]`, or `by[i]` where
+/// `weight` is empty, or else the sum of both unless `by` is empty.
+#[inline(always)]
+pub(crate) fn lerp<S: Simd>(s: S, x: &[f32], y: &[f32], weight: &[f32], by: &[f32], out: &mut [f32]) {
+    let width = if weight.is_empty() { out.len() } else { weight.len() };
+    for start in (0..out.len()).step_by(width.max(1)) {
+        for col in (0..width).step_by(LANES) {
+            let (first, end) = (start + col, start + width.min(col + LANES));
+            let (x, y) = (load(s, &x[first..end]), load(s, &y[first..end]));
+            let mix = match (weight.is_empty(), by.is_empty()) {
+                (true, _) => load(s, &by[first..end]),
+                (_, true) => load(s, &weight[col..end - start]),
+                _ => s.add(load(s, &weight[col..end - start]), load(s, &by[first..end])),
+            };
+            store(s, s.fma(s.sub(y, x), mix, x), &mut out[first..end]);
+        }
+    }
 }

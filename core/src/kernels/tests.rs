@@ -98,7 +98,7 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         x * sigmoid(2.0 * (2.0 / core::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x))
     }
     type Case = (&'static str, fn(&KernelSet) -> fn(&mut [f32], &[f32]), fn(f64, f64) -> f64);
-    let cases: [Case; 9] = [
+    let cases: [Case; 11] = [
         ("add", |set| set.add, |x, y| x + y),
         ("mul", |set| set.mul, |x, y| x * y),
         ("silu_mul", |set| set.silu_mul, |x, y| x * sigmoid(x) * y),
@@ -107,6 +107,8 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         ("mul_silu", |set| set.mul_silu, |x, y| x * y * sigmoid(y)),
         ("mul_gelu", |set| set.mul_gelu, |x, y| x * gelu(y)),
         ("mul_relu", |set| set.mul_relu, |x, y| x * y.max(0.0)),
+        ("mul_squared_relu", |set| set.mul_squared_relu, |x, y| x * y.max(0.0) * y.max(0.0)),
+        ("mul_tanh", |set| set.mul_tanh, |x, y| x * y.tanh()),
         ("mul_sigmoid", |set| set.mul_sigmoid, |x, y| x * sigmoid(y)),
     ];
     let mut random = Random::new(14);
@@ -122,10 +124,29 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         assert_near(&got, pairs().map(|(x, y)| x + y * f64::from(0.3f32)), 1e-6);
         let got = agreed("relu", &x, |set, x| (set.relu_in_place)(x));
         assert_near(&got, pairs().map(|(x, _)| x.max(0.0)), 0.0);
+        let got = agreed("squared_relu", &x, |set, x| (set.squared_relu_in_place)(x));
+        assert_near(&got, pairs().map(|(x, _)| x.max(0.0) * x.max(0.0)), 1e-6);
         let got = agreed("scale", &x, |set, x| (set.scale_in_place)(x, 0.3));
         assert_near(&got, pairs().map(|(x, _)| x * f64::from(0.3f32)), 1e-6);
         let got = agreed("soft_cap", &x, |set, x| (set.soft_cap_in_place)(x, 5.0));
         assert_near(&got, pairs().map(|(x, _)| 5.0 * (x / 5.0).tanh()), 1e-6);
+    }
+}
+
+#[test]
+fn rows_are_mixed_by_weights_by_values_and_by_both() {
+    let mut random = Random::new(17);
+    for n in [1, 15, 16, 17, 33, 100] {
+        let [x, y, by] = [(); 3].map(|()| random.floats(3 * n));
+        let weight = random.floats(n);
+        for (weight, by) in [(&weight[..], &[][..]), (&[], &by), (&weight, &by)] {
+            let got = agreed("lerp", &x, |set, out| (set.lerp)(&x, &y, weight, by, out));
+            let mix = |i: usize| {
+                [weight.get(i % n), by.get(i)].into_iter().flatten().map(|&m| f64::from(m)).sum::<f64>()
+            };
+            let exact = (0..3 * n).map(|i| f64::from(x[i]) + (f64::from(y[i]) - f64::from(x[i])) * mix(i));
+            assert_near(&got, exact, 1e-6);
+        }
     }
 }
 

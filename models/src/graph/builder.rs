@@ -3,6 +3,8 @@
 //! The builder looks every tensor up as it is named, checks its shape, and decides how it is kept; so an
 //! architecture is described once, and loading, checking and running follow from that description.
 
+mod mixing;
+
 use super::{
     Activation, ConvParams, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows,
     Scores, SsdParams, StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
@@ -223,11 +225,25 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// # Errors
     /// As [`Builder::vector`].
     pub fn layer_norm(&mut self, x: Value, name: &str, eps: f32) -> Result<(), Error> {
+        self.layer_norm_to(x, name, eps, x)
+    }
+
+    /// As [`Builder::layer_norm`], but `x` stays as it is.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn layer_normed(&mut self, x: Value, name: &'static str, eps: f32) -> Result<Value, Error> {
+        let out = self.value(name, self.graph.width(x), self.rows(x));
+        self.layer_norm_to(x, name, eps, out)?;
+        Ok(out)
+    }
+
+    fn layer_norm_to(&mut self, x: Value, name: &str, eps: f32, out: Value) -> Result<(), Error> {
         let width = self.graph.width(x);
         let weight = self.vector(&format!("{name}.weight"), width)?;
         let bias = format!("{name}.bias");
         let bias = if self.has(&bias) { Some(self.vector(&bias, width)?) } else { None };
-        self.push(Op::LayerNorm { x, weight, bias, eps });
+        self.push(Op::LayerNorm { x, weight, bias, eps, out });
         Ok(())
     }
 

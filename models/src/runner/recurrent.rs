@@ -15,7 +15,7 @@ pub(super) fn states_of<'u>(ubatch: &'u mut Ubatch<'_>, state: StateId) -> Resul
 }
 
 /// Rows `start..end` of a matrix of `width` columns, as a range of elements.
-fn rows(run: &StateRun, width: usize) -> Range<usize> {
+pub(super) fn rows(run: &StateRun, width: usize) -> Range<usize> {
     run.start as usize * width..run.end as usize * width
 }
 

@@ -107,12 +107,21 @@ impl Frame<'_> {
         weight: WeightId,
         bias: Option<WeightId>,
         eps: f32,
+        out: Value,
     ) -> Result<(), Error> {
         let weight = self.weights.vector(weight);
         let bias = bias.map_or(&[][..], |bias| self.weights.vector(bias));
         let (norm, width) = (self.set.layer_norm_in_place, self.values.width(x));
-        let [x] = self.values.slices([x])?;
-        each_piece(self.pool, x, width, |_, rows| norm(rows, width, weight, bias, eps))
+        if x == out {
+            let [x] = self.values.slices([x])?;
+            return each_piece(self.pool, x, width, |_, rows| norm(rows, width, weight, bias, eps));
+        }
+        let [x, out] = self.values.slices([x, out])?;
+        let x = &*x;
+        each_piece(self.pool, out, width, |first, rows| {
+            rows.copy_from_slice(&x[first * width..first * width + rows.len()]);
+            norm(rows, width, weight, bias, eps);
+        })
     }
 
     pub(super) fn bias(&mut self, x: Value, bias: WeightId) -> Result<(), Error> {
@@ -149,6 +158,10 @@ impl Frame<'_> {
             Activation::Silu => self.set.silu_in_place,
             Activation::Gelu => self.set.gelu_in_place,
             Activation::Relu => self.set.relu_in_place,
+            Activation::SquaredRelu => self.set.squared_relu_in_place,
+            Activation::Sigmoid => self.set.sigmoid_in_place,
+            Activation::Tanh => self.set.tanh_in_place,
+            Activation::Identity => return Ok(()),
         };
         let width = self.values.width(x);
         let [x] = self.values.slices([x])?;
@@ -160,6 +173,10 @@ impl Frame<'_> {
             Activation::Silu => self.set.mul_silu,
             Activation::Gelu => self.set.mul_gelu,
             Activation::Relu => self.set.mul_relu,
+            Activation::SquaredRelu => self.set.mul_squared_relu,
+            Activation::Sigmoid => self.set.mul_sigmoid,
+            Activation::Tanh => self.set.mul_tanh,
+            Activation::Identity => self.set.mul,
         };
         let width = self.values.width(up);
         let [gate, up] = self.values.slices([gate, up])?;

@@ -46,6 +46,15 @@ pub enum VocabError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A token is longer than texts can be searched for in good time.
+    TooLong {
+        /// The token.
+        index: usize,
+        /// Its bytes.
+        found: usize,
+        /// The most it may have.
+        limit: usize,
+    },
     /// All texts together are longer than 32-bit offsets reach.
     TooLarge {
         /// What is too large.
@@ -60,7 +69,7 @@ impl fmt::Display for VocabError {
         match self {
             Self::Model { found } => write!(
                 f,
-                "tokenizer.ggml.model is {:?}, which is not supported; gpt2, llama, t5 and bert are",
+                "tokenizer.ggml.model is {:?}, which is not supported; gpt2, llama, t5, bert and rwkv are",
                 shorten(found)
             ),
             Self::Pre { found } => write!(
@@ -78,6 +87,12 @@ impl fmt::Display for VocabError {
             Self::Score { index } => write!(f, "tokenizer.ggml.scores[{index}] is not a number"),
             Self::Charsmap { what } => {
                 write!(f, "tokenizer.ggml.precompiled_charsmap {what}; convert the model again")
+            }
+            Self::TooLong { index, found, limit } => {
+                write!(
+                    f,
+                    "tokenizer.ggml.tokens[{index}] stands for {found} bytes, of which at most {limit} are taken"
+                )
             }
             Self::TooLarge { what } => write!(f, "{what} take more than 4 GiB"),
             Self::Collisions => {

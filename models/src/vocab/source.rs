@@ -13,7 +13,7 @@ use super::error::VocabError;
 /// The raw material of a [`Vocab`](super::Vocab), as a model file states it and not yet checked.
 #[derive(Clone, Debug, Default)]
 pub struct VocabSource<'a> {
-    /// Which tokeniser: `gpt2` (byte pairs) or `llama` (SentencePiece).
+    /// Which tokeniser: `gpt2` (byte pairs), `llama` (SentencePiece) or `rwkv` (the longest token that fits).
     pub model: &'a str,
     /// Which pre-tokeniser cuts text into words before byte pairs are merged; absent means `default`.
     pub pre: Option<&'a str>,

@@ -1,0 +1,38 @@
+//! Sizes of RWKV's layers.
+
+use super::{MAX_LAYERS, MAX_WIDTH, Reader};
+use crate::error::Error;
+
+/// Sizes of RWKV's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wkv {
+    /// Heads.
+    pub n_head: usize,
+    /// Keys and values of a head.
+    pub d_head: usize,
+    /// After so many layers, and again after as many more, the residual stream is halved, which the weights of the next
+    /// layers make up for; 0 for never.
+    pub rescale_every_n_layers: usize,
+}
+
+impl Wkv {
+    /// The sizes, if the file has a head size.
+    pub(super) fn read(r: &Reader<'_, '_>, n_embd: usize) -> Result<Option<Self>, Error> {
+        const HEAD_SIZE: &str = "wkv.head_size";
+        let Some(d_head) = r.optional_count(HEAD_SIZE, MAX_WIDTH)? else { return Ok(None) };
+        if !n_embd.is_multiple_of(d_head) {
+            return Err(r.invalid(HEAD_SIZE, d_head, "a divisor of embedding_length"));
+        }
+        // The state of a layer.
+        r.product(HEAD_SIZE, n_embd, d_head)?;
+        let every = r.gguf.keys()?.optional::<u32>("rescale_every_n_layers")?.unwrap_or(0);
+        if every > MAX_LAYERS {
+            return Err(r.invalid("rescale_every_n_layers", every, "at most 4096 layers"));
+        }
+        let n_shift = r.gguf.keys()?.optional::<u32>("token_shift_count")?.unwrap_or(2);
+        if n_shift != 2 {
+            return Err(r.invalid("token_shift_count", n_shift, "2: one in each half of a layer"));
+        }
+        Ok(Some(Wkv { n_head: n_embd / d_head, d_head, rescale_every_n_layers: every as usize }))
+    }
+}
