@@ -16,6 +16,7 @@ mod mamba;
 mod mamba2;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod rwkv;
 mod rwkv6;
 mod rwkv7;
@@ -45,6 +46,7 @@ pub static ALL: &[&Arch] = &[
     &mamba::ARCH,
     &qwen2::ARCH,
     &qwen3::ARCH,
+    &qwen35::ARCH,
     &rwkv6::ARCH,
     &rwkv7::ARCH,
 ];

@@ -12,7 +12,7 @@ use crate::{
     gguf::Gguf,
     graph::{Builder, RopeId},
 };
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use backstitch_core::rope::{Pairs, Rope, Yarn};
 use backstitch_kv::{AttentionLayer, AttentionSpec, Window};
 
@@ -65,6 +65,10 @@ pub struct Hparams {
     pub windows: Windows,
     /// How positions rotate queries and keys.
     pub rope: RopeParams,
+    /// Pairs of dimensions that turn by time, height, width and a fourth coordinate, where positions have axes.
+    pub rope_sections: Option<[usize; 4]>,
+    /// Every how many layers one attends to everything, where the file says so; others have a recurrence in its place.
+    pub full_attention_interval: Option<usize>,
     /// Mixture of experts.
     pub experts: Option<Experts>,
     /// State-space layers.
@@ -231,13 +235,13 @@ impl Hparams {
     pub fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let r = Reader { gguf, architecture: gguf.architecture()? };
         let n_embd = r.count("embedding_length", MAX_WIDTH)?;
-        let n_layer = r.count("block_count", MAX_LAYERS)?;
+        let n_block = r.count("block_count", MAX_LAYERS)?;
         let keys = gguf.keys()?;
         let missing =
             || Error::MissingKey { key: alloc::format!("{}.attention.head_count", keys.prefix()).into() };
-        let heads = r.heads("attention.head_count", n_layer)?.ok_or_else(missing)?;
+        let heads = r.heads("attention.head_count", n_block)?.ok_or_else(missing)?;
         let n_head = heads.n;
-        let Heads { n: n_head_kv, attends } = r.heads("attention.head_count_kv", n_layer)?.unwrap_or(heads);
+        let Heads { n: n_head_kv, attends } = r.heads("attention.head_count_kv", n_block)?.unwrap_or(heads);
         if n_head_kv > 0 && n_head % n_head_kv != 0 {
             return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
         }
@@ -250,7 +254,7 @@ impl Hparams {
             n_vocab: n_vocab(&r)?,
             n_ctx_train: r.count("context_length", i32::MAX as u32)? as u32,
             n_embd,
-            n_layer,
+            n_layer: n_layer(&r, n_block)?,
             n_ff,
             n_head,
             n_head_kv,
@@ -263,8 +267,10 @@ impl Hparams {
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
-            windows: Windows::read(&r, n_layer)?,
+            windows: Windows::read(&r, n_block)?,
             rope: rope(&r, d_k)?,
+            rope_sections: rope_sections(&r)?,
+            full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
             experts,
             ssm: ssm(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
@@ -353,6 +359,22 @@ impl Hparams {
         })
     }
 
+    /// For layers whose gates are as wide as both queries and values.
+    ///
+    /// # Errors
+    /// [`Error::Hparam`] if keys and values differ in width.
+    pub fn check_heads_alike(&self) -> Result<(), Error> {
+        if self.d_k == self.d_v {
+            return Ok(());
+        }
+        let key = alloc::format!("{}.attention.value_length", self.architecture).into();
+        Err(Error::Hparam {
+            key,
+            found: alloc::format!("{}", self.d_v).into(),
+            wanted: "attention.key_length",
+        })
+    }
+
     /// The sizes of RWKV's layers in an architecture that needs them.
     ///
     /// # Errors
@@ -384,6 +406,15 @@ fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usiz
         None if n_head == 0 => Ok(0),
         None if n_embd.is_multiple_of(n_head) => Ok(n_embd / n_head),
         None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
+    }
+}
+
+/// Layers without those behind the last that only guess further tokens.
+fn n_layer(r: &Reader<'_, '_>, n_block: usize) -> Result<usize, Error> {
+    const GUESSING: &str = "nextn_predict_layers";
+    match r.gguf.keys()?.optional::<u32>(GUESSING)?.unwrap_or(0) {
+        n if (n as usize) < n_block => Ok(n_block - n as usize),
+        n => Err(r.invalid(GUESSING, n, "less than block_count")),
     }
 }
 
@@ -440,6 +471,22 @@ fn rope(r: &Reader<'_, '_>, d_k: usize) -> Result<RopeParams, Error> {
         Some(other) => return Err(r.invalid("rope.scaling.type", other, "none, linear or yarn")),
     };
     Ok(RopeParams { n_rot, freq_base: r.positive_f32("rope.freq_base")?.unwrap_or(10_000.0), scaling })
+}
+
+fn rope_sections(r: &Reader<'_, '_>) -> Result<Option<[usize; 4]>, Error> {
+    const SECTIONS: &str = "rope.dimension_sections";
+    let Some(found) = r.gguf.keys()?.optional::<Vec<u32>>(SECTIONS)? else { return Ok(None) };
+    let mut sections = [0; 4];
+    let fits = found.len() <= 4 && found.iter().all(|&n| n <= MAX_WIDTH) && found.iter().any(|&n| n > 0);
+    if !fits {
+        return Err(r.invalid(
+            SECTIONS,
+            alloc::format!("{found:?}"),
+            "up to four numbers of pairs, not all 0",
+        ));
+    }
+    sections.iter_mut().zip(found).for_each(|(section, n)| *section = n as usize);
+    Ok(Some(sections))
 }
 
 fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {

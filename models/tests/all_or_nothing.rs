@@ -6,7 +6,7 @@ use backstitch_testing::assert_bits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const MODELS: [&str; 4] = ["llama", "qwen3", "falcon_h1", "mamba"];
+const MODELS: [&str; 6] = ["llama", "qwen3", "falcon_h1", "mamba", "rwkv7", "qwen35"];
 
 fn model(name: &str) -> Model {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));

@@ -25,7 +25,19 @@ fn decoding_a_token_allocates_nothing() {
 }
 
 fn decoding_allocates_nothing() {
-    for name in ["llama", "qwen3", "falcon_h1", "mamba", "gemma3", "quant_q4_0", "quant_q8_0", "llama_moe"] {
+    for name in [
+        "llama",
+        "qwen3",
+        "falcon_h1",
+        "rwkv6",
+        "rwkv7",
+        "qwen35",
+        "mamba",
+        "gemma3",
+        "quant_q4_0",
+        "quant_q8_0",
+        "llama_moe",
+    ] {
         let model = model(name);
         for n_threads in [1, 2] {
             let params = Params { n_ctx: 512, n_seq_max: 3, n_threads, ..Params::default() };

@@ -4,7 +4,7 @@ use super::{Builder, Linear};
 use crate::{
     error::Error,
     graph::{
-        Activation, Columns, DeltaParams, Mix, Op, Rows, Value, WeightRow, WeightShape, Wkv6Params,
+        Activation, Columns, DeltaParams, Mix, Op, RopeId, Rows, Value, WeightRow, WeightShape, Wkv6Params,
         Wkv7Params,
     },
     weights::packed_type,
@@ -75,6 +75,14 @@ impl Builder<'_, '_> {
         let bias = self.vector(name, self.graph.width(x))?;
         self.push(Op::Bias { x, bias });
         Ok(())
+    }
+
+    /// Keeps the pairs of dimensions for which `still` holds from turning.
+    pub fn hold_still(&mut self, rope: RopeId, still: impl Fn(usize) -> bool) {
+        let frequencies = self.graph.ropes.get_mut(rope.0 as usize).map(|rope| rope.frequencies.iter_mut());
+        for (_, frequency) in frequencies.into_iter().flatten().enumerate().filter(|(pair, _)| still(*pair)) {
+            *frequency = 0.0;
+        }
     }
 
     /// `x *= factor`.
