@@ -9,7 +9,19 @@ use backstitch_models::{
 use backstitch_testing::{Random, assert_bits};
 
 const ARCHITECTURES: [&str; 13] = [
-    "llama", "qwen3", "falcon_h1", "gemma2", "gemma3", "mamba", "mamba2", "jamba", "lfm2", "lfm2_swa", "rwkv6", "rwkv7", "qwen35",
+    "llama",
+    "qwen3",
+    "falcon_h1",
+    "gemma2",
+    "gemma3",
+    "mamba",
+    "mamba2",
+    "jamba",
+    "lfm2",
+    "lfm2_swa",
+    "rwkv6",
+    "rwkv7",
+    "qwen35",
 ];
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
 const N_TOKENS: usize = 300;
