@@ -82,6 +82,12 @@ impl AttentionLayer {
     pub(crate) fn layout(&self, k_type: CellType, v_type: CellType) -> CellLayout {
         CellLayout { n_head_kv: self.n_head_kv, d_k: self.d_k, d_v: self.d_v, k_type, v_type }
     }
+
+    /// The window by which cells are let go; none where it is as wide as the context, for then nothing falls out of it
+    /// and a cache of `n_ctx` cells is the smaller one.
+    pub(crate) fn recycled(&self, n_ctx: u32) -> Option<Window> {
+        self.window.filter(|window| window.size() < n_ctx)
+    }
 }
 
 /// A rotation by position that keys carry, with the angle of each pair of dimensions for one step of position as
@@ -171,7 +177,7 @@ impl Params {
 
     fn layer_bytes(&self, layer: &LayerSpec, sizes: &Sizes) -> u64 {
         let block = |l: &AttentionLayer| l.layout(self.k_type, self.v_type).block_bytes() as u64;
-        let n_blocks = |l: &AttentionLayer| match l.window {
+        let n_blocks = |l: &AttentionLayer| match l.recycled(self.n_ctx) {
             Some(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
             None => self.n_blocks(),
         };
@@ -208,7 +214,7 @@ impl Sizes {
     pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
         let none = Sizes { needed: false, n_paid: 0, n_checkpoints: 0, n_journals: 0 };
         let windowed = |spec: &LayerSpec| match &spec.attention {
-            AttentionSpec::Cached(layer) => layer.window.map(|window| {
+            AttentionSpec::Cached(layer) => layer.recycled(params.n_ctx).map(|window| {
                 let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
                 (blocks(window.size().into()) + 1) * block
             }),

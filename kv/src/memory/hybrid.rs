@@ -77,7 +77,7 @@ pub struct Hybrid {
 /// The layers of each part while a memory is made.
 #[derive(Default)]
 struct Sorted {
-    /// By window.
+    /// By the window that lets cells go.
     cached: Vec<(Option<Window>, Vec<AttentionLayer>)>,
     causal: Vec<AttentionLayer>,
     bidirectional: Vec<AttentionLayer>,
@@ -95,7 +95,7 @@ impl Hybrid {
         let mut sorted = Sorted::default();
         let mut places = Vec::with_capacity(layers.len());
         for (i, spec) in layers.iter().enumerate() {
-            let attention = sorted.place(i as u32, &spec.attention, &places)?;
+            let attention = sorted.place(i as u32, &spec.attention, params.n_ctx, &places)?;
             let shared = matches!(spec.attention, AttentionSpec::SharedWith(_));
             places.push(Places { attention, shared, recurrent: None });
         }
@@ -234,7 +234,13 @@ impl Hybrid {
 impl Sorted {
     /// Where a layer's attention will be; `part` counts the two lists that keep nothing, then the windows, and is resolved by
     /// `parts`.
-    fn place(&mut self, layer: u32, spec: &AttentionSpec, before: &[Places]) -> Result<Option<Place>, Error> {
+    fn place(
+        &mut self,
+        layer: u32,
+        spec: &AttentionSpec,
+        n_ctx: u32,
+        before: &[Places],
+    ) -> Result<Option<Place>, Error> {
         let (part, list, own) = match spec {
             AttentionSpec::Absent => return Ok(None),
             AttentionSpec::SharedWith(owner) => {
@@ -243,9 +249,10 @@ impl Sorted {
                 return owner.and_then(|owner| owner.attention).map(Some).ok_or(Error::Layer { layer, what });
             }
             AttentionSpec::Cached(own) => {
-                let known = self.cached.iter().position(|(window, _)| *window == own.window);
+                let recycled = own.recycled(n_ctx);
+                let known = self.cached.iter().position(|(window, _)| *window == recycled);
                 let number = known.unwrap_or_else(|| {
-                    self.cached.push((own.window, Vec::new()));
+                    self.cached.push((recycled, Vec::new()));
                     self.cached.len() - 1
                 });
                 (2 + number, &mut self.cached[number].1, own)

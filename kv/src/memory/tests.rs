@@ -294,6 +294,21 @@ fn impossible_layers_are_refused() {
     }
 }
 
+#[test]
+fn a_window_as_wide_as_the_context_takes_no_more_than_none() {
+    let layers = |window| vec![LayerSpec { attention: AttentionSpec::Cached(shape(window)), ..cached() }];
+    let params = Params { timeline: TimelineParams::default(), ..params(64, 2) };
+    let whole = params.bytes(&layers(None));
+    for size in [64, 4096, u32::MAX] {
+        let wide = layers(Some(Window::Sliding(size)));
+        assert_eq!(params.bytes(&wide), whole);
+        let mut memory = Hybrid::new(&wide, &params).unwrap();
+        append(&mut memory, &run_of(0, 0..64)).unwrap();
+        assert!(matches!(append(&mut memory, &run_of(0, 64..65)), Err(Error::Full { .. })), "{size}");
+        assert_eq!(memory.seq_pos_min(SeqId(0)), Some(Pos(0)));
+    }
+}
+
 mod hybrid {
     use super::*;
 

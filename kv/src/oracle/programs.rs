@@ -220,7 +220,7 @@ struct Tally {
 impl Machine {
     fn new(layers: Vec<LayerSpec>, n_ctx: u32, k_type: CellType, v_type: CellType) -> Machine {
         // Few checkpoints, so that they are taken from one another.
-        let state = if n_ctx % 2 == 0 { 1 << 20 } else { 3_000 };
+        let state = if n_ctx.is_multiple_of(2) { 1 << 20 } else { 3_000 };
         let timeline = TimelineParams { checkpoint_bytes: state, spacing: 8, journal: 4, margin: 8 };
         let timeline = if n_ctx == 33 { TimelineParams::OFF } else { timeline };
         let params = Params { n_ctx, n_seq_max: 4, n_batch: 128, k_type, v_type, timeline };

@@ -78,3 +78,59 @@ fn feed_forward(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value,
     let [out] = b.linears(product, [down], ["down"]);
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::{Gguf, Writer};
+    use backstitch_core::rope::{Pairs, Rope};
+
+    fn scale(n_layer: u32, own: Option<f32>) -> f32 {
+        let mut writer = Writer::new();
+        writer.set("general.architecture", "gemma2").unwrap();
+        let numbers = [
+            ("gemma2.context_length", 128),
+            ("gemma2.embedding_length", 64),
+            ("gemma2.block_count", n_layer),
+            ("gemma2.attention.head_count", 4),
+            ("gemma2.attention.key_length", 25),
+            ("gemma2.rope.dimension_count", 24),
+            ("gemma2.feed_forward_length", 96),
+            ("gemma2.vocab_size", 300),
+        ];
+        for (key, n) in numbers {
+            writer.set(key, n).unwrap();
+        }
+        if let Some(own) = own {
+            writer.set("gemma2.attention.scale", own).unwrap();
+        }
+        let bytes = writer.to_bytes();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let h = Hparams::read(&gguf).unwrap();
+        let mut b = Builder::new(&gguf);
+        let rope = Rope {
+            n_rot: 24,
+            pairs: Pairs::Split,
+            freq_base: 1e4,
+            freq_scale: 1.0,
+            attn_factor: 1.0,
+            yarn: None,
+        };
+        let rope = b.rope(rope, "rope_freqs.weight").unwrap();
+        let member = Member {
+            n_layer_scaled_by_embd: 46,
+            pattern: Pattern::Every(2),
+            ropes: [rope; 2],
+            attn_soft_cap: 0.0,
+            final_soft_cap: 0.0,
+        };
+        attention_scale(&h, &member)
+    }
+
+    #[test]
+    fn the_largest_of_a_family_scales_queries_by_the_residual_stream() {
+        assert_eq!(scale(42, None), 1.0 / 5.0);
+        assert_eq!(scale(46, None), 1.0 / 4.0);
+        assert_eq!(scale(46, Some(0.5)), 0.5);
+    }
+}
