@@ -39,6 +39,8 @@ pub struct RopeId(pub(crate) u32);
 pub struct StateId {
     pub(crate) layer: usize,
     pub(crate) part: usize,
+    /// Which of the values that enter the state are journaled, as bits: those that no replayed operation makes again.
+    pub(crate) journaled: u8,
 }
 
 /// What the rows of a value are.
@@ -583,8 +585,8 @@ impl Op {
         }
     }
 
-    /// The piece of a recurrent state that the operation steps, and the values that decide how: with the weights, they
-    /// and the old state are all that the new state depends on.
+    /// The piece of a recurrent state that the operation steps, and the values to journal for it: together with what
+    /// operations replayed before it make, the weights and the old state, they are all that the new state depends on.
     pub fn state(&self) -> Option<(StateId, [Option<Value>; MAX_INPUTS])> {
         let mut inputs = [None; MAX_INPUTS];
         let mut enter = |values: &[Value]| inputs.iter_mut().zip(values).for_each(|(i, &v)| *i = Some(v));
@@ -619,6 +621,9 @@ impl Op {
             }
             _ => return None,
         };
+        for (i, input) in inputs.iter_mut().enumerate() {
+            *input = input.filter(|_| state.journaled >> i & 1 == 1);
+        }
         Some((state, inputs))
     }
 

@@ -129,6 +129,8 @@ impl Unified {
         let n_blocks = params.n_blocks_windowed(window, sizes.n_checkpoints);
         let mut part = Unified::new(layers, params, Recycle::n_cells(window, params), n_blocks)?;
         part.recycle = Some(Recycle::new(window, params, sizes.n_checkpoints)?);
+        // However long a sequence becomes, its cells are these at most.
+        part.n_ctx = u32::MAX;
         Ok(part)
     }
 

@@ -14,7 +14,13 @@ use crate::{
     gguf::{Gguf, TensorInfo},
     weights::{decodable, packed_type},
 };
-use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec,
+    vec::Vec,
+};
 use backstitch_core::rope::Rope;
 use backstitch_kv::{LayerSpec, StatePart};
 use core::ops::Range;
@@ -36,6 +42,8 @@ pub struct Builder<'g, 'a> {
     layer: Option<usize>,
     /// Quantised copies of values that are still what they were.
     quantized: BTreeMap<Value, Value>,
+    /// Values as an operation with a state left them, which a replay makes again.
+    remade: BTreeSet<Value>,
     /// The weights that each tensor is kept as; thousands of layers must not be searched for each.
     known: BTreeMap<String, Vec<WeightId>>,
     angles: Vec<(RopeId, Value)>,
@@ -50,6 +58,7 @@ impl<'g, 'a> Builder<'g, 'a> {
             graph,
             layer: None,
             quantized: BTreeMap::new(),
+            remade: BTreeSet::new(),
             known: BTreeMap::new(),
             angles: vec![],
         }
@@ -179,8 +188,16 @@ impl<'g, 'a> Builder<'g, 'a> {
         op.each_value(|value, written| {
             if written {
                 self.quantized.remove(&value);
+                self.remade.remove(&value);
             }
         });
+        if op.state().is_some() {
+            op.each_value(|value, written| {
+                if written {
+                    self.remade.insert(value);
+                }
+            });
+        }
         self.graph.steps.push(Step { op, layer: self.layer });
     }
 
@@ -423,10 +440,14 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// Adds a piece of `len` numbers to the layer's recurrent state, stepped by an operation into which `inputs` enter.
     fn state(&mut self, len: usize, inputs: &[Value]) -> StateId {
         let layer = self.layer.unwrap_or_default();
-        let input = inputs.iter().map(|&value| self.graph.width(value)).sum();
+        let (mut journaled, mut input) = (0, 0);
+        for (i, value) in inputs.iter().enumerate().filter(|(_, value)| !self.remade.contains(value)) {
+            journaled |= 1 << i;
+            input += self.graph.width(*value);
+        }
         let parts = &mut self.graph.layers[layer].recurrent;
         parts.push(StatePart { len, input });
-        StateId { layer, part: parts.len() - 1 }
+        StateId { layer, part: parts.len() - 1, journaled }
     }
 
     /// Causal convolution of `x` by the taps `NAME.weight` and, where the file has it, `NAME.bias`; then SiLU if `silu`.

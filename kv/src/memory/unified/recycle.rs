@@ -37,7 +37,8 @@ impl Recycle {
 
     /// Entries of a sequence's table at most, with a batch of `n_batch` tokens on top.
     pub fn n_cells(window: Window, params: &Params) -> u32 {
-        window.size().saturating_add(params.timeline.margin).saturating_add(params.n_batch)
+        let kept = window.size().saturating_add(params.timeline.margin);
+        kept.saturating_add(params.n_batch).saturating_add(2 * BLOCK_CELLS as u32)
     }
 
     /// For each checkpoint, the cells that are seen from there.

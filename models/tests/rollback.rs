@@ -1,0 +1,303 @@
+//! Contract 2: going back always works, and costs what was promised.
+
+use backstitch_core::pool::{Inline, Panicked, Pool};
+use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_testing::{Random, assert_bits};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Models with a recurrent state, alone and beside attention.
+const RECURRENT: [&str; 3] = ["mamba", "mamba2", "falcon_h1"];
+
+fn model(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn tokens(model: &Model, seed: u64, n: usize) -> Vec<Token> {
+    let mut random = Random::new(seed);
+    (0..n).map(|_| Token(random.below(model.hparams().n_vocab) as u32)).collect()
+}
+
+/// Logits after `tokens` in a context of their own that keeps no way back.
+fn fresh(model: &Model, tokens: &[Token]) -> Vec<f32> {
+    let params = Params { n_ctx: 4096, timeline: TimelineParams::OFF, ..Params::default() };
+    let mut ctx = Context::new(model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, tokens).unwrap();
+    ctx.logits(seq).unwrap().to_vec()
+}
+
+/// Appends tokens to a prefix of `all`, and compares with never having gone further.
+fn assert_goes_on(what: &str, model: &Model, ctx: &mut Context, seq: SeqId, all: &[Token], pos: usize) {
+    let next = [Token(3), Token(5)];
+    ctx.append(seq, &next).unwrap();
+    let expected = fresh(model, &[&all[..pos], &next].concat());
+    assert_bits(what, ctx.logits(seq).unwrap(), &expected);
+}
+
+/// Other engines return success here and go on from the state of another position.
+#[test]
+fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
+    for name in RECURRENT {
+        let model = model(name);
+        let all = tokens(&model, 1, 60);
+        for back in 1..=12 {
+            let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &all[..40]).unwrap();
+            for token in &all[40..] {
+                ctx.append(seq, &[*token]).unwrap();
+            }
+            ctx.seq_rm(seq, Pos(60 - back)..Pos::MAX).unwrap();
+            assert_goes_on(name, &model, &mut ctx, seq, &all, 60 - back as usize);
+        }
+        // A whole decode of two tokens, and of many.
+        for n in [2, 20] {
+            let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &all[..60 - n]).unwrap();
+            ctx.append(seq, &all[60 - n..]).unwrap();
+            let done = ctx.rollback(seq, Pos(60 - n as i32)).unwrap();
+            assert_eq!(done.reevaluated, 0);
+            assert_goes_on(name, &model, &mut ctx, seq, &all, 60 - n);
+        }
+    }
+}
+
+/// A pool that stops in the middle of a decode.
+struct Stopping(Arc<AtomicI64>);
+
+impl Pool for Stopping {
+    fn n_threads(&self) -> usize {
+        1
+    }
+    fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        if self.0.fetch_sub(1, Relaxed) == 0 { Err(Panicked) } else { Inline.run(n_jobs, job) }
+    }
+}
+
+/// Other engines then refuse both the way back and the retry.
+#[test]
+fn after_a_decode_that_was_stopped_both_going_back_and_trying_again_work() {
+    for name in RECURRENT.into_iter().chain(["llama", "gemma3"]) {
+        let model = model(name);
+        let all = tokens(&model, 2, 60);
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let params = Params { n_ctx: 128, n_ubatch: 8, n_seq_max: 2, ..Params::default() };
+        let mut ctx = Context::with_pool(&model, params, Box::new(Stopping(left.clone()))).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all[..30]).unwrap();
+        for stop in [0, 1, 7, 20, 45] {
+            left.store(stop, Relaxed);
+            let stopped = ctx.append(seq, &all[30..60]);
+            assert!(matches!(stopped, Err(Error::Core(_))), "{name}: {stopped:?}");
+            left.store(i64::MAX, Relaxed);
+            assert_eq!(ctx.pos(seq), Pos(30));
+            let back = ctx.fork(seq).unwrap();
+            ctx.rollback(back, Pos(25)).unwrap();
+            assert_goes_on(name, &model, &mut ctx, back, &all, 25);
+            ctx.release(back).unwrap();
+        }
+        ctx.append(seq, &all[30..60]).unwrap();
+        assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &all));
+    }
+}
+
+/// Other engines return success here although the cells are gone.
+#[test]
+fn going_back_behind_a_window_that_moved_on_is_exact() {
+    let model = model("gemma3");
+    let all = tokens(&model, 3, 700);
+    for timeline in [TimelineParams::default(), TimelineParams::OFF] {
+        let params = Params { n_ctx: 2048, n_seq_max: 2, timeline, ..Params::default() };
+        let mut ctx = Context::new(&model, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all).unwrap();
+        assert!(ctx.seq_range(seq).unwrap().0 > Pos(500), "cells behind the window went back to the pool");
+        for pos in [690, 650, 600, 511, 300, 1] {
+            let fork = ctx.fork(seq).unwrap();
+            ctx.seq_rm(fork, Pos(pos)..Pos::MAX).unwrap();
+            assert_goes_on("a fork", &model, &mut ctx, fork, &all, pos as usize);
+            ctx.release(fork).unwrap();
+        }
+        assert_goes_on("the original", &model, &mut ctx, seq, &all, 700);
+    }
+}
+
+#[test]
+fn inside_the_journal_nothing_is_evaluated() {
+    for name in RECURRENT {
+        let model = model(name);
+        let all = tokens(&model, 4, 300);
+        // However the tokens came.
+        for piece in [1, 7, 300] {
+            let params = Params { n_ctx: 512, n_seq_max: 2, n_ubatch: 64, ..Params::default() };
+            let mut ctx = Context::new(&model, params).unwrap();
+            let seq = ctx.sequence().unwrap();
+            all.chunks(piece).for_each(|piece| ctx.append(seq, piece).unwrap());
+            for back in 0..=32 {
+                let fork = ctx.fork(seq).unwrap();
+                let done = ctx.rollback(fork, Pos(300 - back)).unwrap();
+                assert_eq!(done.reevaluated, 0, "{name}, {back} tokens back, in pieces of {piece}");
+                assert_eq!(done.restored_from.0 + done.replayed as i32, 300 - back);
+                if back % 8 == 5 {
+                    assert_goes_on(name, &model, &mut ctx, fork, &all, 300 - back as usize);
+                }
+                ctx.release(fork).unwrap();
+            }
+        }
+    }
+}
+
+/// What going `back` tokens takes, by what the context says.
+fn promised(ctx: &Context, seq: SeqId, back: i32) -> u32 {
+    let pos = Pos(ctx.pos(seq).0 - back);
+    let stretches = ctx.positions(seq).unwrap();
+    let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&pos)).unwrap();
+    match stretch.means {
+        Means::Evaluated => (pos.0 - stretch.restored_from.0) as u32,
+        _ => 0,
+    }
+}
+
+#[test]
+fn going_back_d_tokens_evaluates_no_more_than_d_or_the_spacing() {
+    for (name, piece) in [("falcon_h1", 2_100), ("mamba2", 100), ("gemma3", 2_100)] {
+        let model = model(name);
+        let all = tokens(&model, 5, 2_100);
+        let params = Params { n_ctx: 2_304, n_seq_max: 2, ..Params::default() };
+        let mut ctx = Context::new(&model, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        all.chunks(piece).for_each(|piece| ctx.append(seq, piece).unwrap());
+        let spacing = params.timeline.spacing;
+        let costs: Vec<u32> = (1..=2_000).map(|back| promised(&ctx, seq, back)).collect();
+        for (back, &cost) in (1..).zip(&costs) {
+            assert!(cost <= spacing.max(back), "{name}: {cost} tokens to go {back} back");
+        }
+        draw(name, &costs);
+        // What is promised is what it takes.
+        for back in [1, 40, 255, 256, 257, 700, 1_400, 2_000] {
+            let fork = ctx.fork(seq).unwrap();
+            let done = ctx.rollback(fork, Pos(2_100 - back)).unwrap();
+            assert_eq!(done.reevaluated, costs[back as usize - 1], "{name}: {back} tokens back");
+            if back == 257 || back == 1_400 {
+                assert_goes_on(name, &model, &mut ctx, fork, &all, 2_100 - back as usize);
+            }
+            ctx.release(fork).unwrap();
+        }
+    }
+}
+
+/// Tokens evaluated again against tokens gone back.
+fn draw(name: &str, costs: &[u32]) {
+    println!("{name}: tokens evaluated again (up) when going back so many (right)");
+    for height in (0..=8).rev() {
+        let at_least = height * 128;
+        let row = costs
+            .chunks(25)
+            .map(|some| if *some.iter().max().unwrap() >= at_least.max(1) { '#' } else { ' ' });
+        println!("{at_least:>5} |{}", row.collect::<String>());
+    }
+    println!("      +{}", "-".repeat(costs.len().div_ceil(25)));
+    println!("       0{:>79}", costs.len());
+}
+
+#[test]
+fn a_pin_is_reached_at_once_however_far_it_lies_back() {
+    let model = model("falcon_h1");
+    let all = tokens(&model, 6, 900);
+    let timeline = TimelineParams { checkpoint_bytes: 1 << 20, ..TimelineParams::default() };
+    let mut ctx = Context::new(&model, Params { n_ctx: 1024, timeline, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &all[..101]).unwrap();
+    ctx.pin(seq).unwrap();
+    ctx.append(seq, &all[101..]).unwrap();
+    assert_eq!(promised(&ctx, seq, 900 - 101), 0);
+    let done = ctx.rollback(seq, Pos(101)).unwrap();
+    assert_eq!((done.restored_from, done.replayed, done.reevaluated), (Pos(101), 0, 0));
+    assert_goes_on("the pin", &model, &mut ctx, seq, &all, 101);
+    assert!(ctx.unpin(seq, Pos(101)).unwrap());
+    assert!(!ctx.unpin(seq, Pos(101)).unwrap());
+}
+
+#[test]
+fn a_pin_past_the_budget_is_refused_and_changes_nothing() {
+    let model = model("mamba2");
+    let timeline = TimelineParams { checkpoint_bytes: 300_000, ..TimelineParams::default() };
+    let mut ctx = Context::new(&model, Params { n_ctx: 1024, timeline, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    let mut pinned = vec![];
+    let refused = (0..200).find_map(|i| {
+        ctx.append(seq, &[Token(i)]).unwrap();
+        ctx.pin(seq).map(|()| pinned.push(ctx.pos(seq))).err()
+    });
+    let Some(Error::Memory(backstitch_kv::Error::Pinned { limit, checkpoint_bytes })) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!((limit as usize, checkpoint_bytes), (pinned.len(), 300_000));
+    assert!(limit > 0);
+    let expected = fresh(&model, ctx.tokens(seq).unwrap());
+    assert_bits("went on", ctx.logits(seq).unwrap(), &expected);
+    let first = pinned[0];
+    assert_eq!(ctx.rollback(seq, first).unwrap().reevaluated, 0);
+}
+
+#[test]
+fn sixty_four_forks_that_decode_together_stay_exact() {
+    for name in ["falcon_h1", "mamba2", "gemma3"] {
+        let model = model(name);
+        let all = tokens(&model, 7, 200);
+        let params = Params { n_ctx: 4096, n_seq_max: 65, ..Params::default() };
+        let mut ctx = Context::new(&model, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &all).unwrap();
+        let forks: Vec<SeqId> = (0..64).map(|_| ctx.fork(seq).unwrap()).collect();
+        for step in 0..5 {
+            let mut batch = Batch::new();
+            for &fork in &forks {
+                batch.push(Token((fork.0 * 7 + step) % 250), Pos(200 + step as i32), &[fork], true);
+            }
+            ctx.decode(&batch).unwrap();
+        }
+        for &fork in &forks {
+            let own: Vec<Token> = (0..5).map(|step| Token((fork.0 * 7 + step) % 250)).collect();
+            let expected = fresh(&model, &[&all[..], &own].concat());
+            assert_bits(format!("{name}, fork {fork}"), ctx.logits(fork).unwrap(), &expected);
+        }
+        // Each can still go back, to where it left the others and before.
+        for &fork in &forks[..4] {
+            assert_eq!(ctx.rollback(fork, Pos(198)).unwrap().reevaluated, 0);
+            assert_goes_on(name, &model, &mut ctx, fork, &all, 198);
+        }
+    }
+}
+
+#[test]
+fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
+    for name in ["falcon_h1", "gemma3", "llama", "mamba2"] {
+        let model = model(name);
+        let all = tokens(&model, 8, 500);
+        for timeline in [TimelineParams::default(), TimelineParams::OFF] {
+            let left = Arc::new(AtomicI64::new(i64::MAX));
+            let params = Params { n_ctx: 600, n_ubatch: 32, n_batch: 64, timeline, ..Params::default() };
+            let mut ctx = Context::with_pool(&model, params, Box::new(Stopping(left.clone()))).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &all[..77]).unwrap();
+            let mut runs = 40;
+            loop {
+                left.store(runs, Relaxed);
+                match ctx.append(seq, &all[77..]) {
+                    Ok(()) => break,
+                    Err(Error::Core(_)) => assert_eq!(ctx.pos(seq), Pos(77)),
+                    Err(error) => panic!("{error}"),
+                }
+                runs *= 3;
+            }
+            assert!(runs > 300, "{name} was stopped in later pieces too");
+            left.store(i64::MAX, Relaxed);
+            assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &all));
+            assert_eq!(ctx.tokens(seq).unwrap(), all);
+        }
+    }
+}
