@@ -1,0 +1,48 @@
+//! Programs of memory operations, with faults, on every kind of memory.
+//!
+//! The first byte chooses a model, the second the sizes of its context, each four after that are a step of the machine that
+//! the tests run: it appends, rolls back, forks, removes, moves, pins, fails and tries again, and holds every logit to a
+//! fresh evaluation, bit for bit.
+#![no_main]
+
+#[path = "../../models/tests/programs/machine.rs"]
+mod machine;
+
+use backstitch_models::Model;
+use libfuzzer_sys::fuzz_target;
+use machine::{Fresh, Machine};
+use std::cell::RefCell;
+
+/// One model for each kind of memory.
+const MODELS: [&[u8]; 4] = [
+    include_bytes!("../../goldens/models/llama.gguf"),
+    include_bytes!("../../goldens/models/gemma3.gguf"),
+    include_bytes!("../../goldens/models/mamba2.gguf"),
+    include_bytes!("../../goldens/models/falcon_h1.gguf"),
+];
+
+/// Longer programs find nothing that shorter ones do not.
+const MAX_STEPS: usize = 48;
+
+thread_local! {
+    static KNOWN: RefCell<Vec<(Model, Fresh)>> = RefCell::new(
+        MODELS
+            .iter()
+            .filter_map(|bytes| Model::from_bytes(bytes).ok())
+            .map(|model| {
+                let fresh = Fresh::new(&model);
+                (model, fresh)
+            })
+            .collect(),
+    );
+}
+
+fuzz_target!(|input: &[u8]| {
+    let [which, shape, steps @ ..] = input else { return };
+    let steps = steps.as_chunks().0;
+    KNOWN.with_borrow_mut(|known| {
+        assert_eq!(known.len(), MODELS.len());
+        let (model, fresh) = &mut known[usize::from(*which) % MODELS.len()];
+        Machine::new(model, fresh, *shape).run(&steps[..steps.len().min(MAX_STEPS)]);
+    });
+});
