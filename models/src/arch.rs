@@ -9,6 +9,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod granitehybrid;
 mod jamba;
 mod lfm2;
 mod llama;
@@ -39,6 +40,7 @@ pub static ALL: &[&Arch] = &[
     &falcon_h1::ARCH,
     &gemma2::ARCH,
     &gemma3::ARCH,
+    &granitehybrid::ARCH,
     &jamba::ARCH,
     &lfm2::ARCH,
     &llama::ARCH,

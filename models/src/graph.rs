@@ -183,6 +183,8 @@ pub struct ExpertParams {
     pub down: WeightId,
     /// How the chosen experts are weighed.
     pub weights: ExpertWeights,
+    /// Factor of all weights.
+    pub scale: f32,
 }
 
 /// Weights of a causal convolution.
@@ -474,6 +476,13 @@ pub enum Op {
         /// The other factor.
         y: Value,
     },
+    /// `x *= factor`.
+    Scale {
+        /// Changed in place.
+        x: Value,
+        /// The factor.
+        factor: f32,
+    },
     /// Copies the rows whose output was asked for.
     Outputs {
         /// All rows.
@@ -536,6 +545,7 @@ impl Op {
             Op::Experts { .. } => "experts",
             Op::Add { .. } => "add",
             Op::Mul { .. } => "mul",
+            Op::Scale { .. } => "scale",
             Op::Outputs { .. } => "outputs",
             Op::Logits { .. } => "logits",
             Op::Embeddings { .. } => "embeddings",
@@ -580,6 +590,7 @@ impl Op {
                 io(&[*x, *router, *out], &[*router, *scratch, *out]);
             }
             Op::Add { x, y } | Op::Mul { x, y } => io(&[*x, *y], &[*x]),
+            Op::Scale { x, .. } => io(&[*x], &[*x]),
             Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
             Op::Embeddings { x } => io(&[*x], &[]),
         }

@@ -71,6 +71,8 @@ pub struct Hparams {
     pub full_attention_interval: Option<usize>,
     /// Mixture of experts.
     pub experts: Option<Experts>,
+    /// Factors of the residual stream.
+    pub scales: Scales,
     /// State-space layers.
     pub ssm: Option<Ssm>,
     /// Taps of short convolutions.
@@ -88,6 +90,8 @@ pub struct RopeParams {
     pub freq_base: f32,
     /// How frequencies are changed for contexts longer than trained.
     pub scaling: RopeScaling,
+    /// `rope.scaling.finetuned`, which some architectures read as whether anything rotates at all.
+    pub finetuned: Option<bool>,
 }
 
 /// How frequencies are changed for contexts longer than trained.
@@ -111,6 +115,17 @@ pub enum RopeScaling {
     },
 }
 
+/// Factors of the residual stream; 1 where the file states none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scales {
+    /// Of embeddings.
+    pub embedding: f32,
+    /// Of each branch before it is added.
+    pub residual: f32,
+    /// Of logits, or their divisor: architectures differ.
+    pub logit: f32,
+}
+
 /// Sizes of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
@@ -118,6 +133,8 @@ pub struct Experts {
     pub n_expert: usize,
     /// Experts chosen for a token.
     pub n_used: usize,
+    /// Width of a network beside them that all tokens go through; 0 if there is none.
+    pub n_ff_shared: usize,
 }
 
 /// Sizes of state-space layers.
@@ -272,6 +289,11 @@ impl Hparams {
             rope_sections: rope_sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
             experts,
+            scales: Scales {
+                embedding: r.positive_f32("embedding_scale")?.unwrap_or(1.0),
+                residual: r.positive_f32("residual_scale")?.unwrap_or(1.0),
+                logit: r.positive_f32("logit_scale")?.unwrap_or(1.0),
+            },
             ssm: ssm(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
             wkv: Wkv::read(&r, n_embd)?,
@@ -387,7 +409,7 @@ impl Hparams {
 
 /// Declares a rotation to the builder.
 fn declare(b: &mut Builder<'_, '_>, pairs: Pairs, rope: RopeParams) -> Result<RopeId, Error> {
-    let RopeParams { n_rot, freq_base, scaling } = rope;
+    let RopeParams { n_rot, freq_base, scaling, .. } = rope;
     let plain = Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
     let rope = match scaling {
         RopeScaling::None => plain,
@@ -470,7 +492,9 @@ fn rope(r: &Reader<'_, '_>, d_k: usize) -> Result<RopeParams, Error> {
         },
         Some(other) => return Err(r.invalid("rope.scaling.type", other, "none, linear or yarn")),
     };
-    Ok(RopeParams { n_rot, freq_base: r.positive_f32("rope.freq_base")?.unwrap_or(10_000.0), scaling })
+    let freq_base = r.positive_f32("rope.freq_base")?.unwrap_or(10_000.0);
+    let finetuned = r.gguf.keys()?.optional("rope.scaling.finetuned")?;
+    Ok(RopeParams { n_rot, freq_base, scaling, finetuned })
 }
 
 fn rope_sections(r: &Reader<'_, '_>) -> Result<Option<[usize; 4]>, Error> {
@@ -489,6 +513,8 @@ fn rope_sections(r: &Reader<'_, '_>) -> Result<Option<[usize; 4]>, Error> {
     Ok(Some(sections))
 }
 
+const SHARED: &str = "expert_shared_feed_forward_length";
+
 fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {
     let Some(n_expert) = r.gguf.keys()?.optional::<u32>("expert_count")?.filter(|&n| n > 0) else {
         return Ok(None);
@@ -498,7 +524,11 @@ fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {
     }
     r.product("feed_forward_length", n_expert as usize, n_ff)?;
     let n_used = r.count("expert_used_count", n_expert)?;
-    Ok(Some(Experts { n_expert: n_expert as usize, n_used }))
+    let n_ff_shared = match r.gguf.keys()?.optional::<u32>(SHARED)? {
+        Some(n) if n > MAX_WIDTH => return Err(r.invalid(SHARED, n, "at most 2^20")),
+        n => n.unwrap_or(0) as usize,
+    };
+    Ok(Some(Experts { n_expert: n_expert as usize, n_used, n_ff_shared }))
 }
 
 fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {

@@ -192,27 +192,6 @@ fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way() {
     });
 }
 
-#[test]
-fn many_recurrent_sequences_that_step_together_have_the_bits_of_each_alone() {
-    const N_SEQ: u32 = 256;
-    let model = model("mamba2", DType::F32);
-    let params = Params { n_seq_max: N_SEQ, ..params(KernelSet::detect().unwrap(), 2) };
-    let mut ctx = Context::new(&model, params).unwrap();
-    let prompts: Vec<Vec<Token>> = (0..N_SEQ).map(|i| tokens(&model, 100 + u64::from(i), 3)).collect();
-    let mut got: Vec<Vec<f32>> = vec![vec![]; prompts.len()];
-    for pos in 0..3 {
-        let mut batch = Batch::new();
-        for (seq, prompt) in (0..).map(SeqId).zip(&prompts) {
-            batch.push(prompt[pos], Pos(pos as i32), &[seq], true);
-        }
-        ctx.decode(&batch).unwrap();
-        got.iter_mut().enumerate().for_each(|(i, got)| got.extend_from_slice(ctx.output(i).unwrap()));
-    }
-    for (i, prompt) in prompts.iter().enumerate() {
-        assert_bits(format!("sequence {i}"), &got[i], &reference(&model, prompt, CellType::F16));
-    }
-}
-
 /// Embeddings of all tokens of some texts, then the pooled ones.
 fn embeddings(model: &Model, params: Params, texts: &[Vec<Token>]) -> Vec<Vec<f32>> {
     let mut ctx = Context::new(model, params).unwrap();

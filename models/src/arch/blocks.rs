@@ -54,29 +54,40 @@ pub(super) fn feed_forward(
     x: Value,
 ) -> Result<(), Error> {
     if let Some(experts) = h.experts {
-        return mixture(b, h, &experts, residual, x, ExpertWeights::Renormalised);
+        return mixture(b, h, &experts, [residual, x], ExpertWeights::Renormalised, 1.0);
     }
     network(b, h, residual, x)
 }
 
+/// `silu(gate(x)) * up(x)`, by the matrices of these names, `n_ff` wide.
+pub(super) fn gated(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    x: Value,
+    [gate, up]: [&str; 2],
+    n_ff: usize,
+) -> Result<Value, Error> {
+    let matrices = [b.linear(gate, n_ff, h.n_embd)?, b.linear(up, n_ff, h.n_embd)?];
+    let [gate, up] = b.linears(x, matrices, ["gate", "up"]);
+    Ok(b.gate(Activation::Silu, gate, up))
+}
+
 /// The network `down(silu(gate(x)) * up(x))`, added to `residual`.
 pub(super) fn network(b: &mut Builder<'_, '_>, h: &Hparams, residual: Value, x: Value) -> Result<(), Error> {
-    let matrices = [b.linear("ffn_gate", h.n_ff, h.n_embd)?, b.linear("ffn_up", h.n_ff, h.n_embd)?];
-    let [gate, up] = b.linears(x, matrices, ["gate", "up"]);
-    let product = b.gate(Activation::Silu, gate, up);
+    let product = gated(b, h, x, ["ffn_gate", "ffn_up"], h.n_ff)?;
     let down = b.linear("ffn_down", h.n_embd, h.n_ff)?;
     b.add_linear(residual, product, down);
     Ok(())
 }
 
-/// A mixture of such networks, added to `residual`.
+/// A mixture of such networks over the second value, times `scale`, added to the first.
 pub(super) fn mixture(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     experts: &Experts,
-    residual: Value,
-    x: Value,
+    [residual, x]: [Value; 2],
     weights: ExpertWeights,
+    scale: f32,
 ) -> Result<(), Error> {
     let router = b.linear("ffn_gate_inp", experts.n_expert, h.n_embd)?;
     let params = ExpertParams {
@@ -86,6 +97,7 @@ pub(super) fn mixture(
         up: b.experts("ffn_up_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
         down: b.experts("ffn_down_exps.weight", experts.n_expert, h.n_embd, h.n_ff)?,
         weights,
+        scale,
     };
     let [router] = b.linears(x, [router], ["router"]);
     b.add_experts(residual, x, router, params);

@@ -32,7 +32,7 @@ fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         b.add_linear(x, mixed, output);
         let normed = b.rms_norm("ffn_norm", x, "ffn_norm.weight", h.norm_rms_eps)?;
         match h.experts.filter(|_| b.has("ffn_gate_inp.weight")) {
-            Some(experts) => blocks::mixture(b, h, &experts, x, normed, ExpertWeights::Plain)?,
+            Some(experts) => blocks::mixture(b, h, &experts, [x, normed], ExpertWeights::Plain, 1.0)?,
             None => blocks::network(b, h, x, normed)?,
         }
     }

@@ -33,7 +33,8 @@ impl Frame<'_> {
             };
             for _ in 0..params.n_used.min(router.len()) {
                 let Some(expert) = best(router) else { break };
-                let weight = core::mem::replace(&mut router[expert], f32::NEG_INFINITY) / total;
+                let weight =
+                    core::mem::replace(&mut router[expert], f32::NEG_INFINITY) / total * params.scale;
                 let [gate, up, down] = [params.gate, params.up, params.down];
                 let matrices = [
                     weights.matrix(gate, expert)?,
