@@ -476,13 +476,6 @@ pub enum Op {
         /// The other factor.
         y: Value,
     },
-    /// `x *= factor`.
-    Scale {
-        /// Changed in place.
-        x: Value,
-        /// The factor.
-        factor: f32,
-    },
     /// Copies the rows whose output was asked for.
     Outputs {
         /// All rows.
@@ -545,7 +538,6 @@ impl Op {
             Op::Experts { .. } => "experts",
             Op::Add { .. } => "add",
             Op::Mul { .. } => "mul",
-            Op::Scale { .. } => "scale",
             Op::Outputs { .. } => "outputs",
             Op::Logits { .. } => "logits",
             Op::Embeddings { .. } => "embeddings",
@@ -590,7 +582,6 @@ impl Op {
                 io(&[*x, *router, *out], &[*router, *scratch, *out]);
             }
             Op::Add { x, y } | Op::Mul { x, y } => io(&[*x, *y], &[*x]),
-            Op::Scale { x, .. } => io(&[*x], &[*x]),
             Op::Logits { x, scratch, .. } => io(&[*x], &[*scratch]),
             Op::Embeddings { x } => io(&[*x], &[]),
         }

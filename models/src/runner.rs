@@ -216,7 +216,6 @@ impl Frame<'_> {
             }
             Op::Add { x, y } => self.add(x, y),
             Op::Mul { x, y } => self.mul(x, y),
-            Op::Scale { x, factor } => self.scale(x, factor),
             Op::Outputs { x, out } => self.outputs(x, out),
             Op::Logits { x, head, scratch, soft_cap } => {
                 self.logits([x, scratch], head, soft_cap, ubatch, outputs)

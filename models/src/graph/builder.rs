@@ -516,11 +516,6 @@ impl<'g, 'a> Builder<'g, 'a> {
         self.push(Op::Mul { x, y });
     }
 
-    /// `x *= factor`.
-    pub fn scale(&mut self, x: Value, factor: f32) {
-        self.push(Op::Scale { x, factor });
-    }
-
     /// The rows of `x` whose output is wanted; what comes after costs nothing for the others.
     pub fn outputs(&mut self, x: Value) -> Value {
         let info = &self.graph.values[x.0 as usize];

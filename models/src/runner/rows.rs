@@ -203,12 +203,6 @@ impl Frame<'_> {
         each_piece(self.pool, x, width, |first, rows| mul(rows, &y[first * width..]))
     }
 
-    pub(super) fn scale(&mut self, x: Value, factor: f32) -> Result<(), Error> {
-        let (width, scale) = (self.values.width(x), self.set.scale_in_place);
-        let [x] = self.values.slices([x])?;
-        each_piece(self.pool, x, width, |_, rows| scale(rows, factor))
-    }
-
     pub(super) fn outputs(&mut self, x: Value, out: Value) -> Result<(), Error> {
         let (width, wanted) = (self.values.width(x).max(1), self.wanted);
         let [x, out] = self.values.slices([x, out])?;
