@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 /// Models and, for each, another one with the same vocabulary.
-const MODELS: [[&str; 2]; 7] = [
+const MODELS: [[&str; 2]; 10] = [
     ["llama", "gemma3"],
     ["gemma2", "llama"],
     ["gemma3", "llama"],
@@ -22,6 +22,9 @@ const MODELS: [[&str; 2]; 7] = [
     ["qwen3", "falcon_h1"],
     ["mamba", "qwen3"],
     ["mamba2", "mamba"],
+    ["jamba", "qwen3"],
+    ["lfm2", "mamba2"],
+    ["lfm2_swa", "lfm2"],
 ];
 const N_TOKENS: usize = 100;
 const N_DRAFT: usize = 6;
