@@ -79,7 +79,7 @@ fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<
 }
 
 fn speculation_allocates_nothing() {
-    for name in ["llama", "gemma3", "falcon_h1"] {
+    for name in ["llama", "gemma3", "falcon_h1", "mamba2", "lfm2_swa", "rwkv7", "qwen35"] {
         let model = model(name);
         let params = Params { n_ctx: 512, ..Params::default() };
         let draft_model = DraftModel::new(&model, &model, params).unwrap();
@@ -102,8 +102,10 @@ fn speculation_allocates_nothing() {
             let before = speculative.stats();
             let ((), tally) = ALLOCATOR.during(|| tell(&mut ctx, &mut sampled, &mut speculative, 150));
             let after = speculative.stats();
-            assert!(after.n_accepted > before.n_accepted, "{name}, drafter {i}: {after:?}");
-            assert!(after.n_drafted - before.n_drafted > after.n_accepted - before.n_accepted, "{after:?}");
+            let n_drafted = after.n_drafted - before.n_drafted;
+            let n_accepted = after.n_accepted - before.n_accepted;
+            // What random weights tell seldom repeats itself, so looking up is seldom right.
+            assert!(n_drafted > n_accepted && (n_accepted > 0 || i == 1), "{name}, drafter {i}: {after:?}");
             assert_eq!(tally.allocations, 0, "{name}, drafter {i}: {tally:?}, {after:?}");
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 /// Models and, for each, another one with the same vocabulary.
-const MODELS: [[&str; 2]; 10] = [
+const MODELS: [[&str; 2]; 13] = [
     ["llama", "gemma3"],
     ["gemma2", "llama"],
     ["gemma3", "llama"],
@@ -25,6 +25,9 @@ const MODELS: [[&str; 2]; 10] = [
     ["jamba", "qwen3"],
     ["lfm2", "mamba2"],
     ["lfm2_swa", "lfm2"],
+    ["rwkv6", "rwkv7"],
+    ["rwkv7", "rwkv6"],
+    ["qwen35", "jamba"],
 ];
 const N_TOKENS: usize = 100;
 const N_DRAFT: usize = 6;
