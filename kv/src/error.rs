@@ -16,6 +16,8 @@ pub enum Error {
         need: u64,
         /// How many were free.
         free: u64,
+        /// The sequence that there was no room for, the first of them if there are several.
+        seq: SeqId,
     },
     /// A token does not follow the last position of its sequence.
     Order {
@@ -166,9 +168,10 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Error::Full { what, need, free } => {
-                write!(f, "cache is full: {need} {what} needed, {free} free; raise n_ctx or drop a sequence")
-            }
+            Error::Full { what, need, free, seq } => write!(
+                f,
+                "cache is full at sequence {seq}: {need} {what} needed, {free} free; raise n_ctx or drop a sequence"
+            ),
             Error::Order { index, seq, pos, wanted } => {
                 write!(f, "token {index} of the batch: sequence {seq} continues at {wanted}, not at {pos}")
             }
@@ -253,8 +256,8 @@ mod tests {
     fn errors_name_the_value_and_the_way_out() {
         let cases = [
             (
-                Error::Full { what: "cells", need: 64, free: 32 },
-                "cache is full: 64 cells needed, 32 free; raise n_ctx or drop a sequence",
+                Error::Full { what: "cells", need: 64, free: 32, seq: SeqId(3) },
+                "cache is full at sequence 3: 64 cells needed, 32 free; raise n_ctx or drop a sequence",
             ),
             (
                 Error::Order { index: 3, seq: SeqId(1), pos: Pos(9), wanted: Pos(7) },

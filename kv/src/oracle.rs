@@ -198,9 +198,10 @@ impl Naive {
         // Windows do not care how long a sequence is.
         let limited = self.attention.iter().any(|layer| layer.window.is_none());
         let too_long = |s: &NaiveSequence| limited && s.cells.len() > self.params.n_ctx as usize;
-        if let Some(seq) = after.seqs.iter().find(|s| too_long(s)) {
+        if let Some(at) = after.seqs.iter().position(too_long) {
+            let (seq, id) = (&after.seqs[at], SeqId(at as u32));
             let (need, free) = (seq.cells.len() as u64, self.params.n_ctx.into());
-            return Err(Error::Full { what: "cells", need, free });
+            return Err(Error::Full { what: "cells", need, free, seq: id });
         }
         *self = after;
         Ok(())

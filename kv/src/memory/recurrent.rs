@@ -103,6 +103,8 @@ pub(super) struct Recurrent {
     runs: Vec<StateRun>,
     /// Slots that the plan needs.
     need: u32,
+    /// The first sequence of the plan that there was no slot for.
+    lacking: Option<SeqId>,
 }
 
 impl Recurrent {
@@ -128,6 +130,7 @@ impl Recurrent {
             fresh: Vec::with_capacity(n_slots as usize),
             runs,
             need: 0,
+            lacking: None,
         })
     }
 
@@ -187,7 +190,12 @@ impl Recurrent {
             }
         }
         if u64::from(self.need) > free {
-            return Err(Error::Full { what: "states", need: self.need.into(), free });
+            return Err(Error::Full {
+                what: "states",
+                need: self.need.into(),
+                free,
+                seq: self.lacking.unwrap_or_default(),
+            });
         }
         Ok(())
     }
@@ -212,7 +220,10 @@ impl Recurrent {
             return Ok((Some(slot), slot));
         }
         self.need += 1;
-        let Some(write) = self.free.pop() else { return Ok((read, u32::MAX)) };
+        let Some(write) = self.free.pop() else {
+            self.lacking = self.lacking.or(Some(*first));
+            return Ok((read, u32::MAX));
+        };
         self.fresh.push(write);
         Ok((read, write))
     }
@@ -234,6 +245,7 @@ impl Recurrent {
         self.runs.clear();
         self.holding.clear();
         self.need = 0;
+        self.lacking = None;
         for slot in self.fresh.drain(..).filter(|&slot| self.refs[slot as usize] == 0) {
             self.free.push(slot);
         }
@@ -397,7 +409,7 @@ impl Part for Recurrent {
             return Ok(());
         }
         let free = self.free.len() as u64;
-        let write = self.free.pop().ok_or(Error::Full { what: "states", need: 1, free })?;
+        let write = self.free.pop().ok_or(Error::Full { what: "states", need: 1, free, seq })?;
         self.fresh.push(write);
         let mut read = slot;
         for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {

@@ -155,13 +155,17 @@ fn a_batch_that_does_not_fit_is_refused_whole_and_told_how_much_is_missing() {
     let mut memory = Hybrid::new(&[cached()], &params(64, 1)).unwrap();
     append(&mut memory, &run_of(0, 0..40)).unwrap();
     let refused = append(&mut memory, &run_of(0, 40..70));
-    assert_eq!(refused, Err(Error::Full { what: "cells", need: 32, free: 0 }));
+    assert_eq!(refused, Err(Error::Full { what: "cells", need: 32, free: 0, seq: SeqId(0) }));
     assert_eq!(memory.seq_pos_max(SeqId(0)), Some(Pos(39)));
     append(&mut memory, &run_of(0, 40..64)).unwrap();
 
     let mut several = Hybrid::new(&[cached()], &params(64, 3)).unwrap();
     let refused = append(&mut several, &run_of(2, 0..65));
-    assert_eq!(refused, Err(Error::Full { what: "cells", need: 65, free: 64 }), "a sequence has n_ctx cells");
+    assert_eq!(
+        refused,
+        Err(Error::Full { what: "cells", need: 65, free: 64, seq: SeqId(2) }),
+        "a sequence has n_ctx cells"
+    );
     several.audit().unwrap();
 }
 
@@ -500,4 +504,54 @@ mod together {
         }
         memory.audit().unwrap();
     }
+}
+
+/// All kinds in one memory.
+fn hybrid() -> Vec<LayerSpec> {
+    let windowed = AttentionSpec::Cached(shape(Some(Window::Sliding(100))));
+    let windowed = LayerSpec { attention: windowed, ..LayerSpec::default() };
+    vec![cached(), windowed, LayerSpec { recurrent: vec![StatePart { len: 64, input: 2 }], ..cached() }]
+}
+
+#[test]
+fn forking_a_hybrid_of_2000_tokens_takes_no_block_and_no_state() {
+    let params = Params { timeline: TimelineParams::default(), ..params(2048, 65) };
+    let mut memory = Hybrid::new(&hybrid(), &params).unwrap();
+    for start in (0..2000).step_by(500) {
+        append(&mut memory, &run_of(0, start..start + 500)).unwrap();
+    }
+    let free = memory.n_free_blocks();
+    for fork in 1..=64 {
+        memory.seq_cp(SeqId(0), SeqId(fork), Pos::ZERO..Pos::MAX).unwrap();
+    }
+    assert_eq!(memory.n_free_blocks(), free);
+    memory.audit().unwrap();
+    // All can go on at once: each takes a block of each cache, and a state.
+    let mut batch = Batch::new();
+    (0..=64).for_each(|seq| {
+        batch.push(Token(seq), Pos(2000), &[SeqId(seq)], true);
+    });
+    append(&mut memory, &batch).unwrap();
+    memory.audit().unwrap();
+}
+
+#[test]
+fn a_journal_of_32_tokens_takes_less_than_a_tenth_of_32_states() {
+    // Mamba-2 2.7B: what enters the convolution and the time steps; what enters the recurrence comes out of the convolution.
+    let (d_inner, n_head, d_state, d_conv) = (5120, 80, 128, 4);
+    let n_channels = d_inner + 2 * d_state;
+    let conv = StatePart { len: (d_conv - 1) * n_channels, input: n_channels };
+    let ssd = StatePart { len: d_inner * d_state, input: n_head };
+    let layers: Vec<LayerSpec> =
+        (0..64).map(|_| LayerSpec { recurrent: vec![conv, ssd], ..LayerSpec::default() }).collect();
+    let bytes = |journal| {
+        let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 256, journal, margin: 0 };
+        Params { timeline, ..params(4096, 1) }.bytes(&layers)
+    };
+    let state = 64 * 4 * (conv.len + ssd.len) as u64;
+    let rows = 64 * 4 * 32 * (conv.input + ssd.input) as u64;
+    // Three journals, so that two are whole while the third fills, and the states that they begin at.
+    assert_eq!(bytes(32) - bytes(0), 3 * rows + 3 * state);
+    assert!(10 * rows < 32 * state, "{rows} bytes of rows, {state} of a state");
+    assert!(10 * 3 * rows < 32 * state);
 }

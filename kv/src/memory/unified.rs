@@ -75,6 +75,8 @@ pub(super) struct Unified {
     cells: Vec<Cell>,
     /// Blocks that the plan needs.
     need: u32,
+    /// The first sequence of the plan that there was no block for.
+    lacking: Option<SeqId>,
 }
 
 impl Unified {
@@ -116,6 +118,7 @@ impl Unified {
             last: room::filled(n_seq_max, None)?,
             cells,
             need: 0,
+            lacking: None,
         })
     }
 
@@ -201,7 +204,7 @@ impl Unified {
         let free = u64::from(self.pool.n_free());
         if shared > free {
             let cells = BLOCK_CELLS as u64;
-            return Err(Error::Full { what: "cells", need: shared * cells, free: free * cells });
+            return Err(Error::Full { what: "cells", need: shared * cells, free: free * cells, seq });
         }
         Ok(())
     }

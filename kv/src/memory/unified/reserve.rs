@@ -122,13 +122,19 @@ impl Unified {
     fn check_room(&self, free: u32) -> Result<(), Error> {
         if self.need > free {
             let cells = |blocks: u32| u64::from(blocks) * BLOCK_CELLS as u64;
-            return Err(Error::Full { what: "cells", need: cells(self.need), free: cells(free) });
+            let seq = self.lacking.unwrap_or_default();
+            return Err(Error::Full { what: "cells", need: cells(self.need), free: cells(free), seq });
         }
         for saved in &self.saved {
             let (before, after) = (saved.mark.n_cells(), self.table(saved.seq).n_cells());
             if after > self.n_ctx {
                 let free = self.n_ctx.saturating_sub(before).into();
-                return Err(Error::Full { what: "cells", need: u64::from(after - before), free });
+                return Err(Error::Full {
+                    what: "cells",
+                    need: u64::from(after - before),
+                    free,
+                    seq: saved.seq,
+                });
             }
         }
         Ok(())
@@ -190,13 +196,21 @@ impl Unified {
         self.pool.refs(block) > n || self.swaps.iter().any(left)
     }
 
+    /// A block for some sequences, if there is one; notes who was the first to get none.
+    fn take_block(&mut self, seqs: &[SeqId]) -> u32 {
+        self.pool.take(seqs.len() as u32).unwrap_or_else(|| {
+            self.lacking = self.lacking.or(seqs.first().copied());
+            NO_BLOCK
+        })
+    }
+
     /// A new block at the end of sequences.
     fn open(&mut self, seqs: &[SeqId]) -> Result<u32, Error> {
         for seq in seqs {
             self.tables[seq.index()].make_room_for_one()?;
         }
         self.need += 1;
-        let block = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
+        let block = self.take_block(seqs);
         for seq in seqs {
             self.tables[seq.index()].open(block);
         }
@@ -208,7 +222,7 @@ impl Unified {
         let n_swaps = self.swaps.len() + seqs.len();
         room::for_len(&mut self.swaps, n_swaps)?;
         self.need += 1;
-        let to = self.pool.take(seqs.len() as u32).unwrap_or(NO_BLOCK);
+        let to = self.take_block(seqs);
         self.pool.copy_pos(from, to);
         for &seq in seqs {
             let table = &mut self.tables[seq.index()];
@@ -239,5 +253,6 @@ impl Unified {
         self.cells.clear();
         self.views.iter_mut().for_each(|view| view.visible.clear());
         self.need = 0;
+        self.lacking = None;
     }
 }
