@@ -46,6 +46,9 @@ pub enum Command {
     /// Measure speed, memory and bandwidth.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Draw what a sequence's memory holds and what going back in it costs.
+    #[command(after_help = TIMELINE_EXAMPLES)]
+    Timeline(TimelineArgs),
     /// Replay conformance files and compare with their expected numbers.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -87,6 +90,22 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   backstitch bench -m model.gguf -t 2
   backstitch bench -m model.gguf --depth 2048 --seqs 4 --json";
+
+const TIMELINE_EXAMPLES: &str = "\
+Examples:
+  backstitch timeline                                    the embedded model's memory of a story
+  backstitch timeline -m model.gguf -f book.txt          of a text of yours
+  backstitch timeline --pin 200 --rollback 450           what going back from 604 to 450 takes, and what is left then
+  backstitch timeline --forks 3 --rollback 300           blocks that forks share stay with them
+  backstitch timeline --spacing 64 --journal 16          more checkpoints, a shorter journal
+  backstitch timeline --svg memory.svg                   as a drawing, with the cost of every rollback
+
+In this order: the text is evaluated, tokens are generated behind it, pins are set where it passes them, forks leave
+from its end, rollbacks happen one after the other, and then the memory is drawn.
+
+A checkpoint is a position that is restored at once. The ladder has some at growing distances from the end; a journal
+holds what entered the recurrent states since a checkpoint, so that positions behind it are replayed without the
+network. What neither reaches is evaluated again from the checkpoint before it.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -338,6 +357,44 @@ pub struct BenchArgs {
     pub context: ContextArgs,
 }
 
+/// `backstitch timeline`
+#[derive(Debug, Args)]
+pub struct TimelineArgs {
+    /// Tokens to generate behind the text [default: 0; without text and model, 600].
+    #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N")]
+    pub n_predict: Option<u32>,
+    /// Fork the sequence N times at its end; each fork goes on with another of the likeliest tokens.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=64))]
+    pub forks: u8,
+    /// Pin a position, so that it is restored at once; may be repeated.
+    #[arg(long, value_name = "POS")]
+    pub pin: Vec<u32>,
+    /// Go back to a position and tell what that took; may be repeated.
+    #[arg(long, value_name = "POS")]
+    pub rollback: Vec<u32>,
+    /// The least distance of checkpoints, in tokens.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub spacing: u32,
+    /// Tokens back that can be replayed without the network, in recurrent models; 0 is none.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=1 << 16))]
+    pub journal: u32,
+    /// The most memory that checkpoints take, in MiB.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub checkpoint_mib: u32,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw to an SVG file as well; "-" is standard output, instead of text.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub input: PromptArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+}
+
 /// `backstitch verify`
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
@@ -474,6 +531,14 @@ mod tests {
         assert_eq!(args.repeat_penalty, library.repeat_penalty);
         assert_eq!(args.presence_penalty, library.presence_penalty);
         assert_eq!(args.frequency_penalty, library.frequency_penalty);
+    }
+
+    #[test]
+    fn timeline_defaults_are_those_of_the_library() {
+        let Command::Timeline(args) = parse("backstitch timeline").unwrap().command else { unreachable!() };
+        let library = backstitch_models::TimelineParams::default();
+        assert_eq!((args.spacing, args.journal), (library.spacing, library.journal));
+        assert_eq!(u64::from(args.checkpoint_mib) << 20, library.checkpoint_bytes);
     }
 
     #[test]

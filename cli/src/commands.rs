@@ -5,6 +5,7 @@ mod chat;
 mod graph;
 mod inspect;
 mod run;
+mod timeline;
 mod tokenize;
 mod verify;
 
@@ -23,6 +24,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Inspect(args) => inspect::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Timeline(args) => timeline::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

@@ -15,6 +15,13 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A file could not be written.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The engine refused: a file is damaged, or a request impossible.
     Engine(backstitch_models::Error),
     /// What was asked for cannot be done; the text says why and the way out.
@@ -41,6 +48,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), plain(source)),
+            Self::Write { path, source } => write!(f, "cannot write {}: {}", path.display(), plain(source)),
             Self::Engine(source) => source.fmt(f),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
@@ -62,7 +70,7 @@ fn plain(error: &io::Error) -> String {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read { source, .. } | Self::Terminal(source) => Some(source),
+            Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => Some(source),
             Self::Engine(source) => Some(source),
             _ => None,
         }

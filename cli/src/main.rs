@@ -12,6 +12,7 @@ mod footprint;
 mod interrupt;
 mod model;
 mod output;
+mod picture;
 mod progress;
 mod prompt;
 mod session;

@@ -45,7 +45,8 @@ impl Output {
         self.style(AnsiColor::Red.on_default().bold())
     }
 
-    fn style(&self, style: Style) -> Style {
+    /// The style on a terminal; none elsewhere.
+    pub fn style(&self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
 

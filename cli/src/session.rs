@@ -198,7 +198,8 @@ impl Session {
     }
 }
 
-fn too_long(n: usize, n_ctx: usize) -> Error {
+/// The refusal of more tokens than a context holds.
+pub fn too_long(n: usize, n_ctx: usize) -> Error {
     Error::Refused(format!("{n} tokens do not fit a context of {n_ctx}; raise -c or shorten the text"))
 }
 

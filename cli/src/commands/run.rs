@@ -82,7 +82,7 @@ fn drafter(args: &RunArgs, model: &Model, n_ctx: usize) -> Result<Option<Box<dyn
 }
 
 /// The tokens of the prompt; for an empty one, what the model begins a text with.
-fn tokenize(model: &Model, prompt: &str) -> Result<Vec<Token>, Error> {
+pub(super) fn tokenize(model: &Model, prompt: &str) -> Result<Vec<Token>, Error> {
     let mut tokens = Vec::new();
     model.vocab().tokenize(prompt, AddSpecial::Yes, ParseSpecial::Yes, &mut tokens);
     if tokens.is_empty() {

@@ -1,0 +1,121 @@
+//! A picture for programs.
+
+use super::{Picture, Role, role};
+use backstitch_kv::Window;
+use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
+use backstitch_models::{Means, Pos, Rollback, Stretch};
+use serde_json::{Value, json};
+
+/// All numbers of the picture.
+pub fn value(picture: &Picture) -> Value {
+    let mut value = sequence(&picture.survey);
+    let more = json!({
+        "model": picture.model,
+        "positions": picture.ways.iter().map(way).collect::<Vec<_>>(),
+        "forks": picture.forks.iter().map(sequence).collect::<Vec<_>>(),
+        "rollbacks": picture.rollbacks.iter().map(rollback).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
+}
+
+fn sequence(survey: &Survey) -> Value {
+    let bytes = survey.bytes();
+    let params = survey.budget.params;
+    json!({
+        "sequence": survey.seq.0,
+        "memory": survey.kind.to_string(),
+        "n_tokens": survey.end.0,
+        "layers": survey.layers.iter().map(layers).collect::<Vec<_>>(),
+        "checkpoints": survey.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
+        "bytes": {
+            "cells": bytes.cells,
+            "cells_shared": bytes.cells_shared,
+            "states": bytes.states,
+            "checkpoints": bytes.checkpoints,
+            "journal": bytes.journal,
+        },
+        "budget": {
+            "checkpoint_bytes": params.checkpoint_bytes,
+            "spacing": params.spacing,
+            "journal": params.journal,
+            "margin": params.margin,
+            "n_paid": survey.budget.n_paid,
+            "n_checkpoints": survey.budget.n_checkpoints,
+        },
+    })
+}
+
+fn layers(layers: &Layers) -> Value {
+    let (sliding, chunked) = match layers.window {
+        Some(Window::Sliding(size)) => (Some(size), None),
+        Some(Window::Chunked(size)) => (None, Some(size)),
+        None => (None, None),
+    };
+    json!({
+        "kind": layers.kind.to_string(),
+        "n_layer": layers.n_layer,
+        "window": sliding,
+        "chunk": chunked,
+        "margin": layers.margin,
+        "block_bytes": layers.block_bytes,
+        "blocks": layers.extents.iter().map(extent).collect::<Vec<_>>(),
+        "state_bytes": layers.state_bytes,
+        "state_users": layers.state_users,
+        "row_bytes": layers.row_bytes,
+        "held_bytes": layers.held_bytes,
+    })
+}
+
+fn extent(extent: &Extent) -> Value {
+    json!({
+        "block": extent.block,
+        "n_cells": extent.n_cells,
+        "first": extent.first.0,
+        "last": extent.last.0,
+        "users": extent.users,
+        "sequences": extent.sequences,
+    })
+}
+
+fn checkpoint(checkpoint: &Checkpoint) -> Value {
+    json!({
+        "pos": checkpoint.pos.0,
+        "role": match role(checkpoint) {
+            Role::Pinned => "pinned",
+            Role::Rung => "rung",
+            Role::Journal => "journal",
+        },
+        "pinned": checkpoint.is_pinned,
+        "n_rows": checkpoint.n_rows,
+        "sequences": checkpoint.sequences,
+        "state_bytes": checkpoint.state_bytes,
+        "n_blocks": checkpoint.n_blocks,
+        "n_blocks_alone": checkpoint.n_blocks_alone,
+        "bytes_alone": checkpoint.bytes_alone,
+    })
+}
+
+fn way(way: &Stretch) -> Value {
+    json!({
+        "from": way.positions.start.0,
+        "to": way.positions.end.0 - 1,
+        "means": match way.means {
+            Means::Held => "held",
+            Means::Replayed => "replayed",
+            Means::Evaluated => "evaluated",
+        },
+        "restored_from": if way.means == Means::Held { Value::Null } else { way.restored_from.0.into() },
+    })
+}
+
+fn rollback((pos, took): &(Pos, Rollback)) -> Value {
+    json!({
+        "to": pos.0,
+        "restored_from": took.restored_from.0,
+        "replayed": took.replayed,
+        "reevaluated": took.reevaluated,
+    })
+}

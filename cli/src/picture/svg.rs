@@ -1,0 +1,203 @@
+//! A picture as an SVG file: no scripts, no fonts, no references, and colours that stand out from white and from black.
+
+mod curve;
+mod sheet;
+
+use super::legend::Ink;
+use super::{Picture, Role, cost, costs, kept, role, seen, title, told, widest, with_cells};
+use crate::output::bytes;
+use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
+use backstitch_models::{Means, Pos, Stretch};
+use sheet::{Across, LEFT, Sheet, WIDE, step};
+
+/// Height of a row of blocks.
+const ROW: f64 = 18.0;
+/// From one row to the next.
+const NEXT: f64 = 28.0;
+/// From one line of text to the next.
+const LINE: f64 = 20.0;
+
+/// The picture as a file.
+pub fn draw(picture: &Picture) -> String {
+    let mut sheet = Sheet::new();
+    let across = Across { total: picture.end().0.max(1) };
+    for (pos, took) in &picture.rollbacks {
+        sheet.note(&told(*pos, took));
+        sheet.down(LINE);
+    }
+    ruler(&mut sheet, across);
+    rows(&mut sheet, across, picture);
+    legend(&mut sheet);
+    for (what, n_bytes, explained) in costs(picture) {
+        sheet.label(what);
+        sheet.text(LEFT + 80.0, "end", Ink::Plain, &bytes(n_bytes));
+        sheet.text(LEFT + 92.0, "start", Ink::Plain, &explained);
+        sheet.down(LINE);
+    }
+    curve::draw(&mut sheet, picture);
+    sheet.finish(&title(picture))
+}
+
+fn ruler(sheet: &mut Sheet, across: Across) {
+    for pos in (0..=across.total).step_by(step(across.total, 10) as usize) {
+        sheet.text(across.x(pos), "middle", Ink::Plain, &pos.to_string());
+        sheet.tick(across.x(pos));
+    }
+    sheet.down(NEXT - 4.0);
+}
+
+fn rows(sheet: &mut Sheet, across: Across, picture: &Picture) {
+    let survey = &picture.survey;
+    for (layers, name) in with_cells(survey) {
+        sheet.label(&name);
+        blocks(sheet, across, survey, layers);
+        window(sheet, across, layers, survey.end);
+        sheet.down(NEXT);
+    }
+    if picture.recurrent().is_some() {
+        sheet.label("state");
+        state(sheet, across, survey);
+        sheet.down(NEXT);
+    }
+    if !survey.checkpoints.is_empty() {
+        sheet.label("checkpoints");
+        survey.checkpoints.iter().for_each(|one| checkpoint(sheet, across, one));
+        sheet.down(NEXT);
+    }
+    if picture.recurrent().is_some() {
+        sheet.label("journal");
+        survey.checkpoints.iter().for_each(|checkpoint| journal(sheet, across, checkpoint));
+        sheet.down(NEXT);
+    }
+    sheet.label("going back");
+    going_back(sheet, across, picture);
+    sheet.down(NEXT);
+    for (number, fork) in picture.forks.iter().enumerate() {
+        sheet.label(&format!("fork {}", number + 1));
+        match widest(fork) {
+            Some(layers) => blocks(sheet, across, fork, layers),
+            None => state(sheet, across, fork),
+        }
+        sheet.down(NEXT);
+    }
+}
+
+fn blocks(sheet: &mut Sheet, across: Across, survey: &Survey, layers: &Layers) {
+    for checkpoint in &survey.checkpoints {
+        let kept = kept(layers, checkpoint);
+        if !kept.is_empty() {
+            let told = format!("kept by the checkpoint at {}", checkpoint.pos);
+            sheet.box_at(across.span(kept.start.0, kept.end.0), (ROW - 4.0, 4.0), Ink::Rung, 0.5, &told);
+        }
+    }
+    for extent in &layers.extents {
+        let Extent { block, n_cells, first, last, users, sequences } = *extent;
+        let told = format!(
+            "block {block}: {n_cells} cells, {first} to {last}, {users} users, {sequences} of them sequences"
+        );
+        let ink = if sequences > 1 { Ink::Shared } else { Ink::Own };
+        sheet.box_at(across.span(first.0, last.0.saturating_add(1)), (0.0, ROW), ink, 0.8, &told);
+    }
+}
+
+/// What is seen is underlined, the margin thinly.
+fn window(sheet: &mut Sheet, across: Across, layers: &Layers, end: Pos) {
+    let Some(seen) = seen(layers, end) else { return };
+    let margin = seen.start.0.saturating_sub_unsigned(layers.margin).max(0);
+    sheet.box_at(
+        across.span(seen.start.0, seen.end.0),
+        (ROW + 2.0, 4.0),
+        Ink::Window,
+        1.0,
+        "seen by the next token",
+    );
+    sheet.box_at(across.span(margin, seen.start.0), (ROW + 3.0, 2.0), Ink::Window, 0.7, "margin");
+}
+
+fn state(sheet: &mut Sheet, across: Across, survey: &Survey) {
+    if survey.end > Pos::ZERO {
+        let users = survey.layers.iter().map(|layers| layers.state_users).max().unwrap_or(0);
+        let ink = if users > 1 { Ink::Shared } else { Ink::Own };
+        let told = format!("state before position {}, {users} users", survey.end);
+        sheet.diamond(across.x(survey.end.0), ink, &told);
+    }
+}
+
+fn checkpoint(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
+    let (ink, why) = match role(checkpoint) {
+        Role::Pinned => (Ink::Pinned, "pinned"),
+        Role::Rung => (Ink::Rung, "rung of the ladder"),
+        Role::Journal => (Ink::Replayed, "beginning of a journal"),
+    };
+    let Checkpoint { pos, n_rows, n_blocks, n_blocks_alone, state_bytes, .. } = *checkpoint;
+    let told = format!(
+        "checkpoint at {pos}, {why}: state of {}, {n_blocks} blocks ({n_blocks_alone} its own), {n_rows} journaled tokens behind it",
+        bytes(state_bytes)
+    );
+    sheet.circle(across.x(pos.0), ink, &told);
+}
+
+fn journal(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
+    if checkpoint.n_rows > 0 {
+        let end = checkpoint.pos.0.saturating_add_unsigned(checkpoint.n_rows);
+        let told = format!("{} to {}", checkpoint.pos, end - 1);
+        sheet.box_at(across.span(checkpoint.pos.0, end), (5.0, 8.0), Ink::Replayed, 0.9, &told);
+    }
+}
+
+/// Positions that are evaluated again stand as high as they are dear.
+fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
+    let most = f64::from(picture.dearest().0.max(1));
+    for way in &picture.ways {
+        let Stretch { positions, restored_from, means } = way;
+        let (start, end) = (positions.start.0, positions.end.0);
+        let span = across.span(start, end);
+        match means {
+            Means::Held => {
+                sheet.box_at(
+                    span,
+                    (ROW - 4.0, 4.0),
+                    Ink::Held,
+                    1.0,
+                    &format!("{start} to {}: held", end - 1),
+                );
+            }
+            Means::Replayed => {
+                let told = format!("{start} to {}: replayed from {restored_from}", end - 1);
+                sheet.box_at(span, (ROW - 7.0, 7.0), Ink::Replayed, 0.9, &told);
+            }
+            Means::Evaluated => {
+                let told = format!("{start} to {}: evaluated again from {restored_from}", end - 1);
+                let height = |pos| ROW * f64::from(cost(way, pos)) / most;
+                sheet.slope(span, (height(start), height(end - 1)), ROW, Ink::Evaluated, &told);
+            }
+        }
+    }
+}
+
+const LEGEND: [(Ink, &str); 8] = [
+    (Ink::Own, "own block or state"),
+    (Ink::Shared, "shared"),
+    (Ink::Window, "window"),
+    (Ink::Pinned, "pinned"),
+    (Ink::Rung, "rung of the ladder"),
+    (Ink::Replayed, "journal, replayed"),
+    (Ink::Held, "held"),
+    (Ink::Evaluated, "evaluated again"),
+];
+
+fn legend(sheet: &mut Sheet) {
+    sheet.down(6.0);
+    let mut x = LEFT;
+    for (ink, meaning) in LEGEND {
+        let width = 28.0 + 7.6 * meaning.len() as f64;
+        if x + width > LEFT + WIDE {
+            x = LEFT;
+            sheet.down(LINE);
+        }
+        sheet.box_at((x, 10.0), (2.0, 10.0), ink, 0.9, meaning);
+        sheet.text(x + 15.0, "start", Ink::Plain, meaning);
+        x += width;
+    }
+    sheet.down(LINE + 10.0);
+}
