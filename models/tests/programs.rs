@@ -67,14 +67,14 @@ fn keep(name: &str, shape: u8, steps: &[Step]) -> PathBuf {
 }
 
 /// One model for each kind of memory: all kept; windows beside it; states; states beside it.
-const KINDS: [&str; 4] = ["llama", "gemma3", "mamba2", "falcon_h1"];
+const KINDS: [&str; 7] = ["llama", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
 
 #[test]
 fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
     for name in KINDS {
-        let tally = hold(name, 150);
+        let tally = hold(name, 120);
         assert!(
-            tally.rows_compared > 2_000 && tally.faults > 20 && tally.forks > 20 && tally.held > 20,
+            tally.rows_compared > 2_000 && tally.faults > 20 && tally.forks > 15 && tally.held > 20,
             "{tally:?}"
         );
         if name != "llama" {

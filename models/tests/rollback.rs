@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// Models with a recurrent state, alone and beside attention.
-const RECURRENT: [&str; 3] = ["mamba", "mamba2", "falcon_h1"];
+const RECURRENT: [&str; 9] =
+    ["mamba", "mamba2", "rwkv6", "rwkv7", "falcon_h1", "jamba", "lfm2", "lfm2_swa", "qwen35"];
 
 fn model(name: &str) -> Model {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));

@@ -206,7 +206,7 @@ impl<'f> Machine<'f> {
             7..=10 => self.rollback(seq, b, c),
             11 => self.fork(seq),
             12 => self.edit(seq, b, c),
-            13 if b % 2 == 0 => self.pin(seq),
+            13 if b % 3 == 0 => self.pin(seq),
             13 => self.release(seq),
             14 => self.copy(seq, other, c),
             _ => self.nonsense(seq, b, c),
@@ -257,7 +257,7 @@ impl<'f> Machine<'f> {
         let n_tokens = u32::from(b) % if c % 7 == 0 { 90 } else { 12 } + 1;
         let mut ends: Vec<i32> = (0..N_SEQ).map(|seq| self.end(seq)).collect();
         for i in 0..n_tokens {
-            let owner = if several { (seq + i * (1 + u32::from(c) % 3)) % N_SEQ } else { seq };
+            let owner = if several { (seq + i / (1 + u32::from(c) % 3) % 2) % N_SEQ } else { seq };
             self.next = self.next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let token = (self.next >> 16) % self.n_vocab as u32;
             let end = &mut ends[owner as usize];
