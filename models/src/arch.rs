@@ -5,6 +5,7 @@
 
 mod bert;
 mod blocks;
+mod delta_net;
 mod falcon_h1;
 mod gemma;
 mod gemma2;

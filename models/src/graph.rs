@@ -393,10 +393,8 @@ pub enum Op {
     Delta {
         /// The state.
         state: StateId,
-        /// `[n_tokens, n_head_k, d_k]`.
-        q: Value,
-        /// Keys and values side by side, `[n_tokens, n_head_k * d_k + n_head * d_v]`.
-        kv: Value,
+        /// Queries, keys and values side by side, `[n_tokens, 2 * n_head_k * d_k + n_head * d_v]`.
+        qkv: Value,
         /// How much is learned, before its sigmoid, `[n_tokens, n_head]`.
         beta: Value,
         /// How much is forgotten, before bias and softplus, `[n_tokens, n_head]`.
@@ -444,7 +442,7 @@ pub enum Op {
     Gate {
         /// Which function.
         activation: Activation,
-        /// Input of the function.
+        /// Input of the function, as wide as `up` or of one column for all of it.
         gate: Value,
         /// Changed in place.
         up: Value,
@@ -568,7 +566,7 @@ impl Op {
             Op::Bias { x, .. } | Op::Scale { x, .. } | Op::Activate { x, .. } => io(&[*x], &[*x]),
             Op::Wkv6 { rwkv, out, .. } => io(rwkv, &[*out]),
             Op::Wkv7 { rwkva, out, .. } => io(rwkva, &[*out]),
-            Op::Delta { q, kv, beta, alpha, out, .. } => io(&[*q, *kv, *beta, *alpha], &[*out]),
+            Op::Delta { qkv, beta, alpha, out, .. } => io(&[*qkv, *beta, *alpha], &[*out]),
             Op::Lerp { x, y, mix, out } => {
                 io(&[*x, *y], &[]);
                 io(mix.value().as_slice(), &[*out]);
@@ -617,8 +615,8 @@ impl Op {
                 enter(&[w, k, v, a]);
                 state
             }
-            Op::Delta { state, kv, beta, alpha, .. } => {
-                enter(&[kv, beta, alpha]);
+            Op::Delta { state, qkv, beta, alpha, .. } => {
+                enter(&[qkv, beta, alpha]);
                 state
             }
             _ => return None,

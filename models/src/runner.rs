@@ -203,8 +203,8 @@ impl Frame<'_> {
             Op::Shift { state, x, out } => self.shift(state, x, out, ubatch),
             Op::Wkv6 { state, rwkv, out, ref params } => self.wkv6(state, rwkv, out, params, ubatch),
             Op::Wkv7 { state, rwkva, out, ref params } => self.wkv7(state, rwkva, out, params, ubatch),
-            Op::Delta { state, q, kv, beta, alpha, out, ref params } => {
-                self.delta(state, [q, kv, beta, alpha, out], params, ubatch)
+            Op::Delta { state, qkv, beta, alpha, out, ref params } => {
+                self.delta(state, [qkv, beta, alpha, out], params, ubatch)
             }
             Op::Lerp { x, y, mix, out } => self.lerp(x, y, mix, out),
             Op::Columns { x, columns, out } => self.columns(x, columns, out),

@@ -52,9 +52,9 @@ impl<'a> Token<'a> {
         let (d_k, d_v) = (delta.d_k, delta.d_v);
         let n_k = delta.n_head_k * d_k;
         let (key, value, gate) = (delta.key_of(head) * d_k, head * d_v, t * delta.n_head + head);
-        let q = &x.q[t * n_k + key..t * n_k + key + d_k];
-        let kv = &x.kv[t * delta.kv_width()..(t + 1) * delta.kv_width()];
-        let (k, v) = (&kv[key..key + d_k], &kv[n_k + value..n_k + value + d_v]);
+        let (queries, kv) = x.qkv[t * delta.width()..(t + 1) * delta.width()].split_at(n_k);
+        let (keys, values) = kv.split_at(n_k);
+        let (q, k, v) = (&queries[key..key + d_k], &keys[key..key + d_k], &values[value..value + d_v]);
         let rate = math::softplus(s, s.splat(x.alpha[gate] + delta.dt_bias[head]));
         Token {
             q,

@@ -45,13 +45,11 @@ pub enum Sharing {
     Strided,
 }
 
-/// What a run of tokens brings; all but `q` enters the state.
+/// What a run of tokens brings.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaInputs<'a> {
-    /// Queries, `[n_tokens, n_head_k, d_k]`.
-    pub q: &'a [f32],
-    /// Keys and values side by side, `[n_tokens, n_head_k * d_k + n_head * d_v]`.
-    pub kv: &'a [f32],
+    /// Queries, keys and values side by side, `[n_tokens, width]`.
+    pub qkv: &'a [f32],
     /// How much is learned, before its sigmoid: `[n_tokens, n_head]`.
     pub beta: &'a [f32],
     /// How much is forgotten, before bias and softplus: `[n_tokens, n_head]`.
@@ -59,9 +57,9 @@ pub struct DeltaInputs<'a> {
 }
 
 impl Delta<'_> {
-    /// Columns of a row of keys and values.
-    pub fn kv_width(&self) -> usize {
-        self.n_head_k * self.d_k + self.n_head * self.d_v
+    /// Columns of an input row: `n_head_k` queries and as many keys of `d_k`, then `n_head` values of `d_v`.
+    pub fn width(&self) -> usize {
+        2 * self.n_head_k * self.d_k + self.n_head * self.d_v
     }
 
     /// The head of keys that `head` uses.
@@ -95,8 +93,7 @@ impl Delta<'_> {
         }
         let n_tokens = out.len() / (self.n_head * self.d_v);
         length("recurrence's output", out.len(), n_tokens * self.n_head * self.d_v)?;
-        length("recurrence's queries", x.q.len(), n_tokens * self.n_head_k * self.d_k)?;
-        length("recurrence's keys and values", x.kv.len(), n_tokens * self.kv_width())?;
+        length("recurrence's input", x.qkv.len(), n_tokens * self.width())?;
         for gate in [x.beta, x.alpha] {
             length("recurrence's gates", gate.len(), n_tokens * self.n_head)?;
         }
@@ -127,8 +124,8 @@ mod tests {
         shape: Shape,
         sharing: Sharing,
         weights: [Vec<f32>; 2],
-        /// q, kv, beta and alpha.
-        inputs: [Vec<f32>; 4],
+        /// qkv, beta and alpha.
+        inputs: [Vec<f32>; 3],
         state: Vec<f32>,
     }
 
@@ -137,7 +134,7 @@ mod tests {
             let (n_head, n_head_k, d_k, d_v) = shape;
             let mut random = Random::new(7);
             let decay = random.floats(n_head).iter().map(|x| -1.1 - x).collect();
-            let widths = [n_head_k * d_k, n_head_k * d_k + n_head * d_v, n_head, n_head];
+            let widths = [2 * n_head_k * d_k + n_head * d_v, n_head, n_head];
             Case {
                 shape,
                 sharing,
@@ -154,10 +151,9 @@ mod tests {
         }
 
         fn inputs(&self, tokens: Range<usize>) -> DeltaInputs<'_> {
-            let (n_head, n_head_k, d_k, _) = self.shape;
-            let widths = [n_head_k * d_k, self.delta().kv_width(), n_head, n_head];
+            let widths = [self.delta().width(), self.shape.0, self.shape.0];
             let part = |i: usize| &self.inputs[i][tokens.start * widths[i]..tokens.end * widths[i]];
-            DeltaInputs { q: part(0), kv: part(1), beta: part(2), alpha: part(3) }
+            DeltaInputs { qkv: part(0), beta: part(1), alpha: part(2) }
         }
 
         /// Output and final state by definition.
@@ -172,13 +168,14 @@ mod tests {
             let (mut states, mut out) = (wide(&self.state), vec![]);
             for t in 0..n_tokens {
                 let x = self.inputs(t..t + 1);
+                let (q, kv) = x.qkv.split_at(n_head_k * d_k);
                 for head in 0..n_head {
                     let key = match self.sharing {
                         Sharing::Neighbours => head / (n_head / n_head_k),
                         Sharing::Strided => head % n_head_k,
                     };
-                    let (q, k) = (unit(&x.q[key * d_k..][..d_k]), unit(&x.kv[key * d_k..][..d_k]));
-                    let v = wide(&x.kv[n_head_k * d_k + head * d_v..][..d_v]);
+                    let (q, k) = (unit(&q[key * d_k..][..d_k]), unit(&kv[key * d_k..][..d_k]));
+                    let v = wide(&kv[n_head_k * d_k + head * d_v..][..d_v]);
                     let dt = (f64::from(x.alpha[head]) + f64::from(self.weights[0][head])).exp().ln_1p();
                     let decay = (dt * f64::from(self.weights[1][head])).exp();
                     let beta = 1.0 / (1.0 + (-f64::from(x.beta[head])).exp());
@@ -221,7 +218,7 @@ mod tests {
             delta.run(KernelSet::scalar(), &Inline, &x, state, out)
         };
         let (delta, x) = (case.delta(), case.inputs(0..3));
-        assert!(run(delta, DeltaInputs { kv: &x.kv[1..], ..x }, &mut state, &mut out).is_err());
+        assert!(run(delta, DeltaInputs { qkv: &x.qkv[1..], ..x }, &mut state, &mut out).is_err());
         assert!(run(delta, x, &mut state[1..], &mut out).is_err());
         assert!(run(delta, x, &mut state, &mut out[1..]).is_err());
         assert!(run(Delta { a: &[], ..delta }, x, &mut state, &mut out).is_err());

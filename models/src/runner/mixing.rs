@@ -82,24 +82,23 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// `values`: queries, keys and values, how much is learned, how much is forgotten, and the result.
+    /// `values`: queries, keys and values side by side, how much is learned, how much is forgotten, and the result.
     pub(super) fn delta(
         &mut self,
         state: StateId,
-        values: [Value; 5],
+        values: [Value; 4],
         params: &DeltaParams,
         ubatch: &mut Ubatch<'_>,
     ) -> Result<(), Error> {
         let DeltaParams { n_head, n_head_k, sharing, d_k, d_v, eps, .. } = *params;
         let [dt_bias, a] = [params.dt_bias, params.a].map(|id| self.weights.vector(id));
         let delta = Delta { n_head, n_head_k, sharing, d_k, d_v, dt_bias, a, eps };
-        let [q, kv, beta, alpha, out] = self.values.slices(values)?;
+        let [qkv, beta, alpha, out] = self.values.slices(values)?;
         let mut states = states_of(ubatch, state)?;
         for run in states.runs() {
             let gates = rows(&run, n_head);
             let x = DeltaInputs {
-                q: &q[rows(&run, n_head_k * d_k)],
-                kv: &kv[rows(&run, delta.kv_width())],
+                qkv: &qkv[rows(&run, delta.width())],
                 beta: &beta[gates.clone()],
                 alpha: &alpha[gates],
             };

@@ -178,9 +178,19 @@ impl Frame<'_> {
             Activation::Tanh => self.set.mul_tanh,
             Activation::Identity => self.set.mul,
         };
-        let width = self.values.width(up);
+        let (width, gate_width) = (self.values.width(up), self.values.width(gate));
         let [gate, up] = self.values.slices([gate, up])?;
         let gate = &*gate;
+        if gate_width == 1 {
+            let scale = self.set.scale_in_place;
+            return each_piece(self.pool, up, width, |first, rows| {
+                for (row, gate) in rows.chunks_exact_mut(width.max(1)).zip(&gate[first..]) {
+                    let mut factor = [1.0];
+                    kernel(&mut factor, core::slice::from_ref(gate));
+                    scale(row, factor[0]);
+                }
+            });
+        }
         each_piece(self.pool, up, width, |first, rows| {
             let start = first * width;
             kernel(rows, &gate[start..start + rows.len()]);

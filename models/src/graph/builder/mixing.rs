@@ -27,6 +27,20 @@ impl Builder<'_, '_> {
         Ok(WeightRow { weight, row })
     }
 
+    /// The vector `name` as a matrix of one row, as wide as the value `x`.
+    ///
+    /// # Errors
+    /// As [`Builder::matrix`].
+    pub fn row(&mut self, name: &str, x: Value) -> Result<Linear, Error> {
+        let (tensor, info) = self.tensor(name)?;
+        let n_cols = self.graph.width(x);
+        if info.n_elements() != n_cols {
+            info.expect_shape(&[n_cols])?;
+        }
+        let shape = WeightShape::Matrix { rows: 0..1, n_cols, kind: packed_type(&info)? };
+        Ok(Linear { weight: self.add_weight(tensor, shape), bias: None, n_rows: 1 })
+    }
+
     /// The `N` matrices `[n_rows, n_cols]` of the tensor `name`.
     ///
     /// # Errors
@@ -132,13 +146,13 @@ impl Builder<'_, '_> {
         out
     }
 
-    /// The gated delta rule with the layer's state, over queries, keys and values, how much is learned, and how much is
-    /// forgotten.
-    pub fn delta(&mut self, [q, kv, beta, alpha]: [Value; 4], params: DeltaParams) -> Value {
+    /// The gated delta rule with the layer's state, over queries, keys and values side by side, how much is learned, and how
+    /// much is forgotten.
+    pub fn delta(&mut self, [qkv, beta, alpha]: [Value; 3], params: DeltaParams) -> Value {
         let width = params.n_head * params.d_v;
         let out = self.value("delta", width, Rows::Tokens);
-        let state = self.state(width * params.d_k, &[kv, beta, alpha]);
-        self.push(Op::Delta { state, q, kv, beta, alpha, out, params });
+        let state = self.state(width * params.d_k, &[qkv, beta, alpha]);
+        self.push(Op::Delta { state, qkv, beta, alpha, out, params });
         out
     }
 }
