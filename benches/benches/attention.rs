@@ -53,8 +53,14 @@ impl Layers {
     /// One layer: the last tokens of `end` slots.
     fn step(&mut self, set: &KernelSet, pool: &dyn Pool, end: usize) {
         let sinks = &[];
-        let attention =
-            Attention { n_head: self.n_head, scale: 0.125, soft_cap: 0.0, sinks, layout: self.layout };
+        let attention = Attention {
+            n_head: self.n_head,
+            scale: 0.125,
+            soft_cap: 0.0,
+            sinks,
+            relative: None,
+            layout: self.layout,
+        };
         let n_tokens = self.q.len() / self.n_head / 64;
         let first = end - n_tokens;
         let seen = |i: usize| Seen { extents: &self.table, slots: 0..(first + i) as u32 + 1 };

@@ -13,6 +13,7 @@ pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
             matrix(*kind, *n_rows, *n_cols) * n_experts.min(*n_expert) as u64
         }
         WeightShape::Columns { n_rows, n_cols } => 4 * *n_rows as u64 * *n_cols as u64,
+        WeightShape::Distances { n_bucket, n_head, .. } => 4 * *n_bucket as u64 * *n_head as u64,
         WeightShape::Vector { len } => 4 * *len as u64,
     }
 }

@@ -4,7 +4,7 @@
 //! A row is one query head of one token; it sees those live slots of its sequence that lie in its range. Slots are taken
 //! in spans of [`SPAN_CELLS`] that start at multiples of it, and a span in which a row sees nothing is passed over.
 //!
-//! 1. The score of a cell: `fma(q[d], k[d], sum)` for each d in order, from +0.0; then times `scale`; then, with a cap,
+//! 1. The score of a cell: `fma(q[d], k[d], sum)` for each d in order, from +0.0; then times `scale`; then plus the term of its distance, if there are such; then, with a cap,
 //!    `cap * tanh(score / cap)`.
 //! 2. `m` is the largest score seen in the span, `p = exp(score - m)`, `l` the sum of p over sixteen lanes, slot i in
 //!    lane i % 16 in order, and the fixed tree of [`Simd::sum`](crate::isa::Simd::sum).
@@ -20,9 +20,11 @@
 //! load of K or V serves a whole tile. Threads share tokens out; where there are few, spans, whose results are
 //! joined afterwards in order.
 
+mod relative;
 mod store;
 mod tile;
 
+pub use relative::Relative;
 pub use store::store;
 
 use crate::cell::{BLOCK_CELLS, CellLayout, Extent, SPAN_CELLS};
@@ -67,6 +69,8 @@ pub struct Attention<'a> {
     pub soft_cap: f32,
     /// One more score a head in the softmax, without a value: `[n_head]`, or empty for none.
     pub sinks: &'a [f32],
+    /// Terms of the scores by distance; none for most models.
+    pub relative: Option<Relative<'a>>,
     /// Shape and types of keys and values.
     pub layout: CellLayout,
 }
@@ -145,6 +149,10 @@ impl Attention<'_> {
         length("attention output", out.len(), n_tokens * out_width)?;
         if !self.sinks.is_empty() {
             length("attention sinks", self.sinks.len(), self.n_head)?;
+        }
+        if let Some(relative) = &self.relative {
+            let wanted = self.n_head.saturating_mul(relative.n_terms());
+            length("terms by distance", relative.terms.len(), wanted)?;
         }
         check_alignment(cache)?;
         let n_blocks = cache.len() / layout.block_bytes().max(1);

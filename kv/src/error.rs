@@ -65,6 +65,13 @@ pub enum Error {
         /// Another that holds other cells.
         other: SeqId,
     },
+    /// A token of a sequence for which no text was encoded.
+    NotEncoded {
+        /// Index of the token in the batch.
+        index: u32,
+        /// The sequence.
+        seq: SeqId,
+    },
     /// A range that starts below zero or ends before it starts.
     Range {
         /// First position.
@@ -191,6 +198,12 @@ impl fmt::Display for Error {
                 f,
                 "token {index} of the batch is for sequences {seq} and {other}, which hold other tokens; give each its own"
             ),
+            Error::NotEncoded { index, seq } => {
+                write!(
+                    f,
+                    "token {index} of the batch: sequence {seq} has no text to decode from; encode one first"
+                )
+            }
             Error::Range { start, end } => {
                 write!(
                     f,

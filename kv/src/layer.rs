@@ -32,6 +32,8 @@ pub enum AttentionSpec {
         /// Whether a token sees those before it (and itself) only, or all of its sequence.
         causal: bool,
     },
+    /// To all of the text that an encoder made keys and values of, which decoding reads only.
+    Cross(AttentionLayer),
     /// To the keys and values that an earlier layer stored; the layer stores none itself.
     SharedWith(usize),
 }
@@ -163,6 +165,12 @@ impl Params {
         capped(blocks(self.n_batch.into()) + u64::from(self.n_seq_max))
     }
 
+    /// Blocks of encoded texts: enough for `n_ctx` cells twice, for the old ones stay until the new ones are there, plus a partly
+    /// filled block for each sequence.
+    pub(crate) fn n_blocks_cross(&self) -> u32 {
+        capped(2 * blocks(self.n_ctx.into()) + u64::from(self.n_seq_max))
+    }
+
     /// States of each recurrent layer: one a sequence, one that a batch writes while the other is kept, and one for
     /// each checkpoint.
     pub fn n_states(&self, n_checkpoints: u32) -> u32 {
@@ -185,6 +193,7 @@ impl Params {
             AttentionSpec::Absent | AttentionSpec::SharedWith(_) => 0,
             AttentionSpec::Cached(l) => u64::from(n_blocks(l)) * block(l),
             AttentionSpec::Uncached { layer, .. } => u64::from(self.n_blocks_uncached()) * block(layer),
+            AttentionSpec::Cross(layer) => u64::from(self.n_blocks_cross()) * block(layer),
         };
         let states = u64::from(self.n_states(sizes.n_checkpoints)) * state_len(&layer.recurrent) as u64;
         let rows = u64::from(sizes.n_journals) * u64::from(self.timeline.journal);
@@ -240,8 +249,10 @@ pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
     for (i, spec) in layers.iter().enumerate() {
         let bad = |what| Err(Error::Layer { layer: i as u32, what });
         let own = match &spec.attention {
-            AttentionSpec::Cached(layer) | AttentionSpec::Uncached { layer, .. } => Some(layer),
-            _ => None,
+            AttentionSpec::Cached(layer)
+            | AttentionSpec::Uncached { layer, .. }
+            | AttentionSpec::Cross(layer) => Some(layer),
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
         };
         if let Some(layer) = own {
             let width = layer.d_k.checked_add(layer.d_v).and_then(|d| d.checked_mul(layer.n_head_kv));

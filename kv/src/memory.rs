@@ -8,6 +8,7 @@
 //! hybrid of one part. A part sees only calls that the hybrid has checked already.
 
 mod back;
+mod cross;
 mod hybrid;
 mod none;
 mod recurrent;
@@ -46,6 +47,8 @@ pub enum Kind {
     Windowed,
     /// A state of fixed size after the last token.
     Recurrent,
+    /// The text that an encoder saw.
+    Cross,
     /// Several kinds, chosen by layer.
     Hybrid,
 }
@@ -57,7 +60,7 @@ impl Kind {
             Kind::Recurrent => "it keeps the state after the last token only",
             Kind::Windowed => "cells that would be seen from there are gone",
             Kind::None => "it keeps nothing",
-            Kind::Unified | Kind::Hybrid => "its cells do not allow it",
+            Kind::Unified | Kind::Cross | Kind::Hybrid => "its cells do not allow it",
         }
     }
 }
@@ -69,6 +72,7 @@ impl fmt::Display for Kind {
             Kind::Unified => "unified",
             Kind::Windowed => "windowed",
             Kind::Recurrent => "recurrent",
+            Kind::Cross => "cross",
             Kind::Hybrid => "hybrid",
         })
     }
@@ -241,6 +245,15 @@ pub(crate) struct Restore {
     pub n_ubatch: u32,
 }
 
+/// What a batch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Its tokens go on with their sequences.
+    Decode,
+    /// It holds whole texts for an encoder.
+    Encode,
+}
+
 /// The layers of one kind. Sequence ids and ranges given to it are valid, batches are checked and in order.
 pub(crate) trait Part: Send {
     fn kind(&self) -> Kind;
@@ -286,6 +299,12 @@ pub(crate) trait Part: Send {
 
     /// Finds room for a whole batch; on error it is as if it had not been called.
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error>;
+
+    /// Called before `reserve`: what the batch is for.
+    fn enter(&mut self, _pass: Pass) {}
+
+    /// Drops what a sequence has beside its tokens.
+    fn forget(&mut self, _seq: SeqId) {}
 
     /// Called before each ubatch is computed, in order.
     fn begin(&mut self, _ubatch: u32) {}

@@ -1,10 +1,12 @@
 //! A prepared batch: what compute needs, until it is committed or dropped.
 
 use crate::batch::Batch;
+use crate::block::BlockPool;
 use crate::error::Error;
+use crate::ids::Pos;
 use crate::memory::{Cell, Hybrid, StateRun, Visible};
 use crate::split::{Span, UbatchToken};
-use backstitch_core::cell::{CellLayout, Extent};
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout, Extent};
 
 /// Room reserved for a batch. Compute its ubatches in order, then commit.
 ///
@@ -118,6 +120,7 @@ pub struct Attention<'u> {
     pub storage: &'u [u8],
     pub(crate) tables: Tables<'u>,
     pub(crate) visible: &'u [Visible],
+    pub(crate) pool: &'u BlockPool,
 }
 
 /// Gives the table of each sequence.
@@ -132,6 +135,11 @@ impl<'u> Attention<'u> {
     /// The table of the sequence that `visible` belongs to, indexed by `slot / 32`.
     pub fn table(&self, visible: &Visible) -> &'u [Extent] {
         self.tables.get(visible.seq.index()).map_or(&[], |table| table.extents())
+    }
+
+    /// The positions of the cells of a block; those of cells that no sequence holds mean nothing.
+    pub fn positions(&self, block: u32) -> &'u [Pos; BLOCK_CELLS] {
+        self.pool.pos(block)
     }
 }
 

@@ -22,6 +22,7 @@ mod qwen35;
 mod rwkv;
 mod rwkv6;
 mod rwkv7;
+mod t5;
 
 use crate::{error::Error, graph::Builder, hparams::Hparams};
 
@@ -52,4 +53,5 @@ pub static ALL: &[&Arch] = &[
     &qwen35::ARCH,
     &rwkv6::ARCH,
     &rwkv7::ARCH,
+    &t5::ARCH,
 ];

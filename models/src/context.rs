@@ -6,10 +6,17 @@ mod outputs;
 mod pooling;
 mod rollback;
 
-use crate::{error::Error, graph::Head, model::Model, runner::Runner};
+use crate::{
+    error::Error,
+    graph::Head,
+    model::Model,
+    runner::{Runner, Side},
+};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
-use backstitch_kv::{AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Pos, SeqId, TimelineParams, Token};
+use backstitch_kv::{
+    AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Plan, Pos, SeqId, TimelineParams, Token,
+};
 use core::ops::Range;
 
 use history::History;
@@ -213,6 +220,7 @@ impl Context {
     pub fn release(&mut self, seq: SeqId) -> Result<(), Error> {
         self.history(seq)?;
         self.memory.seq_rm(seq, Pos::ZERO..Pos::MAX)?;
+        self.memory.forget(seq)?;
         self.sequences[seq.index()] = None;
         self.outputs.forget(seq);
         Ok(())
@@ -273,7 +281,8 @@ impl Context {
         result
     }
 
-    /// Runs the encoder on `tokens`; their embeddings are then to be had from [`Context::embedding`], the one of all of them from
+    /// Runs the encoder on `tokens`. What the decoder of an encoder-decoder attends to is then this text, until another takes its place or
+    /// the sequence is released; forks share it, and going back to 0 keeps it. Embeddings of the tokens are then to be had from [`Context::embedding`], the one of all of them from
     /// [`Context::pooled`].
     ///
     /// # Errors
@@ -291,19 +300,46 @@ impl Context {
     /// sequence see each other, so they have to fit one ubatch.
     ///
     /// # Errors
-    /// [`Error::NoEncoder`] if the model has none; if the batch is malformed, or a text is longer than `n_ubatch` or than the model knows positions.
+    /// [`Error::NoEncoder`] if the model has none, [`Error::HoldsTokens`] if a sequence was decoded from another text; if the batch is malformed, or a text is longer than `n_ubatch` or than the model knows positions.
     /// Nothing has changed then.
     pub fn encode_batch(&mut self, batch: &Batch) -> Result<(), Error> {
-        if self.model.graph().head() != Head::Embeddings {
+        let is_apart = self.model.graph().encoder().is_some();
+        if !is_apart && self.model.graph().head() != Head::Embeddings {
             return Err(Error::NoEncoder);
         }
         self.check_batch(batch)?;
         if batch.is_empty() {
             return Ok(());
         }
-        self.compute(batch, Fresh::Outputs)?;
-        self.outputs.pool(batch);
-        Ok(())
+        if is_apart {
+            let mut seqs = (0..batch.len()).flat_map(|i| batch.seqs(i));
+            if let Some(seq) = seqs.find(|seq| self.memory.seq_pos_max(**seq).is_some()) {
+                return Err(Error::HoldsTokens { seq: seq.0 });
+            }
+            self.make_histories(batch)?;
+        }
+        let result = self.compute_text(batch);
+        match result {
+            Ok(()) => self.outputs.pool(batch),
+            Err(_) => self.drop_unclaimed(),
+        }
+        if is_apart && result.is_ok() {
+            (0..batch.len()).flat_map(|i| batch.seqs(i)).for_each(|seq| self.claim(*seq));
+        }
+        result
+    }
+
+    fn compute_text(&mut self, batch: &Batch) -> Result<(), Error> {
+        let plan = self.memory.prepare_encoding(batch, self.params.n_ubatch as usize)?;
+        self.outputs.begin(batch, Head::Embeddings)?;
+        self.outputs.start_at(0);
+        run(plan, &mut self.runner, &self.model, &*self.pool, Side::Encoder, &mut self.outputs)
+    }
+
+    fn claim(&mut self, seq: SeqId) {
+        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+            history.claim();
+        }
     }
 
     /// Makes room for the tokens of sequences that the batch names for the first time.
@@ -340,7 +376,6 @@ impl Context {
         if batch.len() <= n_batch {
             return self.compute_piece(batch, fresh, 0..batch.len());
         }
-        let head = self.model.graph().head();
         let ends = self.pin_ends(batch)?;
         let mut piece = core::mem::take(&mut self.piece);
         let mut result = Ok(());
@@ -349,7 +384,7 @@ impl Context {
             piece.copy_from(batch, range.clone());
             result = result.and_then(|()| {
                 if start == 0 && fresh == Fresh::Outputs {
-                    self.outputs.begin(batch, head)?;
+                    self.outputs.begin(batch, Head::Logits)?;
                 }
                 self.compute_piece(&piece, Fresh::Nothing, range)
             });
@@ -360,19 +395,12 @@ impl Context {
 
     /// Computes a batch, or tokens `range` of one that is too long, as a whole or not at all.
     fn compute_piece(&mut self, batch: &Batch, fresh: Fresh, range: Range<usize>) -> Result<(), Error> {
-        let mut plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
+        let plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
         if fresh == Fresh::Outputs {
-            let head = self.model.graph().head();
-            self.outputs.begin(batch, head)?;
+            self.outputs.begin(batch, Head::Logits)?;
         }
         self.outputs.start_at(range.start);
-        while let Some(mut ubatch) = plan.next_ubatch() {
-            if let Err(error) = self.runner.run(&self.model, &*self.pool, &mut ubatch, &mut self.outputs) {
-                self.outputs.clear();
-                return Err(error);
-            }
-        }
-        Ok(plan.commit()?)
+        run(plan, &mut self.runner, &self.model, &*self.pool, Side::Decoder, &mut self.outputs)
     }
 
     /// Notes which tokens the sequences now hold, and which outputs are whose.
@@ -449,6 +477,24 @@ impl Context {
     pub fn profiled(&self) -> Option<&crate::graph::Profile> {
         self.runner.profile()
     }
+}
+
+/// Computes all ubatches of `plan` and makes them visible. Where that fails, all outputs are forgotten.
+fn run(
+    mut plan: Plan<'_>,
+    runner: &mut Runner,
+    model: &Model,
+    pool: &dyn Pool,
+    side: Side,
+    outputs: &mut Outputs,
+) -> Result<(), Error> {
+    while let Some(mut ubatch) = plan.next_ubatch() {
+        if let Err(error) = runner.run(model, pool, side, &mut ubatch, outputs) {
+            outputs.clear();
+            return Err(error);
+        }
+    }
+    Ok(plan.commit()?)
 }
 
 /// Whether a computation replaces the logits of the last batch.

@@ -296,6 +296,11 @@ pub enum Error {
     EncoderOnly,
     /// A model without an encoder was asked to encode.
     NoEncoder,
+    /// A text was to be encoded for a sequence that holds tokens which saw another.
+    HoldsTokens {
+        /// The sequence.
+        seq: u32,
+    },
     /// A sequence was named that does not exist.
     Sequence {
         /// The sequence.

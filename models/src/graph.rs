@@ -17,7 +17,7 @@ pub use mixing::{Columns, DeltaParams, Mix, Sharing, WeightRow, Wkv6Params, Wkv7
 pub use plan::Plan;
 pub use profile::{Profile, ProfileRow};
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use backstitch_core::packed::PackedType;
 use backstitch_kv::LayerSpec;
 use core::ops::Range;
@@ -90,6 +90,15 @@ pub enum WeightShape {
     Vector {
         /// Number of elements.
         len: usize,
+    },
+    /// A table of terms by bucket of distance: kept as `f32` by distance, `[n_head, 2 * REACH + 1]`.
+    Distances {
+        /// Rows in the file: buckets.
+        n_bucket: usize,
+        /// Columns in the file.
+        n_head: usize,
+        /// Whether tokens ahead have buckets of their own.
+        both_ways: bool,
     },
     /// A small table that kernels read column by column: kept as `f32`, transposed.
     Columns {
@@ -315,6 +324,30 @@ pub enum Op {
         n_head: usize,
         /// What becomes of the scores.
         scores: Scores,
+        /// Terms of the scores by distance ([`WeightShape::Distances`]); none for most models.
+        terms: Option<WeightId>,
+    },
+    /// Stores K and V of the text that is being encoded, for the decoder.
+    StoreText {
+        /// Layer of the memory.
+        layer: usize,
+        /// `[n_tokens, n_head_kv, d_k]`.
+        k: Value,
+        /// `[n_tokens, n_head_kv, d_v]`.
+        v: Value,
+    },
+    /// Attends to all of the encoded text.
+    Cross {
+        /// Layer of the memory.
+        layer: usize,
+        /// `[n_tokens, n_head, d_k]`.
+        q: Value,
+        /// `[n_tokens, n_head, d_v]`.
+        out: Value,
+        /// Query heads.
+        n_head: usize,
+        /// What becomes of the scores.
+        scores: Scores,
     },
     /// Causal convolution over each channel; carries its last inputs in the layer's state.
     Conv {
@@ -521,6 +554,8 @@ impl Op {
             Op::Bias { .. } => "bias",
             Op::Rotate { .. } => "rotate",
             Op::Attend { .. } => "attend",
+            Op::StoreText { .. } => "store_text",
+            Op::Cross { .. } => "cross",
             Op::Conv { .. } => "conv",
             Op::Selective { .. } => "selective",
             Op::Ssd { .. } => "ssd",
@@ -573,6 +608,8 @@ impl Op {
             }
             Op::Rotate { x, angles, .. } => io(&[*x, *angles], &[*x]),
             Op::Attend { q, k, v, out, .. } => io(&[*q, *k, *v], &[*out]),
+            Op::StoreText { k, v, .. } => io(&[*k, *v], &[]),
+            Op::Cross { q, out, .. } => io(&[*q], &[*out]),
             Op::Selective { x, dt, bc: [b, c], out, .. } => io(&[*x, *dt, *b, *c], &[*out]),
             Op::Ssd { xbc, dt, out, .. } => io(&[*xbc, *dt], &[*out]),
             Op::Gate { gate, up, .. } => io(&[*gate, *up], &[*up]),
@@ -632,6 +669,7 @@ impl Op {
         let ids: &[WeightId] = match self {
             Op::Embed { table, .. } => &[*table],
             Op::RmsNorm { weight: Some(weight), .. } => &[*weight],
+            Op::Attend { terms: Some(terms), .. } => &[*terms],
             Op::LayerNorm { weight, bias, .. } => {
                 return [Some(*weight), *bias].into_iter().flatten().for_each(f);
             }
@@ -670,6 +708,7 @@ pub struct Graph {
     pub(crate) weights: Vec<WeightInfo>,
     pub(crate) ropes: Vec<Rotation>,
     pub(crate) layers: Vec<LayerSpec>,
+    pub(crate) encoder: Option<Box<Graph>>,
 }
 
 impl Graph {
@@ -691,6 +730,12 @@ impl Graph {
     /// The weights that it uses, indexed by [`WeightId`].
     pub fn weights(&self) -> &[WeightInfo] {
         &self.weights
+    }
+
+    /// The encoder of an encoder-decoder. It is run on a text before this graph is; weights and layers of both are the
+    /// same lists.
+    pub fn encoder(&self) -> Option<&Graph> {
+        self.encoder.as_deref()
     }
 
     /// What each layer keeps in memory.

@@ -22,6 +22,7 @@ const MAX_WIDTH: u32 = 1 << 20;
 const MAX_LAYERS: u32 = 4096;
 const MAX_VOCAB: u32 = 1 << 24;
 const MAX_TAPS: u32 = 64;
+const MAX_BUCKETS: u32 = 128;
 const MAX_PRODUCT: u64 = 1 << 28;
 
 /// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
@@ -53,6 +54,12 @@ pub struct Hparams {
     pub norm_rms_eps: f32,
     /// Added to the variance in layer norms.
     pub norm_eps: f32,
+    /// Layers of the decoder of an encoder-decoder.
+    pub n_layer_decoder: usize,
+    /// Buckets of distances that attention scores have terms for.
+    pub n_bucket: Option<usize>,
+    /// The token that a decoder starts a text with.
+    pub decoder_start: Option<u32>,
     /// How an encoder's embeddings become one for a whole text, unless the context says otherwise.
     pub pooling: Pooling,
     /// Factor of attention scores, where the file states one.
@@ -280,6 +287,9 @@ impl Hparams {
             d_v,
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             norm_eps: r.positive_f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
+            n_layer_decoder: r.optional_count("decoder_block_count", MAX_LAYERS)?.unwrap_or(n_block),
+            n_bucket: n_bucket(&r)?,
+            decoder_start: r.gguf.keys()?.optional::<u32>("decoder_start_token_id")?,
             pooling: pooling(&r)?,
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
@@ -448,6 +458,14 @@ fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
         Some(n) if n <= MAX_VOCAB as usize => Ok(n),
         Some(n) => Err(r.invalid("vocab_size", n, "at most 16777216 tokens")),
         None => Err(Error::MissingTensor { tensor: TABLE.into() }),
+    }
+}
+
+fn n_bucket(r: &Reader<'_, '_>) -> Result<Option<usize>, Error> {
+    const KEY: &str = "attention.relative_buckets_count";
+    match r.optional_count(KEY, MAX_BUCKETS)? {
+        Some(n) if n < 4 || n % 2 != 0 => Err(r.invalid(KEY, n, "an even number from 4 to 128")),
+        n => Ok(n),
     }
 }
 

@@ -23,15 +23,46 @@ use core::ops::Range;
 /// The buffers a graph is run in, sized for the largest ubatch.
 pub(crate) struct Runner {
     set: &'static KernelSet,
-    plan: Plan,
+    main: Program,
+    /// The encoder of an encoder-decoder.
+    encoder: Option<Program>,
     arena: Vec<Line>,
     /// Partial results of attention, and whatever else needs room that no value has.
     scratch: Vec<Line>,
     /// Tokens of the ubatch whose output is wanted, by their index in it.
     wanted: Vec<u32>,
+    profile: Option<Profile>,
+}
+
+/// What is known beforehand about running a graph.
+struct Program {
+    plan: Plan,
     /// Steps that have nothing to do for tokens whose output is not wanted.
     outputs_only: Vec<bool>,
-    profile: Option<Profile>,
+}
+
+impl Program {
+    fn new(graph: &Graph) -> Self {
+        let outputs_only = graph.steps().iter().map(|step| graph.is_outputs_only(&step.op)).collect();
+        Program { plan: Plan::new(graph), outputs_only }
+    }
+}
+
+/// Which of a model's graphs is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one for texts to encode.
+    Encoder,
+    /// The one for tokens that go on with a sequence.
+    Decoder,
+}
+
+impl Side {
+    /// The graph; models that only encode or only decode have one for both.
+    pub(crate) fn graph(self, model: &Model) -> &Graph {
+        let graph = model.graph();
+        graph.encoder().filter(|_| self == Side::Encoder).unwrap_or(graph)
+    }
 }
 
 /// What the steps of one ubatch share.
@@ -95,13 +126,15 @@ impl Runner {
         pool: &dyn Pool,
     ) -> Result<Self, Error> {
         let (graph, n_ubatch) = (model.graph(), params.n_ubatch as usize);
-        let plan = Plan::new(graph);
+        let (main, encoder) = (Program::new(graph), graph.encoder().map(Program::new));
+        let width = main.plan.width().max(encoder.as_ref().map_or(0, |encoder| encoder.plan.width()));
         let too_large = Error::OutOfMemory { what: "activations", n_bytes: u64::MAX };
-        let n_floats = plan.width().checked_mul(n_ubatch).ok_or(too_large)?;
+        let n_floats = width.checked_mul(n_ubatch).ok_or(too_large)?;
         let arena = zeroed(n_floats, "activations")?;
-        let scratch = zeroed(attend::scratch_len(graph, params, pool.n_threads()), "attention")?;
-        let outputs_only = graph.steps().iter().map(|step| graph.is_outputs_only(&step.op)).collect();
-        Ok(Runner { set, plan, arena, scratch, wanted: vec![0; n_ubatch], outputs_only, profile: None })
+        let scratch = |graph| attend::scratch_len(graph, params, pool.n_threads());
+        let scratch_len = scratch(graph).max(graph.encoder().map_or(0, scratch));
+        let scratch = zeroed(scratch_len, "attention")?;
+        Ok(Runner { set, main, encoder, arena, scratch, wanted: vec![0; n_ubatch], profile: None })
     }
 
     pub(crate) fn kernels(&self) -> &'static KernelSet {
@@ -121,16 +154,19 @@ impl Runner {
         &mut self,
         model: &Model,
         pool: &dyn Pool,
+        side: Side,
         ubatch: &mut Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
-        let all = model.graph().head() == Head::Embeddings && outputs.takes_all();
+        let graph = side.graph(model);
+        let all = graph.head() == Head::Embeddings && outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
-        let (mut frame, profile, outputs_only) = self.frame(model, pool, ubatch.n_tokens());
-        let mut profile = profile.as_mut();
-        for (i, step) in model.graph().steps().iter().enumerate() {
+        let (mut frame, profile, outputs_only) = self.frame(model, pool, side, ubatch.n_tokens());
+        // The profile is one of the main graph's steps.
+        let mut profile = profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));
+        for (i, step) in graph.steps().iter().enumerate() {
             if frame.wanted.is_empty() && outputs_only[i] {
                 continue;
             }
@@ -155,7 +191,7 @@ impl Runner {
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
-        let (mut frame, ..) = self.frame(model, pool, ubatch.n_tokens());
+        let (mut frame, ..) = self.frame(model, pool, Side::Decoder, ubatch.n_tokens());
         model.graph().steps().iter().try_for_each(|step| frame.replay(&step.op, ubatch, outputs))
     }
 
@@ -164,20 +200,23 @@ impl Runner {
         &'r mut self,
         model: &'r Model,
         pool: &'r dyn Pool,
+        side: Side,
         n_tokens: usize,
     ) -> (Frame<'r>, &'r mut Option<Profile>, &'r [bool]) {
-        let graph = model.graph();
+        let graph = side.graph(model);
+        let encoder = self.encoder.as_ref().filter(|_| side == Side::Encoder);
+        let program = encoder.unwrap_or(&self.main);
         let arena = bytemuck::cast_slice_mut(&mut self.arena);
         let frame = Frame {
             set: self.set,
             pool,
             weights: model.weights(),
             ropes: &graph.ropes,
-            values: Values { graph, plan: &self.plan, arena, n_tokens, n_outputs: self.wanted.len() },
+            values: Values { graph, plan: &program.plan, arena, n_tokens, n_outputs: self.wanted.len() },
             scratch: bytemuck::cast_slice_mut(&mut self.scratch),
             wanted: &self.wanted,
         };
-        (frame, &mut self.profile, &self.outputs_only)
+        (frame, &mut self.profile, &program.outputs_only)
     }
 }
 
@@ -192,8 +231,13 @@ impl Frame<'_> {
             Op::MatMul { x, ref products } => self.matmul(x, products),
             Op::Bias { x, bias } => self.bias(x, bias),
             Op::Rotate { x, angles, rope, n_head } => self.rotate(x, angles, rope, n_head),
-            Op::Attend { layer, q, k, v, out, n_head, scores } => {
-                self.attend(layer, [q, k, v, out], n_head, scores, ubatch)
+            Op::Attend { layer, q, k, v, out, n_head, scores, terms } => {
+                self.store(layer, k, v, ubatch)?;
+                self.attend(layer, [q, out], n_head, (scores, terms), ubatch)
+            }
+            Op::StoreText { layer, k, v } => self.store(layer, k, v, ubatch),
+            Op::Cross { layer, q, out, n_head, scores } => {
+                self.attend(layer, [q, out], n_head, (scores, None), ubatch)
             }
             Op::Conv { state, x, out, params } => self.conv(state, x, out, params, ubatch),
             Op::Selective { state, x, dt, bc: [b, c], a, d, out } => {

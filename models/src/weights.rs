@@ -1,5 +1,9 @@
 //! The weights of a model in memory: matrices in panels, vectors as `f32`.
 
+mod distances;
+
+pub(crate) use distances::REACH;
+
 use crate::{
     error::Error,
     gguf::{Gguf, TensorInfo},
@@ -129,6 +133,12 @@ fn load_one(
             info.dtype().decode(data, &mut x)?;
             done(info, 0..data.len());
             Ok(Weight::Vector((0..x.len()).map(|i| x[i % n_rows * n_cols + i / n_rows]).collect()))
+        }
+        WeightShape::Distances { n_bucket, n_head, both_ways } => {
+            let mut x = vec![0.0; n_bucket * n_head];
+            info.dtype().decode(data, &mut x)?;
+            done(info, 0..data.len());
+            Ok(Weight::Vector(distances::terms(&x, *n_bucket, *n_head, *both_ways).into()))
         }
         WeightShape::Matrix { rows, n_cols, .. } => {
             let matrix = load_rows(info, data, rows.clone(), *n_cols, pool, done)?;

@@ -85,7 +85,7 @@ impl Fixture {
 
     fn attention(&self) -> Attention<'_> {
         let Self { n_head, scale, soft_cap, layout, .. } = *self;
-        Attention { n_head, scale, soft_cap, sinks: &self.sinks, layout }
+        Attention { n_head, scale, soft_cap, sinks: &self.sinks, relative: None, layout }
     }
 
     /// What the tokens at `slots` get when they see `window` slots at most.
@@ -288,6 +288,64 @@ fn caps_and_sinks_are_part_of_the_softmax() {
 }
 
 #[test]
+fn terms_by_distance_are_added_to_scores_whatever_the_chunks_threads_and_places() {
+    let (n, reach) = (600, 40);
+    let mut fixture = Fixture::new(CellLayout { k_type: F16, v_type: F16, ..LAYOUT }, 3, n, 21);
+    let mut blocks: Vec<u32> = (0..19).map(|i| (i * 7 + 3) % 31).collect();
+    blocks.reverse();
+    fixture.place(blocks.clone());
+    let terms: Vec<f32> = Random::new(22).floats(fixture.n_head * (2 * reach + 1));
+    // Positions leave some out.
+    let pos = |slot: usize| (slot + slot / 100) as i32;
+    let k_pos = |block: u32| {
+        let i = blocks.iter().position(|&b| b == block).unwrap();
+        core::array::from_fn(|c| pos(i * BLOCK_CELLS + c))
+    };
+    let run = |set: &KernelSet, pool: &dyn Pool, slots: Range<usize>, ahead: usize| {
+        let q_pos = |i: usize| pos(slots.start + i);
+        let relative = Relative { terms: &terms, reach, q_pos: &q_pos, k_pos: &k_pos };
+        let attention = Attention { relative: Some(relative), ..fixture.attention() };
+        let end = |i: usize| (slots.start + i + 1 + ahead).min(n) as u32;
+        let seen = |i: usize| Seen { extents: &fixture.table, slots: 0..end(i) };
+        let width = fixture.n_head * LAYOUT.d_k;
+        let q = &fixture.q[slots.start * width..slots.end * width];
+        let mut out = vec![f32::NAN; slots.len() * fixture.n_head * LAYOUT.d_v];
+        let mut scratch = vec![f32::NAN; attention.scratch_len(n, slots.len())];
+        let cache = bytemuck::cast_slice(&fixture.cache);
+        attention.run(set, pool, q, cache, &seen, &mut scratch, &mut out).unwrap();
+        out
+    };
+    for ahead in [0, n] {
+        let expected = run(KernelSet::scalar(), &Inline, 0..n, ahead);
+        for n_threads in 1..=3 {
+            let pool = ThreadPool::new(n_threads).unwrap();
+            for set in KernelSet::available() {
+                let chunks = [0..1, 1..8, 8..300, 300..n];
+                let got: Vec<f32> =
+                    chunks.into_iter().flat_map(|slots| run(set, &pool, slots, ahead)).collect();
+                assert_bits(format_args!("{} {n_threads}", set.name()), &got, &expected);
+            }
+        }
+        // One row by the textbook.
+        let (token, head, width) = (590, 4, fixture.n_head * LAYOUT.d_v);
+        let cells: Vec<_> = (0..n.min(token + 1 + ahead)).map(|slot| (slot, fixture.stored(slot))).collect();
+        let q = &fixture.q[(token * fixture.n_head + head) * LAYOUT.d_k..][..LAYOUT.d_k];
+        let score = |slot: usize, k: &[f32]| {
+            let distance = (pos(slot) - pos(token)).clamp(-(reach as i32), reach as i32);
+            let term = terms[head * (2 * reach + 1) + (distance + reach as i32) as usize];
+            fixture.score(q, &k[LAYOUT.d_k..]) + f64::from(term)
+        };
+        let weights: Vec<f64> = cells.iter().map(|(slot, (k, _))| score(*slot, k).exp()).collect();
+        for d in 0..LAYOUT.d_v {
+            let sum = weights.iter().zip(&cells).map(|(w, (_, (_, v)))| w * f64::from(v[LAYOUT.d_v + d]));
+            let exact = sum.sum::<f64>() / weights.iter().sum::<f64>();
+            let got = f64::from(expected[token * width + head * LAYOUT.d_v + d]);
+            assert!((got - exact).abs() < 3e-6, "{got}, {exact} wanted");
+        }
+    }
+}
+
+#[test]
 fn a_row_that_sees_nothing_is_zero() {
     let mut fixture = Fixture::new(LAYOUT, 2, 40, 1);
     fixture.kill(0..40);
@@ -325,6 +383,10 @@ fn bad_calls_are_refused_before_anything_is_written() {
     );
     let sinks = Attention { sinks: &[1.0], ..attention };
     assert_eq!(run(sinks, 80, cache, table, 96), length("attention sinks", 1, 4));
+    let (q_pos, k_pos) = (|_: usize| 0, |_: u32| [0; BLOCK_CELLS]);
+    let relative = Some(Relative { terms: &[0.0; 11], reach: 1, q_pos: &q_pos, k_pos: &k_pos });
+    let terms = Attention { relative, ..attention };
+    assert_eq!(run(terms, 80, cache, table, 96), length("terms by distance", 11, 12));
     assert_eq!(
         run(attention, 80, &cache[4..], table, 96),
         Err(Error::Alignment { what: "cache", wanted: 64 })

@@ -210,7 +210,18 @@ impl<'s> Task<'_, 's> {
             let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
             kernel(&work.q[..dims.len() * tile.height], &keys, start > 0, scores);
         }
-        let shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
+        let mut shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
+        if let Some(relative) = &attention.relative {
+            let group = attention.group();
+            let row = |r: usize| {
+                let row = first_row + r.min(tile.n_rows - 1);
+                (tile.head * group + row % group, row / group)
+            };
+            let extents = tile.extents.get(blocks.start..blocks.end.min(tile.extents.len())).unwrap_or(&[]);
+            relative.shape(scores, masks, shaping.scale, extents, row);
+            // Times one changes no bit.
+            shaping.scale = 1.0;
+        }
         let joined = (self.set.softmax_span)(scores, masks, shaping, running);
         let kernel = match layout.v_type {
             CellType::F32 => self.set.values_f32,

@@ -1,9 +1,10 @@
 //! The memory of a whole model: parts of one kind each, composed by layer.
 
+use super::cross::Cross;
 use super::none::Uncached;
 use super::recurrent::Recurrent;
 use super::unified::Unified;
-use super::{Kind, Memory, Op, Part};
+use super::{Kind, Memory, Op, Part, Pass};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
@@ -81,6 +82,7 @@ struct Sorted {
     cached: Vec<(Option<Window>, Vec<AttentionLayer>)>,
     causal: Vec<AttentionLayer>,
     bidirectional: Vec<AttentionLayer>,
+    cross: Vec<AttentionLayer>,
 }
 
 impl Hybrid {
@@ -184,14 +186,14 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Checks that each token follows the last of its sequences.
-    fn check_order(&mut self, batch: &Batch) -> Result<(), Error> {
+    /// Checks that each token follows the last of its sequences. A text to encode follows nothing.
+    fn check_order(&mut self, batch: &Batch, pass: Pass) -> Result<(), Error> {
         self.last.fill(None);
         for (index, &pos) in batch.positions().iter().enumerate() {
             for &seq in batch.seqs(index) {
                 let last = match self.last[seq.index()] {
                     Some(last) => last,
-                    None => self.seq_pos_max(seq),
+                    None => self.seq_pos_max(seq).filter(|_| pass == Pass::Decode),
                 };
                 let wanted = last.map_or(pos, |last| Pos(last.0.saturating_add(1)));
                 if pos != wanted {
@@ -201,6 +203,73 @@ impl Hybrid {
             }
         }
         Ok(())
+    }
+
+    /// Whether a part takes part in what a batch is for. Without an encoder apart there is one kind of batch.
+    fn joins(&self, part: &dyn Part, pass: Pass) -> bool {
+        let has_encoder = self.parts.iter().any(|part| part.kind() == Kind::Cross);
+        match (pass, part.kind()) {
+            (_, Kind::Cross) => true,
+            (Pass::Encode, kind) => kind == Kind::None,
+            (Pass::Decode, kind) => kind != Kind::None || !has_encoder,
+        }
+    }
+
+    /// As [`Memory::prepare`], for a batch of whole texts that goes through an encoder. Only layers that keep nothing compute it; what
+    /// layers of [`AttentionSpec::Cross`] store for it becomes the text of its sequences, in place of the last one, when the plan is
+    /// committed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_encoding<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error> {
+        self.prepare_pass(batch, n_ubatch, Pass::Encode)
+    }
+
+    /// Drops the encoded text of `seq`, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`].
+    pub fn forget(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        self.parts.iter_mut().for_each(|part| part.forget(seq));
+        Ok(())
+    }
+
+    fn prepare_pass<'a>(
+        &'a mut self,
+        batch: &'a Batch,
+        n_ubatch: usize,
+        pass: Pass,
+    ) -> Result<Plan<'a>, Error> {
+        self.undo();
+        if n_ubatch == 0 {
+            return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
+        }
+        batch.check(self.params.n_batch, self.params.n_seq_max)?;
+        self.check_order(batch, pass)?;
+        let joining = self.parts.iter().filter(|part| self.joins(&***part, pass));
+        let split = joining.map(|part| part.split()).max().unwrap_or(Split::Simple);
+        self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
+        if pass == Pass::Decode
+            && let Err(error) = self.timeline.stage(batch, &mut self.schedule)
+        {
+            self.timeline.undo();
+            return Err(error);
+        }
+        for i in 0..self.parts.len() {
+            if !self.joins(&*self.parts[i], pass) {
+                continue;
+            }
+            self.parts[i].enter(pass);
+            if let Err(error) = self.parts[i].reserve(batch, &self.schedule) {
+                self.parts[..i].iter_mut().for_each(|part| part.undo());
+                self.timeline.undo();
+                return Err(error);
+            }
+        }
+        self.open = true;
+        Ok(Plan::new(self, batch))
     }
 
     /// The parts that keep something.
@@ -232,7 +301,7 @@ impl Hybrid {
 }
 
 impl Sorted {
-    /// Where a layer's attention will be; `part` counts the two lists that keep nothing, then the windows, and is resolved by
+    /// Where a layer's attention will be; `part` counts the two lists that keep nothing, the encoded texts, then the windows, and is resolved by
     /// `parts`.
     fn place(
         &mut self,
@@ -255,10 +324,11 @@ impl Sorted {
                     self.cached.push((recycled, Vec::new()));
                     self.cached.len() - 1
                 });
-                (2 + number, &mut self.cached[number].1, own)
+                (3 + number, &mut self.cached[number].1, own)
             }
             AttentionSpec::Uncached { layer: own, causal: true } => (0, &mut self.causal, own),
             AttentionSpec::Uncached { layer: own, causal: false } => (1, &mut self.bidirectional, own),
+            AttentionSpec::Cross(own) => (2, &mut self.cross, own),
         };
         list.push(own.clone());
         Ok(Some(Place { part, layer: list.len() - 1 }))
@@ -277,6 +347,10 @@ impl Sorted {
             if !layers.is_empty() {
                 parts.push(Box::new(Uncached::new(&layers, params, causal)?));
             }
+        }
+        numbers.push(parts.len());
+        if !self.cross.is_empty() {
+            parts.push(Box::new(Cross::new(&self.cross, params)?));
         }
         for (window, layers) in &self.cached {
             numbers.push(parts.len());
@@ -382,26 +456,6 @@ impl Memory for Hybrid {
     }
 
     fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error> {
-        self.undo();
-        if n_ubatch == 0 {
-            return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
-        }
-        batch.check(self.params.n_batch, self.params.n_seq_max)?;
-        self.check_order(batch)?;
-        let split = self.parts.iter().map(|part| part.split()).max().unwrap_or(Split::Simple);
-        self.schedule.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
-        if let Err(error) = self.timeline.stage(batch, &mut self.schedule) {
-            self.timeline.undo();
-            return Err(error);
-        }
-        for i in 0..self.parts.len() {
-            if let Err(error) = self.parts[i].reserve(batch, &self.schedule) {
-                self.parts[..i].iter_mut().for_each(|part| part.undo());
-                self.timeline.undo();
-                return Err(error);
-            }
-        }
-        self.open = true;
-        Ok(Plan::new(self, batch))
+        self.prepare_pass(batch, n_ubatch, Pass::Decode)
     }
 }

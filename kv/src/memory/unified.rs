@@ -28,7 +28,8 @@ use core::ops::Range;
 
 use recycle::Recycle;
 use reserve::{Saved, Swap};
-use storage::{Layer, copy_bytes};
+pub(super) use storage::Layer;
+use storage::copy_bytes;
 
 /// Where a token's key and value are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,7 +365,7 @@ impl Part for Unified {
         let layer = self.layers.get(layer)?;
         let visible = self.views[layer.view].visible.get(tokens)?;
         let storage = layer.storage();
-        Some(Attention { layout: layer.layout, storage, tables: &self.tables, visible })
+        Some(Attention { layout: layer.layout, storage, tables: &self.tables, visible, pool: &self.pool })
     }
 
     fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {

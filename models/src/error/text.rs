@@ -144,6 +144,9 @@ impl fmt::Display for Error {
                 f.write_str("this model makes embeddings and no text; use encode, and its embeddings")
             }
             Self::NoEncoder => f.write_str("this model has no encoder; use decode"),
+            Self::HoldsTokens { seq } => {
+                write!(f, "sequence {seq} holds tokens that saw another text; roll it back to 0 first")
+            }
             Self::Sequence { seq } => write!(f, "sequence {seq} does not exist"),
             Self::TooManySequences { limit } => {
                 write!(f, "all {limit} sequences are in use; release one or raise n_seq_max")

@@ -22,7 +22,7 @@ use alloc::{
     vec::Vec,
 };
 use backstitch_core::rope::Rope;
-use backstitch_kv::{LayerSpec, StatePart};
+use backstitch_kv::{AttentionLayer, AttentionSpec, LayerSpec, StatePart};
 use core::ops::Range;
 
 /// A matrix and, where the file has one, its bias.
@@ -35,11 +35,19 @@ pub struct Linear {
 
 /// Builds a [`Graph`] from the tensors of a file.
 ///
-/// Tensor names are those of the GGUF convention; after [`Builder::layer`] they get the prefix `blk.N.`.
+/// Tensor names are those of the GGUF convention; after [`Builder::layer`] they get the prefix `blk.N.`, and after
+/// [`Builder::stack`] that of the stack before it.
 pub struct Builder<'g, 'a> {
     gguf: &'g Gguf<'a>,
     graph: Graph,
+    /// The layer of the memory that operations use.
     layer: Option<usize>,
+    /// What layers are named after: nothing, or `enc.` and `dec.`.
+    stack: &'static str,
+    /// Layers of the stack so far.
+    n_layer: usize,
+    /// What names of tensors begin with.
+    prefix: String,
     /// Quantised copies of values that are still what they were.
     quantized: BTreeMap<Value, Value>,
     /// Values as an operation with a state left them, which a replay makes again.
@@ -52,11 +60,21 @@ pub struct Builder<'g, 'a> {
 impl<'g, 'a> Builder<'g, 'a> {
     /// An empty graph over the tensors of `gguf`.
     pub fn new(gguf: &'g Gguf<'a>) -> Self {
-        let graph = Graph { values: vec![], steps: vec![], weights: vec![], ropes: vec![], layers: vec![] };
+        let graph = Graph {
+            values: vec![],
+            steps: vec![],
+            weights: vec![],
+            ropes: vec![],
+            layers: vec![],
+            encoder: None,
+        };
         Builder {
             gguf,
             graph,
             layer: None,
+            stack: "",
+            n_layer: 0,
+            prefix: String::new(),
             quantized: BTreeMap::new(),
             remade: BTreeSet::new(),
             known: BTreeMap::new(),
@@ -65,7 +83,12 @@ impl<'g, 'a> Builder<'g, 'a> {
     }
 
     /// The finished graph.
-    pub fn finish(self) -> Graph {
+    pub fn finish(mut self) -> Graph {
+        if let Some(encoder) = &mut self.graph.encoder {
+            encoder.weights.clone_from(&self.graph.weights);
+            encoder.ropes.clone_from(&self.graph.ropes);
+            encoder.layers.clone_from(&self.graph.layers);
+        }
         self.graph
     }
 
@@ -73,11 +96,42 @@ impl<'g, 'a> Builder<'g, 'a> {
     pub fn layer(&mut self, spec: LayerSpec) {
         self.layer = Some(self.graph.layers.len());
         self.graph.layers.push(spec);
+        self.block(self.n_layer);
+        self.n_layer += 1;
     }
 
-    /// Ends the last layer: names have no prefix again.
+    /// Names are from now on those of layer `il` of the stack; operations do not belong to a layer.
+    pub fn block(&mut self, il: usize) {
+        self.prefix = format!("{}blk.{il}.", self.stack);
+    }
+
+    /// Ends the last layer: names have no prefix again but the stack's.
     pub fn head(&mut self) {
         self.layer = None;
+        self.prefix = self.stack.into();
+    }
+
+    /// Names are from now on those of a stack of layers that begin with `stack`, as `enc.`; its first layer is the next.
+    pub fn stack(&mut self, stack: &'static str) {
+        (self.stack, self.n_layer) = (stack, 0);
+        self.head();
+    }
+
+    /// Ends the encoder: what was built so far is run on a text before the graph that follows is.
+    pub fn end_encoder(&mut self) {
+        let (values, steps) =
+            (core::mem::take(&mut self.graph.values), core::mem::take(&mut self.graph.steps));
+        let encoder = Graph { values, steps, weights: vec![], ropes: vec![], layers: vec![], encoder: None };
+        self.graph.encoder = Some(encoder.into());
+        self.quantized.clear();
+        self.angles.clear();
+    }
+
+    /// A layer of the memory for what the decoder attends to of a text: the number that [`Builder::store_text`] and [`Builder::cross`]
+    /// take.
+    pub fn text_layer(&mut self, layer: AttentionLayer) -> usize {
+        self.graph.layers.push(LayerSpec { attention: AttentionSpec::Cross(layer), ..LayerSpec::default() });
+        self.graph.layers.len() - 1
     }
 
     /// Whether the file has the tensor.
@@ -91,10 +145,7 @@ impl<'g, 'a> Builder<'g, 'a> {
     }
 
     fn full_name(&self, name: &str) -> String {
-        match self.layer {
-            Some(il) => format!("blk.{il}.{name}"),
-            None => name.into(),
-        }
+        format!("{}{name}", self.prefix)
     }
 
     fn tensor(&self, name: &str) -> Result<(String, TensorInfo<'a>), Error> {
@@ -319,7 +370,7 @@ impl<'g, 'a> Builder<'g, 'a> {
     fn is_quantized(&self, weight: WeightId) -> bool {
         match &self.graph.weights[weight.0 as usize].shape {
             WeightShape::Matrix { kind, .. } | WeightShape::Experts { kind, .. } => kind.takes_quantized(),
-            WeightShape::Vector { .. } | WeightShape::Columns { .. } => false,
+            WeightShape::Vector { .. } | WeightShape::Columns { .. } | WeightShape::Distances { .. } => false,
         }
     }
 
@@ -433,7 +484,52 @@ impl<'g, 'a> Builder<'g, 'a> {
     ) -> Value {
         let out = self.value("attn", n_head * d_v, Rows::Tokens);
         let layer = self.layer.unwrap_or_default();
-        self.push(Op::Attend { layer, q, k, v, out, n_head, scores });
+        self.push(Op::Attend { layer, q, k, v, out, n_head, scores, terms: None });
+        out
+    }
+
+    /// As [`Builder::attend`], with terms by distance from [`Builder::distances`] added to the scores.
+    pub fn attend_by_distance(
+        &mut self,
+        [q, k, v]: [Value; 3],
+        n_head: usize,
+        d_v: usize,
+        scores: Scores,
+        terms: WeightId,
+    ) -> Value {
+        let out = self.value("attn", n_head * d_v, Rows::Tokens);
+        let layer = self.layer.unwrap_or_default();
+        self.push(Op::Attend { layer, q, k, v, out, n_head, scores, terms: Some(terms) });
+        out
+    }
+
+    /// A table `[n_bucket, n_head]` of terms for scores: the nearer distances have a bucket each, farther ones share theirs with more
+    /// and more. With `both_ways`, half of the buckets are for tokens ahead.
+    ///
+    /// # Errors
+    /// As [`Builder::vector`].
+    pub fn distances(
+        &mut self,
+        name: &str,
+        n_bucket: usize,
+        n_head: usize,
+        both_ways: bool,
+    ) -> Result<WeightId, Error> {
+        let (name, info) = self.tensor(name)?;
+        info.expect_shape(&[n_bucket, n_head])?;
+        decodable(&info)?;
+        Ok(self.add_weight(name, WeightShape::Distances { n_bucket, n_head, both_ways }))
+    }
+
+    /// Stores `k` and `v` of the text that is being encoded in a layer of [`Builder::text_layer`].
+    pub fn store_text(&mut self, layer: usize, k: Value, v: Value) {
+        self.push(Op::StoreText { layer, k, v });
+    }
+
+    /// Attends with `q` to all of the encoded text.
+    pub fn cross(&mut self, layer: usize, q: Value, n_head: usize, d_v: usize, scores: Scores) -> Value {
+        let out = self.value("cross", n_head * d_v, Rows::Tokens);
+        self.push(Op::Cross { layer, q, out, n_head, scores });
         out
     }
 

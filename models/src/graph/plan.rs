@@ -116,7 +116,7 @@ mod tests {
         let values = (0..n).map(|_| ValueInfo { name: "x", width: 20, rows: Rows::Tokens }).collect();
         let step = |i: usize| Op::Outputs { x: Value(i as u32 - 1), out: Value(i as u32) };
         let steps = (1..n).map(|i| Step { op: step(i), layer: None }).collect();
-        Graph { values, steps, weights: vec![], ropes: vec![], layers: vec![] }
+        Graph { values, steps, weights: vec![], ropes: vec![], layers: vec![], encoder: None }
     }
 
     #[test]
