@@ -161,6 +161,15 @@ pub struct ContextArgs {
     /// Element type of cached values [also: -ctv].
     #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
     pub type_v: CacheType,
+    /// The least distance of checkpoints, in tokens.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub spacing: u32,
+    /// Tokens back that can be replayed without the network, in recurrent models; 0 is none.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=1 << 16))]
+    pub journal: u32,
+    /// The most memory that checkpoints take, in MiB.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub checkpoint_mib: u32,
 }
 
 /// Element types of the cache.
@@ -372,15 +381,6 @@ pub struct TimelineArgs {
     /// Go back to a position and tell what that took; may be repeated.
     #[arg(long, value_name = "POS")]
     pub rollback: Vec<u32>,
-    /// The least distance of checkpoints, in tokens.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    pub spacing: u32,
-    /// Tokens back that can be replayed without the network, in recurrent models; 0 is none.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(..=1 << 16))]
-    pub journal: u32,
-    /// The most memory that checkpoints take, in MiB.
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub checkpoint_mib: u32,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
@@ -537,8 +537,8 @@ mod tests {
     fn timeline_defaults_are_those_of_the_library() {
         let Command::Timeline(args) = parse("backstitch timeline").unwrap().command else { unreachable!() };
         let library = backstitch_models::TimelineParams::default();
-        assert_eq!((args.spacing, args.journal), (library.spacing, library.journal));
-        assert_eq!(u64::from(args.checkpoint_mib) << 20, library.checkpoint_bytes);
+        assert_eq!((args.context.spacing, args.context.journal), (library.spacing, library.journal));
+        assert_eq!(u64::from(args.context.checkpoint_mib) << 20, library.checkpoint_bytes);
     }
 
     #[test]

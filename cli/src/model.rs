@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Access, Gguf, Source};
 use backstitch_models::vocab::Vocab;
-use backstitch_models::{LoadParams, Model, Params};
+use backstitch_models::{LoadParams, Model, Params, TimelineParams};
 
 /// Tokens a context holds unless the user or the model says otherwise.
 const DEFAULT_N_CTX: u32 = 4096;
@@ -61,9 +61,16 @@ pub fn params(args: &ContextArgs, model: &Model) -> Params {
             Some(n) => n,
         },
         n_ubatch: args.n_ubatch,
+        n_batch: args.n_batch,
         n_threads: n_threads(args.n_threads),
         type_k: args.type_k.into(),
         type_v: args.type_v.into(),
+        timeline: TimelineParams {
+            checkpoint_bytes: u64::from(args.checkpoint_mib) << 20,
+            spacing: args.spacing,
+            journal: args.journal,
+            ..TimelineParams::default()
+        },
         ..Params::default()
     }
 }

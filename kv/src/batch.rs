@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::ids::{Pos, SeqId, Token};
+use crate::room;
 use alloc::vec::Vec;
 
 /// Tokens or embeddings, each with a position, the sequences it belongs to, and whether its output is wanted.
@@ -71,16 +72,36 @@ impl Batch {
         self.seq_ends.clear();
     }
 
+    /// Makes room for `n_tokens` tokens of one sequence each, so that pushing them allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn make_room(&mut self, n_tokens: usize) -> Result<(), Error> {
+        room::for_len(&mut self.tokens, n_tokens)?;
+        room::for_len(&mut self.embeddings, n_tokens.saturating_mul(self.n_embd))?;
+        room::for_len(&mut self.pos, n_tokens)?;
+        room::for_len(&mut self.outputs, n_tokens)?;
+        room::for_len(&mut self.seqs, n_tokens)?;
+        room::for_len(&mut self.seq_ends, n_tokens)
+    }
+
     /// Becomes a copy of tokens `range` of another batch; what lies beyond its end is left out.
-    pub fn copy_from(&mut self, other: &Batch, range: core::ops::Range<usize>) {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; then it is empty.
+    pub fn copy_from(&mut self, other: &Batch, range: core::ops::Range<usize>) -> Result<(), Error> {
         self.clear();
         self.n_embd = other.n_embd;
+        self.make_room(range.len())?;
+        let n_seqs = range.clone().map(|index| other.seqs(index).len()).sum();
+        room::for_len(&mut self.seqs, n_seqs)?;
         for index in range.start..range.end.min(other.len()) {
             if let Some(row) = other.embedding(index) {
                 self.embeddings.extend_from_slice(row);
             }
             self.push(other.tokens[index], other.pos[index], other.seqs(index), other.outputs[index]);
         }
+        Ok(())
     }
 
     /// Number of tokens.

@@ -251,8 +251,8 @@ impl Context {
         self.history(seq)?;
         let start = self.pos(seq);
         let mut batch = core::mem::take(&mut self.batch);
-        fill(&mut batch, seq, start, tokens, Wanted::Last);
-        let result = self.decode(&batch);
+        let filled = fill(&mut batch, seq, start, tokens, Wanted::Last);
+        let result = filled.and_then(|()| self.decode(&batch));
         self.batch = batch;
         result
     }
@@ -290,8 +290,8 @@ impl Context {
     pub fn encode(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
         self.history(seq)?;
         let mut batch = core::mem::take(&mut self.batch);
-        fill(&mut batch, seq, Pos::ZERO, tokens, Wanted::All);
-        let result = self.encode_batch(&batch);
+        let filled = fill(&mut batch, seq, Pos::ZERO, tokens, Wanted::All);
+        let result = filled.and_then(|()| self.encode_batch(&batch));
         self.batch = batch;
         result
     }
@@ -381,8 +381,8 @@ impl Context {
         let mut result = Ok(());
         for start in (0..batch.len()).step_by(n_batch) {
             let range = start..batch.len().min(start + n_batch);
-            piece.copy_from(batch, range.clone());
             result = result.and_then(|()| {
+                piece.copy_from(batch, range.clone())?;
                 if start == 0 && fresh == Fresh::Outputs {
                     self.outputs.begin(batch, Head::Logits)?;
                 }
@@ -513,14 +513,16 @@ enum Wanted {
 }
 
 /// Fills `batch` with tokens of one sequence from `start` on.
-fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], wanted: Wanted) {
+fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], wanted: Wanted) -> Result<(), Error> {
     batch.clear();
+    batch.make_room(tokens.len())?;
     for (i, &token) in tokens.iter().enumerate() {
         let output = wanted == Wanted::All || wanted == Wanted::Last && i + 1 == tokens.len();
         // Saturates where it cannot fit; the memory refuses such a batch.
         let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
         batch.push(token, pos, &[seq], output);
     }
+    Ok(())
 }
 
 fn check(params: &Params) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use crate::output::{Output, note};
 use crate::picture::{Picture, json, svg, text};
 use crate::session::too_long;
 use crate::{embedded, model, prompt};
-use backstitch_models::{Context, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{Context, Model, Params, Pos, SeqId, Token};
 use std::path::Path;
 
 /// Tokens of the story that the embedded model tells when nothing is asked for.
@@ -113,13 +113,7 @@ fn check_positions(args: &TimelineArgs, n_tokens: usize) -> Result<(), Error> {
 }
 
 fn params(args: &TimelineArgs, model: &Model) -> Params {
-    let timeline = TimelineParams {
-        checkpoint_bytes: u64::from(args.checkpoint_mib) << 20,
-        spacing: args.spacing,
-        journal: args.journal,
-        ..TimelineParams::default()
-    };
-    Params { n_seq_max: 1 + u32::from(args.forks), timeline, ..model::params(&args.context, model) }
+    Params { n_seq_max: 1 + u32::from(args.forks), ..model::params(&args.context, model) }
 }
 
 /// Evaluates `tokens`, stopping at `pins` (ascending) to pin them.

@@ -75,7 +75,7 @@ impl Context {
         let (start, tokens) = history.between(from, pos).ok_or(Error::Edited { seq: seq.0 })?;
         let (reevaluated, alone) = (tokens.len() as u32, !history.is_shared());
         let mut batch = Batch::new();
-        fill(&mut batch, seq, start, tokens, Wanted::None);
+        fill(&mut batch, seq, start, tokens, Wanted::None)?;
         let aside = SeqId(self.params.n_seq_max);
         self.memory.seq_cp(seq, aside, all.clone())?;
         let mut result = self.rewind(seq, from).and_then(|()| self.compute(&batch, Fresh::Nothing));
@@ -141,9 +141,12 @@ impl Context {
         let mut ends: Vec<Held> = Vec::new();
         for &seq in (0..batch.len()).flat_map(|index| batch.seqs(index)) {
             if ends.iter().all(|end| end.seq != seq) {
-                match self.memory.hold(seq) {
+                let room = ends
+                    .try_reserve(1)
+                    .map_err(|_| Error::OutOfMemory { what: "ends of sequences", n_bytes: 16 });
+                match room.and_then(|()| Ok(self.memory.hold(seq)?)) {
                     Ok(is_new) => ends.push(Held { seq, end: self.pos(seq), is_new }),
-                    Err(error) => return self.unpin_ends(&ends, Err(error.into())).map(|()| ends),
+                    Err(error) => return self.unpin_ends(&ends, Err(error)).map(|()| ends),
                 }
             }
         }
