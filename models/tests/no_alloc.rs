@@ -33,6 +33,8 @@ fn decoding_allocates_nothing() {
         "rwkv7",
         "qwen35",
         "mamba",
+        "jamba",
+        "lfm2_swa",
         "gemma3",
         "quant_q4_0",
         "quant_q8_0",

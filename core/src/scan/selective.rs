@@ -1,6 +1,5 @@
 //! The scan of Mamba-1.
 
-use super::LEAST;
 use crate::error::{Error, length};
 use crate::isa::{KernelSet, LANES};
 use crate::pool::{Bands, Parts, Pool, Share, n_jobs};
@@ -36,6 +35,9 @@ pub struct SelectiveInputs<'a> {
     /// `[n_tokens, d_state]`; decides the output, not the state.
     pub c: &'a [f32],
 }
+
+/// State numbers times tokens that are worth a job: each costs an exponential.
+const LEAST: usize = 1 << 12;
 
 impl Selective<'_> {
     /// State numbers of one sequence.
