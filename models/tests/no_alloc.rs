@@ -34,7 +34,7 @@ fn decoding_allocates_nothing() {
         "qwen35",
         "mamba",
         "jamba",
-        "lfm2_swa",
+        "lfm2",
         "gemma3",
         "quant_q4_0",
         "quant_q8_0",
@@ -81,7 +81,7 @@ fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<
 }
 
 fn speculation_allocates_nothing() {
-    for name in ["llama", "gemma3", "falcon_h1", "mamba2", "lfm2_swa", "rwkv7", "qwen35"] {
+    for name in ["llama", "gemma3", "falcon_h1", "mamba2", "lfm2", "rwkv7", "qwen35"] {
         let model = model(name);
         let params = Params { n_ctx: 512, ..Params::default() };
         let draft_model = DraftModel::new(&model, &model, params).unwrap();
