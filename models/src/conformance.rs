@@ -13,6 +13,7 @@ mod files;
 mod golden;
 mod quant;
 mod real;
+mod refused;
 mod replay;
 mod texts;
 mod tokens;

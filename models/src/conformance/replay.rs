@@ -2,7 +2,7 @@
 
 use super::compare::{Distance, best};
 use super::golden::{Array, Batch, Case, Expect, Golden, Kind, Step};
-use super::{Failure, Options, Row, Verdict, files, is_unsupported, open, quant};
+use super::{Failure, Options, Row, Verdict, files, is_unsupported, open, quant, refused};
 use crate::{Context, Error, Model, Params, Pooling};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -25,7 +25,7 @@ pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) 
     };
     quant::tensors(&model_path, &golden, &expected, report)?;
     let model = open(&model_path, options);
-    for case in &golden.cases {
+    for case in golden.cases.iter().chain(&refused::cases(&golden)) {
         report(match &model {
             Ok(model) => Replay { model, golden: &golden, expected: &expected, options }.run(case),
             Err(error) => Row::error(&case.name, error),
