@@ -19,6 +19,7 @@ mod mamba2;
 mod qwen2;
 mod qwen3;
 mod qwen35;
+mod qwen3next;
 mod rwkv;
 mod rwkv6;
 mod rwkv7;
@@ -51,6 +52,7 @@ pub static ALL: &[&Arch] = &[
     &qwen2::ARCH,
     &qwen3::ARCH,
     &qwen35::ARCH,
+    &qwen3next::ARCH,
     &rwkv6::ARCH,
     &rwkv7::ARCH,
     &t5::ARCH,

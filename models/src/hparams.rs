@@ -1,8 +1,10 @@
 //! The numbers that describe a model, from the metadata of its file.
 
+mod experts;
 mod windows;
 mod wkv;
 
+pub use experts::Experts;
 pub use windows::{Pattern, Windows};
 pub use wkv::Wkv;
 
@@ -133,17 +135,6 @@ pub struct Scales {
     pub logit: f32,
 }
 
-/// Sizes of a mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Experts {
-    /// Experts of a layer.
-    pub n_expert: usize,
-    /// Experts chosen for a token.
-    pub n_used: usize,
-    /// Width of a network beside them that all tokens go through; 0 if there is none.
-    pub n_ff_shared: usize,
-}
-
 /// Sizes of state-space layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssm {
@@ -272,7 +263,7 @@ impl Hparams {
         let d_k = head_width(&r, "attention.key_length", n_embd, n_head)?;
         let d_v = head_width(&r, "attention.value_length", n_embd, n_head)?;
         let n_ff = r.size("feed_forward_length", MAX_WIDTH)?;
-        let experts = experts(&r, n_ff)?;
+        let experts = Experts::read(&r, n_ff)?;
         Ok(Hparams {
             architecture: r.architecture.into(),
             n_vocab: n_vocab(&r)?,
@@ -529,24 +520,6 @@ fn rope_sections(r: &Reader<'_, '_>) -> Result<Option<[usize; 4]>, Error> {
     }
     sections.iter_mut().zip(found).for_each(|(section, n)| *section = n as usize);
     Ok(Some(sections))
-}
-
-const SHARED: &str = "expert_shared_feed_forward_length";
-
-fn experts(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Experts>, Error> {
-    let Some(n_expert) = r.gguf.keys()?.optional::<u32>("expert_count")?.filter(|&n| n > 0) else {
-        return Ok(None);
-    };
-    if n_expert > MAX_LAYERS {
-        return Err(r.invalid("expert_count", n_expert, "at most 4096 experts"));
-    }
-    r.product("feed_forward_length", n_expert as usize, n_ff)?;
-    let n_used = r.count("expert_used_count", n_expert)?;
-    let n_ff_shared = match r.gguf.keys()?.optional::<u32>(SHARED)? {
-        Some(n) if n > MAX_WIDTH => return Err(r.invalid(SHARED, n, "at most 2^20")),
-        n => n.unwrap_or(0) as usize,
-    };
-    Ok(Some(Experts { n_expert: n_expert as usize, n_used, n_ff_shared }))
 }
 
 fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {

@@ -92,10 +92,10 @@ pub(super) fn mixture(
     let router = b.linear("ffn_gate_inp", experts.n_expert, h.n_embd)?;
     let params = ExpertParams {
         n_used: experts.n_used,
-        n_ff: h.n_ff,
-        gate: b.experts("ffn_gate_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
-        up: b.experts("ffn_up_exps.weight", experts.n_expert, h.n_ff, h.n_embd)?,
-        down: b.experts("ffn_down_exps.weight", experts.n_expert, h.n_embd, h.n_ff)?,
+        n_ff: experts.n_ff,
+        gate: b.experts("ffn_gate_exps.weight", experts.n_expert, experts.n_ff, h.n_embd)?,
+        up: b.experts("ffn_up_exps.weight", experts.n_expert, experts.n_ff, h.n_embd)?,
+        down: b.experts("ffn_down_exps.weight", experts.n_expert, h.n_embd, experts.n_ff)?,
         weights,
         scale,
     };

@@ -16,10 +16,12 @@ pub(super) struct Member {
     /// Which heads have the same keys.
     pub(super) sharing: Sharing,
     /// How much is learned and how much is forgotten, before their functions, for each head.
-    pub(super) gates: fn(&mut Builder<'_, '_>, &Hparams, &Ssm, Value) -> Result<[Value; 2], Error>,
+    pub(super) gates: Gates,
     /// Adds the network over the second value to the first.
     pub(super) feed_forward: fn(&mut Builder<'_, '_>, &Hparams, Value, Value) -> Result<(), Error>,
 }
+
+pub(super) type Gates = fn(&mut Builder<'_, '_>, &Hparams, &Ssm, Value) -> Result<[Value; 2], Error>;
 
 /// The whole graph of a member.
 pub(super) fn transformer(b: &mut Builder<'_, '_>, h: &Hparams, member: &Member) -> Result<(), Error> {
