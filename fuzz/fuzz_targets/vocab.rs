@@ -79,26 +79,29 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
     let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
     let plain = whole_alphabet && u.arbitrary()?;
-    let model = if plain { "gpt2" } else { *u.choose(&["gpt2", "llama", "none"])? };
+    let model = if plain { "gpt2" } else { *u.choose(&["gpt2", "llama", "bert", "t5", "rwkv", "none"])? };
     let source = VocabSource {
         model,
         pre: if u.arbitrary()? { Some(*u.choose(&PRES)?) } else { None },
         name: if plain { None } else { *u.choose(&[None, Some("phi-3"), Some("modern-bert")])? },
-        scores: if model == "llama" { numbers(u, tokens.len())? } else { Vec::new() },
+        scores: if matches!(model, "llama" | "t5") { numbers(u, tokens.len())? } else { Vec::new() },
         types: if plain {
             Vec::new()
         } else {
             numbers::<u8>(u, tokens.len())?.iter().map(|n| i32::from(n % 8)).collect()
         },
         tokens: &tokens,
-        merges: if model == "llama" { &[] } else { &merges },
+        merges: if matches!(model, "gpt2" | "none") { &merges } else { &[] },
         roles: roles(u)?,
         add_bos: u.arbitrary()?,
         add_eos: u.arbitrary()?,
         add_space_prefix: u.arbitrary()?,
+        merge_spaces: u.arbitrary()?,
+        charsmap: if model == "t5" { u.arbitrary()? } else { Vec::new() },
     };
     let (built, tally) = ALLOCATOR.during_here(|| Vocab::new(&source));
-    let n_bytes: usize = tokens.iter().chain(&merges).map(|text| 8 + text.len()).sum();
+    let texts = tokens.iter().chain(&merges).map(|text| 8 + text.len());
+    let n_bytes: usize = texts.sum::<usize>() + source.charsmap.len();
     let limit = SLACK + TABLES_PER_BYTE * n_bytes as u64;
     assert!(tally.bytes <= limit, "{} bytes allocated for {n_bytes}", tally.bytes);
     match built {
