@@ -6,6 +6,7 @@ use backstitch_kv::{
     AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, StatePart,
     TimelineParams, Token, Window,
 };
+use backstitch_models::{Context, Model};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 
@@ -106,5 +107,31 @@ fn operations(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, operations);
+/// A whole sequence of a hybrid model: its tokens, its memory, its way back.
+fn contexts(c: &mut Criterion) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/falcon_h1.gguf");
+    let model = Model::from_bytes(&std::fs::read(path).unwrap()).unwrap();
+    let params = backstitch_models::Params { n_ctx: 4096, n_seq_max: 2, ..Default::default() };
+    let mut ctx = Context::new(&model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
+    let tokens: Vec<Token> = (0..2000).map(|i| Token(i % 250)).collect();
+    ctx.append(seq, &tokens).unwrap();
+    let mut group = c.benchmark_group("context");
+    group.bench_function("fork_2000_tokens_and_release", |b| {
+        b.iter(|| {
+            let fork = ctx.fork(seq).unwrap();
+            ctx.release(fork).unwrap();
+        });
+    });
+    group.bench_function("fork_go_back_31_tokens_and_release", |b| {
+        b.iter(|| {
+            let fork = ctx.fork(seq).unwrap();
+            ctx.rollback(fork, Pos(1969)).unwrap();
+            ctx.release(fork).unwrap();
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, operations, contexts);
 criterion_main!(benches);
