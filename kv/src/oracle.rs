@@ -118,6 +118,13 @@ impl Naive {
         }
     }
 
+    /// Forgets the cells of a sequence before `pos`, as layers with windows do.
+    pub fn recycle(&mut self, seq: SeqId, pos: Pos) {
+        if let Some(sequence) = self.seqs.get_mut(seq.index()) {
+            sequence.cells.retain(|cell| cell.pos >= pos);
+        }
+    }
+
     /// Counterpart of [`Memory::seq_cp`](crate::Memory::seq_cp).
     ///
     /// # Errors

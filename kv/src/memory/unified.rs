@@ -176,7 +176,11 @@ impl Unified {
     fn moving(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> (Range<u32>, Range<u32>) {
         let table = self.table(seq);
         let slots = table.slots(&self.pool, range);
-        let kept = table.lower_bound(&self.pool, kept_from(range, op)).clamp(slots.start, slots.end);
+        let kept_from = match *op {
+            Op::Add { delta, .. } if delta < 0 => Pos(delta.saturating_neg()).max(range.start),
+            _ => range.start,
+        };
+        let kept = table.lower_bound(&self.pool, kept_from).clamp(slots.start, slots.end);
         (slots.start..kept, kept..slots.end)
     }
 
@@ -189,11 +193,6 @@ impl Unified {
         };
         let last = table.pos_before(&self.pool, kept.end).unwrap_or(first);
         let before = table.pos_before(&self.pool, table.slots(&self.pool, range).start);
-        // What was there counts as well, so that it does not matter how much of it is gone.
-        let gone = self.recycle.as_ref();
-        let before = before.max(gone.and_then(|recycle| recycle.last_gone_before(seq, range.start)));
-        let first =
-            gone.and_then(|recycle| recycle.first_gone_from(seq, kept_from(range, op))).unwrap_or(first);
         let after = table.pos_from(&self.pool, kept.end);
         let (low, high) = (op.moved(first), op.moved(last));
         if before.is_some_and(|before| low < i64::from(before.0)) {
@@ -241,14 +240,6 @@ impl Unified {
         self.pool.release(block);
         self.tables[seq.index()].set_block(index, own);
         own
-    }
-}
-
-/// The first position that a move does not take below zero.
-fn kept_from(range: &Range<Pos>, op: &Op) -> Pos {
-    match *op {
-        Op::Add { delta, .. } if delta < 0 => Pos(delta.saturating_neg()).max(range.start),
-        _ => range.start,
     }
 }
 

@@ -316,20 +316,6 @@ impl Machine {
         true
     }
 
-    /// The first position that any layer still holds.
-    fn first_held(&self, seq: SeqId) -> Pos {
-        (0..2).filter_map(|i| Some(self.real.cells(i, seq).first()?.0)).min().unwrap_or(Pos::ZERO)
-    }
-
-    /// Whether a move is refused because of cells that were removed before they would have gone: nobody knows the
-    /// difference.
-    fn may_be_gone(&self, seq: SeqId, moved: Result<(), Error>) -> bool {
-        let gone =
-            |i: usize| self.real.cells(i, seq).len() < self.naive.sequence(seq).map_or(0, |s| s.cells.len());
-        let edited = self.moved.get(seq.index()) == Some(&true);
-        matches!(moved, Err(Error::Overtakes { .. })) && self.is_all_windowed() && edited && (0..2).any(gone)
-    }
-
     /// Whether the token before `end` was removed.
     fn has_hole(&self, seq: SeqId, end: Pos) -> bool {
         self.naive.sequence(seq).is_some_and(|s| s.cells.iter().all(|cell| cell.pos.0 != end.0 - 1))
@@ -397,12 +383,20 @@ impl Machine {
             _ => pin.0 != seq,
         });
         let is_move = matches!(op, Operation::Add | Operation::Divide);
-        if (is_move || op == Operation::Remove) && seq.0 < 4 {
+        if is_move && seq.0 < 4 {
             self.moved[seq.index()] = true;
         }
+        let first_held = if is_move
+            && argument != i32::from(op == Operation::Divide)
+            && self.is_all_windowed()
+            && seq.0 < 4
+        {
+            (0..2).filter_map(|i| Some(self.real.cells(i, seq).first()?.0)).min().unwrap_or(Pos::ZERO)
+        } else {
+            Pos::ZERO
+        };
         let pos = |at: u8| if at == 255 { Pos::MAX } else { Pos(i32::from(at)) };
         let range = pos(range.0)..pos(range.1);
-        let is_gone = is_move && seq.0 < 4 && self.is_all_windowed() && self.first_held(seq) >= range.end;
         let real = &mut self.real;
         let (real, naive) = match op {
             Operation::Remove => return self.remove(seq, range),
@@ -415,12 +409,10 @@ impl Machine {
                 (copied, self.naive.seq_cp(seq, dst, range))
             }
             Operation::Keep => (real.seq_keep(seq), self.naive.seq_keep(seq)),
-            // Only cells that are gone would move, of which nobody knows the places.
-            Operation::Add | Operation::Divide if is_gone => return,
             Operation::Add => {
                 let free = real.n_free_blocks();
                 let moved = real.seq_add(seq, range.clone(), argument);
-                if self.is_gone(seq, Pos::ZERO, moved) || self.may_be_gone(seq, moved) {
+                if self.is_gone(seq, Pos::ZERO, moved) {
                     return;
                 }
                 if let Err(Error::Full { .. }) = moved {
@@ -433,16 +425,23 @@ impl Machine {
                     self.tally.full += 1;
                     return;
                 }
+                if moved.is_ok() {
+                    // What is gone is in nobody's way.
+                    self.naive.recycle(seq, first_held);
+                }
                 (moved, self.naive.seq_add(seq, range, argument))
             }
             Operation::Divide => {
                 let moved = real.seq_div(seq, range.clone(), argument);
-                if self.is_gone(seq, Pos::ZERO, moved) || self.may_be_gone(seq, moved) {
+                if self.is_gone(seq, Pos::ZERO, moved) {
                     return;
                 }
                 if let Err(Error::Full { .. }) = moved {
                     self.tally.full += 1;
                     return;
+                }
+                if moved.is_ok() {
+                    self.naive.recycle(seq, first_held);
                 }
                 (moved, self.naive.seq_div(seq, range, argument))
             }

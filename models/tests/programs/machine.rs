@@ -108,7 +108,7 @@ impl Twin {
 /// Logits of sequences made by themselves.
 pub struct Fresh {
     model: Model,
-    known: HashMap<Vec<Deed>, Vec<u64>>,
+    known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
 }
 
 impl Fresh {
@@ -116,13 +116,14 @@ impl Fresh {
         Fresh { model: model.clone(), known: HashMap::new() }
     }
 
-    /// Hashes of the logits of all tokens of the last `Append` of a recipe.
-    fn rows(&mut self, recipe: &[Deed]) -> &[u64] {
+    /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it is refused because of cells
+    /// that are still there: in the context they had left the window.
+    fn rows(&mut self, recipe: &[Deed]) -> Option<&[u64]> {
         if self.known.len() > 2_000 {
             self.known.clear();
         }
         let model = &self.model;
-        self.known.entry(recipe.to_vec()).or_insert_with(|| {
+        let known = self.known.entry(recipe.to_vec()).or_insert_with(|| {
             let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 1, journal: 0, margin: 1024 };
             let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
             let mut ctx = Context::new(model, params).unwrap();
@@ -141,12 +142,16 @@ impl Fresh {
                     }
                     Deed::Remove(start, end) => ctx.seq_rm(SeqId(0), Pos(*start)..Pos(*end)).unwrap(),
                     Deed::Move(start, end, delta) => {
-                        ctx.seq_add(SeqId(0), Pos(*start)..Pos(*end), *delta).unwrap();
+                        match ctx.seq_add(SeqId(0), Pos(*start)..Pos(*end), *delta) {
+                            Err(Error::Memory(backstitch_kv::Error::Overtakes { .. })) => return None,
+                            result => result.unwrap(),
+                        }
                     }
                 }
             }
-            rows
-        })
+            Some(rows)
+        });
+        known.as_deref()
     }
 }
 
@@ -240,7 +245,7 @@ impl<'f> Machine<'f> {
         if twin.given.iter().all(Option::is_none) {
             return;
         }
-        let expected = self.fresh.rows(&twin.recipe);
+        let Some(expected) = self.fresh.rows(&twin.recipe) else { return twin.given.fill(None) };
         assert_eq!(expected.len(), twin.given.len());
         for (i, (given, &expected)) in twin.given.iter_mut().zip(expected).enumerate() {
             if let Some(given) = given.take() {

@@ -74,18 +74,6 @@ impl Recycle {
         Pos(after_moved).max(range.start.min(whole_from))
     }
 
-    /// The last position before `pos` whose cell may be gone.
-    pub fn last_gone_before(&self, seq: SeqId, pos: Pos) -> Option<Pos> {
-        let end = self.whole_from[seq.index()].min(pos);
-        (end > self.start[seq.index()]).then(|| Pos(end.0 - 1))
-    }
-
-    /// The first position from `pos` on whose cell may be gone.
-    pub fn first_gone_from(&self, seq: SeqId, pos: Pos) -> Option<Pos> {
-        let first = self.start[seq.index()].max(pos);
-        (first < self.whole_from[seq.index()]).then_some(first)
-    }
-
     pub fn move_by(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
         self.whole_from[seq.index()] = self.moved(seq, range, op);
         self.start[seq.index()] = Pos::ZERO;
