@@ -3,11 +3,13 @@
 //! The builder looks every tensor up as it is named, checks its shape, and decides how it is kept; so an
 //! architecture is described once, and loading, checking and running follow from that description.
 
+mod attention;
 mod mixing;
+mod scans;
 
 use super::{
-    Activation, ConvParams, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows,
-    Scores, SsdParams, StateId, Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
+    Activation, ExpertParams, ExpertScratch, Graph, Op, Product, RopeId, Rotation, RowOf, Rows, StateId,
+    Step, Value, ValueInfo, WeightId, WeightInfo, WeightShape, quantized_width,
 };
 use crate::{
     error::Error,
@@ -472,67 +474,6 @@ impl<'g, 'a> Builder<'g, 'a> {
         self.push(Op::Rotate { x, angles, rope, n_head });
     }
 
-    /// Stores `k` and `v` in this layer's cache and attends with `q`; `d_v` is the width of a value head.
-    pub fn attend(
-        &mut self,
-        q: Value,
-        k: Value,
-        v: Value,
-        n_head: usize,
-        d_v: usize,
-        scores: Scores,
-    ) -> Value {
-        let out = self.value("attn", n_head * d_v, Rows::Tokens);
-        let layer = self.layer.unwrap_or_default();
-        self.push(Op::Attend { layer, q, k, v, out, n_head, scores, terms: None });
-        out
-    }
-
-    /// As [`Builder::attend`], with terms by distance from [`Builder::distances`] added to the scores.
-    pub fn attend_by_distance(
-        &mut self,
-        [q, k, v]: [Value; 3],
-        n_head: usize,
-        d_v: usize,
-        scores: Scores,
-        terms: WeightId,
-    ) -> Value {
-        let out = self.value("attn", n_head * d_v, Rows::Tokens);
-        let layer = self.layer.unwrap_or_default();
-        self.push(Op::Attend { layer, q, k, v, out, n_head, scores, terms: Some(terms) });
-        out
-    }
-
-    /// A table `[n_bucket, n_head]` of terms for scores: the nearer distances have a bucket each, farther ones share theirs with more
-    /// and more. With `both_ways`, half of the buckets are for tokens ahead.
-    ///
-    /// # Errors
-    /// As [`Builder::vector`].
-    pub fn distances(
-        &mut self,
-        name: &str,
-        n_bucket: usize,
-        n_head: usize,
-        both_ways: bool,
-    ) -> Result<WeightId, Error> {
-        let (name, info) = self.tensor(name)?;
-        info.expect_shape(&[n_bucket, n_head])?;
-        decodable(&info)?;
-        Ok(self.add_weight(name, WeightShape::Distances { n_bucket, n_head, both_ways }))
-    }
-
-    /// Stores `k` and `v` of the text that is being encoded in a layer of [`Builder::text_layer`].
-    pub fn store_text(&mut self, layer: usize, k: Value, v: Value) {
-        self.push(Op::StoreText { layer, k, v });
-    }
-
-    /// Attends with `q` to all of the encoded text.
-    pub fn cross(&mut self, layer: usize, q: Value, n_head: usize, d_v: usize, scores: Scores) -> Value {
-        let out = self.value("cross", n_head * d_v, Rows::Tokens);
-        self.push(Op::Cross { layer, q, out, n_head, scores });
-        out
-    }
-
     /// Adds a piece of `len` numbers to the layer's recurrent state, stepped by an operation into which `inputs` enter.
     fn state(&mut self, len: usize, inputs: &[Value]) -> StateId {
         let layer = self.layer.unwrap_or_default();
@@ -544,49 +485,6 @@ impl<'g, 'a> Builder<'g, 'a> {
         let parts = &mut self.graph.layers[layer].recurrent;
         parts.push(StatePart { len, input });
         StateId { layer, part: parts.len() - 1, journaled }
-    }
-
-    /// Causal convolution of `x` by the taps `NAME.weight` and, where the file has it, `NAME.bias`; then SiLU if `silu`.
-    ///
-    /// # Errors
-    /// As [`Builder::vector`].
-    pub fn conv(&mut self, x: Value, name: &str, d_conv: usize, silu: bool) -> Result<Value, Error> {
-        let width = self.graph.width(x);
-        let (tensor, info) = self.tensor(&format!("{name}.weight"))?;
-        info.expect_shape(&[width, d_conv])?;
-        decodable(&info)?;
-        let taps = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_conv });
-        let bias = format!("{name}.bias");
-        let bias = if self.has(&bias) { Some(self.vector(&bias, width)?) } else { None };
-        let out = self.value("conv", width, Rows::Tokens);
-        let state = self.state(d_conv.saturating_sub(1) * width, &[x]);
-        self.push(Op::Conv { state, x, out, params: ConvParams { taps, bias, silu } });
-        Ok(out)
-    }
-
-    /// The Mamba-1 recurrence over `x` by time steps, B and C, with the weights `ssm_a` and `ssm_d`.
-    ///
-    /// # Errors
-    /// As [`Builder::vector`].
-    pub fn selective(&mut self, x: Value, dt: Value, bc: [Value; 2]) -> Result<Value, Error> {
-        let (width, d_state) = (self.graph.width(x), self.graph.width(bc[0]));
-        let (tensor, info) = self.tensor("ssm_a")?;
-        info.expect_shape(&[width, d_state])?;
-        decodable(&info)?;
-        let a = self.add_weight(tensor, WeightShape::Columns { n_rows: width, n_cols: d_state });
-        let d = self.vector("ssm_d", width)?;
-        let out = self.value("scan", width, Rows::Tokens);
-        let state = self.state(width * d_state, &[x, dt, bc[0]]);
-        self.push(Op::Selective { state, x, dt, bc, a, d, out });
-        Ok(out)
-    }
-
-    /// The Mamba-2 recurrence with the layer's state.
-    pub fn ssd(&mut self, xbc: Value, dt: Value, params: SsdParams) -> Value {
-        let out = self.value("ssd", params.n_head * params.d_head, Rows::Tokens);
-        let state = self.state(params.n_head * params.d_head * params.d_state, &[xbc, dt]);
-        self.push(Op::Ssd { state, xbc, dt, out, params });
-        out
     }
 
     /// `activation(gate) * up`, in place of `up`.
