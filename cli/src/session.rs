@@ -129,6 +129,27 @@ impl Session {
         Ok(())
     }
 
+    /// Evaluates a prompt in an empty session. For an encoder-decoder it is the text to encode, and the decoder starts from its own
+    /// token.
+    ///
+    /// # Errors
+    /// As [`Session::feed`].
+    pub fn prompt(&mut self, tokens: &[Token]) -> Result<(), Error> {
+        let model = self.ctx.model().clone();
+        if model.graph().encoder().is_none() {
+            return self.feed(tokens);
+        }
+        let start = model.hparams().decoder_start.map(Token).or(model.vocab().bos());
+        let start = start.ok_or_else(|| {
+            Error::Refused("this model names no token for its decoder to start from; convert it again".into())
+        })?;
+        let clock = Instant::now();
+        self.ctx.encode(self.seq, tokens)?;
+        self.stats.n_prompt += tokens.len();
+        self.stats.prompt_time += clock.elapsed();
+        self.feed(&[start])
+    }
+
     /// Makes `tokens` what the session holds, evaluating only what differs from what it held, and at least the last.
     ///
     /// # Errors

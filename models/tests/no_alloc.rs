@@ -39,6 +39,7 @@ fn decoding_allocates_nothing() {
         "quant_q4_0",
         "quant_q8_0",
         "llama_moe",
+        "t5",
     ] {
         let model = model(name);
         for n_threads in [1, 2] {
@@ -46,6 +47,9 @@ fn decoding_allocates_nothing() {
             let mut ctx = Context::new(&model, params).unwrap();
             let a = ctx.sequence().unwrap();
             let prompt: Vec<Token> = (0..70).map(Token).collect();
+            if model.graph().encoder().is_some() {
+                ctx.encode(a, &prompt).unwrap();
+            }
             ctx.append(a, &prompt).unwrap();
             let b = ctx.fork(a).unwrap();
             ctx.rollback(a, Pos(40)).unwrap();

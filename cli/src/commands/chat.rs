@@ -28,6 +28,11 @@ A line that ends in \\ goes on in the next.";
 /// If there is no sound model or it has no chat template, or input or output fails.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
+    if model.graph().encoder().is_some() {
+        return Err(Error::Refused(
+            "this model answers one text at a time and does not chat; use `run`".into(),
+        ));
+    }
     let source = model.chat_template().ok_or_else(no_template)?;
     let template = ChatTemplate::from_source(source).map_err(refused)?;
     let session = Session::new(&model, &args.context, &args.sampling)?;

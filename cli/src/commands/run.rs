@@ -33,8 +33,10 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let mut out = Output::new(args.json);
     let streaming = !args.json;
     let _stoppable = Stoppable::begin();
-    session.feed(&tokens)?;
-    if streaming && !args.no_display_prompt {
+    session.prompt(&tokens)?;
+    // What an encoder-decoder says is an answer, not a continuation.
+    let shows_prompt = !args.no_display_prompt && model.graph().encoder().is_none();
+    if streaming && shows_prompt {
         out.stream(prompt.as_bytes())?;
     }
     let (mut text, mut ids) = (String::new(), Vec::new());

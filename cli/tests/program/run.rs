@@ -1,6 +1,6 @@
 //! `run`: from a beginning to a story.
 
-use super::{arg, backstitch, piped, program};
+use super::{arg, backstitch, piped, program, repository};
 use serde_json::Value;
 use std::io::Read;
 
@@ -146,4 +146,30 @@ fn a_draft_model_with_other_tokens_is_refused() {
     let outcome = backstitch(&["run", "-n", "4", "--draft-model", arg(&other)]);
     assert!(outcome.error(1).contains("another vocabulary: the number of tokens"), "{}", outcome.stderr);
     assert_eq!(backstitch(&["run", "--lookup", "--draft-model", arg(&other)]).code, Some(2));
+}
+
+#[test]
+fn an_encoder_decoder_answers_the_prompt_and_an_encoder_says_that_it_cannot() {
+    let model = |name: &str| repository(&format!("goldens/models/{name}.gguf"));
+    let run = |name: &str| {
+        let model = model(name);
+        backstitch(&[
+            "run",
+            "-m",
+            arg(&model),
+            "-p",
+            "Hello, world!",
+            "-n",
+            "5",
+            "--temp",
+            "0",
+            "--ignore-eos",
+            "--json",
+        ])
+    };
+    let answer: Value = serde_json::from_str(&run("t5").ok()).unwrap();
+    assert_eq!(answer["tokens"].as_array().map(Vec::len), Some(5), "{answer}");
+    assert!(run("bert").error(1).contains("embeddings, not text"));
+    let t5 = model("t5");
+    assert!(backstitch(&["chat", "-m", arg(&t5)]).error(1).contains("use `run`"));
 }
