@@ -95,7 +95,7 @@ const TIMELINE_EXAMPLES: &str = "\
 Examples:
   backstitch timeline                                    the embedded model's memory of a story
   backstitch timeline -m model.gguf -f book.txt          of a text of yours
-  backstitch timeline --pin 200 --rollback 450           what going back from 604 to 450 takes, and what is left then
+  backstitch timeline --pin 200 --rollback 450           what going back from 605 to 450 takes, and what is left then
   backstitch timeline --forks 3 --rollback 300           blocks that forks share stay with them
   backstitch timeline --spacing 64 --journal 16          more checkpoints, a shorter journal
   backstitch timeline --svg memory.svg                   as a drawing, with the cost of every rollback

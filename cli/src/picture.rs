@@ -176,3 +176,6 @@ fn costs(picture: &Picture) -> Vec<(&'static str, u64, String)> {
     }
     costs
 }
+
+#[cfg(test)]
+mod tests;

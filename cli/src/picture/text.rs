@@ -82,10 +82,12 @@ impl Scale {
     }
 
     fn ruler(&self) -> String {
-        let ticks = (0..self.n_columns).step_by(TICK);
-        ticks
-            .map(|column| format!("{:<TICK$}", format!("|{}", self.positions(column).start)))
-            .collect::<String>()
+        // A number is not cut: where it has no room, there is none.
+        let n_digits = self.end.max(1).ilog10() as usize + 1;
+        let tick = if n_digits + 2 > TICK { 2 * TICK } else { TICK };
+        let fits = |column: &usize| column + 1 + n_digits <= WIDTH - LABEL;
+        let number = |column| format!("{:<tick$}", format!("|{}", self.positions(column).start));
+        (0..self.n_columns).step_by(tick).filter(fits).map(number).collect()
     }
 }
 

@@ -5,6 +5,7 @@ mod chat;
 mod interrupt;
 mod reports;
 mod run;
+mod timeline;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,299 @@
+//! Drawings of a made-up memory.
+
+use super::*;
+use crate::picture::legend::Ink;
+use backstitch_kv::survey::{Budget, Extent};
+use backstitch_kv::{Kind, SeqId, Window};
+use backstitch_models::TimelineParams;
+
+fn extent(number: i32, last: i32, sequences: u32) -> Extent {
+    let first = Pos(number * 32);
+    let n_cells = (last - first.0 + 1) as u32;
+    Extent { block: number as u32, n_cells, first, last: Pos(last), users: sequences, sequences }
+}
+
+fn checkpoint(pos: i32, is_pinned: bool, is_rung: bool, n_rows: u32) -> Checkpoint {
+    let (state_bytes, n_blocks) = (2048, 1);
+    Checkpoint { pos: Pos(pos), is_pinned, is_rung, n_rows, state_bytes, n_blocks, ..Checkpoint::default() }
+}
+
+fn way(positions: Range<i32>, restored_from: i32, means: Means) -> Stretch {
+    let positions = Pos(positions.start)..Pos(positions.end);
+    Stretch { positions, restored_from: Pos(restored_from), means }
+}
+
+/// 100 tokens in layers with and without a window and with a state; two blocks are a fork's as well.
+fn survey() -> Survey {
+    let unified = Layers {
+        extents: vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)],
+        block_bytes: 1024,
+        ..Layers::new(Kind::Unified, 2)
+    };
+    let windowed = Layers {
+        window: Some(Window::Sliding(16)),
+        margin: 8,
+        extents: vec![extent(2, 95, 1), extent(3, 99, 1)],
+        block_bytes: 512,
+        held_bytes: 512,
+        ..Layers::new(Kind::Windowed, 1)
+    };
+    let recurrent = Layers {
+        state_bytes: 2048,
+        state_users: 1,
+        row_bytes: 64,
+        held_bytes: 8192,
+        ..Layers::new(Kind::Recurrent, 2)
+    };
+    let params = TimelineParams { checkpoint_bytes: 1 << 20, spacing: 32, journal: 8, margin: 8 };
+    Survey {
+        seq: SeqId(0),
+        kind: Kind::Hybrid,
+        end: Pos(100),
+        layers: vec![unified, windowed, recurrent],
+        checkpoints: vec![
+            checkpoint(20, true, false, 0),
+            checkpoint(64, false, true, 0),
+            checkpoint(88, false, false, 8),
+            checkpoint(96, false, true, 4),
+        ],
+        budget: Budget { params, n_paid: 10, n_checkpoints: 4 },
+    }
+}
+
+fn picture() -> Picture {
+    let fork = Survey { seq: SeqId(1), end: Pos(65), checkpoints: Vec::new(), ..survey() };
+    let mut fork = Survey { layers: fork.layers[..1].to_vec(), ..fork };
+    fork.layers[0].extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 64, 1)];
+    Picture {
+        model: "a made-up model".into(),
+        survey: survey(),
+        ways: vec![
+            way(0..1, 0, Means::Held),
+            way(1..20, 0, Means::Evaluated),
+            way(20..21, 20, Means::Held),
+            way(21..64, 20, Means::Evaluated),
+            way(64..65, 64, Means::Held),
+            way(65..88, 64, Means::Evaluated),
+            way(88..89, 88, Means::Held),
+            way(89..96, 88, Means::Replayed),
+            way(96..97, 96, Means::Held),
+            way(97..100, 96, Means::Replayed),
+            way(100..101, 100, Means::Held),
+        ],
+        forks: vec![fork],
+        rollbacks: vec![(Pos(100), Rollback { restored_from: Pos(96), replayed: 4, reevaluated: 0 })],
+    }
+}
+
+fn text(picture: &Picture) -> Vec<String> {
+    let line = |line: &text::Line| line.iter().map(|span| span.text.as_str()).collect::<String>();
+    text::draw(picture).iter().map(|spans| line(spans).trim_end().to_owned()).collect()
+}
+
+#[test]
+fn a_made_up_memory_looks_like_this() {
+    let expected = "\
+rollback to 100: restored from 96, 4 tokens replayed, none evaluated
+a made-up model: 100 tokens, hybrid memory; a column is 2 positions
+
+positions    |0        |20       |40       |60       |80       |100
+blocks       ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░████████████████▓▓
+window 16    ..--------..............--------████████████████▓▓
+  sees                                             ┄┄┄┄━━━━━━━━
+state                                                          ◆
+checkpoints            P                     o           j   o
+journal                                                  ======
+going back   ▁▁▁▂▂▃▃▃▄▄▁▁▁▂▂▃▃▃▄▄▄▅▅▆▆▆▇▇▇███▁▁▁▂▂▃▃▃▄▄▄▅~~~~~~*
+fork 1       ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░█
+
+             █▓ own blocks by turns   ▒░ shared blocks by turns   - kept by checkpoints only
+             . no longer kept   ━ seen by the next token   ┄ margin   ◆ recurrent state   P pinned
+             o rung of the ladder   j beginning of a journal   = in a journal   * held   ~ replayed
+             ▁█ few to many evaluated again
+
+The dearest rollback, to 63, evaluates 43 tokens again.
+cells           5.0 KiB  6 blocks in 3 layers, 2 of them shared with forks
+state           2.0 KiB  after the last token, in 2 layers
+checkpoints     8.5 KiB  4: 1 pinned, 2 of the ladder, 1 for the journal
+journal           768 B  inputs of 12 tokens
+budget          1.0 MiB  at most, for up to 10 checkpoints of all sequences";
+    let drawn = text(&picture()).join("\n");
+    assert_eq!(drawn, expected, "\n{drawn}\n");
+}
+
+#[test]
+fn a_memory_that_holds_everything_needs_few_lines() {
+    let mut picture = picture();
+    picture.survey.layers.truncate(1);
+    picture.survey.checkpoints.clear();
+    picture.survey.budget.n_paid = 0;
+    picture.survey.kind = Kind::Unified;
+    picture.ways = vec![way(0..101, 0, Means::Held)];
+    (picture.forks, picture.rollbacks) = (Vec::new(), Vec::new());
+    let drawn = text(&picture);
+    assert!(drawn.iter().any(|line| line.starts_with("going back   **********")), "{drawn:#?}");
+    assert!(drawn.contains(&"No rollback evaluates a token again.".to_owned()), "{drawn:#?}");
+    for absent in ["journal", "checkpoints", "state", "budget"] {
+        assert!(!drawn.iter().any(|line| line.starts_with(absent)), "{absent}: {drawn:#?}");
+    }
+}
+
+#[test]
+fn no_line_is_wider_than_a_hundred_columns() {
+    let mut picture = picture();
+    picture.model = "a name without end ".repeat(50);
+    picture.forks = vec![picture.forks[0].clone(); 64];
+    picture.rollbacks[0].1 = Rollback { restored_from: Pos(i32::MAX), replayed: 0, reevaluated: u32::MAX };
+    picture.survey.budget.params.checkpoint_bytes = u64::MAX;
+    picture.survey.layers[0].block_bytes = 1 << 60;
+    for end in [0, 1, 85, 86, 87, 88, 1000, 131_072, i32::MAX - 1] {
+        picture.survey.end = Pos(end);
+        let drawn = text(&picture);
+        let wide: Vec<_> = drawn.iter().filter(|line| line.chars().count() > 100).collect();
+        assert!(wide.is_empty(), "{end}: {wide:#?}");
+        assert!(drawn.iter().any(|line| line.trim() == "and 58 more forks"), "{drawn:#?}");
+    }
+}
+
+#[test]
+fn an_empty_sequence_is_drawn_too() {
+    let mut picture = picture();
+    let Survey { layers, checkpoints, end, .. } = &mut picture.survey;
+    *end = Pos::ZERO;
+    checkpoints.clear();
+    layers.iter_mut().for_each(|layers| layers.extents.clear());
+    layers[2].state_users = 0;
+    picture.ways = vec![way(0..1, 0, Means::Held)];
+    picture.forks.clear();
+    assert!(text(&picture).iter().any(|line| line.contains("0 tokens, hybrid memory")));
+    check_xml(&svg::draw(&picture)).unwrap();
+}
+
+/// Says what is wrong with a file: elements that do not close, attributes without quotes, characters XML does not have.
+fn check_xml(file: &str) -> Result<usize, String> {
+    let (mut open, mut rest, mut n): (Vec<&str>, &str, usize) = (Vec::new(), file, 0);
+    while let Some((text, after)) = rest.split_once('<') {
+        check_text(text)?;
+        let (tag, after) = after.split_once('>').ok_or_else(|| format!("a tag without end: {after}"))?;
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            let last = open.pop();
+            if last != Some(name) {
+                return Err(format!("{name} closes {last:?}"));
+            }
+            continue;
+        }
+        n += 1;
+        let (body, is_empty) = tag.strip_suffix('/').map_or((tag, false), |body| (body, true));
+        let (name, attributes) = body.split_once(' ').unwrap_or((body, ""));
+        let quoted: Vec<&str> = attributes.split('"').collect();
+        let names = quoted.iter().step_by(2).take(quoted.len() / 2);
+        if quoted.last() != Some(&"") || !names.clone().all(|name| name.ends_with('=')) || tag.contains('<') {
+            return Err(format!("attributes of <{tag}>"));
+        }
+        quoted.iter().try_for_each(|value| check_text(value))?;
+        if !is_empty {
+            open.push(name);
+        }
+    }
+    if open.is_empty() && rest.trim().is_empty() { Ok(n) } else { Err(format!("left open: {open:?}{rest}")) }
+}
+
+fn check_text(text: &str) -> Result<(), String> {
+    let entities = ["amp;", "lt;", "gt;", "quot;", "apos;"];
+    let bare = text.split('&').skip(1).find(|after| !entities.iter().any(|entity| after.starts_with(entity)));
+    let control = text.chars().find(|c| c.is_control() && *c != '\n');
+    match (bare, control) {
+        (Some(after), _) => Err(format!("a bare & before {after}")),
+        (_, Some(c)) => Err(format!("character {c:?}")),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn an_svg_is_well_formed_whatever_the_model_is_called() {
+    let mut picture = picture();
+    picture.model = "</title><script>alert('&\"')</script>\u{0}\u{1b}[31m\u{ffff}".into();
+    let drawn = svg::draw(&picture);
+    let n = check_xml(&drawn).unwrap();
+    assert!(n > 60, "{n} elements");
+    assert!(drawn.contains("&lt;script&gt;") && !drawn.contains("<script"), "{drawn}");
+    // The checker sees what it should.
+    for broken in ["<a><b></a></b>", "<a>", "<a b=c/>", "<a>&b;</a>", "<a", "</a>", "<a>\u{1}</a>"] {
+        assert!(check_xml(broken).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn an_svg_stands_alone() {
+    let drawn = svg::draw(&picture());
+    assert_eq!(drawn.matches("http").count(), 1, "the name space");
+    for word in ["href", "<script", "<style", "@import", "url(", "<image", "<foreignObject"] {
+        assert!(!drawn.contains(word), "{word}");
+    }
+    for part in ["checkpoint at 20, pinned", "block 3: 4 cells, 96 to 99", "fork 1", "for tokens rolled back"]
+    {
+        assert!(drawn.contains(part), "{part}");
+    }
+}
+
+/// Relative luminance as the guidelines for accessible web pages define it.
+fn luminance(colour: &str) -> f64 {
+    let channel = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+        if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+}
+
+#[test]
+fn colours_stand_out_from_white_and_from_black() {
+    let inks = [
+        Ink::Plain,
+        Ink::Heading,
+        Ink::Faint,
+        Ink::Own,
+        Ink::Shared,
+        Ink::Window,
+        Ink::Pinned,
+        Ink::Rung,
+        Ink::Replayed,
+        Ink::Held,
+        Ink::Evaluated,
+    ];
+    for ink in inks {
+        let is_text = matches!(ink, Ink::Plain | Ink::Heading);
+        for background in ["#ffffff", "#0d1117"] {
+            let (a, b) = (luminance(ink.colour()) + 0.05, luminance(background) + 0.05);
+            let contrast = a.max(b) / a.min(b);
+            assert!(contrast > if is_text { 4.0 } else { 3.0 }, "{ink:?} on {background}: {contrast:.2}");
+        }
+    }
+}
+
+#[test]
+fn the_curve_bends_where_the_ways_do() {
+    let drawn = svg::draw(&picture());
+    let line = drawn.lines().rfind(|line| line.contains("<polyline")).unwrap();
+    let points = line.split('"').nth(1).unwrap().split(' ');
+    let heights: Vec<f64> = points.map(|point| point.split_once(',').unwrap().1.parse().unwrap()).collect();
+    let (low, high) = heights.iter().fold((f64::MAX, f64::MIN), |(l, h), y| (l.min(*y), h.max(*y)));
+    // Downwards is cheap: the end is held, the dearest of all positions is 63.
+    assert_eq!((heights.len(), heights[0]), (22, high));
+    assert_eq!(heights.iter().position(|y| *y == low), Some(14));
+}
+
+#[test]
+fn numbers_are_the_same_for_programs() {
+    let value = json::value(&picture());
+    assert_eq!(value["bytes"]["cells"], 4 * 1024 + 2 * 512);
+    assert_eq!(value["bytes"]["cells_shared"], 2 * 1024);
+    assert_eq!(value["bytes"]["journal"], 12 * 64);
+    assert_eq!(value["checkpoints"][0]["role"], "pinned");
+    assert_eq!(value["layers"][1]["window"], 16);
+    assert_eq!(value["layers"][0]["blocks"][1]["sequences"], 2);
+    assert_eq!(value["positions"][3]["to"], 63);
+    assert_eq!(value["positions"][3]["means"], "evaluated");
+    assert_eq!(value["forks"][0]["n_tokens"], 65);
+    assert_eq!(value["rollbacks"][0]["replayed"], 4);
+}
