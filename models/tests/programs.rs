@@ -66,8 +66,8 @@ fn keep(name: &str, shape: u8, steps: &[Step]) -> PathBuf {
     path
 }
 
-/// One model for each kind of memory: all kept; windows beside it; states; states beside it.
-const KINDS: [&str; 7] = ["llama", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
+/// One model for each kind of memory: all kept; a text beside it; windows; states; states beside others.
+const KINDS: [&str; 8] = ["llama", "t5", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
 
 #[test]
 fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
@@ -77,7 +77,7 @@ fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
             tally.rows_compared > 2_000 && tally.faults > 20 && tally.forks > 15 && tally.held > 20,
             "{tally:?}"
         );
-        if name != "llama" {
+        if !["llama", "t5"].contains(&name) {
             assert!(tally.evaluated > 2, "{tally:?}");
         }
     }

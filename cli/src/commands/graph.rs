@@ -1,4 +1,4 @@
-//! `backstitch graph`: the operations a model runs.
+//! `backstitch graph`: the operations a model runs, those of its encoder first.
 
 use crate::args::GraphArgs;
 use crate::embedded;
@@ -21,6 +21,9 @@ pub fn run(args: &GraphArgs) -> Result<(), Error> {
 fn show(gguf: &Gguf, dot: bool) -> Result<(), Error> {
     let (_, graph) = Model::describe(gguf, arch::ALL)?;
     let mut out = Output::new(false);
+    if let Some(encoder) = graph.encoder() {
+        out.stream(if dot { encoder.to_dot() } else { encoder.to_text() }.as_bytes())?;
+    }
     out.stream(if dot { graph.to_dot() } else { graph.to_text() }.as_bytes())?;
     Ok(out.flush()?)
 }

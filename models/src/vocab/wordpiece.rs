@@ -5,7 +5,6 @@
 //! dropped. In model files the start of a word is written `▁`.
 
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use backstitch_kv::Token;
@@ -67,7 +66,8 @@ impl WordPiece {
         if word.len() == SPACE.len() {
             return;
         }
-        *longest = vec![None; word.len()];
+        longest.clear();
+        longest.resize(word.len(), None);
         let mut node = 0;
         for (byte, longest) in word.bytes().zip(longest.iter_mut()).rev() {
             node = self.automaton.step(node, byte);

@@ -127,6 +127,7 @@ impl Fresh {
             let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 1, journal: 0, margin: 1024 };
             let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
             let mut ctx = Context::new(model, params).unwrap();
+            encode(&mut ctx, 0);
             let mut rows = Vec::new();
             for deed in recipe {
                 rows.clear();
@@ -153,6 +154,18 @@ impl Fresh {
         });
         known.as_deref()
     }
+}
+
+/// Gives a sequence a text to decode from, where the model takes one: the same for all.
+fn encode(ctx: &mut Context, seq: u32) {
+    if ctx.model().graph().encoder().is_none() {
+        return;
+    }
+    let mut batch = Batch::new();
+    for i in 0..3 {
+        batch.push(Token(7 * i as u32), Pos(i), &[SeqId(seq)], false);
+    }
+    ctx.encode_batch(&batch).unwrap();
 }
 
 /// FNV-1a over the bits.
@@ -270,13 +283,30 @@ impl<'f> Machine<'f> {
             *end += 1;
             owners.push((owner, token));
         }
+        self.begin(&owners);
         if c % 4 == 1 && !self.fail(&batch, c) {
             return;
         }
+        self.begin(&owners);
         match self.ctx.decode(&batch) {
             Ok(()) => self.record(&batch, &owners),
-            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => self.tally.refused += 1,
+            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => {
+                self.tally.refused += 1;
+                for &(owner, _) in owners.iter().filter(|(owner, _)| self.twins[*owner as usize].is_none()) {
+                    // It exists where it was given a text.
+                    let _ = self.ctx.release(SeqId(owner));
+                }
+            }
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Gives sequences that a batch makes a text, where the model takes one.
+    fn begin(&mut self, owners: &[(u32, u32)]) {
+        for seq in (0..N_SEQ).filter(|seq| owners.iter().any(|(owner, _)| owner == seq)) {
+            if self.twins[seq as usize].is_none() {
+                encode(&mut self.ctx, seq);
+            }
         }
     }
 
