@@ -1,5 +1,6 @@
 //! What changes while a model runs: sequences, buffers, outputs.
 
+mod encode;
 mod history;
 mod operations;
 mod outputs;
@@ -281,67 +282,6 @@ impl Context {
         result
     }
 
-    /// Runs the encoder on `tokens`. What the decoder of an encoder-decoder attends to is then this text, until another takes its place or
-    /// the sequence is released; forks share it, and going back to 0 keeps it. Embeddings of the tokens are then to be had from [`Context::embedding`], the one of all of them from
-    /// [`Context::pooled`].
-    ///
-    /// # Errors
-    /// As [`Context::encode_batch`], and [`Error::Sequence`] if `seq` does not exist.
-    pub fn encode(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
-        self.history(seq)?;
-        let mut batch = core::mem::take(&mut self.batch);
-        let filled = fill(&mut batch, seq, Pos::ZERO, tokens, Wanted::All);
-        let result = filled.and_then(|()| self.encode_batch(&batch));
-        self.batch = batch;
-        result
-    }
-
-    /// Runs the encoder on a batch: whole texts, each a sequence of its own with positions from 0 on. All tokens of a
-    /// sequence see each other, so they have to fit one ubatch.
-    ///
-    /// # Errors
-    /// [`Error::NoEncoder`] if the model has none, [`Error::HoldsTokens`] if a sequence was decoded from another text; if the batch is malformed, or a text is longer than `n_ubatch` or than the model knows positions.
-    /// Nothing has changed then.
-    pub fn encode_batch(&mut self, batch: &Batch) -> Result<(), Error> {
-        let is_apart = self.model.graph().encoder().is_some();
-        if !is_apart && self.model.graph().head() != Head::Embeddings {
-            return Err(Error::NoEncoder);
-        }
-        self.check_batch(batch)?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        if is_apart {
-            let mut seqs = (0..batch.len()).flat_map(|i| batch.seqs(i));
-            if let Some(seq) = seqs.find(|seq| self.memory.seq_pos_max(**seq).is_some()) {
-                return Err(Error::HoldsTokens { seq: seq.0 });
-            }
-            self.make_histories(batch)?;
-        }
-        let result = self.compute_text(batch);
-        match result {
-            Ok(()) => self.outputs.pool(batch),
-            Err(_) => self.drop_unclaimed(),
-        }
-        if is_apart && result.is_ok() {
-            (0..batch.len()).flat_map(|i| batch.seqs(i)).for_each(|seq| self.claim(*seq));
-        }
-        result
-    }
-
-    fn compute_text(&mut self, batch: &Batch) -> Result<(), Error> {
-        let plan = self.memory.prepare_encoding(batch, self.params.n_ubatch as usize)?;
-        self.outputs.begin(batch, Head::Embeddings)?;
-        self.outputs.start_at(0);
-        run(plan, &mut self.runner, &self.model, &*self.pool, Side::Encoder, &mut self.outputs)
-    }
-
-    fn claim(&mut self, seq: SeqId) {
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-            history.claim();
-        }
-    }
-
     /// Makes room for the tokens of sequences that the batch names for the first time.
     fn make_histories(&mut self, batch: &Batch) -> Result<(), Error> {
         for seq in (0..batch.len()).flat_map(|i| batch.seqs(i)) {
@@ -426,18 +366,6 @@ impl Context {
     /// The logits `[n_vocab]` of token `index` of the last batch, if its output was asked for.
     pub fn output(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Logits, index)
-    }
-
-    /// The embedding `[n_embd]` of token `index` of the last batch, if that was encoded, and its output asked for or used to pool.
-    /// Embeddings are not normalised.
-    pub fn embedding(&self, index: usize) -> Option<&[f32]> {
-        self.outputs.row(Head::Embeddings, index)
-    }
-
-    /// The one embedding `[n_embd]` of all tokens of `seq` in the last batch, if that was encoded and [`Params::pooling`] or the
-    /// model asks for one. Not normalised.
-    pub fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
-        self.outputs.pooled(seq)
     }
 
     /// The logits `[n_vocab]` of the last token of `seq`, if the last batch computed them and the sequence has not been

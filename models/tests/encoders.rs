@@ -151,10 +151,10 @@ fn forks_and_rollbacks_keep_the_text_and_the_bits() {
     let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
     // Both texts in one batch, interleaved.
     let mut batch = Batch::new();
-    for i in 0..40 {
-        batch.push(texts[0][i], Pos(i as i32), &[a], false);
+    for (&token, i) in texts[0].iter().zip(0..) {
+        batch.push(token, Pos(i), &[a], false);
         if i == 0 {
-            batch.push(texts[1][i], Pos(0), &[b], false);
+            batch.push(texts[1][0], Pos(0), &[b], false);
         }
     }
     ctx.encode_batch(&batch).unwrap();

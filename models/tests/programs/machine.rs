@@ -272,7 +272,7 @@ impl<'f> Machine<'f> {
     fn decode(&mut self, seq: u32, b: u8, c: u8, several: bool) {
         let mut batch = Batch::new();
         let mut owners = Vec::new();
-        let n_tokens = u32::from(b) % if c % 7 == 0 { 90 } else { 12 } + 1;
+        let n_tokens = u32::from(b) % if c.is_multiple_of(7) { 90 } else { 12 } + 1;
         let mut ends: Vec<i32> = (0..N_SEQ).map(|seq| self.end(seq)).collect();
         for i in 0..n_tokens {
             let owner = if several { (seq + i / (1 + u32::from(c) % 3) % 2) % N_SEQ } else { seq };
@@ -375,7 +375,7 @@ impl<'f> Machine<'f> {
         self.check(seq);
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
         let (end, edited) = (self.end(seq), twin.recipe.len() > 1);
-        let back = i32::from(b) % if c % 3 == 0 { 100 } else { 10 };
+        let back = i32::from(b) % if c.is_multiple_of(3) { 100 } else { 10 };
         let pos = (end - back).max(0);
         if c % 5 == 1 {
             self.left.store(i64::from(c) % 31, Relaxed);
@@ -459,7 +459,7 @@ impl<'f> Machine<'f> {
         }
         let (from, len) = (i32::from(b) % end, i32::from(c) % 9 + 1);
         let n_deeds = twin.recipe.len();
-        let deed = if c % 2 == 0 && n_deeds > 1 {
+        let deed = if c.is_multiple_of(2) && n_deeds > 1 {
             Deed::Move(from, i32::MAX, -len)
         } else {
             Deed::Remove(from, (from + len).min(end))
