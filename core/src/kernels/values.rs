@@ -10,21 +10,35 @@ use crate::isa::{LANES, Simd};
 /// Vectors of values that go through the keys together.
 pub(crate) const WIDE: usize = 4;
 
-/// The vectors of `row`; with `N = 1` it may be shorter.
+/// The `N` vectors of `row`, which with `N = 1` may be shorter.
 #[inline(always)]
 pub(crate) fn take<S: Simd, const N: usize>(s: S, row: &[f32]) -> [S::F; N] {
+    if N == 1 {
+        return [load(s, row); N];
+    }
     let mut vectors = [s.splat(0.0); N];
-    for (vector, chunk) in vectors.iter_mut().zip(row.chunks(LANES)) {
-        *vector = load(s, chunk);
+    // Known to be whole, so that nothing in the way of a short end keeps them from staying in registers.
+    if let Some(chunks) = row.as_chunks().0.first_chunk::<N>() {
+        for (vector, chunk) in vectors.iter_mut().zip(chunks) {
+            *vector = s.load(chunk);
+        }
     }
     vectors
 }
 
-/// Stores the vectors to `row`, as many elements as it has.
+/// Stores the `N` vectors to `row`, which with `N = 1` may be shorter.
 #[inline(always)]
 pub(crate) fn put<S: Simd, const N: usize>(s: S, vectors: [S::F; N], row: &mut [f32]) {
-    for (vector, chunk) in vectors.into_iter().zip(row.chunks_mut(LANES)) {
-        store(s, vector, chunk);
+    if N == 1 {
+        for vector in vectors {
+            store(s, vector, row);
+        }
+        return;
+    }
+    if let Some(chunks) = row.as_chunks_mut().0.first_chunk_mut::<N>() {
+        for (vector, chunk) in vectors.into_iter().zip(chunks) {
+            s.store(vector, chunk);
+        }
     }
 }
 
