@@ -264,7 +264,8 @@ impl Vocab {
 
     /// Appends the tokens of `text` to `out`.
     ///
-    /// Takes `O(n log n)` time for `n` bytes, whatever they are; with Unigram vocabularies, times the number of tokens that are ends of one another. Bytes that a byte-pair vocabulary cannot express are left
+    /// Takes `O(n log n)` time for `n` bytes, whatever they are; with Unigram vocabularies, times the number of tokens that are ends of one another; with RWKV's, times the length
+    /// of the longest token, which is bounded. Bytes that a byte-pair vocabulary cannot express are left
     /// out; the others have the unknown token for them.
     pub fn tokenize(&self, text: &str, add: AddSpecial, parse: ParseSpecial, out: &mut Vec<Token>) {
         let partition = match parse {
