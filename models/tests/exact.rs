@@ -53,7 +53,15 @@ fn reference(model: &Model, tokens: &[Token], cells: CellType) -> Vec<f32> {
     logits(&mut Context::new(model, params).unwrap(), SeqId(0), tokens, &[])
 }
 
+/// Every architecture with one format of weights, another for each.
 fn for_each_model(check: impl Fn(&str, &Model)) {
+    for (name, dtype) in ARCHITECTURES.into_iter().zip(WEIGHTS.into_iter().cycle()) {
+        check(&format!("{name} {dtype}"), &model(name, dtype));
+    }
+}
+
+/// Every architecture with every format of weights.
+fn for_each_model_and_format(check: impl Fn(&str, &Model)) {
     for name in ARCHITECTURES {
         for dtype in WEIGHTS {
             check(&format!("{name} {dtype}"), &model(name, dtype));
@@ -61,95 +69,125 @@ fn for_each_model(check: impl Fn(&str, &Model)) {
     }
 }
 
-#[test]
-fn every_kernel_set_and_any_number_of_threads_give_the_same_bits() {
-    for_each_model(|what, model| {
-        let tokens = tokens(model, 1, N_TOKENS);
-        for cells in [CellType::F32, CellType::F16, CellType::BF16] {
-            let expected = reference(model, &tokens, cells);
-            for set in KernelSet::available() {
-                for n_threads in 1..=3 {
-                    let params = Params { type_k: cells, type_v: cells, ..params(set, n_threads) };
-                    let mut ctx = Context::new(model, params).unwrap();
-                    let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
-                    assert_bits(format!("{what} {set:?} {n_threads} threads {cells:?}"), &got, &expected);
-                }
+fn check_sets_and_threads(what: &str, model: &Model) {
+    let tokens = tokens(model, 1, N_TOKENS);
+    for cells in [CellType::F32, CellType::F16, CellType::BF16] {
+        let expected = reference(model, &tokens, cells);
+        for set in KernelSet::available() {
+            for n_threads in 1..=3 {
+                let params = Params { type_k: cells, type_v: cells, ..params(set, n_threads) };
+                let mut ctx = Context::new(model, params).unwrap();
+                let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
+                assert_bits(format!("{what} {set:?} {n_threads} threads {cells:?}"), &got, &expected);
             }
         }
-    });
+    }
+}
+
+#[test]
+fn every_kernel_set_and_any_number_of_threads_give_the_same_bits() {
+    for_each_model(check_sets_and_threads);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_kernel_set_and_any_number_of_threads_give_the_same_bits_in_every_format() {
+    for_each_model_and_format(check_sets_and_threads);
+}
+
+fn check_chunkings(what: &str, model: &Model) {
+    let tokens = tokens(model, 2, N_TOKENS);
+    let expected = reference(model, &tokens, CellType::F16);
+    for set in KernelSet::available() {
+        for pieces in [&[1, 7, 16][..], &[1; N_TOKENS], &[31, 1, 32, 1, 33], &[255, 1], &[2; N_TOKENS / 2]] {
+            let mut ctx = Context::new(model, params(set, 2)).unwrap();
+            let got = logits(&mut ctx, SeqId(1), &tokens, pieces);
+            assert_bits(format!("{what} {set:?} {:?}…", &pieces[..1]), &got, &expected);
+        }
+        for n_ubatch in [1, 5, 64] {
+            let mut ctx = Context::new(model, Params { n_ubatch, ..params(set, 1) }).unwrap();
+            let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
+            assert_bits(format!("{what} {set:?} ubatch {n_ubatch}"), &got, &expected);
+        }
+    }
 }
 
 #[test]
 fn any_chunking_gives_the_same_bits() {
-    for_each_model(|what, model| {
-        let tokens = tokens(model, 2, N_TOKENS);
-        let expected = reference(model, &tokens, CellType::F16);
-        for set in KernelSet::available() {
-            for pieces in
-                [&[1, 7, 16][..], &[1; N_TOKENS], &[31, 1, 32, 1, 33], &[255, 1], &[2; N_TOKENS / 2]]
-            {
-                let mut ctx = Context::new(model, params(set, 2)).unwrap();
-                let got = logits(&mut ctx, SeqId(1), &tokens, pieces);
-                assert_bits(format!("{what} {set:?} {:?}…", &pieces[..1]), &got, &expected);
+    for_each_model(check_chunkings);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn any_chunking_gives_the_same_bits_in_every_format() {
+    for_each_model_and_format(check_chunkings);
+}
+
+fn check_batches(what: &str, model: &Model) {
+    let prompts: Vec<Vec<Token>> = (0..4).map(|i| tokens(model, 10 + i, 40 + 37 * i as usize)).collect();
+    let expected: Vec<Vec<f32>> = prompts.iter().map(|p| reference(model, p, CellType::F16)).collect();
+    for set in KernelSet::available() {
+        let mut ctx = Context::new(model, params(set, 2)).unwrap();
+        let mut got: Vec<Vec<f32>> = vec![vec![]; 4];
+        let mut at = [0; 4];
+        let mut random = Random::new(5);
+        while at != [40, 77, 114, 151] {
+            // A random number of tokens of each sequence, interleaved one by one.
+            let mut batch = Batch::new();
+            let mut owner = vec![];
+            for _ in 0..random.below(60) + 1 {
+                let i = random.below(4);
+                if at[i] < prompts[i].len() {
+                    batch.push(prompts[i][at[i]], Pos(at[i] as i32), &[SeqId(i as u32)], true);
+                    at[i] += 1;
+                    owner.push(i);
+                }
             }
-            for n_ubatch in [1, 5, 64] {
-                let mut ctx = Context::new(model, Params { n_ubatch, ..params(set, 1) }).unwrap();
-                let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
-                assert_bits(format!("{what} {set:?} ubatch {n_ubatch}"), &got, &expected);
+            ctx.decode(&batch).unwrap();
+            for (index, &i) in owner.iter().enumerate() {
+                got[i].extend_from_slice(ctx.output(index).unwrap());
             }
         }
-    });
+        for i in 0..4 {
+            assert_bits(format!("{what} {set:?} sequence {i}"), &got[i], &expected[i]);
+        }
+    }
 }
 
 #[test]
 fn any_batch_around_a_sequence_gives_the_same_bits() {
-    for_each_model(|what, model| {
-        let prompts: Vec<Vec<Token>> = (0..4).map(|i| tokens(model, 10 + i, 40 + 37 * i as usize)).collect();
-        let expected: Vec<Vec<f32>> = prompts.iter().map(|p| reference(model, p, CellType::F16)).collect();
-        for set in KernelSet::available() {
-            let mut ctx = Context::new(model, params(set, 2)).unwrap();
-            let mut got: Vec<Vec<f32>> = vec![vec![]; 4];
-            let mut at = [0; 4];
-            let mut random = Random::new(5);
-            while at != [40, 77, 114, 151] {
-                // A random number of tokens of each sequence, interleaved one by one.
-                let mut batch = Batch::new();
-                let mut owner = vec![];
-                for _ in 0..random.below(60) + 1 {
-                    let i = random.below(4);
-                    if at[i] < prompts[i].len() {
-                        batch.push(prompts[i][at[i]], Pos(at[i] as i32), &[SeqId(i as u32)], true);
-                        at[i] += 1;
-                        owner.push(i);
-                    }
-                }
-                ctx.decode(&batch).unwrap();
-                for (index, &i) in owner.iter().enumerate() {
-                    got[i].extend_from_slice(ctx.output(index).unwrap());
-                }
-            }
-            for i in 0..4 {
-                assert_bits(format!("{what} {set:?} sequence {i}"), &got[i], &expected[i]);
-            }
-        }
-    });
+    for_each_model(check_batches);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn any_batch_around_a_sequence_gives_the_same_bits_in_every_format() {
+    for_each_model_and_format(check_batches);
+}
+
+fn check_rollback_and_fork(what: &str, model: &Model) {
+    let (first, second) = (tokens(model, 3, 120), tokens(model, 4, 50));
+    let whole: Vec<Token> = first[..70].iter().chain(&second).copied().collect();
+    let expected = reference(model, &whole, CellType::F16);
+    let expected = &expected[70 * model.hparams().n_vocab..];
+    let mut ctx = Context::new(model, params(KernelSet::detect().unwrap(), 2)).unwrap();
+    let a = ctx.sequence().unwrap();
+    ctx.append(a, &first).unwrap();
+    let done = ctx.rollback(a, Pos(70)).unwrap();
+    assert_eq!(done.restored_from.0 as u32 + done.replayed + done.reevaluated, 70);
+    assert!(ctx.logits(a).is_none());
+    let b = ctx.fork(a).unwrap();
+    assert_bits(format!("{what} after a rollback"), &logits(&mut ctx, a, &second, &[]), expected);
+    assert_bits(format!("{what} in a fork"), &logits(&mut ctx, b, &second, &[3, 9]), expected);
 }
 
 #[test]
 fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way() {
-    for_each_model(|what, model| {
-        let (first, second) = (tokens(model, 3, 120), tokens(model, 4, 50));
-        let whole: Vec<Token> = first[..70].iter().chain(&second).copied().collect();
-        let expected = reference(model, &whole, CellType::F16);
-        let expected = &expected[70 * model.hparams().n_vocab..];
-        let mut ctx = Context::new(model, params(KernelSet::detect().unwrap(), 2)).unwrap();
-        let a = ctx.sequence().unwrap();
-        ctx.append(a, &first).unwrap();
-        let done = ctx.rollback(a, Pos(70)).unwrap();
-        assert_eq!(done.restored_from.0 as u32 + done.replayed + done.reevaluated, 70);
-        assert!(ctx.logits(a).is_none());
-        let b = ctx.fork(a).unwrap();
-        assert_bits(format!("{what} after a rollback"), &logits(&mut ctx, a, &second, &[]), expected);
-        assert_bits(format!("{what} in a fork"), &logits(&mut ctx, b, &second, &[3, 9]), expected);
-    });
+    for_each_model(check_rollback_and_fork);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way_in_every_format() {
+    for_each_model_and_format(check_rollback_and_fork);
 }
