@@ -157,7 +157,8 @@ impl Params {
         let live = blocks(window + u64::from(self.timeline.margin)) + 2;
         let batch = blocks(self.n_batch.into()) + u64::from(self.n_seq_max);
         let held = u64::from(n_checkpoints) * (blocks(window) + 1);
-        capped(live * u64::from(self.n_seq_max) + batch + held)
+        // An end that is held while a long batch is computed keeps its margin too.
+        capped(2 * live * u64::from(self.n_seq_max) + batch + held)
     }
 
     /// Blocks that hold one batch, for layers that keep nothing.
@@ -179,8 +180,14 @@ impl Params {
 
     /// What caches, states and journals of these layers take.
     pub fn bytes(&self, layers: &[LayerSpec]) -> u64 {
-        let sizes = Sizes::new(layers, self);
-        layers.iter().map(|layer| self.layer_bytes(layer, &sizes)).sum()
+        let params = self.settled();
+        let sizes = Sizes::new(layers, &params);
+        layers.iter().map(|layer| params.layer_bytes(layer, &sizes)).sum()
+    }
+
+    /// The same with what the timeline's fields promise about each other made true.
+    pub(crate) fn settled(&self) -> Params {
+        Params { timeline: self.timeline.settled(), ..*self }
     }
 
     fn layer_bytes(&self, layer: &LayerSpec, sizes: &Sizes) -> u64 {
@@ -231,15 +238,22 @@ impl Sizes {
         };
         let windows: u64 = layers.iter().filter_map(windowed).sum();
         let states: u64 = layers.iter().map(|spec| state_len(&spec.recurrent) as u64 * 4).sum();
-        if windows + states == 0 {
+        let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
+        if windows == 0 && !is_recurrent {
             return none;
         }
         let TimelineParams { checkpoint_bytes, journal, .. } = params.timeline;
         let wanted = u64::from(params.n_seq_max) * u64::from(params.timeline.ladder_len(params.n_ctx));
-        let n_paid = (checkpoint_bytes / (windows + states)).min(wanted).min(1 << 20) as u32;
-        let n_journals = if states == 0 || journal == 0 { 0 } else { params.n_seq_max.saturating_mul(3) };
+        let n_paid = (checkpoint_bytes / (windows + states).max(1)).min(wanted).min(1 << 20) as u32;
+        let n_journals = if is_recurrent && journal > 0 {
+            // So that rows can be counted.
+            params.n_seq_max.saturating_mul(3).min(u32::MAX / journal)
+        } else {
+            0
+        };
         // Two more a sequence, to go back after half of a long batch and to where it was last edited.
-        let n_checkpoints = n_paid.saturating_add(n_journals).saturating_add(2 * params.n_seq_max);
+        let n_checkpoints =
+            n_paid.saturating_add(n_journals).saturating_add(params.n_seq_max.saturating_mul(2));
         Sizes { needed: true, n_paid, n_checkpoints, n_journals }
     }
 }

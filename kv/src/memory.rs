@@ -109,7 +109,7 @@ impl fmt::Display for Operation {
 /// The memory of a model: sequences of tokens it has seen.
 ///
 /// Ranges are of positions; [`Pos::ZERO`] and [`Pos::MAX`] make an open start and end. A range without tokens is
-/// fine and changes nothing. Every operation costs what it changes, whatever the size of the memory. After an error
+/// fine and changes nothing. Every operation costs what it changes; a copy, an entry for each 32 cells. After an error
 /// nothing has changed.
 ///
 /// # Errors
@@ -274,6 +274,12 @@ pub(crate) trait Part: Send {
     /// Whether `seq` can go back to where its next position is `pos` with what it holds itself.
     fn can_cut(&self, seq: SeqId, pos: Pos) -> bool;
 
+    /// The first position from which on `seq` can be cut anywhere, if nothing is missing in between.
+    fn cut_from(&self, seq: SeqId) -> Pos;
+
+    /// Whether `seq` has seen a token in a range of positions, still held or not.
+    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool;
+
     /// Keeps as checkpoint `id` what a sequence needs to go on from `pos`; called when the plan that staged the checkpoint is
     /// committed.
     fn hold(&mut self, id: u32, seq: SeqId, pos: Pos);
@@ -282,6 +288,9 @@ pub(crate) trait Part: Send {
     fn hold_tip(&mut self, id: u32, seq: SeqId, pos: Pos) {
         self.hold(id, seq, pos);
     }
+
+    /// Keeps as checkpoint `id`, which is held at the end of `seq`, all that `seq` has.
+    fn hold_all(&mut self, _id: u32, _seq: SeqId) {}
 
     /// Forgets a checkpoint.
     fn let_go(&mut self, id: u32);

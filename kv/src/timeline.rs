@@ -131,6 +131,8 @@ pub(crate) struct Timeline {
     made: Vec<(u32, SeqId, Pos)>,
     /// Checkpoints that got their journal in the plan.
     opened: Vec<u32>,
+    /// Whether the plan found no checkpoint or journal where it wanted one.
+    short: bool,
 }
 
 impl Timeline {
@@ -154,6 +156,7 @@ impl Timeline {
             saved: Vec::with_capacity(n),
             made: Vec::with_capacity(sizes.n_checkpoints as usize),
             opened: Vec::with_capacity(sizes.n_journals as usize),
+            short: false,
         })
     }
 
@@ -204,6 +207,7 @@ impl Timeline {
         while let Some(last) = self.lines[seq.index()].len().checked_sub(1) {
             self.remove(seq, last, parts);
         }
+        self.lines[seq.index()].held = None;
     }
 
     /// Gives `dst`, which has none, the way back of `src`.

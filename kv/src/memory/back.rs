@@ -104,20 +104,44 @@ impl Hybrid {
 
     pub(super) fn stretches(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
         self.check_seq(seq)?;
+        let end = self.end(seq);
+        // Where a way back can begin to be another one.
+        let mut starts: Vec<Pos> = alloc::vec![Pos::ZERO, Pos(1), end];
+        for entry in self.timeline.line(seq).iter() {
+            starts.extend([entry.pos, Pos(entry.pos.0 + 1), Pos(entry.pos.0 + entry.n_rows as i32 + 1)]);
+        }
+        starts.extend(self.parts.iter().map(|part| part.cut_from(seq)));
+        starts.retain(|&start| start <= end);
+        starts.sort_unstable();
+        starts.dedup();
         let mut stretches: Vec<Stretch> = Vec::new();
-        for pos in (0..=self.end(seq).0).map(Pos) {
-            let route = self.route(seq, pos)?;
-            let (means, after) = (route.means(), Pos(pos.0.saturating_add(1)));
+        for (i, &start) in starts.iter().enumerate() {
+            let route = self.route(seq, start)?;
+            let after = starts.get(i + 1).copied().unwrap_or(Pos(end.0 + 1));
+            let means = route.means();
             match stretches.last_mut() {
                 Some(last) if last.means == means && last.goes_on(&route) => last.positions.end = after,
                 _ => stretches.push(Stretch {
-                    positions: pos..after,
+                    positions: start..after,
                     restored_from: route.restored_from,
                     means,
                 }),
             }
         }
         Ok(stretches)
+    }
+
+    /// Whether an operation changes anything.
+    pub(super) fn touches(&self, op: &Op) -> bool {
+        match op {
+            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.parts.iter().any(|part| part.touches(*seq, range))
+            }
+            // A sequence without tokens can have a text.
+            Op::Copy { range, .. } if *range == (Pos::ZERO..Pos::MAX) => true,
+            Op::Copy { src, range, .. } => self.parts.iter().any(|part| part.touches(*src, range)),
+            Op::Keep { .. } | Op::Clear => true,
+        }
     }
 
     /// Makes room for what `apply_on_timeline` adds.

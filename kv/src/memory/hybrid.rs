@@ -92,7 +92,7 @@ impl Hybrid {
     /// [`Error::Layer`] for impossible layers, [`Error::OutOfMemory`].
     pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Hybrid, Error> {
         check_layers(layers)?;
-        let params = &Params { timeline: params.timeline.settled(), ..*params };
+        let params = &params.settled();
         let sizes = Sizes::new(layers, params);
         let mut sorted = Sorted::default();
         let mut places = Vec::with_capacity(layers.len());
@@ -167,9 +167,11 @@ impl Hybrid {
         self.undo();
         self.parts.iter_mut().try_for_each(|part| part.admit(&op))?;
         self.admit_on_timeline(&op)?;
-        let end = self.end_of(&op);
-        self.parts.iter_mut().for_each(|part| part.apply(&op));
-        self.apply_on_timeline(&op, end);
+        let (end, touches) = (self.end_of(&op), self.touches(&op));
+        if touches {
+            self.parts.iter_mut().for_each(|part| part.apply(&op));
+            self.apply_on_timeline(&op, end);
+        }
         Ok(())
     }
 

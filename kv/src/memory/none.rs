@@ -80,6 +80,14 @@ impl Part for Uncached {
         true
     }
 
+    fn cut_from(&self, _seq: SeqId) -> Pos {
+        Pos::ZERO
+    }
+
+    fn touches(&self, _seq: SeqId, _range: &Range<Pos>) -> bool {
+        false
+    }
+
     fn hold(&mut self, _id: u32, _seq: SeqId, _pos: Pos) {}
 
     fn let_go(&mut self, _id: u32) {}

@@ -3,7 +3,7 @@
 //! States live in reference-counted slots. A plan never writes a slot that it did not take itself: a sequence's first
 //! run reads the old slot and writes a fresh one, later runs of the same plan go on in place, and where sequences that
 //! shared a token part, each takes a fresh slot again. Nothing is freed before the commit, so undoing is dropping the
-//! fresh slots, and a slot that one run reads is never what another run of the same ubatch writes.
+//! fresh slots. Runs are stepped in order: where a run is cut, its second piece reads what the first wrote.
 
 use super::{Kind, Op, Operation, Part, Restore};
 use crate::batch::Batch;
@@ -375,6 +375,15 @@ impl Part for Recurrent {
 
     fn can_cut(&self, seq: SeqId, pos: Pos) -> bool {
         self.tips[seq.index()].is_none_or(|tip| pos.0 == tip.last.0 + 1)
+    }
+
+    fn cut_from(&self, seq: SeqId) -> Pos {
+        self.tips[seq.index()].map_or(Pos::ZERO, |tip| Pos(tip.last.0 + 1))
+    }
+
+    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        let tip = self.tips[seq.index()];
+        tip.is_some_and(|tip| range.start <= tip.last && range.end > tip.first && !range.is_empty())
     }
 
     /// Nothing: `commit` kept it, because only the plan knew the state.

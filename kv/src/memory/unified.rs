@@ -335,8 +335,20 @@ impl Part for Unified {
         self.is_whole(seq, pos)
     }
 
+    fn cut_from(&self, seq: SeqId) -> Pos {
+        self.whole_after(seq)
+    }
+
+    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        !self.table(seq).slots(&self.pool, range).is_empty() || self.may_have_gone(seq, range)
+    }
+
     fn hold(&mut self, id: u32, seq: SeqId, pos: Pos) {
-        self.hold_window(id, seq, pos);
+        self.hold_window(id, seq, pos, false);
+    }
+
+    fn hold_all(&mut self, id: u32, seq: SeqId) {
+        self.hold_window(id, seq, Pos::MAX, true);
     }
 
     fn let_go(&mut self, id: u32) {

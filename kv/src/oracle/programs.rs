@@ -386,17 +386,16 @@ impl Machine {
         if is_move && seq.0 < 4 {
             self.moved[seq.index()] = true;
         }
-        let first_held = if is_move
-            && argument != i32::from(op == Operation::Divide)
-            && self.is_all_windowed()
-            && seq.0 < 4
-        {
+        let pos = |at: u8| if at == 255 { Pos::MAX } else { Pos(i32::from(at)) };
+        let range = pos(range.0)..pos(range.1);
+        let touches =
+            |cell: &NaiveCell| range.contains(&cell.pos) && argument != i32::from(op == Operation::Divide);
+        let touches = self.naive.sequence(seq).is_some_and(|s| s.cells.iter().any(touches));
+        let first_held = if is_move && touches && self.is_all_windowed() {
             (0..2).filter_map(|i| Some(self.real.cells(i, seq).first()?.0)).min().unwrap_or(Pos::ZERO)
         } else {
             Pos::ZERO
         };
-        let pos = |at: u8| if at == 255 { Pos::MAX } else { Pos(i32::from(at)) };
-        let range = pos(range.0)..pos(range.1);
         let real = &mut self.real;
         let (real, naive) = match op {
             Operation::Remove => return self.remove(seq, range),

@@ -18,49 +18,53 @@ pub(crate) struct Entry {
 
 /// Checkpoints of one sequence, ascending.
 #[derive(Debug, Default)]
-pub(crate) struct Line(Vec<Entry>);
+pub(crate) struct Line {
+    entries: Vec<Entry>,
+    /// An end that is held while a long batch is computed: nothing up to it is dropped.
+    pub held: Option<Pos>,
+}
 
 impl Deref for Line {
     type Target = [Entry];
 
     fn deref(&self) -> &[Entry] {
-        &self.0
+        &self.entries
     }
 }
 
 impl DerefMut for Line {
     fn deref_mut(&mut self) -> &mut [Entry] {
-        &mut self.0
+        &mut self.entries
     }
 }
 
 impl Line {
     /// Makes room for `len` entries in all.
     pub fn make_room(&mut self, len: usize) -> Result<(), Error> {
-        room::for_len(&mut self.0, len)
+        room::for_len(&mut self.entries, len)
     }
 
     pub fn make_room_for_one(&mut self) -> Result<(), Error> {
-        room::for_one(&mut self.0)
+        room::for_one(&mut self.entries)
     }
 
     pub fn push(&mut self, entry: Entry) {
-        self.0.push(entry);
+        self.entries.push(entry);
     }
 
     pub fn pop(&mut self) {
-        self.0.pop();
+        self.entries.pop();
     }
 
     pub fn remove(&mut self, i: usize) -> Entry {
-        self.0.remove(i)
+        self.entries.remove(i)
     }
 
     /// Becomes a copy of `other`.
     pub fn copy_from(&mut self, other: &Line) -> Result<(), Error> {
-        self.0.clear();
+        self.entries.clear();
         self.make_room(other.len())?;
-        self.0.extend_from_slice(other);
+        self.entries.extend_from_slice(other);
         Ok(())
     }
 

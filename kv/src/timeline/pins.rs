@@ -21,20 +21,25 @@ impl Timeline {
         if !is_pinned && n_pinned >= self.sizes.n_paid as usize {
             return self.no_pin();
         }
-        self.hold(seq, end, parts)?;
+        let Some(id) = self.tip(seq, end, parts)? else { return self.no_pin() };
+        self.checkpoints[id as usize].pinned = true;
         self.keep_to_budget(parts);
         Ok(())
     }
 
-    /// As `pin`, whatever the budget; false if it was pinned, or needs no pin.
+    /// As `pin`, whatever the budget, and until it is unpinned nothing before it is dropped; false if it was pinned, or
+    /// needs no pin.
     pub fn hold(&mut self, seq: SeqId, end: Pos, parts: &mut [Box<dyn Part>]) -> Result<bool, Error> {
         if end == Pos::ZERO || !self.sizes.needed {
             return Ok(false);
         }
-        match self.tip(seq, end, parts)? {
-            Some(id) => Ok(!core::mem::replace(&mut self.checkpoints[id as usize].pinned, true)),
-            None => self.no_pin().map(|()| false),
+        let Some(id) = self.tip(seq, end, parts)? else { return self.no_pin().map(|()| false) };
+        let is_new = !core::mem::replace(&mut self.checkpoints[id as usize].pinned, true);
+        if is_new {
+            parts.iter_mut().for_each(|part| part.hold_all(id, seq));
+            self.lines[seq.index()].held = Some(end);
         }
+        Ok(is_new)
     }
 
     /// The end of a sequence is the first position that can be gone back to, because what came before was changed.
@@ -73,6 +78,8 @@ impl Timeline {
 
     /// Lets the checkpoint at `pos` be dropped like any other.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
+        let held = &mut self.lines[seq.index()].held;
+        *held = held.filter(|held| *held != pos);
         let entry = self.lines[seq.index()].iter().find(|entry| entry.pos == pos && self.is_pinned(entry.id));
         let Some(id) = entry.map(|entry| entry.id) else { return false };
         self.checkpoints[id as usize].pinned = false;

@@ -68,18 +68,21 @@ impl Timeline {
         Pos((pos.0 / unit as i32 + 1).saturating_mul(unit as i32))
     }
 
+    /// Where sequences will end: those of one token can part later in the plan.
+    fn ends_of(&self, seqs: &[SeqId]) -> impl Iterator<Item = Pos> {
+        seqs.iter().filter_map(|seq| self.ends[seq.index()])
+    }
+
     /// Whether the tokens from `pos` on are journaled: those of the last whole and the current `journal` positions.
     fn is_journaled(&self, seqs: &[SeqId], pos: Pos) -> bool {
-        let [lead, ..] = seqs else { return false };
         let unit = self.params.journal as i32;
-        let (Some(end), true) = (self.ends[lead.index()], self.sizes.n_journals > 0) else { return false };
-        pos.0 >= (end.0 - 1) / unit * unit - unit
+        let is_near = |end: Pos| self.sizes.n_journals > 0 && pos.0 >= (end.0 - 1) / unit * unit - unit;
+        self.ends_of(seqs).any(is_near)
     }
 
     /// Whether a run must be cut at `pos`, which is a candidate.
     fn wants(&self, seqs: &[SeqId], pos: Pos) -> bool {
-        let end = seqs.first().and_then(|lead| self.ends[lead.index()]);
-        self.is_journaled(seqs, pos) || end.is_some_and(|end| self.is_rung(pos, end))
+        self.is_journaled(seqs, pos) || self.ends_of(seqs).any(|end| self.is_rung(pos, end))
     }
 
     /// Whether a ladder has a checkpoint at `pos`.
@@ -106,11 +109,12 @@ impl Timeline {
             let row = self.journal_of(e.id).map(|journal| journal * self.params.journal + e.n_rows);
             return Ok((None, row));
         }
-        let rung = self.ends[lead.index()].is_some_and(|end| self.is_rung(pos, end));
+        let rung = self.ends_of(seqs).any(|end| self.is_rung(pos, end));
         if !(journaled || rung && here.is_none()) {
             return Ok((None, None));
         }
         if self.free.len() <= spare {
+            self.short = true;
             return Ok((None, None));
         }
         let Some(id) = self.take(seqs, pos)? else { return Ok((None, None)) };
@@ -128,7 +132,11 @@ impl Timeline {
     fn journal_of(&mut self, id: u32) -> Option<u32> {
         let checkpoint = &mut self.checkpoints[id as usize];
         if checkpoint.journal.is_none() {
-            checkpoint.journal = Some(self.free_journals.pop()?);
+            let Some(journal) = self.free_journals.pop() else {
+                self.short = true;
+                return None;
+            };
+            checkpoint.journal = Some(journal);
             self.opened.push(id);
         }
         checkpoint.journal
@@ -190,7 +198,8 @@ impl Timeline {
         for (id, seq, pos) in self.made.iter().copied() {
             parts.iter_mut().for_each(|part| part.hold(id, seq, pos));
         }
-        let grew = !self.made.is_empty();
+        // What could not be made may find room next time.
+        let grew = !self.made.is_empty() || core::mem::take(&mut self.short);
         self.made.clear();
         self.opened.clear();
         for i in 0..self.saved.len() {

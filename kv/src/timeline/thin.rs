@@ -8,13 +8,21 @@ use alloc::boxed::Box;
 impl Timeline {
     /// Drops journals out of reach, and checkpoints that neither begin a journal nor are rungs of the ladder.
     pub(super) fn tidy(&mut self, seq: SeqId, end: Pos, parts: &mut [Box<dyn Part>]) {
-        let mut reach = 0;
+        let reach = Pos(end.0.saturating_sub_unsigned(self.params.journal));
+        let held = self.lines[seq.index()].held;
+        let mut n_read = 0;
         for i in (0..self.lines[seq.index()].len()).rev() {
             let entry = self.lines[seq.index()][i];
-            if reach >= self.params.journal {
+            // What lies before an end that is held may be gone back to yet.
+            if held.is_some_and(|held| entry.pos <= held) {
+                return;
+            }
+            n_read += u32::from(entry.n_rows > 0);
+            // Two whole journals are enough; where forks made many short ones, others need room as well.
+            let is_crowded = n_read > 2 && self.free_journals.len() < self.lines.len();
+            if is_crowded || entry.pos.0 + entry.n_rows as i32 <= reach.0 {
                 self.stop_reading(seq, i);
             }
-            reach += entry.n_rows;
             let line = &self.lines[seq.index()];
             let is_last = i + 1 == line.len();
             // Where a fork left, two checkpoints can have one position.
@@ -46,7 +54,8 @@ impl Timeline {
         for line in &self.lines {
             for (i, entry) in line.iter().enumerate() {
                 let checkpoint = &self.checkpoints[entry.id as usize];
-                if self.stays(entry.id) || checkpoint.readers > 0 {
+                let is_held = line.held.is_some_and(|held| entry.pos <= held);
+                if self.stays(entry.id) || checkpoint.readers > 0 || is_held {
                     continue;
                 }
                 let before = i.checked_sub(1).map_or(0, |i| line[i].pos.0);

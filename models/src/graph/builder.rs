@@ -126,6 +126,7 @@ impl<'g, 'a> Builder<'g, 'a> {
         let encoder = Graph { values, steps, weights: vec![], ropes: vec![], layers: vec![], encoder: None };
         self.graph.encoder = Some(encoder.into());
         self.quantized.clear();
+        self.remade.clear();
         self.angles.clear();
     }
 

@@ -21,15 +21,16 @@ pub(super) struct Recycle {
     whole_from: Vec<Pos>,
     /// For each sequence whose cells are gone, the position it began at.
     start: Vec<Pos>,
-    /// For each checkpoint, the cells that are seen from there.
-    held: Vec<Table>,
+    /// For each checkpoint, the cells that are seen from there, and the position from which on they are there.
+    held: Vec<(Table, Pos)>,
 }
 
 impl Recycle {
     pub fn new(window: Window, params: &Params, n_checkpoints: u32) -> Result<Recycle, Error> {
-        let mut held: Vec<Table> = (0..n_checkpoints).map(|_| Table::default()).collect();
-        for table in &mut held {
-            table.make_room((window.size() as usize).div_ceil(BLOCK_CELLS).min(1 << 16) + 1 + SPAN)?;
+        let mut held: Vec<(Table, Pos)> = (0..n_checkpoints).map(|_| Default::default()).collect();
+        for (table, _) in &mut held {
+            let n_cells = window.size().saturating_add(params.timeline.margin) as usize;
+            table.make_room(n_cells.div_ceil(BLOCK_CELLS).min(1 << 16) + 2 + SPAN)?;
         }
         let whole_from = room::filled(params.n_seq_max as usize, Pos::ZERO)?;
         Ok(Recycle { window, margin: params.timeline.margin, start: whole_from.clone(), whole_from, held })
@@ -43,7 +44,7 @@ impl Recycle {
 
     /// For each checkpoint, the cells that are seen from there.
     pub fn held(&self) -> impl Iterator<Item = &Table> + Clone {
-        self.held.iter()
+        self.held.iter().map(|(table, _)| table)
     }
 
     /// The first position to keep for a sequence that ends at `end`: what is seen from there, and at least the last token, so
@@ -117,38 +118,78 @@ impl Unified {
         Err(Error::Unsupported { op, kind: Kind::Windowed })
     }
 
-    /// Keeps the cells that are seen from `pos` as checkpoint `id`.
-    pub(super) fn hold_window(&mut self, id: u32, seq: SeqId, pos: Pos) {
+    /// The first position from which on a sequence without holes can be cut anywhere.
+    pub(super) fn whole_after(&self, seq: SeqId) -> Pos {
+        let Some(recycle) = &self.recycle else { return Pos::ZERO };
+        let whole_from = recycle.whole_from[seq.index()];
+        if whole_from == Pos::ZERO {
+            return Pos::ZERO;
+        }
+        let (mut low, mut high) =
+            (whole_from.0, whole_from.0.saturating_add_unsigned(recycle.window.size()).saturating_add(1));
+        while low < high {
+            let middle = low.midpoint(high);
+            if recycle.needed_from(Pos(middle)) >= whole_from { high = middle } else { low = middle + 1 }
+        }
+        Pos(low)
+    }
+
+    /// Whether cells in a range of positions may have been there and gone.
+    pub(super) fn may_have_gone(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        let Some(recycle) = &self.recycle else { return false };
+        let (start, whole_from) = (recycle.start[seq.index()], recycle.whole_from[seq.index()]);
+        range.start < whole_from && range.end > start && !range.is_empty()
+    }
+
+    /// Keeps the cells that are seen from `pos`, or all that are there, as checkpoint `id`.
+    pub(super) fn hold_window(&mut self, id: u32, seq: SeqId, pos: Pos, all: bool) {
         let Some(recycle) = &mut self.recycle else { return };
         let table = &self.tables[seq.index()];
-        let slots = table.slots(&self.pool, &(recycle.needed_from(pos)..pos));
-        recycle.held[id as usize].clear(&mut self.pool);
+        let from = if all { recycle.whole_from[seq.index()] } else { recycle.needed_from(pos) };
+        let slots = table.slots(&self.pool, &(from..pos));
+        let (held, held_from) = &mut recycle.held[id as usize];
+        held.clear(&mut self.pool);
+        *held_from = from;
         if !slots.is_empty() {
-            recycle.held[id as usize].share(&mut self.pool, table, slots);
+            held.share(&mut self.pool, table, slots);
         }
     }
 
     pub(super) fn let_window_go(&mut self, id: u32) {
         if let Some(recycle) = &mut self.recycle {
-            recycle.held[id as usize].clear(&mut self.pool);
+            recycle.held[id as usize].0.clear(&mut self.pool);
         }
     }
 
     /// Takes a sequence back to `from.to`: by cutting its end off, or, if what is seen from there is gone, from the
     /// checkpoint.
     pub(super) fn restore(&mut self, seq: SeqId, from: &Restore) {
-        if self.is_whole(seq, from.to) {
+        let held = self.recycle.as_ref().zip(from.checkpoint);
+        let held = held.and_then(|(recycle, id)| recycle.held.get(id as usize));
+        let is_better = |held: &(Table, Pos)| {
+            let whole_from =
+                self.recycle.as_ref().map_or(Pos::ZERO, |recycle| recycle.whole_from[seq.index()]);
+            !held.0.is_empty() && held.1 < whole_from && self.table_ends_at(&held.0, from.to)
+        };
+        if self.is_whole(seq, from.to) && !held.is_some_and(is_better) {
             return self.remove(seq, &(from.to..Pos::MAX));
         }
+        let start = self.recycle.as_ref().map_or(Pos::ZERO, |recycle| recycle.start[seq.index()]);
         let table = &mut self.tables[seq.index()];
         table.clear(&mut self.pool);
         let Some(recycle) = &mut self.recycle else { return };
         recycle.clear(seq);
         let held = from.checkpoint.and_then(|id| recycle.held.get(id as usize));
-        if let Some(held) = held.filter(|held| !held.is_empty()) {
+        if let Some((held, held_from)) = held.filter(|(held, _)| !held.is_empty()) {
             table.share(&mut self.pool, held, 0..u32::MAX);
-            recycle.whole_from[seq.index()] = recycle.needed_from(from.to);
+            recycle.whole_from[seq.index()] = *held_from;
+            recycle.start[seq.index()] = start;
         }
+    }
+
+    /// Whether a checkpoint's cells reach to `end`, so that no token after it has to be replayed.
+    fn table_ends_at(&self, table: &Table, end: Pos) -> bool {
+        table.last_pos(&self.pool).is_some_and(|last| last.0 + 1 == end.0)
     }
 
     /// Gives back the blocks of a sequence that lie behind its window and margin.
