@@ -14,11 +14,14 @@ use machine::{Fresh, Machine};
 use std::cell::RefCell;
 
 /// One model for each kind of memory.
-const MODELS: [&[u8]; 4] = [
+const MODELS: [&[u8]; 7] = [
     include_bytes!("../../goldens/models/llama.gguf"),
     include_bytes!("../../goldens/models/gemma3.gguf"),
     include_bytes!("../../goldens/models/mamba2.gguf"),
     include_bytes!("../../goldens/models/falcon_h1.gguf"),
+    include_bytes!("../../goldens/models/rwkv7.gguf"),
+    include_bytes!("../../goldens/models/lfm2_swa.gguf"),
+    include_bytes!("../../goldens/models/qwen35.gguf"),
 ];
 
 /// Longer programs find nothing that shorter ones do not.
