@@ -279,7 +279,7 @@ impl Hparams {
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             norm_eps: r.positive_f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
             n_layer_decoder: r.optional_count("decoder_block_count", MAX_LAYERS)?.unwrap_or(n_block),
-            n_bucket: n_bucket(&r)?,
+            n_bucket: n_bucket(&r, n_head)?,
             decoder_start: r.gguf.keys()?.optional::<u32>("decoder_start_token_id")?,
             pooling: pooling(&r)?,
             f_attention_scale: r.positive_f32("attention.scale")?,
@@ -452,10 +452,14 @@ fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
     }
 }
 
-fn n_bucket(r: &Reader<'_, '_>) -> Result<Option<usize>, Error> {
+/// Buckets of distances. Each head's are spread over all distances in memory, which bounds the heads.
+fn n_bucket(r: &Reader<'_, '_>, n_head: usize) -> Result<Option<usize>, Error> {
     const KEY: &str = "attention.relative_buckets_count";
     match r.optional_count(KEY, MAX_BUCKETS)? {
         Some(n) if n < 4 || n % 2 != 0 => Err(r.invalid(KEY, n, "an even number from 4 to 128")),
+        Some(_) if n_head > MAX_LAYERS as usize => {
+            Err(r.invalid("attention.head_count", n_head, "at most 4096 heads that have terms by distance"))
+        }
         n => Ok(n),
     }
 }
@@ -581,6 +585,18 @@ mod tests {
             assert!(error.contains(case[1].0) && error.contains("2^28"), "{error}");
             case[1].1 = 1 << 16;
             assert!(read(&[width, case[0], case[1]]).is_ok());
+        }
+    }
+
+    #[test]
+    fn buckets_of_distances_are_held_to_what_a_table_can_have() {
+        const KEY: &str = "llama.attention.relative_buckets_count";
+        assert_eq!(read(&[(KEY, 32)]).unwrap().n_bucket, Some(32));
+        let heads = ("llama.attention.head_count", 1 << 13);
+        let width = ("llama.embedding_length", 1 << 13);
+        for case in [&[(KEY, 2)][..], &[(KEY, 33)], &[(KEY, 130)], &[(KEY, 32), heads, width]] {
+            let error = read(case).unwrap_err().to_string();
+            assert!(error.contains("relative_buckets_count") || error.contains("4096 heads"), "{error}");
         }
     }
 }

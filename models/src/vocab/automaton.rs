@@ -60,13 +60,16 @@ impl Automaton {
 
     /// The trie of sorted tokens, breadth first: a node stands for a range of them that start alike.
     fn trie(sorted: &[u32], texts: &Strings, direction: Direction) -> Result<Self, VocabError> {
+        // No more nodes than bytes of tokens, and the root; room for all at once, so that no list is held twice while it grows.
+        let most = sorted.iter().map(|&id| texts.at(id).len()).sum::<usize>() + 1;
         let mut trie = Self {
-            children: Vec::new(),
-            bytes: vec![0],
-            tokens: Vec::new(),
+            children: Vec::with_capacity(most + 1),
+            bytes: Vec::with_capacity(most),
+            tokens: Vec::with_capacity(most),
             suffix: Vec::new(),
             shorter: Vec::new(),
         };
+        trie.bytes.push(0);
         let root = 0..sorted.len();
         let (mut level, mut depth) = (Vec::from([root]), 0);
         while !level.is_empty() {
@@ -87,6 +90,9 @@ impl Automaton {
             (level, depth) = (next, depth + 1);
         }
         trie.children.push(trie.number()?);
+        trie.children.shrink_to_fit();
+        trie.bytes.shrink_to_fit();
+        trie.tokens.shrink_to_fit();
         Ok(trie)
     }
 
