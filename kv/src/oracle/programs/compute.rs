@@ -1,0 +1,136 @@
+//! Computing a plan as a model would, and comparing what attention would read.
+
+use super::*;
+
+pub(super) fn assert_bits(real: &Rows, naive: &Rows) {
+    let same = |a: &[f32], b: &[f32]| a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()));
+    assert!(same(&real.0, &naive.0) && same(&real.1, &naive.1), "{real:?} and {naive:?}");
+}
+
+/// Computes as a model would, then ends the plan.
+pub(super) fn finish(mut plan: Plan<'_>, layers: &[LayerSpec], after: &Naive, end: End) {
+    let n_ubatch = match end {
+        End::Drop(n) => usize::from(n).min(plan.n_ubatch()),
+        End::Commit | End::Leak => plan.n_ubatch(),
+    };
+    for _ in 0..n_ubatch {
+        let Some(mut ubatch) = plan.next_ubatch() else { break };
+        let mut owners = Vec::new();
+        for (i, spec) in layers.iter().enumerate() {
+            let owner = match &spec.attention {
+                AttentionSpec::Cached(own) => {
+                    store(&mut ubatch, i, own, owners.iter().flatten().count());
+                    Some((owners.iter().flatten().count(), own))
+                }
+                _ => None,
+            };
+            owners.push(owner);
+            let read = match &spec.attention {
+                AttentionSpec::SharedWith(of) => {
+                    assert!(ubatch.store(i).is_none());
+                    owners[*of]
+                }
+                _ => owner,
+            };
+            match read {
+                Some((cached, own)) => read_back(&ubatch, i, own, cached, after),
+                None => assert!(ubatch.attention(i).is_none()),
+            }
+            assert_eq!(step_states(&mut ubatch, i), !spec.recurrent.is_empty());
+        }
+    }
+    match end {
+        End::Commit => plan.commit().unwrap(),
+        End::Drop(_) => drop(plan),
+        End::Leak => core::mem::forget(plan),
+    }
+}
+
+pub(super) fn store(ubatch: &mut Ubatch<'_>, layer: usize, own: &AttentionLayer, cached: usize) {
+    let tokens: Vec<Token> = ubatch.tokens().iter().map(|t| t.token).collect();
+    let (mut k, mut v) = (Vec::new(), Vec::new());
+    for token in tokens {
+        let row = rows(token, own, cached);
+        k.extend(row.0);
+        v.extend(row.1);
+    }
+    let mut store = ubatch.store(layer).unwrap();
+    assert!(store.put(&k[1..], &v).is_err());
+    store.put(&k, &v).unwrap();
+}
+
+/// What attention would read: the tokens up to each one's own, in order, inside the window.
+pub(super) fn read_back(
+    ubatch: &Ubatch<'_>,
+    layer: usize,
+    own: &AttentionLayer,
+    cached: usize,
+    after: &Naive,
+) {
+    let view = ubatch.attention(layer).unwrap();
+    assert_eq!(view.storage.as_ptr() as usize % 64, 0);
+    let n_tokens = ubatch.n_tokens();
+    for (i, (token, visible)) in ubatch.tokens().iter().zip(view.visible()).enumerate() {
+        let table = view.table(visible);
+        let oldest = own.window.map_or(0, |window| window.first(token.pos).0);
+        let cells = &after.seqs[token.seq.index()].cells;
+        let seen = cells.partition_point(|c| c.pos.0 < oldest)..cells.partition_point(|c| c.pos <= token.pos);
+        let seen = &cells[seen];
+        // Every cell for some tokens, their number for all: comparing is what takes the time.
+        let live = |i: u32| table[i as usize].live & window_bits(i, visible);
+        let entries = visible.lo / 32..visible.hi.div_ceil(32);
+        if i % 16 != 0 && i + 1 != n_tokens {
+            let n_cells: u32 = entries.map(|i| live(i).count_ones()).sum();
+            assert_eq!(n_cells as usize, seen.len(), "{visible:?}");
+            continue;
+        }
+        let slots: Vec<u32> = entries.flat_map(|i| bits(live(i)).map(move |cell| i * 32 + cell)).collect();
+        assert_eq!(slots.len(), seen.len(), "{visible:?}");
+        for (slot, cell) in slots.into_iter().zip(seen) {
+            let block = table[slot as usize / BLOCK_CELLS].block as usize;
+            let bytes = &view.storage[view.layout.block_range(block)];
+            let mut row = (vec![0.0; own.n_head_kv * own.d_k], vec![0.0; own.n_head_kv * own.d_v]);
+            view.layout.load_k(bytes, slot as usize % BLOCK_CELLS, &mut row.0);
+            view.layout.load_v(bytes, slot as usize % BLOCK_CELLS, &mut row.1);
+            assert_bits(&row, &cell.rows[cached]);
+        }
+    }
+}
+
+/// Which cells of entry `i` a token sees.
+pub(super) fn window_bits(i: u32, visible: &Visible) -> u32 {
+    (0..32).filter(|b| (visible.lo..visible.hi).contains(&(i * 32 + b))).fold(0, |bits, b| bits | 1 << b)
+}
+
+/// Steps the states of a layer; false if it has none.
+pub(super) fn step_states(ubatch: &mut Ubatch<'_>, layer: usize) -> bool {
+    let tokens: Vec<u64> = ubatch.tokens().iter().map(|t| t.token.0.into()).collect();
+    let Some(mut states) = ubatch.states(layer, 0) else { return false };
+    let (mut next, mut written) = (0, Vec::new());
+    for run in states.runs() {
+        assert_eq!(run.start, next, "runs tile the ubatch");
+        next = run.end;
+        // A run may go on where the one before it stopped.
+        let goes_on = run.read == Some(run.write);
+        assert!(goes_on || !written.contains(&run.write), "no two runs write one state");
+        written.push(run.write);
+        let state = states.carry(&run);
+        let tokens = &tokens[run.start as usize..run.end as usize];
+        tokens.iter().for_each(|&token| advance(state, token));
+        if let Some(inputs) = states.inputs(&run) {
+            inputs.iter_mut().zip(tokens).for_each(|(input, &token)| *input = token as f32);
+        }
+    }
+    assert_eq!(next as usize, tokens.len());
+    true
+}
+
+/// Steps the states of a layer through what was journaled.
+pub(super) fn replay_states(ubatch: &mut Ubatch<'_>, layer: usize) {
+    let Some(mut states) = ubatch.states(layer, 0) else { return };
+    for run in states.runs() {
+        let inputs = states.inputs(&run).unwrap().to_vec();
+        let state = states.carry(&run);
+        inputs.iter().for_each(|&token| advance(state, token as u64));
+    }
+}

@@ -1,0 +1,70 @@
+//! The kinds of memory that programs run on, and what their layers would compute.
+
+use super::*;
+
+pub(super) fn attention(
+    n_head_kv: usize,
+    d_k: usize,
+    d_v: usize,
+    window: Option<Window>,
+    pairs: Option<Pairs>,
+) -> AttentionSpec {
+    let rope = pairs.map(|pairs| Rotation {
+        rope: Rope { n_rot: 4, pairs, freq_base: 1e4, freq_scale: 1.0, attn_factor: 1.0, yarn: None },
+        frequencies: vec![1.0, 0.01],
+    });
+    AttentionSpec::Cached(AttentionLayer { n_head_kv, d_k, d_v, window, rope })
+}
+
+pub(super) fn layer(attention: AttentionSpec) -> LayerSpec {
+    LayerSpec { attention, ..LayerSpec::default() }
+}
+
+/// Two sequences' attention: shapes differ, one has a window, one shares.
+pub(super) fn transformer() -> Vec<LayerSpec> {
+    vec![
+        layer(attention(2, 5, 3, None, Some(Pairs::Split))),
+        layer(attention(1, 4, 2, Some(Window::Sliding(9)), Some(Pairs::Adjacent))),
+        layer(AttentionSpec::SharedWith(0)),
+        layer(attention(1, 2, 1, None, None)),
+    ]
+}
+
+/// Nothing is kept whole.
+pub(super) fn windowed() -> Vec<LayerSpec> {
+    vec![
+        layer(attention(2, 5, 3, Some(Window::Sliding(20)), Some(Pairs::Split))),
+        layer(attention(1, 2, 1, Some(Window::Chunked(16)), None)),
+    ]
+}
+
+/// Windows and states, no layer that keeps everything.
+pub(super) fn windowed_and_recurrent() -> Vec<LayerSpec> {
+    [windowed(), recurrent()].concat()
+}
+
+pub(super) fn recurrent() -> Vec<LayerSpec> {
+    let recurrent = vec![StatePart { len: 3, input: 1 }];
+    vec![LayerSpec { attention: AttentionSpec::Absent, recurrent }, LayerSpec::default()]
+}
+
+pub(super) fn hybrid() -> Vec<LayerSpec> {
+    let mut layers = transformer();
+    layers[1].recurrent = vec![StatePart { len: 3, input: 1 }];
+    layers.extend(recurrent());
+    layers
+}
+
+/// The key and value of a token in a layer that caches.
+pub(super) fn rows(token: Token, layer: &AttentionLayer, i: usize) -> Rows {
+    let value = |j: usize| ((token.0 * 37 + i as u32 * 11 + j as u32 * 7) % 1009) as f32 / 64.0 - 7.3;
+    let keys = (0..layer.n_head_kv * layer.d_k).map(value).collect();
+    (keys, (0..layer.n_head_kv * layer.d_v).map(|j| -value(j + 3)).collect())
+}
+
+/// The state after one more token; order matters.
+pub(super) fn advance(state: &mut [f32], token: u64) {
+    for (i, x) in state.iter_mut().enumerate() {
+        *x = (*x * 31.0 + token as f32 + i as f32 + 1.0) % 4093.0;
+    }
+}

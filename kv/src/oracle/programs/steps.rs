@@ -1,0 +1,106 @@
+//! What programs are made of.
+
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Appends runs of tokens: which sequences (as bits) and how many.
+    Decode {
+        runs: Vec<(u8, u8)>,
+        woven: bool,
+        n_ubatch: u8,
+        end: End,
+    },
+    /// Appends one token somewhere it does not belong.
+    Misplaced {
+        seqs: u8,
+        offset: i8,
+    },
+    Remove {
+        seq: u8,
+        range: (u8, u8),
+    },
+    /// As a rollback does: the last few.
+    RemoveTail {
+        seq: u8,
+        n: u8,
+    },
+    /// Goes back so many tokens; the last number counts ubatches that are replayed before it is dropped.
+    Rewind {
+        seq: u8,
+        n: u8,
+        n_ubatch: u8,
+        dropped: Option<u8>,
+    },
+    Pin {
+        seq: u8,
+    },
+    Unpin {
+        seq: u8,
+        n: u8,
+    },
+    /// As a fork does, if the target is emptied first.
+    Copy {
+        src: u8,
+        dst: u8,
+        range: (u8, u8),
+        emptied: bool,
+    },
+    Keep {
+        seq: u8,
+    },
+    Add {
+        seq: u8,
+        range: (u8, u8),
+        delta: i8,
+    },
+    Divide {
+        seq: u8,
+        range: (u8, u8),
+        divisor: i8,
+    },
+    Clear,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    Commit,
+    /// Dropped after so many ubatches.
+    Drop(u8),
+    /// Leaked, as `mem::forget` does.
+    Leak,
+}
+
+pub(super) fn range() -> impl Strategy<Value = (u8, u8)> {
+    // 255 is an open end; small numbers are prefixes.
+    let start = prop_oneof![2 => Just(0u8), 3 => 0u8..90];
+    let end = prop_oneof![3 => Just(255u8), 4 => 0u8..100];
+    (start, end)
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let seqs = prop_oneof![3 => (0u8..4).prop_map(|s| 1 << s), 1 => 1u8..16];
+    let end = prop_oneof![6 => Just(End::Commit), 2 => (0u8..4).prop_map(End::Drop), 1 => Just(End::Leak)];
+    let runs = prop::collection::vec((seqs.clone(), 1u8..40), 1..4);
+    prop_oneof![
+        18 => (runs, any::<bool>(), 1u8..48, end)
+            .prop_map(|(runs, woven, n_ubatch, end)| Step::Decode { runs, woven, n_ubatch, end }),
+        1 => (seqs, -3i8..4).prop_map(|(seqs, offset)| Step::Misplaced { seqs, offset }),
+        2 => (0u8..5, range()).prop_map(|(seq, range)| Step::Remove { seq, range }),
+        3 => (0u8..4, 1u8..40).prop_map(|(seq, n)| Step::RemoveTail { seq, n }),
+        10 => (0u8..5, prop_oneof![4 => 1u8..8, 2 => 0u8..90], 1u8..6, prop::option::weighted(0.2, 0u8..4))
+            .prop_map(|(seq, n, n_ubatch, dropped)| Step::Rewind { seq, n, n_ubatch, dropped }),
+        1 => (0u8..5).prop_map(|seq| Step::Pin { seq }),
+        1 => (0u8..4, 0u8..40).prop_map(|(seq, n)| Step::Unpin { seq, n }),
+        4 => (0u8..5, 0u8..4, prop_oneof![range(), Just((0, 255))], prop::bool::weighted(0.8))
+            .prop_map(|(src, dst, range, emptied)| Step::Copy { src, dst, range, emptied }),
+        2 => (0u8..4, range(), -40i8..40).prop_map(|(seq, range, delta)| Step::Add { seq, range, delta }),
+        1 => (0u8..4, range(), -1i8..5).prop_map(|(seq, range, divisor)| Step::Divide { seq, range, divisor }),
+        1 => prop_oneof![2 => (0u8..5).prop_map(|seq| Step::Keep { seq }), 1 => Just(Step::Clear)],
+    ]
+}
+
+pub(super) fn program() -> impl Strategy<Value = (u32, Vec<Step>)> {
+    // From a cache that two long sequences fill to one that is seldom full.
+    (prop::sample::select(vec![33, 100, 130, 160, 160, 700]), prop::collection::vec(step(), 1..50))
+}
