@@ -83,13 +83,29 @@ fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
     }
 }
 
-#[test]
-#[ignore = "takes minutes; PROGRAMS says how many"]
-fn whatever_is_done_logits_are_those_of_a_fresh_evaluation_in_many_programs() {
-    let cases = std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
-    for name in KINDS {
-        hold(name, cases);
-    }
+/// Many programs on one model: as many as the environment variable `PROGRAMS` says.
+fn many(name: &str) {
+    hold(name, std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000));
+}
+
+macro_rules! many {
+    ($($test:ident: $name:literal;)*) => {
+        $(#[test]
+        #[ignore = "takes minutes; PROGRAMS says how many"]
+        fn $test() {
+            many($name);
+        })*
+    };
+}
+
+many! {
+    many_programs_on_a_cache: "llama";
+    many_programs_on_windows: "gemma3";
+    many_programs_on_states_of_mamba2: "mamba2";
+    many_programs_on_states_of_rwkv7: "rwkv7";
+    many_programs_on_a_cache_and_states: "falcon_h1";
+    many_programs_on_windows_and_states: "lfm2_swa";
+    many_programs_on_a_cache_and_the_delta_rule: "qwen35";
 }
 
 #[test]
