@@ -200,14 +200,13 @@ impl Unified {
         let keep = recycle.needed_from(Pos(last.0 + 1)).0.saturating_sub_unsigned(recycle.margin).max(0);
         // Whole blocks only: a partly dead one frees nothing.
         let slot = table.lower_bound(&self.pool, Pos(keep)) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
-        if table.pos_before(&self.pool, slot).is_none() {
-            return;
-        }
+        let Some(last_gone) = table.pos_before(&self.pool, slot) else { return };
         if recycle.whole_from[seq.index()] == Pos::ZERO {
             recycle.start[seq.index()] = table.first_pos(&self.pool).unwrap_or_default();
         }
         table.kill(&mut self.pool, 0..slot);
         table.close_gaps(0..slot);
-        recycle.whole_from[seq.index()] = table.first_pos(&self.pool).unwrap_or_default();
+        // Others at that position may be left: divided positions are shared.
+        recycle.whole_from[seq.index()] = Pos(last_gone.0 + 1);
     }
 }
