@@ -103,17 +103,22 @@ fn hybrid_agrees_with_the_oracle() {
     hold(hybrid, 200, "hybrid");
 }
 
-#[test]
-#[ignore = "takes a while"]
-fn unified_and_windowed_agree_with_the_oracle_in_20_000_programs() {
-    hold(transformer, 20_000, "unified");
-    hold(windowed, 20_000, "windowed");
+/// As many programs as the environment variable `PROGRAMS` says.
+fn many() -> u32 {
+    std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
 #[test]
-#[ignore = "takes a while"]
-fn recurrent_and_hybrid_agree_with_the_oracle_in_20_000_programs() {
-    hold(recurrent, 20_000, "recurrent");
-    hold(hybrid, 20_000, "hybrid");
-    hold(windowed_and_recurrent, 20_000, "windowed and recurrent");
+#[ignore = "takes a while; PROGRAMS says how many"]
+fn unified_and_windowed_agree_with_the_oracle_in_many_programs() {
+    hold(transformer, many(), "unified");
+    hold(windowed, many(), "windowed");
+}
+
+#[test]
+#[ignore = "takes a while; PROGRAMS says how many"]
+fn recurrent_and_hybrid_agree_with_the_oracle_in_many_programs() {
+    hold(recurrent, many(), "recurrent");
+    hold(hybrid, many(), "hybrid");
+    hold(windowed_and_recurrent, many(), "windowed and recurrent");
 }
