@@ -104,7 +104,7 @@ pub enum Op {
         n_head: usize,
         /// What becomes of the scores.
         scores: Scores,
-        /// Terms of the scores by distance ([`WeightShape::Distances`]); none for most models.
+        /// Terms of the scores by distance ([`WeightShape::Distances`](super::WeightShape::Distances)); none for most models.
         terms: Option<WeightId>,
     },
     /// Stores K and V of the text that is being encoded, for the decoder.
