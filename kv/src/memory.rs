@@ -7,6 +7,7 @@
 //! [`Hybrid`] is the implementation: it composes, layer by layer, *parts* of one kind each. A plain transformer is a
 //! hybrid of one part. A part sees only calls that the hybrid has checked already.
 
+mod ask;
 mod back;
 mod cross;
 mod hybrid;
@@ -308,6 +309,21 @@ pub(crate) trait Part: Send {
 
     /// Finds room for a whole batch; on error it is as if it had not been called.
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error>;
+
+    /// Checks what can be said about room for a batch of any length before it is reserved piece by piece.
+    fn admits(&self, _batch: &Batch) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The most tokens of a sequence, if there is a limit.
+    fn limit(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether other sequences use cells that `seq` holds from `pos` on and that can run out.
+    fn shares_cells(&self, _seq: SeqId, _pos: Pos) -> bool {
+        false
+    }
 
     /// Called before `reserve`: what the batch is for.
     fn enter(&mut self, _pass: Pass) {}

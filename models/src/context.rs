@@ -6,6 +6,7 @@ mod operations;
 mod outputs;
 mod pooling;
 mod rollback;
+mod whole;
 
 use crate::{
     error::Error,
@@ -18,17 +19,19 @@ use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
 use backstitch_kv::{
     AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Plan, Pos, SeqId, TimelineParams, Token,
 };
-use core::ops::Range;
 
 use history::History;
 pub(crate) use outputs::Outputs;
 pub use pooling::Pooling;
 pub use rollback::Rollback;
+use whole::Whole;
 
 /// Sizes and choices of a context; all of its memory follows from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
-    /// The most tokens that one sequence, or all together, can hold; 0: as many as the model was trained with.
+    /// The most tokens that one sequence, or all together, can hold; 0: as many as the model was trained with. Where no layer
+    /// keeps all tokens, because all have a window or a recurrent state, sequences can become longer; beyond so many tokens the
+    /// list of them grows now and then.
     pub n_ctx: u32,
     /// The most tokens computed at once. More need more memory and make prompts faster, up to a point.
     pub n_ubatch: u32,
@@ -72,7 +75,8 @@ impl Default for Params {
 
 /// Sequences of a model and all that is needed to extend them.
 ///
-/// Every method either does what it says or leaves all sequences as they were.
+/// Every method either does what it says or leaves all sequences as they were, with one exception that
+/// [`Context::rollback`] names: in a cache without a free block, a failure can leave the sequence at an earlier position.
 ///
 /// # Example
 /// ```
@@ -274,7 +278,8 @@ impl Context {
         if batch.is_empty() {
             return Ok(());
         }
-        let result = self.make_histories(batch).and_then(|()| self.compute(batch, Fresh::Outputs));
+        let room = self.make_histories(batch).and_then(|()| self.make_room(batch));
+        let result = room.and_then(|()| self.compute(batch, Fresh::Outputs));
         match result {
             Ok(()) => self.record(batch),
             Err(_) => self.drop_unclaimed(),
@@ -282,7 +287,7 @@ impl Context {
         result
     }
 
-    /// Makes room for the tokens of sequences that the batch names for the first time.
+    /// Makes sequences that the batch names for the first time.
     fn make_histories(&mut self, batch: &Batch) -> Result<(), Error> {
         for seq in (0..batch.len()).flat_map(|i| batch.seqs(i)) {
             if let Some(slot @ None) = self.sequences.get_mut(seq.index()) {
@@ -290,6 +295,25 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Makes room for the batch's tokens in the lists of those that its sequences hold, so that noting them cannot fail.
+    fn make_room(&mut self, batch: &Batch) -> Result<(), Error> {
+        let seqs = || (0..batch.len()).flat_map(|i| batch.seqs(i));
+        for seq in seqs() {
+            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+                history.expect_one();
+            }
+        }
+        let mut result = Ok(());
+        for seq in seqs() {
+            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+                // All of them, so that none goes on expecting what does not come.
+                let room = history.make_room();
+                result = result.and(room);
+            }
+        }
+        result
     }
 
     fn drop_unclaimed(&mut self) {
@@ -312,50 +336,54 @@ impl Context {
     }
 
     fn compute(&mut self, batch: &Batch, fresh: Fresh) -> Result<(), Error> {
-        let n_batch = self.params.n_batch as usize;
-        if batch.len() <= n_batch {
-            return self.compute_piece(batch, fresh, 0..batch.len());
+        let begins = (fresh == Fresh::Outputs).then_some(batch);
+        if batch.len() <= self.params.n_batch as usize {
+            self.compute_piece(batch, begins, 0)?;
+        } else {
+            self.compute_pieces(batch, begins)?;
         }
-        let ends = self.pin_ends(batch)?;
-        let mut piece = core::mem::take(&mut self.piece);
-        let mut result = Ok(());
-        for start in (0..batch.len()).step_by(n_batch) {
-            let range = start..batch.len().min(start + n_batch);
-            result = result.and_then(|()| {
-                piece.copy_from(batch, range.clone())?;
-                if start == 0 && fresh == Fresh::Outputs {
-                    self.outputs.begin(batch, Head::Logits)?;
-                }
-                self.compute_piece(&piece, Fresh::Nothing, range)
-            });
+        if fresh == Fresh::Outputs {
+            self.outputs.publish();
         }
-        self.piece = piece;
-        self.unpin_ends(&ends, result)
+        Ok(())
     }
 
-    /// Computes a batch, or tokens `range` of one that is too long, as a whole or not at all.
-    fn compute_piece(&mut self, batch: &Batch, fresh: Fresh, range: Range<usize>) -> Result<(), Error> {
+    /// Computes a batch that is too long to be planned at once.
+    fn compute_pieces(&mut self, batch: &Batch, mut begins: Option<&Batch>) -> Result<(), Error> {
+        self.memory.admits(batch)?;
+        let n_batch = self.params.n_batch as usize;
+        let mut whole = Whole::hold(self, batch)?;
+        let ctx = &mut *whole.ctx;
+        let mut piece = core::mem::take(&mut ctx.piece);
+        let result = (0..batch.len()).step_by(n_batch).try_for_each(|start| {
+            piece.copy_from(batch, start..batch.len().min(start + n_batch))?;
+            ctx.compute_piece(&piece, begins.take(), start)
+        });
+        ctx.piece = piece;
+        whole.is_done = result.is_ok();
+        result
+    }
+
+    /// Computes a batch, or the piece from token `start` on of one that is too long, as a whole or not at all. If outputs begin
+    /// with it, they are those of `begins`.
+    fn compute_piece(&mut self, batch: &Batch, begins: Option<&Batch>, start: usize) -> Result<(), Error> {
         let plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
-        if fresh == Fresh::Outputs {
+        if let Some(batch) = begins {
             self.outputs.begin(batch, Head::Logits)?;
         }
-        self.outputs.start_at(range.start);
+        self.outputs.start_at(start);
         run(plan, &mut self.runner, &self.model, &*self.pool, Side::Decoder, &mut self.outputs)
     }
 
     /// Notes which tokens the sequences now hold, and which outputs are whose.
     fn record(&mut self, batch: &Batch) {
         for (i, &token) in batch.tokens().iter().enumerate() {
-            let seqs = batch.seqs(i);
-            for seq in seqs {
+            for seq in batch.seqs(i) {
                 if let Some(history) = &mut self.sequences[seq.index()] {
                     history.claim();
                     history.push(token, batch.positions()[i]);
                     if batch.n_embd() > 0 {
                         history.edit();
-                    }
-                    if seqs.len() > 1 {
-                        history.share();
                     }
                 }
                 self.outputs.assign(*seq, i);
@@ -374,6 +402,11 @@ impl Context {
         self.outputs.of_sequence(seq)
     }
 
+    /// How many more tokens a sequence of `len` has room for, other sequences aside.
+    pub(crate) fn room_after(&self, len: usize) -> usize {
+        self.memory.limit().map_or(usize::MAX, |limit| (limit as usize).saturating_sub(len))
+    }
+
     /// A new sequence that holds what `seq` holds. Nothing is copied until one of them changes.
     ///
     /// # Errors
@@ -385,15 +418,8 @@ impl Context {
         let fork = SeqId(id as u32);
         self.memory.seq_cp(seq, fork, Pos::ZERO..Pos::MAX)?;
         self.sequences[id] = Some(history);
-        self.share(seq);
         self.outputs.share(seq, fork);
         Ok(fork)
-    }
-
-    fn share(&mut self, seq: SeqId) {
-        if let Some(history) = &mut self.sequences[seq.index()] {
-            history.share();
-        }
     }
 
     /// Starts timing operations; `clock` returns nanoseconds since some fixed moment.
@@ -407,7 +433,7 @@ impl Context {
     }
 }
 
-/// Computes all ubatches of `plan` and makes them visible. Where that fails, all outputs are forgotten.
+/// Computes all ubatches of `plan` and makes them visible.
 fn run(
     mut plan: Plan<'_>,
     runner: &mut Runner,
@@ -417,10 +443,7 @@ fn run(
     outputs: &mut Outputs,
 ) -> Result<(), Error> {
     while let Some(mut ubatch) = plan.next_ubatch() {
-        if let Err(error) = runner.run(model, pool, side, &mut ubatch, outputs) {
-            outputs.clear();
-            return Err(error);
-        }
+        runner.run(model, pool, side, &mut ubatch, outputs)?;
     }
     Ok(plan.commit()?)
 }

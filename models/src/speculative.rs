@@ -133,7 +133,7 @@ impl<D: Drafter> Speculative<D> {
     /// The first step draws from the logits of the sequence's last token, as plain decoding does.
     ///
     /// # Errors
-    /// [`Error::NoLogits`] if the sequence's last token was not evaluated with its output, and those of
+    /// [`Error::NoLogits`] if the sequence's last token was not evaluated with its output or the chain leaves no token, and those of
     /// [`Context::decode`], [`Context::rollback`] and the drafter. Nothing was chosen then and the sequence ends where it did; the
     /// step can be tried again. Where only the guesses find no room, it goes on without them.
     ///
@@ -165,7 +165,7 @@ impl<D: Drafter> Speculative<D> {
                 let start = ctx.pos(self.seq);
                 self.guess(ctx, last, limit - 1)?;
                 self.evaluate(ctx, last)?;
-                self.check(ctx, chain, start, ends)?
+                self.check(ctx, chain, start, last, ends)?
             }
         };
         Ok(Step { tokens: &self.chosen, end })
@@ -181,7 +181,7 @@ impl<D: Drafter> Speculative<D> {
     fn guess(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
         let held = ctx.tokens(self.seq)?;
         let end = usize::try_from(ctx.pos(self.seq).0).unwrap_or(usize::MAX);
-        let room = (ctx.params().n_ctx as usize).saturating_sub(end.saturating_add(1));
+        let room = ctx.room_after(end.saturating_add(1));
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
             return Ok(());
@@ -224,11 +224,14 @@ impl<D: Drafter> Speculative<D> {
         ctx: &mut Context,
         chain: &mut Chain,
         start: Pos,
+        last: Token,
         ends: impl Fn(Token) -> bool,
     ) -> Result<Option<Token>, Error> {
         let mut n_right = 0;
         let end = loop {
-            let token = draw(chain, ctx.output(n_right)).ok_or(Error::NoLogits { seq: self.seq.0 })?;
+            let Some(token) = draw(chain, ctx.output(n_right)) else {
+                return self.stop(ctx, start, last, n_right).map(|()| None);
+            };
             if ends(token) {
                 self.next = None;
                 break Some(token);
@@ -249,6 +252,16 @@ impl<D: Drafter> Speculative<D> {
             self.n_draft = self.n_draft.saturating_mul(2).min(self.n_max);
         }
         Ok(end)
+    }
+
+    /// Nothing could be drawn after `n_right` guesses. What was chosen stays; its last token counts as not evaluated, so that the
+    /// next step evaluates it again and draws from its logits, or fails as this one does if it chose nothing.
+    fn stop(&mut self, ctx: &mut Context, start: Pos, last: Token, n_right: usize) -> Result<(), Error> {
+        self.stats.n_accepted += n_right as u64;
+        self.next = Some(self.chosen.last().copied().unwrap_or(last));
+        self.end = Some(Pos(start.0 + n_right as i32));
+        let _ = self.settle(ctx);
+        if n_right == 0 { Err(Error::NoLogits { seq: self.seq.0 }) } else { Ok(()) }
     }
 
     /// Rolls back the wrong guesses that are still there.

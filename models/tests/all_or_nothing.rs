@@ -99,6 +99,9 @@ fn a_rollback_that_finds_no_room_changes_nothing() {
     }
     // Without the fork there is room: the old cells are given up for the new.
     ctx.release(b).unwrap();
+    assert_eq!(ctx.rollback(a, Pos(190)).unwrap().reevaluated, 190);
+    ctx.append(a, &tokens(190..203)).unwrap();
+    assert_bits("without the fork", ctx.logits(a).unwrap(), &fresh(&model, &tokens(0..203)));
     let mut alone = Context::new(&model, Params { n_ctx: 128, timeline, ..Params::default() }).unwrap();
     let seq = alone.sequence().unwrap();
     alone.append(seq, &tokens(0..120)).unwrap();
@@ -127,6 +130,164 @@ fn a_fault_during_a_rollback_leaves_the_sequence_where_it_was() {
     assert_eq!(ctx.tokens(seq).unwrap(), tokens(0..50));
     ctx.append(seq, &tokens(50..52)).unwrap();
     assert_bits("went on", ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..52)));
+}
+
+/// A pool that unwinds out of one of its runs.
+struct Unwinding(Arc<AtomicU64>);
+
+impl Pool for Unwinding {
+    fn n_threads(&self) -> usize {
+        1
+    }
+    fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked> {
+        match self.0.fetch_sub(1, Relaxed) {
+            0 => std::panic::resume_unwind(Box::new("unwinding")),
+            _ => Inline.run(n_jobs, job),
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_unwinds_leaves_every_sequence_where_it_was() {
+    let model = model("falcon_h1");
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let timeline = TimelineParams::OFF;
+    let params = Params { n_ctx: 256, n_batch: 16, n_ubatch: 16, timeline, ..Params::default() };
+    let mut ctx = Context::with_pool(&model, params, Box::new(Unwinding(left.clone()))).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &tokens(0..50)).unwrap();
+    let runs_of_a_piece = (u64::MAX - left.load(Relaxed)) / 4;
+    let unwinds = |ctx: &mut Context, act: &dyn Fn(&mut Context)| {
+        // In the second piece of a long batch.
+        left.store(runs_of_a_piece * 3 / 2, Relaxed);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(ctx)));
+        left.store(u64::MAX, Relaxed);
+        assert!(caught.is_err());
+        assert_eq!((ctx.pos(seq), ctx.tokens(seq).unwrap().len()), (Pos(50), 50));
+    };
+    unwinds(&mut ctx, &|ctx| drop(ctx.append(seq, &tokens(50..90))));
+    assert!((0..40).all(|i| ctx.output(i).is_none()), "outputs that were never computed");
+    unwinds(&mut ctx, &|ctx| drop(ctx.rollback(seq, Pos(40))));
+    assert_eq!(ctx.rollback(seq, Pos(45)).unwrap().reevaluated, 45);
+    ctx.append(seq, &tokens(45..90)).unwrap();
+    assert_bits("went on", ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..90)));
+}
+
+#[test]
+fn a_long_batch_that_cannot_be_is_refused_before_anything_is_computed() {
+    for name in ["llama", "falcon_h1", "mamba2"] {
+        let model = model(name);
+        let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+        let pool = Box::new(Faulty { runs: runs.clone(), fails_at });
+        let params = Params { n_ctx: 128, n_batch: 32, n_seq_max: 3, ..Params::default() };
+        let mut ctx = Context::with_pool(&model, params, pool).unwrap();
+        let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
+        ctx.append(a, &tokens(0..20)).unwrap();
+        let (before, logits) = (runs.load(Relaxed), ctx.logits(a).unwrap().to_vec());
+        let refused = |ctx: &mut Context, batch: &Batch| {
+            let error = ctx.decode(batch).unwrap_err();
+            assert_eq!(runs.load(Relaxed), before, "{name}: computed before {error}");
+            assert_eq!((ctx.pos(a), ctx.pos(b)), (Pos(20), Pos(0)));
+            assert_bits(name, ctx.logits(a).unwrap(), &logits);
+            assert!(
+                ctx.output(19).is_some() && ctx.output(0).is_none(),
+                "{name}: outputs of the batch before"
+            );
+            error
+        };
+        let mut batch = Batch::new();
+        for i in 20..120 {
+            batch.push(Token(5), Pos(i + i / 119), &[a], true);
+        }
+        let error = refused(&mut ctx, &batch);
+        let index = 99;
+        assert!(matches!(error, Error::Memory(backstitch_kv::Error::Order { index: i, .. }) if i == index));
+        if name == "mamba2" {
+            continue;
+        }
+        // Too long for a sequence, and too long for all together.
+        batch.clear();
+        (20..129).for_each(|i| _ = batch.push(Token(5), Pos(i), &[a], true));
+        let error = refused(&mut ctx, &batch);
+        assert!(
+            matches!(error, Error::Memory(backstitch_kv::Error::Full { need: 109, free: 108, .. })),
+            "{error}"
+        );
+        batch.clear();
+        (20..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[a], true));
+        (0..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[b], true));
+        (0..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(2)], true));
+        let error = refused(&mut ctx, &batch);
+        assert!(matches!(error, Error::Memory(backstitch_kv::Error::Full { seq: SeqId(2), .. })), "{error}");
+    }
+}
+
+#[test]
+fn a_fault_in_a_later_piece_leaves_no_outputs_of_the_batch() {
+    let model = model("llama");
+    let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let pool = Box::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
+    let params = Params { n_ctx: 128, n_batch: 32, ..Params::default() };
+    let mut ctx = Context::with_pool(&model, params, pool).unwrap();
+    let mut batch = Batch::new();
+    (0..100).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(0)], true));
+    ctx.decode(&batch).unwrap();
+    fails_at.store(runs.load(Relaxed) + runs.load(Relaxed) / 2, Relaxed);
+    ctx.rollback(SeqId(0), Pos(0)).unwrap();
+    assert!(ctx.decode(&batch).is_err());
+    assert!((0..100).all(|i| ctx.output(i).is_none()));
+}
+
+#[test]
+fn a_fault_in_one_sequences_rollback_leaves_the_others_their_logits() {
+    let model = model("falcon_h1");
+    let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let pool = Box::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
+    let timeline = TimelineParams::OFF;
+    let params = Params { n_ctx: 256, n_seq_max: 2, timeline, ..Params::default() };
+    let mut ctx = Context::with_pool(&model, params, pool).unwrap();
+    let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
+    ctx.append(a, &tokens(0..50)).unwrap();
+    ctx.append(b, &tokens(10..40)).unwrap();
+    fails_at.store(runs.load(Relaxed) + 20, Relaxed);
+    assert!(ctx.rollback(a, Pos(30)).is_err());
+    assert_bits("b's logits", ctx.logits(b).unwrap(), &fresh(&model, &tokens(10..40)));
+    assert_bits("b's output", ctx.output(29).unwrap(), &fresh(&model, &tokens(10..40)));
+}
+
+#[test]
+fn operations_on_no_tokens_forget_nothing() {
+    for name in ["llama", "falcon_h1", "mamba2", "gemma3"] {
+        let model = model(name);
+        let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &tokens(0..100)).unwrap();
+        ctx.seq_add(seq, Pos::ZERO..Pos::MAX, 0).unwrap();
+        ctx.seq_div(seq, Pos::ZERO..Pos::MAX, 1).unwrap();
+        ctx.seq_add(seq, Pos(5000)..Pos(6000), 1).unwrap();
+        ctx.seq_div(seq, Pos(5000)..Pos(6000), 2).unwrap();
+        ctx.seq_add(seq, Pos(7)..Pos(7), 1).unwrap();
+        ctx.seq_rm(seq, Pos(5000)..Pos(6000)).unwrap();
+        ctx.seq_rm(seq, Pos(50)..Pos(50)).unwrap();
+        assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..100)));
+        assert_eq!(ctx.tokens(seq).unwrap(), tokens(0..100), "{name}");
+        ctx.rollback(seq, Pos(10)).unwrap();
+        ctx.append(seq, &tokens(10..30)).unwrap();
+        assert_bits(name, ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..30)));
+    }
+}
+
+#[test]
+fn a_sequence_that_begins_later_loses_nothing_with_what_lies_before_it() {
+    let model = model("llama");
+    let mut ctx = Context::new(&model, Params { n_ctx: 64, ..Params::default() }).unwrap();
+    let mut batch = Batch::new();
+    (20..30).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(0)], i == 29));
+    ctx.decode(&batch).unwrap();
+    ctx.seq_rm(SeqId(0), Pos(0)..Pos(20)).unwrap();
+    ctx.seq_add(SeqId(0), Pos(0)..Pos(20), 3).unwrap();
+    assert_eq!(ctx.tokens(SeqId(0)).unwrap().len(), 10);
+    assert!(ctx.logits(SeqId(0)).is_some());
 }
 
 #[test]

@@ -80,3 +80,53 @@ fn evaluating_again_without_memory_leaves_the_sequence_where_it_was() {
     );
     assert_eq!(ctx.borrow().pos(seq), Pos(50));
 }
+
+#[test]
+fn a_sequence_longer_than_the_context_grows_or_stays() {
+    let model = model("mamba2");
+    let all = tokens(90);
+    let params = Params { n_ctx: 32, n_seq_max: 2, ..Params::default() };
+    let ctx = std::cell::RefCell::new(Context::new(&model, params).unwrap());
+    let seq = ctx.borrow_mut().sequence().unwrap();
+    ctx.borrow_mut().append(seq, &all[..1]).unwrap();
+    let mut n_refused = 0;
+    for i in 1..90 {
+        let failed = refuse_each(
+            || ctx.borrow_mut().append(seq, &all[i..=i]),
+            || {
+                assert_eq!(ctx.borrow().pos(seq), Pos(i as i32));
+                assert_eq!(ctx.borrow().tokens(seq).unwrap(), &all[..i]);
+            },
+        );
+        assert!(i >= 32 || failed == 0, "a token within the context took memory");
+        n_refused += failed;
+    }
+    // At 32 and 64 tokens: the list doubles.
+    assert_eq!(n_refused, 2);
+    let fork = ctx.borrow_mut().fork(seq).unwrap();
+    assert_eq!(ctx.borrow().tokens(fork).unwrap(), all);
+    let mut wide = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+    let other = wide.sequence().unwrap();
+    wide.append(other, &all).unwrap();
+    assert_bits("beyond the context", ctx.borrow().logits(fork).unwrap(), wide.logits(other).unwrap());
+}
+
+#[test]
+fn a_copy_of_a_beginning_without_memory_leaves_its_target_as_it_was() {
+    let model = model("mamba2");
+    let all = tokens(90);
+    let params = Params { n_ctx: 4096, n_seq_max: 8, ..Params::default() };
+    let ctx = std::cell::RefCell::new(Context::new(&model, params).unwrap());
+    let [a, b] = [(); 2].map(|()| ctx.borrow_mut().sequence().unwrap());
+    // More ways back than a new sequence has room for.
+    for token in &all {
+        ctx.borrow_mut().append(a, &[*token]).unwrap();
+        ctx.borrow_mut().pin(a).unwrap();
+    }
+    let failed = refuse_each(
+        || ctx.borrow_mut().seq_cp(a, b, Pos::ZERO..Pos(50)),
+        || assert_eq!(ctx.borrow().tokens(b).unwrap(), [], "the target still exists and is empty"),
+    );
+    assert!(failed > 1, "only the list of tokens took memory");
+    assert_eq!(ctx.borrow().tokens(b).unwrap(), &all[..50]);
+}

@@ -458,3 +458,73 @@ fn without_logits_there_is_nothing_to_go_on_from() {
     assert_eq!(speculative.step(&mut ctx, &mut chain, 1, |_| false).unwrap().tokens.len(), 1);
     assert_eq!(ctx.pos(seq), Pos(11));
 }
+
+/// Last in a chain: leaves no token once in so many times.
+struct Mute {
+    calls: AtomicU64,
+    every: u64,
+}
+
+impl Sampler for Mute {
+    fn apply(&self, candidates: &mut Candidates, _: &History) {
+        if self.calls.fetch_add(1, Relaxed) % self.every == self.every - 1 {
+            *candidates = Candidates::new(288);
+        }
+    }
+}
+
+#[test]
+fn a_step_in_which_no_token_is_left_can_be_tried_again() {
+    for name in ["llama", "falcon_h1", "mamba2"] {
+        let target = model(name);
+        let expected = plain(&target, Choice::Greedy);
+        let mut n_errors = 0;
+        for every in [2, 3, 5, 7] {
+            let mut ctx = Context::new(&target, params()).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &prompt()).unwrap();
+            let mute = Mute { calls: AtomicU64::new(0), every };
+            let mut chain = Chain::builder(288).with(Greedy).with(mute).build();
+            let drafter = Wrong { right: expected.tokens.clone(), every: 4 };
+            let mut speculative = Speculative::new(drafter, seq, N_DRAFT);
+            let mut tokens = vec![];
+            while tokens.len() < N_TOKENS {
+                let (next, pos) = (speculative.next(), ctx.pos(seq));
+                match speculative.step(&mut ctx, &mut chain, N_TOKENS - tokens.len(), |_| false) {
+                    Ok(step) => tokens.extend_from_slice(step.tokens),
+                    Err(Error::NoLogits { .. }) => {
+                        n_errors += 1;
+                        assert_eq!((speculative.next(), ctx.pos(seq)), (next, pos), "{name}, every {every}");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                assert_eq!(speculative.next(), tokens.last().copied());
+            }
+            speculative.flush(&mut ctx).unwrap();
+            assert_eq!(tokens, expected.tokens, "{name}, every {every}");
+            assert_eq!(ctx.tokens(seq).unwrap(), expected.held);
+            assert_bits(name, ctx.logits(seq).unwrap(), &expected.logits);
+        }
+        assert!(n_errors > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_memory_without_a_limit_is_guessed_for_beyond_the_context() {
+    let target = model("mamba2");
+    let expected = plain(&target, Choice::Greedy);
+    let small = Params { n_ctx: 48, ..params() };
+    let right = expected.tokens.clone();
+    let drafters: [Box<dyn Drafter>; 2] = [
+        Box::new(Wrong { right, every: usize::MAX }),
+        Box::new(DraftModel::new(&target, &target, small).unwrap()),
+    ];
+    for drafter in drafters {
+        let mut ctx = Context::new(&target, small).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &prompt()).unwrap();
+        let (story, stats) = speculate(&mut ctx, seq, Choice::Greedy, drafter);
+        assert_same("beyond the context", &story, &expected);
+        assert!(stats.n_decodes < N_TOKENS as u64 / 3, "{stats:?}");
+    }
+}

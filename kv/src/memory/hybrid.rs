@@ -189,7 +189,7 @@ impl Hybrid {
     }
 
     /// Checks that each token follows the last of its sequences. A text to encode follows nothing.
-    fn check_order(&mut self, batch: &Batch, pass: Pass) -> Result<(), Error> {
+    pub(super) fn check_order(&mut self, batch: &Batch, pass: Pass) -> Result<(), Error> {
         self.last.fill(None);
         for (index, &pos) in batch.positions().iter().enumerate() {
             for &seq in batch.seqs(index) {

@@ -3,6 +3,7 @@
 //! A sequence is a table of blocks; the bytes of a block are in every layer's storage at the same index. Here are the
 //! operations; `reserve` appends to sequences for a plan, `storage` holds the bytes.
 
+mod admit;
 mod recycle;
 mod reserve;
 mod storage;
@@ -317,6 +318,18 @@ impl Part for Unified {
 
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {
         self.reserve_batch(batch, schedule)
+    }
+
+    fn admits(&self, batch: &Batch) -> Result<(), Error> {
+        if self.keeps_all() { self.check_cells(batch) } else { Ok(()) }
+    }
+
+    fn limit(&self) -> Option<u32> {
+        self.keeps_all().then_some(self.n_ctx)
+    }
+
+    fn shares_cells(&self, seq: SeqId, pos: Pos) -> bool {
+        self.keeps_all() && self.shares_blocks(seq, pos)
     }
 
     fn begin(&mut self, ubatch: u32) {

@@ -81,6 +81,7 @@ impl Context {
         self.outputs.start_at(0);
         run(plan, &mut self.runner, &self.model, &*self.pool, Side::Encoder, &mut self.outputs)?;
         self.outputs.pool(batch);
+        self.outputs.publish();
         Ok(())
     }
 

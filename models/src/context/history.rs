@@ -13,14 +13,14 @@ pub(super) struct History {
     start: Pos,
     /// What lies before `start` is not known to be nothing.
     edited: bool,
-    /// Another sequence may hold some of the same cells.
-    shared: bool,
+    /// Tokens of a batch for which there has to be room.
+    n_expected: usize,
     /// Somebody asked for the sequence, or a batch for it was evaluated.
     claimed: bool,
 }
 
 impl History {
-    /// An empty history with room for `n_ctx` tokens, so that adding one never allocates.
+    /// An empty history with room for `n_ctx` tokens, so that up to there adding one never allocates.
     pub(super) fn new(n_ctx: u32) -> Result<Self, Error> {
         let mut tokens = Vec::new();
         let refused = Error::OutOfMemory { what: "a sequence's tokens", n_bytes: 4 * u64::from(n_ctx) };
@@ -28,11 +28,24 @@ impl History {
         Ok(History { tokens, ..History::default() })
     }
 
-    /// The same tokens in room of their own, for a sequence that shares cells with this one.
+    /// The same tokens in room of their own, for `n_ctx` at least.
     pub(super) fn duplicate(&self, n_ctx: u32) -> Result<Self, Error> {
-        let mut copy = History::new(n_ctx)?;
+        let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX).max(n_ctx);
+        let mut copy = History::new(n)?;
         copy.tokens.extend_from_slice(&self.tokens);
-        Ok(History { start: self.start, edited: self.edited, shared: true, claimed: true, ..copy })
+        Ok(History { start: self.start, edited: self.edited, claimed: true, ..copy })
+    }
+
+    /// One more token will be added.
+    pub(super) fn expect_one(&mut self) {
+        self.n_expected += 1;
+    }
+
+    /// Makes room for the tokens expected since it was last called; a list beyond `n_ctx` grows in ever larger steps.
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
+        let n = core::mem::take(&mut self.n_expected);
+        let n_bytes = 4 * (self.tokens.len() as u64 + n as u64);
+        self.tokens.try_reserve(n).map_err(|_| Error::OutOfMemory { what: "a sequence's tokens", n_bytes })
     }
 
     pub(super) fn claim(&mut self) {
@@ -41,14 +54,6 @@ impl History {
 
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed
-    }
-
-    pub(super) fn share(&mut self) {
-        self.shared = true;
-    }
-
-    pub(super) fn is_shared(&self) -> bool {
-        self.shared
     }
 
     /// All tokens; none if some are not known.
@@ -61,7 +66,7 @@ impl History {
         if self.edited { Pos::ZERO } else { self.start }
     }
 
-    /// Adds the token at `pos`, which follows the last one.
+    /// Adds the token at `pos`, which follows the last one; there is room for it.
     pub(super) fn push(&mut self, token: Token, pos: Pos) {
         if self.tokens.is_empty() {
             self.start = pos;
@@ -81,7 +86,7 @@ impl History {
         let end = self.start.0 + self.tokens.len() as i32;
         match left {
             Left::Nothing => self.clear(),
-            Left::Something if range.start.0 >= end || range.is_empty() => {}
+            Left::Something if range.start.0 >= end || range.is_empty() || range.end <= self.first() => {}
             Left::Something if range.start >= self.start && range.end.0 >= end => {
                 self.tokens.truncate((range.start.0 - self.start.0) as usize);
             }
@@ -171,7 +176,6 @@ mod tests {
         };
         let prefix = copy(Pos::ZERO..Pos(4), Left::Something);
         assert_eq!(prefix.between(Pos(0), Pos(4)).map(|known| known.1.len()), Some(4));
-        assert!(prefix.is_shared());
         assert_eq!(copy(Pos(2)..Pos(4), Left::Something).between(Pos(0), Pos(1)), None);
         assert_eq!(copy(Pos(20)..Pos(30), Left::Nothing).tokens().len(), 0);
         assert_eq!(copy(Pos::ZERO..Pos::MAX, Left::Something).tokens().len(), 10);

@@ -16,6 +16,12 @@ impl Context {
         if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
 
+    /// Whether there can be tokens in `range`: an operation on none of them changes nothing, and nothing is to be forgotten.
+    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        let first = self.history(seq).map_or(Pos::ZERO, History::first);
+        !range.is_empty() && range.start < self.pos(seq) && range.end > first
+    }
+
     /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`]; where the memory cannot take off an end, it is rolled
     /// back.
     ///
@@ -23,31 +29,32 @@ impl Context {
     /// As there, and those of [`Context::rollback`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check_seq(seq)?;
+        let touches = self.touches(seq, &range);
         match self.memory.seq_rm(seq, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.pos(seq) => {
                 return self.rollback(seq, range.start).map(drop);
             }
             result => result?,
         }
-        self.outputs.forget(seq);
-        let left = self.left(seq);
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-            history.remove(range, left);
+        if touches {
+            self.outputs.forget(seq);
+            let left = self.left(seq);
+            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+                history.remove(range, left);
+            }
         }
         Ok(())
     }
 
     /// Copies a sequence as a whole and rolls the copy back, or does neither.
     fn copy_prefix(&mut self, src: SeqId, dst: SeqId, end: Pos, history: History) -> Result<(), Error> {
-        let before = self.sequences[dst.index()].take();
         self.memory.seq_cp(src, dst, Pos::ZERO..Pos::MAX)?;
-        self.sequences[dst.index()] = Some(history);
-        self.share(src);
+        let before = self.sequences[dst.index()].replace(history);
         self.outputs.forget(dst);
         let result = self.rollback(dst, end);
         if result.is_err() {
-            self.memory.seq_rm(dst, Pos::ZERO..Pos::MAX)?;
             self.sequences[dst.index()] = before;
+            self.memory.seq_rm(dst, Pos::ZERO..Pos::MAX)?;
         }
         result.map(drop)
     }
@@ -68,7 +75,6 @@ impl Context {
         }
         history.keep(range, self.left(dst));
         self.sequences[dst.index()] = Some(history);
-        self.share(src);
         self.outputs.forget(dst);
         Ok(())
     }
@@ -93,8 +99,11 @@ impl Context {
     /// As there.
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
+        let touches = delta != 0 && self.touches(seq, &range);
         self.memory.seq_add(seq, range, delta)?;
-        self.edited(seq);
+        if touches {
+            self.edited(seq);
+        }
         Ok(())
     }
 
@@ -104,8 +113,11 @@ impl Context {
     /// As there.
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
+        let touches = divisor != 1 && self.touches(seq, &range);
         self.memory.seq_div(seq, range, divisor)?;
-        self.edited(seq);
+        if touches {
+            self.edited(seq);
+        }
         Ok(())
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Outputs {
     /// What is made of embeddings.
     pooling: Pooling,
     pooled: Pooled,
+    /// Whether all of them were computed: what a failure leaves half done is not shown.
+    is_whole: bool,
 }
 
 impl Outputs {
@@ -38,10 +40,12 @@ impl Outputs {
             row_of_seq: vec![None; n_seq_max as usize],
             pooling,
             pooled: Pooled::new(n_seq_max),
+            is_whole: true,
         }
     }
 
-    /// Makes room for the outputs that `batch` asks for; grows to the largest batch met and stays there.
+    /// Makes room for the outputs that `batch` asks for; grows to the largest batch met and stays there. None are to be had
+    /// until they are published.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; earlier outputs are kept then, but pooled ones.
@@ -59,6 +63,7 @@ impl Outputs {
             true => self.pooled.begin(batch, width)?,
             false => self.pooled.clear(),
         }
+        self.is_whole = false;
         self.row_of_index.clear();
         self.row_of_seq.fill(None);
         self.head = head;
@@ -74,6 +79,11 @@ impl Outputs {
             })
         }));
         Ok(())
+    }
+
+    /// All that `begin` made room for is there now.
+    pub(super) fn publish(&mut self) {
+        self.is_whole = true;
     }
 
     /// Whether the outputs of all tokens are needed, also of those that the batch does not ask for.
@@ -125,7 +135,7 @@ impl Outputs {
 
     /// The output of token `index` of the batch, if the last batch put out what `head` says.
     pub(super) fn row(&self, head: Head, index: usize) -> Option<&[f32]> {
-        let row = self.row_at(index).filter(|_| self.head == head)?;
+        let row = self.row_at(index).filter(|_| self.is_whole && self.head == head)?;
         self.row_of_head(row)
     }
 
@@ -137,7 +147,7 @@ impl Outputs {
 
     /// The pooled embedding of `seq`.
     pub(super) fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
-        self.pooled.of_sequence(seq)
+        self.pooled.of_sequence(seq).filter(|_| self.is_whole)
     }
 
     fn width(&self, head: Head) -> usize {

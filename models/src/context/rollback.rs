@@ -1,5 +1,6 @@
 //! Going back, for every kind of memory.
 
+use super::whole::Aside;
 use super::{Context, Fresh, Wanted, fill};
 use crate::error::Error;
 use alloc::vec::Vec;
@@ -33,6 +34,9 @@ impl Context {
     /// [`Error::FuturePosition`] if `pos` lies beyond its end or below its first position; where tokens have to be evaluated
     /// again: [`Error::Edited`] if they are not known because the sequence was changed in its middle, and
     /// [`backstitch_kv::Error::Full`] if it shares cells with a fork and there is no room for its own.
+    ///
+    /// Nothing has changed then, with one exception. When tokens have to be evaluated again and there is no room beside the old
+    /// cells, these are given up for the new; if that evaluation fails, the sequence ends at the checkpoint it started from.
     pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
         let start = self.history(seq)?.first();
         let end = self.pos(seq);
@@ -52,7 +56,7 @@ impl Context {
     }
 
     /// Goes back as far as that takes no evaluation.
-    fn rewind(&mut self, seq: SeqId, pos: Pos) -> Result<(), Error> {
+    pub(super) fn rewind(&mut self, seq: SeqId, pos: Pos) -> Result<(), Error> {
         let mut rewind = self.memory.rewind(seq, pos, self.params.n_ubatch as usize)?;
         while let Some(mut ubatch) = rewind.next_ubatch() {
             self.runner.replay(&self.model, &*self.pool, &mut ubatch, &mut self.outputs)?;
@@ -60,7 +64,7 @@ impl Context {
         Ok(rewind.commit()?)
     }
 
-    fn cut_history(&mut self, seq: SeqId, pos: Pos) {
+    pub(super) fn cut_history(&mut self, seq: SeqId, pos: Pos) {
         let left = self.left(seq);
         if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
             history.remove(pos..Pos::MAX, left);
@@ -70,32 +74,25 @@ impl Context {
 
     /// Evaluates the tokens between a checkpoint and `pos` again. What the sequence held is kept aside until that is done.
     fn reevaluate(&mut self, seq: SeqId, pos: Pos, from: Pos) -> Result<Rollback, Error> {
-        let all = Pos::ZERO..Pos::MAX;
         let history = self.history(seq)?;
         let (start, tokens) = history.between(from, pos).ok_or(Error::Edited { seq: seq.0 })?;
-        let (reevaluated, alone) = (tokens.len() as u32, !history.is_shared());
+        let reevaluated = tokens.len() as u32;
         let mut batch = Batch::new();
         fill(&mut batch, seq, start, tokens, Wanted::None)?;
-        let aside = SeqId(self.params.n_seq_max);
-        self.memory.seq_cp(seq, aside, all.clone())?;
-        let mut result = self.rewind(seq, from).and_then(|()| self.compute(&batch, Fresh::Nothing));
-        if alone && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
+        let is_shared = self.memory.shares_cells(seq, from)?;
+        let mut aside = Aside::put(self, seq)?;
+        let ctx = &mut *aside.ctx;
+        let mut result = ctx.rewind(seq, from).and_then(|()| ctx.compute(&batch, Fresh::Nothing));
+        if !is_shared && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
             // No room for both. The cells are the sequence's alone, so without the old ones there is room for the new,
             // and what the old ones held is what will be computed again.
-            self.memory.seq_rm(aside, all.clone())?;
-            result = self.compute(&batch, Fresh::Nothing);
-        } else if result.is_err() {
-            self.memory.seq_rm(seq, all.clone())?;
-            self.memory.seq_cp(aside, seq, all.clone())?;
+            aside.give_up();
+            result = aside.ctx.compute(&batch, Fresh::Nothing);
         }
-        self.memory.seq_rm(aside, all)?;
-        // After a failure without the old cells, the sequence ends earlier than it did.
-        let end = self.pos(seq);
-        if end <= pos {
-            self.cut_history(seq, end);
+        if result.is_ok() {
+            aside.give_up();
         }
-        result?;
-        Ok(Rollback { restored_from: from, replayed: 0, reevaluated })
+        result.map(|()| Rollback { restored_from: from, replayed: 0, reevaluated })
     }
 
     /// Makes the end of `seq` a position that a rollback reaches at once, until it is unpinned or left behind: a
@@ -135,44 +132,4 @@ impl Context {
         self.history(seq)?;
         Ok(self.memory.survey(seq)?)
     }
-
-    /// Pins the ends of all sequences of a batch, so that it can be taken back after parts of it were computed.
-    pub(super) fn pin_ends(&mut self, batch: &Batch) -> Result<Vec<Held>, Error> {
-        let mut ends: Vec<Held> = Vec::new();
-        for &seq in (0..batch.len()).flat_map(|index| batch.seqs(index)) {
-            if ends.iter().all(|end| end.seq != seq) {
-                let room = ends
-                    .try_reserve(1)
-                    .map_err(|_| Error::OutOfMemory { what: "ends of sequences", n_bytes: 16 });
-                match room.and_then(|()| Ok(self.memory.hold(seq)?)) {
-                    Ok(is_new) => ends.push(Held { seq, end: self.pos(seq), is_new }),
-                    Err(error) => return self.unpin_ends(&ends, Err(error)).map(|()| ends),
-                }
-            }
-        }
-        Ok(ends)
-    }
-
-    /// Takes the pins away, and after a failure what was computed since.
-    pub(super) fn unpin_ends(&mut self, ends: &[Held], result: Result<(), Error>) -> Result<(), Error> {
-        for &Held { seq, end, is_new } in ends {
-            if result.is_err() {
-                // Held positions take no computation, so that this cannot fail.
-                let back = self.rewind(seq, end);
-                debug_assert!(back.is_ok(), "{back:?}");
-            }
-            if is_new {
-                self.memory.unpin(seq, end)?;
-            }
-        }
-        result
-    }
-}
-
-/// Where a sequence ended before a batch.
-pub(super) struct Held {
-    seq: SeqId,
-    end: Pos,
-    /// Whether the pin is to be taken away.
-    is_new: bool,
 }

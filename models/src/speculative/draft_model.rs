@@ -49,6 +49,9 @@ impl DraftModel {
         let known = self.ctx.tokens(self.seq)?;
         let n_same = known.iter().zip(held).take_while(|(a, b)| a == b).count();
         self.new.clear();
+        let n_new = held.len() - n_same + 1;
+        let n_bytes = 4 * n_new as u64;
+        self.new.try_reserve(n_new).map_err(|_| Error::OutOfMemory { what: "a draft's tokens", n_bytes })?;
         self.new.extend_from_slice(&held[n_same..]);
         self.new.push(last);
         if self.new.iter().any(|token| token.0 as usize >= self.n_common) {
@@ -69,7 +72,7 @@ impl DraftModel {
 impl Drafter for DraftModel {
     fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
         // The last guess is not evaluated.
-        let room = (self.ctx.params().n_ctx as usize).saturating_sub(held.len());
+        let room = self.ctx.room_after(held.len());
         if n.min(room) == 0 || !self.follow(held, last)? {
             return Ok(());
         }
