@@ -357,7 +357,7 @@ impl Context {
         let mut piece = core::mem::take(&mut ctx.piece);
         let result = (0..batch.len()).step_by(n_batch).try_for_each(|start| {
             piece.copy_from(batch, start..batch.len().min(start + n_batch))?;
-            ctx.compute_piece(&piece, begins.take(), start)
+            ctx.compute_piece(&piece, begins.take(), start).map_err(|error| in_batch(error, start))
         });
         ctx.piece = piece;
         whole.is_done = result.is_ok();
@@ -446,6 +446,15 @@ fn run(
         runner.run(model, pool, side, &mut ubatch, outputs)?;
     }
     Ok(plan.commit()?)
+}
+
+/// Errors of the piece from token `start` on count its tokens; callers count those of the batch.
+fn in_batch(mut error: Error, start: usize) -> Error {
+    use backstitch_kv::Error::{Diverged, NotEncoded};
+    if let Error::Memory(Diverged { index, .. } | NotEncoded { index, .. }) = &mut error {
+        *index = index.saturating_add(start as u32);
+    }
+    error
 }
 
 /// Whether a computation replaces the logits of the last batch.

@@ -112,6 +112,23 @@ fn a_rollback_that_finds_no_room_changes_nothing() {
 }
 
 #[test]
+fn a_fault_after_the_old_cells_were_given_up_leaves_the_checkpoint() {
+    let model = model("falcon_h1");
+    let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let pool = Box::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
+    let params = Params { n_ctx: 128, timeline: TimelineParams::OFF, ..Params::default() };
+    let mut ctx = Context::with_pool(&model, params, pool).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &tokens(0..120)).unwrap();
+    fails_at.store(runs.load(Relaxed) + 20, Relaxed);
+    assert!(matches!(ctx.rollback(seq, Pos(100)), Err(Error::Core(backstitch_core::Error::Panicked))));
+    assert_eq!((ctx.pos(seq), ctx.tokens(seq).unwrap().len()), (Pos(0), 0));
+    assert!(ctx.logits(seq).is_none());
+    ctx.append(seq, &tokens(0..120)).unwrap();
+    assert_bits("told again", ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..120)));
+}
+
+#[test]
 fn a_fault_during_a_rollback_leaves_the_sequence_where_it_was() {
     let model = model("falcon_h1");
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
@@ -236,6 +253,27 @@ fn a_fault_in_a_later_piece_leaves_no_outputs_of_the_batch() {
     ctx.rollback(SeqId(0), Pos(0)).unwrap();
     assert!(ctx.decode(&batch).is_err());
     assert!((0..100).all(|i| ctx.output(i).is_none()));
+}
+
+#[test]
+fn a_later_piece_that_is_refused_leaves_no_outputs_of_the_batch() {
+    let model = model("llama");
+    let mut ctx =
+        Context::new(&model, Params { n_ctx: 128, n_batch: 32, n_seq_max: 2, ..Params::default() }).unwrap();
+    let (a, b) = (SeqId(0), SeqId(1));
+    let mut batch = Batch::new();
+    for i in 0..20 {
+        batch.push(Token(5), Pos(i), &[a], true).push(Token(5), Pos(i), &[b], true);
+    }
+    // In the second piece: each has cells of its own.
+    batch.push(Token(5), Pos(20), &[a, b], true);
+    let refused = ctx.decode(&batch);
+    assert!(
+        matches!(refused, Err(Error::Memory(backstitch_kv::Error::Diverged { index: 40, .. }))),
+        "{refused:?}"
+    );
+    assert!((0..41).all(|i| ctx.output(i).is_none()));
+    assert!(ctx.tokens(a).is_err() && ctx.seq_range(a).is_none());
 }
 
 #[test]
