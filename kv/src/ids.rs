@@ -15,6 +15,11 @@ impl Pos {
     pub const ZERO: Pos = Pos(0);
     /// After every position; as the end of a range: to the end.
     pub const MAX: Pos = Pos(i32::MAX);
+
+    /// The position after this one; after [`Pos::MAX`] there is none.
+    pub(crate) fn next(self) -> Pos {
+        Pos(self.0.saturating_add(1))
+    }
 }
 
 /// A sequence of a memory; valid ids are below the memory's `n_seq_max`.

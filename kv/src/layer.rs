@@ -146,13 +146,13 @@ fn capped(n_blocks: u64) -> u32 {
 impl Params {
     /// Blocks of the cache: enough for `n_ctx` cells plus, for each further sequence, a partly filled block at its
     /// end and one where it left another.
-    pub fn n_blocks(&self) -> u32 {
+    pub(crate) fn n_blocks(&self) -> u32 {
         capped(blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)) * 2)
     }
 
     /// Blocks of a cache of layers with this window: for each sequence what it keeps, for each checkpoint a window,
     /// and room for a batch.
-    pub fn n_blocks_windowed(&self, window: Window, n_checkpoints: u32) -> u32 {
+    pub(crate) fn n_blocks_windowed(&self, window: Window, n_checkpoints: u32) -> u32 {
         let window = u64::from(window.size());
         let live = blocks(window + u64::from(self.timeline.margin)) + 2;
         let batch = blocks(self.n_batch.into()) + u64::from(self.n_seq_max);
@@ -174,7 +174,7 @@ impl Params {
 
     /// States of each recurrent layer: one a sequence, one that a batch writes while the other is kept, and one for
     /// each checkpoint.
-    pub fn n_states(&self, n_checkpoints: u32) -> u32 {
+    pub(crate) fn n_states(&self, n_checkpoints: u32) -> u32 {
         self.n_seq_max.saturating_mul(2).saturating_add(n_checkpoints)
     }
 

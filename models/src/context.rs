@@ -182,7 +182,7 @@ impl Context {
         backstitch_kv::Params {
             n_ctx: params.n_ctx,
             // One more than callers can have: a rollback keeps the old state there until the new one is sure.
-            n_seq_max: params.n_seq_max + 1,
+            n_seq_max: params.n_seq_max.saturating_add(1),
             n_batch: params.n_batch.min(params.n_ctx),
             k_type: params.type_k,
             v_type: params.type_v,

@@ -108,7 +108,8 @@ impl Hybrid {
         // Where a way back can begin to be another one.
         let mut starts: Vec<Pos> = alloc::vec![Pos::ZERO, Pos(1), end];
         for entry in self.timeline.line(seq).iter() {
-            starts.extend([entry.pos, Pos(entry.pos.0 + 1), Pos(entry.pos.0 + entry.n_rows as i32 + 1)]);
+            let after_rows = Pos(entry.pos.0 + entry.n_rows as i32).next();
+            starts.extend([entry.pos, entry.pos.next(), after_rows]);
         }
         starts.extend(self.parts.iter().map(|part| part.cut_from(seq)));
         starts.retain(|&start| start <= end);
@@ -117,7 +118,7 @@ impl Hybrid {
         let mut stretches: Vec<Stretch> = Vec::new();
         for (i, &start) in starts.iter().enumerate() {
             let route = self.route(seq, start)?;
-            let after = starts.get(i + 1).copied().unwrap_or(Pos(end.0 + 1));
+            let after = starts.get(i + 1).copied().unwrap_or(end.next());
             let means = route.means();
             match stretches.last_mut() {
                 Some(last) if last.means == means && last.goes_on(&route) => last.positions.end = after,

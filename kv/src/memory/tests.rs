@@ -654,3 +654,24 @@ fn tokens_of_several_sequences_are_journaled_for_the_one_that_ends_first() {
         assert_eq!(memory.route(SeqId(seq), Pos(end - 32)).unwrap().reevaluated, 0);
     }
 }
+
+#[test]
+fn the_last_position_there_is_has_a_way_back_too() {
+    let params = Params { timeline: TimelineParams::default(), ..params(64, 1) };
+    let mut memory = Hybrid::new(&hybrid(), &params).unwrap();
+    let start = i32::MAX - 40;
+    let mut batch = Batch::new();
+    (start..i32::MAX).for_each(|pos| _ = batch.push(Token(1), Pos(pos), &[SeqId(0)], false));
+    append(&mut memory, &batch).unwrap();
+    assert_eq!(memory.seq_pos_max(SeqId(0)), Some(Pos(i32::MAX - 1)));
+    let stretches = memory.positions(SeqId(0)).unwrap();
+    assert_eq!(stretches.last().map(|stretch| stretch.positions.end), Some(Pos::MAX));
+    memory.pin(SeqId(0)).unwrap();
+    assert_eq!(memory.route(SeqId(0), Pos(i32::MAX - 9)).unwrap().reevaluated, 0);
+    memory.survey(SeqId(0)).unwrap();
+    memory.audit().unwrap();
+    // There is no position behind it.
+    batch.clear();
+    batch.push(Token(1), Pos::MAX, &[SeqId(0)], false);
+    assert!(append(&mut memory, &batch).is_err());
+}
