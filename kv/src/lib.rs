@@ -19,6 +19,7 @@ mod extent;
 #[cfg(feature = "std")]
 pub mod file;
 mod ids;
+pub mod image;
 mod layer;
 mod memory;
 #[cfg(any(test, feature = "oracle"))]
