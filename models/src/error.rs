@@ -344,6 +344,26 @@ pub enum Error {
         /// The sequence.
         seq: u32,
     },
+    /// Saved bytes are fewer or more than what they say.
+    SavedLength {
+        /// What they are of, as in "the sampler's state".
+        what: &'static str,
+        /// How many there are.
+        found: u64,
+        /// How many there should be.
+        wanted: u64,
+    },
+    /// A number among saved bytes makes no sense.
+    SavedValue {
+        /// What the bytes are of, as in "the sampler's state".
+        what: &'static str,
+        /// Where in them it stands.
+        offset: u64,
+        /// The number.
+        found: u64,
+        /// What would make sense.
+        wanted: &'static str,
+    },
     /// A draft model has another vocabulary than the model it guesses for.
     DraftVocab {
         /// What differs first, as in "token 17".

@@ -40,6 +40,7 @@ pub mod chat;
 pub mod conformance;
 mod context;
 pub mod error;
+mod fingerprint;
 pub mod gguf;
 pub mod graph;
 mod hparams;
@@ -53,6 +54,7 @@ mod weights;
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
 pub use context::{Context, Params, Pooling, Rollback};
 pub use error::Error;
+pub use fingerprint::Fingerprint;
 pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows, Wkv};
 #[cfg(feature = "std")]
 pub use model::LoadParams;

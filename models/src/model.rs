@@ -3,6 +3,7 @@
 use crate::{
     arch::{self, Arch},
     error::Error,
+    fingerprint::Fingerprint,
     gguf::{Gguf, TensorInfo},
     graph::{Builder, Graph},
     hparams::Hparams,
@@ -34,6 +35,7 @@ struct Inner {
     graph: Graph,
     weights: Weights,
     vocab: Vocab,
+    fingerprint: Fingerprint,
     name: Option<String>,
     chat_template: Option<String>,
 }
@@ -112,10 +114,12 @@ impl Model {
     ) -> Result<Self, Error> {
         let (hparams, graph) = Self::describe(gguf, archs)?;
         let vocab = Vocab::from_gguf(gguf)?;
+        // Before the weights: pages of the file are given back as these are read.
+        let fingerprint = Fingerprint::of(gguf);
         let weights = Weights::load(gguf, &graph, pool, done)?;
         let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
         let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
-        Ok(Model(Arc::new(Inner { hparams, graph, weights, vocab, name, chat_template })))
+        Ok(Model(Arc::new(Inner { hparams, graph, weights, vocab, fingerprint, name, chat_template })))
     }
 
     /// The numbers and the graph of the model that `gguf` describes, without its weights.
@@ -147,6 +151,11 @@ impl Model {
     /// The vocabulary.
     pub fn vocab(&self) -> &Vocab {
         &self.0.vocab
+    }
+
+    /// Says which model it is; what one model's sequences hold means nothing to another.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint
     }
 
     /// The model's own name, if the file states one.

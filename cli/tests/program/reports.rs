@@ -32,6 +32,8 @@ fn a_file_is_inspected_whole() {
     let path = repository("demo/demo.gguf");
     let json = json(&["inspect", "--json", arg(&path)]);
     assert_eq!(json["architecture"], "falcon-h1");
+    let fingerprint = json["fingerprint"].as_str().unwrap();
+    assert!(fingerprint.len() == 64 && text.contains(fingerprint), "{text}");
     assert_eq!(json["metadata"]["tokenizer.ggml.tokens"].as_array().map(Vec::len), Some(2048));
     assert_eq!(json["tensors"].as_array().map(Vec::len), Some(98));
     assert_eq!(json["memory"]["caches"].as_array().map(Vec::len), Some(2));

@@ -165,6 +165,15 @@ impl fmt::Display for Error {
             Self::NoLogits { seq } => {
                 write!(f, "sequence {seq} has no logits to go on from; append a token first")
             }
+            Self::SavedLength { what, found, wanted } => {
+                write!(f, "{what} has {found} bytes, not {wanted}; it is damaged, save it again")
+            }
+            Self::SavedValue { what, offset, found, wanted } => {
+                write!(
+                    f,
+                    "{what} has {found} at offset {offset}, not {wanted}; it is damaged or of another release"
+                )
+            }
             Self::DraftVocab { what, found, wanted } => write!(
                 f,
                 "the draft model has another vocabulary: {what} is {}, not {}; use one of the same family",

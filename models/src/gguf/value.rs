@@ -175,7 +175,7 @@ impl<'a> Value<'a> {
     }
 
     /// Appends the value as it stands in a file, without its type.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(x) => out.extend(x.to_le_bytes()),
             Self::I8(x) => out.extend(x.to_le_bytes()),

@@ -1,8 +1,8 @@
 //! Samplers in a row, and the draw at the end.
 
 use super::{
-    Candidates, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler, Settings, Temperature, TopK, TopP,
-    Typical,
+    Candidates, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler, Settings, State, Temperature,
+    TopK, TopP, Typical,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -78,6 +78,20 @@ impl Chain {
     /// Forgets all tokens; the random numbers go on.
     pub fn forget(&mut self) {
         self.history.reset();
+    }
+
+    /// What it remembers, to go on from in another chain of the same samplers.
+    pub fn state(&self) -> State {
+        State { seed: self.seed, rng: self.rng.state(), tokens: self.history.tokens().collect() }
+    }
+
+    /// Goes on from `state`: with the samplers of the chain that it was taken from, the next tokens are those that this one would have
+    /// drawn. A chain that remembers fewer tokens keeps the newest; those that it does not know are ignored.
+    pub fn resume(&mut self, state: &State) {
+        self.seed = state.seed;
+        self.rng = Rng::new(state.rng);
+        self.history.reset();
+        state.tokens.iter().for_each(|&token| self.history.accept(token));
     }
 
     /// What the last call of [`Chain::sample`] chose from, after all samplers.

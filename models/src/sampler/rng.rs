@@ -18,6 +18,11 @@ impl Rng {
         Self { state: seed }
     }
 
+    /// Where it stands: [`Rng::new`] with this number goes on from here.
+    pub fn state(self) -> u64 {
+        self.state
+    }
+
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);

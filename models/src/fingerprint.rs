@@ -1,0 +1,270 @@
+//! Which model it is: what sequences hold means nothing to another.
+//!
+//! Two files have the same fingerprint if the same tokens give the same logits with both, as far as their metadata, their tables of
+//! tensors and a sample of each tensor tell. How a file is laid out does not matter: keys and tensors may stand in another order, in one file or in
+//! several. Neither do names, authors and chat templates.
+
+use crate::gguf::{Gguf, TensorInfo};
+use alloc::vec::Vec;
+use blake3::Hasher;
+use core::fmt;
+use core::ops::Range;
+
+/// What is hashed, in the order of the hash; a change of anything here makes all fingerprints others.
+const CONTEXT: &str = "Backstitch fingerprint of a model, version 1";
+
+/// Bytes of one sample of a tensor. Tensors of at most three samples are hashed whole.
+const SAMPLE: usize = 4096;
+
+/// Keys that are no part of the computation: where the model comes from, how conversations are put into text, how the file was made
+/// and divided. `general.architecture` is the exception.
+const IRRELEVANT: [&str; 4] = ["general.", "tokenizer.chat_template", "quantize.", "split."];
+
+/// Says which model it is. Shown in hexadecimal digits.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Fingerprint, Model, gguf::Gguf};
+///
+/// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
+/// let fingerprint = Model::from_bytes(&bytes)?.fingerprint();
+/// assert_eq!(fingerprint, Fingerprint::of(&Gguf::parse(&bytes)?));
+/// assert!(fingerprint.to_string().starts_with("414cb398"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint of the model in a file, in time linear in its metadata and in the number of its tensors: of each tensor
+    /// at most 12 KiB are read.
+    pub fn of(gguf: &Gguf<'_>) -> Self {
+        let mut hasher = Hasher::new_derive_key(CONTEXT);
+        let mut bytes = Vec::new();
+        hash_metadata(gguf, &mut hasher, &mut bytes);
+        hash_tensors(gguf, &mut hasher, &mut bytes);
+        // What changes weights while a model runs belongs to its identity. There are no such adapters yet; a model without any
+        // keeps its fingerprint when there are.
+        section(&mut hasher, *b"adapters", 0);
+        Fingerprint(*hasher.finalize().as_bytes())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Begins a list of `n` entries.
+fn section(hasher: &mut Hasher, name: [u8; 8], n: usize) {
+    hasher.update(&name).update(&(n as u64).to_le_bytes());
+}
+
+/// Keys, types and values, by key; `bytes` is room to use.
+fn hash_metadata(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
+    let mut entries: Vec<_> = gguf.metadata().iter().filter(|entry| is_relevant(entry.key)).collect();
+    entries.sort_unstable_by_key(|entry| entry.key);
+    section(hasher, *b"metadata", entries.len());
+    for entry in entries {
+        bytes.clear();
+        put_text(entry.key, bytes);
+        bytes.extend(entry.value.ty().id().to_le_bytes());
+        entry.value.encode(bytes);
+        hasher.update(bytes);
+    }
+}
+
+fn is_relevant(key: &str) -> bool {
+    key == "general.architecture" || !IRRELEVANT.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Names, types, shapes and samples, by name; `bytes` is room to use.
+fn hash_tensors(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
+    let mut tensors: Vec<&TensorInfo<'_>> = gguf.tensors().iter().collect();
+    tensors.sort_unstable_by_key(|tensor| tensor.name());
+    section(hasher, *b"tensors\0", tensors.len());
+    for tensor in tensors {
+        bytes.clear();
+        put_text(tensor.name(), bytes);
+        bytes.extend(tensor.dtype().gguf_id().to_le_bytes());
+        bytes.extend((tensor.shape().len() as u32).to_le_bytes());
+        tensor.shape().iter().for_each(|&dim| bytes.extend((dim as u64).to_le_bytes()));
+        hasher.update(bytes);
+        let data = gguf.tensor_data(tensor);
+        for range in samples(data.len()) {
+            hasher.update(data.get(range).unwrap_or_default());
+        }
+    }
+}
+
+/// A text after its length, so that no two lists of texts look the same.
+fn put_text(text: &str, bytes: &mut Vec<u8>) {
+    bytes.extend((text.len() as u64).to_le_bytes());
+    bytes.extend(text.as_bytes());
+}
+
+/// Which of `n` bytes are hashed: all of few; the first, the middle and the last of many.
+fn samples(n: usize) -> [Range<usize>; 3] {
+    if n <= 3 * SAMPLE {
+        return [0..n, n..n, n..n];
+    }
+    let middle = n / 2 - SAMPLE / 2;
+    [0..SAMPLE, middle..middle + SAMPLE, n - SAMPLE..n]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::{Value, Writer};
+    use crate::model::Model;
+    use alloc::format;
+    use alloc::string::{String, ToString};
+    use backstitch_core::DType;
+
+    fn golden(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// A file's parts, to be changed and put together again.
+    #[derive(Clone)]
+    struct Parts<'a> {
+        metadata: Vec<(String, Value<'a>)>,
+        tensors: Vec<Tensor>,
+    }
+
+    /// Name, shape, type and data.
+    type Tensor = (String, Vec<usize>, DType, Vec<u8>);
+
+    impl<'a> Parts<'a> {
+        fn of(gguf: &Gguf<'a>) -> Self {
+            let metadata =
+                gguf.metadata().iter().map(|entry| (entry.key.into(), entry.value.clone())).collect();
+            let tensor = |t: &TensorInfo<'a>| {
+                (t.name().into(), t.shape().to_vec(), t.dtype(), gguf.tensor_data(t).to_vec())
+            };
+            Parts { metadata, tensors: gguf.tensors().iter().map(tensor).collect() }
+        }
+
+        fn set(&mut self, key: &str, value: Value<'a>) {
+            match self.metadata.iter_mut().find(|(known, _)| known == key) {
+                Some(entry) => entry.1 = value,
+                None => self.metadata.push((key.into(), value)),
+            }
+        }
+
+        fn file(&self) -> Vec<u8> {
+            let mut writer = Writer::new();
+            for (key, value) in &self.metadata {
+                writer.set(key.as_str(), value.clone()).unwrap();
+            }
+            for (name, shape, dtype, data) in &self.tensors {
+                writer.tensor(name.as_str(), shape, *dtype, data).unwrap();
+            }
+            writer.to_bytes()
+        }
+
+        fn fingerprint(&self) -> Fingerprint {
+            Fingerprint::of(&Gguf::parse(&self.file()).unwrap())
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_golden_model_is_pinned() {
+        // State files name it: a change makes all of them strangers.
+        let model = Model::from_bytes(&golden("llama")).unwrap();
+        let wanted = "414cb3988661b213830681e2d1b7ddf1018ff447ef4048ea674bab46442cdc86";
+        assert_eq!(model.fingerprint().to_string(), wanted);
+    }
+
+    #[test]
+    fn whatever_changes_an_answer_changes_the_fingerprint() {
+        let bytes = golden("llama");
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let mut texts: Vec<&str> = match &gguf.entry("tokenizer.ggml.tokens").unwrap().value {
+            Value::Array(array) => array.texts().unwrap().to_vec(),
+            other => panic!("{other:?}"),
+        };
+        *texts.last_mut().unwrap() = "another";
+        let parts = Parts::of(&gguf);
+        let mut seen = alloc::vec![("nothing", parts.fingerprint())];
+        let mut note = |what, changed: Parts<'_>| seen.push((what, changed.fingerprint()));
+        let set = |key, value: Value<'static>| {
+            let mut parts = parts.clone();
+            parts.set(key, value);
+            parts
+        };
+        note("the base of rotations", set("llama.rope.freq_base", Value::F32(1234.5)));
+        note("the type of a value", set("llama.block_count", Value::U64(2)));
+        note("a key of its own", set("llama.more", Value::Bool(true)));
+        note("the architecture", set("general.architecture", "llama2".into()));
+        let mut changed = parts.clone();
+        changed.set("tokenizer.ggml.tokens", texts.into());
+        note("a token", changed);
+        let tensors = |change: fn(&mut Vec<Tensor>)| {
+            let mut parts = parts.clone();
+            change(&mut parts.tensors);
+            parts
+        };
+        note("a weight", tensors(|tensors| tensors[0].3[1] ^= 1));
+        note("a tensor's name", tensors(|tensors| tensors[1].0.push('x')));
+        note("a tensor too few", tensors(|tensors| drop(tensors.pop())));
+        note("a tensor's shape", tensors(|tensors| tensors[0].1.insert(0, 1)));
+        for (i, (what, fingerprint)) in seen.iter().enumerate() {
+            assert!(seen[..i].iter().all(|(_, other)| other != fingerprint), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_same_weights_in_another_format_are_another_model() {
+        let of = |name| Fingerprint::of(&Gguf::parse(&golden(name)).unwrap());
+        assert_ne!(of("quant_f16"), of("quant_q4_0"));
+    }
+
+    #[test]
+    fn layout_origin_and_templates_do_not_matter() {
+        let bytes = golden("llama");
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let mut parts = Parts::of(&gguf);
+        parts.metadata.reverse();
+        parts.tensors.reverse();
+        parts.set("general.name", "by another name".into());
+        parts.set("general.alignment", Value::U32(256));
+        parts.set("tokenizer.chat_template", "{{ messages }}".into());
+        parts.set("tokenizer.chat_template.tool_use", "{{ tools }}".into());
+        parts.set("quantize.imatrix.file", "somewhere".into());
+        assert_eq!(parts.fingerprint(), Fingerprint::of(&gguf));
+    }
+
+    #[test]
+    fn a_split_model_is_the_same_model() {
+        let bytes = golden("llama");
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let whole = Parts::of(&gguf);
+        let (mut first, mut second) = (whole.clone(), whole.clone());
+        second.metadata.clear();
+        second.tensors = first.tensors.split_off(whole.tensors.len() / 2);
+        for (no, part) in (0u16..).zip([&mut first, &mut second]) {
+            part.set("split.no", Value::U16(no));
+            part.set("split.count", Value::U16(2));
+            part.set("split.tensors.count", Value::I32(whole.tensors.len() as i32));
+        }
+        let files = [first.file(), second.file()];
+        let split = Gguf::parse_parts(&[&files[0], &files[1]]).unwrap();
+        assert_eq!(Fingerprint::of(&split), Fingerprint::of(&gguf));
+    }
+
+    #[test]
+    fn samples_lie_at_both_ends_and_in_the_middle() {
+        assert_eq!(samples(0), [0..0, 0..0, 0..0]);
+        assert_eq!(samples(3 * SAMPLE), [0..12288, 12288..12288, 12288..12288]);
+        assert_eq!(samples(3 * SAMPLE + 1), [0..4096, 4096..8192, 8193..12289]);
+        assert_eq!(samples(1 << 20), [0..4096, 522_240..526_336, 1_044_480..1_048_576]);
+    }
+}

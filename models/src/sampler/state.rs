@@ -1,0 +1,145 @@
+//! What a chain remembers, apart from it: to be kept beside the tokens of a sequence.
+
+use crate::error::Error;
+use alloc::vec::Vec;
+use backstitch_kv::Token;
+
+/// Where the random numbers of a [`Chain`](super::Chain) stand and which tokens it remembers. Samplers and their settings are no part of it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Chain, Settings, State};
+///
+/// let logits = [0.1, 0.5, 1.0, 0.4];
+/// let mut chain = Chain::new(4, &Settings::default());
+/// chain.sample(&logits);
+/// let bytes = chain.state().encode();
+///
+/// let mut other = Chain::new(4, &Settings::default());
+/// other.resume(&State::decode(&bytes)?);
+/// assert_eq!(other.sample(&logits), chain.sample(&logits));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Where the random numbers started.
+    pub seed: u64,
+    /// Where they are now.
+    pub rng: u64,
+    /// The tokens remembered, oldest first.
+    pub tokens: Vec<Token>,
+}
+
+/// The layout of the bytes that [`State::encode`] makes.
+const VERSION: u32 = 1;
+/// Version and number of tokens, u32 each, seed and random numbers, u64 each.
+const HEAD: usize = 24;
+
+impl State {
+    /// The state in bytes, little-endian: version (u32), number of tokens (u32), `seed`, `rng` (u64 each), the tokens (u32 each).
+    pub fn encode(&self) -> Vec<u8> {
+        // A chain remembers as many tokens as its settings say, which nobody sets to 2^32.
+        let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX);
+        let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(n.to_le_bytes());
+        bytes.extend(self.seed.to_le_bytes());
+        bytes.extend(self.rng.to_le_bytes());
+        let newest = self.tokens.len() - n as usize;
+        self.tokens.iter().skip(newest).for_each(|token| bytes.extend(token.0.to_le_bytes()));
+        bytes
+    }
+
+    /// The state that [`State::encode`] made these bytes of.
+    ///
+    /// # Errors
+    /// [`Error::SavedLength`] if they are too few or too many, [`Error::SavedValue`] if their version is unknown.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let what = "the sampler's state";
+        let length = |wanted: u64| Error::SavedLength { what, found: bytes.len() as u64, wanted };
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
+            return Err(length(HEAD as u64));
+        };
+        let [version, n, seed, seed_high, rng, rng_high] = words(head);
+        if version != VERSION {
+            return Err(Error::SavedValue { what, offset: 0, found: version.into(), wanted: "version 1" });
+        }
+        if rest.len() as u64 != 4 * u64::from(n) {
+            return Err(length(HEAD as u64 + 4 * u64::from(n)));
+        }
+        let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let tokens = rest.as_chunks().0.iter().map(|token| Token(u32::from_le_bytes(*token))).collect();
+        Ok(State { seed: long(seed, seed_high), rng: long(rng, rng_high), tokens })
+    }
+}
+
+/// The numbers of a head, each u64 as its two halves, the low one first.
+fn words(head: &[u8; HEAD]) -> [u32; HEAD / 4] {
+    let mut words = [0; HEAD / 4];
+    words.iter_mut().zip(head.as_chunks().0).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampler::{Chain, Settings};
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_bytes_are_pinned() {
+        let state = State { seed: 0x0102_0304_0506_0708, rng: 9, tokens: alloc::vec![Token(7), Token(300)] };
+        let bytes =
+            [1, 0, 0, 0, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 44, 1, 0, 0];
+        assert_eq!(state.encode(), bytes);
+        assert_eq!(State::decode(&bytes).unwrap(), state);
+    }
+
+    #[test]
+    fn bytes_that_are_no_state_are_refused() {
+        let good = State { tokens: alloc::vec![Token(1); 3], ..State::default() }.encode();
+        for n in 0..good.len() {
+            assert!(matches!(State::decode(&good[..n]), Err(Error::SavedLength { .. })), "{n}");
+        }
+        let mut long = good.clone();
+        long.push(0);
+        assert!(matches!(State::decode(&long), Err(Error::SavedLength { found: 37, wanted: 36, .. })));
+        let mut new = good.clone();
+        new[0] = 2;
+        assert!(matches!(State::decode(&new), Err(Error::SavedValue { offset: 0, found: 2, .. })));
+        let mut many = good;
+        many[4..8].fill(0xff);
+        assert!(State::decode(&many).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_goes_on_as_if_it_had_never_stopped(
+            tokens in prop::collection::vec(0u32..40, 0..60),
+            seed: u64, repeat_last_n in 0usize..20, repeat_penalty in 0.5f32..2.0, frequency_penalty in -1.0f32..1.0,
+        ) {
+            let settings =
+                Settings { seed, repeat_last_n, repeat_penalty, frequency_penalty, ..Settings::default() };
+            let logits: Vec<f32> = (0..32).map(|i| ((i * 37) % 17) as f32 * 0.25).collect();
+            let mut chain = Chain::new(32, &settings);
+            for token in tokens {
+                chain.sample(&logits);
+                chain.accept(Token(token));
+            }
+            let mut other = Chain::new(32, &Settings { seed: 1, ..settings });
+            other.accept(Token(3));
+            other.resume(&State::decode(&chain.state().encode()).unwrap());
+            for i in 0..30 {
+                if i == 15 {
+                    chain.reset();
+                    other.reset();
+                }
+                let token = chain.sample(&logits);
+                prop_assert_eq!(token, other.sample(&logits));
+                chain.accept(token.unwrap());
+                other.accept(token.unwrap());
+            }
+            prop_assert_eq!(chain.state(), other.state());
+        }
+    }
+}
