@@ -40,6 +40,19 @@ impl BlockPool {
         Some(block)
     }
 
+    /// Frees a block, whoever uses it.
+    pub fn give_back(&mut self, block: u32) {
+        if let Some(refs) = self.refs.get_mut(block as usize).filter(|refs| **refs > 0) {
+            *refs = 0;
+            self.free.push(block);
+        }
+    }
+
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.refs.len()
+    }
+
     /// How many users a block has.
     pub fn refs(&self, block: u32) -> u32 {
         self.refs.get(block as usize).copied().unwrap_or(0)
@@ -72,6 +85,13 @@ impl BlockPool {
     pub fn set_pos(&mut self, block: u32, cell: u32, pos: Pos) {
         if let Some(cells) = self.pos.get_mut(block as usize) {
             cells[cell as usize % BLOCK_CELLS] = pos;
+        }
+    }
+
+    /// Sets the positions of all cells of a block.
+    pub fn set_all_pos(&mut self, block: u32, pos: &[Pos; BLOCK_CELLS]) {
+        if let Some(target) = self.pos.get_mut(block as usize) {
+            *target = *pos;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::ids::{Pos, SeqId};
 use crate::memory::{Kind, Operation};
+use backstitch_core::cell::CellType;
 use core::fmt;
 
 /// Why a memory refused; after any error the memory is as it was before the call.
@@ -165,6 +166,40 @@ pub enum Error {
         /// Ubatches of the plan.
         n_ubatch: u32,
     },
+    /// A description of what sequences hold contradicts itself.
+    Image {
+        /// What is wrong.
+        what: &'static str,
+        /// The number of the group, block, checkpoint or sequence.
+        index: u64,
+    },
+    /// What was saved is of layers of another shape than the memory has.
+    Mismatch {
+        /// What differs.
+        what: &'static str,
+        /// The layer of the model, or the group of layers.
+        index: u32,
+        /// What was saved.
+        found: u64,
+        /// What the memory has.
+        wanted: u64,
+    },
+    /// What was saved has elements of another type than the memory's cells.
+    CellType {
+        /// The first layer of the group.
+        layer: u32,
+        /// The saved type.
+        found: CellType,
+        /// The memory's.
+        wanted: CellType,
+    },
+    /// Cells of a window that the memory would keep were gone when the sequence was saved.
+    Gone {
+        /// The sequence.
+        seq: SeqId,
+        /// The position below which they are gone.
+        whole_from: Pos,
+    },
     /// The allocator refused.
     OutOfMemory {
         /// Bytes asked for.
@@ -246,6 +281,23 @@ impl fmt::Display for Error {
                     "plan committed after {started} of {n_ubatch} ubatches; compute them all or drop the plan"
                 )
             }
+            Error::Image { what, index } => {
+                write!(f, "the saved state contradicts itself: {what} {index}; save it again")
+            }
+            Error::Mismatch { what, index, found, wanted } => write!(
+                f,
+                "the state is of another cache: {what} of layer {index} is {found}, this context has {wanted}"
+            ),
+            Error::CellType { layer, found, wanted } => write!(
+                f,
+                "the state has {} cells from layer {layer} on, this context {}; choose the same type or ask for conversion",
+                found.name(),
+                wanted.name()
+            ),
+            Error::Gone { seq, whole_from } => write!(
+                f,
+                "sequence {seq} was saved without the cells below {whole_from}, which this context would keep; give it a larger n_ctx"
+            ),
             Error::OutOfMemory { bytes } => {
                 write!(f, "no memory for {bytes} bytes; lower n_ctx, n_seq_max or the cache's element size")
             }

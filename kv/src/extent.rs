@@ -63,6 +63,15 @@ impl Table {
         })
     }
 
+    /// A table of these entries, which keep the invariants, with room for `len` in all.
+    pub fn of(entries: &[Extent], len: usize) -> Result<Table, Error> {
+        let mut table = Table::default();
+        table.make_room(len.max(entries.len()))?;
+        table.extents.extend_from_slice(entries);
+        table.n_cells = entries.iter().map(|extent| extent.live.count_ones()).sum();
+        Ok(table)
+    }
+
     /// Makes room for `len` entries in all.
     pub fn make_room(&mut self, len: usize) -> Result<(), Error> {
         room::for_len(&mut self.extents, len)

@@ -7,10 +7,15 @@
 //! Layers are described by [`Shape`] in *groups*: layers that cache cells and see the same window. A memory may keep several groups in
 //! one place, depending on its size; an image does not, so that it fits memories of other sizes.
 
+mod check;
+mod owned;
+
 use crate::ids::Pos;
 use crate::layer::{StatePart, Window};
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
+
+pub use owned::Owned;
 
 /// What layers keep, as far as both sides must agree on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

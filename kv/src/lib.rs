@@ -35,7 +35,9 @@ pub use batch::Batch;
 pub use error::Error;
 pub use ids::{Pos, SeqId, Token};
 pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation, StatePart, Window};
-pub use memory::{Cell, Hybrid, Kind, Memory, Operation, StateRun, Visible};
+pub use memory::{
+    Cell, Conversion, Fit, Hybrid, Kind, Memory, Operation, Snapshot, StageError, Staged, StateRun, Visible,
+};
 pub use plan::{Attention, Plan, States, Store, Ubatch};
 pub use rewind::{Means, Rewind, Stretch};
 pub use split::UbatchToken;

@@ -9,10 +9,13 @@
 
 mod ask;
 mod back;
+mod cells;
 mod cross;
 mod hybrid;
 mod none;
 mod recurrent;
+mod snapshot;
+mod stage;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -20,6 +23,8 @@ mod unified;
 
 pub use hybrid::Hybrid;
 pub use recurrent::StateRun;
+pub use snapshot::Snapshot;
+pub use stage::{Conversion, Fit, StageError, Staged};
 #[cfg(any(test, feature = "oracle"))]
 pub(crate) use unified::turn_cells;
 pub use unified::{Cell, Visible};
@@ -33,8 +38,10 @@ use crate::split::{Schedule, Split};
 use crate::survey::{Held, Layers};
 use crate::timeline::Route;
 use alloc::vec::Vec;
+use cells::CellPart;
 use core::fmt;
 use core::ops::Range;
+use recurrent::Recurrent;
 
 /// What a memory is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,6 +359,24 @@ pub(crate) trait Part: Send {
 
     /// The states that runs `range` of the schedule read and write.
     fn states(&mut self, _layer: usize, _part: usize, _runs: Range<usize>) -> Option<States<'_>> {
+        None
+    }
+
+    /// The part as one that keeps cells from batch to batch, if it is one.
+    fn as_cells(&self) -> Option<&dyn CellPart> {
+        None
+    }
+
+    fn as_cells_mut(&mut self) -> Option<&mut dyn CellPart> {
+        None
+    }
+
+    /// The part as the one that keeps recurrent states, if it is.
+    fn as_states(&self) -> Option<&Recurrent> {
+        None
+    }
+
+    fn as_states_mut(&mut self) -> Option<&mut Recurrent> {
         None
     }
 

@@ -14,6 +14,7 @@
 //! Checkpoints are made while a batch is planned, because a state in the middle of a batch is overwritten by the next
 //! token: `stage` cuts the plan's runs where one is wanted. They become part of the line when the plan is committed.
 
+mod adopt;
 mod line;
 mod pins;
 mod stage;
@@ -28,6 +29,7 @@ use crate::room;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+pub(crate) use adopt::Adopted;
 pub(crate) use line::{Entry, Line};
 
 /// What is kept for going back. All of it is allocated with the memory, and touched only when used.

@@ -3,6 +3,7 @@
 //! They belong to a sequence beside its tokens. An encoding writes them for all tokens of a text at once and takes the place of the
 //! sequence's last text when its plan is committed; decoding only reads them. Forks share them.
 
+use super::cells::CellPart;
 use super::unified::Layer;
 use super::{Cell, Kind, Op, Part, Pass, Restore, Visible};
 use crate::batch::Batch;
@@ -21,10 +22,14 @@ use core::ops::Range;
 
 /// The part of a memory that holds encoded texts.
 pub(super) struct Cross {
-    pool: BlockPool,
-    layers: Vec<Layer>,
+    pub(super) pool: BlockPool,
+    pub(super) layers: Vec<Layer>,
     /// The text of each sequence.
-    tables: Vec<Table>,
+    pub(super) tables: Vec<Table>,
+    /// Entries that each table has room for.
+    pub(super) table_room: usize,
+    /// The most cells of a text.
+    pub(super) n_ctx: u32,
     /// The texts that a plan encodes.
     fresh: Vec<Table>,
     /// The sequences of which `fresh` has one.
@@ -41,10 +46,10 @@ impl Cross {
     pub fn new(layers: &[AttentionLayer], params: &Params) -> Result<Cross, Error> {
         let (n_blocks, n_seq_max) = (params.n_blocks_cross(), params.n_seq_max as usize);
         let made = layers.iter().map(|spec| Layer::new(spec, params, 0, n_blocks));
+        let table_room = (params.n_batch as usize).div_ceil(BLOCK_CELLS) + SPAN;
         let tables = || -> Result<Vec<Table>, Error> {
             let mut tables: Vec<Table> = (0..n_seq_max).map(|_| Table::default()).collect();
-            let len = (params.n_batch as usize).div_ceil(BLOCK_CELLS) + SPAN;
-            tables.iter_mut().try_for_each(|table| table.make_room(len))?;
+            tables.iter_mut().try_for_each(|table| table.make_room(table_room))?;
             Ok(tables)
         };
         let (mut cells, mut visible) = (Vec::new(), Vec::new());
@@ -54,6 +59,8 @@ impl Cross {
             pool: BlockPool::new(n_blocks)?,
             layers: made.collect::<Result<_, _>>()?,
             tables: tables()?,
+            table_room,
+            n_ctx: params.n_ctx,
             fresh: tables()?,
             staged: Vec::with_capacity(n_seq_max),
             pass: Pass::Decode,
@@ -62,7 +69,7 @@ impl Cross {
         })
     }
 
-    fn table(&self, seq: SeqId) -> &Table {
+    pub(super) fn table(&self, seq: SeqId) -> &Table {
         &self.tables[seq.index()]
     }
 
@@ -215,6 +222,14 @@ impl Part for Cross {
     /// The text lies beside the sequence's positions, so there is nothing to show at them.
     fn survey(&self, _seq: SeqId, _checkpoints: &[u32]) -> (Layers, Vec<Held>) {
         (Layers::new(Kind::Cross, self.layers.len()), Vec::new())
+    }
+
+    fn as_cells(&self) -> Option<&dyn CellPart> {
+        Some(self)
+    }
+
+    fn as_cells_mut(&mut self) -> Option<&mut dyn CellPart> {
+        Some(self)
     }
 
     fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error> {

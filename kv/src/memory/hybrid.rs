@@ -3,6 +3,7 @@
 use super::cross::Cross;
 use super::none::Uncached;
 use super::recurrent::Recurrent;
+use super::stage::Stage;
 use super::unified::Unified;
 use super::{Kind, Memory, Op, Part, Pass};
 use crate::batch::Batch;
@@ -20,18 +21,18 @@ use core::ops::Range;
 
 /// A layer's number within a part.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    part: usize,
-    layer: usize,
+pub(super) struct Place {
+    pub part: usize,
+    pub layer: usize,
 }
 
 /// Where a layer of the model finds its memory.
 #[derive(Clone, Copy, Debug, Default)]
-struct Places {
-    attention: Option<Place>,
+pub(super) struct Places {
+    pub attention: Option<Place>,
     /// Whether it attends to what another layer stored.
-    shared: bool,
-    recurrent: Option<Place>,
+    pub shared: bool,
+    pub recurrent: Option<Place>,
 }
 
 /// Every memory: one part for each kind that the model's layers ask for.
@@ -67,12 +68,14 @@ pub struct Hybrid {
     pub(super) params: Params,
     pub(super) parts: Vec<Box<dyn Part>>,
     pub(super) timeline: Timeline,
-    places: Vec<Places>,
+    pub(super) places: Vec<Places>,
     schedule: Schedule,
     /// The last position of each sequence while a batch is checked.
     last: Vec<Option<Option<Pos>>>,
     /// Whether a plan has reserved something that is neither committed nor undone.
     pub(super) open: bool,
+    /// What was taken from an image and is not visible yet.
+    pub(super) staged: Option<Stage>,
 }
 
 /// The layers of each part while a memory is made.
@@ -119,6 +122,7 @@ impl Hybrid {
             schedule: Schedule::new(params.n_batch, params.n_seq_max)?,
             last: room::filled(params.n_seq_max as usize, None)?,
             open: false,
+            staged: None,
         })
     }
 
@@ -139,6 +143,7 @@ impl Hybrid {
     }
 
     pub(crate) fn undo(&mut self) {
+        self.drop_stage();
         if core::mem::take(&mut self.open) {
             self.parts.iter_mut().for_each(|part| part.undo());
             self.timeline.undo();

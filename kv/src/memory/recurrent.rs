@@ -35,11 +35,11 @@ pub struct StateRun {
 
 /// The state of a sequence that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tip {
-    slot: u32,
+pub(crate) struct Tip {
+    pub slot: u32,
     /// The first position that the state has seen and that was not removed from the front.
-    first: Pos,
-    last: Pos,
+    pub first: Pos,
+    pub last: Pos,
 }
 
 /// What an operation leaves of a sequence.
@@ -69,11 +69,11 @@ struct Piece {
 
 /// What a checkpoint keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+pub(crate) struct Held {
     /// `None`: the state of an empty sequence.
-    slot: Option<u32>,
+    pub slot: Option<u32>,
     /// The first position that the state has seen.
-    first: Pos,
+    pub first: Pos,
 }
 
 /// A sequence that a plan steps.
@@ -85,7 +85,7 @@ struct Staged {
 }
 
 /// The part of a memory that keeps recurrent states.
-pub(super) struct Recurrent {
+pub(crate) struct Recurrent {
     /// By layer, then by piece.
     layers: Vec<Vec<Piece>>,
     refs: Vec<u32>,
@@ -265,6 +265,94 @@ impl Recurrent {
             _ => tip.moved(range, op),
         };
         Some((seq, after))
+    }
+}
+
+/// For taking images and filling states from them.
+impl Recurrent {
+    /// Layers and their pieces.
+    pub fn shape(&self) -> impl Iterator<Item = Vec<StatePart>> + '_ {
+        let part = |piece: &Piece| StatePart { len: piece.len, input: piece.input };
+        self.layers.iter().map(move |layer| layer.iter().map(part).collect())
+    }
+
+    /// The state after the last token of `seq`.
+    pub fn tip(&self, seq: SeqId) -> Option<Tip> {
+        self.tips.get(seq.index()).copied().flatten()
+    }
+
+    /// What a checkpoint keeps.
+    pub fn held_for(&self, id: u32) -> Option<Held> {
+        self.held.get(id as usize).copied().flatten()
+    }
+
+    /// A state, piece by piece.
+    pub fn pieces(&self, slot: u32) -> impl Iterator<Item = &[f32]> {
+        let start = slot as usize;
+        let piece = move |p: &'_ Piece| start * p.len..(start + 1) * p.len;
+        self.layers.iter().flatten().map(move |p| p.states.get(piece(p)).unwrap_or_default())
+    }
+
+    /// The same to be written.
+    pub fn pieces_mut(&mut self, slot: u32) -> impl Iterator<Item = &mut [f32]> {
+        let start = slot as usize;
+        self.layers.iter_mut().flatten().map(move |p| {
+            let range = start * p.len..(start + 1) * p.len;
+            p.states.get_mut(range).unwrap_or_default()
+        })
+    }
+
+    /// Rows of the journals, piece by piece.
+    pub fn rows(&self, rows: Range<u32>) -> impl Iterator<Item = &[f32]> {
+        let (start, end) = (rows.start as usize, rows.end as usize);
+        let range = move |p: &'_ Piece| start * p.input..end * p.input;
+        self.layers.iter().flatten().map(move |p| p.journal.get(range(p)).unwrap_or_default())
+    }
+
+    /// The same to be written.
+    pub fn rows_mut(&mut self, rows: Range<u32>) -> impl Iterator<Item = &mut [f32]> {
+        let (start, end) = (rows.start as usize, rows.end as usize);
+        self.layers.iter_mut().flatten().map(move |p| {
+            let range = start * p.input..end * p.input;
+            p.journal.get_mut(range).unwrap_or_default()
+        })
+    }
+
+    /// How many slots there are.
+    pub fn n_slots(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// How many slots are free.
+    pub fn n_free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes a free slot for `refs` users.
+    pub fn take(&mut self, refs: u32) -> Option<u32> {
+        let slot = self.free.pop()?;
+        self.refs[slot as usize] = refs;
+        Some(slot)
+    }
+
+    /// Frees a slot, whoever uses it.
+    pub fn give_back(&mut self, slot: u32) {
+        self.refs[slot as usize] = 0;
+        self.free.push(slot);
+    }
+
+    /// Gives a sequence another state, which counts it as a user already.
+    pub fn give(&mut self, seq: SeqId, tip: Option<Tip>) {
+        if let Some(old) = core::mem::replace(&mut self.tips[seq.index()], tip) {
+            self.release(old.slot);
+        }
+    }
+
+    /// Gives a new checkpoint its state, which counts it as a user already.
+    pub fn give_checkpoint(&mut self, id: u32, held: Held) {
+        if let Some(slot) = self.held.get_mut(id as usize) {
+            *slot = Some(held);
+        }
     }
 }
 
@@ -452,6 +540,14 @@ impl Part for Recurrent {
         let first = runs.first().map_or(0, |run| run.start);
         let Piece { len, ref mut states, input, ref mut journal } = *piece;
         Some(States { len, states, input, journal, runs, first })
+    }
+
+    fn as_states(&self) -> Option<&Recurrent> {
+        Some(self)
+    }
+
+    fn as_states_mut(&mut self) -> Option<&mut Recurrent> {
+        Some(self)
     }
 
     fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (survey::Layers, Vec<survey::Held>) {

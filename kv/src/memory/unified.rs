@@ -12,6 +12,7 @@ mod survey;
 #[cfg(any(test, feature = "oracle"))]
 pub(crate) use storage::turn_cells;
 
+use super::cells::CellPart;
 use super::{Kind, Op, Operation, Part, Restore};
 use crate::batch::Batch;
 use crate::block::BlockPool;
@@ -53,22 +54,24 @@ pub struct Visible {
 }
 
 /// What tokens see through one kind of window.
-struct View {
-    window: Option<Window>,
+pub(super) struct View {
+    pub window: Option<Window>,
     /// For each token of the schedule.
     visible: Vec<Visible>,
 }
 
 /// The part of a memory that caches keys and values.
 pub(super) struct Unified {
-    pool: BlockPool,
-    tables: Vec<Table>,
-    layers: Vec<Layer>,
-    views: Vec<View>,
+    pub(super) pool: BlockPool,
+    pub(super) tables: Vec<Table>,
+    pub(super) layers: Vec<Layer>,
+    pub(super) views: Vec<View>,
     /// If cells go when they are too old to be seen.
-    recycle: Option<Recycle>,
+    pub(super) recycle: Option<Recycle>,
     /// The most cells of one sequence.
-    n_ctx: u32,
+    pub(super) n_ctx: u32,
+    /// Entries that each table has room for.
+    pub(super) table_room: usize,
     saved: Vec<Saved>,
     swaps: Vec<Swap>,
     /// The last token of each sequence in the plan, by index in the batch.
@@ -103,9 +106,8 @@ impl Unified {
             room::for_len(&mut view.visible, n_batch)?;
         }
         let mut tables: Vec<Table> = (0..n_seq_max).map(|_| Table::default()).collect();
-        for table in &mut tables {
-            table.make_room((n_ctx as usize).div_ceil(BLOCK_CELLS) + SPAN)?;
-        }
+        let table_room = (n_ctx as usize).div_ceil(BLOCK_CELLS) + SPAN;
+        tables.iter_mut().try_for_each(|table| table.make_room(table_room))?;
         let mut cells = Vec::new();
         room::for_len(&mut cells, n_batch)?;
         Ok(Unified {
@@ -115,6 +117,7 @@ impl Unified {
             views,
             recycle: None,
             n_ctx,
+            table_room,
             saved: Vec::with_capacity(n_seq_max),
             swaps: Vec::with_capacity(n_seq_max),
             last: room::filled(n_seq_max, None)?,
@@ -394,6 +397,14 @@ impl Part for Unified {
 
     fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (Layers, Vec<Held>) {
         self.survey_blocks(seq, checkpoints)
+    }
+
+    fn as_cells(&self) -> Option<&dyn CellPart> {
+        Some(self)
+    }
+
+    fn as_cells_mut(&mut self) -> Option<&mut dyn CellPart> {
+        Some(self)
     }
 
     #[cfg(any(test, feature = "oracle"))]

@@ -13,8 +13,9 @@ mod steps;
 use super::*;
 use crate::extent::bits;
 use crate::ids::Token;
+use crate::image::Owned;
 use crate::layer::{Rotation, StatePart, Window};
-use crate::memory::{Memory, Visible};
+use crate::memory::{Fit, Memory, StageError, Visible};
 use crate::plan::{Plan, Ubatch};
 use crate::rewind::Means;
 use crate::timeline::TimelineParams;
@@ -62,6 +63,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
             held: s.held + t.held,
             replayed: s.replayed + t.replayed,
             evaluated: s.evaluated + t.evaluated,
+            restored: s.restored + t.restored,
         });
         Ok(())
     });
@@ -80,6 +82,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
         _ => t.held,
     };
     assert!(goes_back > cases / 5, "programs seldom go back: {t:?}");
+    assert!(t.restored > cases, "images are seldom restored: {t:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
 /// What a windowed part does with old cells.
-pub(super) struct Recycle {
+pub(in crate::memory) struct Recycle {
     pub window: Window,
     /// How many cells older than the window stay.
     pub margin: u32,
@@ -49,8 +49,36 @@ impl Recycle {
 
     /// The first position to keep for a sequence that ends at `end`: what is seen from there, and at least the last token, so
     /// that it is known where the sequence ends.
-    fn needed_from(&self, end: Pos) -> Pos {
+    pub fn needed_from(&self, end: Pos) -> Pos {
         self.window.first(end).min(Pos(end.0 - 1)).max(Pos::ZERO)
+    }
+
+    /// The first position that stays of a sequence that ends at `end`.
+    pub fn kept_from(&self, end: Pos) -> Pos {
+        Pos(self.needed_from(end).0.saturating_sub_unsigned(self.margin).max(0))
+    }
+
+    /// Below which position cells of a sequence may be gone, and where it began.
+    pub fn gone(&self, seq: SeqId) -> (Pos, Pos) {
+        (self.whole_from[seq.index()], self.start[seq.index()])
+    }
+
+    pub fn set_gone(&mut self, seq: SeqId, whole_from: Pos, start: Pos) {
+        self.whole_from[seq.index()] = whole_from;
+        self.start[seq.index()] = start;
+    }
+
+    /// The cells of a checkpoint, and the position from which on they are there.
+    pub fn held_for(&self, id: u32) -> Option<(&Table, Pos)> {
+        self.held.get(id as usize).map(|(table, from)| (table, *from))
+    }
+
+    /// Gives a checkpoint cells; returns those it had.
+    pub fn hold(&mut self, id: u32, table: Table, from: Pos) -> Table {
+        match self.held.get_mut(id as usize) {
+            Some(held) => core::mem::replace(held, (table, from)).0,
+            None => table,
+        }
     }
 
     pub fn clear(&mut self, seq: SeqId) {
@@ -197,9 +225,9 @@ impl Unified {
         let Some(recycle) = &mut self.recycle else { return };
         let table = &mut self.tables[seq.index()];
         let Some(last) = table.last_pos(&self.pool) else { return };
-        let keep = recycle.needed_from(Pos(last.0 + 1)).0.saturating_sub_unsigned(recycle.margin).max(0);
+        let keep = recycle.kept_from(Pos(last.0 + 1));
         // Whole blocks only: a partly dead one frees nothing.
-        let slot = table.lower_bound(&self.pool, Pos(keep)) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
+        let slot = table.lower_bound(&self.pool, keep) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
         let Some(last_gone) = table.pos_before(&self.pool, slot) else { return };
         if recycle.whole_from[seq.index()] == Pos::ZERO {
             recycle.start[seq.index()] = table.first_pos(&self.pool).unwrap_or_default();

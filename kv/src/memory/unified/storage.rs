@@ -14,7 +14,7 @@ use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
 const ALIGNMENT: usize = 64;
 
 /// One layer's blocks.
-pub(in crate::memory) struct Layer {
+pub(crate) struct Layer {
     pub layout: CellLayout,
     /// Which of the part's views it has.
     pub view: usize,

@@ -29,6 +29,8 @@ pub(super) struct Tally {
     pub(super) held: u32,
     pub(super) replayed: u32,
     pub(super) evaluated: u32,
+    /// Images taken and restored.
+    pub(super) restored: u32,
 }
 
 impl Machine {
@@ -100,8 +102,49 @@ impl Machine {
                 self.real.clear();
                 self.naive.clear();
             }
+            Step::MoveOut => self.move_out(),
+            Step::Restore { src, dst, end } => {
+                self.restore(SeqId(u32::from(*src)), SeqId(u32::from(*dst)), *end);
+            }
         }
         self.compare();
+    }
+
+    /// All sequences go on in another memory as if nothing had happened, with the same ways back.
+    fn move_out(&mut self) {
+        let seqs = [0, 1, 2, 3].map(SeqId);
+        let ways = seqs.map(|seq| self.real.positions(seq));
+        let owned = Owned::copy(&self.real.snapshot(&seqs).unwrap());
+        let mut other = Hybrid::new(&self.layers, &self.params).unwrap();
+        let fit = other.stage(&owned.image, &owned, &seqs, false).unwrap().commit();
+        assert_eq!(fit, Fit::default());
+        self.real = other;
+        assert_eq!(seqs.map(|seq| self.real.positions(seq)), ways);
+        self.tally.restored += 1;
+    }
+
+    fn restore(&mut self, src: SeqId, dst: SeqId, end: End) {
+        let owned = Owned::copy(&self.real.snapshot(&[src]).unwrap());
+        let staged = match self.real.stage(&owned.image, &owned, &[dst], false) {
+            Ok(staged) => staged,
+            Err(StageError::Memory(Error::Full { .. })) => return self.tally.full += 1,
+            Err(StageError::Memory(Error::UnknownSequence { .. })) => return assert!(dst.0 >= 4),
+            Err(error) => panic!("{error:?}"),
+        };
+        match end {
+            End::Commit => {
+                staged.commit();
+                self.naive.seqs[dst.index()] = self.naive.seqs[src.index()].clone();
+                self.moved[dst.index()] = self.moved[src.index()];
+                self.pins.retain(|pin| pin.0 != dst);
+                self.tally.restored += 1;
+            }
+            End::Drop(_) => drop(staged),
+            End::Leak => {
+                core::mem::forget(staged);
+                self.real.seq_rm(SeqId(0), Pos::ZERO..Pos::ZERO).unwrap();
+            }
+        }
     }
 
     fn remove(&mut self, seq: SeqId, range: Range<Pos>) {

@@ -60,6 +60,14 @@ pub(super) enum Step {
         divisor: i8,
     },
     Clear,
+    /// Takes an image of everything to a new memory and goes on there.
+    MoveOut,
+    /// Puts an image of one sequence in the place of another.
+    Restore {
+        src: u8,
+        dst: u8,
+        end: End,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +90,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     let seqs = prop_oneof![3 => (0u8..4).prop_map(|s| 1 << s), 1 => 1u8..16];
     let end = prop_oneof![6 => Just(End::Commit), 2 => (0u8..4).prop_map(End::Drop), 1 => Just(End::Leak)];
     let runs = prop::collection::vec((seqs.clone(), 1u8..40), 1..4);
+    let restored = end.clone();
     prop_oneof![
         18 => (runs, any::<bool>(), 1u8..48, end)
             .prop_map(|(runs, woven, n_ubatch, end)| Step::Decode { runs, woven, n_ubatch, end }),
@@ -96,6 +105,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(src, dst, range, emptied)| Step::Copy { src, dst, range, emptied }),
         2 => (0u8..4, range(), -40i8..40).prop_map(|(seq, range, delta)| Step::Add { seq, range, delta }),
         1 => (0u8..4, range(), -1i8..5).prop_map(|(seq, range, divisor)| Step::Divide { seq, range, divisor }),
+        2 => Just(Step::MoveOut),
+        3 => (0u8..4, 0u8..5, restored).prop_map(|(src, dst, end)| Step::Restore { src, dst, end }),
         1 => prop_oneof![2 => (0u8..5).prop_map(|seq| Step::Keep { seq }), 1 => Just(Step::Clear)],
     ]
 }

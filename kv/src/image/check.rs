@@ -1,0 +1,203 @@
+//! Whether an image makes sense: every number in it names something that is there, and cells are in order.
+
+use super::{Block, Cells, Checkpoint, Group, Image, Sees, Sequence, Shape, State};
+use crate::error::Error;
+use crate::extent::{SPAN, bits};
+use crate::ids::Pos;
+use alloc::vec;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, Extent};
+
+/// The most bytes of one layer's block and of one piece of a state; far above any model.
+const MAX_BYTES: u64 = 1 << 31;
+
+fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
+    Err(Error::Image { what, index: index as u64 })
+}
+
+fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
+    if holds { Ok(()) } else { wrong(what, index) }
+}
+
+impl Image {
+    /// Checks that the image can be what sequences hold. What passes here can be staged in a memory of its shape without
+    /// further doubt about its numbers; whether its bytes are what a model computed, nobody can tell.
+    ///
+    /// # Errors
+    /// [`Error::Image`] with what is wrong and the number of the group, checkpoint or sequence.
+    pub fn check(&self) -> Result<(), Error> {
+        self.shape.check()?;
+        ensure(self.blocks.len() == self.shape.groups.len(), "lists of blocks", self.blocks.len())?;
+        for (i, blocks) in self.blocks.iter().enumerate() {
+            ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
+        }
+        self.check_journals()?;
+        for (i, checkpoint) in self.checkpoints.iter().enumerate() {
+            self.check_checkpoint(i, checkpoint)?;
+        }
+        self.sequences.iter().enumerate().try_for_each(|(i, sequence)| self.check_sequence(i, sequence))
+    }
+
+    fn is_recurrent(&self) -> bool {
+        !self.shape.recurrent.is_empty()
+    }
+
+    /// Every journal belongs to one checkpoint.
+    fn check_journals(&self) -> Result<(), Error> {
+        let mut owned = vec![false; self.journals.len()];
+        for (i, checkpoint) in self.checkpoints.iter().enumerate() {
+            let Some(journal) = checkpoint.journal else { continue };
+            let slot = owned.get_mut(journal as usize).filter(|owned| !**owned);
+            *slot.ok_or(Error::Image { what: "journal of checkpoint", index: i as u64 })? = true;
+        }
+        let orphan = owned.iter().position(|owned| !owned);
+        ensure(orphan.is_none(), "journal that no checkpoint has", orphan.unwrap_or_default())?;
+        ensure(self.journals.is_empty() || self.is_recurrent(), "journals without a state", 0)
+    }
+
+    fn check_state(&self, state: Option<&State>, what: &'static str, index: usize) -> Result<(), Error> {
+        let is_there =
+            |state: &State| state.first >= Pos::ZERO && state.state.is_none_or(|state| state < self.n_states);
+        ensure(state.is_some() == self.is_recurrent() && state.is_none_or(is_there), what, index)
+    }
+
+    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint) -> Result<(), Error> {
+        ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
+        self.check_state(checkpoint.state.as_ref(), "state of checkpoint", i)?;
+        for (group, cells) in checkpoint.cells.iter().enumerate() {
+            let Some(cells) = cells else { continue };
+            let has_window = matches!(self.shape.groups[group].sees, Sees::Window(_));
+            ensure(has_window, "cells of checkpoint", i)?;
+            cells.check(&self.blocks[group], "cells of checkpoint", i)?;
+        }
+        Ok(())
+    }
+
+    fn check_sequence(&self, i: usize, sequence: &Sequence) -> Result<(), Error> {
+        ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
+        let mut ends = Vec::new();
+        for (group, cells) in sequence.cells.iter().enumerate() {
+            let sees = self.shape.groups[group].sees;
+            cells.check(&self.blocks[group], "cells of sequence", i)?;
+            let is_whole = cells.whole_from == Pos::ZERO && cells.start == Pos::ZERO;
+            ensure(is_whole || matches!(sees, Sees::Window(_)), "cells of sequence", i)?;
+            if sees != Sees::Text {
+                ends.push(cells.last_pos(&self.blocks[group]));
+            }
+        }
+        if let Some(state) = &sequence.state {
+            self.check_state(Some(state), "state of sequence", i)?;
+            ensure(state.state.is_some() && state.first <= sequence.last, "state of sequence", i)?;
+            ensure(sequence.last < Pos::MAX, "state of sequence", i)?;
+            ends.push(Some(sequence.last));
+        } else if self.is_recurrent() {
+            ends.push(None);
+        }
+        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
+        let end = ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1));
+        self.check_line(i, sequence, end)
+    }
+
+    fn check_line(&self, i: usize, sequence: &Sequence, end: i32) -> Result<(), Error> {
+        let mut from = 0;
+        let mut seen = vec![false; self.checkpoints.len()];
+        for mark in &sequence.line {
+            let what = "way back of sequence";
+            let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
+                return wrong(what, i);
+            };
+            let is_new = !core::mem::replace(&mut seen[mark.checkpoint as usize], true);
+            let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
+            ensure(is_new && mark.pos.0 >= from && mark.n_rows <= n_rows, what, i)?;
+            from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
+            ensure(from <= end, what, i)?;
+            ensure(checkpoint.state.is_none_or(|state| state.first <= mark.pos), what, i)?;
+            let reaches = |(group, cells): (usize, &Option<Cells>)| {
+                let last = cells.as_ref().and_then(|cells| cells.last_pos(&self.blocks[group]));
+                last.is_none_or(|last| last < mark.pos)
+            };
+            ensure(checkpoint.cells.iter().enumerate().all(reaches), what, i)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shape {
+    /// Checks that sizes are possible.
+    fn check(&self) -> Result<(), Error> {
+        for (i, group) in self.groups.iter().enumerate() {
+            let is_known = |other: &Group| other.sees == group.sees;
+            ensure(!self.groups[..i].iter().any(is_known), "group seen before", i)?;
+            ensure(!group.layers.is_empty(), "layers of group", i)?;
+            ensure(group.layers.windows(2).all(|pair| pair[0].layer < pair[1].layer), "layers of group", i)?;
+            for layer in &group.layers {
+                let width = (u64::from(layer.d_k) + u64::from(layer.d_v)).checked_mul(layer.n_head_kv.into());
+                let bytes = width.and_then(|width| width.checked_mul(4 * BLOCK_CELLS as u64));
+                ensure(bytes.is_some_and(|bytes| (1..=MAX_BYTES).contains(&bytes)), "sizes of group", i)?;
+            }
+        }
+        let is_sane = |n: usize| n as u64 <= MAX_BYTES / 4;
+        for (i, layer) in self.recurrent.iter().enumerate() {
+            let sane = layer.parts.iter().all(|part| is_sane(part.len) && is_sane(part.input));
+            ensure(sane && !layer.parts.is_empty(), "sizes of recurrent layer", i)?;
+        }
+        let ascends = self.recurrent.windows(2).all(|pair| pair[0].layer < pair[1].layer);
+        ensure(ascends, "order of recurrent layers", 0)
+    }
+}
+
+fn is_sound(block: &Block) -> bool {
+    let is_used = |cell: u32| block.live >> cell & 1 == 1;
+    (0..).zip(&block.pos).all(|(cell, pos)| match is_used(cell) {
+        true => (Pos::ZERO..Pos::MAX).contains(pos),
+        false => *pos == Pos::ZERO,
+    })
+}
+
+impl Cells {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.extents.iter().map(|extent| extent.live.count_ones()).sum()
+    }
+
+    /// Positions of the cells, in order; `blocks` are those of the group.
+    pub fn positions<'a>(&'a self, blocks: &'a [Block]) -> impl Iterator<Item = Pos> + 'a {
+        self.extents.iter().flat_map(move |extent| {
+            let block = blocks.get(extent.block as usize);
+            bits(extent.live).filter_map(move |cell| Some(block?.pos[cell as usize]))
+        })
+    }
+
+    /// The position of the last cell.
+    pub fn last_pos(&self, blocks: &[Block]) -> Option<Pos> {
+        let last = self.extents.last()?;
+        let cell = last.live.checked_ilog2()?;
+        Some(blocks.get(last.block as usize)?.pos[cell as usize])
+    }
+
+    fn check(&self, blocks: &[Block], what: &'static str, index: usize) -> Result<(), Error> {
+        let mut used = vec![false; blocks.len()];
+        for extent in &self.extents {
+            if extent.live == 0 {
+                ensure(*extent == Extent::EMPTY, what, index)?;
+                continue;
+            }
+            let Some(block) = blocks.get(extent.block as usize) else { return wrong(what, index) };
+            let is_new = !core::mem::replace(&mut used[extent.block as usize], true);
+            ensure(is_new && extent.live & !block.live == 0, what, index)?;
+        }
+        let is_dead = |extents: &[Extent]| extents.iter().all(|extent| extent.live == 0);
+        ensure(!self.extents.chunks(SPAN).any(is_dead), what, index)?;
+        ensure(self.extents.last().is_none_or(|last| last.live != 0), what, index)?;
+        ensure(self.extents.len() <= 1 << 26, what, index)?;
+        ensure(self.positions(blocks).is_sorted(), what, index)?;
+        let last = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
+        ensure(self.start >= Pos::ZERO && self.whole_from >= Pos::ZERO, what, index)?;
+        ensure(self.whole_from.0 <= last && self.start <= self.whole_from, what, index)
+    }
+}

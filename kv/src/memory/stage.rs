@@ -1,0 +1,188 @@
+//! Taking sequences from an image: everything is checked, reserved and filled before anything that can be seen changes.
+//!
+//! Bytes go to blocks, slots and rows that nobody uses. Dropping what was staged gives them back; committing it gives them to their
+//! sequences, in place of what these held.
+
+mod choice;
+mod fill;
+mod fit;
+
+use super::Hybrid;
+use super::cells::Given;
+use super::recurrent::{Held, Tip};
+use crate::error::Error;
+use crate::ids::SeqId;
+use crate::image::{Image, Source};
+use crate::timeline::Line;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use fit::{Conversion, Fit};
+
+/// Why sequences cannot be taken from an image; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageError<E> {
+    /// The image is unsound or does not fit.
+    Memory(Error),
+    /// Its bytes cannot be had.
+    Source(E),
+}
+
+impl<E> From<Error> for StageError<E> {
+    fn from(error: Error) -> Self {
+        StageError::Memory(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for StageError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StageError::Memory(error) => error.fmt(f),
+            StageError::Source(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: core::error::Error + 'static> core::error::Error for StageError<E> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            StageError::Memory(error) => Some(error),
+            StageError::Source(error) => Some(error),
+        }
+    }
+}
+
+/// What a part of the memory gets.
+#[derive(Debug, Default)]
+pub(super) struct PartStage {
+    /// Which part.
+    pub part: usize,
+    /// Blocks taken.
+    pub taken: Vec<u32>,
+    pub sequences: Vec<(SeqId, Given)>,
+    pub checkpoints: Vec<(u32, Given)>,
+}
+
+/// What is reserved and not yet visible.
+#[derive(Debug, Default)]
+pub(super) struct Stage {
+    pub parts: Vec<PartStage>,
+    /// State slots taken.
+    pub slots: Vec<u32>,
+    pub tips: Vec<(SeqId, Option<Tip>)>,
+    pub held: Vec<(u32, Held)>,
+    /// Checkpoints taken.
+    pub checkpoints: Vec<u32>,
+    pub lines: Vec<(SeqId, Line)>,
+}
+
+/// Sequences of an image, ready to take the place of others. Dropping this leaves no trace of them.
+pub struct Staged<'a> {
+    memory: &'a mut Hybrid,
+    fit: Fit,
+}
+
+impl fmt::Debug for Staged<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staged").field("fit", &self.fit).finish_non_exhaustive()
+    }
+}
+
+impl Staged<'_> {
+    /// How the image fits: what had to be left out or converted.
+    pub fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    /// Gives the sequences what was staged, in place of what they held. Cannot fail.
+    pub fn commit(self) -> Fit {
+        self.memory.commit_stage();
+        self.fit
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.memory.drop_stage();
+    }
+}
+
+impl Hybrid {
+    /// Makes ready that the sequences of `image` take the place of `seqs`, one each. Cells of another type are converted where
+    /// `convert` allows it. What a smaller memory cannot hold of the ways back is left out; [`Fit`] tells.
+    ///
+    /// Needs room for the new beside the old; with nothing visible changed until [`Staged::commit`].
+    ///
+    /// # Errors
+    /// [`Error::Image`] if the image contradicts itself; [`Error::Mismatch`], [`Error::CellType`], [`Error::Gone`] if it is of
+    /// another cache; [`Error::Full`] if there is no room; [`Error::Shape`] unless there are as many `seqs` as sequences, each
+    /// once; and what `source` says.
+    pub fn stage<S: Source>(
+        &mut self,
+        image: &Image,
+        source: &S,
+        seqs: &[SeqId],
+        convert: bool,
+    ) -> Result<Staged<'_>, StageError<S::Error>> {
+        self.undo();
+        image.check()?;
+        self.check_targets(image, seqs)?;
+        let matched = self.match_groups(image, convert)?;
+        let choice = self.choose(image, seqs, &matched)?;
+        let mut fit = choice.fit(image);
+        let reserved = self.reserve_stage(image, seqs, &matched, &choice)?;
+        match self.fill_stage(image, source, &matched, &reserved) {
+            Ok(conversion) => fit.conversion = conversion,
+            Err(error) => {
+                self.drop_stage();
+                return Err(error);
+            }
+        }
+        Ok(Staged { memory: self, fit })
+    }
+
+    fn check_targets(&self, image: &Image, seqs: &[SeqId]) -> Result<(), Error> {
+        let (found, wanted) = (seqs.len() as u64, image.sequences.len() as u64);
+        if found != wanted {
+            return Err(Error::Shape { what: "sequences to restore", found, wanted });
+        }
+        for (i, &seq) in seqs.iter().enumerate() {
+            self.check_seq(seq)?;
+            if seqs[..i].contains(&seq) {
+                return Err(Error::RepeatedSequence { index: i as u32, seq });
+            }
+        }
+        Ok(())
+    }
+
+    fn commit_stage(&mut self) {
+        let Some(stage) = self.staged.take() else { return };
+        for PartStage { part, sequences, checkpoints, .. } in stage.parts {
+            let Some(part) = self.parts.get_mut(part).and_then(|part| part.as_cells_mut()) else { continue };
+            sequences.into_iter().for_each(|(seq, given)| part.give(seq, given));
+            checkpoints.into_iter().for_each(|(id, given)| part.give_checkpoint(id, given));
+        }
+        if let Some(states) = self.parts.iter_mut().find_map(|part| part.as_states_mut()) {
+            stage.tips.into_iter().for_each(|(seq, tip)| states.give(seq, tip));
+            stage.held.into_iter().for_each(|(id, held)| states.give_checkpoint(id, held));
+        }
+        for (seq, line) in stage.lines {
+            self.timeline.give(seq, line, &mut self.parts);
+        }
+        self.timeline.settle(&mut self.parts);
+    }
+
+    /// Gives back what was reserved and not committed.
+    pub(super) fn drop_stage(&mut self) {
+        let Some(stage) = self.staged.take() else { return };
+        for PartStage { part, taken, .. } in &stage.parts {
+            if let Some(part) = self.parts.get_mut(*part).and_then(|part| part.as_cells_mut()) {
+                taken.iter().for_each(|&block| part.pool_mut().give_back(block));
+            }
+        }
+        if let Some(states) = self.parts.iter_mut().find_map(|part| part.as_states_mut()) {
+            stage.slots.iter().for_each(|&slot| states.give_back(slot));
+        }
+        stage.checkpoints.iter().for_each(|&id| self.timeline.abandon(id));
+    }
+}

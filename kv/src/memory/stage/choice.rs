@@ -1,0 +1,477 @@
+//! Which of an image's cells and checkpoints a memory takes, and the reservation of room for them.
+
+use super::fit::Matched;
+use super::{Fit, PartStage, Stage};
+use crate::error::Error;
+use crate::extent::{SPAN, Table, bits};
+use crate::ids::{Pos, SeqId};
+use crate::image::{Block, Cells, Image, Mark};
+use crate::memory::Hybrid;
+use crate::memory::cells::{CellPart, Given};
+use crate::memory::recurrent::{Held, Tip};
+use crate::timeline::{Adopted, Entry};
+use alloc::vec;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, Extent};
+use core::ops::Range;
+
+/// What is taken of an image.
+pub(super) struct Choice {
+    /// For each group, for each sequence, its cells.
+    cells: Vec<Vec<Cells>>,
+    /// The checkpoints taken, the most useful first.
+    checkpoints: Vec<Kept>,
+    /// For each sequence its marks, those of checkpoints taken.
+    lines: Vec<Vec<Mark>>,
+}
+
+/// A checkpoint that is taken.
+struct Kept {
+    /// Its number in the image.
+    number: usize,
+    /// For each group the cells that it keeps apart.
+    cells: Vec<Option<Cells>>,
+    /// Rows of its journal that are taken.
+    n_rows: u32,
+}
+
+/// Where things of the image were put.
+pub(super) struct Reserved {
+    /// For each group, for each of its blocks.
+    pub blocks: Vec<Vec<Option<u32>>>,
+    /// For each state its slot.
+    pub slots: Vec<Option<u32>>,
+    /// For each journal its first row and how many rows are taken.
+    pub rows: Vec<Option<Range<u32>>>,
+}
+
+impl Choice {
+    /// What was left out.
+    pub fn fit(&self, image: &Image) -> Fit {
+        let n_rows: u32 = self.checkpoints.iter().map(|kept| kept.n_rows).sum();
+        let saved: u32 = image.journals.iter().fold(0, |sum, n| sum.saturating_add(*n));
+        Fit {
+            n_checkpoints_dropped: (image.checkpoints.len() - self.checkpoints.len()) as u32,
+            n_rows_dropped: saved.saturating_sub(n_rows),
+            conversion: None,
+        }
+    }
+
+    /// The blocks of a group that are taken, and how many tables use each.
+    fn users(&self, group: usize, n_blocks: usize) -> Vec<u32> {
+        let mut users = vec![0; n_blocks];
+        let held = self.checkpoints.iter().filter_map(|kept| kept.cells.get(group)?.as_ref());
+        let extents = self.cells[group].iter().chain(held).flat_map(|cells| &cells.extents);
+        extents.filter(|extent| extent.live != 0).for_each(|extent| users[extent.block as usize] += 1);
+        users
+    }
+
+    /// The states that are taken, and how many tips and checkpoints use each.
+    fn state_users(&self, image: &Image) -> Vec<u32> {
+        let mut users = vec![0; image.n_states as usize];
+        let held = self.checkpoints.iter().map(|kept| image.checkpoints[kept.number].state);
+        let states = image.sequences.iter().map(|sequence| sequence.state).chain(held);
+        states.filter_map(|state| state?.state).for_each(|state| users[state as usize] += 1);
+        users
+    }
+}
+
+impl Hybrid {
+    /// Chooses what to take, as much as there is room for.
+    pub(super) fn choose(&self, image: &Image, seqs: &[SeqId], matched: &[Matched]) -> Result<Choice, Error> {
+        let mut cells = vec![Vec::new(); matched.len()];
+        for Matched { place, group } in matched {
+            let Some(part) = self.cell_part(place.part) else { continue };
+            for (sequence, &seq) in image.sequences.iter().zip(seqs) {
+                let own = &sequence.cells[*group];
+                check_len(part, own, seq)?;
+                cells[*group].push(trimmed(part, own, &image.blocks[*group], seq)?);
+            }
+        }
+        check_merged(image, seqs, matched)?;
+        let mut choice = Choice { cells, checkpoints: Vec::new(), lines: Vec::new() };
+        if self.timeline.is_needed() {
+            choice.checkpoints = self.candidates(image, matched);
+        }
+        self.make_fit(image, seqs, matched, &mut choice)?;
+        self.choose_rows(image, &mut choice);
+        Ok(choice)
+    }
+
+    /// The checkpoints that could be taken, the most useful first.
+    fn candidates(&self, image: &Image, matched: &[Matched]) -> Vec<Kept> {
+        let mut ranked = Vec::new();
+        for number in 0..image.checkpoints.len() {
+            let marks = || {
+                let of = |mark: &&Mark| mark.checkpoint as usize == number;
+                image.sequences.iter().flat_map(move |s| s.line.iter().filter(of).map(move |m| (s, *m)))
+            };
+            let Some((sequence, mark)) = marks().next() else { continue };
+            let Some(cells) = self.cells_for(image, matched, number, mark.pos) else { continue };
+            let end = sequence.cells.iter().zip(&image.blocks).find_map(|(c, blocks)| c.last_pos(blocks));
+            let end = end.unwrap_or(sequence.last).next();
+            let checkpoint = &image.checkpoints[number];
+            let has_rows = marks().any(|(_, mark)| mark.n_rows > 0);
+            let rank = match () {
+                () if checkpoint.anchor || checkpoint.pinned => 0,
+                () if has_rows => 1,
+                () if self.timeline.wants_rung(mark.pos, end) => 2,
+                () => 3,
+            };
+            ranked.push((rank, end.0 - mark.pos.0, Kept { number, cells, n_rows: 0 }));
+        }
+        ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
+        ranked.truncate(self.timeline.n_free());
+        ranked.into_iter().map(|(.., kept)| kept).collect()
+    }
+
+    /// For each group the cells that a checkpoint keeps apart in this memory; `None` if some are not to be had.
+    fn cells_for(
+        &self,
+        image: &Image,
+        matched: &[Matched],
+        number: usize,
+        pos: Pos,
+    ) -> Option<Vec<Option<Cells>>> {
+        let mut list = vec![None; matched.len()];
+        for Matched { place, group } in matched {
+            let Some(part) = self.cell_part(place.part).filter(|part| part.recycles()) else { continue };
+            let saved = image.checkpoints[number].cells[*group].clone();
+            let needed = part.needed_from(pos);
+            let derived = || {
+                let has = |mark: &Mark| mark.checkpoint as usize == number;
+                let with = image.sequences.iter().filter(|sequence| sequence.line.iter().any(has));
+                let whole = with.map(|s| &s.cells[*group]).find(|cells| cells.whole_from <= needed)?;
+                Some(within(whole, &image.blocks[*group], needed..pos))
+            };
+            list[*group] = Some(saved.or_else(derived)?);
+        }
+        Some(list)
+    }
+
+    /// Drops checkpoints until the rest fits; an error if not even the sequences do.
+    fn make_fit(
+        &self,
+        image: &Image,
+        seqs: &[SeqId],
+        matched: &[Matched],
+        choice: &mut Choice,
+    ) -> Result<(), Error> {
+        loop {
+            let lacking = self.lacking(image, matched, choice);
+            match lacking {
+                None => return Ok(()),
+                Some((what, need, free)) if choice.checkpoints.pop().is_none() => {
+                    let seq = seqs.first().copied().unwrap_or_default();
+                    return Err(Error::Full { what, need, free, seq });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What there is too little of: its name, how much is needed, and how much is free.
+    fn lacking(
+        &self,
+        image: &Image,
+        matched: &[Matched],
+        choice: &Choice,
+    ) -> Option<(&'static str, u64, u64)> {
+        for Matched { place, group } in matched {
+            let Some(part) = self.cell_part(place.part) else { continue };
+            let users = choice.users(*group, image.blocks[*group].len());
+            let need = users.iter().filter(|n| **n > 0).count() as u64;
+            let (free, cells) = (u64::from(part.pool().n_free()), BLOCK_CELLS as u64);
+            if need > free {
+                return Some(("cells", need * cells, free * cells));
+            }
+        }
+        let states = self.states_part()?;
+        let need = choice.state_users(image).iter().filter(|n| **n > 0).count() as u64;
+        let free = states.n_free() as u64;
+        (need > free).then_some(("states", need, free))
+    }
+
+    /// Decides whose journals are taken, and which marks that leaves.
+    fn choose_rows(&self, image: &Image, choice: &mut Choice) {
+        let mut left = self.timeline.n_free_journals();
+        let most = self.timeline.journal_len();
+        let mut taken = vec![None; image.checkpoints.len()];
+        for kept in &mut choice.checkpoints {
+            let saved = image.checkpoints[kept.number].journal;
+            let saved = saved.map_or(0, |journal| image.journals[journal as usize]);
+            if saved > 0 && most > 0 && left > 0 {
+                left -= 1;
+                kept.n_rows = saved.min(most);
+            }
+            taken[kept.number] = Some(kept.n_rows);
+        }
+        let lines = image.sequences.iter().map(|sequence| {
+            let marks = sequence.line.iter().filter_map(|mark| {
+                let n_rows = taken[mark.checkpoint as usize]?;
+                Some(Mark { n_rows: mark.n_rows.min(n_rows), ..*mark })
+            });
+            marks.collect()
+        });
+        choice.lines = lines.collect();
+    }
+
+    /// Takes the room for what was chosen; there is enough.
+    pub(super) fn reserve_stage(
+        &mut self,
+        image: &Image,
+        seqs: &[SeqId],
+        matched: &[Matched],
+        choice: &Choice,
+    ) -> Result<Reserved, Error> {
+        self.staged = Some(Stage::default());
+        let reserved = self.reserve_all(image, seqs, matched, choice);
+        if reserved.is_err() {
+            self.drop_stage();
+        }
+        reserved
+    }
+
+    fn reserve_all(
+        &mut self,
+        image: &Image,
+        seqs: &[SeqId],
+        matched: &[Matched],
+        choice: &Choice,
+    ) -> Result<Reserved, Error> {
+        let ids = self.adopt(choice, image)?;
+        let mut reserved = Reserved {
+            blocks: image.blocks.iter().map(|blocks| vec![None; blocks.len()]).collect(),
+            slots: vec![None; image.n_states as usize],
+            rows: vec![None; image.journals.len()],
+        };
+        self.reserve_cells(image, seqs, matched, choice, &ids, &mut reserved)?;
+        self.reserve_states(image, seqs, choice, &ids, &mut reserved)?;
+        for (kept, &id) in choice.checkpoints.iter().zip(&ids) {
+            let journal = image.checkpoints[kept.number].journal.filter(|_| kept.n_rows > 0);
+            if let (Some(journal), Some(row)) = (journal, self.timeline.first_row(id)) {
+                reserved.rows[journal as usize] = Some(row..row + kept.n_rows);
+            }
+        }
+        let id_of = |mark: &Mark| {
+            choice.checkpoints.iter().position(|kept| kept.number == mark.checkpoint as usize).map(|i| ids[i])
+        };
+        for (marks, &seq) in choice.lines.iter().zip(seqs) {
+            let entry = |mark: &Mark| Some(Entry { id: id_of(mark)?, pos: mark.pos, n_rows: mark.n_rows });
+            let entries: Vec<Entry> = marks.iter().filter_map(entry).collect();
+            let line = self.timeline.line_of(&entries)?;
+            if let Some(stage) = &mut self.staged {
+                stage.lines.push((seq, line));
+            }
+        }
+        Ok(reserved)
+    }
+
+    /// Takes the checkpoints.
+    fn adopt(&mut self, choice: &Choice, image: &Image) -> Result<Vec<u32>, Error> {
+        let mut ids = Vec::with_capacity(choice.checkpoints.len());
+        for kept in &choice.checkpoints {
+            let saved = &image.checkpoints[kept.number];
+            let marks = || choice.lines.iter().flatten().filter(|m| m.checkpoint as usize == kept.number);
+            let adopted = Adopted {
+                refs: marks().count() as u32,
+                readers: marks().filter(|mark| mark.n_rows > 0).count() as u32,
+                pinned: saved.pinned,
+                anchor: saved.anchor,
+            };
+            let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
+            let id = self.timeline.adopt(adopted).ok_or(refused)?;
+            if let Some(stage) = &mut self.staged {
+                stage.checkpoints.push(id);
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    fn reserve_cells(
+        &mut self,
+        image: &Image,
+        seqs: &[SeqId],
+        matched: &[Matched],
+        choice: &Choice,
+        ids: &[u32],
+        reserved: &mut Reserved,
+    ) -> Result<(), Error> {
+        for (i, Matched { place, group }) in matched.iter().enumerate() {
+            // Groups that lie in one part are the same blocks.
+            let twin = matched[..i].iter().find(|other| other.place.part == place.part);
+            if let Some(twin) = twin {
+                reserved.blocks[*group] = reserved.blocks[twin.group].clone();
+                continue;
+            }
+            let Some(part) = self.parts.get_mut(place.part).and_then(|part| part.as_cells_mut()) else {
+                continue;
+            };
+            let mut own = PartStage { part: place.part, ..PartStage::default() };
+            let taken = take_blocks(part, image, choice, *group, &mut own);
+            let numbers = &mut reserved.blocks[*group];
+            *numbers = taken;
+            let stage = self.staged.get_or_insert_default();
+            stage.parts.push(own);
+            let own = stage.parts.last_mut().into_iter();
+            for own in own {
+                for (cells, &seq) in choice.cells[*group].iter().zip(seqs) {
+                    own.sequences.push((seq, given(cells, numbers, part.table_room())?));
+                }
+                for (kept, &id) in choice.checkpoints.iter().zip(ids) {
+                    if let Some(cells) = kept.cells[*group].as_ref() {
+                        own.checkpoints.push((id, given(cells, numbers, 0)?));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve_states(
+        &mut self,
+        image: &Image,
+        seqs: &[SeqId],
+        choice: &Choice,
+        ids: &[u32],
+        reserved: &mut Reserved,
+    ) -> Result<(), Error> {
+        let Some(states) = self.parts.iter_mut().find_map(|part| part.as_states_mut()) else {
+            return Ok(());
+        };
+        let stage = self.staged.get_or_insert_default();
+        for (state, users) in choice.state_users(image).into_iter().enumerate().filter(|(_, n)| *n > 0) {
+            let free = states.n_free() as u64;
+            let refused = Error::Full { what: "states", need: 1, free, seq: SeqId::default() };
+            let slot = states.take(users).ok_or(refused)?;
+            stage.slots.push(slot);
+            reserved.slots[state] = Some(slot);
+        }
+        let slot = |state: Option<u32>| state.and_then(|state| reserved.slots[state as usize]);
+        for (sequence, &seq) in image.sequences.iter().zip(seqs) {
+            let tip = sequence.state.and_then(|state| {
+                Some(Tip { slot: slot(state.state)?, first: state.first, last: sequence.last })
+            });
+            stage.tips.push((seq, tip));
+        }
+        for (kept, &id) in choice.checkpoints.iter().zip(ids) {
+            if let Some(state) = image.checkpoints[kept.number].state {
+                stage.held.push((id, Held { slot: slot(state.state), first: state.first }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the blocks that a group needs and gives them their positions.
+fn take_blocks(
+    part: &mut dyn CellPart,
+    image: &Image,
+    choice: &Choice,
+    group: usize,
+    own: &mut PartStage,
+) -> Vec<Option<u32>> {
+    let blocks = &image.blocks[group];
+    let users = choice.users(group, blocks.len());
+    let take = |(users, block): (u32, &Block)| {
+        if users == 0 {
+            return None;
+        }
+        let taken = part.pool_mut().take(users)?;
+        part.pool_mut().set_all_pos(taken, &block.pos);
+        own.taken.push(taken);
+        Some(taken)
+    };
+    users.into_iter().zip(blocks).map(take).collect()
+}
+
+/// Cells in the blocks that were taken for them.
+fn given(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<Given, Error> {
+    let place = |extent: &Extent| match blocks.get(extent.block as usize) {
+        Some(Some(block)) if extent.live != 0 => Extent { block: *block, ..*extent },
+        _ => Extent::EMPTY,
+    };
+    let extents: Vec<Extent> = cells.extents.iter().map(place).collect();
+    let table = Table::of(&extents, room)?;
+    Ok(Given { table, whole_from: cells.whole_from, start: cells.start })
+}
+
+fn check_len(part: &dyn CellPart, cells: &Cells, seq: SeqId) -> Result<(), Error> {
+    let (need, free) = (cells.len(), part.n_ctx());
+    if !part.recycles() && need > free {
+        return Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq });
+    }
+    Ok(())
+}
+
+/// What a part keeps of cells: all, or those near the end.
+fn trimmed(part: &dyn CellPart, cells: &Cells, blocks: &[Block], seq: SeqId) -> Result<Cells, Error> {
+    if !part.recycles() {
+        let is_whole = cells.whole_from == Pos::ZERO;
+        return if is_whole {
+            Ok(cells.clone())
+        } else {
+            Err(Error::Gone { seq, whole_from: cells.whole_from })
+        };
+    }
+    let mut kept = cells.clone();
+    let Some(last) = cells.last_pos(blocks) else { return Ok(kept) };
+    let from = part.kept_from(last.next());
+    let is_kept = |extent: &&mut Extent| {
+        let pos = blocks.get(extent.block as usize).map(|block| block.pos);
+        pos.is_some_and(|pos| bits(extent.live).any(|cell| pos[cell as usize] >= from))
+    };
+    let mut last_gone = None;
+    for extent in kept.extents.iter_mut().take_while(|extent| !is_kept(extent)) {
+        let gone = Cells { extents: vec![*extent], ..Cells::default() };
+        last_gone = gone.last_pos(blocks).or(last_gone);
+        *extent = Extent::EMPTY;
+    }
+    let Some(last_gone) = last_gone else { return Ok(kept) };
+    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
+    let n_dead = kept.extents.chunks(SPAN).take_while(is_dead).count();
+    kept.extents.drain(..n_dead * SPAN);
+    if cells.whole_from == Pos::ZERO {
+        kept.start = cells.positions(blocks).next().unwrap_or_default();
+    }
+    kept.whole_from = last_gone.next();
+    Ok(kept)
+}
+
+/// The cells in a range of positions.
+fn within(cells: &Cells, blocks: &[Block], range: Range<Pos>) -> Cells {
+    let cut = |extent: &Extent| {
+        let Some(block) = blocks.get(extent.block as usize) else { return Extent::EMPTY };
+        let inside = bits(extent.live).filter(|&cell| range.contains(&block.pos[cell as usize]));
+        match inside.fold(0, |live, cell| live | 1 << cell) {
+            0 => Extent::EMPTY,
+            live => Extent { live, ..*extent },
+        }
+    };
+    let mut extents: Vec<Extent> = cells.extents.iter().map(cut).collect();
+    while extents.last().is_some_and(|last| last.live == 0) {
+        extents.pop();
+    }
+    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
+    let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
+    extents.drain(..n_dead * SPAN);
+    Cells { extents, whole_from: range.start, start: Pos::ZERO }
+}
+
+/// Groups that this memory keeps in one place must hold the same cells.
+fn check_merged(image: &Image, seqs: &[SeqId], matched: &[Matched]) -> Result<(), Error> {
+    for (i, Matched { place, group }) in matched.iter().enumerate() {
+        for twin in matched[..i].iter().filter(|other| other.place.part == place.part) {
+            for (sequence, &seq) in image.sequences.iter().zip(seqs) {
+                let (a, b) = (&sequence.cells[*group], &sequence.cells[twin.group]);
+                let same = a.extents == b.extents
+                    && a.positions(&image.blocks[*group]).eq(b.positions(&image.blocks[twin.group]));
+                if !same {
+                    return Err(Error::Gone { seq, whole_from: a.whole_from.max(b.whole_from) });
+                }
+            }
+        }
+    }
+    Ok(())
+}
