@@ -20,6 +20,7 @@ mod extent;
 pub mod file;
 mod ids;
 pub mod image;
+pub mod io;
 mod layer;
 mod memory;
 #[cfg(any(test, feature = "oracle"))]
@@ -28,6 +29,7 @@ mod plan;
 mod rewind;
 mod room;
 mod split;
+pub mod state;
 pub mod survey;
 mod timeline;
 

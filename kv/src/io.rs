@@ -1,0 +1,223 @@
+//! Where bytes go to and come from: two traits small enough to exist without `std`.
+//!
+//! With the feature `std`, everything that is [`std::io::Write`] or [`std::io::Read`] has them; without it, a growing `Vec<u8>`, a
+//! slice to fill and a slice to read have them.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Takes bytes, in order.
+pub trait Write {
+    /// Takes all of `bytes`.
+    ///
+    /// # Errors
+    /// What the receiver says; how much of `bytes` it took is unknown then.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error>;
+}
+
+/// Gives bytes, in order.
+pub trait Read {
+    /// Fills the front of `bytes` and tells how much; 0 of a slice that is not empty is the end.
+    ///
+    /// # Errors
+    /// What the giver says.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error>;
+}
+
+/// Why bytes could not be moved.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The receiver has no room for more.
+    Full {
+        /// Bytes that it should have taken.
+        need: u64,
+        /// Bytes that it had room for.
+        free: u64,
+    },
+    /// The allocator refused.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// What a device says that is not the operating system's.
+    Device {
+        /// What failed.
+        what: &'static str,
+        /// The device's own number for it.
+        code: i64,
+    },
+    /// The system refused.
+    #[cfg(feature = "std")]
+    System(std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { need, free } => {
+                write!(f, "no room for {need} bytes, {free} free; give a larger target")
+            }
+            Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
+            Self::Device { what, code } => write!(f, "{what} failed with code {code}"),
+            #[cfg(feature = "std")]
+            Self::System(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            #[cfg(feature = "std")]
+            Self::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<W: std::io::Write + ?Sized> Write for W {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(std::io::Write::write_all(self, bytes)?)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<R: std::io::Read + ?Sized> Read for R {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match std::io::Read::read(self, bytes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "std"))]
+impl Write for Vec<u8> {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.try_reserve(bytes.len()).map_err(|_| Error::OutOfMemory { bytes: bytes.len() as u64 })?;
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "std"))]
+impl Write for &mut [u8] {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let (need, free) = (bytes.len() as u64, self.len() as u64);
+        let (front, rest) =
+            core::mem::take(self).split_at_mut_checked(bytes.len()).ok_or(Error::Full { need, free })?;
+        front.copy_from_slice(bytes);
+        *self = rest;
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "std"))]
+impl Read for &[u8] {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        let n = bytes.len().min(self.len());
+        if let (Some(into), Some((front, rest))) = (bytes.get_mut(..n), self.split_at_checked(n)) {
+            into.copy_from_slice(front);
+            *self = rest;
+        }
+        Ok(n)
+    }
+}
+
+/// Bytes asked for at first by [`read_to_end`].
+const FIRST_READ: usize = 64 << 10;
+
+/// All bytes that `source` still gives. The buffer grows with what has arrived, so a source that promises much and gives little costs little.
+///
+/// # Errors
+/// What the source says, and [`Error::OutOfMemory`].
+pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    loop {
+        let have = bytes.len();
+        let step = have.max(FIRST_READ);
+        bytes.try_reserve(step).map_err(|_| Error::OutOfMemory { bytes: step as u64 })?;
+        bytes.resize(have + step, 0);
+        let filled = fill(source, bytes.get_mut(have..).unwrap_or_default())?;
+        if filled < step {
+            bytes.truncate(have + filled);
+            return Ok(bytes);
+        }
+    }
+}
+
+/// Fills `bytes` as far as `source` goes and tells how far.
+fn fill(source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Error> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match source.read(rest)? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    /// Gives at most `step` bytes at a time, then fails if told to.
+    struct Slow<'a> {
+        rest: &'a [u8],
+        step: usize,
+        fails: bool,
+    }
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+            if self.rest.is_empty() && self.fails {
+                return Err(Error::Device { what: "flash", code: -5 });
+            }
+            let n = self.step.min(bytes.len());
+            Read::read(&mut self.rest, &mut bytes[..n])
+        }
+    }
+
+    #[test]
+    fn all_bytes_arrive_whatever_the_steps_of_the_source() {
+        for len in [0, 1, FIRST_READ - 1, FIRST_READ, FIRST_READ + 1, 5 * FIRST_READ] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            for step in [7, 4096, usize::MAX] {
+                let mut source = Slow { rest: &bytes, step, fails: false };
+                assert_eq!(read_to_end(&mut source).unwrap(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_failing_source_is_an_error_and_not_an_end() {
+        let mut source = Slow { rest: &[1; 100], step: 10, fails: true };
+        let error = read_to_end(&mut source).unwrap_err();
+        assert!(matches!(error, Error::Device { what: "flash", code: -5 }));
+    }
+
+    #[test]
+    fn a_slice_takes_what_fits_and_refuses_the_rest() {
+        let mut room = [0; 8];
+        let mut target = &mut room[..];
+        Write::write_all(&mut target, &[1, 2, 3]).unwrap();
+        assert!(Write::write_all(&mut target, &[4; 6]).is_err());
+        assert_eq!(room[..3], [1, 2, 3]);
+        let mut grows = vec![9];
+        Write::write_all(&mut grows, &[8]).unwrap();
+        assert_eq!(grows, [9, 8]);
+    }
+}

@@ -1,0 +1,107 @@
+//! State files: what a context or a sequence holds, as bytes that outlive the process.
+//!
+//! A *container* is a sequence of *sections*: bytes with a tag, an index and a checksum. [`Writer`] makes one in a single pass
+//! to any [`Write`](crate::io::Write), or continues an old one with what is new. [`Container`] reads one from a slice: opening it checks the
+//! header and the directory of sections, reading a section checks its bytes. Both know bytes only; what the
+//! sections mean is the business of those who write them.
+//!
+//! `docs/state-format.md` describes every byte and argues why a save may be interrupted anywhere.
+
+mod checksum;
+mod container;
+mod error;
+mod layout;
+mod section;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use core::fmt;
+
+pub use container::Container;
+pub use error::Error;
+pub use section::{Codec, Section};
+pub use writer::{Writer, Written};
+
+/// The newest format version, and the one that is written.
+pub const VERSION: u32 = 1;
+
+/// The kind of a section: four bytes, upper-case letters and digits by custom.
+///
+/// `HEAD`, `SLOT`, `DIRY` and `FOOT` name the container's own parts in errors and are never sections.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub [u8; 4]);
+
+impl Tag {
+    /// The header, in errors.
+    pub const HEADER: Self = Self(*b"HEAD");
+    /// The commit slots, in errors.
+    pub const SLOT: Self = Self(*b"SLOT");
+    /// The directory, in errors.
+    pub const DIRECTORY: Self = Self(*b"DIRY");
+    /// The footer, in errors.
+    pub const FOOTER: Self = Self(*b"FOOT");
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", error::Text(&self.0))
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({self})")
+    }
+}
+
+/// Says which model a state belongs to: states of different fingerprints never mix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The first half, which is enough to tell fingerprints apart in a message.
+    pub fn front(&self) -> [u8; 16] {
+        let [front, _] = bytemuck::must_cast::<[u8; 32], [[u8; 16]; 2]>(self.0);
+        front
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", error::Hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// What a container holds the state of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// A whole context: all sequences under their ids.
+    Context,
+    /// One sequence, which may be restored under any id.
+    Sequence,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Context => "a whole context",
+            Self::Sequence => "one sequence",
+        })
+    }
+}
+
+/// What a container says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The model that the state belongs to.
+    pub fingerprint: Fingerprint,
+    /// What is in it.
+    pub scope: Scope,
+}

@@ -1,0 +1,298 @@
+//! What can be wrong with a state file, each with its place and what would be right.
+
+use super::{Fingerprint, Scope, Tag};
+use core::fmt;
+
+/// Why a state could not be read or written.
+///
+/// `offset` counts bytes from the start of the container.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file ends before something that it should hold.
+    Truncated {
+        /// What is not there, or not whole.
+        section: Tag,
+        /// Where it should begin.
+        offset: u64,
+        /// Bytes that the file must have for it.
+        need: u64,
+        /// Bytes that the file has.
+        have: u64,
+    },
+    /// Bytes are not those that were written.
+    Checksum {
+        /// What is damaged.
+        section: Tag,
+        /// Where it begins.
+        offset: u64,
+        /// The checksum that was written.
+        stored: u64,
+        /// The checksum of what is there.
+        computed: u64,
+    },
+    /// The file is not a state file of Backstitch.
+    Magic {
+        /// Its first bytes.
+        found: [u8; 8],
+    },
+    /// The file was written by a later release.
+    Version {
+        /// Its format version.
+        found: u32,
+        /// The newest that this release reads.
+        newest: u32,
+    },
+    /// The state belongs to another model.
+    Fingerprint {
+        /// First bytes of the fingerprint in the file.
+        stored: [u8; 16],
+        /// First bytes of the fingerprint of the model at hand.
+        wanted: [u8; 16],
+    },
+    /// A whole context where one sequence was wanted, or the other way round.
+    Scope {
+        /// What the file holds.
+        found: Scope,
+        /// What was wanted.
+        wanted: Scope,
+    },
+    /// A section that is needed is not there.
+    Missing {
+        /// Its tag.
+        section: Tag,
+        /// Its index.
+        index: u64,
+    },
+    /// A section was written twice.
+    Repeated {
+        /// Its tag.
+        section: Tag,
+        /// Its index.
+        index: u64,
+    },
+    /// The file cannot be understood without a section that this release does not know.
+    UnknownRequired {
+        /// Its tag.
+        tag: Tag,
+        /// Its version.
+        version: u16,
+    },
+    /// A section is compressed in a way that this build cannot undo.
+    Codec {
+        /// The section.
+        section: Tag,
+        /// Where it begins.
+        offset: u64,
+        /// The number of the codec.
+        codec: u8,
+    },
+    /// More than there can be.
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        value: u64,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// A value that makes no sense where it stands.
+    Malformed {
+        /// Where it stands.
+        section: Tag,
+        /// Where that begins, or the value itself.
+        offset: u64,
+        /// What the value is.
+        what: &'static str,
+        /// The value.
+        found: u64,
+        /// What it should be.
+        wanted: u64,
+    },
+    /// A section is said to lie where none can be.
+    Misplaced {
+        /// The section.
+        section: Tag,
+        /// Where it is said to begin.
+        offset: u64,
+        /// Bytes that it is said to have.
+        len: u64,
+        /// Where sections end.
+        end: u64,
+    },
+    /// Two sections share some of their bytes, but not all.
+    Overlap {
+        /// One of them.
+        section: Tag,
+        /// The one before.
+        other: Tag,
+        /// Where the former begins.
+        offset: u64,
+    },
+    /// The allocator refused.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// The memory that a state goes to or comes from refused.
+    Memory(crate::Error),
+    /// Where bytes go to or come from refused.
+    Io(crate::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Truncated { section, offset, need, have } => write!(
+                f,
+                "{section} at {offset} is cut off: {need} bytes needed, the file has {have}; use another copy of it"
+            ),
+            Self::Checksum { section, offset, stored, computed } => write!(
+                f,
+                "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; use another copy of the file"
+            ),
+            Self::Magic { found } => {
+                write!(f, "not a state file of Backstitch: it begins with {:?}", Text(&found))
+            }
+            Self::Version { found, newest } => {
+                write!(
+                    f,
+                    "format version {found} is newer than {newest}, the newest known here; use a later release"
+                )
+            }
+            Self::Fingerprint { stored, wanted } => write!(
+                f,
+                "the state belongs to model {}, not to {}; open the model that it was saved with",
+                Hex(&stored),
+                Hex(&wanted)
+            ),
+            Self::Scope { found, wanted } => write!(f, "the file holds {found}, not {wanted}"),
+            Self::Missing { section, index } => {
+                write!(f, "{section} {index} is missing; the file was not written by this format's writer")
+            }
+            Self::Repeated { section, index } => {
+                write!(f, "{section} {index} was written before; give it another index")
+            }
+            Self::UnknownRequired { tag, version } => {
+                write!(f, "{tag} version {version} is unknown here but needed; use a later release")
+            }
+            Self::Codec { section, offset, codec } => write!(
+                f,
+                "{section} at {offset} is compressed with codec {codec}; use a build that has it (1 and 2: feature zstd)"
+            ),
+            Self::TooLarge { what, value, limit } => write!(f, "{what}: {value}, {limit} at most"),
+            Self::Malformed { section, offset, what, found, wanted } => {
+                write!(f, "{section} at {offset}: {what} is {found}, {wanted} wanted")
+            }
+            Self::Misplaced { section, offset, len, end } => {
+                write!(
+                    f,
+                    "{section} is said to be {len} bytes at {offset}, where none can be; sections end before {end}"
+                )
+            }
+            Self::Overlap { section, other, offset } => {
+                write!(
+                    f,
+                    "{section} at {offset} overlaps {other}; the file was not written by this format's writer"
+                )
+            }
+            Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes; free some"),
+            Self::Memory(ref error) => write!(f, "{error}"),
+            Self::Io(ref error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Memory(error) => Some(error),
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<crate::io::Error> for Error {
+    fn from(error: crate::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Error {
+    /// The state of another model than `wanted`.
+    pub(super) fn fingerprint(stored: &Fingerprint, wanted: &Fingerprint) -> Self {
+        Self::Fingerprint { stored: stored.front(), wanted: wanted.front() }
+    }
+}
+
+/// Bytes as text, odd ones escaped.
+pub(super) struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// Bytes in base 16.
+pub(super) struct Hex<'a>(pub &'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn errors_stay_small_enough_to_return_by_value() {
+        assert!(size_of::<Error>() <= 64, "{}", size_of::<Error>());
+    }
+
+    #[test]
+    fn errors_name_the_section_the_place_and_the_way_out() {
+        let section = Tag(*b"TOKS");
+        let cases = [
+            (
+                Error::Truncated { section, offset: 1536, need: 1600, have: 1550 },
+                "TOKS at 1536 is cut off: 1600 bytes needed, the file has 1550; use another copy of it",
+            ),
+            (
+                Error::Checksum { section, offset: 1536, stored: 0xab, computed: 0xcd },
+                "TOKS at 1536 is damaged: its checksum is 00000000000000cd, 00000000000000ab was written; use another copy of the file",
+            ),
+            (
+                Error::Magic { found: *b"GGUF\x03\0\0\0" },
+                "not a state file of Backstitch: it begins with \"GGUF\\x03\\x00\\x00\\x00\"",
+            ),
+            (
+                Error::fingerprint(&Fingerprint([0x11; 32]), &Fingerprint([0xfe; 32])),
+                "the state belongs to model 11111111111111111111111111111111, not to fefefefefefefefefefefefefefefefe; open the model that it was saved with",
+            ),
+            (
+                Error::Malformed { section, offset: 1540, what: "count", found: 9, wanted: 8 },
+                "TOKS at 1540: count is 9, 8 wanted",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

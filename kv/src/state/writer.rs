@@ -1,0 +1,229 @@
+//! Writing: a container in one pass, alone or as the continuation of an old one.
+
+use super::checksum::{Checksum, checksum, of_pieces};
+use super::layout::{
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, FooterBytes, HEADER_BYTES, HeaderBytes, RecordBytes,
+    SLOT_BYTES, SlotBytes, align,
+};
+use super::{Codec, Container, Error, Header, Section, Tag};
+use crate::io::Write;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Bytes that are checked and then written at a time, while they are near.
+const STEP: usize = 256 << 10;
+
+/// Writes a container, section by section.
+///
+/// Nothing counts until [`Writer::finish`] has written the directory and the footer.
+pub struct Writer<'a> {
+    out: &'a mut dyn Write,
+    head: HeaderBytes,
+    generation: u64,
+    start: u64,
+    at: u64,
+    sections: BTreeMap<(Tag, u64), Section>,
+    old: Option<Old<'a>>,
+    reused: u64,
+}
+
+/// What a finished container came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Bytes of the container.
+    pub bytes: u64,
+    /// Bytes that were written for it.
+    pub written: u64,
+    /// Bytes of sections that the old container had already.
+    pub reused: u64,
+    /// Bytes of the container that nothing refers to.
+    pub waste: u64,
+    /// Counts the saves of the file, from 1.
+    pub generation: u64,
+    commit: Commit,
+}
+
+impl Written {
+    /// The commit slot that makes a container count which was begun by [`Writer::in_place`] or [`Writer::append`]: where it
+    /// belongs, and its bytes. It overwrites a commit older than the last.
+    pub fn slot(&self) -> (u64, [u8; SLOT_BYTES as usize]) {
+        (self.commit.slot_offset(), bytemuck::must_cast(SlotBytes::new(&self.commit)))
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a container that is complete once its last byte has gone to `out`.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
+        Self::begin(out, HeaderBytes::new(&header, true))
+    }
+
+    /// Begins a container that can be continued later: it counts once the [slot](Written::slot) has been written over what stands
+    /// there, which must happen after everything else is safe.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn in_place(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
+        Self::begin(out, HeaderBytes::new(&header, false))
+    }
+
+    fn begin(out: &'a mut dyn Write, head: HeaderBytes) -> Result<Self, Error> {
+        out.write_all(bytemuck::bytes_of(&head))?;
+        out.write_all(&[0; (DATA_OFFSET - HEADER_BYTES) as usize])?;
+        let sections = BTreeMap::new();
+        Ok(Self { out, head, generation: 1, start: 0, at: DATA_OFFSET, sections, old: None, reused: 0 })
+    }
+
+    /// Continues `old`: what goes to `out` belongs after its [committed length](Container::committed_len). Sections that `old` has with the
+    /// same tag and the same bytes are referred to instead of written.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if `old` was written as a stream, which has nowhere to note a second footer.
+    pub fn append(out: &'a mut dyn Write, old: &'a Container<'a>) -> Result<Self, Error> {
+        if old.is_stream() {
+            let section = Tag::HEADER;
+            return Err(Error::Malformed { section, offset: 12, what: "flags", found: 1, wanted: 0 });
+        }
+        let limit = u64::MAX - 1;
+        let generation = old.generation().checked_add(1).ok_or(Error::TooLarge {
+            what: "generations",
+            value: old.generation(),
+            limit,
+        })?;
+        let head = HeaderBytes::new(old.header(), false);
+        let (start, sections) = (old.committed_len(), BTreeMap::new());
+        Ok(Self { out, head, generation, start, at: start, sections, old: Some(Old::new(old)), reused: 0 })
+    }
+
+    /// Writes a section whose content is `pieces`, one after the other. `index` tells sections of a tag apart; a reader who does not know the
+    /// tag or the version refuses the file if the section is `required`, else skips it.
+    ///
+    /// # Errors
+    /// [`Error::Repeated`], and what the receiver says.
+    pub fn section(
+        &mut self,
+        tag: Tag,
+        version: u16,
+        required: bool,
+        index: u64,
+        pieces: &[&[u8]],
+    ) -> Result<(), Error> {
+        if self.sections.contains_key(&(tag, index)) {
+            return Err(Error::Repeated { section: tag, index });
+        }
+        let raw_len = pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add);
+        let section = match self.old.as_ref().and_then(|old| old.find(tag, index, raw_len, pieces)) {
+            Some(old) => {
+                self.reused = self.reused.saturating_add(old.stored_len);
+                Section { version, required, index, ..old }
+            }
+            None => {
+                let offset = self.at;
+                let checksum = self.put(pieces)?;
+                let codec = Codec::RAW;
+                Section {
+                    tag,
+                    version,
+                    required,
+                    index,
+                    offset,
+                    stored_len: raw_len,
+                    raw_len,
+                    codec,
+                    checksum,
+                }
+            }
+        };
+        self.sections.insert(section.key(), section);
+        Ok(())
+    }
+
+    /// Writes `pieces` and pads them; gives their checksum.
+    fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
+        let mut sum = Checksum::default();
+        for step in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
+            sum.add(step);
+            self.write(step)?;
+        }
+        self.pad()?;
+        Ok(sum.value())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let len = bytes.len() as u64;
+        let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
+        let at = self.at.checked_add(len).filter(|at| *at <= limit);
+        self.out.write_all(bytes)?;
+        self.at = at.ok_or(Error::TooLarge { what, value: len, limit })?;
+        Ok(())
+    }
+
+    fn pad(&mut self) -> Result<(), Error> {
+        let padding = align(self.at).map_or(0, |end| end - self.at);
+        let zeros = [0; ALIGN as usize];
+        self.write(zeros.get(..padding as usize).unwrap_or_default())
+    }
+
+    /// Writes the directory and the footer.
+    ///
+    /// # Errors
+    /// What the receiver says.
+    pub fn finish(mut self) -> Result<Written, Error> {
+        let directory_offset = self.at;
+        let records: Vec<RecordBytes> = self.sections.values().map(Section::encode).collect();
+        let directory: &[u8] = bytemuck::must_cast_slice(&records);
+        self.write(directory)?;
+        self.pad()?;
+        let footer = FooterBytes::new(&Footer {
+            generation: self.generation,
+            total: self.at.saturating_add(FOOTER_BYTES),
+            directory_offset,
+            directory_len: directory.len() as u64,
+            directory_checksum: checksum(directory),
+            whole_checksum: of_pieces(&[bytemuck::bytes_of(&self.head), directory]),
+        });
+        self.write(bytemuck::bytes_of(&footer))?;
+        self.written(directory_offset, footer.checksum())
+    }
+
+    fn written(&self, directory_offset: u64, footer_checksum: u64) -> Result<Written, Error> {
+        let (generation, bytes) = (self.generation, self.at);
+        let sections: Vec<Section> = self.sections.values().copied().collect();
+        let used = super::section::check_all(&sections, directory_offset)?;
+        let live = (bytes - directory_offset).saturating_add(DATA_OFFSET).saturating_add(used);
+        Ok(Written {
+            bytes,
+            written: bytes - self.start,
+            reused: self.reused,
+            waste: bytes.saturating_sub(live),
+            generation,
+            commit: Commit { generation, committed: bytes, footer_checksum },
+        })
+    }
+}
+
+/// What an old container has, by content.
+struct Old<'a> {
+    container: &'a Container<'a>,
+    by_content: BTreeMap<(Tag, u64, u64), Section>,
+}
+
+impl<'a> Old<'a> {
+    fn new(container: &'a Container<'a>) -> Self {
+        let key = |section: &Section| (section.tag, section.raw_len, section.checksum);
+        let by_content = container.sections().map(|section| (key(section), *section)).collect();
+        Self { container, by_content }
+    }
+
+    /// A section of the same tag and content: the one of the same index if it has it, else any.
+    fn find(&self, tag: Tag, index: u64, raw_len: u64, pieces: &[&[u8]]) -> Option<Section> {
+        let sum = of_pieces(pieces);
+        let same_index = self.container.find(tag, index).copied();
+        let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);
+        let old = same_index.or_else(|| self.by_content.get(&(tag, raw_len, sum)).copied())?;
+        self.container.holds(&old, pieces).then_some(old)
+    }
+}
