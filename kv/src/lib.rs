@@ -30,6 +30,8 @@ mod rewind;
 mod room;
 mod split;
 pub mod state;
+#[cfg(feature = "std")]
+pub mod store;
 pub mod survey;
 mod timeline;
 

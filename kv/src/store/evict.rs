@@ -1,0 +1,207 @@
+//! What goes first when room is needed: the damaged, then what nobody can reach, then what was not used for longest; and never a block
+//! before those that follow it.
+
+use super::folder::{Facts, Lock, PackName};
+use super::index::{Index, Known};
+use super::{Error, Shared, Store, count};
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::{Duration, SystemTime};
+use std::vec::Vec;
+
+/// What to keep when a store is pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Prune {
+    /// At most so many bytes.
+    ToBytes(u64),
+    /// What was used within this time.
+    OlderThan(Duration),
+}
+
+/// Where evicting ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    /// When all files together have at most so many bytes.
+    AtBytes(u64),
+    /// At the first pack that was used since.
+    AtTime(SystemTime),
+}
+
+impl Stop {
+    /// Whether a pack has to go while all files together have `bytes`.
+    fn removes(self, victim: &Victim, bytes: u64) -> bool {
+        match self {
+            _ if victim.rank == Rank::Damaged => true,
+            Stop::AtBytes(most) => bytes > most,
+            Stop::AtTime(time) => victim.rank == Rank::Unreachable || victim.used < time,
+        }
+    }
+}
+
+/// What evicting came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Packs that were removed.
+    pub packs: u64,
+    /// Bytes of all files that stayed, those being written included.
+    pub bytes: u64,
+}
+
+/// Why a pack goes; in the order of going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Damaged,
+    Unreachable,
+    Used,
+}
+
+/// A pack that may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Victim {
+    rank: Rank,
+    used: SystemTime,
+    name: PackName,
+}
+
+impl Store {
+    /// Removes packs that were not used for longest, and whatever is damaged or cannot be reached, until what is left is as asked.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Locked`], and [`Error::Io`] if the folder cannot be locked or listed.
+    pub fn prune(&self, prune: Prune) -> Result<Evicted, Error> {
+        self.shared.budget()?;
+        let stop = match prune {
+            Prune::ToBytes(bytes) => Stop::AtBytes(bytes),
+            Prune::OlderThan(age) => {
+                Stop::AtTime(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))
+            }
+        };
+        self.evict_until(stop)
+    }
+
+    /// Removes what dead writers and damage left.
+    pub(super) fn tidy(&self) -> Result<Evicted, Error> {
+        self.evict_until(Stop::AtBytes(u64::MAX))
+    }
+
+    fn evict_until(&self, stop: Stop) -> Result<Evicted, Error> {
+        let lock = self.shared.folder.lock()?;
+        let mut index = self.shared.index();
+        index.list(&self.shared.folder)?;
+        self.shared.evict(&lock, &mut index, &BTreeSet::new(), stop)
+    }
+}
+
+impl Shared {
+    /// Removes leftovers, damaged packs, and then what goes first until it is time to stop; never what is in `keep`.
+    pub(super) fn evict(
+        &self,
+        lock: &Lock,
+        index: &mut Index,
+        keep: &BTreeSet<PackName>,
+        stop: Stop,
+    ) -> Result<Evicted, Error> {
+        let parts = self.bytes_of_parts(lock)?;
+        let facts = self.facts(index);
+        let bytes = facts.values().fold(parts, |sum, facts| sum.saturating_add(facts.len));
+        let mut evicted = Evicted { packs: 0, bytes };
+        let mut removed = Ok(());
+        for victim in order(index, &facts, keep) {
+            if !stop.removes(&victim, evicted.bytes) {
+                break;
+            }
+            // One that cannot be removed stays, and so does everything before it.
+            removed = self.folder.remove(&victim.name);
+            if removed.is_err() {
+                break;
+            }
+            index.packs.remove(&victim.name);
+            evicted.bytes =
+                evicted.bytes.saturating_sub(facts.get(&victim.name).map_or(0, |facts| facts.len));
+            evicted.packs += 1;
+            let counts = &self.counts;
+            count(if victim.rank == Rank::Damaged { &counts.damaged } else { &counts.evicted });
+        }
+        if evicted.packs > 0 {
+            index.rebuild();
+        }
+        removed.map(|()| evicted)
+    }
+
+    /// Bytes reserved by living writers; removes what dead ones left.
+    fn bytes_of_parts(&self, lock: &Lock) -> Result<u64, Error> {
+        let mut bytes: u64 = 0;
+        for name in self.folder.list()?.parts {
+            if !self.folder.remove_leftover(lock, &name).unwrap_or(false)
+                && let Ok(facts) = self.folder.facts_of_part(&name)
+            {
+                bytes = bytes.saturating_add(facts.len);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Lengths and times of all packs; those that are gone meanwhile have none.
+    fn facts(&self, index: &Index) -> BTreeMap<PackName, Facts> {
+        let facts = index.packs.keys().map(|name| (*name, self.folder.facts(name)));
+        facts.filter_map(|(name, facts)| facts.ok().map(|facts| (name, facts))).collect()
+    }
+}
+
+/// How packs hang together: what each follows, how many follow it, and whether a look-up can reach it.
+struct Links {
+    parent: Option<PackName>,
+    n_children: usize,
+    reachable: bool,
+}
+
+/// All packs in the order in which they would go, except those in `keep` and what those follow.
+fn order(index: &Index, facts: &BTreeMap<PackName, Facts>, keep: &BTreeSet<PackName>) -> Vec<Victim> {
+    let mut links = links(index);
+    let victim = |name: &PackName, links: &BTreeMap<PackName, Links>| {
+        let rank = match (index.packs.get(name)?, links.get(name)) {
+            (Known::Damaged, _) => Rank::Damaged,
+            (Known::Whole(_), Some(Links { reachable: false, .. })) => Rank::Unreachable,
+            _ => Rank::Used,
+        };
+        let free = links.get(name).is_none_or(|links| links.n_children == 0) && !keep.contains(name);
+        free.then_some(Reverse(Victim { rank, used: facts.get(name)?.used, name: *name }))
+    };
+    let mut heap: BinaryHeap<_> = index.packs.keys().filter_map(|name| victim(name, &links)).collect();
+    let mut order = Vec::with_capacity(heap.len());
+    while let Some(Reverse(next)) = heap.pop() {
+        order.push(next);
+        let Some(parent) = links.get(&next.name).and_then(|links| links.parent) else { continue };
+        if let Some(links) = links.get_mut(&parent) {
+            links.n_children = links.n_children.saturating_sub(1);
+        }
+        heap.extend(victim(&parent, &links));
+    }
+    order
+}
+
+fn links(index: &Index) -> BTreeMap<PackName, Links> {
+    let mut heads: Vec<_> = index.heads().collect();
+    // What a pack follows has fewer blocks before it: there are no circles, and parents come first.
+    heads.sort_by_key(|(_, head)| head.n_before);
+    let mut links: BTreeMap<PackName, Links> = BTreeMap::new();
+    for (name, head) in heads {
+        let parent = index.parent(head);
+        let above = parent.and_then(|parent| links.get_mut(&parent));
+        let reachable = match above {
+            Some(above) => {
+                above.n_children += 1;
+                above.reachable
+            }
+            None => head.n_before == 0,
+        };
+        links.insert(name, Links { parent, n_children: 0, reachable });
+    }
+    links
+}
+
+/// The packs that no look-up can reach, because something that they follow is gone.
+pub(super) fn unreachable(index: &Index) -> impl Iterator<Item = PackName> {
+    links(index).into_iter().filter(|(_, links)| !links.reachable).map(|(name, _)| name)
+}

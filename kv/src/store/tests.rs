@@ -1,0 +1,96 @@
+//! What the store promises, on real folders.
+
+use super::*;
+use backstitch_testing::random::Random;
+use std::borrow::Cow;
+use std::fs;
+use std::path::PathBuf;
+use std::vec;
+
+mod lookups;
+
+/// A folder for a store, a root, and ways to make prompts.
+struct Bench {
+    folder: tempfile::TempDir,
+    root: Key,
+}
+
+const LARGE: Access = Access::ReadWrite { budget: 1 << 30 };
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().unwrap(), root: Key::root(&[7; 32], &[9; 32]) }
+    }
+
+    fn open(&self, access: Access) -> Store {
+        Store::open(self.folder.path(), access).unwrap()
+    }
+
+    /// The folder's files whose names end like this.
+    fn files(&self, suffix: &str) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.to_str().unwrap().ends_with(suffix)).collect();
+        files.sort();
+        files
+    }
+
+    /// Everything of a prompt, with payloads that follow from its keys.
+    fn entry<'a>(&self, tokens: &'a [Token], payload: usize) -> Entry<'a> {
+        let keys = chain(&self.root, tokens);
+        let blocks = keys.iter().map(|key| payload_of(key, payload)).collect();
+        Entry { root: self.root, tokens: Cow::Borrowed(tokens), first: 0, blocks, resumes: vec![] }
+    }
+
+    /// The same, with resume points after these blocks.
+    fn entry_with<'a>(&self, tokens: &'a [Token], payload: usize, places: &[usize]) -> Entry<'a> {
+        let keys = chain(&self.root, tokens);
+        let resumes = places.iter().map(|&n| (n, resume_of(&keys[n - 1], payload))).collect();
+        Entry { resumes, ..self.entry(tokens, payload) }
+    }
+
+    /// What is stored of a prompt; every byte is compared with what belongs there.
+    fn verified(&self, store: &Store, tokens: &[Token], need: Need) -> Found {
+        let found = store.longest(&self.root, tokens, tokens.len(), need).unwrap();
+        let keys = chain(&self.root, tokens);
+        assert_eq!(found.n_tokens, found.blocks.len() * BLOCK_TOKENS);
+        for (payload, key) in found.blocks.iter().zip(&keys) {
+            assert_eq!(read(payload).unwrap(), joined(&payload_of(key, payload.len() as usize)));
+        }
+        if let Some(resume) = &found.resume {
+            let key = &keys[found.blocks.len() - 1];
+            assert_eq!(read(resume).unwrap(), joined(&resume_of(key, resume.len() as usize)));
+        }
+        found
+    }
+}
+
+/// A prompt of so many blocks; equal seeds begin equally.
+fn prompt(seed: u64, n_blocks: usize) -> Vec<Token> {
+    let mut random = Random::new(seed);
+    (0..n_blocks * BLOCK_TOKENS).map(|_| Token(random.bits() as u32 % 50_000)).collect()
+}
+
+/// `len` bytes, in two pieces, that belong to a key alone.
+fn payload_of(key: &Key, len: usize) -> Pieces<'static> {
+    let seed = u64::from_le_bytes(*key.as_bytes().first_chunk().unwrap());
+    let mut random = Random::new(seed);
+    let bytes: Vec<u8> = (0..len).map(|_| random.bits() as u8).collect();
+    let (a, b) = bytes.split_at(len / 3);
+    vec![Cow::Owned(a.to_vec()), Cow::Owned(b.to_vec())]
+}
+
+/// The same for a resume point.
+fn resume_of(key: &Key, len: usize) -> Pieces<'static> {
+    payload_of(&Key::root(key.as_bytes(), &[1; 32]), len)
+}
+
+fn joined(pieces: &Pieces<'_>) -> Vec<u8> {
+    pieces.concat()
+}
+
+fn read(payload: &Payload) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; payload.len() as usize];
+    let (a, b) = bytes.split_at_mut(payload.len() as usize / 2);
+    payload.read(&mut [a, b])?;
+    Ok(bytes)
+}
