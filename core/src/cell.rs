@@ -179,6 +179,70 @@ impl CellLayout {
     }
 }
 
+/// Cells apart from their block, bit for bit.
+impl CellLayout {
+    /// Bytes of one cell apart from its block: the keys of all heads, `[n_head_kv, d_k]`, then the values, `[n_head_kv, d_v]`.
+    pub const fn cell_bytes(&self) -> usize {
+        self.block_bytes() / BLOCK_CELLS
+    }
+
+    /// Copies `cell` out of a block's bytes. The caller passes `block_bytes` bytes, a cell below 32, and `cell_bytes` bytes.
+    pub fn take_cell(&self, block: &[u8], cell: usize, out: &mut [u8]) {
+        debug_assert!(block.len() == self.block_bytes() && out.len() == self.cell_bytes());
+        let (keys, values) = out.split_at_mut(self.n_head_kv * self.d_k * self.k_type.bytes());
+        let k = keys.chunks_exact_mut((self.d_k * self.k_type.bytes()).max(1));
+        let v = values.chunks_exact_mut((self.d_v * self.v_type.bytes()).max(1));
+        for (head, row) in k.enumerate() {
+            let part = &block[self.k_range(0, head)];
+            match self.k_type.bytes() {
+                4 => take_column::<4>(part, cell, row),
+                _ => take_column::<2>(part, cell, row),
+            }
+        }
+        for (head, row) in v.enumerate() {
+            let part = &block[self.v_range(0, head)];
+            row.copy_from_slice(&part[cell * row.len()..(cell + 1) * row.len()]);
+        }
+    }
+
+    /// Copies into a block's bytes what [`CellLayout::take_cell`] took out.
+    pub fn put_cell(&self, block: &mut [u8], cell: usize, from: &[u8]) {
+        debug_assert!(block.len() == self.block_bytes() && from.len() == self.cell_bytes());
+        let (keys, values) = from.split_at(self.n_head_kv * self.d_k * self.k_type.bytes());
+        let k = keys.chunks_exact((self.d_k * self.k_type.bytes()).max(1));
+        let v = values.chunks_exact((self.d_v * self.v_type.bytes()).max(1));
+        for (head, row) in k.enumerate() {
+            let part = &mut block[self.k_range(0, head)];
+            match self.k_type.bytes() {
+                4 => put_column::<4>(part, cell, row),
+                _ => put_column::<2>(part, cell, row),
+            }
+        }
+        for (head, row) in v.enumerate() {
+            let part = &mut block[self.v_range(0, head)];
+            part[cell * row.len()..(cell + 1) * row.len()].copy_from_slice(row);
+        }
+    }
+}
+
+/// Copies element `d * 32 + cell` to element `d` of `row`.
+fn take_column<const N: usize>(part: &[u8], cell: usize, row: &mut [u8]) {
+    let (elements, _) = part.as_chunks::<N>();
+    let (row, _) = row.as_chunks_mut::<N>();
+    for (column, element) in elements.chunks_exact(BLOCK_CELLS).zip(row) {
+        *element = column[cell];
+    }
+}
+
+/// Copies element `d` of `row` to element `d * 32 + cell`.
+fn put_column<const N: usize>(part: &mut [u8], cell: usize, row: &[u8]) {
+    let (elements, _) = part.as_chunks_mut::<N>();
+    let (row, _) = row.as_chunks::<N>();
+    for (column, element) in elements.chunks_exact_mut(BLOCK_CELLS).zip(row) {
+        column[cell] = *element;
+    }
+}
+
 /// A stored element of `N` bytes.
 trait Element<const N: usize> {
     fn encode(x: f32) -> [u8; N];

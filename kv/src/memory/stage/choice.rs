@@ -85,7 +85,8 @@ impl Hybrid {
             for (sequence, &seq) in image.sequences.iter().zip(seqs) {
                 let own = &sequence.cells[*group];
                 check_len(part, own, seq)?;
-                cells[*group].push(trimmed(part, own, &image.blocks[*group], seq)?);
+                check_whole(part, own, seq)?;
+                cells[*group].push(own.clone());
             }
         }
         check_merged(image, seqs, matched)?;
@@ -149,7 +150,7 @@ impl Hybrid {
         Some(list)
     }
 
-    /// Drops checkpoints until the rest fits; an error if not even the sequences do.
+    /// Lets go of what lies behind windows, then of checkpoints, until the rest fits; an error if not even that does.
     fn make_fit(
         &self,
         image: &Image,
@@ -157,15 +158,27 @@ impl Hybrid {
         matched: &[Matched],
         choice: &mut Choice,
     ) -> Result<(), Error> {
+        let mut is_trimmed = false;
         loop {
             let lacking = self.lacking(image, matched, choice);
             match lacking {
                 None => return Ok(()),
+                Some(_) if !core::mem::replace(&mut is_trimmed, true) => self.trim(image, matched, choice),
                 Some((what, need, free)) if choice.checkpoints.pop().is_none() => {
                     let seq = seqs.first().copied().unwrap_or_default();
                     return Err(Error::Full { what, need, free, seq });
                 }
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// Lets go of the cells that a sequence which was appended to would not have kept.
+    fn trim(&self, image: &Image, matched: &[Matched], choice: &mut Choice) {
+        for Matched { place, group } in matched {
+            let Some(part) = self.cell_part(place.part).filter(|part| part.recycles()) else { continue };
+            for cells in &mut choice.cells[*group] {
+                trim(part, cells, &image.blocks[*group]);
             }
         }
     }
@@ -405,38 +418,42 @@ fn check_len(part: &dyn CellPart, cells: &Cells, seq: SeqId) -> Result<(), Error
     Ok(())
 }
 
-/// What a part keeps of cells: all, or those near the end.
-fn trimmed(part: &dyn CellPart, cells: &Cells, blocks: &[Block], seq: SeqId) -> Result<Cells, Error> {
-    if !part.recycles() {
-        let is_whole = cells.whole_from == Pos::ZERO;
-        return if is_whole {
-            Ok(cells.clone())
-        } else {
-            Err(Error::Gone { seq, whole_from: cells.whole_from })
-        };
+/// A part that lets no cells go must get all.
+fn check_whole(part: &dyn CellPart, cells: &Cells, seq: SeqId) -> Result<(), Error> {
+    if part.recycles() || cells.whole_from == Pos::ZERO {
+        return Ok(());
     }
-    let mut kept = cells.clone();
-    let Some(last) = cells.last_pos(blocks) else { return Ok(kept) };
+    Err(Error::Gone { seq, whole_from: cells.whole_from })
+}
+
+/// Lets go of the entries that lie behind the window and the margin.
+fn trim(part: &dyn CellPart, cells: &mut Cells, blocks: &[Block]) {
+    let Some(last) = cells.last_pos(blocks) else { return };
     let from = part.kept_from(last.next());
+    let first = cells.positions(blocks).next().unwrap_or_default();
     let is_kept = |extent: &&mut Extent| {
         let pos = blocks.get(extent.block as usize).map(|block| block.pos);
         pos.is_some_and(|pos| bits(extent.live).any(|cell| pos[cell as usize] >= from))
     };
     let mut last_gone = None;
-    for extent in kept.extents.iter_mut().take_while(|extent| !is_kept(extent)) {
+    for extent in cells.extents.iter_mut().take_while(|extent| !is_kept(extent)) {
         let gone = Cells { extents: vec![*extent], ..Cells::default() };
         last_gone = gone.last_pos(blocks).or(last_gone);
         *extent = Extent::EMPTY;
     }
-    let Some(last_gone) = last_gone else { return Ok(kept) };
-    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
-    let n_dead = kept.extents.chunks(SPAN).take_while(is_dead).count();
-    kept.extents.drain(..n_dead * SPAN);
+    let Some(last_gone) = last_gone else { return };
+    drop_dead_spans(&mut cells.extents);
     if cells.whole_from == Pos::ZERO {
-        kept.start = cells.positions(blocks).next().unwrap_or_default();
+        cells.start = first;
     }
-    kept.whole_from = last_gone.next();
-    Ok(kept)
+    cells.whole_from = last_gone.next();
+}
+
+/// Takes away spans without a cell at the front.
+fn drop_dead_spans(extents: &mut Vec<Extent>) {
+    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
+    let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
+    extents.drain(..(n_dead * SPAN).min(extents.len()));
 }
 
 /// The cells in a range of positions.
@@ -453,9 +470,7 @@ fn within(cells: &Cells, blocks: &[Block], range: Range<Pos>) -> Cells {
     while extents.last().is_some_and(|last| last.live == 0) {
         extents.pop();
     }
-    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
-    let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
-    extents.drain(..n_dead * SPAN);
+    drop_dead_spans(&mut extents);
     Cells { extents, whole_from: range.start, start: Pos::ZERO }
 }
 
