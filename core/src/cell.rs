@@ -337,6 +337,30 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_taken_out_and_put_elsewhere_is_the_same_bit_for_bit() {
+        for (k_type, v_type) in [(CellType::F32, CellType::F16), (CellType::BF16, CellType::F32)] {
+            let layout = layout(k_type, v_type);
+            let (mut from, mut to) = ([0u8; 3 * 12 * 32 * 4], [0u8; 3 * 12 * 32 * 4]);
+            // Not-a-numbers of all sorts among them.
+            from.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i * 151 % 256) as u8);
+            let (from, to) = (&from[..layout.block_bytes()], &mut to[..layout.block_bytes()]);
+            let mut cell = [0; 3 * 12 * 4];
+            let cell = &mut cell[..layout.cell_bytes()];
+            for i in 0..BLOCK_CELLS {
+                layout.take_cell(from, i, cell);
+                layout.put_cell(to, i, cell);
+            }
+            assert_eq!(from, to);
+            let (mut a, mut b) = ([0.0; 15], [0.0; 15]);
+            layout.take_cell(from, 3, cell);
+            layout.put_cell(to, 9, cell);
+            layout.load_k(from, 3, &mut a);
+            layout.load_k(to, 9, &mut b);
+            assert_eq!(a.map(f32::to_bits), b.map(f32::to_bits));
+        }
+    }
+
+    #[test]
     fn rows_come_back_rounded_to_nearest_even_and_leave_other_cells_alone() {
         type Rounded = fn(f32) -> f32;
         let cases: [(CellType, Rounded); 3] = [

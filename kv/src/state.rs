@@ -10,8 +10,10 @@
 mod checksum;
 mod container;
 mod error;
+mod fields;
 mod layout;
 mod section;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -20,7 +22,11 @@ use core::fmt;
 
 pub use container::Container;
 pub use error::Error;
+pub use fields::Fields;
 pub use section::{Codec, Section};
+pub use stored::{
+    CELLS, IMAGE, IMAGE_TAGS, IMAGE_VERSION, ROWS, SHAPE, STATE, StoredImage, encode_shape, write_image,
+};
 pub use writer::{Writer, Written};
 
 /// The newest format version, and the one that is written.

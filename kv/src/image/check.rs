@@ -198,6 +198,6 @@ impl Cells {
         ensure(self.positions(blocks).is_sorted(), what, index)?;
         let last = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
         ensure(self.start >= Pos::ZERO && self.whole_from >= Pos::ZERO, what, index)?;
-        ensure(self.whole_from.0 <= last && self.start <= self.whole_from, what, index)
+        ensure(self.whole_from.0 <= last && self.start.0 <= last, what, index)
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Machine {
     moved: [bool; 4],
     /// Positions that can be gone back to at once.
     pins: Vec<(SeqId, Pos)>,
+    /// What was saved last.
+    saved: Vec<u8>,
     /// How often each interesting thing happened.
     pub(super) tally: Tally,
 }
@@ -52,6 +54,7 @@ impl Machine {
             next_token: 0,
             moved: [false; 4],
             pins,
+            saved: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -114,9 +117,12 @@ impl Machine {
     fn move_out(&mut self) {
         let seqs = [0, 1, 2, 3].map(SeqId);
         let ways = seqs.map(|seq| self.real.positions(seq));
-        let owned = Owned::copy(&self.real.snapshot(&seqs).unwrap());
+        self.saved = saved(&self.real.snapshot(&seqs).unwrap(), &self.saved);
+        let container = Container::parse(&self.saved).unwrap();
+        assert_eq!(container.uncommitted(), 0);
+        let stored = StoredImage::open(&container).unwrap();
         let mut other = Hybrid::new(&self.layers, &self.params).unwrap();
-        let fit = other.stage(&owned.image, &owned, &seqs, false).unwrap().commit();
+        let fit = other.stage(stored.image(), &stored, &seqs, false).unwrap().commit();
         assert_eq!(fit, Fit::default());
         self.real = other;
         assert_eq!(seqs.map(|seq| self.real.positions(seq)), ways);
@@ -457,4 +463,26 @@ impl Machine {
             assert_eq!(self.real.state(layer, seq), seen.as_ref().map(|x| x.as_slice()), "state of {seq}");
         }
     }
+}
+
+/// Saves everything, continuing what was saved before.
+fn saved(content: &impl Content, before: &[u8]) -> Vec<u8> {
+    let header = Header { fingerprint: Fingerprint([7; 32]), scope: Scope::Context };
+    let mut new = Vec::new();
+    let mut bytes = before.to_vec();
+    let written = if before.is_empty() {
+        let mut writer = Writer::in_place(&mut new, header).unwrap();
+        write_image(&mut writer, content, None).unwrap();
+        writer.finish().unwrap()
+    } else {
+        let old = Container::parse(before).unwrap();
+        let image = StoredImage::open(&old).unwrap();
+        let mut writer = Writer::append(&mut new, &old).unwrap();
+        write_image(&mut writer, content, Some(&image)).unwrap();
+        writer.finish().unwrap()
+    };
+    bytes.extend_from_slice(&new);
+    let (at, slot) = written.slot();
+    bytes[at as usize..at as usize + slot.len()].copy_from_slice(&slot);
+    bytes
 }

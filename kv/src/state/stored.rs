@@ -1,0 +1,268 @@
+//! An image as sections of a container.
+//!
+//! `SHAP` describes the layers, `MEMO` the image; the bytes are in one section for each block of cells (`CELL`), state (`STAT`) and
+//! journal (`ROWS`). A block that is not full is stored cell by cell, and as several sections if it grew between saves: what was
+//! written once is not written again.
+
+mod encode;
+mod pieces;
+
+use super::fields::Fields;
+use super::{Container, Error, Section, Tag, Writer};
+use crate::image::{Content, Image, Shape, Source};
+use crate::memory::StageError;
+use alloc::vec;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+
+use pieces::Pieces;
+
+// Numbers are copied as they lie in memory.
+const _: () = assert!(cfg!(target_endian = "little"), "state files need a little-endian machine");
+
+/// The shape of the layers.
+pub const SHAPE: Tag = Tag(*b"SHAP");
+/// The image.
+pub const IMAGE: Tag = Tag(*b"MEMO");
+/// Cells of a block.
+pub const CELLS: Tag = Tag(*b"CELL");
+/// A recurrent state.
+pub const STATE: Tag = Tag(*b"STAT");
+/// A journal.
+pub const ROWS: Tag = Tag(*b"ROWS");
+
+/// The version of all of them.
+pub const IMAGE_VERSION: u16 = 1;
+
+/// All cells of a block.
+const ALL: u32 = u32::MAX;
+
+/// The tags and versions that an image is read from.
+pub const IMAGE_TAGS: [(Tag, u16); 5] = [
+    (SHAPE, IMAGE_VERSION),
+    (IMAGE, IMAGE_VERSION),
+    (CELLS, IMAGE_VERSION),
+    (STATE, IMAGE_VERSION),
+    (ROWS, IMAGE_VERSION),
+];
+
+impl<E: Into<Error>> From<StageError<E>> for Error {
+    fn from(error: StageError<E>) -> Self {
+        match error {
+            StageError::Memory(error) => Error::Memory(error),
+            StageError::Source(error) => error.into(),
+        }
+    }
+}
+
+/// The description of `shape` that containers hold; equal shapes have equal bytes.
+pub fn encode_shape(shape: &Shape) -> Vec<u8> {
+    encode::shape(shape)
+}
+
+/// Writes all of `content`. Where a container is continued, `old` is the image in it.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_image(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+) -> Result<(), Error> {
+    let image = content.image();
+    let pieces = Pieces::plan(image, old.map(|old| (&old.image, &old.pieces)));
+    let shape = encode::shape(&image.shape);
+    writer.section(SHAPE, IMAGE_VERSION, true, 0, &[&shape])?;
+    writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&encode::image(image, &pieces)])?;
+    for (group, blocks) in pieces.groups().enumerate() {
+        let layouts: Vec<CellLayout> =
+            image.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
+        let mut number = 0;
+        for (block, masks) in blocks.iter().enumerate() {
+            let layers = content.block(group, block);
+            for &mask in masks {
+                let index = section_index(group, number);
+                number += 1;
+                if mask == ALL {
+                    writer.section(CELLS, IMAGE_VERSION, true, index, &layers)?;
+                } else {
+                    let rows = take_cells(&layouts, &layers, mask);
+                    writer.section(CELLS, IMAGE_VERSION, true, index, &[&rows])?;
+                }
+            }
+        }
+    }
+    for state in 0..image.n_states as usize {
+        write_numbers(writer, STATE, state, &content.state(state))?;
+    }
+    for journal in 0..image.journals.len() {
+        write_numbers(writer, ROWS, journal, &content.journal(journal))?;
+    }
+    Ok(())
+}
+
+fn write_numbers(writer: &mut Writer<'_>, tag: Tag, index: usize, pieces: &[&[f32]]) -> Result<(), Error> {
+    let bytes: Vec<&[u8]> = pieces.iter().map(|piece| bytemuck::must_cast_slice(piece)).collect();
+    writer.section(tag, IMAGE_VERSION, true, index as u64, &bytes)
+}
+
+/// The index of the section with the `number`th piece of a group.
+fn section_index(group: usize, number: usize) -> u64 {
+    (group as u64) << 32 | number as u64
+}
+
+fn cells_of(mask: u32) -> impl Iterator<Item = usize> {
+    (0..BLOCK_CELLS).filter(move |cell| mask >> cell & 1 == 1)
+}
+
+/// Some cells of a block, layer by layer.
+fn take_cells(layouts: &[CellLayout], layers: &[&[u8]], mask: u32) -> Vec<u8> {
+    let cells = mask.count_ones() as usize;
+    let mut rows = vec![0; layouts.iter().map(|layout| layout.cell_bytes() * cells).sum()];
+    let mut rest = rows.as_mut_slice();
+    for (layout, layer) in layouts.iter().zip(layers) {
+        for cell in cells_of(mask) {
+            let (row, after) = rest.split_at_mut(layout.cell_bytes());
+            layout.take_cell(layer, cell, row);
+            rest = after;
+        }
+    }
+    rows
+}
+
+/// The image that a container holds, checked, with its bytes at hand.
+#[derive(Debug)]
+pub struct StoredImage<'a> {
+    container: &'a Container<'a>,
+    image: Image,
+    pieces: Pieces,
+    /// For each group the number of the first piece of each block.
+    first: Vec<Vec<usize>>,
+}
+
+impl<'a> StoredImage<'a> {
+    /// Reads the description and checks it, and that all sections which it needs are there and as long as they must be.
+    ///
+    /// # Errors
+    /// [`Error`] with the section that is missing or wrong, [`Error::Memory`] where the description contradicts itself.
+    pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
+        let shape = container.read(container.require(SHAPE, 0)?)?;
+        let memo = container.read(container.require(IMAGE, 0)?)?;
+        let shape = encode::read_shape(Fields::new(SHAPE, &shape))?;
+        let (image, pieces) = encode::read_image(Fields::new(IMAGE, &memo), shape)?;
+        image.check().map_err(Error::Memory)?;
+        pieces.check(&image)?;
+        let first = pieces.groups().map(|blocks| {
+            let mut at = 0;
+            let starts = blocks.iter().map(|masks| {
+                at += masks.len();
+                at - masks.len()
+            });
+            starts.collect()
+        });
+        let first = first.collect();
+        let stored = StoredImage { container, image, pieces, first };
+        stored.check_lengths()?;
+        Ok(stored)
+    }
+
+    /// What is stored.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Sections are there and have the lengths that the image says.
+    fn check_lengths(&self) -> Result<(), Error> {
+        for (group, blocks) in self.pieces.groups().enumerate() {
+            let cell: u64 = self.layouts(group).map(|layout| layout.cell_bytes() as u64).sum();
+            for (number, mask) in blocks.iter().flatten().enumerate() {
+                let len = cell * u64::from(mask.count_ones());
+                self.check_length(CELLS, section_index(group, number), len)?;
+            }
+        }
+        let len = |of: fn(&crate::StatePart) -> usize| -> u64 {
+            self.image.shape.pieces().map(|piece| 4 * of(piece) as u64).fold(0, u64::saturating_add)
+        };
+        let (state, row) = (len(|piece| piece.len), len(|piece| piece.input));
+        for number in 0..self.image.n_states {
+            self.check_length(STATE, number.into(), state)?;
+        }
+        for (number, n_rows) in self.image.journals.iter().enumerate() {
+            self.check_length(ROWS, number as u64, row.saturating_mul((*n_rows).into()))?;
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, tag: Tag, index: u64, wanted: u64) -> Result<(), Error> {
+        let section = self.container.require(tag, index)?;
+        let (found, offset) = (section.raw_len, section.offset);
+        if found == wanted {
+            return Ok(());
+        }
+        Err(Error::Malformed { section: tag, offset, what: "length", found, wanted })
+    }
+
+    fn layouts(&self, group: usize) -> impl Iterator<Item = CellLayout> + '_ {
+        self.image.shape.groups.get(group).into_iter().flat_map(|group| group.layouts())
+    }
+
+    fn fill_numbers(&self, tag: Tag, index: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        let mut targets: Vec<&mut [u8]> =
+            pieces.iter_mut().map(|piece| bytemuck::must_cast_slice_mut(piece)).collect();
+        self.container.read_into(self.container.require(tag, index as u64)?, &mut targets)
+    }
+
+    fn fill_cells(
+        &self,
+        group: usize,
+        section: &Section,
+        mask: u32,
+        layers: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let rows = self.container.read(section)?;
+        let mut rest: &[u8] = &rows;
+        for (layout, layer) in self.layouts(group).zip(layers) {
+            for cell in cells_of(mask) {
+                let (Some((row, after)), true) =
+                    (rest.split_at_checked(layout.cell_bytes()), layer.len() == layout.block_bytes())
+                else {
+                    return Err(short(section, rest.len(), layout.cell_bytes()));
+                };
+                layout.put_cell(layer, cell, row);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn short(section: &Section, found: usize, wanted: usize) -> Error {
+    let Section { tag, offset, .. } = *section;
+    let (found, wanted) = (found as u64, wanted as u64);
+    Error::Malformed { section: tag, offset, what: "bytes of a cell", found, wanted }
+}
+
+impl Source for StoredImage<'_> {
+    type Error = Error;
+
+    fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
+        let first = self.first.get(group).and_then(|first| first.get(block)).copied();
+        for (i, &mask) in self.pieces.of(group, block).iter().enumerate() {
+            let index = section_index(group, first.unwrap_or_default() + i);
+            let section = self.container.require(CELLS, index)?;
+            match mask {
+                ALL => self.container.read_into(section, layers)?,
+                _ => self.fill_cells(group, section, mask, layers)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_state(&self, state: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.fill_numbers(STATE, state, pieces)
+    }
+
+    fn fill_journal(&self, journal: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.fill_numbers(ROWS, journal, pieces)
+    }
+}

@@ -1,0 +1,105 @@
+//! Which cells of a block are in which section.
+
+use super::super::{Error, Tag};
+use super::{ALL, IMAGE};
+use crate::image::{Block, Image};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A block that became full in more pieces than this is written again as one, which is read faster.
+const MAX_PIECES: usize = 4;
+
+/// For each group, for each block, the cells of each of its pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pieces(pub Vec<Vec<Vec<u32>>>);
+
+impl Pieces {
+    pub fn groups(&self) -> impl Iterator<Item = &Vec<Vec<u32>>> {
+        self.0.iter()
+    }
+
+    pub fn of(&self, group: usize, block: usize) -> &[u32] {
+        self.0.get(group).and_then(|blocks| blocks.get(block)).map_or(&[], Vec::as_slice)
+    }
+
+    /// One piece for what is new of each block, and those that were stored before.
+    pub fn plan(image: &Image, old: Option<(&Image, &Pieces)>) -> Pieces {
+        let group = |(group, blocks): (usize, &Vec<Block>)| {
+            let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
+            let cut = |block: &Block| cut(block.live, known.get(&first(block)).copied().unwrap_or_default());
+            blocks.iter().map(cut).collect()
+        };
+        Pieces(image.blocks.iter().enumerate().map(group).collect())
+    }
+
+    /// Pieces of a block are some of its cells each, and all of them together.
+    pub fn check(&self, image: &Image) -> Result<(), Error> {
+        for (group, blocks) in image.blocks.iter().enumerate() {
+            for (number, block) in blocks.iter().enumerate() {
+                let mut left = block.live;
+                for &mask in self.of(group, number) {
+                    if mask == 0 || mask & !left != 0 {
+                        return Err(wrong(number, mask, left));
+                    }
+                    left &= !mask;
+                }
+                if left != 0 {
+                    return Err(wrong(number, 0, left));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wrong(block: usize, found: u32, wanted: u32) -> Error {
+    let section: Tag = IMAGE;
+    let (found, wanted) = (found.into(), wanted.into());
+    Error::Malformed { section, offset: block as u64, what: "cells of a piece", found, wanted }
+}
+
+/// Position of a block's first cell, by which it is found again.
+fn first(block: &Block) -> (u32, i32) {
+    let cell = block.live.trailing_zeros();
+    (cell, block.pos.get(cell as usize).map_or(-1, |pos| pos.0))
+}
+
+/// The stored pieces of a group by the first cell of their block.
+fn known<'a>(old: &Image, pieces: &'a Pieces, group: usize) -> BTreeMap<(u32, i32), &'a [u32]> {
+    let blocks = old.blocks.get(group).into_iter().flatten().enumerate();
+    blocks.map(|(number, block)| (first(block), pieces.of(group, number))).collect()
+}
+
+/// Cuts the cells of a block where they were cut before.
+fn cut(live: u32, known: &[u32]) -> Vec<u32> {
+    let mut left = live;
+    let mut masks = Vec::new();
+    for &mask in known {
+        if mask & !left == 0 {
+            masks.push(mask);
+            left &= !mask;
+        }
+    }
+    if left != 0 {
+        masks.push(left);
+    }
+    if live == ALL && masks.len() > MAX_PIECES { vec![ALL] } else { masks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_stays_in_pieces_and_the_rest_is_a_new_one() {
+        assert_eq!(cut(0xff, &[]), [0xff]);
+        assert_eq!(cut(0xff, &[0x0f]), [0x0f, 0xf0]);
+        // Cells that went take their piece with them.
+        assert_eq!(cut(0xf7, &[0x0f, 0xf0]), [0xf0, 0x07]);
+        assert_eq!(cut(ALL, &[ALL]), [ALL]);
+        assert_eq!(cut(ALL, &[0xff, 0xff00, 0xff_0000]), [0xff, 0xff00, 0xff_0000, 0xff00_0000]);
+        assert_eq!(cut(ALL, &[0xf, 0xf0, 0xff00, 0xff_0000]), [ALL]);
+        assert_eq!(cut(0, &[1]), [0; 0]);
+    }
+}
