@@ -15,6 +15,12 @@ pub(crate) fn for_one<T>(list: &mut Vec<T>) -> Result<(), Error> {
     list.try_reserve(1).map_err(refused)
 }
 
+/// Makes sure that `n` more entries can be pushed, with some to spare.
+pub(crate) fn for_more<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
+    let refused = |_| Error::OutOfMemory { bytes: (n as u64).saturating_mul(size_of::<T>() as u64) };
+    list.try_reserve(n).map_err(refused)
+}
+
 /// `len` times `value`.
 pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
     let mut list = Vec::new();

@@ -12,6 +12,7 @@ mod container;
 mod error;
 mod fields;
 mod layout;
+pub mod llama;
 mod section;
 mod stored;
 #[cfg(test)]
