@@ -33,6 +33,8 @@ pub enum Problem {
     Directory,
     /// It is a pipe, a device or a socket: it has no length, and reading it could wait for ever.
     NotAFile,
+    /// It is a link that leads nowhere.
+    Dangling,
     /// It has no bytes.
     Empty,
     /// It does not fit the address space of this machine.
@@ -60,6 +62,7 @@ impl fmt::Display for FileError {
             Problem::NotAFile => {
                 write!(f, "{path} is a pipe or a device, not a file; copy its content to a file first")
             }
+            Problem::Dangling => write!(f, "{path} is a link to nothing; remove it or name a file"),
             Problem::Empty => write!(f, "{path} is empty; get the file again"),
             Problem::TooLarge { bytes } => {
                 write!(f, "{path} has {bytes} bytes, more than this machine can address")
@@ -208,7 +211,7 @@ impl fmt::Debug for Buffer {
 
 /// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
 /// again after, because the path may lead elsewhere by then.
-fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
+pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     check_kind(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -221,7 +224,7 @@ fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     }
 }
 
-fn check_kind(metadata: &fs::Metadata) -> Result<(), Problem> {
+pub(crate) fn check_kind(metadata: &fs::Metadata) -> Result<(), Problem> {
     if metadata.is_dir() {
         Err(Problem::Directory)
     } else if metadata.is_file() {

@@ -24,6 +24,31 @@ pub trait Read {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error>;
 }
 
+/// Bytes that can be read at any place: a file, a flash chip.
+///
+/// What was read once need not read the same again; users check what they got, not what is there.
+pub trait ReadAt: Sync {
+    /// How many bytes there are now.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn len(&self) -> Result<u64, Error>;
+
+    /// Whether there are none.
+    ///
+    /// # Errors
+    /// As [`ReadAt::len`].
+    fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills the front of `bytes` with what stands from `offset` on and tells how much; less than all only at the end.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error>;
+}
+
 /// Why bytes could not be moved.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -1,19 +1,29 @@
 //! State files: what a context or a sequence holds, as bytes that outlive the process.
 //!
 //! A *container* is a sequence of *sections*: bytes with a tag, an index and a checksum. [`Writer`] makes one in a single pass
-//! to any [`Write`](crate::io::Write), or continues an old one with what is new. [`Container`] reads one from a slice: opening it checks the
-//! header and the directory of sections, reading a section checks its bytes. Both know bytes only; what the
+//! to any [`Write`](crate::io::Write), or continues an old one with what is new. [`Container`] reads one from a slice or a device: opening
+//! it checks the header and the directory of sections, reading a section checks its bytes. Both know bytes only; what the
 //! sections mean is the business of those who write them.
+//!
+//! With `std`, [`save`] writes a container to a path so that a crash leaves the old file or the new one, and [`StateFile`] opens one.
 //!
 //! `docs/state-format.md` describes every byte and argues why a save may be interrupted anywhere.
 
 mod checksum;
 mod container;
+#[cfg(feature = "std")]
+pub mod disk;
 mod error;
 mod fields;
+#[cfg(feature = "std")]
+mod file;
 mod layout;
 pub mod llama;
+mod open;
+#[cfg(feature = "std")]
+mod save;
 mod section;
+mod source;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -23,7 +33,13 @@ use core::fmt;
 
 pub use container::Container;
 pub use error::Error;
+#[cfg(feature = "std")]
+pub use error::Operation;
 pub use fields::Fields;
+#[cfg(feature = "std")]
+pub use file::StateFile;
+#[cfg(feature = "std")]
+pub use save::{Saved, Sync, save};
 pub use section::{Codec, Section};
 pub use stored::{
     CELLS, IMAGE, IMAGE_TAGS, IMAGE_VERSION, ROWS, SHAPE, STATE, StoredImage, encode_shape, write_image,

@@ -138,6 +138,52 @@ pub enum Error {
     Memory(crate::Error),
     /// Where bytes go to or come from refused.
     Io(crate::io::Error),
+    /// A file could not be read or written.
+    #[cfg(feature = "std")]
+    File {
+        /// What was tried.
+        operation: Operation,
+        /// Which file, and why not.
+        error: crate::file::FileError,
+    },
+}
+
+/// What is done to files.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening it.
+    Open,
+    /// Waiting for others who save to it.
+    Lock,
+    /// Reading it.
+    Read,
+    /// Making a new one beside it.
+    Create,
+    /// Writing it.
+    Write,
+    /// Making what was written durable.
+    Sync,
+    /// Giving the new one its name.
+    Rename,
+    /// Removing what an interrupted save left.
+    Remove,
+}
+
+#[cfg(feature = "std")]
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Lock => "lock",
+            Self::Read => "read",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+        })
+    }
 }
 
 impl fmt::Display for Error {
@@ -199,6 +245,8 @@ impl fmt::Display for Error {
             Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes; free some"),
             Self::Memory(ref error) => write!(f, "{error}"),
             Self::Io(ref error) => write!(f, "{error}"),
+            #[cfg(feature = "std")]
+            Self::File { operation, ref error } => write!(f, "cannot {operation}: {error}"),
         }
     }
 }
@@ -208,6 +256,8 @@ impl core::error::Error for Error {
         match self {
             Self::Memory(error) => Some(error),
             Self::Io(error) => Some(error),
+            #[cfg(feature = "std")]
+            Self::File { error, .. } => Some(error),
             _ => None,
         }
     }
@@ -226,6 +276,16 @@ impl From<crate::io::Error> for Error {
 }
 
 impl Error {
+    /// What the system said about a file.
+    #[cfg(feature = "std")]
+    pub(super) fn file(
+        operation: Operation,
+        path: &std::path::Path,
+        problem: impl Into<crate::file::Problem>,
+    ) -> Self {
+        Self::File { operation, error: crate::file::FileError { path: path.into(), problem: problem.into() } }
+    }
+
     /// The state of another model than `wanted`.
     pub(super) fn fingerprint(stored: &Fingerprint, wanted: &Fingerprint) -> Self {
         Self::Fingerprint { stored: stored.front(), wanted: wanted.front() }

@@ -1,0 +1,124 @@
+//! Where a container lies: in memory, or on a device that is read piece by piece.
+
+use super::{Error, Tag};
+use crate::io::ReadAt;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use bytemuck::Pod;
+use core::fmt;
+
+/// Bytes that are copied and checked at a time: both halves of the work meet them in the nearest cache.
+const SLICE_STEP: usize = 4 << 10;
+/// The same for devices, where every step is a call of the system.
+const DEVICE_STEP: usize = 64 << 10;
+
+/// Where a container lies.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// In memory.
+    Slice(&'a [u8]),
+    /// On a device.
+    Device(&'a dyn ReadAt),
+}
+
+impl<'a> Source<'a> {
+    /// How many bytes there are now.
+    pub fn len(&self) -> Result<u64, Error> {
+        match self {
+            Self::Slice(bytes) => Ok(bytes.len() as u64),
+            Self::Device(device) => Ok(device.len()?),
+        }
+    }
+
+    /// Bytes to move at a time.
+    pub fn step(&self) -> usize {
+        match self {
+            Self::Slice(_) => SLICE_STEP,
+            Self::Device(_) => DEVICE_STEP,
+        }
+    }
+
+    /// Fills `into` with what stands from `offset` on, which is part of `section`.
+    pub fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let found = match self {
+            Self::Slice(bytes) => copy_from(bytes, offset, into),
+            Self::Device(device) => device.read_at(offset, into)?,
+        };
+        let wanted = into.len() as u64;
+        if found as u64 == wanted {
+            return Ok(());
+        }
+        let (need, have) = (offset.saturating_add(wanted), offset.saturating_add(found as u64));
+        Err(Error::Truncated { section, offset, need, have: have.min(self.len()?) })
+    }
+
+    /// A part of fixed size at `offset`.
+    pub fn part<T: Pod>(&self, section: Tag, offset: u64) -> Result<T, Error> {
+        let mut part = T::zeroed();
+        self.fill(section, offset, bytemuck::bytes_of_mut(&mut part))?;
+        Ok(part)
+    }
+
+    /// `len` bytes from `offset`, which the caller has found to lie within the length of the source.
+    pub fn bytes(&self, section: Tag, offset: u64, len: u64) -> Result<Cow<'a, [u8]>, Error> {
+        let cut = || Error::Truncated {
+            section,
+            offset,
+            need: offset.saturating_add(len),
+            have: self.len().unwrap_or_default(),
+        };
+        match self {
+            Self::Slice(bytes) => slice_of(bytes, offset, len).map(Cow::Borrowed).ok_or_else(cut),
+            Self::Device(_) => {
+                let refused = Error::OutOfMemory { bytes: len };
+                let mut bytes = Vec::new();
+                let n = usize::try_from(len).map_err(|_| cut())?;
+                bytes.try_reserve_exact(n).map_err(|_| refused)?;
+                bytes.resize(n, 0);
+                self.fill(section, offset, &mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// Whether `wanted` stands from `offset` on; what cannot be read does not.
+    pub fn holds(&self, section: Tag, offset: u64, wanted: &[u8]) -> bool {
+        if let Self::Slice(bytes) = self {
+            return slice_of(bytes, offset, wanted.len() as u64) == Some(wanted);
+        }
+        let mut found = [0; SLICE_STEP];
+        let mut offset = offset;
+        wanted.chunks(SLICE_STEP).all(|wanted| {
+            let start = offset;
+            offset = offset.saturating_add(wanted.len() as u64);
+            let found = found.get_mut(..wanted.len()).unwrap_or_default();
+            self.fill(section, start, found).is_ok() && found == wanted
+        })
+    }
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Slice(_) => "Slice",
+            Self::Device(_) => "Device",
+        })
+    }
+}
+
+/// `len` bytes from `offset`, if they are there.
+fn slice_of(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(len).ok()?)?;
+    bytes.get(start..end)
+}
+
+/// Copies what stands from `offset` on as far as it goes; tells how far.
+fn copy_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+    let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
+    let n = rest.len().min(into.len());
+    if let (Some(to), Some(from)) = (into.get_mut(..n), rest.get(..n)) {
+        to.copy_from_slice(from);
+    }
+    n
+}
