@@ -6,6 +6,7 @@ mod operations;
 mod outputs;
 mod pooling;
 mod rollback;
+mod state;
 mod whole;
 
 use crate::{
@@ -24,6 +25,7 @@ use history::History;
 pub(crate) use outputs::Outputs;
 pub use pooling::Pooling;
 pub use rollback::Rollback;
+pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions};
 use whole::Whole;
 
 /// Sizes and choices of a context; all of its memory follows from them.

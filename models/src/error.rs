@@ -389,6 +389,8 @@ pub enum Error {
     KernelSet(backstitch_core::isa::SetUnavailable),
     /// The memory refused.
     Memory(backstitch_kv::Error),
+    /// A state cannot be written or read.
+    State(backstitch_kv::state::Error),
 
     // Models in several files.
     /// The parts of a split model do not belong together.
@@ -470,6 +472,7 @@ impl core::error::Error for Error {
             Self::Core(source) => Some(source),
             Self::KernelSet(source) => Some(source),
             Self::Memory(source) => Some(source),
+            Self::State(source) => Some(source),
             Self::Vocab(source) => Some(source),
             #[cfg(feature = "chat")]
             Self::Chat(source) => Some(source),
@@ -516,6 +519,12 @@ impl From<backstitch_core::pool::Panicked> for Error {
 impl From<backstitch_kv::Error> for Error {
     fn from(error: backstitch_kv::Error) -> Self {
         Self::Memory(error)
+    }
+}
+
+impl From<backstitch_kv::state::Error> for Error {
+    fn from(error: backstitch_kv::state::Error) -> Self {
+        Self::State(error)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use crate::gguf::{Gguf, TensorInfo};
 use alloc::vec::Vec;
+use backstitch_kv::state::Fingerprint;
 use blake3::Hasher;
-use core::fmt;
 use core::ops::Range;
 
 /// What is hashed, in the order of the hash; a change of anything here makes all fingerprints others.
@@ -20,46 +20,27 @@ const SAMPLE: usize = 4096;
 /// and divided. `general.architecture` is the exception.
 const IRRELEVANT: [&str; 4] = ["general.", "tokenizer.chat_template", "quantize.", "split."];
 
-/// Says which model it is. Shown in hexadecimal digits.
+/// Says which model is in a file, in time linear in its metadata and in the number of its tensors: of each tensor at most 12 KiB are read.
 ///
 /// # Example
 /// ```
-/// use backstitch_models::{Fingerprint, Model, gguf::Gguf};
+/// use backstitch_models::{Model, fingerprint, gguf::Gguf};
 ///
 /// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
-/// let fingerprint = Model::from_bytes(&bytes)?.fingerprint();
-/// assert_eq!(fingerprint, Fingerprint::of(&Gguf::parse(&bytes)?));
-/// assert!(fingerprint.to_string().starts_with("414cb398"));
+/// let model = Model::from_bytes(&bytes)?;
+/// assert_eq!(model.fingerprint(), fingerprint(&Gguf::parse(&bytes)?));
+/// assert!(model.fingerprint().to_string().starts_with("414cb398"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl Fingerprint {
-    /// The fingerprint of the model in a file, in time linear in its metadata and in the number of its tensors: of each tensor
-    /// at most 12 KiB are read.
-    pub fn of(gguf: &Gguf<'_>) -> Self {
-        let mut hasher = Hasher::new_derive_key(CONTEXT);
-        let mut bytes = Vec::new();
-        hash_metadata(gguf, &mut hasher, &mut bytes);
-        hash_tensors(gguf, &mut hasher, &mut bytes);
-        // What changes weights while a model runs belongs to its identity. There are no such adapters yet; a model without any
-        // keeps its fingerprint when there are.
-        section(&mut hasher, *b"adapters", 0);
-        Fingerprint(*hasher.finalize().as_bytes())
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
+pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
+    let mut hasher = Hasher::new_derive_key(CONTEXT);
+    let mut bytes = Vec::new();
+    hash_metadata(gguf, &mut hasher, &mut bytes);
+    hash_tensors(gguf, &mut hasher, &mut bytes);
+    // What changes weights while a model runs belongs to its identity. There are no such adapters yet; a model without any
+    // keeps its fingerprint when there are.
+    section(&mut hasher, *b"adapters", 0);
+    Fingerprint(*hasher.finalize().as_bytes())
 }
 
 /// Begins a list of `n` entries.
@@ -171,7 +152,7 @@ mod tests {
         }
 
         fn fingerprint(&self) -> Fingerprint {
-            Fingerprint::of(&Gguf::parse(&self.file()).unwrap())
+            fingerprint(&Gguf::parse(&self.file()).unwrap())
         }
     }
 
@@ -223,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_same_weights_in_another_format_are_another_model() {
-        let of = |name| Fingerprint::of(&Gguf::parse(&golden(name)).unwrap());
+        let of = |name| fingerprint(&Gguf::parse(&golden(name)).unwrap());
         assert_ne!(of("quant_f16"), of("quant_q4_0"));
     }
 
@@ -239,7 +220,7 @@ mod tests {
         parts.set("tokenizer.chat_template", "{{ messages }}".into());
         parts.set("tokenizer.chat_template.tool_use", "{{ tools }}".into());
         parts.set("quantize.imatrix.file", "somewhere".into());
-        assert_eq!(parts.fingerprint(), Fingerprint::of(&gguf));
+        assert_eq!(parts.fingerprint(), fingerprint(&gguf));
     }
 
     #[test]
@@ -257,7 +238,7 @@ mod tests {
         }
         let files = [first.file(), second.file()];
         let split = Gguf::parse_parts(&[&files[0], &files[1]]).unwrap();
-        assert_eq!(Fingerprint::of(&split), Fingerprint::of(&gguf));
+        assert_eq!(fingerprint(&split), fingerprint(&gguf));
     }
 
     #[test]

@@ -51,10 +51,13 @@ pub mod speculative;
 pub mod vocab;
 mod weights;
 
+pub use backstitch_kv::state::Fingerprint;
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
-pub use context::{Context, Params, Pooling, Rollback};
+pub use context::{
+    Context, Params, Pooling, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions,
+};
 pub use error::Error;
-pub use fingerprint::Fingerprint;
+pub use fingerprint::fingerprint;
 pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows, Wkv};
 #[cfg(feature = "std")]
 pub use model::LoadParams;

@@ -3,7 +3,7 @@
 use crate::{
     arch::{self, Arch},
     error::Error,
-    fingerprint::Fingerprint,
+    fingerprint::fingerprint,
     gguf::{Gguf, TensorInfo},
     graph::{Builder, Graph},
     hparams::Hparams,
@@ -12,6 +12,7 @@ use crate::{
 };
 use alloc::{string::String, sync::Arc};
 use backstitch_core::pool::Pool;
+use backstitch_kv::state::Fingerprint;
 use core::ops::Range;
 
 /// A model in memory. Clones share everything; any number of contexts can use it at once.
@@ -115,7 +116,7 @@ impl Model {
         let (hparams, graph) = Self::describe(gguf, archs)?;
         let vocab = Vocab::from_gguf(gguf)?;
         // Before the weights: pages of the file are given back as these are read.
-        let fingerprint = Fingerprint::of(gguf);
+        let fingerprint = fingerprint(gguf);
         let weights = Weights::load(gguf, &graph, pool, done)?;
         let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
         let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);

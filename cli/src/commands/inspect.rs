@@ -6,7 +6,7 @@ use crate::output::{MAX_SHOWN, Output, bytes, shorten, table};
 use crate::{embedded, footprint};
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Gguf, Source, TensorInfo, Value};
-use backstitch_models::{Fingerprint, Model, Params, arch};
+use backstitch_models::{Model, Params, arch, fingerprint};
 use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
     let (name, architecture) = (subject.name(), subject.architecture());
     let (size, params) = (bytes(subject.n_bytes as u64), count(subject.n_params()));
     out.line(format_args!("{heading}{name}{heading:#}: {architecture}, {size}, {params} parameters"))?;
-    out.line(format_args!("fingerprint {}", Fingerprint::of(subject.gguf)))?;
+    out.line(format_args!("fingerprint {}", fingerprint(subject.gguf)))?;
     out.line(format_args!("\n{heading}Metadata{heading:#}"))?;
     list_metadata(out, subject)?;
     out.line(format_args!("\n{heading}Tensors{heading:#}"))?;
@@ -188,7 +188,7 @@ fn as_json(subject: &Subject) -> serde_json::Value {
         "path": subject.path.map(|path| path.display().to_string()),
         "bytes": subject.n_bytes,
         "architecture": subject.gguf.architecture().ok(),
-        "fingerprint": Fingerprint::of(subject.gguf).to_string(),
+        "fingerprint": fingerprint(subject.gguf).to_string(),
         "n_params": subject.n_params(),
         "metadata": metadata,
         "tensors": subject.gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),

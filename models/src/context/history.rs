@@ -5,6 +5,9 @@ use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
 use core::ops::Range;
 
+/// Bytes before the tokens of an encoded history.
+const HEAD: usize = 8;
+
 /// Tokens of one sequence from position `start` on. A change that tokens would not tell makes it begin again: then those
 /// before are not known.
 #[derive(Debug, Default)]
@@ -36,6 +39,46 @@ impl History {
         Ok(History { start: self.start, edited: self.edited, claimed: true, ..copy })
     }
 
+    /// The history in bytes, little-endian: whether it is edited (u32, 0 or 1), start (i32), the tokens (u32 each).
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
+        bytes.extend(u32::from(self.edited).to_le_bytes());
+        bytes.extend(self.start.0.to_le_bytes());
+        self.tokens.iter().for_each(|token| bytes.extend(token.0.to_le_bytes()));
+        bytes
+    }
+
+    /// The history that [`History::encode`] made these bytes of, in room for `n_ctx` tokens at least; claimed.
+    ///
+    /// # Errors
+    /// [`Error::SavedLength`] if there are no whole tokens; [`Error::SavedValue`] for tokens beyond `n_vocab`, positions that
+    /// there cannot be, and other nonsense; [`Error::OutOfMemory`].
+    pub(super) fn decode(bytes: &[u8], n_vocab: usize, n_ctx: u32) -> Result<Self, Error> {
+        let what = "the list of a sequence's tokens";
+        let nonsense = |offset: usize, found: u32, wanted| {
+            Err(Error::SavedValue { what, offset: offset as u64, found: found.into(), wanted })
+        };
+        let (words, rest) = bytes.as_chunks::<4>();
+        let ([edited, start, tokens @ ..], []) = (words, rest) else {
+            let wanted = (4 * words.len()).max(HEAD) as u64;
+            return Err(Error::SavedLength { what, found: bytes.len() as u64, wanted });
+        };
+        let [edited, start] = [edited, start].map(|word| u32::from_le_bytes(*word));
+        if edited > 1 {
+            return nonsense(0, edited, "0 or 1");
+        }
+        let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        if i32::try_from(start.saturating_add(n)).is_err() {
+            return nonsense(4, start, "a position of a sequence of so many tokens");
+        }
+        let mut history = History::new(n.max(n_ctx))?;
+        history.tokens.extend(tokens.iter().map(|token| Token(u32::from_le_bytes(*token))));
+        if let Some(i) = history.tokens.iter().position(|token| token.0 as usize >= n_vocab) {
+            return nonsense(HEAD + 4 * i, history.tokens[i].0, "a token of the vocabulary");
+        }
+        Ok(History { start: Pos(start as i32), edited: edited == 1, claimed: true, ..history })
+    }
+
     /// One more token will be added.
     pub(super) fn expect_one(&mut self) {
         self.n_expected += 1;
@@ -59,6 +102,12 @@ impl History {
     /// All tokens; none if some are not known.
     pub(super) fn tokens(&self) -> &[Token] {
         if self.edited { &[] } else { &self.tokens }
+    }
+
+    /// The position after the last token; none if the tokens do not tell, because none came since the sequence was edited.
+    pub(super) fn end(&self) -> Option<Pos> {
+        let is_known = !self.edited || !self.tokens.is_empty();
+        is_known.then(|| Pos(self.start.0.saturating_add(self.tokens.len().min(i32::MAX as usize) as i32)))
     }
 
     /// The first position, as far as it is known.
@@ -179,6 +228,36 @@ mod tests {
         assert_eq!(copy(Pos(2)..Pos(4), Left::Something).between(Pos(0), Pos(1)), None);
         assert_eq!(copy(Pos(20)..Pos(30), Left::Nothing).tokens().len(), 0);
         assert_eq!(copy(Pos::ZERO..Pos::MAX, Left::Something).tokens().len(), 10);
+    }
+
+    #[test]
+    fn a_history_in_bytes_is_the_same_history() {
+        let mut edited = history(10);
+        edited.edit();
+        edited.push(Token(3), Pos(20));
+        for h in [history(0), history(10), edited] {
+            let bytes = h.encode();
+            let back = History::decode(&bytes, 16, 64).unwrap();
+            assert_eq!((&back.tokens, back.start, back.edited), (&h.tokens, h.start, h.edited));
+            assert!(back.is_claimed() && back.tokens.capacity() >= 64);
+            for n in (0..bytes.len()).filter(|n| *n < HEAD || n % 4 != 0) {
+                let error = History::decode(&bytes[..n], 16, 64).unwrap_err();
+                assert!(matches!(error, Error::SavedLength { .. }), "{n}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_history() {
+        let good = history(4).encode();
+        let cases: [(usize, &[u8], u64); 4] =
+            [(0, &[2], 0), (7, &[0x80], 4), (4, &[0xfe, 0xff, 0xff, 0x7f], 4), (12, &[16], 12)];
+        for (at, change, wanted) in cases {
+            let mut bytes = good.clone();
+            bytes[at..at + change.len()].copy_from_slice(change);
+            let error = History::decode(&bytes, 16, 64).unwrap_err();
+            assert!(matches!(error, Error::SavedValue { offset, .. } if offset == wanted), "{at}: {error:?}");
+        }
     }
 
     #[test]

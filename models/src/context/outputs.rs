@@ -2,7 +2,7 @@
 
 use super::pooling::{Pooled, Pooling};
 use crate::{error::Error, graph::Head, hparams::Hparams};
-use alloc::{vec, vec::Vec};
+use alloc::{sync::Arc, vec, vec::Vec};
 use backstitch_kv::{Batch, SeqId};
 
 /// Outputs of the last batch, in the caller's order.
@@ -19,6 +19,8 @@ pub(crate) struct Outputs {
     start: usize,
     /// For each sequence the row of its last token.
     row_of_seq: Vec<Option<u32>>,
+    /// For each sequence the logits of its last token where they came with it from a file. The next batch lets go of them too.
+    restored: Vec<Option<Arc<Vec<f32>>>>,
     /// What is made of embeddings.
     pooling: Pooling,
     pooled: Pooled,
@@ -38,6 +40,7 @@ impl Outputs {
             row_of_index: Vec::new(),
             start: 0,
             row_of_seq: vec![None; n_seq_max as usize],
+            restored: vec![None; n_seq_max as usize],
             pooling,
             pooled: Pooled::new(n_seq_max),
             is_whole: true,
@@ -65,7 +68,7 @@ impl Outputs {
         }
         self.is_whole = false;
         self.row_of_index.clear();
-        self.row_of_seq.fill(None);
+        self.forget_rows();
         self.head = head;
         // Rows of earlier batches are overwritten, not wiped.
         if self.rows.len() < len {
@@ -108,8 +111,21 @@ impl Outputs {
     /// Forgets all rows.
     pub(super) fn clear(&mut self) {
         self.row_of_index.clear();
-        self.row_of_seq.fill(None);
+        self.forget_rows();
         self.pooled.clear();
+    }
+
+    fn forget_rows(&mut self) {
+        self.row_of_seq.fill(None);
+        self.restored.fill(None);
+    }
+
+    /// The logits of the last token of `seq` are these, until it changes or the next batch puts out others.
+    pub(super) fn restore(&mut self, seq: SeqId, logits: Option<Arc<Vec<f32>>>) {
+        self.forget(seq);
+        if let Some(slot) = self.restored.get_mut(seq.index()) {
+            *slot = logits;
+        }
     }
 
     /// Notes that token `index` is the last of `seq` so far.
@@ -123,11 +139,15 @@ impl Outputs {
     /// The row of `seq` is `fork`'s too.
     pub(super) fn share(&mut self, seq: SeqId, fork: SeqId) {
         self.row_of_seq[fork.index()] = self.row_of_seq[seq.index()];
+        self.restored[fork.index()] = self.restored[seq.index()].clone();
     }
 
     /// The last outputs are no longer those of `seq`.
     pub(super) fn forget(&mut self, seq: SeqId) {
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
+            *slot = None;
+        }
+        if let Some(slot) = self.restored.get_mut(seq.index()) {
             *slot = None;
         }
         self.pooled.forget(seq);
@@ -141,6 +161,9 @@ impl Outputs {
 
     /// The logits of the last token of `seq`.
     pub(super) fn of_sequence(&self, seq: SeqId) -> Option<&[f32]> {
+        if let Some(logits) = self.restored.get(seq.index())? {
+            return Some(logits);
+        }
         let row = self.row_of_seq.get(seq.index()).copied().flatten()? as usize;
         self.row_of_head(row)
     }

@@ -187,6 +187,7 @@ impl fmt::Display for Error {
             Self::Arena => f.write_str("the arena's plan is wrong; please report this"),
             Self::KernelSet(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
+            Self::State(error) => error.fmt(f),
             Self::Core(error) => error.fmt(f),
             Self::Vocab(error) => error.fmt(f),
             #[cfg(feature = "chat")]

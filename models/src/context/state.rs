@@ -1,0 +1,215 @@
+//! What sequences hold, kept: as bytes or as files, and back.
+//!
+//! A state is a container (see [`backstitch_kv::state`]) with the sections of the memory and some of this crate: which sequences there are,
+//! their tokens, the logits after the last, and what the caller wants beside them. Reading one takes two steps: everything is parsed, checked and
+//! put into memory that nobody uses; then, without anything that could fail, it becomes visible. Whatever is wrong with a
+//! state, live sequences stay as they were.
+
+mod read;
+mod write;
+
+use super::Context;
+use crate::error::Error;
+use crate::sampler::{self, Chain};
+use alloc::vec::Vec;
+use backstitch_kv::io::{Read, Write, read_to_end};
+use backstitch_kv::state::{Container, Scope, Tag, Written};
+use backstitch_kv::{Fit, Pos, SeqId, Stretch};
+
+/// The ids of the sequences, u32 each, in the order of all other lists.
+const SEQUENCES: Tag = Tag(*b"SEQS");
+/// The tokens of a sequence.
+const TOKENS: Tag = Tag(*b"TOKS");
+/// The logits `[n_vocab]` after the last token of a sequence, f32 each.
+const LOGITS: Tag = Tag(*b"LGTS");
+/// The state of a chain of samplers.
+const SAMPLER: Tag = Tag(*b"SMPL");
+/// Bytes of the caller's.
+const METADATA: Tag = Tag(*b"META");
+/// The version of the layout of each of these.
+const VERSION: u16 = 1;
+
+/// What goes into a state beside what sequences hold.
+#[derive(Clone, Copy, Debug)]
+pub struct SaveOptions<'a> {
+    /// The samplers to go on with.
+    pub sampler: Option<&'a Chain>,
+    /// Bytes of the caller's: a title, the conversation as text.
+    pub metadata: &'a [u8],
+    /// Whether a file is only called saved once it would survive a loss of power. Without, it still survives the end of the process.
+    pub sync: bool,
+}
+
+impl Default for SaveOptions<'_> {
+    /// Nothing beside; files are synchronised.
+    fn default() -> Self {
+        SaveOptions { sampler: None, metadata: &[], sync: true }
+    }
+}
+
+/// How a state is read; by default, only into cells of the same type.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RestoreOptions {
+    /// Whether cells of another element type than the context's are converted; [`Restored::fit`] tells what that did to them. Without, they are
+    /// an error.
+    pub convert: bool,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The sequences, each under the id that it has now.
+    pub sequences: Vec<RestoredSequence>,
+    /// Where the samplers stood; [`Chain::resume`] goes on from there.
+    pub sampler: Option<sampler::State>,
+    /// Bytes of the caller's.
+    pub metadata: Vec<u8>,
+    /// Bytes of the state.
+    pub n_bytes: u64,
+    /// What had to be left out because this context keeps less, and what converting cells did to them.
+    pub fit: Fit,
+}
+
+/// A sequence that came back.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RestoredSequence {
+    /// Its id.
+    pub seq: SeqId,
+    /// The position that its next token gets.
+    pub end: Pos,
+    /// How many of its tokens are known: all, unless it was edited in its middle.
+    pub n_tokens: usize,
+    /// Which positions a rollback reaches in which way, as [`Context::positions`].
+    pub positions: Vec<Stretch>,
+}
+
+impl Restored {
+    /// The id of the sequence; of the first, if there are several.
+    pub fn seq(&self) -> SeqId {
+        self.sequences.first().map_or_else(SeqId::default, |sequence| sequence.seq)
+    }
+}
+
+impl Context {
+    /// Bytes that [`Context::state_write`] would write, in the time that this takes without a receiver.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn state_size(&self, options: &SaveOptions<'_>) -> Result<u64, Error> {
+        Ok(self.state_write(&mut Nowhere, options)?.bytes)
+    }
+
+    /// Writes all sequences, with what they share once.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn state_write(&self, out: &mut dyn Write, options: &SaveOptions<'_>) -> Result<Written, Error> {
+        self.write_state(out, &self.live(), Scope::Context, options)
+    }
+
+    /// Reads what [`Context::state_write`] wrote, in place of all that the context holds. Sequences have the ids again under which they were saved.
+    ///
+    /// Needs room for the new sequences beside the old; [`Context::clear`] makes some.
+    ///
+    /// # Errors
+    /// [`Error::State`] for damage, and states of another model or another kind; [`Error::Memory`] if the cache is another or has no room;
+    /// [`Error::SavedLength`], [`Error::SavedValue`]; [`Error::Sequence`] for sequences that this context cannot have. Nothing has changed
+    /// then.
+    pub fn state_read(&mut self, input: &mut dyn Read, options: &RestoreOptions) -> Result<Restored, Error> {
+        self.state_read_bytes(&read_all(input)?, options)
+    }
+
+    /// As [`Context::state_read`], from bytes that are there already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn state_read_bytes(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
+        let container = Container::parse(bytes).map_err(Error::from)?;
+        self.take_all(&container, options)
+    }
+
+    /// Bytes that [`Context::seq_state_write`] would write.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`], [`Error::OutOfMemory`].
+    pub fn seq_state_size(&self, seq: SeqId, options: &SaveOptions<'_>) -> Result<u64, Error> {
+        Ok(self.seq_state_write(seq, &mut Nowhere, options)?.bytes)
+    }
+
+    /// Writes what `seq` holds: with it, another context of the same model goes on with the same bits, and goes back to the same
+    /// positions at once.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`]; what `out` says.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Context, Model, Params, RestoreOptions, SaveOptions, Token};
+    ///
+    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/mamba2.gguf")?)?;
+    /// let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() })?;
+    /// let a = ctx.sequence()?;
+    /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
+    /// let mut state = Vec::new();
+    /// ctx.seq_state_write(a, &mut state, &SaveOptions::default())?;
+    ///
+    /// let mut other = Context::new(&model, Params { n_ctx: 512, n_threads: 2, ..Params::default() })?;
+    /// let b = other.sequence()?;
+    /// other.seq_state_read(b, &mut state.as_slice(), &RestoreOptions::default())?;
+    /// assert_eq!(other.logits(b), ctx.logits(a));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn seq_state_write(
+        &self,
+        seq: SeqId,
+        out: &mut dyn Write,
+        options: &SaveOptions<'_>,
+    ) -> Result<Written, Error> {
+        self.history(seq)?;
+        self.write_state(out, &[seq], Scope::Sequence, options)
+    }
+
+    /// Reads what [`Context::seq_state_write`] wrote, in place of what `seq` holds; a `seq` below `n_seq_max` that does not exist is made.
+    ///
+    /// Needs room for the new beside the old; [`Context::release`] makes some.
+    ///
+    /// # Errors
+    /// As [`Context::state_read`].
+    pub fn seq_state_read(
+        &mut self,
+        seq: SeqId,
+        input: &mut dyn Read,
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        self.seq_state_read_bytes(seq, &read_all(input)?, options)
+    }
+
+    /// As [`Context::seq_state_read`], from bytes that are there already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seq_state_read_bytes(
+        &mut self,
+        seq: SeqId,
+        bytes: &[u8],
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        let container = Container::parse(bytes).map_err(Error::from)?;
+        self.take_one(&container, seq, options)
+    }
+}
+
+fn read_all(input: &mut dyn Read) -> Result<Vec<u8>, Error> {
+    read_to_end(input).map_err(|error| Error::State(error.into()))
+}
+
+/// Where bytes go that are only counted.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write_all(&mut self, _bytes: &[u8]) -> Result<(), backstitch_kv::io::Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! Whatever is wrong with a state, it is a typed error or changes nothing, and live sequences stay as they were.
+
+use crate::seen::{KINDS, golden, saved, saved_all, seen};
+use backstitch_core::cell::CellType;
+use backstitch_kv::state::{Container, Section, Writer};
+use backstitch_models::{Context, Error, Model, Params, RestoreOptions, SeqId, TimelineParams, Token};
+use backstitch_testing::Random;
+
+/// The same container with other content in its sections, and sound checksums.
+pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> Vec<u8> {
+    let container = Container::parse(bytes).unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, *container.header()).unwrap();
+    for section in container.sections() {
+        let mut content = container.read(section).unwrap().into_owned();
+        change(&section.tag.0, section.index, &mut content);
+        let Section { tag, version, required, index, .. } = *section;
+        writer.section(tag, version, required, index, &[&content]).unwrap();
+    }
+    writer.finish().unwrap();
+    out
+}
+
+/// A small context, so that its states are small: one sequence of a few tokens with a checkpoint and a journal, and a live one.
+struct Small {
+    ctx: Context,
+    saved: SeqId,
+    live: SeqId,
+}
+
+fn small(model: &Model) -> Small {
+    let timeline = TimelineParams { checkpoint_bytes: 1 << 20, spacing: 4, journal: 2, margin: 4 };
+    let params = Params {
+        n_ctx: 128,
+        n_ubatch: 16,
+        n_seq_max: 4,
+        timeline,
+        type_k: CellType::F16,
+        type_v: CellType::F16,
+        ..Params::default()
+    };
+    let mut ctx = Context::new(model, params).unwrap();
+    let tell = |ctx: &mut Context, first: u32| {
+        let seq = ctx.sequence().unwrap();
+        if model.graph().encoder().is_some() {
+            ctx.encode(seq, &[Token(first), Token(2), Token(1)]).unwrap();
+        }
+        ctx.append(seq, &(first..first + 6).map(Token).collect::<Vec<_>>()).unwrap();
+        ctx.append(seq, &[Token(first)]).unwrap();
+        seq
+    };
+    let (saved, live) = (tell(&mut ctx, 3), tell(&mut ctx, 40));
+    Small { ctx, saved, live }
+}
+
+/// Reads damaged bytes into a third sequence and into the live one: an error, or the state as it was saved.
+struct Reader {
+    small: Small,
+    before: crate::seen::Seen,
+    live: crate::seen::Seen,
+    n_read: u64,
+}
+
+impl Reader {
+    fn new(model: &Model) -> Reader {
+        let small = small(model);
+        let (before, live) = (seen(&small.ctx, small.saved), seen(&small.ctx, small.live));
+        Reader { small, before, live, n_read: 0 }
+    }
+
+    fn one(&mut self, what: &dyn Fn() -> String, bytes: &[u8]) {
+        let (ctx, target) = (&mut self.small.ctx, SeqId(2));
+        match ctx.seq_state_read_bytes(target, bytes, &RestoreOptions::default()) {
+            Ok(_) => {
+                assert_eq!(seen(ctx, target), self.before, "{}", what());
+                ctx.release(target).unwrap();
+                self.n_read += 1;
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        assert_eq!(seen(ctx, self.small.live), self.live, "{}", what());
+    }
+}
+
+/// How much of all that could be damaged is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Everything,
+    Sampled(usize),
+}
+
+fn places(how: How, n: usize, seed: u64) -> Vec<usize> {
+    match how {
+        How::Everything => (0..n).collect(),
+        How::Sampled(count) => {
+            let mut random = Random::new(seed);
+            // Both ends whole: there lie the header and the directory.
+            let ends = (0..n.min(32)).chain(n.saturating_sub(96)..n);
+            ends.chain((0..count).map(|_| random.below(n))).collect()
+        }
+    }
+}
+
+fn check_cuts(name: &str, how: How) {
+    let mut reader = Reader::new(&golden(name));
+    let bytes = saved(&reader.small.ctx, reader.small.saved);
+    reader.one(&|| format!("{name}, whole"), &bytes);
+    assert_eq!(reader.n_read, 1, "{name}");
+    for n in places(how, bytes.len(), 1) {
+        reader.one(&|| format!("{name}, cut to {n}"), &bytes[..n]);
+    }
+    assert_eq!(reader.n_read, 1, "{name}: what is cut off is no state");
+}
+
+fn check_flips(name: &str, how: How) {
+    let mut reader = Reader::new(&golden(name));
+    let mut bytes = saved(&reader.small.ctx, reader.small.saved);
+    for bit in places(how, 8 * bytes.len(), 2) {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        reader.one(&|| format!("{name}, bit {bit} flipped"), &bytes);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// Other bytes under sound checksums: nobody can tell that cells or states are others, but what describes them must hold together.
+fn check_numbers(name: &str, how: How) {
+    let mut reader = Reader::new(&golden(name));
+    let bytes = saved(&reader.small.ctx, reader.small.saved);
+    let container = Container::parse(&bytes).unwrap();
+    // What is long is cells, states and logits.
+    let described: Vec<Section> =
+        container.sections().filter(|section| section.raw_len < 1024).copied().collect();
+    assert!(described.len() >= 3, "{name}: {described:?}");
+    for section in described {
+        for at in places(how, section.raw_len as usize, 3) {
+            for change in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+                let damaged = rewritten(&bytes, |tag, index, content| {
+                    if *tag == section.tag.0 && index == section.index {
+                        content[at] = change;
+                    }
+                });
+                hold(&mut reader, &damaged, &|| format!("{name}, byte {at} of {section:?} is {change:#x}"));
+            }
+        }
+    }
+}
+
+/// A state that may be another one now is refused or taken; then it can be used, whatever comes out, and the live sequence is as it was.
+fn hold(reader: &mut Reader, bytes: &[u8], what: &dyn Fn() -> String) {
+    let (ctx, target) = (&mut reader.small.ctx, SeqId(2));
+    if ctx.seq_state_read_bytes(target, bytes, &RestoreOptions::default()).is_ok() {
+        let used = |ctx: &mut Context| -> Result<(), Error> {
+            ctx.append(target, &[Token(1), Token(2)])?;
+            let fork = ctx.fork(target)?;
+            let end = ctx.pos(fork);
+            for back in [1, 3, 5, 8] {
+                let _ = ctx.rollback(fork, backstitch_models::Pos(end.0.saturating_sub(back)));
+            }
+            ctx.release(fork)
+        };
+        let _ = used(ctx);
+        ctx.survey(target).unwrap();
+        ctx.release(target).unwrap();
+        if ctx.tokens(SeqId(3)).is_ok() {
+            ctx.release(SeqId(3)).unwrap();
+        }
+        reader.live.logits = None;
+    }
+    let mut live = seen(ctx, reader.small.live);
+    if reader.live.logits.is_none() {
+        live.logits = None;
+    }
+    assert_eq!(live, reader.live, "{}", what());
+}
+
+#[test]
+fn a_state_cut_off_anywhere_is_refused() {
+    KINDS.into_iter().for_each(|name| check_cuts(name, How::Sampled(200)));
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_noticed_or_harmless() {
+    KINDS.into_iter().for_each(|name| check_flips(name, How::Sampled(400)));
+}
+
+#[test]
+fn other_numbers_under_sound_checksums_do_no_harm() {
+    KINDS.into_iter().for_each(|name| check_numbers(name, How::Sampled(0)));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_state_cut_off_at_every_byte_is_refused() {
+    KINDS.into_iter().for_each(|name| check_cuts(name, How::Everything));
+}
+
+#[test]
+#[ignore = "takes an hour"]
+fn every_flipped_bit_is_noticed_or_harmless() {
+    KINDS.into_iter().for_each(|name| check_flips(name, How::Everything));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_other_number_under_sound_checksums_does_no_harm() {
+    KINDS.into_iter().for_each(|name| check_numbers(name, How::Everything));
+}
+
+#[test]
+fn a_damaged_context_is_refused_and_all_its_sequences_stay() {
+    for name in KINDS {
+        let mut reader = Reader::new(&golden(name));
+        let mut bytes = saved_all(&reader.small.ctx);
+        for at in places(How::Sampled(100), bytes.len(), 4) {
+            bytes[at] ^= 0x10;
+            let ctx = &mut reader.small.ctx;
+            let result = ctx.state_read(&mut bytes.as_slice(), &RestoreOptions::default());
+            let now = [reader.small.saved, reader.small.live].map(|seq| seen(ctx, seq));
+            assert_eq!(now, [reader.before.clone(), reader.live.clone()], "{name}, byte {at}: {result:?}");
+            bytes[at] ^= 0x10;
+        }
+    }
+}

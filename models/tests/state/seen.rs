@@ -1,0 +1,118 @@
+//! Sequences with a past, and what a context shows of them.
+
+use crate::converted::tokens;
+use backstitch_core::cell::CellType;
+use backstitch_models::{
+    Context, Means, Model, Params, Pos, RestoreOptions, Restored, Rollback, SaveOptions, SeqId, Stretch,
+    TimelineParams, Token,
+};
+
+/// One model for each kind of memory: all kept; a text beside it; windows; states; states beside others.
+pub const KINDS: [&str; 8] = ["llama", "t5", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
+
+pub const CELLS: [CellType; 3] = [CellType::F16, CellType::F32, CellType::BF16];
+
+pub fn golden(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Room for four sequences of some hundred tokens, with checkpoints close enough that they have several.
+pub fn params(cells: CellType) -> Params {
+    let timeline = TimelineParams { checkpoint_bytes: 4 << 20, spacing: 32, journal: 8, margin: 16 };
+    Params { n_ctx: 640, n_seq_max: 4, timeline, type_k: cells, type_v: cells, ..Params::default() }
+}
+
+pub fn context(model: &Model, cells: CellType) -> Context {
+    Context::new(model, params(cells)).unwrap()
+}
+
+/// A sequence with a past: a prompt, single tokens, a rollback, a pin, a few tokens more.
+pub fn tell(ctx: &mut Context, seed: u64) -> SeqId {
+    let seq = ctx.sequence().unwrap();
+    let story = tokens(ctx.model(), seed, 136);
+    if ctx.model().graph().encoder().is_some() {
+        ctx.encode(seq, &story[..9]).unwrap();
+    }
+    ctx.append(seq, &story[9..99]).unwrap();
+    story[99..110].iter().for_each(|token| ctx.append(seq, &[*token]).unwrap());
+    ctx.rollback(seq, Pos(97)).unwrap();
+    ctx.pin(seq).unwrap();
+    ctx.append(seq, &story[110..131]).unwrap();
+    story[131..].iter().for_each(|token| ctx.append(seq, &[*token]).unwrap());
+    seq
+}
+
+pub fn bits(logits: Option<&[f32]>) -> Option<Vec<u32>> {
+    logits.map(|logits| logits.iter().map(|x| x.to_bits()).collect())
+}
+
+/// What a context shows of a sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub tokens: Vec<Token>,
+    pub range: Option<(Pos, Pos)>,
+    pub positions: Vec<Stretch>,
+    pub logits: Option<Vec<u32>>,
+}
+
+pub fn seen(ctx: &Context, seq: SeqId) -> Seen {
+    Seen {
+        tokens: ctx.tokens(seq).unwrap().to_vec(),
+        range: ctx.seq_range(seq),
+        positions: ctx.positions(seq).unwrap(),
+        logits: bits(ctx.logits(seq)),
+    }
+}
+
+/// Positions that a rollback reaches without evaluating anything.
+pub fn instant(stretches: &[Stretch]) -> Vec<Pos> {
+    let of = |stretch: &Stretch| (stretch.positions.start.0..stretch.positions.end.0).map(Pos);
+    stretches.iter().filter(|stretch| stretch.means != Means::Evaluated).flat_map(of).collect()
+}
+
+/// The logits after each of `n` more tokens, whose choice depends on `seed`.
+pub fn go_on(ctx: &mut Context, seq: SeqId, seed: u64, n: usize) -> Vec<Option<Vec<u32>>> {
+    let tokens = tokens(ctx.model(), seed, n);
+    let after = |token| {
+        ctx.append(seq, &[token]).unwrap();
+        bits(ctx.logits(seq))
+    };
+    tokens.into_iter().map(after).collect()
+}
+
+/// What a fork of `seq` does when it goes back to `pos` and on from there.
+pub fn go_back(ctx: &mut Context, seq: SeqId, pos: Pos) -> (Rollback, Vec<Option<Vec<u32>>>) {
+    let fork = ctx.fork(seq).unwrap();
+    let done = ctx.rollback(fork, pos).unwrap();
+    let after = go_on(ctx, fork, 77, 3);
+    ctx.release(fork).unwrap();
+    (done, after)
+}
+
+/// The first, a middle and the last position of each stretch, from the end back.
+pub fn landmarks(stretches: &[Stretch]) -> Vec<Pos> {
+    let of = |stretch: &Stretch| {
+        let (start, last) = (stretch.positions.start.0, stretch.positions.end.0 - 1);
+        [last, (start + last) / 2, start].map(Pos)
+    };
+    let mut all: Vec<Pos> = stretches.iter().rev().flat_map(of).collect();
+    all.dedup();
+    all
+}
+
+pub fn saved(ctx: &Context, seq: SeqId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ctx.seq_state_write(seq, &mut bytes, &SaveOptions::default()).unwrap();
+    bytes
+}
+
+pub fn saved_all(ctx: &Context) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ctx.state_write(&mut bytes, &SaveOptions::default()).unwrap();
+    bytes
+}
+
+pub fn restore(ctx: &mut Context, seq: SeqId, mut bytes: &[u8]) -> Restored {
+    ctx.seq_state_read(seq, &mut bytes, &RestoreOptions::default()).unwrap()
+}
