@@ -40,7 +40,8 @@ type Fill<'f> = &'f mut dyn FnMut(&mut Writer<'_>) -> Result<(), Error>;
 /// Saves the sections that `fill` writes to the file at `path`.
 ///
 /// If there is a state file of the same model and scope, only what is new is appended to it, unless more than half of the file
-/// would then be waste; anything else at the path is replaced. `fill` may be called twice. A lock file, `.NAME.lock`, stays in the folder.
+/// would then be waste; anything else at the path is replaced. `fill` may be called twice, and finds what is continued in
+/// [`Writer::old`]. A lock file, `.NAME.lock`, stays in the folder.
 ///
 /// # Errors
 /// What `fill` says, and [`Error::File`] with path and operation. The file then holds the old state; if the very last step failed, the making

@@ -98,6 +98,11 @@ impl<'a> Writer<'a> {
         Ok(Self { out, head, generation, start, at: start, sections, old: Some(Old::new(old)), reused: 0 })
     }
 
+    /// The container that is continued, if one is.
+    pub fn old(&self) -> Option<&'a Container<'a>> {
+        self.old.as_ref().map(|old| old.container)
+    }
+
     /// Writes a section whose content is `pieces`, one after the other. `index` tells sections of a tag apart; a reader who does not know the
     /// tag or the version refuses the file if the section is `required`, else skips it.
     ///

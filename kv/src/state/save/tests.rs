@@ -205,6 +205,18 @@ fn waste_stays_below_half_and_unchanged_blocks_are_not_written_again() {
 }
 
 #[test]
+fn the_state_that_is_continued_can_be_looked_at() {
+    let disk = disk_of(&[vec![1, 2, 3]]);
+    let mut seen = Vec::new();
+    let looking = &mut |writer: &mut Writer<'_>| {
+        seen.push(writer.old().map(|old| old.sections().len()));
+        fill(&vec![8])(writer)
+    };
+    save(&disk, path(), HEADER, Sync::Yes, looking).unwrap();
+    assert_eq!(seen, [Some(3), None], "the second time for a new file");
+}
+
+#[test]
 fn an_error_of_the_caller_leaves_the_old_state() {
     let old = vec![1, 2, 3];
     let disk = disk_of(core::slice::from_ref(&old));
