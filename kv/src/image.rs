@@ -7,6 +7,7 @@
 //! Layers are described by [`Shape`] in *groups*: layers that cache cells and see the same window. A memory may keep several groups in
 //! one place, depending on its size; an image does not, so that it fits memories of other sizes.
 
+mod beginning;
 mod check;
 mod owned;
 
@@ -15,6 +16,8 @@ use crate::layer::{StatePart, Window};
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
 
+pub use beginning::Resume;
+pub(crate) use beginning::drop_dead_spans;
 pub use owned::Owned;
 
 /// What layers keep, as far as both sides must agree on it.

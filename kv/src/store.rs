@@ -22,6 +22,7 @@ mod found;
 mod index;
 mod key;
 mod pack;
+mod prefix;
 mod put;
 
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use evict::{Evicted, Prune};
 pub use found::{Found, Payload, Why};
 pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
 pub use pack::Flaw;
+pub use prefix::{Prefix, Unusable};
 pub use put::{Entry, Pieces, Put};
 
 use crate::ids::Token;

@@ -5,6 +5,8 @@ mod history;
 mod operations;
 mod outputs;
 mod pooling;
+#[cfg(feature = "std")]
+mod recall;
 mod rollback;
 mod state;
 mod whole;
@@ -24,6 +26,8 @@ use backstitch_kv::{
 use history::History;
 pub(crate) use outputs::Outputs;
 pub use pooling::Pooling;
+#[cfg(feature = "std")]
+pub use recall::Recalled;
 pub use rollback::Rollback;
 pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions};
 use whole::Whole;

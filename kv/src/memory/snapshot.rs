@@ -162,6 +162,23 @@ impl Hybrid {
     }
 }
 
+impl Hybrid {
+    /// The bytes of block `number` of what `seq` holds of a group, layer by layer, if all of its cells are the sequence's and stand at
+    /// `pos` and the positions after it.
+    pub fn full_block(&self, seq: SeqId, group: usize, number: usize, pos: Pos) -> Option<Vec<&[u8]>> {
+        self.check_seq(seq).ok()?;
+        let place = self.group_places().into_iter().nth(group)?;
+        let part = self.cell_part(place.part)?;
+        let extent = part.held_by(seq).table.extents().get(number)?;
+        let is_there = |(cell, own): (i32, &Pos)| own.0 == pos.0.saturating_add(cell);
+        if extent.live != u32::MAX || !(0..).zip(part.pool().pos(extent.block)).all(is_there) {
+            return None;
+        }
+        let layers = place.locals.iter().filter_map(|&local| part.layers().get(local));
+        layers.map(|l| l.storage().get(l.layout.block_range(extent.block as usize))).collect()
+    }
+}
+
 /// An image in the making.
 struct Taken<'a> {
     memory: &'a Hybrid,

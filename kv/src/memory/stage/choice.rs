@@ -3,9 +3,9 @@
 use super::fit::Matched;
 use super::{Fit, PartStage, Stage};
 use crate::error::Error;
-use crate::extent::{SPAN, Table, bits};
+use crate::extent::{Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::image::{Block, Cells, Image, Mark};
+use crate::image::{Block, Cells, Image, Mark, drop_dead_spans};
 use crate::memory::Hybrid;
 use crate::memory::cells::{CellPart, Given};
 use crate::memory::recurrent::{Held, Tip};
@@ -143,7 +143,7 @@ impl Hybrid {
                 let has = |mark: &Mark| mark.checkpoint as usize == number;
                 let with = image.sequences.iter().filter(|sequence| sequence.line.iter().any(has));
                 let whole = with.map(|s| &s.cells[*group]).find(|cells| cells.whole_from <= needed)?;
-                Some(within(whole, &image.blocks[*group], needed..pos))
+                Some(whole.within(&image.blocks[*group], needed..pos))
             };
             list[*group] = Some(saved.or_else(derived)?);
         }
@@ -447,31 +447,6 @@ fn trim(part: &dyn CellPart, cells: &mut Cells, blocks: &[Block]) {
         cells.start = first;
     }
     cells.whole_from = last_gone.next();
-}
-
-/// Takes away spans without a cell at the front.
-fn drop_dead_spans(extents: &mut Vec<Extent>) {
-    let is_dead = |extents: &&[Extent]| extents.iter().all(|extent| extent.live == 0);
-    let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
-    extents.drain(..(n_dead * SPAN).min(extents.len()));
-}
-
-/// The cells in a range of positions.
-fn within(cells: &Cells, blocks: &[Block], range: Range<Pos>) -> Cells {
-    let cut = |extent: &Extent| {
-        let Some(block) = blocks.get(extent.block as usize) else { return Extent::EMPTY };
-        let inside = bits(extent.live).filter(|&cell| range.contains(&block.pos[cell as usize]));
-        match inside.fold(0, |live, cell| live | 1 << cell) {
-            0 => Extent::EMPTY,
-            live => Extent { live, ..*extent },
-        }
-    };
-    let mut extents: Vec<Extent> = cells.extents.iter().map(cut).collect();
-    while extents.last().is_some_and(|last| last.live == 0) {
-        extents.pop();
-    }
-    drop_dead_spans(&mut extents);
-    Cells { extents, whole_from: range.start, start: Pos::ZERO }
 }
 
 /// Groups that this memory keeps in one place must hold the same cells.

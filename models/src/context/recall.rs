@@ -1,0 +1,202 @@
+//! Beginnings of prompts that were evaluated before, by this process or another: taken from a store on disk, and given to it.
+
+use super::{Context, History};
+use crate::error::Error;
+use alloc::vec::Vec;
+use backstitch_kv::image::{Content, Resume, Sees, Shape};
+use backstitch_kv::state::{Container, Header, Scope, Writer, encode_shape, write_image};
+use backstitch_kv::store::{BLOCK_TOKENS, Entry, Found, Key, Need, Prefix, Store, Unusable, Why};
+use backstitch_kv::{Pos, SeqId, StageError, Token};
+use std::borrow::Cow;
+
+/// How often a beginning is looked for again after a damaged file of it was found, and removed.
+const ATTEMPTS: usize = 4;
+
+/// What came of looking for the beginning of a prompt.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Recalled {
+    /// Tokens that the sequence holds now; the rest of the prompt has to be evaluated.
+    pub n_tokens: usize,
+    /// Tokens that are stored. More than `n_tokens` where a model's states are kept at few positions only.
+    pub n_stored: usize,
+    /// Why there are no more.
+    pub why: Why,
+    /// What was found damaged or unreadable on the way.
+    pub trouble: Option<Unusable>,
+}
+
+/// Whether nothing but blocks is needed to go on.
+fn needs_blocks_only(shape: &Shape) -> bool {
+    shape.recurrent.is_empty() && shape.groups.iter().all(|group| group.sees == Sees::All)
+}
+
+/// Whether sequences are more than what a prompt makes of them: an encoded text is not.
+fn is_told_by_tokens(shape: &Shape) -> bool {
+    shape.groups.iter().all(|group| group.sees != Sees::Text)
+        && !(shape.groups.is_empty() && shape.recurrent.is_empty())
+}
+
+impl Context {
+    /// The key under which a store keeps what this model evaluates into caches of this shape and these element types.
+    pub fn store_root(&self) -> Key {
+        let shape = encode_shape(&self.memory.shape());
+        Key::root(&self.model.fingerprint().0, blake3::hash(&shape).as_bytes())
+    }
+
+    /// Makes `seq` hold the longest beginning of `tokens` that `store` has, in place of what it held; never all of them, for the logits of
+    /// the last come from evaluating it. What follows is the same bit for bit as if all had been evaluated.
+    ///
+    /// Whatever is wrong with the store makes the beginning shorter, in the worst case nothing. If nothing is found the sequence is
+    /// empty.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no room, [`Error::OutOfMemory`];
+    /// the sequence holds what it held then.
+    pub fn recall(&mut self, seq: SeqId, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
+        self.history(seq)?;
+        let shape = self.memory.shape();
+        let need = if needs_blocks_only(&shape) { Need::Blocks } else { Need::ResumePoint };
+        let (root, most) = (self.store_root(), tokens.len().saturating_sub(1));
+        let mut recalled =
+            Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
+        for _ in 0..ATTEMPTS {
+            if !is_told_by_tokens(&shape) {
+                break;
+            }
+            let found = match store.longest(&root, tokens, need, most) {
+                Ok(found) => found,
+                Err(error) => {
+                    recalled.trouble = Some(error.into());
+                    break;
+                }
+            };
+            (recalled.n_stored, recalled.why) = (found.n_stored, found.why);
+            if found.n_tokens == 0 {
+                break;
+            }
+            match self.take_found(seq, &shape, &found, tokens)? {
+                Ok(()) => {
+                    recalled.n_tokens = found.n_tokens;
+                    return Ok(recalled);
+                }
+                Err(trouble) => recalled.trouble = Some(trouble),
+            }
+        }
+        self.empty(seq)?;
+        Ok(recalled)
+    }
+
+    /// Takes what was found, or says why it is of no use.
+    fn take_found(
+        &mut self,
+        seq: SeqId,
+        shape: &Shape,
+        found: &Found,
+        tokens: &[Token],
+    ) -> Result<Result<(), Unusable>, Error> {
+        let known = tokens.get(..found.n_tokens).unwrap_or_default();
+        let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
+        history.claim();
+        (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
+        let resume = match found.resume.as_ref().map(|payload| payload.to_vec()).transpose() {
+            Ok(resume) => resume,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let container = match resume.as_deref().map(Container::parse).transpose() {
+            Ok(container) => container,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let prefix = match Prefix::new(shape, found, container.as_ref()) {
+            Ok(prefix) => prefix,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        match self.memory.stage(prefix.image(), &prefix, &[seq], false) {
+            Ok(staged) => drop(staged.commit()),
+            Err(StageError::Source(error)) => return Ok(Err(error)),
+            Err(StageError::Memory(error)) => return Err(error.into()),
+        }
+        self.outputs.forget(seq);
+        if let Some(slot) = self.sequences.get_mut(seq.index()) {
+            *slot = Some(history);
+        }
+        Ok(Ok(()))
+    }
+
+    fn empty(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.seq_rm(seq, Pos::ZERO..Pos::MAX)
+    }
+
+    /// What `store` lacks of the beginning of `seq`: the whole blocks of its tokens, and where the model keeps states or windows, these as
+    /// they were at the end of some blocks, the last of them above all. `None` if there is nothing to store, or the sequence is
+    /// not what its tokens made of it.
+    ///
+    /// Copies only states; make the entry own its bytes to store it elsewhere than here.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist; [`Error::State`] if a state cannot be written.
+    pub fn remember(&self, seq: SeqId, store: &Store) -> Result<Option<Entry<'_>>, Error> {
+        let history = self.history(seq)?;
+        let (tokens, shape) = (history.tokens(), self.memory.shape());
+        let n_blocks = tokens.len() / BLOCK_TOKENS;
+        if n_blocks == 0 || history.first() > Pos::ZERO || !is_told_by_tokens(&shape) {
+            return Ok(None);
+        }
+        let root = self.store_root();
+        let first = store.n_stored(&root, tokens).min(n_blocks);
+        let snapshot = self.memory.snapshot(&[seq])?;
+        let resumes = match needs_blocks_only(&shape) {
+            true => Vec::new(),
+            false => self.resumes(&snapshot, n_blocks)?,
+        };
+        let blocks = match shape.group_of_all() {
+            Some(group) => self.blocks(seq, group, first..n_blocks),
+            None => (first..n_blocks).map(|_| Vec::new()).collect(),
+        };
+        let has_all = blocks.len() == n_blocks - first;
+        let is_new = !blocks.is_empty() || !resumes.is_empty();
+        let tokens = Cow::Borrowed(tokens);
+        Ok((has_all && is_new).then_some(Entry { root, tokens, first, blocks, resumes }))
+    }
+
+    /// The bytes of some blocks of a sequence, if they are full and at the positions of its tokens.
+    fn blocks(
+        &self,
+        seq: SeqId,
+        group: usize,
+        range: core::ops::Range<usize>,
+    ) -> Vec<Vec<Cow<'_, [u8]>>> {
+        let blocks = range.map_while(|number| {
+            let pos = Pos((number * BLOCK_TOKENS) as i32);
+            let layers = self.memory.full_block(seq, group, number, pos)?;
+            Some(layers.into_iter().map(Cow::Borrowed).collect())
+        });
+        blocks.collect()
+    }
+
+    /// What it takes to go on from the ends of some blocks: where checkpoints are.
+    fn resumes(
+        &self,
+        content: &impl Content,
+        n_blocks: usize,
+    ) -> Result<Vec<(usize, Vec<Cow<'static, [u8]>>)>, Error> {
+        let image = content.image();
+        let marks = image.sequences.iter().flat_map(|sequence| &sequence.line);
+        let mut ends: Vec<usize> = marks.map(|mark| mark.pos.0 as usize).collect();
+        ends.extend([n_blocks * BLOCK_TOKENS, n_blocks.saturating_sub(1) * BLOCK_TOKENS]);
+        ends.retain(|end| *end > 0 && end % BLOCK_TOKENS == 0 && *end <= n_blocks * BLOCK_TOKENS);
+        ends.sort_unstable();
+        ends.dedup();
+        let header = Header { fingerprint: self.model.fingerprint(), scope: Scope::Sequence };
+        let mut list = Vec::new();
+        for end in ends {
+            let Some(resume) = Resume::at(content, 0, Pos(end as i32)) else { continue };
+            let mut bytes: Vec<u8> = Vec::new();
+            let mut writer = Writer::new(&mut bytes, header)?;
+            write_image(&mut writer, &resume, None)?;
+            writer.finish()?;
+            list.push((end / BLOCK_TOKENS, alloc::vec![Cow::Owned(bytes)]));
+        }
+        Ok(list)
+    }
+}
