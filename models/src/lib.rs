@@ -53,6 +53,8 @@ mod weights;
 
 pub use backstitch_kv::state::Fingerprint;
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
+#[cfg(feature = "std")]
+pub use context::Recalled;
 pub use context::{
     Context, Params, Pooling, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions,
 };

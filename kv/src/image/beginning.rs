@@ -87,8 +87,7 @@ impl<'a, C: Content> Resume<'a, C> {
         let sequence = Sequence { cells, state, last: Pos(end.0 - 1), line: Vec::new() };
         let n_states = states.len() as u32;
         let shape = image.shape.resumed();
-        let image =
-            Image { shape, blocks, n_states, sequences: vec![sequence], ..Image::default() };
+        let image = Image { shape, blocks, n_states, sequences: vec![sequence], ..Image::default() };
         Some(Resume { content, image, groups, states })
     }
 }

@@ -162,20 +162,30 @@ impl Hybrid {
     }
 }
 
-impl Hybrid {
-    /// The bytes of block `number` of what `seq` holds of a group, layer by layer, if all of its cells are the sequence's and stand at
-    /// `pos` and the positions after it.
-    pub fn full_block(&self, seq: SeqId, group: usize, number: usize, pos: Pos) -> Option<Vec<&[u8]>> {
-        self.check_seq(seq).ok()?;
-        let place = self.group_places().into_iter().nth(group)?;
-        let part = self.cell_part(place.part)?;
-        let extent = part.held_by(seq).table.extents().get(number)?;
-        let is_there = |(cell, own): (i32, &Pos)| own.0 == pos.0.saturating_add(cell);
-        if extent.live != u32::MAX || !(0..).zip(part.pool().pos(extent.block)).all(is_there) {
-            return None;
-        }
+impl<'a> Snapshot<'a> {
+    /// The bytes of a block of the image for as long as the memory does not change.
+    fn layers_of(&self, group: usize, block: usize) -> Option<Vec<&'a [u8]>> {
+        let place = self.places.get(group)?;
+        let number = *self.blocks.get(group)?.get(block)? as usize;
+        let part = self.memory.cell_part(place.part)?;
         let layers = place.locals.iter().filter_map(|&local| part.layers().get(local));
-        layers.map(|l| l.storage().get(l.layout.block_range(extent.block as usize))).collect()
+        layers.map(|layer| layer.storage().get(layer.layout.block_range(number))).collect()
+    }
+
+    /// The bytes of entry `number` of what a sequence of the image has of a group, layer by layer, if all of its cells are the
+    /// sequence's and stand at `pos` and the positions after it.
+    pub fn full_block(
+        &self,
+        sequence: usize,
+        group: usize,
+        number: usize,
+        pos: Pos,
+    ) -> Option<Vec<&'a [u8]>> {
+        let extent = self.image.sequences.get(sequence)?.cells.get(group)?.extents.get(number)?;
+        let block = self.image.blocks.get(group)?.get(extent.block as usize)?;
+        let is_there = |(cell, own): (i32, &Pos)| own.0 == pos.0.saturating_add(cell);
+        let is_full = extent.live == u32::MAX && (0..).zip(&block.pos).all(is_there);
+        is_full.then(|| self.layers_of(group, extent.block as usize))?
     }
 }
 
@@ -258,14 +268,7 @@ impl Content for Snapshot<'_> {
     }
 
     fn block(&self, group: usize, block: usize) -> Vec<&[u8]> {
-        let (Some(place), Some(&number)) =
-            (self.places.get(group), self.blocks.get(group).and_then(|blocks| blocks.get(block)))
-        else {
-            return Vec::new();
-        };
-        let Some(part) = self.memory.cell_part(place.part) else { return Vec::new() };
-        let layers = place.locals.iter().filter_map(|&local| part.layers().get(local));
-        layers.filter_map(|l| l.storage().get(l.layout.block_range(number as usize))).collect()
+        self.layers_of(group, block).unwrap_or_default()
     }
 
     fn state(&self, state: usize) -> Vec<&[f32]> {

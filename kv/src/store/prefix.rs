@@ -72,7 +72,11 @@ impl<'a> Prefix<'a> {
     ///
     /// # Errors
     /// [`state::Error`] if that is not a resume point of such layers.
-    pub fn new(shape: &Shape, found: &'a Found, resume: Option<&'a Container<'a>>) -> Result<Self, state::Error> {
+    pub fn new(
+        shape: &Shape,
+        found: &'a Found,
+        resume: Option<&'a Container<'a>>,
+    ) -> Result<Self, state::Error> {
         let resume = resume.map(StoredImage::open).transpose()?;
         let n_blocks = found.n_tokens / BLOCK_CELLS;
         let all = shape.group_of_all();
@@ -93,7 +97,8 @@ impl<'a> Prefix<'a> {
             blocks.push(list);
         }
         let sequences = vec![sequence];
-        let image = Image { shape: shape.clone(), blocks, n_states: rest.n_states, sequences, ..Image::default() };
+        let image =
+            Image { shape: shape.clone(), blocks, n_states: rest.n_states, sequences, ..Image::default() };
         Ok(Prefix { image, blocks: &found.blocks, resume, all })
     }
 

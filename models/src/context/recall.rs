@@ -5,8 +5,9 @@ use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::image::{Content, Resume, Sees, Shape};
 use backstitch_kv::state::{Container, Header, Scope, Writer, encode_shape, write_image};
-use backstitch_kv::store::{BLOCK_TOKENS, Entry, Found, Key, Need, Prefix, Store, Unusable, Why};
-use backstitch_kv::{Pos, SeqId, StageError, Token};
+use backstitch_kv::store::{BLOCK_TOKENS, Entry, Found, Key, Need, Pieces, Prefix, Store, Unusable, Why};
+use backstitch_kv::{Pos, SeqId, Snapshot, StageError, Token};
+use core::ops::Range;
 use std::borrow::Cow;
 
 /// How often a beginning is looked for again after a damaged file of it was found, and removed.
@@ -58,13 +59,12 @@ impl Context {
         let shape = self.memory.shape();
         let need = if needs_blocks_only(&shape) { Need::Blocks } else { Need::ResumePoint };
         let (root, most) = (self.store_root(), tokens.len().saturating_sub(1));
-        let mut recalled =
-            Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
+        let mut recalled = Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
         for _ in 0..ATTEMPTS {
             if !is_told_by_tokens(&shape) {
                 break;
             }
-            let found = match store.longest(&root, tokens, need, most) {
+            let found = match store.longest(&root, tokens, most, need) {
                 Ok(found) => found,
                 Err(error) => {
                     recalled.trouble = Some(error.into());
@@ -143,14 +143,16 @@ impl Context {
             return Ok(None);
         }
         let root = self.store_root();
-        let first = store.n_stored(&root, tokens).min(n_blocks);
+        let first = store.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
         let snapshot = self.memory.snapshot(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {
             true => Vec::new(),
-            false => self.resumes(&snapshot, n_blocks)?,
+            false => self.resumes(&snapshot, n_blocks, |n| {
+                store.has_resume_point(&root, tokens, n).unwrap_or(false)
+            })?,
         };
         let blocks = match shape.group_of_all() {
-            Some(group) => self.blocks(seq, group, first..n_blocks),
+            Some(group) => blocks(&snapshot, group, first..n_blocks),
             None => (first..n_blocks).map(|_| Vec::new()).collect(),
         };
         let has_all = blocks.len() == n_blocks - first;
@@ -159,32 +161,20 @@ impl Context {
         Ok((has_all && is_new).then_some(Entry { root, tokens, first, blocks, resumes }))
     }
 
-    /// The bytes of some blocks of a sequence, if they are full and at the positions of its tokens.
-    fn blocks(
-        &self,
-        seq: SeqId,
-        group: usize,
-        range: core::ops::Range<usize>,
-    ) -> Vec<Vec<Cow<'_, [u8]>>> {
-        let blocks = range.map_while(|number| {
-            let pos = Pos((number * BLOCK_TOKENS) as i32);
-            let layers = self.memory.full_block(seq, group, number, pos)?;
-            Some(layers.into_iter().map(Cow::Borrowed).collect())
-        });
-        blocks.collect()
-    }
-
     /// What it takes to go on from the ends of some blocks: where checkpoints are.
     fn resumes(
         &self,
         content: &impl Content,
         n_blocks: usize,
-    ) -> Result<Vec<(usize, Vec<Cow<'static, [u8]>>)>, Error> {
+        is_stored: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(usize, Pieces<'static>)>, Error> {
         let image = content.image();
         let marks = image.sequences.iter().flat_map(|sequence| &sequence.line);
         let mut ends: Vec<usize> = marks.map(|mark| mark.pos.0 as usize).collect();
         ends.extend([n_blocks * BLOCK_TOKENS, n_blocks.saturating_sub(1) * BLOCK_TOKENS]);
-        ends.retain(|end| *end > 0 && end % BLOCK_TOKENS == 0 && *end <= n_blocks * BLOCK_TOKENS);
+        let is_block =
+            |end: usize| end > 0 && end.is_multiple_of(BLOCK_TOKENS) && end <= n_blocks * BLOCK_TOKENS;
+        ends.retain(|end| is_block(*end) && !is_stored(end / BLOCK_TOKENS));
         ends.sort_unstable();
         ends.dedup();
         let header = Header { fingerprint: self.model.fingerprint(), scope: Scope::Sequence };
@@ -199,4 +189,14 @@ impl Context {
         }
         Ok(list)
     }
+}
+
+/// The bytes of some blocks of a sequence, as far as they are full and at the positions of its tokens.
+fn blocks<'a>(snapshot: &Snapshot<'a>, group: usize, range: Range<usize>) -> Vec<Pieces<'a>> {
+    let blocks = range.map_while(|number| {
+        let pos = Pos((number * BLOCK_TOKENS) as i32);
+        let layers = snapshot.full_block(0, group, number, pos)?;
+        Some(layers.into_iter().map(Cow::Borrowed).collect())
+    });
+    blocks.collect()
 }

@@ -1,0 +1,131 @@
+//! Beginnings of prompts out of a store: the same bits as evaluating them, for every kind of memory.
+
+use backstitch_kv::store::{Access, BLOCK_TOKENS, Store, Why};
+use backstitch_models::{Context, Model, Params, SeqId, Token};
+
+/// One model of each kind of memory.
+const MODELS: [&str; 7] = ["llama", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
+
+fn model(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn params() -> Params {
+    Params { n_ctx: 512, n_seq_max: 2, ..Params::default() }
+}
+
+fn prompt(n: usize) -> Vec<Token> {
+    (0..n).map(|i| Token(7 + (i * 31 % 90) as u32)).collect()
+}
+
+fn bits(ctx: &Context, seq: SeqId) -> Vec<u32> {
+    ctx.logits(seq).unwrap().iter().map(|x| x.to_bits()).collect()
+}
+
+/// Evaluates a prompt and stores it.
+fn remember(store: &Store, model: &Model, tokens: &[Token]) -> Vec<u32> {
+    let mut ctx = Context::new(model, params()).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, tokens).unwrap();
+    if let Some(entry) = ctx.remember(seq, store).unwrap() {
+        store.put(&entry).unwrap();
+    }
+    bits(&ctx, seq)
+}
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    Store::open(folder.path(), Access::ReadWrite { budget: 1 << 30 }).unwrap()
+}
+
+#[test]
+fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
+    for name in MODELS {
+        let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(300));
+        let wanted = remember(&store(&folder), &model, &tokens);
+        // Opened anew, as another process would, and with other sizes.
+        for n_ctx in [512, 400] {
+            let store = store(&folder);
+            let mut ctx = Context::new(&model, Params { n_ctx, ..params() }).unwrap();
+            let (other, seq) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
+            ctx.append(other, &tokens[..50]).unwrap();
+            let beside = bits(&ctx, other);
+            let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+            assert_eq!((recalled.n_tokens, recalled.why), (288, Why::Whole), "{name}, {recalled:?}");
+            assert!(recalled.trouble.is_none() && ctx.tokens(seq).unwrap() == &tokens[..288]);
+            assert_eq!(bits(&ctx, other), beside, "{name}");
+            ctx.append(seq, &tokens[288..]).unwrap();
+            assert_eq!(bits(&ctx, seq), wanted, "{name}");
+            // What follows the beginning can be gone back to.
+            ctx.rollback(seq, backstitch_models::Pos(290)).unwrap();
+            ctx.append(seq, &tokens[290..]).unwrap();
+            assert_eq!(bits(&ctx, seq), wanted, "{name}");
+        }
+    }
+}
+
+#[test]
+fn prompts_share_what_is_common_and_say_where_they_differ() {
+    for name in MODELS {
+        let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(300));
+        let store = store(&folder);
+        remember(&store, &model, &tokens);
+        let mut other = tokens.clone();
+        other[290] = Token(3);
+        let mut ctx = Context::new(&model, params()).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let recalled = ctx.recall(seq, &store, &other).unwrap();
+        assert_eq!(recalled.n_tokens, 288, "{name}");
+        other[150] = Token(3);
+        let recalled = ctx.recall(seq, &store, &other).unwrap();
+        assert_eq!((recalled.n_stored, recalled.why), (128, Why::Differs { at: 150 }), "{name}");
+        assert!(recalled.n_tokens <= 128 && recalled.n_tokens % BLOCK_TOKENS == 0);
+        if name == "llama" {
+            assert_eq!(recalled.n_tokens, 128);
+        }
+        ctx.append(seq, &other[recalled.n_tokens..]).unwrap();
+        assert_eq!(bits(&ctx, seq), remember(&store, &model, &other), "{name}");
+        // Only what is new is in the second file.
+        let again = ctx.remember(seq, &store).unwrap();
+        assert!(again.is_none_or(|entry| entry.blocks.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn a_model_finds_nothing_of_another_and_a_cache_nothing_of_another_type() {
+    let (folder, tokens) = (tempfile::tempdir().unwrap(), prompt(100));
+    let store = store(&folder);
+    remember(&store, &model("llama"), &tokens);
+    let nothing = |model: &Model, params: Params| {
+        let mut ctx = Context::new(model, params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+        assert_eq!((recalled.n_tokens, recalled.why), (0, Why::NothingStored));
+    };
+    nothing(&model("qwen3"), params());
+    let type_k = backstitch_core::cell::CellType::F32;
+    nothing(&model("llama"), Params { type_k, ..params() });
+}
+
+#[test]
+fn damage_makes_a_prompt_be_evaluated_and_nothing_else() {
+    for name in ["llama", "falcon_h1"] {
+        let (model, tokens) = (model(name), prompt(100));
+        for at in 1..24 {
+            let folder = tempfile::tempdir().unwrap();
+            let wanted = remember(&store(&folder), &model, &tokens);
+            let file = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+            let file = file.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+            let mut bytes = std::fs::read(&file).unwrap();
+            let place = bytes.len() * at / 24;
+            bytes[place] ^= 0x10;
+            std::fs::write(&file, bytes).unwrap();
+            let store = store(&folder);
+            let mut ctx = Context::new(&model, params()).unwrap();
+            let seq = ctx.sequence().unwrap();
+            let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+            ctx.append(seq, &tokens[recalled.n_tokens..]).unwrap();
+            assert_eq!(bits(&ctx, seq), wanted, "{name}, {at}");
+        }
+    }
+}
