@@ -79,7 +79,7 @@ fn prompts_share_what_is_common_and_say_where_they_differ() {
         other[150] = Token(3);
         let recalled = ctx.recall(seq, &store, &other).unwrap();
         assert_eq!((recalled.n_stored, recalled.why), (128, Why::Differs { at: 150 }), "{name}");
-        assert!(recalled.n_tokens <= 128 && recalled.n_tokens % BLOCK_TOKENS == 0);
+        assert!(recalled.n_tokens <= 128 && recalled.n_tokens.is_multiple_of(BLOCK_TOKENS));
         if name == "llama" {
             assert_eq!(recalled.n_tokens, 128);
         }
