@@ -5,6 +5,8 @@
 //! put into memory that nobody uses; then, without anything that could fail, it becomes visible. Whatever is wrong with a
 //! state, live sequences stay as they were.
 
+#[cfg(feature = "std")]
+mod files;
 mod read;
 mod write;
 

@@ -5,6 +5,8 @@ mod converted;
 
 mod damage;
 mod failures;
+mod files;
 mod goes_on;
+mod process;
 mod seen;
 mod whole;

@@ -4,9 +4,42 @@ use super::{LOGITS, METADATA, SAMPLER, SEQUENCES, SaveOptions, TOKENS, VERSION};
 use crate::context::Context;
 use crate::error::Error;
 use alloc::vec::Vec;
-use backstitch_kv::SeqId;
 use backstitch_kv::io::Write;
-use backstitch_kv::state::{Header, Scope, StoredImage, Writer, Written, write_image};
+use backstitch_kv::state::{self, Header, Scope, StoredImage, Writer, Written, write_image};
+use backstitch_kv::{SeqId, Snapshot};
+
+/// What a state holds, ready to be written; more than once, if that is what a file takes.
+pub(super) struct Content<'a> {
+    ids: Vec<[u8; 4]>,
+    tokens: Vec<Vec<u8>>,
+    logits: Vec<Option<&'a [f32]>>,
+    sampler: Option<Vec<u8>>,
+    metadata: &'a [u8],
+    snapshot: Snapshot<'a>,
+}
+
+impl Content<'_> {
+    /// Writes the sections. A container that is continued keeps those that it has already.
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), state::Error> {
+        writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
+        for (index, (tokens, logits)) in (0..).zip(self.tokens.iter().zip(&self.logits)) {
+            writer.section(TOKENS, VERSION, true, index, &[tokens])?;
+            if let Some(logits) = logits {
+                let bytes: Vec<[u8; 4]> = logits.iter().map(|x| x.to_le_bytes()).collect();
+                writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
+            }
+        }
+        if let Some(sampler) = &self.sampler {
+            writer.section(SAMPLER, VERSION, false, 0, &[sampler])?;
+        }
+        if !self.metadata.is_empty() {
+            writer.section(METADATA, VERSION, false, 0, &[self.metadata])?;
+        }
+        // An old image that cannot be read has nothing to be continued.
+        let old = writer.old().and_then(|old| StoredImage::open(old).ok());
+        write_image(writer, &self.snapshot, old.as_ref())
+    }
+}
 
 impl Context {
     /// The sequences that exist.
@@ -20,7 +53,24 @@ impl Context {
         Header { fingerprint: self.model.fingerprint(), scope }
     }
 
-    /// Writes a state of `seqs`, which exist, in one pass.
+    /// What a state of `seqs` holds.
+    pub(super) fn content<'a>(
+        &'a self,
+        seqs: &[SeqId],
+        options: &SaveOptions<'a>,
+    ) -> Result<Content<'a>, Error> {
+        let tokens = seqs.iter().map(|seq| Ok(self.history(*seq)?.encode()));
+        Ok(Content {
+            ids: seqs.iter().map(|seq| seq.0.to_le_bytes()).collect(),
+            tokens: tokens.collect::<Result<_, Error>>()?,
+            logits: seqs.iter().map(|seq| self.logits(*seq)).collect(),
+            sampler: options.sampler.map(|chain| chain.state().encode()),
+            metadata: options.metadata,
+            snapshot: self.memory.snapshot(seqs)?,
+        })
+    }
+
+    /// Writes a state of `seqs` in one pass.
     pub(super) fn write_state(
         &self,
         out: &mut dyn Write,
@@ -28,34 +78,9 @@ impl Context {
         scope: Scope,
         options: &SaveOptions<'_>,
     ) -> Result<Written, Error> {
+        let content = self.content(seqs, options)?;
         let mut writer = Writer::new(out, self.state_header(scope))?;
-        self.write_sections(&mut writer, seqs, None, options)?;
+        content.write(&mut writer)?;
         Ok(writer.finish()?)
-    }
-
-    /// Writes the sections of a state of `seqs`, which exist; `old` is the image in the container that is continued.
-    pub(super) fn write_sections(
-        &self,
-        writer: &mut Writer<'_>,
-        seqs: &[SeqId],
-        old: Option<&StoredImage<'_>>,
-        options: &SaveOptions<'_>,
-    ) -> Result<(), Error> {
-        let ids: Vec<[u8; 4]> = seqs.iter().map(|seq| seq.0.to_le_bytes()).collect();
-        writer.section(SEQUENCES, VERSION, true, 0, &[ids.as_flattened()])?;
-        for (index, &seq) in (0..).zip(seqs) {
-            writer.section(TOKENS, VERSION, true, index, &[&self.history(seq)?.encode()])?;
-            if let Some(logits) = self.logits(seq) {
-                let bytes: Vec<[u8; 4]> = logits.iter().map(|x| x.to_le_bytes()).collect();
-                writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
-            }
-        }
-        if let Some(chain) = options.sampler {
-            writer.section(SAMPLER, VERSION, false, 0, &[&chain.state().encode()])?;
-        }
-        if !options.metadata.is_empty() {
-            writer.section(METADATA, VERSION, false, 0, &[options.metadata])?;
-        }
-        Ok(write_image(writer, &self.memory.snapshot(seqs)?, old)?)
     }
 }

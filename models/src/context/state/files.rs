@@ -1,0 +1,130 @@
+//! States in files.
+
+use super::{RestoreOptions, Restored, SaveOptions};
+use crate::context::Context;
+use crate::error::Error;
+use alloc::boxed::Box;
+use backstitch_kv::SeqId;
+use backstitch_kv::state::disk::RealDisk;
+use backstitch_kv::state::{self, Container, Saved, Scope, StateFile};
+use std::path::Path;
+
+impl Context {
+    /// Saves `seq` to the file at `path`, synchronised, with nothing beside: [`Context::save_with`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Context, Model, Params, Token};
+    ///
+    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/gemma3.gguf")?)?;
+    /// let mut ctx = Context::new(&model, Params { n_ctx: 128, n_seq_max: 2, ..Params::default() })?;
+    /// let a = ctx.sequence()?;
+    /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.bst");
+    /// ctx.save(a, &path)?;
+    /// let b = ctx.restore(&path)?.seq(); // beside the live one, here or in another process
+    /// assert_eq!(ctx.logits(b), ctx.logits(a));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn save(&self, seq: SeqId, path: impl AsRef<Path>) -> Result<Saved, Error> {
+        self.save_with(seq, path, &SaveOptions::default())
+    }
+
+    /// Saves `seq` to the file at `path`, so that whatever happens meanwhile, it holds the old state or the new one.
+    ///
+    /// A state of the same model that is there already is continued: only what is new is written, until more than half of the file would
+    /// be of no use any more.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`]; [`Error::State`] with path and operation where the disk refuses. The file then holds the old state; if
+    /// synchronising its folder failed, the new one.
+    pub fn save_with(
+        &self,
+        seq: SeqId,
+        path: impl AsRef<Path>,
+        options: &SaveOptions<'_>,
+    ) -> Result<Saved, Error> {
+        self.history(seq)?;
+        self.save_state(path.as_ref(), &[seq], Scope::Sequence, options)
+    }
+
+    /// Saves all sequences to one file, with what they share once; otherwise as [`Context::save_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn save_all(&self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
+        self.save_state(path.as_ref(), &self.live(), Scope::Context, options)
+    }
+
+    fn save_state(
+        &self,
+        path: &Path,
+        seqs: &[SeqId],
+        scope: Scope,
+        options: &SaveOptions<'_>,
+    ) -> Result<Saved, Error> {
+        let content = self.content(seqs, options)?;
+        let sync = if options.sync { state::Sync::Yes } else { state::Sync::No };
+        let header = self.state_header(scope);
+        Ok(state::save(&RealDisk, path, header, sync, &mut |writer| content.write(writer))?)
+    }
+
+    /// Restores a saved sequence beside those that there are: [`Context::restore_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<Restored, Error> {
+        self.restore_with(path, &RestoreOptions::default())
+    }
+
+    /// Restores the sequence that [`Context::save`] saved in the file at `path`, as a new one beside those that there are: its logits are at hand, and
+    /// it goes on with the same bits, and back to the same positions at once.
+    ///
+    /// The file is read straight to where its bytes belong, and each is checked after it has arrived, so nothing that others do to the file
+    /// meanwhile can do harm.
+    ///
+    /// # Errors
+    /// [`Error::TooManySequences`]; [`Error::State`] if the file cannot be read; with its path inside [`Error::File`], what
+    /// [`Context::state_read`] names. Nothing has changed then.
+    pub fn restore_with(
+        &mut self,
+        path: impl AsRef<Path>,
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        let free = self.sequences.iter().position(Option::is_none);
+        let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
+        let take =
+            |ctx: &mut Self, container: &Container<'_>| ctx.take_one(container, SeqId(id as u32), options);
+        self.restore_file(path.as_ref(), take)
+    }
+
+    /// Restores what [`Context::save_all`] saved, in place of all that the context holds, as [`Context::state_read`].
+    ///
+    /// # Errors
+    /// As [`Context::restore_with`].
+    pub fn restore_all(
+        &mut self,
+        path: impl AsRef<Path>,
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        self.restore_file(path.as_ref(), |ctx, container| ctx.take_all(container, options))
+    }
+
+    fn restore_file(
+        &mut self,
+        path: &Path,
+        take: impl FnOnce(&mut Self, &Container<'_>) -> Result<Restored, Error>,
+    ) -> Result<Restored, Error> {
+        let file = StateFile::open(path)?;
+        let restored = file.container().map_err(Error::from).and_then(|container| take(self, &container));
+        restored.map_err(|error| match error {
+            // The system's words name the file already.
+            Error::State(state::Error::File { .. } | state::Error::Io(_)) => error,
+            error => Error::File { path: path.into(), source: Box::new(error) },
+        })
+    }
+}
