@@ -307,3 +307,6 @@ const _: () = {
     assert!(size_of::<RecordBytes>() as u64 == RECORD_BYTES, "record");
     assert!(size_of::<FooterBytes>() as u64 == FOOTER_BYTES, "footer");
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,12 @@
 //! Containers as a whole: what is written is read, and nothing else is.
 
 use super::*;
-use crate::io;
+use crate::io::{self, ReadAt};
 use std::string::ToString;
 use std::vec::Vec;
 use std::{format, vec};
+
+mod random;
 
 const HEADER: Header = Header { fingerprint: Fingerprint([7; 32]), scope: Scope::Sequence };
 const TOKENS: Tag = Tag(*b"TOKS");
@@ -59,9 +61,29 @@ fn saved_again(bytes: &[u8], contents: &[Content]) -> (Vec<u8>, Written) {
     (bytes, written)
 }
 
-/// All that a container holds, if it opens and every section is whole.
+/// A device that gives what a slice has.
+struct Device<'a>(&'a [u8]);
+
+impl ReadAt for Device<'_> {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, io::Error> {
+        io::Read::read(&mut self.0.get(offset as usize..).unwrap_or_default(), bytes)
+    }
+}
+
+/// All that a container holds, if it opens and every section is whole; the same from a slice and from a device.
 fn read_all(bytes: &[u8]) -> Result<Vec<Content>, Error> {
-    let container = Container::parse(bytes)?;
+    let device = Device(bytes);
+    let on_device = Container::open(&device).and_then(contents);
+    let in_slice = Container::parse(bytes).and_then(contents);
+    assert_eq!(format!("{on_device:?}"), format!("{in_slice:?}"));
+    in_slice
+}
+
+fn contents(container: Container) -> Result<Vec<Content>, Error> {
     assert_eq!(container.header(), &HEADER);
     container.check()?;
     container.sections().map(|section| read_both_ways(&container, section)).collect()
@@ -365,4 +387,14 @@ fn a_codec_of_later_days_is_an_error_only_when_read() {
     let error = forged(|sections| sections[0].codec = Codec(200)).unwrap_err();
     assert!(matches!(error, Error::Codec { section: BLOCK, offset: 1536, codec: 200 }));
     assert_eq!(format!("{:?}", TOKENS), "Tag(TOKS)");
+}
+
+#[test]
+fn a_file_of_format_version_1_stays_readable() {
+    let golden = include_bytes!("../../../goldens/state/container_v1.bst");
+    assert_eq!(golden[8..12], 1_u32.to_le_bytes());
+    assert_eq!(read_all(golden).unwrap(), three_generations().1);
+    let container = Container::parse(golden).unwrap();
+    assert_eq!((container.generation(), container.uncommitted()), (3, 0));
+    assert_eq!(container.waste(), 640);
 }
