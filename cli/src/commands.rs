@@ -5,6 +5,7 @@ mod chat;
 mod graph;
 mod inspect;
 mod run;
+mod state;
 mod timeline;
 mod tokenize;
 mod verify;
@@ -25,6 +26,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),
+        Command::State(args) => state::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

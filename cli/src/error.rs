@@ -1,5 +1,6 @@
 //! Why the program failed, in one line.
 
+use backstitch_kv::state;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -21,6 +22,18 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// A state file cannot be used.
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: state::Error,
+    },
+    /// States are not the same.
+    Different {
+        /// In how many ways.
+        n: usize,
     },
     /// The engine refused: a file is damaged, or a request impossible.
     Engine(backstitch_models::Error),
@@ -49,6 +62,13 @@ impl fmt::Display for Error {
         match self {
             Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), plain(source)),
             Self::Write { path, source } => write!(f, "cannot write {}: {}", path.display(), plain(source)),
+            // These name the file themselves.
+            Self::State { source: source @ (state::Error::File { .. } | state::Error::Io(_)), .. } => {
+                source.fmt(f)
+            }
+            Self::State { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Different { n: 1 } => f.write_str("the states differ in 1 way"),
+            Self::Different { n } => write!(f, "the states differ in {n} ways"),
             Self::Engine(source) => source.fmt(f),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
@@ -71,6 +91,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => Some(source),
+            Self::State { source, .. } => Some(source),
             Self::Engine(source) => Some(source),
             _ => None,
         }

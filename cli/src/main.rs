@@ -15,6 +15,7 @@ mod output;
 mod picture;
 mod progress;
 mod prompt;
+mod saved;
 mod session;
 
 use clap::Parser;

@@ -5,6 +5,7 @@ mod chat;
 mod interrupt;
 mod reports;
 mod run;
+mod state;
 mod timeline;
 
 use std::io::Write;

@@ -1,0 +1,34 @@
+//! `backstitch state check`: every byte of a state file.
+
+use super::{at, container, open};
+use crate::args::CheckArgs;
+use crate::error::{Error, one_line};
+use crate::output::{Output, bytes};
+use crate::saved::Saved;
+
+/// Runs the command.
+///
+/// # Errors
+/// The first thing that is not as it was written, with its place.
+pub fn run(args: &CheckArgs) -> Result<(), Error> {
+    let file = open(&args.path)?;
+    let container = container(&args.path, &file)?;
+    container.check().map_err(|error| at(&args.path, error))?;
+    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let mut out = Output::new(false);
+    let (n, n_bytes) = (container.sections().len(), bytes(container.committed_len()));
+    let n_tokens: usize = saved.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
+    let name = one_line(&args.path.display().to_string());
+    let good = out.good();
+    out.line(format_args!(
+        "{name}: {good}sound{good:#}: {n} sections, {n_bytes}, {} of {n_tokens} tokens",
+        super::counted(saved.sequences.len(), "sequence")
+    ))?;
+    if container.uncommitted() > 0 {
+        let rest = bytes(container.uncommitted());
+        out.line(format_args!(
+            "{rest} behind it are left of a save that did not end; the next one overwrites them"
+        ))?;
+    }
+    Ok(out.flush()?)
+}

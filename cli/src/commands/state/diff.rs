@@ -1,0 +1,44 @@
+//! `backstitch state diff`: what differs between two state files.
+
+use super::{at, container, open};
+use crate::args::DiffArgs;
+use crate::error::{Error, one_line};
+use crate::output::Output;
+use crate::saved::{Difference, Saved, compare};
+use serde_json::{Value, json};
+
+/// Runs the command.
+///
+/// # Errors
+/// If a file cannot be read or is damaged; [`Error::Different`].
+pub fn run(args: &DiffArgs) -> Result<(), Error> {
+    let (file_a, file_b) = (open(&args.a)?, open(&args.b)?);
+    let (a, b) = (container(&args.a, &file_a)?, container(&args.b, &file_b)?);
+    a.check().map_err(|error| at(&args.a, error))?;
+    b.check().map_err(|error| at(&args.b, error))?;
+    let a = Saved::read(&a).map_err(|error| at(&args.a, error))?;
+    let b = Saved::read(&b).map_err(|error| at(&args.b, error))?;
+    let found = compare(&a, &b).map_err(|error| Error::Refused(error.to_string()))?;
+    let mut out = Output::new(args.json);
+    if out.is_json() {
+        out.value(&found.iter().map(as_json).collect())?;
+    } else if found.is_empty() {
+        out.line("the same state")?;
+    }
+    for difference in found.iter().filter(|_| !args.json) {
+        let heading = out.heading();
+        let of = difference.sequence.map_or(String::new(), |id| format!(" of sequence {id}"));
+        out.line(format_args!(
+            "{heading}{}{of}{heading:#}: {}",
+            difference.what,
+            one_line(&difference.text)
+        ))?;
+    }
+    out.flush()?;
+    if found.is_empty() { Ok(()) } else { Err(Error::Different { n: found.len() }) }
+}
+
+fn as_json(difference: &Difference) -> Value {
+    let Difference { what, sequence, at, text } = difference;
+    json!({ "what": what, "sequence": sequence, "at": at, "text": text })
+}

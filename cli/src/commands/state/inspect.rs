@@ -1,0 +1,237 @@
+//! `backstitch state inspect`: what a state file holds.
+
+mod json;
+
+use super::{at, container, counted, open};
+use crate::args::InspectStateArgs;
+use crate::error::{Error, one_line};
+use crate::output::{Output, bytes, shorten, table};
+use crate::saved::{Saved, SavedSequence, ways_back};
+use backstitch_kv::image::{Group, Sees, Sequence};
+use backstitch_kv::state::{Codec, Container, Section};
+use backstitch_kv::{Means, Stretch, Window};
+use std::path::Path;
+
+/// Of how many sequences the ways back are told.
+const MAX_ASKED: usize = 64;
+
+/// Runs the command.
+///
+/// # Errors
+/// If the file cannot be read or a description in it is damaged.
+pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
+    let file = open(&args.path)?;
+    let container = container(&args.path, &file)?;
+    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let mut out = Output::new(args.json);
+    if out.is_json() {
+        out.value(&json::value(&args.path, &saved))?;
+    } else {
+        show(&mut out, &args.path, &saved, args.sections)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn show(out: &mut Output, path: &Path, saved: &Saved<'_>, all: bool) -> Result<(), Error> {
+    let (heading, container) = (out.heading(), saved.container);
+    let name = one_line(&path.display().to_string());
+    let (scope, size) = (container.scope(), bytes(container.file_len()));
+    out.line(format_args!("{heading}{name}{heading:#}: {scope}, {size}, format {}", container.version()))?;
+    out.line(format_args!("model {}", container.fingerprint()))?;
+    out.line(how_written(container))?;
+    out.line(format_args!("\n{heading}Layers{heading:#}"))?;
+    list_layers(out, saved)?;
+    out.line(format_args!("\n{heading}Sequences{heading:#}"))?;
+    for (i, sequence) in saved.sequences.iter().enumerate() {
+        list_sequence(out, saved, i, sequence)?;
+    }
+    list_beside(out, saved)?;
+    out.line(format_args!("\n{heading}Sections{heading:#}"))?;
+    if all { list_sections(out, container) } else { list_tags(out, container) }
+}
+
+/// How the file came about, and what of it does not count.
+fn how_written(container: &Container<'_>) -> String {
+    if container.is_stream() {
+        return "written in one pass; saving to it again writes it anew".into();
+    }
+    let mut text = format!("saved {}", counted(container.generation() as usize, "time"));
+    for (n, what) in
+        [(container.waste(), "of older saves"), (container.uncommitted(), "of a save that did not end")]
+    {
+        if n > 0 {
+            text.push_str(&format!(", {} {what}", bytes(n)));
+        }
+    }
+    text
+}
+
+fn list_layers(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
+    let image = saved.image();
+    for (group, blocks) in image.shape.groups.iter().zip(&image.blocks) {
+        let cell: usize = group.layouts().map(|layout| layout.cell_bytes()).sum();
+        out.line(format_args!(
+            "attention over {}: {}, keys {}, values {}, {} a token, {}",
+            sees(group),
+            counted(group.layers.len(), "layer"),
+            group.k_type.name(),
+            group.v_type.name(),
+            bytes(cell as u64),
+            counted(blocks.len(), "block")
+        ))?;
+    }
+    if !image.shape.recurrent.is_empty() {
+        let (state, row) =
+            image.shape.pieces().fold((0, 0), |sum, piece| (sum.0 + piece.len, sum.1 + piece.input));
+        out.line(format_args!(
+            "recurrent: {}, {} a state, {} a journaled token, {}, {}",
+            counted(image.shape.recurrent.len(), "layer"),
+            bytes(4 * state as u64),
+            bytes(4 * row as u64),
+            counted(image.n_states as usize, "state"),
+            counted(image.journals.len(), "journal")
+        ))?;
+    }
+    Ok(())
+}
+
+fn sees(group: &Group) -> String {
+    match group.sees {
+        Sees::All => "everything".into(),
+        Sees::Window(Window::Sliding(n)) => format!("a window of {n}"),
+        Sees::Window(Window::Chunked(n)) => format!("chunks of {n}"),
+        Sees::Text => "an encoded text".into(),
+    }
+}
+
+fn list_sequence(
+    out: &mut Output,
+    saved: &Saved<'_>,
+    i: usize,
+    sequence: &SavedSequence,
+) -> Result<(), Error> {
+    let SavedSequence { id, edited, start, tokens, logits, end } = sequence;
+    let n = counted(tokens.len(), "token");
+    let known = if *edited { format!(", edited: {n} known from {start} on") } else { format!(", {n}") };
+    let positions = if end.0 > 0 { format!("positions up to {}", end.0 - 1) } else { "empty".into() };
+    let logits = if logits.is_some() { "" } else { ", no logits" };
+    out.line(format_args!("{id}: {positions}{known}{logits}"))?;
+    let Some(held) = saved.image().sequences.get(i) else { return Ok(()) };
+    for (group, cells) in saved.image().shape.groups.iter().zip(&held.cells) {
+        if cells.whole_from.0 > 0 {
+            let from = cells.whole_from.0;
+            out.line(format_args!("   cells over {}: {} from position {from} on", sees(group), cells.len()))?;
+        }
+    }
+    if !held.line.is_empty() {
+        out.line(format_args!("   checkpoints: {}", checkpoints(saved, held)))?;
+    }
+    match ways_back(saved.image(), i).filter(|_| i < MAX_ASKED) {
+        Some(stretches) => {
+            reached(&stretches).iter().try_for_each(|line| out.line(format_args!("   {line}")))?
+        }
+        None => out.line("   going back: not told here; restore it and ask")?,
+    }
+    Ok(())
+}
+
+/// The checkpoints of a sequence, with what makes them stay.
+fn checkpoints(saved: &Saved<'_>, held: &Sequence) -> String {
+    let one = |mark: &backstitch_kv::image::Mark| {
+        let checkpoint = saved.image().checkpoints.get(mark.checkpoint as usize);
+        let pinned = if checkpoint.is_some_and(|checkpoint| checkpoint.pinned) { " (pinned)" } else { "" };
+        let rows = if mark.n_rows > 0 { format!(" (journal of {})", mark.n_rows) } else { String::new() };
+        format!("{}{pinned}{rows}", mark.pos.0)
+    };
+    held.line.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// A line for each way in which positions are reached.
+fn reached(stretches: &[Stretch]) -> Vec<String> {
+    let of = |means: Means| stretches.iter().filter(move |stretch| stretch.means == means);
+    let ranges = |means: Means| {
+        let mut ranges: Vec<(i32, i32)> = Vec::new();
+        for stretch in of(means) {
+            let (first, last) = (stretch.positions.start.0, stretch.positions.end.0 - 1);
+            match ranges.last_mut() {
+                Some(before) if before.1 + 1 == first => before.1 = last,
+                _ => ranges.push((first, last)),
+            }
+        }
+        let text = |&(first, last): &(i32, i32)| {
+            if first == last { first.to_string() } else { format!("{first} to {last}") }
+        };
+        ranges.iter().map(text).collect::<Vec<_>>().join(", ")
+    };
+    let cost = |stretch: &Stretch| stretch.positions.end.0 - 1 - stretch.restored_from.0;
+    let mut lines = vec![format!("goes back at once to {}", ranges(Means::Held))];
+    if of(Means::Replayed).next().is_some() {
+        lines.push(format!("replays recurrences to {}", ranges(Means::Replayed)));
+    }
+    if let Some(most) = of(Means::Evaluated).map(cost).max() {
+        lines.push(format!("evaluates at most {} again to others", counted(most as usize, "token")));
+    }
+    lines
+}
+
+fn list_beside(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
+    if let Some(sampler) = &saved.sampler {
+        let n = counted(sampler.tokens.len(), "token");
+        out.line(format_args!("sampler: seed {}, {n} remembered", sampler.seed))?;
+    }
+    if !saved.metadata.is_empty() {
+        let text: String = String::from_utf8_lossy(&saved.metadata).chars().take(200).collect();
+        let n = bytes(saved.metadata.len() as u64);
+        out.line(format_args!("metadata: {n}: {}", shorten(&one_line(&text))))?;
+    }
+    Ok(())
+}
+
+fn list_tags(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
+    let mut rows = vec![["tag", "sections", "content", "stored", "codec"].map(String::from).to_vec()];
+    let sections: Vec<&Section> = container.sections().collect();
+    for of_tag in sections.chunk_by(|a, b| a.tag == b.tag) {
+        let sum =
+            |of: fn(&Section) -> u64| of_tag.iter().map(|section| of(section)).fold(0, u64::saturating_add);
+        let mut codecs: Vec<_> = of_tag.iter().map(|section| section.codec).collect();
+        codecs.sort_unstable();
+        codecs.dedup();
+        rows.push(vec![
+            of_tag.first().map_or(String::new(), |section| section.tag.to_string()),
+            of_tag.len().to_string(),
+            bytes(sum(|section| section.raw_len)),
+            bytes(sum(|section| section.stored_len)),
+            codecs.into_iter().map(codec).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    lines(out, &rows)
+}
+
+fn list_sections(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
+    let head = ["tag", "index", "version", "offset", "content", "stored", "codec"].map(String::from).to_vec();
+    let row = |section: &Section| {
+        vec![
+            section.tag.to_string(),
+            section.index.to_string(),
+            section.version.to_string(),
+            section.offset.to_string(),
+            section.raw_len.to_string(),
+            section.stored_len.to_string(),
+            codec(section.codec),
+        ]
+    };
+    lines(out, &std::iter::once(head).chain(container.sections().map(row)).collect::<Vec<_>>())
+}
+
+fn codec(codec: Codec) -> String {
+    match codec {
+        Codec::RAW => "raw".into(),
+        Codec::ZSTD => "zstd".into(),
+        Codec::SHUFFLED_ZSTD => "shuffled-zstd".into(),
+        Codec(number) => number.to_string(),
+    }
+}
+
+fn lines(out: &mut Output, rows: &[Vec<String>]) -> Result<(), Error> {
+    table(rows).iter().try_for_each(|line| out.line(line)).map_err(Error::from)
+}

@@ -1,0 +1,125 @@
+//! What a state file holds, for programs.
+
+use super::{MAX_ASKED, codec};
+use crate::saved::{Saved, SavedSequence, ways_back};
+use backstitch_kv::image::{Checkpoint, Group, Sees, StateLayer};
+use backstitch_kv::state::{Scope, Section};
+use backstitch_kv::{Means, Stretch, Window};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Everything.
+pub fn value(path: &Path, saved: &Saved<'_>) -> Value {
+    let (container, image) = (saved.container, saved.image());
+    let groups = image.shape.groups.iter().zip(&image.blocks);
+    let sampler = saved.sampler.as_ref();
+    json!({
+        "path": path.display().to_string(),
+        "bytes": container.file_len(),
+        "format": container.version(),
+        "scope": match container.scope() {
+            Scope::Context => "context",
+            Scope::Sequence => "sequence",
+        },
+        "fingerprint": container.fingerprint().to_string(),
+        "stream": container.is_stream(),
+        "generation": container.generation(),
+        "committed_bytes": container.committed_len(),
+        "uncommitted_bytes": container.uncommitted(),
+        "waste_bytes": container.waste(),
+        "groups": groups.map(|(group, blocks)| as_group(group, blocks.len())).collect::<Vec<_>>(),
+        "recurrent": image.shape.recurrent.iter().map(as_recurrent).collect::<Vec<_>>(),
+        "n_states": image.n_states,
+        "journals": image.journals,
+        "checkpoints": image.checkpoints.iter().map(as_checkpoint).collect::<Vec<_>>(),
+        "sequences": saved.sequences.iter().enumerate().map(|(i, own)| as_sequence(saved, i, own)).collect::<Vec<_>>(),
+        "sampler": sampler.map(|sampler| json!({ "seed": sampler.seed, "n_tokens": sampler.tokens.len() })),
+        "metadata_bytes": saved.metadata.len(),
+        "sections": container.sections().map(as_section).collect::<Vec<_>>(),
+    })
+}
+
+fn as_group(group: &Group, n_blocks: usize) -> Value {
+    let (sees, window) = match group.sees {
+        Sees::All => ("all", None),
+        Sees::Window(Window::Sliding(n)) => ("window", Some(n)),
+        Sees::Window(Window::Chunked(n)) => ("chunk", Some(n)),
+        Sees::Text => ("text", None),
+    };
+    let layers = group.layers.iter().map(|layer| {
+        json!({ "layer": layer.layer, "n_head_kv": layer.n_head_kv, "d_k": layer.d_k, "d_v": layer.d_v })
+    });
+    json!({
+        "sees": sees,
+        "window": window,
+        "k_type": group.k_type.name(),
+        "v_type": group.v_type.name(),
+        "n_blocks": n_blocks,
+        "layers": layers.collect::<Vec<_>>(),
+    })
+}
+
+fn as_recurrent(layer: &StateLayer) -> Value {
+    let parts = layer.parts.iter().map(|part| json!({ "state": part.len, "input": part.input }));
+    json!({ "layer": layer.layer, "parts": parts.collect::<Vec<_>>() })
+}
+
+fn as_checkpoint(checkpoint: &Checkpoint) -> Value {
+    json!({
+        "pinned": checkpoint.pinned,
+        "anchor": checkpoint.anchor,
+        "journal": checkpoint.journal,
+        "state": checkpoint.state.and_then(|state| state.state),
+    })
+}
+
+fn as_sequence(saved: &Saved<'_>, i: usize, own: &SavedSequence) -> Value {
+    let held = saved.image().sequences.get(i);
+    let cells = held
+        .into_iter()
+        .flat_map(|held| &held.cells)
+        .map(|cells| json!({ "n": cells.len(), "whole_from": cells.whole_from.0 }));
+    let line = held.into_iter().flat_map(|held| &held.line).map(
+        |mark| json!({ "position": mark.pos.0, "checkpoint": mark.checkpoint, "journaled": mark.n_rows }),
+    );
+    let positions = ways_back(saved.image(), i).filter(|_| i < MAX_ASKED);
+    json!({
+        "id": own.id,
+        "end": own.end.0,
+        "edited": own.edited,
+        "start": own.start,
+        "tokens": own.tokens.iter().map(|token| token.0).collect::<Vec<_>>(),
+        "has_logits": own.logits.is_some(),
+        "cells": cells.collect::<Vec<_>>(),
+        "line": line.collect::<Vec<_>>(),
+        "positions": positions.map(|stretches| stretches.iter().map(as_stretch).collect::<Vec<_>>()),
+    })
+}
+
+fn as_stretch(stretch: &Stretch) -> Value {
+    let means = match stretch.means {
+        Means::Held => "at once",
+        Means::Replayed => "replayed",
+        Means::Evaluated => "evaluated",
+    };
+    json!({
+        "first": stretch.positions.start.0,
+        "last": stretch.positions.end.0 - 1,
+        "restored_from": stretch.restored_from.0,
+        "means": means,
+    })
+}
+
+fn as_section(section: &Section) -> Value {
+    json!({
+        "tag": section.tag.to_string(),
+        "index": section.index,
+        "version": section.version,
+        "required": section.required,
+        "codec": codec(section.codec),
+        "offset": section.offset,
+        "stored_bytes": section.stored_len,
+        "raw_bytes": section.raw_len,
+        "checksum": format!("{:016x}", section.checksum),
+    })
+}

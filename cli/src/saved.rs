@@ -1,0 +1,154 @@
+//! State files to look at: everything that can be said of one without the model it belongs to.
+
+mod compare;
+mod ways_back;
+
+use backstitch_kv::image::{Image, Sees, Sequence};
+use backstitch_kv::state::{Container, Error, Section, StoredImage, Tag};
+use backstitch_kv::{Pos, Token};
+use backstitch_models::sampler;
+
+pub use compare::{Difference, compare};
+pub use ways_back::ways_back;
+
+/// The ids of the sequences.
+const SEQUENCES: Tag = Tag(*b"SEQS");
+/// The tokens of a sequence.
+const TOKENS: Tag = Tag(*b"TOKS");
+/// The logits after the last token of a sequence.
+const LOGITS: Tag = Tag(*b"LGTS");
+/// The state of a chain of samplers.
+const SAMPLER: Tag = Tag(*b"SMPL");
+/// Bytes of whoever saved.
+const METADATA: Tag = Tag(*b"META");
+
+/// What a container holds, all of its descriptions checked. Cells, states and journals are read when they are asked for.
+#[derive(Debug)]
+pub struct Saved<'a> {
+    /// The container.
+    pub container: &'a Container<'a>,
+    /// The memory's part.
+    pub memory: StoredImage<'a>,
+    /// What else there is of each sequence of the image, in its order.
+    pub sequences: Vec<SavedSequence>,
+    /// Where the samplers stood.
+    pub sampler: Option<sampler::State>,
+    /// Bytes of whoever saved.
+    pub metadata: Vec<u8>,
+}
+
+/// What a state keeps of a sequence beside the memory's part.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SavedSequence {
+    /// Its id.
+    pub id: u32,
+    /// Whether it was changed in its middle, so that not all of its tokens are known.
+    pub edited: bool,
+    /// The position of the first of its tokens.
+    pub start: i32,
+    /// Those of its tokens that are known.
+    pub tokens: Vec<Token>,
+    /// The bytes of the logits after the last.
+    pub logits: Option<Vec<u8>>,
+    /// The position that its next token gets.
+    pub end: Pos,
+}
+
+impl<'a> Saved<'a> {
+    /// Reads the descriptions and checks them, each by itself and against the others.
+    ///
+    /// # Errors
+    /// Says which section is damaged or contradicts another.
+    pub fn read(container: &'a Container<'a>) -> Result<Self, Error> {
+        let memory = StoredImage::open(container)?;
+        let image = memory.image();
+        let ids = words(container, container.require(SEQUENCES, 0)?)?;
+        let section = container.require(SEQUENCES, 0)?;
+        let (found, wanted) = (ids.len() as u64, image.sequences.len() as u64);
+        if found != wanted {
+            return Err(malformed(section, 0, "number of sequences", found, wanted));
+        }
+        if let Some(at) = (1..ids.len()).find(|&at| ids.get(..at).is_some_and(|seen| seen.contains(&ids[at])))
+        {
+            return Err(malformed(section, at, "id of a sequence, seen before,", ids[at].into(), wanted));
+        }
+        let sequences = (0..).zip(ids.iter().zip(&image.sequences));
+        let sequences = sequences
+            .map(|(index, (&id, held))| SavedSequence::read(container, index, id, end_of(image, held)));
+        let sequences = sequences.collect::<Result<_, _>>()?;
+        let sampler =
+            bytes(container, SAMPLER, 0)?.map(|bytes| read_sampler(container, &bytes)).transpose()?;
+        let metadata = bytes(container, METADATA, 0)?.unwrap_or_default();
+        Ok(Self { container, sequences, sampler, metadata, memory })
+    }
+
+    /// What the memory's part describes.
+    pub fn image(&self) -> &Image {
+        self.memory.image()
+    }
+}
+
+impl SavedSequence {
+    fn read(container: &Container<'_>, index: u64, id: u32, end: Pos) -> Result<Self, Error> {
+        let section = container.require(TOKENS, index)?;
+        let words = words(container, section)?;
+        let [edited, start, tokens @ ..] = words.as_slice() else {
+            return Err(malformed(section, 0, "length", section.raw_len, 8));
+        };
+        if *edited > 1 {
+            return Err(malformed(section, 0, "flag of an edited sequence", (*edited).into(), 1));
+        }
+        let own_end = u64::from(*start) + tokens.len() as u64;
+        let is_known = *edited == 0 || !tokens.is_empty();
+        let wanted = u64::from(end.0.unsigned_abs());
+        if is_known && own_end != wanted {
+            return Err(malformed(section, 1, "end of the tokens", own_end, wanted));
+        }
+        let logits = bytes(container, LOGITS, index)?;
+        if let Some((section, logits)) = container.find(LOGITS, index).zip(logits.as_ref())
+            && logits.len() % 4 != 0
+        {
+            let (found, wanted) = (logits.len() as u64, logits.len() as u64 / 4 * 4);
+            return Err(malformed(section, 0, "length", found, wanted));
+        }
+        let start = i32::try_from(*start).map_err(|_| malformed(section, 1, "start", (*start).into(), 0))?;
+        let tokens = tokens.iter().map(|token| Token(*token)).collect();
+        Ok(Self { id, edited: *edited == 1, start, tokens, logits, end })
+    }
+}
+
+fn malformed(section: &Section, word: usize, what: &'static str, found: u64, wanted: u64) -> Error {
+    let offset = section.offset.saturating_add(4 * word as u64);
+    Error::Malformed { section: section.tag, offset, what, found, wanted }
+}
+
+/// The content of a section that there may be.
+fn bytes(container: &Container<'_>, tag: Tag, index: u64) -> Result<Option<Vec<u8>>, Error> {
+    let section = container.find(tag, index);
+    Ok(section.map(|section| container.read(section)).transpose()?.map(|bytes| bytes.into_owned()))
+}
+
+/// The content of a section of numbers.
+fn words(container: &Container<'_>, section: &Section) -> Result<Vec<u32>, Error> {
+    let bytes = container.read(section)?;
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(malformed(section, 0, "length", bytes.len() as u64, 4 * words.len() as u64));
+    }
+    Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}
+
+fn read_sampler(container: &Container<'_>, bytes: &[u8]) -> Result<sampler::State, Error> {
+    let section = container.require(SAMPLER, 0)?;
+    let wrong = |_| malformed(section, 0, "length of the sampler's state", bytes.len() as u64, 24);
+    sampler::State::decode(bytes).map_err(wrong)
+}
+
+/// The position after the last that a sequence holds; its layers all end there.
+fn end_of(image: &Image, sequence: &Sequence) -> Pos {
+    let groups = image.shape.groups.iter().zip(&image.blocks).zip(&sequence.cells);
+    let of_tokens = groups.filter(|((group, _), _)| group.sees != Sees::Text);
+    let last = of_tokens.filter_map(|((_, blocks), cells)| cells.last_pos(blocks)).max();
+    let last = last.max(sequence.state.map(|_| sequence.last));
+    last.map_or(Pos::ZERO, |last| Pos(last.0.saturating_add(1)))
+}

@@ -1,0 +1,205 @@
+//! What differs between two states, sequence by sequence, with the first place of each kind.
+
+mod cells;
+
+use super::{Saved, SavedSequence};
+use backstitch_kv::image::{Group, Sequence, Shape, Source};
+use backstitch_kv::state::Error;
+
+/// Something that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back", "logits", "sampler" or "metadata".
+    pub what: &'static str,
+    /// The id of the sequence, unless it concerns all.
+    pub sequence: Option<u32>,
+    /// The first token, counted from 0, or position that differs.
+    pub at: Option<u64>,
+    /// In words.
+    pub text: String,
+}
+
+fn whole(what: &'static str, text: String) -> Difference {
+    Difference { what, sequence: None, at: None, text }
+}
+
+/// What differs between `a` and `b`, what decides most first; nothing if they are the same state. How often they were saved does not
+/// matter, nor in which blocks cells lie.
+///
+/// # Errors
+/// If one of them is damaged.
+pub fn compare(a: &Saved<'_>, b: &Saved<'_>) -> Result<Vec<Difference>, Error> {
+    let mut found = Vec::new();
+    let (header_a, header_b) = (a.container.header(), b.container.header());
+    if header_a.fingerprint != header_b.fingerprint {
+        let text = format!("model {} in A, {} in B", header_a.fingerprint, header_b.fingerprint);
+        found.push(whole("model", text));
+    }
+    if header_a.scope != header_b.scope {
+        found.push(whole("scope", format!("A holds {}, B {}", header_a.scope, header_b.scope)));
+    }
+    let shapes = shapes(&a.image().shape, &b.image().shape);
+    let same_shape = shapes.is_none();
+    found.extend(shapes.map(|text| whole("layers", text)));
+    sequences(a, b, same_shape, &mut found)?;
+    if a.sampler != b.sampler {
+        found.push(whole("sampler", samplers(a, b)));
+    }
+    if a.metadata != b.metadata {
+        found.push(whole(
+            "metadata",
+            format!("{} bytes in A, {} in B, not the same", a.metadata.len(), b.metadata.len()),
+        ));
+    }
+    Ok(found)
+}
+
+/// How the layers differ.
+fn shapes(a: &Shape, b: &Shape) -> Option<String> {
+    if a == b {
+        return None;
+    }
+    let (n_a, n_b) = (a.groups.len(), b.groups.len());
+    if n_a != n_b {
+        return Some(format!("{n_a} kinds of attention in A, {n_b} in B"));
+    }
+    let differs = a.groups.iter().zip(&b.groups).find(|(a, b)| a != b);
+    Some(match differs {
+        Some((a, b)) => format!("attention over {} in A, over {} in B", group(a), group(b)),
+        None => "recurrent states of other sizes".into(),
+    })
+}
+
+fn group(group: &Group) -> String {
+    let (n, k, v) = (group.layers.len(), group.k_type.name(), group.v_type.name());
+    let layers = if n == 1 { "layer" } else { "layers" };
+    format!("{:?} in {n} {layers} of keys {k}, values {v}", group.sees)
+}
+
+fn samplers(a: &Saved<'_>, b: &Saved<'_>) -> String {
+    match (&a.sampler, &b.sampler) {
+        (Some(a), Some(b)) if a.seed != b.seed => format!("seed {} in A, {} in B", a.seed, b.seed),
+        (Some(_), Some(_)) => "random numbers or remembered tokens stand elsewhere".into(),
+        (Some(_), None) => "only A has one".into(),
+        _ => "only B has one".into(),
+    }
+}
+
+fn sequences(
+    a: &Saved<'_>,
+    b: &Saved<'_>,
+    same_shape: bool,
+    found: &mut Vec<Difference>,
+) -> Result<(), Error> {
+    for (i, own) in a.sequences.iter().enumerate() {
+        let Some(j) = b.sequences.iter().position(|other| other.id == own.id) else {
+            found.push(whole("sequences", format!("sequence {} is in A only", own.id)));
+            continue;
+        };
+        sequence(a, i, b, j, same_shape, found)?;
+    }
+    let lacks = |id| a.sequences.iter().all(|own| own.id != id);
+    for other in b.sequences.iter().filter(|other| lacks(other.id)) {
+        found.push(whole("sequences", format!("sequence {} is in B only", other.id)));
+    }
+    Ok(())
+}
+
+/// Compares sequence number `i` of `a` with number `j` of `b`.
+fn sequence(
+    a: &Saved<'_>,
+    i: usize,
+    b: &Saved<'_>,
+    j: usize,
+    same_shape: bool,
+    found: &mut Vec<Difference>,
+) -> Result<(), Error> {
+    let (Some(own_a), Some(own_b)) = (a.sequences.get(i), b.sequences.get(j)) else { return Ok(()) };
+    let mut push = |what, difference: Option<(Option<u64>, String)>| {
+        let sequence = Some(own_a.id);
+        found.extend(difference.map(|(at, text)| Difference { what, sequence, at, text }));
+    };
+    push("tokens", tokens(own_a, own_b));
+    let images = a.image().sequences.get(i).zip(b.image().sequences.get(j));
+    if let (Some((image_a, image_b)), true) = (images, same_shape) {
+        push("cells", cells::compare((a, image_a), (b, image_b))?);
+        push("state", states((a, image_a), (b, image_b))?);
+        push("ways back", lines(image_a, image_b));
+    }
+    if own_a.logits != own_b.logits {
+        let text = match (&own_a.logits, &own_b.logits) {
+            (Some(_), Some(_)) => "the logits after the last token differ",
+            (Some(_), None) => "only A has the logits after the last token",
+            _ => "only B has the logits after the last token",
+        };
+        push("logits", Some((None, text.into())));
+    }
+    Ok(())
+}
+
+/// The first token that differs.
+fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)> {
+    if a.start != b.start || a.edited != b.edited {
+        return Some((None, format!("known from position {} on in A, from {} on in B", a.start, b.start)));
+    }
+    if let Some(at) = a.tokens.iter().zip(&b.tokens).position(|(a, b)| a != b) {
+        let pair = a.tokens.get(at).zip(b.tokens.get(at));
+        let (in_a, in_b) = pair.map_or((0, 0), |(a, b)| (a.0, b.0));
+        return Some((Some(at as u64), format!("token {at} is {in_a} in A, {in_b} in B")));
+    }
+    let (n_a, n_b) = (a.tokens.len(), b.tokens.len());
+    let at = n_a.min(n_b);
+    let text = format!("the same up to token {at}, where one ends: {n_a} tokens in A, {n_b} in B");
+    (n_a != n_b).then_some((Some(at as u64), text))
+}
+
+/// The first number of the states after the last token that differs.
+fn states(
+    (a, image_a): (&Saved<'_>, &Sequence),
+    (b, image_b): (&Saved<'_>, &Sequence),
+) -> Result<Option<(Option<u64>, String)>, Error> {
+    let number = |sequence: &Sequence| sequence.state.and_then(|state| state.state);
+    let (in_a, in_b) = match (number(image_a), number(image_b)) {
+        (Some(in_a), Some(in_b)) => (load(a, in_a)?, load(b, in_b)?),
+        (None, None) => return Ok(None),
+        _ => return Ok(Some((None, "only one of them has a recurrent state".into()))),
+    };
+    let layers =
+        a.image().shape.recurrent.iter().flat_map(|layer| layer.parts.iter().map(move |_| layer.layer));
+    for ((layer, piece_a), piece_b) in layers.zip(&in_a).zip(&in_b) {
+        let differs = |(x, y): (&f32, &f32)| x.to_bits() != y.to_bits();
+        if let Some(at) = piece_a.iter().zip(piece_b).position(differs) {
+            let n = piece_a.iter().zip(piece_b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+            let (x, y) = (piece_a.get(at).copied(), piece_b.get(at).copied());
+            let (x, y) = (x.unwrap_or_default(), y.unwrap_or_default());
+            let text =
+                format!("layer {layer}: number {at} is {x} in A, {y} in B ({n} of {} differ)", piece_a.len());
+            return Ok(Some((None, text)));
+        }
+    }
+    Ok(None)
+}
+
+/// The pieces of a state.
+fn load(saved: &Saved<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
+    let mut pieces: Vec<Vec<f32>> = saved.image().shape.pieces().map(|piece| vec![0.0; piece.len]).collect();
+    let mut targets: Vec<&mut [f32]> = pieces.iter_mut().map(Vec::as_mut_slice).collect();
+    saved.memory.fill_state(state as usize, &mut targets)?;
+    Ok(pieces)
+}
+
+/// Which positions can be restored differs.
+fn lines(a: &Sequence, b: &Sequence) -> Option<(Option<u64>, String)> {
+    let marks = |sequence: &Sequence| sequence.line.iter().map(|mark| (mark.pos, mark.n_rows)).collect();
+    let (in_a, in_b): (Vec<_>, Vec<_>) = (marks(a), marks(b));
+    if in_a == in_b {
+        return None;
+    }
+    let (n_a, n_b) = (in_a.len(), in_b.len());
+    let first = in_a.iter().zip(&in_b).find(|(a, b)| a != b).map(|(a, b)| a.0.min(b.0));
+    let longer = if n_a > n_b { &in_a } else { &in_b };
+    let first = first.or(longer.get(n_a.min(n_b)).map(|mark| mark.0));
+    let at = first.and_then(|pos| u64::try_from(pos.0).ok());
+    let from = at.map_or(String::new(), |at| format!(", other ones from position {at} on"));
+    Some((at, format!("{n_a} checkpoints in A, {n_b} in B{from}")))
+}

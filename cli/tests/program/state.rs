@@ -1,0 +1,178 @@
+//! `state`: what files of states say of themselves, and what is said of files that are none.
+
+use super::{arg, backstitch, repository};
+use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::{Context, Model, Params, SaveOptions, Token};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const GROUP: &str = "Once upon a time";
+
+/// A state of the embedded model after some tokens, in a file.
+fn saved(folder: &TempDir, name: &str, tokens: &[Token], pin: Option<i32>) -> PathBuf {
+    let model = Model::from_bytes(&std::fs::read(repository("demo/demo.gguf")).unwrap()).unwrap();
+    let mut ctx = Context::new(&model, Params { n_ctx: 1024, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    let (front, rest) = tokens.split_at(pin.unwrap_or(0) as usize);
+    ctx.append(seq, front).unwrap();
+    if pin.is_some() {
+        ctx.pin(seq).unwrap();
+    }
+    ctx.append(seq, rest).unwrap();
+    let chain = Chain::new(model.hparams().n_vocab, &Settings { seed: 7, ..Settings::default() });
+    let metadata = format!("{GROUP}\x1b[31m\n").into_bytes();
+    let options = SaveOptions { sampler: Some(&chain), metadata: &metadata, ..SaveOptions::default() };
+    let mut bytes = Vec::new();
+    ctx.seq_state_write(seq, &mut bytes, &options).unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn tokens(n: u32) -> Vec<Token> {
+    (0..n).map(|i| Token(100 + i * 7 % 1500)).collect()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&backstitch(args).ok()).unwrap()
+}
+
+#[test]
+fn a_state_says_what_it_holds() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(&folder, "a.bst", &tokens(300), Some(100));
+    let text = backstitch(&["state", "inspect", arg(&path)]).ok();
+    for part in [
+        "one sequence",
+        "attention over everything: 6 layers",
+        "recurrent: 6 layers",
+        "0: positions up to 299, 300 tokens",
+        "100 (pinned)",
+        "goes back at once to 0, 100, 256",
+        "replays recurrences to",
+        "sampler: seed 7",
+        "metadata: 22 B: Once upon a time\\u{1b}[31m\\n",
+        "CELL",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\x1b'), "{text}");
+    let listed = backstitch(&["state", "inspect", "--sections", arg(&path)]).ok();
+    assert!(listed.lines().count() > text.lines().count(), "{listed}");
+}
+
+#[test]
+fn programs_read_the_same_and_the_ways_back_are_those_after_restoring() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(&folder, "a.bst", &tokens(300), Some(100));
+    let json = json(&["state", "inspect", "--json", arg(&path)]);
+    assert_eq!((&json["format"], &json["scope"]), (&1.into(), &"sequence".into()));
+    assert_eq!(json["bytes"], std::fs::metadata(&path).unwrap().len());
+    assert_eq!(json["sequences"][0]["tokens"].as_array().unwrap().len(), 300);
+
+    let model = Model::from_bytes(&std::fs::read(repository("demo/demo.gguf")).unwrap()).unwrap();
+    assert_eq!(json["fingerprint"], model.fingerprint().to_string());
+    let mut ctx = Context::new(&model, Params { n_ctx: 1024, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    let restored =
+        ctx.seq_state_read_bytes(seq, &std::fs::read(&path).unwrap(), &Default::default()).unwrap();
+    let told = json["sequences"][0]["positions"].as_array().unwrap();
+    assert_eq!(told.len(), restored.sequences[0].positions.len());
+    for (told, stretch) in told.iter().zip(&restored.sequences[0].positions) {
+        assert_eq!(told["first"], stretch.positions.start.0);
+        assert_eq!(told["last"], stretch.positions.end.0 - 1);
+        assert_eq!(told["restored_from"], stretch.restored_from.0);
+    }
+}
+
+#[test]
+fn differences_begin_where_the_tokens_do() {
+    let folder = TempDir::new().unwrap();
+    let mut other = tokens(300);
+    let a = saved(&folder, "a.bst", &other, None);
+    let again = saved(&folder, "again.bst", &other, None);
+    assert_eq!(backstitch(&["state", "diff", arg(&a), arg(&again)]).ok(), "the same state\n");
+
+    other[123] = Token(55);
+    let b = saved(&folder, "b.bst", &other, None);
+    let outcome = backstitch(&["state", "diff", arg(&a), arg(&b)]);
+    assert!(outcome.error(1).contains("the states differ in 4 ways"), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.contains("tokens of sequence 0: token 123 is "), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("cells of sequence 0: position 123: keys of layer 0 differ"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(outcome.stdout.contains("state of sequence 0: layer "), "{}", outcome.stdout);
+
+    let shorter = saved(&folder, "shorter.bst", &tokens(200), None);
+    let outcome = backstitch(&["state", "diff", "--json", arg(&a), arg(&shorter)]);
+    let found: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!((&found[0]["what"], &found[0]["at"]), (&"tokens".into(), &200.into()));
+    assert_eq!((&found[1]["what"], &found[1]["at"]), (&"cells".into(), &200.into()));
+}
+
+#[test]
+fn every_byte_is_checked() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(&folder, "a.bst", &tokens(70), None);
+    assert!(backstitch(&["state", "check", arg(&path)]).ok().contains("sound: "));
+    let sound = std::fs::read(&path).unwrap();
+    let sections = json(&["state", "inspect", "--json", arg(&path)])["sections"].clone();
+    for section in sections.as_array().unwrap().iter().filter(|section| section["stored_bytes"] != 0) {
+        let (tag, at) = (section["tag"].as_str().unwrap(), section["offset"].as_u64().unwrap());
+        let mut bytes = sound.clone();
+        bytes[at as usize] ^= 0x10;
+        std::fs::write(&path, &bytes).unwrap();
+        let outcome = backstitch(&["state", "check", arg(&path)]);
+        assert!(outcome.error(1).contains(&format!("{tag} at {at} is damaged")), "{}", outcome.stderr);
+    }
+    for cut in (0..sound.len()).step_by(sound.len() / 24) {
+        std::fs::write(&path, &sound[..cut]).unwrap();
+        backstitch(&["state", "check", arg(&path)]).error(1);
+    }
+}
+
+#[test]
+fn what_is_no_state_file_is_one_line() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let mut cases = vec![
+        folder.path().join("missing"),
+        folder.path().to_owned(),
+        file("empty", b""),
+        file("short", b"BSTS"),
+        file("text", b"Once upon a time there was no state in this file.\n"),
+        file("control", b"\x1b[31mred"),
+        file("zeros", &[0; 5000]),
+        repository("demo/demo.gguf"),
+    ];
+    cases.extend(pipe(folder.path()));
+    let sound = saved(&folder, "a.bst", &tokens(3), None);
+    for path in &cases {
+        for args in [&["state", "inspect"][..], &["state", "check"], &["state", "diff", arg(&sound)]] {
+            let outcome = backstitch(&[args, &[arg(path)]].concat());
+            let line = outcome.error(1);
+            assert!(!line.contains('\x1b') && line.len() < 400, "{line:?}");
+            assert!(line.contains(path.file_name().unwrap().to_str().unwrap()), "{line}");
+        }
+    }
+}
+
+/// A pipe that nobody writes to.
+#[cfg(unix)]
+fn pipe(folder: &Path) -> Option<PathBuf> {
+    let path = folder.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    made.is_ok_and(|status| status.success()).then_some(path)
+}
+
+#[cfg(not(unix))]
+fn pipe(_: &Path) -> Option<PathBuf> {
+    None
+}
