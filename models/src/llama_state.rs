@@ -1,0 +1,139 @@
+//! Where llama.cpp keeps what the layers of a model keep.
+//!
+//! Attention is the same everywhere: one cache of the layers that see everything, one of those with a window. Recurrent layers have two
+//! rows each, R and S, and in them lies what their operations carry: convolutions channel by channel where ours go tap by tap,
+//! and matrices of keys and values in the order that suits each kernel. The order of an operation's state is the same in all
+//! architectures that use it; which architectures were compared with llama.cpp is a list all the same, since nothing in a file
+//! would tell that one differs.
+
+use crate::{
+    error::Error,
+    graph::{Graph, Op},
+    model::Model,
+};
+use alloc::{vec, vec::Vec};
+use backstitch_core::cell::CellType;
+use backstitch_core::isa::LANES;
+use backstitch_kv::image::{CellLayer, Group, Sees, Shape, StateLayer};
+use backstitch_kv::state::llama::{Layout, Order, Piece, Recurrent, Row};
+use backstitch_kv::{AttentionSpec, LayerSpec};
+
+/// Architectures whose files were exchanged with llama.cpp, and whether their positions have axes there.
+const KNOWN: &[(&str, bool)] = &[
+    ("falcon-h1", false),
+    ("gemma2", false),
+    ("gemma3", false),
+    ("granitehybrid", false),
+    ("jamba", false),
+    ("lfm2", false),
+    ("llama", false),
+    ("mamba", false),
+    ("mamba2", false),
+    ("qwen2", false),
+    ("qwen3", false),
+    ("qwen35", true),
+    ("qwen3next", false),
+    ("rwkv6", false),
+    ("rwkv7", false),
+];
+
+/// Where llama.cpp's files of `model` have what. The types of cells in it are `k_type` and `v_type`.
+///
+/// # Errors
+/// [`Error::LlamaState`] for models whose files are not known.
+pub fn layout(model: &Model, k_type: CellType, v_type: CellType) -> Result<Layout, Error> {
+    let architecture = &model.hparams().architecture;
+    let unknown = || Error::LlamaState { architecture: architecture.as_str().into() };
+    let known = KNOWN.iter().find(|known| known.0 == architecture);
+    let &(_, axes) = known.ok_or_else(unknown)?;
+    let layers = &model.graph().layers;
+    let groups = groups(layers, k_type, v_type).ok_or_else(unknown)?;
+    let caches = caches(&groups).ok_or_else(unknown)?;
+    let shape = Shape { groups, recurrent: states(layers) };
+    let recurrent = match shape.recurrent.is_empty() {
+        true => None,
+        false => Some(Recurrent {
+            n_layer: u32::try_from(model.hparams().n_layer).map_err(|_| unknown())?,
+            pieces: pieces(model.graph(), &shape).ok_or_else(unknown)?,
+        }),
+    };
+    Ok(Layout { architecture: architecture.clone(), shape, caches, recurrent, axes })
+}
+
+/// The layers with caches by what they see; `None` where some have caches of another kind.
+fn groups(layers: &[LayerSpec], k_type: CellType, v_type: CellType) -> Option<Vec<Group>> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, layer) in (0..).zip(layers) {
+        let cached = match &layer.attention {
+            AttentionSpec::Absent => continue,
+            AttentionSpec::Cached(cached) => cached,
+            AttentionSpec::Uncached { .. } | AttentionSpec::Cross(_) | AttentionSpec::SharedWith(_) => {
+                return None;
+            }
+        };
+        let size = |n: usize| u32::try_from(n).ok();
+        let layer = CellLayer {
+            layer: index,
+            n_head_kv: size(cached.n_head_kv)?,
+            d_k: size(cached.d_k)?,
+            d_v: size(cached.d_v)?,
+        };
+        let sees = cached.window.map_or(Sees::All, Sees::Window);
+        match groups.iter_mut().find(|group| group.sees == sees) {
+            Some(group) => group.layers.push(layer),
+            None => groups.push(Group { sees, k_type, v_type, layers: vec![layer] }),
+        }
+    }
+    Some(groups)
+}
+
+/// The groups in llama.cpp's order: as soon as there is a window, there is a cache before it, of the other layers if any.
+fn caches(groups: &[Group]) -> Option<Vec<Option<usize>>> {
+    let all = groups.iter().position(|group| group.sees == Sees::All);
+    let windowed = groups.iter().position(|group| group.sees != Sees::All);
+    match (windowed, groups.len()) {
+        (_, 0) => Some(Vec::new()),
+        (None, 1) => Some(vec![all]),
+        (Some(_), 1) => Some(vec![None, windowed]),
+        (Some(_), 2) if all.is_some() => Some(vec![all, windowed]),
+        _ => None,
+    }
+}
+
+fn states(layers: &[LayerSpec]) -> Vec<StateLayer> {
+    let layers = (0..).zip(layers).filter(|(_, layer)| !layer.recurrent.is_empty());
+    layers.map(|(index, layer)| StateLayer { layer: index, parts: layer.recurrent.clone() }).collect()
+}
+
+/// Where the pieces of each recurrent layer lie; `None` if some operation's is not known.
+fn pieces(graph: &Graph, shape: &Shape) -> Option<Vec<Vec<Piece>>> {
+    let mut found: Vec<Vec<Option<Piece>>> =
+        shape.recurrent.iter().map(|layer| vec![None; layer.parts.len()]).collect();
+    for step in &graph.steps {
+        let Some((state, _)) = step.op.state() else { continue };
+        let layer = shape.recurrent.iter().position(|layer| layer.layer as usize == state.layer)?;
+        let len = shape.recurrent.get(layer)?.parts.get(state.part)?.len;
+        *found.get_mut(layer)?.get_mut(state.part)? = Some(piece(graph, &step.op, len)?);
+    }
+    found.into_iter().map(|pieces| pieces.into_iter().collect()).collect()
+}
+
+/// Where the state of an operation lies, which has `len` numbers.
+fn piece(graph: &Graph, op: &Op, len: usize) -> Option<Piece> {
+    let s = |order| Some(Piece { row: Row::S, order });
+    match op {
+        Op::Conv { x, .. } => {
+            let cols = graph.width(*x);
+            let rows = len.checked_div(cols)?;
+            Some(Piece { row: Row::R, order: Order::Transposed { rows, cols } })
+        }
+        Op::Shift { .. } => Some(Piece { row: Row::R, order: Order::Same }),
+        // Sixteen channels are lanes of ours.
+        Op::Selective { bc, .. } => s(Order::Transposed { rows: graph.width(bc[0]), cols: LANES }),
+        Op::Ssd { .. } | Op::Wkv6 { .. } => s(Order::Same),
+        // A head's values are rows there.
+        Op::Wkv7 { params, .. } => s(Order::Transposed { rows: params.d_head, cols: params.d_head }),
+        Op::Delta { params, .. } => s(Order::Transposed { rows: params.d_k, cols: params.d_v }),
+        _ => None,
+    }
+}
