@@ -5,7 +5,7 @@
 //! models (`real/*.json`). [`find`] finds such files, [`verify`] replays one and reports a [`Row`] a case. What this engine
 //! cannot do yet is reported as [`Verdict::NotSupported`], never as passed.
 //!
-//! `golden` and `tokens` read the formats, `replay` runs steps, `quant` looks at quantised tensors, `texts` at tokenizers
+//! `golden` and `tokens` read the formats, `replay` runs steps, `saved` those that follow files of llama.cpp, `quant` looks at quantised tensors, `texts` at tokenizers
 //! and templates, `real` at the continuations of real models, `compare` measures differences.
 
 mod compare;
@@ -15,6 +15,7 @@ mod quant;
 mod real;
 mod refused;
 mod replay;
+mod saved;
 mod texts;
 mod tokens;
 
@@ -99,7 +100,9 @@ impl Row {
 
 fn is_unsupported(error: &Error) -> bool {
     match error {
-        Error::Architecture { .. } | Error::Memory(backstitch_kv::Error::Unsupported { .. }) => true,
+        Error::Architecture { .. }
+        | Error::LlamaState { .. }
+        | Error::Memory(backstitch_kv::Error::Unsupported { .. }) => true,
         Error::Vocab(VocabError::Model { .. } | VocabError::Pre { .. }) => true,
         Error::File { source, .. } | Error::Part { source, .. } => is_unsupported(source),
         _ => false,

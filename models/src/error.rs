@@ -391,6 +391,13 @@ pub enum Error {
     Memory(backstitch_kv::Error),
     /// A state cannot be written or read.
     State(backstitch_kv::state::Error),
+    /// A file of llama.cpp cannot be read, or something cannot become one.
+    Llama(backstitch_kv::state::llama::Error),
+    /// Where llama.cpp keeps what this model's layers keep is not known.
+    LlamaState {
+        /// `general.architecture`.
+        architecture: Box<str>,
+    },
 
     // Models in several files.
     /// The parts of a split model do not belong together.
@@ -473,6 +480,7 @@ impl core::error::Error for Error {
             Self::KernelSet(source) => Some(source),
             Self::Memory(source) => Some(source),
             Self::State(source) => Some(source),
+            Self::Llama(source) => Some(source),
             Self::Vocab(source) => Some(source),
             #[cfg(feature = "chat")]
             Self::Chat(source) => Some(source),
@@ -519,6 +527,12 @@ impl From<backstitch_core::pool::Panicked> for Error {
 impl From<backstitch_kv::Error> for Error {
     fn from(error: backstitch_kv::Error) -> Self {
         Self::Memory(error)
+    }
+}
+
+impl From<backstitch_kv::state::llama::Error> for Error {
+    fn from(error: backstitch_kv::state::llama::Error) -> Self {
+        Self::Llama(error)
     }
 }
 

@@ -44,6 +44,7 @@ mod fingerprint;
 pub mod gguf;
 pub mod graph;
 mod hparams;
+mod llama_state;
 mod model;
 mod runner;
 pub mod sampler;

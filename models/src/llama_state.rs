@@ -124,7 +124,7 @@ fn piece(graph: &Graph, op: &Op, len: usize) -> Option<Piece> {
     match op {
         Op::Conv { x, .. } => {
             let cols = graph.width(*x);
-            let rows = len.checked_div(cols)?;
+            let rows = len.checked_div(cols)?.max(1);
             Some(Piece { row: Row::R, order: Order::Transposed { rows, cols } })
         }
         Op::Shift { .. } => Some(Piece { row: Row::R, order: Order::Same }),

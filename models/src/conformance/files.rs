@@ -63,11 +63,16 @@ pub(super) fn kind(path: &Path) -> io::Result<Option<Kind>> {
     })
 }
 
-/// The model called `name` in the file at `path`: beside the file or beside its folder, else the one the user gave.
-pub(super) fn model(path: &Path, name: &str, options: &Options) -> Option<PathBuf> {
+/// The file called `name` by the conformance file at `path`: beside it or beside its folder.
+pub(super) fn named(path: &Path, name: &str) -> Option<PathBuf> {
     let folder = path.parent()?;
     let beside = [folder.join(name), folder.join("..").join(name)];
-    beside.into_iter().find(|path| path.is_file()).or_else(|| options.model.clone())
+    beside.into_iter().find(|path| path.is_file())
+}
+
+/// The model called `name` in the file at `path`: beside the file or beside its folder, else the one the user gave.
+pub(super) fn model(path: &Path, name: &str, options: &Options) -> Option<PathBuf> {
+    named(path, name).or_else(|| options.model.clone())
 }
 
 #[cfg(test)]

@@ -47,6 +47,10 @@ pub struct Case {
     pub flags: Vec<String>,
     /// Session files that belong to the case, as (kind, path).
     pub files: Vec<(String, String)>,
+    /// How many steps precede those files.
+    pub n_saved: usize,
+    /// The sequence that a file of one sequence holds.
+    pub saved_sequence: u32,
     /// The best token after each of the last outputs.
     pub greedy_ids: Vec<u32>,
     /// What to do, in order.
@@ -223,7 +227,8 @@ impl Case {
             "flag" => self.flags.push(words.word("a flag")?.to_owned()),
             "file" => self.files.push((words.word("a kind")?.to_owned(), words.word("a path")?.to_owned())),
             "greedy_ids" => self.greedy_ids = words.rest("a token")?,
-            "saved_after_step" | "seq_file_is_sequence" => {}
+            "saved_after_step" => self.n_saved = words.number("a number of steps")?,
+            "seq_file_is_sequence" => self.saved_sequence = words.number("a sequence")?,
             "decode" | "encode" => {
                 let batch = Batch { n: words.number("a number of tokens")?, ..Batch::default() };
                 self.steps.push(if first == "decode" { Step::Decode(batch) } else { Step::Encode(batch) });
@@ -340,7 +345,7 @@ mod tests {
     use alloc::vec;
 
     const SMALL: &str = "golden-1\nmodel models/a.gguf\narch llama\nquant_type Q4_0\narray whole 8 2 3\n\
-        case one\ncontext n_ctx=256 type_k=F32\nflag informational\nfile seq a.seq\ngreedy_ids 5 6\ndecode 2\n\
+        case one\ncontext n_ctx=256 type_k=F32\nflag informational\nfile seq a.seq\nsaved_after_step 1\nseq_file_is_sequence 2\ngreedy_ids 5 6\ndecode 2\n\
         tokens 7 8\npos 0 1\nseq 0 0\nout 1\nexpect logits whole 1\nseq_rm 0 -1 3 false\nseq_cp 0 1 2 -1\n\
         seq_add 0 1 2 -3\nseq_pos 0 0 1\nencode 0\ntokens\npos\nseq\nexpect pooled whole 0\nend\n";
 
@@ -353,6 +358,7 @@ mod tests {
         assert_eq!((case.setting("type_k"), case.setting("none")), (Some("F32"), None));
         assert!(case.is("informational"));
         assert_eq!(case.files, [("seq".into(), "a.seq".into())]);
+        assert_eq!((case.n_saved, case.saved_sequence), (1, 2));
         assert_eq!(case.greedy_ids, [5, 6]);
         let logits = Expect { kind: Kind::Logits, array: "whole".into(), row: 1 };
         let pooled = Expect { kind: Kind::Pooled, array: "whole".into(), row: 0 };

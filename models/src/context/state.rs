@@ -7,6 +7,7 @@
 
 #[cfg(feature = "std")]
 mod files;
+mod llama;
 mod read;
 mod write;
 

@@ -188,6 +188,10 @@ impl fmt::Display for Error {
             Self::KernelSet(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
+            Self::Llama(error) => error.fmt(f),
+            Self::LlamaState { architecture } => {
+                write!(f, "llama.cpp's state files are not supported for architecture {architecture:?}")
+            }
             Self::Core(error) => error.fmt(f),
             Self::Vocab(error) => error.fmt(f),
             #[cfg(feature = "chat")]

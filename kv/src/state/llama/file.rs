@@ -23,6 +23,7 @@ pub struct File<'a> {
     pub(super) caches: Vec<Cache<'a>>,
     pub(super) states: States<'a>,
     pub(super) layout: Layout,
+    n_bytes: u64,
     pub(super) image: Image,
     /// For each group of the image, for each block, the cells of the group's cache.
     pub(super) blocks: Vec<Vec<assemble::Members>>,
@@ -57,7 +58,7 @@ impl<'a> File<'a> {
         };
         r.finish()?;
         let (image, blocks) = assemble::assemble(layout, form, &caches, &states)?;
-        Ok(File { form, tokens, caches, states, layout: layout.clone(), image, blocks })
+        Ok(File { form, tokens, caches, states, layout: layout.clone(), n_bytes: r.offset(), image, blocks })
     }
 
     /// What kind of file it is.
@@ -68,6 +69,11 @@ impl<'a> File<'a> {
     /// The tokens it lists. Nothing says that they are those of its cells; a buffer has none.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
+    }
+
+    /// How long it is.
+    pub fn n_bytes(&self) -> u64 {
+        self.n_bytes
     }
 
     /// What it holds.

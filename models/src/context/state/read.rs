@@ -133,7 +133,7 @@ impl Context {
         Ok(Restored { sequences, sampler, metadata, n_bytes: container.committed_len(), fit })
     }
 
-    fn restored(&self, seq: SeqId) -> Result<RestoredSequence, Error> {
+    pub(super) fn restored(&self, seq: SeqId) -> Result<RestoredSequence, Error> {
         let (n_tokens, positions) = (self.history(seq)?.tokens().len(), self.positions(seq)?);
         Ok(RestoredSequence { seq, end: self.pos(seq), n_tokens, positions })
     }

@@ -1,0 +1,200 @@
+//! States as llama.cpp has them.
+
+use super::{RestoreOptions, Restored};
+use crate::context::{Context, History};
+use crate::error::Error;
+use crate::llama_state;
+use alloc::vec::Vec;
+use backstitch_kv::image::{Image, Sees};
+use backstitch_kv::state::llama::{self, File, Form, Layout};
+use backstitch_kv::{Pos, SeqId, StageError, Token};
+
+impl Context {
+    /// A session file of llama.cpp with all sequences. It lists the tokens of the first of them, if they are known. Ways back,
+    /// logits and samplers have no place in such files.
+    ///
+    /// # Errors
+    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for what such a file cannot hold: sequences
+    /// without some of their positions, or more of them than `options` gives streams.
+    pub fn llama_state_write(&self, options: &llama::Options) -> Result<Vec<u8>, Error> {
+        let live = self.live();
+        let seqs: Vec<SeqId> = (0..live.last().map_or(0, |last| last.0 + 1)).map(SeqId).collect();
+        let tokens = live.first().map_or(Ok(&[][..]), |first| self.tokens(*first))?;
+        self.export(&seqs, tokens, Form::Session, options)
+    }
+
+    /// A sequence file of llama.cpp, or a buffer, with what `seq` holds; its tokens are listed if they are known. `options` says which
+    /// sequence it claims to be.
+    ///
+    /// # Errors
+    /// As [`Context::llama_state_write`], and [`Error::Sequence`] if there is no such sequence.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_kv::state::llama::{Form, Options};
+    /// use backstitch_models::{Context, Model, Params, RestoreOptions, Token};
+    ///
+    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/llama.gguf")?)?;
+    /// let mut ctx = Context::new(&model, Params { n_seq_max: 2, ..Params::default() })?;
+    /// let a = ctx.sequence()?;
+    /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
+    /// let file = ctx.llama_seq_state_write(a, Form::Sequence, &Options::default())?;
+    /// let b = ctx.sequence()?;
+    /// ctx.llama_seq_state_read(b, &file, &RestoreOptions::default())?;
+    /// assert_eq!(ctx.tokens(b)?, ctx.tokens(a)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn llama_seq_state_write(
+        &self,
+        seq: SeqId,
+        form: Form,
+        options: &llama::Options,
+    ) -> Result<Vec<u8>, Error> {
+        self.export(&[seq], self.tokens(seq)?, form, options)
+    }
+
+    fn export(
+        &self,
+        seqs: &[SeqId],
+        tokens: &[Token],
+        form: Form,
+        options: &llama::Options,
+    ) -> Result<Vec<u8>, Error> {
+        let snapshot = self.memory.snapshot(seqs)?;
+        Ok(llama::export(&snapshot, tokens, &self.llama_layout()?, form, options)?)
+    }
+
+    /// Where llama.cpp keeps what the sequences of this context hold.
+    ///
+    /// # Errors
+    /// [`Error::LlamaState`] for models whose files are not known.
+    pub fn llama_layout(&self) -> Result<Layout, Error> {
+        llama_state::layout(&self.model, self.params.type_k, self.params.type_v)
+    }
+
+    /// Reads a session file of llama.cpp, in place of all that the context holds; sequences have the ids that they had there. Nothing in
+    /// such a file proves that this model made it.
+    ///
+    /// Tokens are known afterwards if the file has one sequence and lists them all from position 0 on. There are no logits: whoever wants some evaluates a
+    /// token more.
+    ///
+    /// # Errors
+    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for files of other models and versions, and damage;
+    /// [`Error::Sequence`] for sequences that this context cannot have; [`Error::Memory`] if it has no room, or cells of another
+    /// type and `options` does not say to convert them. Nothing has changed then.
+    pub fn llama_state_read(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
+        let layout = self.llama_layout()?;
+        let file = File::parse(bytes, &layout)?;
+        self.expect_form(&file, true)?;
+        let n = file.image().sequences.len() as u32;
+        if n > self.params.n_seq_max {
+            return Err(Error::Sequence { seq: n - 1 });
+        }
+        let seqs: Vec<SeqId> = (0..n).map(SeqId).collect();
+        let old = self.live();
+        let mut restored = self.take_file(&file, &seqs, options)?;
+        // A number that the file has nothing for is free, as are those behind its last.
+        let is_empty = |seq: &SeqId| seq.0 >= n || self.pos(*seq) == Pos::ZERO;
+        let empty: Vec<SeqId> =
+            seqs.iter().chain(old.iter().filter(|seq| seq.0 >= n)).copied().filter(is_empty).collect();
+        restored.sequences.retain(|sequence| !empty.contains(&sequence.seq));
+        for seq in empty {
+            let released = self.release(seq);
+            debug_assert!(released.is_ok(), "{released:?}");
+        }
+        Ok(restored)
+    }
+
+    /// Reads a sequence file or buffer of llama.cpp, in place of what `seq` holds; a `seq` below `n_seq_max` that does not exist is made.
+    ///
+    /// # Errors
+    /// As [`Context::llama_state_read`].
+    pub fn llama_seq_state_read(
+        &mut self,
+        seq: SeqId,
+        bytes: &[u8],
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        if seq.0 >= self.params.n_seq_max {
+            return Err(Error::Sequence { seq: seq.0 });
+        }
+        let layout = self.llama_layout()?;
+        let file = File::parse(bytes, &layout)?;
+        self.expect_form(&file, false)?;
+        self.take_file(&file, &[seq], options)
+    }
+
+    fn expect_form(&self, file: &File<'_>, is_session: bool) -> Result<(), Error> {
+        if (file.form() == Form::Session) == is_session {
+            return Ok(());
+        }
+        let what = if is_session {
+            "reading one sequence as a session"
+        } else {
+            "reading a session as one sequence"
+        };
+        Err(llama::Error::Unsupported { what }.into())
+    }
+
+    /// Stages what a file holds, then makes it visible.
+    fn take_file(
+        &mut self,
+        file: &File<'_>,
+        seqs: &[SeqId],
+        options: &RestoreOptions,
+    ) -> Result<Restored, Error> {
+        let histories: Vec<History> =
+            (0..seqs.len()).map(|index| self.history_of(file, index)).collect::<Result<_, _>>()?;
+        let staged = self.memory.stage(file.image(), file, seqs, options.convert);
+        let staged = staged.map_err(|error| match error {
+            StageError::Memory(error) => Error::Memory(error),
+            StageError::Source(error) => Error::Llama(error),
+        })?;
+        let fit = staged.commit();
+        for (history, &seq) in histories.into_iter().zip(seqs) {
+            self.outputs.restore(seq, None);
+            if let Some(slot) = self.sequences.get_mut(seq.index()) {
+                *slot = Some(history);
+            }
+        }
+        let sequences = seqs.iter().map(|seq| self.restored(*seq)).collect::<Result<_, _>>()?;
+        let n_bytes = file.n_bytes();
+        Ok(Restored { sequences, sampler: None, metadata: Vec::new(), n_bytes, fit })
+    }
+
+    /// What is known of the tokens of a sequence of a file.
+    fn history_of(&self, file: &File<'_>, index: usize) -> Result<History, Error> {
+        let mut history = History::new(self.params.n_ctx)?;
+        history.claim();
+        let image = file.image();
+        let Some((first, end)) = range_of(image, index) else { return Ok(history) };
+        let n_held = (0..image.sequences.len()).filter(|&index| range_of(image, index).is_some()).count();
+        let listed = usize::try_from(end.0).ok().and_then(|end| file.tokens().get(..end));
+        let n_vocab = self.model.hparams().n_vocab;
+        let is_sane = |tokens: &&[Token]| tokens.iter().all(|token| (token.0 as usize) < n_vocab);
+        match listed.filter(|_| n_held == 1 && first == Pos::ZERO).filter(is_sane) {
+            Some(tokens) => {
+                tokens.iter().for_each(|_| history.expect_one());
+                history.make_room()?;
+                (0..).zip(tokens).for_each(|(pos, &token)| history.push(token, Pos(pos)));
+            }
+            None => history.edit(),
+        }
+        Ok(history)
+    }
+}
+
+/// The first position of a sequence of an image, and the one after its last; none if it is empty.
+fn range_of(image: &Image, index: usize) -> Option<(Pos, Pos)> {
+    let sequence = image.sequences.get(index)?;
+    let groups = image.shape.groups.iter().zip(&image.blocks).zip(&sequence.cells);
+    let of_all =
+        groups.clone().find(|((group, _), _)| group.sees == Sees::All).or_else(|| groups.clone().next());
+    let of_cells = of_all.and_then(|((_, blocks), cells)| {
+        let first = cells.positions(blocks).next()?;
+        let first = if cells.whole_from > Pos::ZERO { cells.start } else { first };
+        Some((first, cells.last_pos(blocks)?))
+    });
+    let range = of_cells.or_else(|| sequence.state.map(|state| (state.first, sequence.last)));
+    range.map(|(first, last)| (first, Pos(last.0.saturating_add(1))))
+}
