@@ -24,6 +24,7 @@ mod key;
 mod pack;
 mod prefix;
 mod put;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
 pub use pack::Flaw;
 pub use prefix::{Prefix, Unusable};
 pub use put::{Entry, Pieces, Put};
+pub use writer::{Writer, WriterStats};
 
 use crate::ids::Token;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -113,6 +113,8 @@ pub enum Doing {
     Remove,
     /// Marking a file as used.
     Touch,
+    /// Starting a thread.
+    StartThread,
 }
 
 impl fmt::Display for Doing {
@@ -130,6 +132,7 @@ impl fmt::Display for Doing {
             Self::Rename => "renaming",
             Self::Remove => "removing",
             Self::Touch => "setting the time",
+            Self::StartThread => "starting a thread",
         })
     }
 }

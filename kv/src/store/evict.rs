@@ -103,7 +103,7 @@ impl Shared {
         stop: Stop,
     ) -> Result<Evicted, Error> {
         let parts = self.bytes_of_parts(lock)?;
-        let facts = self.facts(index);
+        let facts = self.facts(index)?;
         let bytes = facts.values().fold(parts, |sum, facts| sum.saturating_add(facts.len));
         let mut evicted = Evicted { packs: 0, bytes };
         let mut removed = Ok(());
@@ -133,19 +133,29 @@ impl Shared {
     fn bytes_of_parts(&self, lock: &Lock) -> Result<u64, Error> {
         let mut bytes: u64 = 0;
         for name in self.folder.list()?.parts {
-            if !self.folder.remove_leftover(lock, &name).unwrap_or(false)
-                && let Ok(facts) = self.folder.facts_of_part(&name)
-            {
-                bytes = bytes.saturating_add(facts.len);
+            if !self.folder.remove_leftover(lock, &name).unwrap_or(false) {
+                let facts = still_there(self.folder.facts_of_part(&name))?;
+                bytes = bytes.saturating_add(facts.map_or(0, |facts| facts.len));
             }
         }
         Ok(bytes)
     }
 
-    /// Lengths and times of all packs; those that are gone meanwhile have none.
-    fn facts(&self, index: &Index) -> BTreeMap<PackName, Facts> {
-        let facts = index.packs.keys().map(|name| (*name, self.folder.facts(name)));
-        facts.filter_map(|(name, facts)| facts.ok().map(|facts| (name, facts))).collect()
+    /// Lengths and times of all packs that are there.
+    fn facts(&self, index: &Index) -> Result<BTreeMap<PackName, Facts>, Error> {
+        let mut all = BTreeMap::new();
+        for name in index.packs.keys() {
+            all.extend(still_there(self.folder.facts(name))?.map(|facts| (*name, facts)));
+        }
+        Ok(all)
+    }
+}
+
+/// What cannot be asked must not count as nothing, unless it is gone.
+fn still_there(facts: Result<Facts, Error>) -> Result<Option<Facts>, Error> {
+    match facts {
+        Err(error) if error.is_gone() => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -174,11 +174,12 @@ impl Folder {
             for entry in fs::read_dir(&self.path)? {
                 let entry = entry?;
                 let Some(name) = entry.file_name().into_string().ok() else { continue };
+                // Files may vanish while they are listed.
+                if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                    continue;
+                }
                 if let Some(pack) = PackName::parse(&name) {
-                    // Files may vanish while they are listed.
-                    if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                        listing.packs.push(pack);
-                    }
+                    listing.packs.push(pack);
                 } else if is_part(&name) {
                     listing.parts.push(name);
                 }

@@ -139,7 +139,7 @@ pub(super) fn checksum_at(
     len: u64,
 ) -> Result<u64, Error> {
     let mut hasher = XxHash3_64::new();
-    let mut step = vec![0; STEP];
+    let mut step = vec![0; usize::try_from(len).map_or(STEP, |len| len.min(STEP))];
     let (mut at, end) = (at, at.saturating_add(len));
     while at < end {
         let n = usize::try_from(end - at).map_or(STEP, |rest| rest.min(STEP));

@@ -3,11 +3,16 @@
 use super::*;
 use backstitch_testing::random::Random;
 use std::borrow::Cow;
-use std::fs;
+use std::boxed::Box;
 use std::path::PathBuf;
 use std::vec;
+use std::{fs, io};
 
+mod faults;
 mod lookups;
+mod room;
+mod wreck;
+mod writing;
 
 /// A folder for a store, a root, and ways to make prompts.
 struct Bench {
@@ -34,11 +39,29 @@ impl Bench {
         files
     }
 
+    /// Bytes of all files.
+    fn bytes(&self) -> u64 {
+        bytes_in(self.folder.path())
+    }
+
+    /// When each pack was last used.
+    fn times(&self) -> Vec<SystemTime> {
+        self.files(".pack").iter().map(|path| fs::metadata(path).unwrap().modified().unwrap()).collect()
+    }
+
     /// Everything of a prompt, with payloads that follow from its keys.
     fn entry<'a>(&self, tokens: &'a [Token], payload: usize) -> Entry<'a> {
         let keys = chain(&self.root, tokens);
         let blocks = keys.iter().map(|key| payload_of(key, payload)).collect();
         Entry { root: self.root, tokens: Cow::Borrowed(tokens), first: 0, blocks, resumes: vec![] }
+    }
+
+    /// The same, owning everything.
+    fn owned(&self, seed: u64, n_blocks: usize, payload: usize) -> Entry<'static> {
+        let tokens = prompt(seed, n_blocks);
+        let Entry { blocks, .. } = self.entry(&tokens, payload);
+        let blocks = blocks.iter().map(|pieces| vec![Cow::Owned(joined(pieces))]).collect();
+        Entry { root: self.root, tokens: tokens.into(), first: 0, blocks, resumes: vec![] }
     }
 
     /// The same, with resume points after these blocks.
@@ -62,6 +85,20 @@ impl Bench {
         }
         found
     }
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+/// Makes every call that `fails` fail in a store, as on a full disk.
+fn break_disk(store: &Store, mut fails: impl FnMut(Doing) -> bool + Send + 'static) {
+    let fault = move |doing| if fails(doing) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) };
+    *store.shared.folder.fault.lock().unwrap() = Some(Box::new(fault));
+}
+
+fn mend_disk(store: &Store) {
+    *store.shared.folder.fault.lock().unwrap() = None;
 }
 
 /// A prompt of so many blocks; equal seeds begin equally.

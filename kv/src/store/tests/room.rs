@@ -1,0 +1,223 @@
+//! The budget: reserved before writing, freed by what was not used for longest.
+
+use super::*;
+use std::fs::File;
+use std::time::Duration;
+
+/// Bytes of a pack of `prompt(_, 3)` with payloads of 1,000 bytes: head, and each payload from the next multiple of 64.
+const PACK: u64 = 640 + 2 * 1024 + 1000;
+
+fn budget(packs: u64) -> Access {
+    Access::ReadWrite { budget: packs * PACK }
+}
+
+fn put(bench: &Bench, store: &Store, seed: u64) {
+    assert_eq!(store.put(&bench.entry(&prompt(seed, 3), 1000)).unwrap().bytes, PACK);
+}
+
+fn holds(bench: &Bench, seed: u64) -> bool {
+    // Read-only, so that looking does not count as using.
+    bench.verified(&bench.open(Access::ReadOnly), &prompt(seed, 3), Need::Blocks).n_tokens == 96
+}
+
+fn set_time(path: &Path, seconds: u64) {
+    File::open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+}
+
+#[test]
+fn what_was_not_used_for_longest_goes_first() {
+    let bench = Bench::new();
+    let store = bench.open(budget(3));
+    (1..=3).for_each(|seed| put(&bench, &store, seed));
+    assert_eq!(bench.verified(&store, &prompt(1, 3), Need::Blocks).n_tokens, 96);
+    put(&bench, &store, 4);
+    assert_eq!([1, 2, 3, 4].map(|seed| holds(&bench, seed)), [true, false, true, true]);
+    put(&bench, &store, 5);
+    assert_eq!([1, 2, 3, 4, 5].map(|seed| holds(&bench, seed)), [true, false, false, true, true]);
+    assert_eq!((store.stats().evicted, store.stats().bytes), (2, 3 * PACK));
+}
+
+#[test]
+fn what_others_follow_goes_after_them_however_old_it_is() {
+    let bench = Bench::new();
+    let store = bench.open(LARGE);
+    let tokens = prompt(1, 9);
+    for n in [3, 6, 9] {
+        store.put(&bench.entry(&tokens[..n * BLOCK_TOKENS], 1000)).unwrap();
+    }
+    // The beginning was last used before everything else.
+    for pack in store.list().unwrap() {
+        set_time(&bench.folder.path().join(&pack.name), 1000 + u64::from(pack.n_before));
+    }
+    for (most, left) in [(3, 9), (2, 6), (1, 3), (0, 0)] {
+        store.prune(Prune::ToBytes(most * PACK)).unwrap();
+        assert_eq!(bench.verified(&store, &tokens, Need::Blocks).n_tokens, left * BLOCK_TOKENS);
+        assert!(store.check().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn what_is_being_extended_stays() {
+    let bench = Bench::new();
+    let store = bench.open(budget(2));
+    let tokens = prompt(1, 9);
+    store.put(&bench.entry(&tokens[..96], 1000)).unwrap();
+    put(&bench, &store, 2);
+    set_time(&bench.files(".pack")[0], 5);
+    set_time(&bench.files(".pack")[1], 5);
+    store.put(&bench.entry(&tokens[..192], 1000)).unwrap();
+    assert!(!holds(&bench, 2));
+    let refused = store.put(&bench.entry(&tokens, 1000));
+    assert!(
+        matches!(refused, Err(Error::NoRoom { need: PACK, kept, .. }) if kept == 2 * PACK),
+        "{refused:?}"
+    );
+    assert_eq!(bench.verified(&store, &tokens, Need::Blocks).n_tokens, 192);
+}
+
+#[test]
+fn at_no_moment_are_there_more_bytes_than_the_budget() {
+    let bench = Bench::new();
+    let store = bench.open(budget(4));
+    let folder = bench.folder.path().to_path_buf();
+    let (checked, seen) = std::sync::mpsc::channel();
+    break_disk(&store, move |doing| {
+        let bytes = bytes_in(&folder);
+        assert!(bytes <= 4 * PACK, "{bytes} bytes before {doing}");
+        checked.send(bytes).unwrap();
+        false
+    });
+    let mut random = Random::new(3);
+    for seed in 0..40 {
+        let (n, size) = (1 + random.below(4), random.below(2000));
+        match store.put(&bench.entry(&prompt(seed % 20, n), size)) {
+            Ok(_) | Err(Error::NoRoom { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    mend_disk(&store);
+    let seen: Vec<_> = seen.iter().collect();
+    assert!(seen.len() > 500 && seen.iter().any(|&bytes| bytes > 3 * PACK));
+    assert!(store.check().unwrap().is_clean());
+}
+
+#[test]
+fn what_can_never_fit_is_refused_before_anything_is_evicted() {
+    let bench = Bench::new();
+    let store = bench.open(budget(2));
+    put(&bench, &store, 1);
+    let refused = store.put(&bench.entry(&prompt(2, 3), 5000));
+    assert!(matches!(refused, Err(Error::TooLarge { budget, .. }) if budget == 2 * PACK), "{refused:?}");
+    assert!(holds(&bench, 1));
+}
+
+#[test]
+fn room_that_others_reserved_is_taken() {
+    let bench = Bench::new();
+    let store = bench.open(budget(2));
+    let other = Folder::new(bench.folder.path());
+    let part = other.reserve(&other.lock().unwrap(), PACK + 1).unwrap();
+    let refused = store.put(&bench.entry(&prompt(1, 3), 1000));
+    assert!(matches!(refused, Err(Error::NoRoom { kept, .. }) if kept == PACK + 1), "{refused:?}");
+    drop(part);
+    put(&bench, &store, 1);
+    assert!(bench.files(".part").is_empty(), "its writer was gone");
+}
+
+#[test]
+fn what_dead_writers_left_is_removed_and_what_living_ones_write_is_not() {
+    let bench = Bench::new();
+    let other = Folder::new(bench.folder.path());
+    let living = other.reserve(&other.lock().unwrap(), 100).unwrap();
+    fs::write(bench.folder.path().join("99-0.part"), [1; 50]).unwrap();
+    fs::write(bench.folder.path().join("notes.part"), [1; 50]).unwrap();
+    let looked = bench.open(Access::ReadOnly).check().unwrap();
+    let leftovers: Vec<_> = looked.findings.iter().map(|finding| finding.name.as_str()).collect();
+    assert_eq!(leftovers, ["99-0.part"]);
+    assert_eq!(bench.files(".part").len(), 3);
+    bench.open(LARGE);
+    assert_eq!(bench.files(".part").len(), 2);
+    other.discard(living);
+    assert_eq!(bench.files(".part").len(), 1, "notes.part is not ours");
+}
+
+#[test]
+fn a_store_that_only_reads_changes_nothing() {
+    let bench = Bench::new();
+    put(&bench, &bench.open(LARGE), 1);
+    fs::write(bench.folder.path().join("99-0.part"), [1; 50]).unwrap();
+    let n_files = || fs::read_dir(bench.folder.path()).unwrap().count();
+    let before = (bench.times(), n_files());
+    let store = bench.open(Access::ReadOnly);
+    assert_eq!(bench.verified(&store, &prompt(1, 3), Need::Blocks).n_tokens, 96);
+    assert!(matches!(store.put(&bench.entry(&prompt(2, 1), 10)), Err(Error::ReadOnly)));
+    assert!(matches!(store.prune(Prune::ToBytes(0)), Err(Error::ReadOnly)));
+    assert_eq!((bench.times(), n_files()), before);
+    let missing = bench.folder.path().join("missing");
+    assert!(matches!(Store::open(&missing, Access::ReadOnly), Err(Error::Io { doing: Doing::List, .. })));
+    assert!(!missing.exists());
+}
+
+#[test]
+fn a_hit_marks_everything_that_it_needs_as_used_and_nothing_else() {
+    let bench = Bench::new();
+    let store = bench.open(LARGE);
+    let tokens = prompt(1, 6);
+    for n in [2, 4, 6] {
+        store.put(&bench.entry(&tokens[..n * BLOCK_TOKENS], 100)).unwrap();
+    }
+    bench.files(".pack").iter().for_each(|path| set_time(path, 1000));
+    bench.verified(&store, &tokens[..4 * BLOCK_TOKENS], Need::Blocks);
+    let old = |pack: &Listed| pack.used == SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+    let packs: Vec<_> = store.list().unwrap().iter().map(|pack| (pack.n_before, old(pack))).collect();
+    assert_eq!(packs[0], (4, true));
+    assert!(packs[1..].iter().all(|(_, old)| !old));
+}
+
+#[test]
+fn pruning_by_age_spares_what_is_followed_by_something_newer() {
+    let bench = Bench::new();
+    let store = bench.open(LARGE);
+    let tokens = prompt(1, 4);
+    store.put(&bench.entry(&tokens[..64], 100)).unwrap();
+    store.put(&bench.entry(&tokens, 100)).unwrap();
+    store.put(&bench.entry(&prompt(2, 2), 100)).unwrap();
+    for pack in store.list().unwrap().iter().filter(|pack| pack.n_before == 0) {
+        set_time(&bench.folder.path().join(&pack.name), 1000);
+    }
+    let evicted = store.prune(Prune::OlderThan(Duration::from_secs(3600))).unwrap();
+    assert_eq!((evicted.packs, evicted.bytes), (1, bench.bytes()));
+    assert_eq!(bench.verified(&store, &tokens, Need::Blocks).n_tokens, 128);
+}
+
+#[test]
+fn what_cannot_be_reached_goes_before_what_can() {
+    let bench = Bench::new();
+    let store = bench.open(LARGE);
+    let tokens = prompt(1, 4);
+    put(&bench, &store, 2);
+    store.put(&bench.entry(&tokens[..64], 1000)).unwrap();
+    let first = store.list().unwrap().iter().rfind(|_| true).unwrap().name.clone();
+    store.put(&bench.entry(&tokens, 1000)).unwrap();
+    fs::remove_file(bench.folder.path().join(first)).unwrap();
+    let report = store.check().unwrap();
+    assert!(matches!(report.findings[..], [Finding { problem: Problem::Unreachable, .. }]), "{report:?}");
+    let found = bench.verified(&store, &tokens, Need::Blocks);
+    assert_eq!((found.n_tokens, found.why), (0, Why::Gone { at: 0 }));
+    assert_eq!(store.prune(Prune::ToBytes(PACK)).unwrap(), Evicted { packs: 1, bytes: PACK });
+    assert!(holds(&bench, 2));
+}
+
+#[test]
+fn blocks_that_hung_in_the_air_are_found_again_once_what_they_follow_is_stored() {
+    let bench = Bench::new();
+    let store = bench.open(LARGE);
+    let tokens = prompt(1, 4);
+    store.put(&bench.entry(&tokens[..64], 1000)).unwrap();
+    let first = bench.files(".pack");
+    store.put(&bench.entry(&tokens, 1000)).unwrap();
+    fs::remove_file(&first[0]).unwrap();
+    assert_eq!(store.put(&bench.entry(&tokens, 1000)).unwrap().blocks, 2);
+    assert_eq!(bench.verified(&store, &tokens, Need::Blocks).n_tokens, 128);
+    assert!(store.check().unwrap().is_clean());
+}
