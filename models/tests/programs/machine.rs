@@ -6,7 +6,10 @@
 //! sequence. Logits that the context gave are compared, bit for bit, with those of the recipe.
 
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
-use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{
+    Batch, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, SaveOptions, SeqId,
+    TimelineParams, Token,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ pub struct Tally {
     pub replayed: u64,
     pub evaluated: u64,
     pub edits: u64,
+    pub restored: u64,
 }
 
 impl Tally {
@@ -44,6 +48,7 @@ impl Tally {
             &mut self.replayed,
             &mut self.evaluated,
             &mut self.edits,
+            &mut self.restored,
         ];
         let o = other;
         let others = [
@@ -56,6 +61,7 @@ impl Tally {
             o.replayed,
             o.evaluated,
             o.edits,
+            o.restored,
         ];
         mine.into_iter().zip(others).for_each(|(a, b)| *a += b);
     }
@@ -225,6 +231,7 @@ impl<'f> Machine<'f> {
             11 => self.fork(seq),
             12 => self.edit(seq, b, c),
             13 if b % 3 == 0 => self.pin(seq),
+            13 if b % 3 == 1 => self.save(seq, c),
             13 => self.release(seq),
             14 => self.copy(seq, other, c),
             _ => self.nonsense(seq, b, c),
@@ -517,6 +524,52 @@ impl<'f> Machine<'f> {
         for &pin in &twin.pins {
             let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&Pos(pin)));
             assert!(stretch.is_some_and(|stretch| stretch.means != Means::Evaluated), "pin at {pin}");
+        }
+    }
+
+    /// Saves a sequence and restores it in its own place or as another; or saves and restores all.
+    fn save(&mut self, seq: u32, c: u8) {
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        let free = self.twins.iter().position(Option::is_none).map(|free| free as u32);
+        let (target, options) = (free.filter(|_| c % 3 == 1), SaveOptions::default());
+        let logits: Vec<_> = (0..N_SEQ).map(|seq| self.ctx.logits(SeqId(seq)).map(hash)).collect();
+        let (mut bytes, read) = (Vec::new(), RestoreOptions::default());
+        let result = if c.is_multiple_of(3) {
+            self.ctx.state_write(&mut bytes, &options).unwrap();
+            self.ctx.state_read(&mut bytes.as_slice(), &read)
+        } else {
+            self.ctx.seq_state_write(SeqId(seq), &mut bytes, &options).unwrap();
+            let target = SeqId(target.unwrap_or(seq));
+            self.ctx.seq_state_read(target, &mut bytes.as_slice(), &read)
+        };
+        let restored = match result {
+            Ok(restored) => restored,
+            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => {
+                self.tally.refused += 1;
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        self.tally.restored += 1;
+        if let Some(target) = target {
+            self.twins[target as usize] = Some(Twin { given: vec![None; twin.given.len()], ..twin.clone() });
+            assert_eq!(self.ctx.logits(SeqId(target)).map(hash), logits[seq as usize]);
+        }
+        self.compare_restored(&restored, &logits, target);
+    }
+
+    /// Logits are there as before; pins are lost only where something had to be left out.
+    fn compare_restored(&mut self, restored: &Restored, logits: &[Option<u64>], added: Option<u32>) {
+        for (seq, before) in (0..).zip(logits).filter(|(seq, _)| Some(*seq) != added) {
+            assert_eq!(self.ctx.logits(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
+        }
+        for sequence in &restored.sequences {
+            if let Some(Some(twin)) = self.twins.get_mut(sequence.seq.index())
+                && restored.fit.n_checkpoints_dropped > 0
+            {
+                twin.pins.clear();
+            }
+            self.check_positions(sequence.seq.0);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::seen::{
     tell,
 };
 use backstitch_core::{DType, KernelSet, cell::CellType};
+use backstitch_models::graph::Head;
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::{Context, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, Token};
 
@@ -81,6 +82,44 @@ fn a_restored_sequence_goes_on_for_every_format_and_cell_type() {
             CELLS.into_iter().for_each(|cells| check(&format!("{name} {dtype}"), &model, cells));
         }
     }
+}
+
+#[test]
+fn every_architecture_goes_on() {
+    let folder = format!("{}/../goldens/models", env!("CARGO_MANIFEST_DIR"));
+    let mut n_models = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // Some are there to be refused.
+        let Ok(model) = Model::open(&path) else { continue };
+        let mut ctx = context(&model, CellType::F16);
+        if model.graph().head() == Head::Embeddings {
+            // What only encodes keeps nothing.
+            let a = ctx.sequence().unwrap();
+            let bytes = saved(&ctx, a);
+            assert_eq!(restore(&mut ctx, SeqId(1), &bytes).sequences[0].n_tokens, 0);
+            continue;
+        }
+        let a = tell(&mut ctx, 3);
+        let bytes = saved(&ctx, a);
+        restore(&mut ctx, SeqId(1), &bytes);
+        let [of_a, of_b] = [a, SeqId(1)].map(|seq| go_on(&mut ctx, seq, 8, 12));
+        assert!(of_a == of_b, "{}", path.display());
+        n_models += 1;
+    }
+    assert!(n_models > 20, "{n_models}");
+}
+
+#[test]
+fn a_text_that_nothing_was_decoded_from_yet_comes_back() {
+    let model = golden("t5");
+    let mut ctx = context(&model, CellType::F16);
+    let (a, b) = (ctx.sequence().unwrap(), SeqId(1));
+    ctx.encode(a, &[Token(5), Token(6), Token(1)]).unwrap();
+    let bytes = saved(&ctx, a);
+    restore(&mut ctx, b, &bytes);
+    assert_eq!(ctx.pos(b), Pos(0));
+    assert_eq!(go_on(&mut ctx, b, 1, 4), go_on(&mut ctx, a, 1, 4));
 }
 
 #[test]

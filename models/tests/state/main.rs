@@ -3,6 +3,11 @@
 #[path = "../converted/mod.rs"]
 mod converted;
 
+use backstitch_testing::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting::new();
+
 mod damage;
 mod failures;
 mod files;

@@ -38,10 +38,6 @@ impl Context {
             return Err(Error::Sequence { seq: seq.0 });
         }
         let parsed = self.parse(container, Scope::Sequence)?;
-        if parsed.ids.len() != 1 {
-            let (what, found) = ("the list of sequences", parsed.ids.len() as u64);
-            return Err(Error::SavedValue { what, offset: 0, found, wanted: "one sequence" });
-        }
         self.take(container, parsed, &[seq], options)
     }
 
@@ -52,9 +48,6 @@ impl Context {
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
         let parsed = self.parse(container, Scope::Context)?;
-        if let Some(seq) = parsed.ids.iter().find(|seq| seq.0 >= self.params.n_seq_max) {
-            return Err(Error::Sequence { seq: seq.0 });
-        }
         let seqs = parsed.ids.clone();
         let others: Vec<SeqId> = self.live().into_iter().filter(|seq| !seqs.contains(seq)).collect();
         let restored = self.take(container, parsed, &seqs, options)?;
@@ -72,12 +65,7 @@ impl Context {
         let own = [SEQUENCES, TOKENS, LOGITS, SAMPLER, METADATA].map(|tag| (tag, VERSION));
         let known: Vec<(Tag, u16)> = own.into_iter().chain(IMAGE_TAGS).collect();
         container.expect(&known)?;
-        let ids = container.read(container.require(SEQUENCES, 0)?)?;
-        let (ids, []) = ids.as_chunks::<4>() else {
-            let (what, found) = ("the list of sequences", ids.len() as u64);
-            return Err(Error::SavedLength { what, found, wanted: found / 4 * 4 });
-        };
-        let ids: Vec<SeqId> = ids.iter().map(|id| SeqId(u32::from_le_bytes(*id))).collect();
+        let ids = self.parse_ids(container, scope)?;
         let sequences = (0..ids.len() as u64).map(|index| self.parse_sequence(container, index));
         Ok(Parsed {
             sequences: sequences.collect::<Result<_, _>>()?,
@@ -85,6 +73,36 @@ impl Context {
             sampler: self.parse_sampler(container)?,
             metadata: section(container, METADATA, 0)?.unwrap_or_default(),
         })
+    }
+
+    /// Reads which sequences there are, before anything is allocated for each of them.
+    fn parse_ids(&self, container: &Container<'_>, scope: Scope) -> Result<Vec<SeqId>, Error> {
+        let bytes = container.read(container.require(SEQUENCES, 0)?)?;
+        let what = "the list of sequences";
+        let (ids, []) = bytes.as_chunks::<4>() else {
+            let found = bytes.len() as u64;
+            return Err(Error::SavedLength { what, found, wanted: found / 4 * 4 });
+        };
+        if scope == Scope::Sequence && ids.len() != 1 {
+            let found = ids.len() as u64;
+            return Err(Error::SavedValue { what, offset: 0, found, wanted: "one sequence" });
+        }
+        let ids: Vec<SeqId> = ids.iter().map(|id| SeqId(u32::from_le_bytes(*id))).collect();
+        if scope == Scope::Context {
+            if let Some(seq) = ids.iter().find(|seq| seq.0 >= self.params.n_seq_max) {
+                return Err(Error::Sequence { seq: seq.0 });
+            }
+            if let Some(i) = ids.windows(2).position(|pair| matches!(pair, [a, b] if a >= b)) {
+                let (offset, found) = (4 * (i as u64 + 1), u64::from(ids.get(i + 1).map_or(0, |seq| seq.0)));
+                return Err(Error::SavedValue {
+                    what,
+                    offset,
+                    found,
+                    wanted: "a larger id than the one before",
+                });
+            }
+        }
+        Ok(ids)
     }
 
     fn parse_sequence(&self, container: &Container<'_>, index: u64) -> Result<Sequence, Error> {
