@@ -6,6 +6,8 @@
 
 mod encode;
 mod pieces;
+#[cfg(test)]
+mod tests;
 
 use super::fields::Fields;
 use super::{Container, Error, Section, Tag, Writer};
