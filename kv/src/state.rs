@@ -10,6 +10,11 @@
 //! `docs/state-format.md` describes every byte and argues why a save may be interrupted anywhere.
 
 mod checksum;
+#[cfg(feature = "zstd")]
+mod codec;
+#[cfg(not(feature = "zstd"))]
+#[path = "state/no_codec.rs"]
+mod codec;
 mod container;
 #[cfg(feature = "std")]
 pub mod disk;

@@ -1,6 +1,7 @@
 //! Reading: a container in a slice or on a device.
 
 use super::checksum::{Checksum, checksum};
+use super::codec::decompress;
 use super::layout::{ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, RECORD_BYTES, RecordBytes, verify};
 use super::open::{self, Opened};
 use super::section::{by_offset, check_all};
@@ -172,11 +173,12 @@ impl<'a> Container<'a> {
     /// [`Error::Checksum`], [`Error::Codec`], and what is wrong with a compressed section.
     pub fn read(&self, section: &Section) -> Result<Cow<'a, [u8]>, Error> {
         let stored = self.stored(section)?;
-        if section.codec != Codec::RAW {
-            return Err(unknown_codec(section));
-        }
-        verify(section.tag, section.offset, section.checksum, checksum(&stored))?;
-        Ok(stored)
+        let content = match section.codec {
+            Codec::RAW => stored,
+            _ => Cow::Owned(decompress(section, &stored)?),
+        };
+        verify(section.tag, section.offset, section.checksum, checksum(&content))?;
+        Ok(content)
     }
 
     /// Copies the content of a section to `targets`, one after the other, and checks what has arrived there, step by step: a restore runs at
@@ -191,7 +193,8 @@ impl<'a> Container<'a> {
             return Err(Error::Malformed { section: section.tag, offset, what: "length", found, wanted });
         }
         if section.codec != Codec::RAW {
-            return Err(unknown_codec(section));
+            scatter(&self.read(section)?, targets);
+            return Ok(());
         }
         let computed = self.copy(section, targets)?;
         verify(section.tag, section.offset, section.checksum, computed)
@@ -224,13 +227,16 @@ impl<'a> Container<'a> {
 
     /// Whether the content of a section is `pieces`, one after the other. Damaged content is not.
     pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
+        if section.codec != Codec::RAW {
+            return self.read(section).is_ok_and(|content| is_made_of(&content, pieces));
+        }
         let mut offset = section.offset;
         let same = pieces.iter().all(|piece| {
             let start = offset;
             offset = offset.saturating_add(piece.len() as u64);
             self.source.holds(section.tag, start, piece)
         });
-        section.codec == Codec::RAW && same && offset == section.end()
+        same && offset == section.end()
     }
 
     /// The bytes of a section as they are stored.
@@ -243,9 +249,26 @@ impl<'a> Container<'a> {
     }
 }
 
-/// A codec that this build does not have.
-fn unknown_codec(section: &Section) -> Error {
-    Error::Codec { section: section.tag, offset: section.offset, codec: section.codec.0 }
+/// Copies `content` to `targets`, one after the other.
+fn scatter(mut content: &[u8], targets: &mut [&mut [u8]]) {
+    for target in targets {
+        if let Some((front, rest)) = content.split_at_checked(target.len()) {
+            target.copy_from_slice(front);
+            content = rest;
+        }
+    }
+}
+
+/// Whether `content` is `pieces`, one after the other.
+fn is_made_of(mut content: &[u8], pieces: &[&[u8]]) -> bool {
+    let same = pieces.iter().all(|piece| match content.strip_prefix(*piece) {
+        Some(rest) => {
+            content = rest;
+            true
+        }
+        None => false,
+    });
+    same && content.is_empty()
 }
 
 /// The sections that a directory names.

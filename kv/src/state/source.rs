@@ -9,8 +9,9 @@ use core::fmt;
 
 /// Bytes that are copied and checked at a time: both halves of the work meet them in the nearest cache.
 const SLICE_STEP: usize = 4 << 10;
-/// The same for devices, where every step is a call of the system.
-const DEVICE_STEP: usize = 64 << 10;
+/// The same for devices, where every step is a call of the system: as much as stays in the second cache. Of a cached file, steps of 16 KiB were a tenth
+/// slower, and so was a mapping.
+const DEVICE_STEP: usize = 128 << 10;
 
 /// Where a container lies.
 #[derive(Clone, Copy)]

@@ -25,6 +25,8 @@ pub struct Writer<'a> {
     sections: BTreeMap<(Tag, u64), Section>,
     old: Option<Old<'a>>,
     reused: u64,
+    #[cfg(feature = "zstd")]
+    compress: bool,
 }
 
 /// What a finished container came to.
@@ -74,7 +76,18 @@ impl<'a> Writer<'a> {
         out.write_all(bytemuck::bytes_of(&head))?;
         out.write_all(&[0; (DATA_OFFSET - HEADER_BYTES) as usize])?;
         let sections = BTreeMap::new();
-        Ok(Self { out, head, generation: 1, start: 0, at: DATA_OFFSET, sections, old: None, reused: 0 })
+        Ok(Self {
+            out,
+            head,
+            generation: 1,
+            start: 0,
+            at: DATA_OFFSET,
+            sections,
+            old: None,
+            reused: 0,
+            #[cfg(feature = "zstd")]
+            compress: false,
+        })
     }
 
     /// Continues `old`: what goes to `out` belongs after its [committed length](Container::committed_len). Sections that `old` has with the
@@ -95,7 +108,18 @@ impl<'a> Writer<'a> {
         })?;
         let head = HeaderBytes::new(old.header(), false);
         let (start, sections) = (old.committed_len(), BTreeMap::new());
-        Ok(Self { out, head, generation, start, at: start, sections, old: Some(Old::new(old)), reused: 0 })
+        Ok(Self {
+            out,
+            head,
+            generation,
+            start,
+            at: start,
+            sections,
+            old: Some(Old::new(old)),
+            reused: 0,
+            #[cfg(feature = "zstd")]
+            compress: false,
+        })
     }
 
     /// The container that is continued, if one is.
@@ -127,23 +151,30 @@ impl<'a> Writer<'a> {
             }
             None => {
                 let offset = self.at;
-                let checksum = self.put(pieces)?;
-                let codec = Codec::RAW;
-                Section {
-                    tag,
-                    version,
-                    required,
-                    index,
-                    offset,
-                    stored_len: raw_len,
-                    raw_len,
-                    codec,
-                    checksum,
-                }
+                let (codec, stored_len, checksum) = self.store(pieces, raw_len)?;
+                Section { tag, version, required, index, offset, stored_len, raw_len, codec, checksum }
             }
         };
         self.sections.insert(section.key(), section);
         Ok(())
+    }
+
+    /// Compresses the sections that are written from now on, each if it saves at least 5 % of it.
+    #[cfg(feature = "zstd")]
+    pub fn compress(&mut self) {
+        self.compress = true;
+    }
+
+    /// Writes `pieces`, compressed or not; gives the codec, the bytes that were written, and the checksum of the content.
+    fn store(&mut self, pieces: &[&[u8]], raw_len: u64) -> Result<(Codec, u64, u64), Error> {
+        #[cfg(feature = "zstd")]
+        if self.compress
+            && let Some((codec, stored)) = super::codec::compress(pieces, raw_len)?
+        {
+            self.put(&[&stored])?;
+            return Ok((codec, stored.len() as u64, of_pieces(pieces)));
+        }
+        Ok((Codec::RAW, raw_len, self.put(pieces)?))
     }
 
     /// Writes `pieces` and pads them; gives their checksum.
