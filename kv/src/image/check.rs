@@ -15,6 +15,29 @@ fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
     Err(Error::Image { what, index: index as u64 })
 }
 
+/// Which of some things were met since the last time that all were forgotten.
+struct Met {
+    turns: Vec<u32>,
+    turn: u32,
+}
+
+impl Met {
+    fn new(n: usize) -> Self {
+        Met { turns: vec![0; n], turn: 0 }
+    }
+
+    /// Takes as long for many things as for few.
+    fn forget(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Whether there is such a thing and it is met for the first time.
+    fn is_new(&mut self, thing: u32) -> bool {
+        let turn = self.turn;
+        self.turns.get_mut(thing as usize).is_some_and(|last| core::mem::replace(last, turn) != turn)
+    }
+}
+
 fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
     if holds { Ok(()) } else { wrong(what, index) }
 }
@@ -32,10 +55,15 @@ impl Image {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
+        let mut blocks: Vec<Met> = self.blocks.iter().map(|blocks| Met::new(blocks.len())).collect();
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
-            self.check_checkpoint(i, checkpoint)?;
+            self.check_checkpoint(i, checkpoint, &mut blocks)?;
         }
-        self.sequences.iter().enumerate().try_for_each(|(i, sequence)| self.check_sequence(i, sequence))
+        let mut checkpoints = Met::new(self.checkpoints.len());
+        for (i, sequence) in self.sequences.iter().enumerate() {
+            self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
+        }
+        Ok(())
     }
 
     fn is_recurrent(&self) -> bool {
@@ -61,24 +89,30 @@ impl Image {
         ensure(state.is_some() == self.is_recurrent() && state.is_none_or(is_there), what, index)
     }
 
-    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint) -> Result<(), Error> {
+    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [Met]) -> Result<(), Error> {
         ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
         self.check_state(checkpoint.state.as_ref(), "state of checkpoint", i)?;
-        for (group, cells) in checkpoint.cells.iter().enumerate() {
+        for ((group, cells), met) in checkpoint.cells.iter().enumerate().zip(met) {
             let Some(cells) = cells else { continue };
             let has_window = matches!(self.shape.groups[group].sees, Sees::Window(_));
             ensure(has_window, "cells of checkpoint", i)?;
-            cells.check(&self.blocks[group], "cells of checkpoint", i)?;
+            cells.check(&self.blocks[group], met, "cells of checkpoint", i)?;
         }
         Ok(())
     }
 
-    fn check_sequence(&self, i: usize, sequence: &Sequence) -> Result<(), Error> {
+    fn check_sequence(
+        &self,
+        i: usize,
+        sequence: &Sequence,
+        blocks: &mut [Met],
+        checkpoints: &mut Met,
+    ) -> Result<(), Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
         let mut ends = Vec::new();
-        for (group, cells) in sequence.cells.iter().enumerate() {
+        for ((group, cells), met) in sequence.cells.iter().enumerate().zip(blocks) {
             let sees = self.shape.groups[group].sees;
-            cells.check(&self.blocks[group], "cells of sequence", i)?;
+            cells.check(&self.blocks[group], met, "cells of sequence", i)?;
             let is_whole = cells.whole_from == Pos::ZERO && cells.start == Pos::ZERO;
             ensure(is_whole || matches!(sees, Sees::Window(_)), "cells of sequence", i)?;
             if sees != Sees::Text {
@@ -95,18 +129,18 @@ impl Image {
         }
         ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
         let end = ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1));
-        self.check_line(i, sequence, end)
+        self.check_line(i, sequence, end, checkpoints)
     }
 
-    fn check_line(&self, i: usize, sequence: &Sequence, end: i32) -> Result<(), Error> {
+    fn check_line(&self, i: usize, sequence: &Sequence, end: i32, met: &mut Met) -> Result<(), Error> {
         let mut from = 0;
-        let mut seen = vec![false; self.checkpoints.len()];
+        met.forget();
         for mark in &sequence.line {
             let what = "way back of sequence";
             let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
                 return wrong(what, i);
             };
-            let is_new = !core::mem::replace(&mut seen[mark.checkpoint as usize], true);
+            let is_new = met.is_new(mark.checkpoint);
             let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
             ensure(is_new && mark.pos.0 >= from && mark.n_rows <= n_rows, what, i)?;
             from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
@@ -180,16 +214,15 @@ impl Cells {
         Some(blocks.get(last.block as usize)?.pos[cell as usize])
     }
 
-    fn check(&self, blocks: &[Block], what: &'static str, index: usize) -> Result<(), Error> {
-        let mut used = vec![false; blocks.len()];
+    fn check(&self, blocks: &[Block], met: &mut Met, what: &'static str, index: usize) -> Result<(), Error> {
+        met.forget();
         for extent in &self.extents {
             if extent.live == 0 {
                 ensure(*extent == Extent::EMPTY, what, index)?;
                 continue;
             }
             let Some(block) = blocks.get(extent.block as usize) else { return wrong(what, index) };
-            let is_new = !core::mem::replace(&mut used[extent.block as usize], true);
-            ensure(is_new && extent.live & !block.live == 0, what, index)?;
+            ensure(met.is_new(extent.block) && extent.live & !block.live == 0, what, index)?;
         }
         let is_dead = |extents: &[Extent]| extents.iter().all(|extent| extent.live == 0);
         ensure(!self.extents.chunks(SPAN).any(is_dead), what, index)?;

@@ -5,7 +5,7 @@ use super::{Fit, PartStage, Stage};
 use crate::error::Error;
 use crate::extent::{Table, bits};
 use crate::ids::{Pos, SeqId};
-use crate::image::{Block, Cells, Image, Mark, drop_dead_spans};
+use crate::image::{Block, Cells, Image, Mark, Sequence, drop_dead_spans};
 use crate::memory::Hybrid;
 use crate::memory::cells::{CellPart, Given};
 use crate::memory::recurrent::{Held, Tip};
@@ -99,31 +99,32 @@ impl Hybrid {
         Ok(choice)
     }
 
-    /// The checkpoints that could be taken, the most useful first.
+    /// The checkpoints that could be taken, the most useful first, and no more than there is room for.
     fn candidates(&self, image: &Image, matched: &[Matched]) -> Vec<Kept> {
+        let mut marks: Vec<Vec<(&Sequence, Mark)>> = vec![Vec::new(); image.checkpoints.len()];
+        for sequence in &image.sequences {
+            sequence.line.iter().for_each(|mark| marks[mark.checkpoint as usize].push((sequence, *mark)));
+        }
         let mut ranked = Vec::new();
-        for number in 0..image.checkpoints.len() {
-            let marks = || {
-                let of = |mark: &&Mark| mark.checkpoint as usize == number;
-                image.sequences.iter().flat_map(move |s| s.line.iter().filter(of).map(move |m| (s, *m)))
-            };
-            let Some((sequence, mark)) = marks().next() else { continue };
-            let Some(cells) = self.cells_for(image, matched, number, mark.pos) else { continue };
+        for (number, marks) in marks.iter().enumerate() {
+            let Some((sequence, mark)) = marks.first() else { continue };
             let end = sequence.cells.iter().zip(&image.blocks).find_map(|(c, blocks)| c.last_pos(blocks));
             let end = end.unwrap_or(sequence.last).next();
             let checkpoint = &image.checkpoints[number];
-            let has_rows = marks().any(|(_, mark)| mark.n_rows > 0);
             let rank = match () {
                 () if checkpoint.anchor || checkpoint.pinned => 0,
-                () if has_rows => 1,
+                () if marks.iter().any(|(_, mark)| mark.n_rows > 0) => 1,
                 () if self.timeline.wants_rung(mark.pos, end) => 2,
                 () => 3,
             };
-            ranked.push((rank, end.0 - mark.pos.0, Kept { number, cells, n_rows: 0 }));
+            ranked.push((rank, end.0 - mark.pos.0, number));
         }
         ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
-        ranked.truncate(self.timeline.n_free());
-        ranked.into_iter().map(|(.., kept)| kept).collect()
+        let keep = |(.., number): (i32, i32, usize)| {
+            let cells = self.cells_for(image, matched, number, &marks[number])?;
+            Some(Kept { number, cells, n_rows: 0 })
+        };
+        ranked.into_iter().filter_map(keep).take(self.timeline.n_free()).collect()
     }
 
     /// For each group the cells that a checkpoint keeps apart in this memory; `None` if some are not to be had.
@@ -132,17 +133,17 @@ impl Hybrid {
         image: &Image,
         matched: &[Matched],
         number: usize,
-        pos: Pos,
+        marks: &[(&Sequence, Mark)],
     ) -> Option<Vec<Option<Cells>>> {
+        let pos = marks.first()?.1.pos;
         let mut list = vec![None; matched.len()];
         for Matched { place, group } in matched {
             let Some(part) = self.cell_part(place.part).filter(|part| part.recycles()) else { continue };
             let saved = image.checkpoints[number].cells[*group].clone();
             let needed = part.needed_from(pos);
             let derived = || {
-                let has = |mark: &Mark| mark.checkpoint as usize == number;
-                let with = image.sequences.iter().filter(|sequence| sequence.line.iter().any(has));
-                let whole = with.map(|s| &s.cells[*group]).find(|cells| cells.whole_from <= needed)?;
+                let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[*group]);
+                let whole = with.find(|cells| cells.whole_from <= needed)?;
                 Some(whole.within(&image.blocks[*group], needed..pos))
             };
             list[*group] = Some(saved.or_else(derived)?);

@@ -1,0 +1,210 @@
+//! Forged state files into memories that hold live sequences: either a typed error and every sequence as it was, bit for bit, or
+//! sequences that can be decoded, taken back and saved again.
+//!
+//! The first twelve bytes choose the kinds and sizes of the memory that is saved and of the one that is restored into, what
+//! happened in them, how the file is written, and how many edits go to the image, the sections, the file's own parts and, once
+//! checksums are true again, to its bytes. Each edit is eight bytes.
+#![no_main]
+
+use backstitch_fuzz::edit::Edit;
+use backstitch_fuzz::forge::{self, Form};
+use backstitch_fuzz::live::{Live, N_KINDS, N_SEQS, N_SIZES, N_STORIES, all_seqs};
+use backstitch_kv::image::{Owned, Sequence};
+use backstitch_kv::state::{Container, IMAGE_TAGS, StoredImage};
+use backstitch_kv::{Memory, Pos, SeqId};
+use backstitch_testing::Counting;
+use libfuzzer_sys::fuzz_target;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting::new();
+
+/// Images of real memories, by kind, size and story.
+type Known = BTreeMap<(usize, usize, usize), Owned>;
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// What opening a file may allocate for each of its bytes: a record of 48 becomes a section of 72, twice; a block of six bytes takes 156; a flag
+/// of a checkpoint takes 40; vectors double.
+const BYTES_PER_BYTE: u64 = 160;
+
+/// What is done with the file.
+struct Job {
+    kind: usize,
+    other_kind: bool,
+    sizes: (usize, usize),
+    stories: (usize, usize),
+    form: Form,
+    convert: bool,
+    end: u8,
+    repair: u8,
+    first_seq: u32,
+    n_edits: [usize; 3],
+}
+
+impl Job {
+    fn read(head: &[u8; 12]) -> Job {
+        let [kind, sizes, stories, form, flags, first_seq, image, sections, parts, ..] = *head;
+        Job {
+            kind: usize::from(kind) % N_KINDS,
+            other_kind: kind >= 240,
+            sizes: (usize::from(sizes & 15) % N_SIZES, usize::from(sizes >> 4) % N_SIZES),
+            stories: (usize::from(stories & 15) % N_STORIES, usize::from(stories >> 4) % N_STORIES),
+            form: [Form::InPlace, Form::Stream, Form::Continued][usize::from(form) % 3],
+            convert: flags & 1 == 1,
+            end: flags >> 1 & 3,
+            repair: flags >> 3 & 3,
+            first_seq: first_seq.into(),
+            n_edits: [image % 8, sections % 16, parts % 8].map(usize::from),
+        }
+    }
+
+    fn file(&self, known: &mut Known, edits: &[Edit]) -> Vec<u8> {
+        let mut image_of = |story| {
+            let key = (self.kind, self.sizes.0, story);
+            let made = || {
+                let (live, seqs) = Live::with_story(key.0, key.1, key.2);
+                live.owned(&seqs)
+            };
+            known.entry(key).or_insert_with(made).clone()
+        };
+        let (mut owned, before) = (image_of(self.stories.0), image_of(self.stories.1));
+        let [n_image, n_sections, n_parts] = self.n_edits;
+        let (to_image, rest) = edits.split_at(n_image.min(edits.len()));
+        let (to_sections, rest) = rest.split_at(n_sections.min(rest.len()));
+        let (to_parts, to_bytes) = rest.split_at(n_parts.min(rest.len()));
+        to_image.iter().for_each(|edit| edit.image(&mut owned));
+        let mut bytes = forge::written(&owned, &before, self.form);
+        if !to_sections.is_empty() {
+            bytes = forge::with_sections(&bytes, to_sections);
+        }
+        forge::with_parts(&mut bytes, to_parts);
+        if self.repair > 0 {
+            forge::repair(&mut bytes, self.repair > 1);
+        }
+        to_bytes.iter().for_each(|edit| edit.bytes(&mut bytes));
+        bytes
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((head, rest)) = input.split_first_chunk::<12>() else { return };
+    let edits: Vec<Edit> = rest.as_chunks().0.iter().take(40).map(Edit::read).collect();
+    let job = Job::read(head);
+    let bytes = KNOWN.with_borrow_mut(|known| job.file(known, &edits));
+    let kind = if job.other_kind { job.kind + 1 } else { job.kind };
+    let (mut live, _) = Live::with_story(kind, job.sizes.1, job.stories.1);
+    let before = live.owned(&all_seqs());
+    let restored = restore(&job, &bytes, &mut live);
+    live.memory.audit().expect("the memory adds up");
+    match restored {
+        None => assert!(live.owned(&all_seqs()) == before, "nothing was restored, yet something changed"),
+        Some(_) => go_on(&mut live),
+    }
+});
+
+/// The sequences that were replaced, if any.
+fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
+    let limit = BYTES_PER_BYTE * bytes.len() as u64 + 4096;
+    let (parsed, tally) = ALLOCATOR.during_here(|| Container::parse(bytes));
+    assert!(tally.bytes <= limit, "{} bytes allocated to parse {}", tally.bytes, bytes.len());
+    let container = parsed.inspect_err(|error| drop(error.to_string())).ok()?;
+    let _ = container.check().map_err(|error| error.to_string());
+    container.expect(&IMAGE_TAGS).ok()?;
+    let (opened, tally) = ALLOCATOR.during_here(|| StoredImage::open(&container));
+    assert!(tally.bytes <= limit, "{} bytes allocated to open {}", tally.bytes, bytes.len());
+    let stored = opened.inspect_err(|error| drop(error.to_string())).ok()?;
+    let n = stored.image().sequences.len().min(N_SEQS as usize + 1) as u32;
+    let seqs: Vec<SeqId> = (0..n).map(|i| SeqId((job.first_seq + i) % N_SEQS)).collect();
+    let others: Vec<SeqId> = all_seqs().into_iter().filter(|seq| !seqs.contains(seq)).collect();
+    let untouched = tokens(&live.owned(&others));
+    let staged = live.memory.stage(stored.image(), &stored, &seqs, job.convert);
+    let staged = staged.inspect_err(|error| drop(error.to_string())).ok()?;
+    match job.end {
+        0 => {
+            drop(staged);
+            return None;
+        }
+        1 => {
+            // The next operation undoes it.
+            std::mem::forget(staged);
+            live.memory.seq_rm(SeqId(0), Pos::ZERO..Pos::ZERO).expect("an empty range");
+            return None;
+        }
+        _ => {
+            let _ = staged.commit();
+        }
+    }
+    assert!(tokens(&live.owned(&others)) == untouched, "sequences beside the restored ones changed");
+    Some(seqs)
+}
+
+/// All numbers of each sequence, and what it knows of those that are gone. Not its way back: the budget for that is shared, and sequences that
+/// come may need some of it.
+fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
+    let of_sequence = |sequence: &Sequence| {
+        let cells = sequence.cells.iter().zip(&owned.image.blocks).zip(&owned.blocks);
+        let cells = cells.map(|((cells, blocks), bytes)| {
+            let positions: Vec<Pos> = cells.positions(blocks).collect();
+            let held =
+                cells.extents.iter().map(|extent| (extent.live, bytes.get(extent.block as usize).cloned()));
+            (positions, held.collect::<Vec<_>>(), cells.whole_from, cells.start)
+        });
+        let state =
+            sequence.state.and_then(|state| Some((owned.states[state.state? as usize].clone(), state.first)));
+        (cells.collect::<Vec<_>>(), state, sequence.last)
+    };
+    owned.image.sequences.iter().map(of_sequence).collect()
+}
+
+/// Whatever was restored is a sequence like any other.
+fn go_on(live: &mut Live) {
+    for seq in all_seqs() {
+        let stretches = live.memory.positions(seq).expect("the sequence is there");
+        for stretch in stretches.iter().take(8) {
+            let _ = live.memory.route(seq, stretch.positions.start).expect("it can be gone back to");
+        }
+        let saved = save_again(live, seq);
+        let _ = live.append(seq, 5);
+        live.memory.audit().expect("the memory adds up after decoding");
+        for n in [1, 3, 20] {
+            let _ = live.back(seq, n);
+            live.memory.audit().expect("the memory adds up after going back");
+        }
+        let _ = live.append(seq, 35);
+        restore_again(live, seq, &saved);
+        let other = SeqId((seq.0 + 1) % N_SEQS);
+        let _ = live.memory.seq_rm(other, Pos::ZERO..Pos::MAX);
+        let _ = live.memory.seq_cp(seq, other, Pos::ZERO..Pos::MAX);
+        let _ = live.memory.seq_rm(seq, Pos(2)..Pos(5));
+        let _ = live.memory.seq_add(seq, Pos(4)..Pos::MAX, 3);
+        live.memory.audit().expect("the memory adds up after edits");
+    }
+}
+
+/// A file of one sequence, which holds what the sequence holds.
+fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
+    let owned = live.owned(&[seq]);
+    let bytes = forge::written(&owned, &owned, Form::InPlace);
+    let container = Container::parse(&bytes).expect("it was just written");
+    let stored = StoredImage::open(&container).expect("what is held can be opened");
+    assert!(*stored.image() == owned.image, "an image came back as another");
+    bytes
+}
+
+/// Takes a sequence back to what was saved of it, if there is room.
+fn restore_again(live: &mut Live, seq: SeqId, bytes: &[u8]) {
+    let container = Container::parse(bytes).expect("it was just written");
+    let stored = StoredImage::open(&container).expect("what was held can be opened");
+    let end = stored.image().sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
+    let Ok(staged) = live.memory.stage(stored.image(), &stored, &[seq], false) else { return };
+    let fit = staged.commit();
+    assert!(fit.conversion.is_none(), "the same types");
+    live.memory.audit().expect("the memory adds up after restoring again");
+    let now =
+        live.owned(&[seq]).image.sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
+    assert!(now <= end, "more cells than were saved");
+}
