@@ -3,13 +3,13 @@
 //! Caches of 16-bit numbers compress by about a seventh once the high halves of all numbers stand together, and hardly at all otherwise; whether a
 //! section is of that kind shows when its beginning is compressed both ways.
 
-use super::section::MAX_RATIO;
+use super::section::{MAX_COMPRESSED, MAX_RATIO};
 use super::{Codec, Error, Section};
 use alloc::vec::Vec;
 use bytemuck::allocation::try_zeroed_vec;
 
 /// Shorter sections stay as they are.
-const MIN_BYTES: usize = 1 << 10;
+const MIN_BYTES: u64 = 1 << 10;
 /// Bytes of a section that decide how it is compressed.
 const SAMPLE: usize = 64 << 10;
 /// zstd's fastest ordinary level: those above it gain little on numbers that look random.
@@ -20,10 +20,10 @@ const LEVEL: i32 = 1;
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub(super) fn compress(pieces: &[&[u8]], raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
-    let raw = gather(pieces, raw_len)?;
-    if raw.len() < MIN_BYTES {
+    if !(MIN_BYTES..=MAX_COMPRESSED).contains(&raw_len) {
         return Ok(None);
     }
+    let raw = gather(pieces, raw_len)?;
     let sample = raw.get(..SAMPLE).unwrap_or(&raw);
     let codecs = [Codec::ZSTD, Codec::SHUFFLED_ZSTD];
     let mut best: Option<(Codec, usize)> = None;

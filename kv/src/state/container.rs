@@ -11,6 +11,9 @@ use crate::io::ReadAt;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+/// Bytes that are checked at a time where they need not be kept.
+const CHECKED: usize = 16 << 10;
+
 /// A container whose header, footer and directory have been checked. Its sections are checked when they are read.
 ///
 /// Every number in it was compared with the length of the slice, so nothing that is derived from one can lie outside.
@@ -167,10 +170,11 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// The content of a section, checked; borrowed if the container lies in a slice and the section is not compressed.
+    /// The content of a section, checked; borrowed if the container lies in a slice and the section is not compressed. From a device at
+    /// most 1 GiB.
     ///
     /// # Errors
-    /// [`Error::Checksum`], [`Error::Codec`], and what is wrong with a compressed section.
+    /// [`Error::Checksum`], [`Error::TooLarge`], [`Error::Codec`], and what is wrong with a compressed section.
     pub fn read(&self, section: &Section) -> Result<Cow<'a, [u8]>, Error> {
         let stored = self.stored(section)?;
         let content = match section.codec {
@@ -211,7 +215,7 @@ impl<'a> Container<'a> {
         Ok(sum.value())
     }
 
-    /// Checks everything: what opening has not read are the sections.
+    /// Checks everything: what opening has not read are the sections. Reads each once, and needs no memory for those that are not compressed.
     ///
     /// # Errors
     /// As [`Container::read`], of the first section that is damaged.
@@ -219,10 +223,26 @@ impl<'a> Container<'a> {
         let mut checked = None;
         for section in by_offset(&self.sections)? {
             if checked.replace(section.offset) != Some(section.offset) {
-                self.read(section)?;
+                self.check_section(section)?;
             }
         }
         Ok(())
+    }
+
+    fn check_section(&self, section: &Section) -> Result<(), Error> {
+        if section.codec != Codec::RAW {
+            return self.read(section).map(drop);
+        }
+        let (mut sum, mut offset, mut left) = (Checksum::default(), section.offset, section.stored_len);
+        let mut space = [0; CHECKED];
+        while left > 0 {
+            let n = left.min(CHECKED as u64);
+            let bytes = space.get_mut(..n as usize).unwrap_or_default();
+            self.source.fill(section.tag, offset, bytes)?;
+            sum.add(bytes);
+            (offset, left) = (offset.saturating_add(n), left - n);
+        }
+        verify(section.tag, section.offset, section.checksum, sum.value())
     }
 
     /// Whether the content of a section is `pieces`, one after the other. Damaged content is not.

@@ -20,6 +20,9 @@ impl Codec {
 /// Compressed sections are at least this part of their content, so that a short file cannot ask for much memory.
 pub(super) const MAX_RATIO: u64 = 64;
 
+/// Compressed sections have at most so many bytes of content, because all of it is in memory at once.
+pub(super) const MAX_COMPRESSED: u64 = 1 << 30;
+
 /// One section of a container: where it lies and what must be true of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -107,8 +110,8 @@ impl Section {
         if len == 0 && self.raw_len != 0 {
             return malformed("content length", self.raw_len, 0);
         }
-        if self.raw_len > len.saturating_mul(MAX_RATIO) {
-            let limit = len.saturating_mul(MAX_RATIO);
+        let limit = len.saturating_mul(MAX_RATIO).min(MAX_COMPRESSED);
+        if self.codec != Codec::RAW && self.raw_len > limit {
             return Err(Error::TooLarge {
                 what: "bytes of a compressed section",
                 value: self.raw_len,

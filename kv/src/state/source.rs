@@ -13,6 +13,10 @@ const SLICE_STEP: usize = 4 << 10;
 /// slower, and so was a mapping.
 const DEVICE_STEP: usize = 128 << 10;
 
+/// Bytes that are taken from a device into memory of their own, at most. A file can be said to be long without filling any disk, and directories and
+/// what is read whole are far shorter; what is long goes where it belongs, piece by piece.
+const MAX_OWNED: u64 = 1 << 30;
+
 /// Where a container lies.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
@@ -60,7 +64,7 @@ impl<'a> Source<'a> {
         Ok(part)
     }
 
-    /// `len` bytes from `offset`, which the caller has found to lie within the length of the source.
+    /// `len` bytes from `offset`, which the caller has found to lie within the length of the source; from a device at most 1 GiB.
     pub fn bytes(&self, section: Tag, offset: u64, len: u64) -> Result<Cow<'a, [u8]>, Error> {
         let cut = || Error::Truncated {
             section,
@@ -71,6 +75,10 @@ impl<'a> Source<'a> {
         match self {
             Self::Slice(bytes) => slice_of(bytes, offset, len).map(Cow::Borrowed).ok_or_else(cut),
             Self::Device(_) => {
+                if len > MAX_OWNED {
+                    let what = "bytes that are read at once";
+                    return Err(Error::TooLarge { what, value: len, limit: MAX_OWNED });
+                }
                 let refused = Error::OutOfMemory { bytes: len };
                 let mut bytes = Vec::new();
                 let n = usize::try_from(len).map_err(|_| cut())?;

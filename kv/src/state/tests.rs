@@ -322,6 +322,37 @@ fn a_receiver_that_is_full_is_an_error_wherever_it_fills() {
     }
 }
 
+/// A device that says it is long and has zeros wherever nothing was written, as files with holes do.
+struct Sparse(Vec<u8>, u64);
+
+impl ReadAt for Sparse {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.1)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, io::Error> {
+        bytes.fill(0);
+        Device(&self.0).read_at(offset.min(self.0.len() as u64), bytes)?;
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn a_long_file_with_nothing_in_it_costs_nothing() {
+    let container = Sparse(vec![], 1 << 50);
+    assert!(matches!(Container::open(&container).unwrap_err(), Error::Magic { .. }));
+    let source = source::Source::Device(&container);
+    let error = source.bytes(TOKENS, 1536, 1 << 45).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { limit: 0x4000_0000, .. }));
+}
+
+#[test]
+fn containers_can_be_read_by_several_threads() {
+    fn is_shared<T: Send + core::marker::Sync>(_: &T) {}
+    let bytes = stream(&small());
+    is_shared(&Container::parse(&bytes).unwrap());
+}
+
 /// A file whose directory was made by hand.
 fn forged(change: impl FnOnce(&mut Vec<Section>)) -> Result<(), Error> {
     let honest =

@@ -1,7 +1,7 @@
 //! The tables of the document say what the code does.
 
 use super::*;
-use crate::state::section::MAX_RATIO;
+use crate::state::section::{MAX_COMPRESSED, MAX_RATIO};
 use core::mem::offset_of;
 use std::format;
 use std::string::{String, ToString};
@@ -62,6 +62,7 @@ fn the_document_has_the_constants_of_the_code() {
         ("RECORD_BYTES", RECORD_BYTES),
         ("FOOTER_BYTES", FOOTER_BYTES),
         ("MAX_RATIO", MAX_RATIO),
+        ("MAX_COMPRESSED", MAX_COMPRESSED),
         ("FLAG_STREAM", u64::from(FLAG_STREAM)),
         ("FLAG_REQUIRED", u64::from(FLAG_REQUIRED)),
     ];
