@@ -1,7 +1,7 @@
-//! Contract 5: once a context is made, decoding a token allocates nothing, also after a fork, a rollback and a shift.
+//! Contract 5: once a context is made, decoding a token allocates nothing, also after a fork, a rollback, a shift and a restore.
 
 use backstitch_models::{
-    Context, Model, Params, Pos, Token,
+    Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
     sampler::{Chain, Settings},
     speculative::{DraftModel, Drafter, Lookup, Speculative},
 };
@@ -72,6 +72,16 @@ fn decoding_allocates_nothing() {
                 }
             });
             assert_eq!(tally.allocations, 0, "{name}, {n_threads} threads, after a shift: {tally:?}");
+            let mut state = Vec::new();
+            ctx.seq_state_write(a, &mut state, &SaveOptions::default()).unwrap();
+            ctx.seq_state_read(b, &mut state.as_slice(), &RestoreOptions::default()).unwrap();
+            ctx.append(b, &[Token(1)]).unwrap();
+            let (_, tally) = ALLOCATOR.during(|| {
+                for i in 0..100 {
+                    ctx.append(b, &[Token(i)]).unwrap();
+                }
+            });
+            assert_eq!(tally.allocations, 0, "{name}, {n_threads} threads, after a restore: {tally:?}");
         }
     }
 }
