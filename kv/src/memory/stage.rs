@@ -6,6 +6,7 @@
 mod choice;
 mod fill;
 mod fit;
+mod reserve;
 
 use super::Hybrid;
 use super::cells::Given;
@@ -74,6 +75,15 @@ pub(super) struct Stage {
     /// Checkpoints taken.
     pub checkpoints: Vec<u32>,
     pub lines: Vec<(SeqId, Line)>,
+}
+
+impl Stage {
+    /// Begins what a part gets.
+    pub fn part(&mut self, part: usize) -> &mut PartStage {
+        let i = self.parts.len();
+        self.parts.push(PartStage { part, ..PartStage::default() });
+        &mut self.parts[i]
+    }
 }
 
 /// Sequences of an image, ready to take the place of others. Dropping this leaves no trace of them.

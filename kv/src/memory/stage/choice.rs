@@ -1,48 +1,35 @@
-//! Which of an image's cells and checkpoints a memory takes, and the reservation of room for them.
+//! Which of an image's cells and checkpoints a memory takes.
 
+use super::Fit;
 use super::fit::Matched;
-use super::{Fit, PartStage, Stage};
 use crate::error::Error;
-use crate::extent::{Table, bits};
+use crate::extent::bits;
 use crate::ids::{Pos, SeqId};
 use crate::image::{Block, Cells, Image, Mark, Sequence, drop_dead_spans};
 use crate::memory::Hybrid;
-use crate::memory::cells::{CellPart, Given};
-use crate::memory::recurrent::{Held, Tip};
-use crate::timeline::{Adopted, Entry};
+use crate::memory::cells::CellPart;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, Extent};
-use core::ops::Range;
 
 /// What is taken of an image.
 pub(super) struct Choice {
     /// For each group, for each sequence, its cells.
-    cells: Vec<Vec<Cells>>,
+    pub cells: Vec<Vec<Cells>>,
     /// The checkpoints taken, the most useful first.
-    checkpoints: Vec<Kept>,
+    pub checkpoints: Vec<Kept>,
     /// For each sequence its marks, those of checkpoints taken.
-    lines: Vec<Vec<Mark>>,
+    pub lines: Vec<Vec<Mark>>,
 }
 
 /// A checkpoint that is taken.
-struct Kept {
+pub(super) struct Kept {
     /// Its number in the image.
-    number: usize,
+    pub number: usize,
     /// For each group the cells that it keeps apart.
-    cells: Vec<Option<Cells>>,
+    pub cells: Vec<Option<Cells>>,
     /// Rows of its journal that are taken.
-    n_rows: u32,
-}
-
-/// Where things of the image were put.
-pub(super) struct Reserved {
-    /// For each group, for each of its blocks.
-    pub blocks: Vec<Vec<Option<u32>>>,
-    /// For each state its slot.
-    pub slots: Vec<Option<u32>>,
-    /// For each journal its first row and how many rows are taken.
-    pub rows: Vec<Option<Range<u32>>>,
+    pub n_rows: u32,
 }
 
 impl Choice {
@@ -58,7 +45,7 @@ impl Choice {
     }
 
     /// The blocks of a group that are taken, and how many tables use each.
-    fn users(&self, group: usize, n_blocks: usize) -> Vec<u32> {
+    pub fn users(&self, group: usize, n_blocks: usize) -> Vec<u32> {
         let mut users = vec![0; n_blocks];
         let held = self.checkpoints.iter().filter_map(|kept| kept.cells.get(group)?.as_ref());
         let extents = self.cells[group].iter().chain(held).flat_map(|cells| &cells.extents);
@@ -67,7 +54,7 @@ impl Choice {
     }
 
     /// The states that are taken, and how many tips and checkpoints use each.
-    fn state_users(&self, image: &Image) -> Vec<u32> {
+    pub fn state_users(&self, image: &Image) -> Vec<u32> {
         let mut users = vec![0; image.n_states as usize];
         let held = self.checkpoints.iter().map(|kept| image.checkpoints[kept.number].state);
         let states = image.sequences.iter().map(|sequence| sequence.state).chain(held);
@@ -229,186 +216,6 @@ impl Hybrid {
         });
         choice.lines = lines.collect();
     }
-
-    /// Takes the room for what was chosen; there is enough.
-    pub(super) fn reserve_stage(
-        &mut self,
-        image: &Image,
-        seqs: &[SeqId],
-        matched: &[Matched],
-        choice: &Choice,
-    ) -> Result<Reserved, Error> {
-        self.staged = Some(Stage::default());
-        let reserved = self.reserve_all(image, seqs, matched, choice);
-        if reserved.is_err() {
-            self.drop_stage();
-        }
-        reserved
-    }
-
-    fn reserve_all(
-        &mut self,
-        image: &Image,
-        seqs: &[SeqId],
-        matched: &[Matched],
-        choice: &Choice,
-    ) -> Result<Reserved, Error> {
-        let ids = self.adopt(choice, image)?;
-        let mut reserved = Reserved {
-            blocks: image.blocks.iter().map(|blocks| vec![None; blocks.len()]).collect(),
-            slots: vec![None; image.n_states as usize],
-            rows: vec![None; image.journals.len()],
-        };
-        self.reserve_cells(image, seqs, matched, choice, &ids, &mut reserved)?;
-        self.reserve_states(image, seqs, choice, &ids, &mut reserved)?;
-        for (kept, &id) in choice.checkpoints.iter().zip(&ids) {
-            let journal = image.checkpoints[kept.number].journal.filter(|_| kept.n_rows > 0);
-            if let (Some(journal), Some(row)) = (journal, self.timeline.first_row(id)) {
-                reserved.rows[journal as usize] = Some(row..row + kept.n_rows);
-            }
-        }
-        let id_of = |mark: &Mark| {
-            choice.checkpoints.iter().position(|kept| kept.number == mark.checkpoint as usize).map(|i| ids[i])
-        };
-        for (marks, &seq) in choice.lines.iter().zip(seqs) {
-            let entry = |mark: &Mark| Some(Entry { id: id_of(mark)?, pos: mark.pos, n_rows: mark.n_rows });
-            let entries: Vec<Entry> = marks.iter().filter_map(entry).collect();
-            let line = self.timeline.line_of(&entries)?;
-            if let Some(stage) = &mut self.staged {
-                stage.lines.push((seq, line));
-            }
-        }
-        Ok(reserved)
-    }
-
-    /// Takes the checkpoints.
-    fn adopt(&mut self, choice: &Choice, image: &Image) -> Result<Vec<u32>, Error> {
-        let mut ids = Vec::with_capacity(choice.checkpoints.len());
-        for kept in &choice.checkpoints {
-            let saved = &image.checkpoints[kept.number];
-            let marks = || choice.lines.iter().flatten().filter(|m| m.checkpoint as usize == kept.number);
-            let adopted = Adopted {
-                refs: marks().count() as u32,
-                readers: marks().filter(|mark| mark.n_rows > 0).count() as u32,
-                pinned: saved.pinned,
-                anchor: saved.anchor,
-            };
-            let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
-            let id = self.timeline.adopt(adopted).ok_or(refused)?;
-            if let Some(stage) = &mut self.staged {
-                stage.checkpoints.push(id);
-            }
-            ids.push(id);
-        }
-        Ok(ids)
-    }
-
-    fn reserve_cells(
-        &mut self,
-        image: &Image,
-        seqs: &[SeqId],
-        matched: &[Matched],
-        choice: &Choice,
-        ids: &[u32],
-        reserved: &mut Reserved,
-    ) -> Result<(), Error> {
-        for (i, Matched { place, group }) in matched.iter().enumerate() {
-            // Groups that lie in one part are the same blocks.
-            let twin = matched[..i].iter().find(|other| other.place.part == place.part);
-            if let Some(twin) = twin {
-                reserved.blocks[*group] = reserved.blocks[twin.group].clone();
-                continue;
-            }
-            let Some(part) = self.parts.get_mut(place.part).and_then(|part| part.as_cells_mut()) else {
-                continue;
-            };
-            let mut own = PartStage { part: place.part, ..PartStage::default() };
-            let taken = take_blocks(part, image, choice, *group, &mut own);
-            let numbers = &mut reserved.blocks[*group];
-            *numbers = taken;
-            let stage = self.staged.get_or_insert_default();
-            stage.parts.push(own);
-            let own = stage.parts.last_mut().into_iter();
-            for own in own {
-                for (cells, &seq) in choice.cells[*group].iter().zip(seqs) {
-                    own.sequences.push((seq, given(cells, numbers, part.table_room())?));
-                }
-                for (kept, &id) in choice.checkpoints.iter().zip(ids) {
-                    if let Some(cells) = kept.cells[*group].as_ref() {
-                        own.checkpoints.push((id, given(cells, numbers, 0)?));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn reserve_states(
-        &mut self,
-        image: &Image,
-        seqs: &[SeqId],
-        choice: &Choice,
-        ids: &[u32],
-        reserved: &mut Reserved,
-    ) -> Result<(), Error> {
-        let Some(states) = self.parts.iter_mut().find_map(|part| part.as_states_mut()) else {
-            return Ok(());
-        };
-        let stage = self.staged.get_or_insert_default();
-        for (state, users) in choice.state_users(image).into_iter().enumerate().filter(|(_, n)| *n > 0) {
-            let free = states.n_free() as u64;
-            let refused = Error::Full { what: "states", need: 1, free, seq: SeqId::default() };
-            let slot = states.take(users).ok_or(refused)?;
-            stage.slots.push(slot);
-            reserved.slots[state] = Some(slot);
-        }
-        let slot = |state: Option<u32>| state.and_then(|state| reserved.slots[state as usize]);
-        for (sequence, &seq) in image.sequences.iter().zip(seqs) {
-            let tip = sequence.state.and_then(|state| {
-                Some(Tip { slot: slot(state.state)?, first: state.first, last: sequence.last })
-            });
-            stage.tips.push((seq, tip));
-        }
-        for (kept, &id) in choice.checkpoints.iter().zip(ids) {
-            if let Some(state) = image.checkpoints[kept.number].state {
-                stage.held.push((id, Held { slot: slot(state.state), first: state.first }));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Takes the blocks that a group needs and gives them their positions.
-fn take_blocks(
-    part: &mut dyn CellPart,
-    image: &Image,
-    choice: &Choice,
-    group: usize,
-    own: &mut PartStage,
-) -> Vec<Option<u32>> {
-    let blocks = &image.blocks[group];
-    let users = choice.users(group, blocks.len());
-    let take = |(users, block): (u32, &Block)| {
-        if users == 0 {
-            return None;
-        }
-        let taken = part.pool_mut().take(users)?;
-        part.pool_mut().set_all_pos(taken, &block.pos);
-        own.taken.push(taken);
-        Some(taken)
-    };
-    users.into_iter().zip(blocks).map(take).collect()
-}
-
-/// Cells in the blocks that were taken for them.
-fn given(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<Given, Error> {
-    let place = |extent: &Extent| match blocks.get(extent.block as usize) {
-        Some(Some(block)) if extent.live != 0 => Extent { block: *block, ..*extent },
-        _ => Extent::EMPTY,
-    };
-    let extents: Vec<Extent> = cells.extents.iter().map(place).collect();
-    let table = Table::of(&extents, room)?;
-    Ok(Given { table, whole_from: cells.whole_from, start: cells.start })
 }
 
 fn check_len(part: &dyn CellPart, cells: &Cells, seq: SeqId) -> Result<(), Error> {

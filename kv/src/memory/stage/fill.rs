@@ -1,8 +1,8 @@
 //! Filling what was reserved with an image's bytes.
 
 use super::StageError;
-use super::choice::Reserved;
 use super::fit::{Conversion, Matched};
+use super::reserve::Reserved;
 use crate::image::{Group, Image, Source};
 use crate::memory::Hybrid;
 use alloc::vec;
