@@ -3,13 +3,18 @@
 //! Names follow llama.cpp's, so that scripts carry over. Its short options of several letters (`-ub`, `-ctk`) are
 //! spelled out by [`expand`] before clap sees them, because clap knows short options of one letter only.
 
+mod cache;
+mod size;
 mod state;
+mod store;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use cache::{CacheArgs, FileArgs};
 pub use state::{CheckArgs, DiffArgs, InspectStateArgs, StateArgs, StateCommand};
+pub use store::{CheckStoreArgs, ListArgs, PruneArgs, StoreArgs, StoreCommand};
 
 /// Runs language models on CPUs.
 #[derive(Debug, Parser)]
@@ -56,6 +61,9 @@ pub enum Command {
     /// Look at saved states, check and compare them.
     #[command(after_help = state::EXAMPLES)]
     State(StateArgs),
+    /// Look after the prompt caches that `run --prompt-cache` fills.
+    #[command(after_help = store::EXAMPLES)]
+    Store(StoreArgs),
     /// Replay conformance files and compare with their expected numbers.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -67,7 +75,16 @@ Examples:
   backstitch run -p \"The little cat\" -n 100 -s 7           another one, the same every time
   backstitch run -m model.gguf -f prompt.txt --temp 0      the likeliest continuation of a file
   echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt
-  backstitch run -m large.gguf --draft-model small.gguf -v    the same text, sooner if the small model guesses well";
+  backstitch run -m large.gguf --draft-model small.gguf -v    the same text, sooner if the small model guesses well
+  backstitch run -m model.gguf -f book.txt --prompt-cache ~/.cache/backstitch     the second time it starts at once
+
+  backstitch run -m model.gguf -p \"Dear diary,\" -n 100 --save diary.bst              stop here,
+  backstitch run -m model.gguf --restore diary.bst -n 100 --save diary.bst        and go on another day
+
+A prompt cache is a folder that all prompts share: whatever a prompt has in common with an earlier one, up to the first
+token that differs, is not evaluated again. It is found by itself, may lose what was not used for long, and its failures
+stop nothing. A saved session is one file that you name: a text with all that the model keeps of it, and where the
+samplers stand, so that it goes on as if it had never stopped. Either way what comes out is the same, bit for bit.";
 
 const CHAT_EXAMPLES: &str = "\
 Examples:
@@ -273,6 +290,10 @@ pub struct RunArgs {
     pub sampling: SamplingArgs,
     #[command(flatten)]
     pub speculation: SpeculationArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+    #[command(flatten)]
+    pub file: FileArgs,
 }
 
 /// `backstitch chat`

@@ -6,6 +6,7 @@ mod graph;
 mod inspect;
 mod run;
 mod state;
+mod store;
 mod timeline;
 mod tokenize;
 mod verify;
@@ -27,6 +28,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::State(args) => state::run(args),
+        Command::Store(args) => store::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

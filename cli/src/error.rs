@@ -1,6 +1,6 @@
 //! Why the program failed, in one line.
 
-use backstitch_kv::state;
+use backstitch_kv::{state, store};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -33,6 +33,13 @@ pub enum Error {
     /// States are not the same.
     Different {
         /// In how many ways.
+        n: usize,
+    },
+    /// A prompt cache cannot be used.
+    Store(store::Error),
+    /// Not everything in a prompt cache is as it should be.
+    Unclean {
+        /// How many findings there are.
         n: usize,
     },
     /// The engine refused: a file is damaged, or a request impossible.
@@ -69,6 +76,13 @@ impl fmt::Display for Error {
             Self::State { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Different { n: 1 } => f.write_str("the states differ in 1 way"),
             Self::Different { n } => write!(f, "the states differ in {n} ways"),
+            Self::Store(source) => source.fmt(f),
+            Self::Unclean { n: 1 } => {
+                f.write_str("1 finding; `backstitch store prune` removes what is damaged or left over")
+            }
+            Self::Unclean { n } => {
+                write!(f, "{n} findings; `backstitch store prune` removes what is damaged or left over")
+            }
             Self::Engine(source) => source.fmt(f),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
@@ -92,6 +106,7 @@ impl std::error::Error for Error {
         match self {
             Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => Some(source),
             Self::State { source, .. } => Some(source),
+            Self::Store(source) => Some(source),
             Self::Engine(source) => Some(source),
             _ => None,
         }
@@ -101,6 +116,12 @@ impl std::error::Error for Error {
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
         Self::Terminal(source)
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(source: store::Error) -> Self {
+        Self::Store(source)
     }
 }
 

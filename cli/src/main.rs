@@ -15,6 +15,7 @@ mod output;
 mod picture;
 mod progress;
 mod prompt;
+mod prompt_cache;
 mod saved;
 mod session;
 

@@ -91,6 +91,11 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", units.get(unit).copied().unwrap_or_default())
 }
 
+/// A number of things in words: "1 token", "2 tokens".
+pub fn counted(n: usize, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
 /// Longest text shown of what a file holds, in characters.
 pub const MAX_SHOWN: usize = 90;
 

@@ -3,12 +3,15 @@
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::{interrupt, model};
+use backstitch_kv::state::Saved;
+use backstitch_kv::store::{Entry, Store};
 use backstitch_kv::{Pos, SeqId};
 use backstitch_models::graph::Head;
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::speculative::{self, Drafter, Speculative};
 use backstitch_models::vocab::TextStream;
-use backstitch_models::{Context, Model, Token};
+use backstitch_models::{Context, Model, Recalled, SaveOptions, Token};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A context with one sequence and the sampler that continues it.
@@ -74,6 +77,64 @@ impl Session {
     /// # Errors
     /// If the context cannot be made, or the model generates nothing.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
+        Self::begin(model, context, sampling, |ctx| Ok(ctx.sequence()?))
+    }
+
+    /// The session in a file. Unless a seed was given, the samplers go on from where they stood.
+    ///
+    /// # Errors
+    /// As [`Session::new`], and if the file is none of this model, or damaged, or does not fit.
+    pub fn restore(
+        model: &Model,
+        context: &ContextArgs,
+        sampling: &SamplingArgs,
+        path: &Path,
+    ) -> Result<Self, Error> {
+        let mut sampler = None;
+        let mut session = Self::begin(model, context, sampling, |ctx| {
+            let restored = ctx.restore(path)?;
+            let seq = restored.seq();
+            sampler = restored.sampler;
+            Ok(seq)
+        })?;
+        match sampler.filter(|_| sampling.seed < 0) {
+            Some(state) => {
+                session.chain.resume(&state);
+                session.seed = state.seed;
+            }
+            None => {
+                let known = session.ctx.tokens(session.seq)?;
+                known.iter().for_each(|&token| session.chain.accept(token));
+            }
+        }
+        session.make_logits()?;
+        Ok(session)
+    }
+
+    /// Evaluates the last token again if its logits are not at hand.
+    fn make_logits(&mut self) -> Result<(), Error> {
+        let last = self.tokens()?.last().copied();
+        let Some(last) = last.filter(|_| self.ctx.logits(self.seq).is_none()) else { return Ok(()) };
+        let end = self.ctx.pos(self.seq);
+        self.ctx.rollback(self.seq, Pos(end.0 - 1))?;
+        Ok(self.ctx.append(self.seq, &[last])?)
+    }
+
+    /// Saves the session, with its samplers, to a file.
+    ///
+    /// # Errors
+    /// If the disk refuses; the file then holds what it held.
+    pub fn save(&self, path: &Path) -> Result<Saved, Error> {
+        let options = SaveOptions { sampler: Some(&self.chain), ..SaveOptions::default() };
+        Ok(self.ctx.save_with(self.seq, path, &options)?)
+    }
+
+    fn begin(
+        model: &Model,
+        context: &ContextArgs,
+        sampling: &SamplingArgs,
+        sequence: impl FnOnce(&mut Context) -> Result<SeqId, Error>,
+    ) -> Result<Self, Error> {
         if model.graph().head() == Head::Embeddings {
             let text = "this model makes embeddings, not text; take one that generates";
             return Err(Error::Refused(text.into()));
@@ -81,7 +142,7 @@ impl Session {
         let params = model::params(context, model);
         let mut ctx = Context::new(model, params)?;
         model::warn_beyond_training(params.n_ctx, model);
-        let seq = ctx.sequence()?;
+        let seq = sequence(&mut ctx)?;
         let settings = settings(sampling, ctx.params().n_ctx);
         let chain = Chain::new(model.hparams().n_vocab, &settings);
         let speculative = Speculative::new(None, seq, 0);
@@ -129,8 +190,31 @@ impl Session {
         Ok(())
     }
 
-    /// Evaluates a prompt in an empty session. For an encoder-decoder it is the text to encode, and the decoder starts from its own
-    /// token.
+    /// Takes the longest beginning of a prompt that `store` has, in an empty session; the rest is left to
+    /// [`Session::prompt`].
+    ///
+    /// # Errors
+    /// If the prompt does not fit, or there is no room; the session is empty then.
+    pub fn recall(&mut self, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
+        if tokens.len() > self.n_ctx() {
+            return Err(too_long(tokens.len(), self.n_ctx()));
+        }
+        let recalled = self.ctx.recall(self.seq, store, tokens)?;
+        let known = tokens.get(..recalled.n_tokens).unwrap_or_default();
+        known.iter().for_each(|&token| self.chain.accept(token));
+        Ok(recalled)
+    }
+
+    /// What `store` lacks of what the session holds.
+    ///
+    /// # Errors
+    /// If a state cannot be written.
+    pub fn remember(&self, store: &Store) -> Result<Option<Entry<'_>>, Error> {
+        Ok(self.ctx.remember(self.seq, store)?)
+    }
+
+    /// Evaluates a prompt in an empty session, or behind what is there. For an encoder-decoder it is the text to encode, and the
+    /// decoder starts from its own token.
     ///
     /// # Errors
     /// As [`Session::feed`].

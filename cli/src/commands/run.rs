@@ -4,12 +4,14 @@ use crate::args::{ModelArgs, RunArgs};
 use crate::error::Error;
 use crate::interrupt::Stoppable;
 use crate::output::{Output, bytes, note};
+use crate::prompt_cache::PromptCache;
 use crate::session::{Session, Stop, Until};
 use crate::{embedded, model, prompt};
 use backstitch_models::speculative::{DraftModel, Drafter, Lookup};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Model, Params, Token};
 use serde_json::json;
+use std::path::Path;
 
 /// Runs the command.
 ///
@@ -17,12 +19,11 @@ use serde_json::json;
 /// If there is no sound model or the prompt does not fit, [`Error::Interrupted`] after Ctrl-C.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
     let prompt = match prompt::read(&args.input)? {
-        None if args.model.model.is_none() => embedded::BEGINNING.into(),
+        None if args.model.model.is_none() && args.file.restore.is_none() => embedded::BEGINNING.into(),
         prompt => prompt.unwrap_or_default(),
     };
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
-    let tokens = tokenize(&model, &prompt)?;
-    let mut session = Session::new(&model, &args.context, &args.sampling)?;
+    let (mut session, tokens) = begin(args, &model, &prompt)?;
     if let Some(drafter) = drafter(args, &model, session.n_ctx())? {
         session.guess_with(drafter, args.speculation.draft_max.into());
     }
@@ -31,40 +32,100 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     }
 
     let mut out = Output::new(args.json);
-    let streaming = !args.json;
     let _stoppable = Stoppable::begin();
-    session.prompt(&tokens)?;
+    let mut cache = PromptCache::open(&args.cache);
+    if let Some(cache) = &mut cache {
+        cache.recall(&mut session, &tokens);
+    }
+    let reused = cache.as_ref().map_or(0, PromptCache::reused);
+    // What was restored may go on without one.
+    if let Some(rest) = tokens.get(reused..).filter(|rest| !rest.is_empty()) {
+        session.prompt(rest)?;
+    }
+    if let Some(cache) = &mut cache {
+        cache.report(&model, &tokens);
+        cache.remember(&session);
+    }
     // What an encoder-decoder says is an answer, not a continuation.
-    let shows_prompt = !args.no_display_prompt && model.graph().encoder().is_none();
-    if streaming && shows_prompt {
+    if !args.json && !args.no_display_prompt && model.graph().encoder().is_none() {
         out.stream(prompt.as_bytes())?;
     }
-    let (mut text, mut ids) = (String::new(), Vec::new());
-    let until = Until { ignore_eos: args.ignore_eos, ..Until::tokens(args.n_predict) };
-    let stop = session.generate(until, |token, piece| {
-        if streaming {
-            return Ok(out.stream(piece.as_bytes())?);
-        }
-        text.push_str(piece);
-        ids.push(token.0);
-        Ok(())
-    })?;
-    if streaming {
-        out.line("")?;
-    } else {
-        out.value(&as_json(&prompt, &text, &ids, stop, &session))?;
+    let mut story = Story { prompt: &prompt, text: String::new(), ids: Vec::new() };
+    let stop = tell(args, &mut session, &mut out, &mut story)?;
+    if let Some(cache) = &mut cache {
+        cache.finish(&session);
+    }
+    if args.json {
+        let cache = cache.as_ref().map(|cache| cache.as_json(&model, &tokens));
+        out.value(&as_json(&story, stop, &session, cache))?;
     }
     out.flush()?;
     if args.verbose {
         session.stats.lines().iter().for_each(|line| note("note", line));
     }
+    if let Some(path) = &args.file.save {
+        save(&session, path)?;
+    }
+    end(stop, &session)
+}
+
+/// A session, and the tokens of the prompt that it goes on with.
+fn begin(args: &RunArgs, model: &Model, prompt: &str) -> Result<(Session, Vec<Token>), Error> {
+    let Some(path) = &args.file.restore else {
+        let tokens = tokenize(model, prompt)?;
+        return Ok((Session::new(model, &args.context, &args.sampling)?, tokens));
+    };
+    if !prompt.is_empty() && model.graph().encoder().is_some() {
+        let text = "a model that answers texts takes one only at the beginning; leave out -p or --restore";
+        return Err(Error::Refused(text.into()));
+    }
+    let session = Session::restore(model, &args.context, &args.sampling, path)?;
+    let mut tokens = Vec::new();
+    // The beginning of the text is in the session.
+    model.vocab().tokenize(prompt, AddSpecial::No, ParseSpecial::Yes, &mut tokens);
+    let held = session.tokens()?.len();
+    note("note", format_args!("restored {held} tokens from {}", path.display()));
+    Ok((session, tokens))
+}
+
+/// Text that is generated.
+struct Story<'a> {
+    prompt: &'a str,
+    text: String,
+    ids: Vec<u32>,
+}
+
+/// Generates, and shows the text as it comes or collects it.
+fn tell(args: &RunArgs, session: &mut Session, out: &mut Output, story: &mut Story) -> Result<Stop, Error> {
+    let until = Until { ignore_eos: args.ignore_eos, ..Until::tokens(args.n_predict) };
+    let stop = session.generate(until, |token, piece| {
+        if !args.json {
+            return Ok(out.stream(piece.as_bytes())?);
+        }
+        story.text.push_str(piece);
+        story.ids.push(token.0);
+        Ok(())
+    })?;
+    if !args.json {
+        out.line("")?;
+        out.flush()?;
+    }
+    Ok(stop)
+}
+
+fn save(session: &Session, path: &Path) -> Result<(), Error> {
+    let saved = session.save(path)?;
+    let (held, written) = (session.tokens()?.len(), bytes(saved.container.written));
+    note("note", format_args!("saved {held} tokens to {}, {written} written", path.display()));
+    Ok(())
+}
+
+fn end(stop: Stop, session: &Session) -> Result<(), Error> {
     match stop {
         Stop::Interrupted => Err(Error::Interrupted),
         Stop::ContextFull => {
-            note(
-                "note",
-                format_args!("stopped: the context of {} tokens is full; raise -c to go on", session.n_ctx()),
-            );
+            let n_ctx = session.n_ctx();
+            note("note", format_args!("stopped: the context of {n_ctx} tokens is full; raise -c to go on"));
             Ok(())
         }
         Stop::End | Stop::Limit => Ok(()),
@@ -114,12 +175,17 @@ fn introduce(model: &Model, session: &Session) {
     );
 }
 
-fn as_json(prompt: &str, text: &str, ids: &[u32], stop: Stop, session: &Session) -> serde_json::Value {
+fn as_json(
+    story: &Story,
+    stop: Stop,
+    session: &Session,
+    cache: Option<serde_json::Value>,
+) -> serde_json::Value {
     let stats = &session.stats;
     json!({
-        "prompt": prompt,
-        "content": text,
-        "tokens": ids,
+        "prompt": story.prompt,
+        "content": story.text,
+        "tokens": story.ids,
         "seed": session.seed,
         "stop_type": match stop {
             Stop::End => "eos",
@@ -136,5 +202,6 @@ fn as_json(prompt: &str, text: &str, ids: &[u32], stop: Stop, session: &Session)
             "draft_n_accepted": stats.guesses.n_accepted,
             "decode_n": stats.guesses.n_decodes,
         },
+        "prompt_cache": cache,
     })
 }

@@ -35,8 +35,3 @@ fn container<'a>(path: &Path, file: &'a StateFile) -> Result<Container<'a>, Erro
 fn at(path: &Path, source: state::Error) -> Error {
     Error::State { path: path.into(), source }
 }
-
-/// A number of things in words.
-fn counted(n: usize, thing: &str) -> String {
-    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
-}

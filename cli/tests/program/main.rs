@@ -5,7 +5,9 @@ mod chat;
 mod interrupt;
 mod reports;
 mod run;
+mod session;
 mod state;
+mod store;
 mod timeline;
 
 use std::io::Write;

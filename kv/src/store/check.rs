@@ -7,6 +7,7 @@ use super::index::Index;
 use super::key::Key;
 use super::pack::{ALIGN, Extent, Flaw, Head};
 use super::{Access, Error, Shared, Store};
+use crate::ids::Token;
 use core::fmt;
 use std::collections::BTreeSet;
 use std::format;
@@ -25,8 +26,8 @@ pub struct Listed {
     pub root: Key,
     /// Blocks of the prompt before its first.
     pub n_before: u32,
-    /// Its blocks.
-    pub n_blocks: u32,
+    /// The tokens of its blocks.
+    pub tokens: Vec<Token>,
     /// Its resume points.
     pub n_resumes: u32,
     /// Bytes of the file.
@@ -132,7 +133,7 @@ impl Store {
                 name: format!("{name}"),
                 root: head.root,
                 n_before: head.n_before,
-                n_blocks: head.blocks.len() as u32,
+                tokens: head.blocks.iter().flat_map(|block| block.tokens).collect(),
                 n_resumes: head.resumes.len() as u32,
                 bytes: facts.len,
                 used: facts.used,

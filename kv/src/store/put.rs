@@ -43,6 +43,20 @@ impl Entry<'_> {
         self.blocks.iter().chain(resumes).map(len).fold(0, u64::saturating_add)
     }
 
+    /// The same with bytes of its own, so that it can be stored elsewhere and later.
+    pub fn into_owned(self) -> Entry<'static> {
+        let own = |pieces: Pieces<'_>| -> Pieces<'static> {
+            pieces.into_iter().map(|piece| Cow::Owned(piece.into_owned())).collect()
+        };
+        Entry {
+            root: self.root,
+            tokens: Cow::Owned(self.tokens.into_owned()),
+            first: self.first,
+            blocks: self.blocks.into_iter().map(own).collect(),
+            resumes: self.resumes.into_iter().map(|(after, pieces)| (after, own(pieces))).collect(),
+        }
+    }
+
     /// The number of blocks of the prompt that the entry reaches to.
     fn end(&self) -> Result<usize, Error> {
         let end = self.first.saturating_add(self.blocks.len());

@@ -3,7 +3,7 @@
 use super::{at, container, open};
 use crate::args::CheckArgs;
 use crate::error::{Error, one_line};
-use crate::output::{Output, bytes};
+use crate::output::{Output, bytes, counted};
 use crate::saved::Saved;
 
 /// Runs the command.
@@ -22,7 +22,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let good = out.good();
     out.line(format_args!(
         "{name}: {good}sound{good:#}: {n} sections, {n_bytes}, {} of {n_tokens} tokens",
-        super::counted(saved.sequences.len(), "sequence")
+        counted(saved.sequences.len(), "sequence")
     ))?;
     if container.uncommitted() > 0 {
         let rest = bytes(container.uncommitted());

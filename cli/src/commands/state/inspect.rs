@@ -2,10 +2,10 @@
 
 mod json;
 
-use super::{at, container, counted, open};
+use super::{at, container, open};
 use crate::args::InspectStateArgs;
 use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, shorten, table};
+use crate::output::{Output, bytes, counted, shorten, table};
 use crate::saved::{Saved, SavedSequence, ways_back};
 use backstitch_kv::image::{Group, Sees, Sequence};
 use backstitch_kv::state::{Codec, Container, Section};

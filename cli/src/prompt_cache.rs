@@ -1,0 +1,183 @@
+//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if there were no cache.
+
+use crate::args::CacheArgs;
+use crate::output::note;
+use crate::session::Session;
+use backstitch_kv::store::{Access, BLOCK_TOKENS, Store, Why, Writer, WriterStats};
+use backstitch_models::{Model, Recalled, Token};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// A prompt cache, what was found in it and what was given to it.
+pub struct PromptCache {
+    folder: PathBuf,
+    /// None if it cannot be opened.
+    store: Option<Store>,
+    /// None if nothing is to be stored.
+    writer: Option<Writer>,
+    /// Whether what was generated is kept too.
+    all: bool,
+    recalled: Option<Recalled>,
+    stored: WriterStats,
+    /// What went wrong.
+    trouble: Vec<String>,
+}
+
+impl PromptCache {
+    /// Opens the cache that the user named, if any.
+    pub fn open(args: &CacheArgs) -> Option<Self> {
+        let folder = args.prompt_cache.clone()?;
+        let budget = args.prompt_cache_size;
+        let access = if args.prompt_cache_ro { Access::ReadOnly } else { Access::ReadWrite { budget } };
+        let mut cache = Self {
+            folder,
+            store: None,
+            writer: None,
+            all: args.prompt_cache_all,
+            recalled: None,
+            stored: WriterStats::default(),
+            trouble: Vec::new(),
+        };
+        match Store::open(&cache.folder, access) {
+            Ok(store) => cache.store = Some(store),
+            Err(error) => cache.fail(error),
+        }
+        if let Some(store) = cache.store.clone().filter(|_| !args.prompt_cache_ro) {
+            match Writer::spawn(store, budget) {
+                Ok(writer) => cache.writer = Some(writer),
+                Err(error) => cache.fail(error),
+            }
+        }
+        Some(cache)
+    }
+
+    fn fail(&mut self, error: impl ToString) {
+        let error = error.to_string();
+        note("note", format_args!("prompt cache: {error}"));
+        self.trouble.push(error);
+    }
+
+    /// Gives an empty session the longest stored beginning of its prompt.
+    pub fn recall(&mut self, session: &mut Session, tokens: &[Token]) {
+        let Some(store) = &self.store else { return };
+        match session.recall(store, tokens) {
+            Ok(mut recalled) => {
+                if let Some(trouble) = recalled.trouble.take() {
+                    self.fail(trouble);
+                }
+                self.recalled = Some(recalled);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// How many tokens of the prompt the session holds already.
+    pub fn reused(&self) -> usize {
+        self.recalled.as_ref().map_or(0, |recalled| recalled.n_tokens)
+    }
+
+    /// Tells what was reused, and why not more.
+    pub fn report(&self, model: &Model, tokens: &[Token]) {
+        let n = tokens.len();
+        if self.recalled.is_none() {
+            return;
+        }
+        let (reused, why) = (self.reused(), self.why(model, tokens));
+        note(
+            "note",
+            format_args!(
+                "prompt cache: {reused} of {n} tokens reused, {} evaluated: {why}",
+                n - reused.min(n)
+            ),
+        );
+    }
+
+    /// Why not more was reused, in words.
+    fn why(&self, model: &Model, tokens: &[Token]) -> String {
+        let Some(recalled) = &self.recalled else { return "nothing was looked for".into() };
+        if model.graph().encoder().is_some() {
+            return "this model answers texts, whose encodings are not kept".into();
+        }
+        let more = recalled.n_stored.saturating_sub(recalled.n_tokens);
+        let states = match more {
+            0 => String::new(),
+            _ => format!("; {more} more are stored, but no state of this model behind them"),
+        };
+        let why = match recalled.why {
+            Why::Whole => {
+                format!("whole blocks of {BLOCK_TOKENS} are kept, and the last token's logits are wanted")
+            }
+            why => format!("{why}{}", text_at(why, model, tokens)),
+        };
+        why + &states
+    }
+
+    /// Hands what is new of the session to the thread that stores; copies it and never waits.
+    pub fn remember(&mut self, session: &Session) {
+        let (Some(store), Some(writer)) = (&self.store, &self.writer) else { return };
+        match session.remember(store) {
+            Ok(None) => {}
+            Ok(Some(entry)) => {
+                if !writer.put(entry.into_owned()) {
+                    self.fail("the prompt is larger than --prompt-cache-size; it is not kept");
+                }
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Stores what was generated if that is wanted, and waits until all is stored.
+    pub fn finish(&mut self, session: &Session) {
+        if let Some(writer) = &self.writer {
+            writer.flush();
+        }
+        if self.all {
+            self.remember(session);
+        }
+        let Some(writer) = self.writer.take() else { return };
+        writer.flush();
+        self.stored = writer.stats();
+        if let Some(error) = writer.take_error() {
+            self.fail(error);
+        }
+    }
+
+    /// The report for programs.
+    pub fn as_json(&self, model: &Model, tokens: &[Token]) -> Value {
+        let recalled = self.recalled.as_ref();
+        let reused = self.reused();
+        let at = recalled.and_then(|recalled| place(recalled.why));
+        let token = at.and_then(|at| tokens.get(at));
+        json!({
+            "folder": self.folder.display().to_string(),
+            "reused": reused,
+            "evaluated": tokens.len().saturating_sub(reused),
+            "stored": recalled.map_or(0, |recalled| recalled.n_stored),
+            "why": self.why(model, tokens),
+            "at": at,
+            "token": token.map(|token| token.0),
+            "text": token.map(|token| piece(model, *token)),
+            "written_blocks": self.stored.stored.blocks,
+            "written_bytes": self.stored.stored.bytes,
+            "trouble": self.trouble,
+        })
+    }
+}
+
+/// The token at which what is stored ends to be the prompt.
+fn place(why: Why) -> Option<usize> {
+    match why {
+        Why::Differs { at } | Why::Ends { at } | Why::Gone { at } | Why::Unreadable { at } => Some(at),
+        _ => None,
+    }
+}
+
+/// The text of the prompt's token there.
+fn text_at(why: Why, model: &Model, tokens: &[Token]) -> String {
+    let token = place(why).and_then(|at| tokens.get(at));
+    token.map_or(String::new(), |token| format!(" ({:?} in the prompt)", piece(model, *token)))
+}
+
+fn piece(model: &Model, token: Token) -> String {
+    String::from_utf8_lossy(model.vocab().piece(token)).into_owned()
+}
