@@ -281,3 +281,54 @@ fn what_is_not_a_folder_is_refused() {
     }
     assert_eq!(fs::read(&path).unwrap(), b"text");
 }
+
+#[test]
+fn a_pack_lies_as_documented() {
+    let (bench, tokens, path) = small();
+    let keys = chain(&bench.root, &tokens);
+    let payloads =
+        [payload_of(&keys[0], 10), payload_of(&keys[1], 10), resume_of(&keys[1], 10)].map(|p| joined(&p));
+    let check = |bytes: &[u8]| twox_hash::XxHash3_64::oneshot(bytes).to_le_bytes();
+    let lengths =
+        [(16, SMALL), (24, 512), (128, 0), (132, 2), (136, 1), (320, 10), (464, 10), (480, 2), (488, 10)];
+    let mut wanted = vec![0; SMALL as usize];
+    let mut put = |at: usize, bytes: &[u8]| wanted[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"BSTPACK1");
+    put(8, &[1]);
+    lengths.iter().for_each(|(at, n)| put(*at, &u64::to_le_bytes(*n)));
+    [(32, bench.root), (64, bench.root), (96, keys[1])].iter().for_each(|(at, key)| put(*at, key.as_bytes()));
+    for (i, tokens) in blocks_of(&tokens).iter().enumerate() {
+        tokens.iter().enumerate().for_each(|(k, token)| put(192 + 144 * i + 4 * k, &token.0.to_le_bytes()));
+    }
+    for ((payload, check_at), at) in payloads.iter().zip([328, 472, 496]).zip([512, 576, 640]) {
+        put(check_at, &check(payload));
+        put(at, payload);
+    }
+    let head = check(&wanted[..512]);
+    wanted[144..152].copy_from_slice(&head);
+    assert_eq!(fs::read(&path).unwrap(), wanted);
+
+    let document = include_str!("../../../../docs/prompt-store.md");
+    for row in [
+        "| 0 | 8 | `BSTPACK1` |",
+        "| 8 | 4 | version",
+        "| 16 | 8 | length of the file |",
+        "| 24 | 8 | length of the head",
+        "| 32 | 32 | root |",
+        "| 64 | 32 | key of the prefix that the first block follows",
+        "| 96 | 32 | key of the prefix that ends with the last block |",
+        "| 128 | 4 | blocks of the prompt before",
+        "| 132 | 4 | n, blocks in this pack, at most 4096 |",
+        "| 136 | 4 | m, resume points in this pack, at most 4096 |",
+        "| 144 | 8 | XXH3-64 of the head",
+        "| 192 | 144 n | the blocks |",
+        "| 192 + 144 n | 24 m | the resume points |",
+        "| 0 | 128 | its 32 tokens |",
+        "| 128 | 8 | length of its payload |",
+        "| 136 | 8 | XXH3-64 of its payload |",
+        "| 8 | 8 | length of its payload |",
+        "| 16 | 8 | XXH3-64 of its payload |",
+    ] {
+        assert!(document.contains(row), "docs/prompt-store.md lacks: {row}");
+    }
+}
