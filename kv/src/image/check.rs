@@ -11,6 +11,9 @@ use backstitch_core::cell::{BLOCK_CELLS, Extent};
 /// The most bytes of one layer's block and of one piece of a state; far above any model.
 const MAX_BYTES: u64 = 1 << 31;
 
+/// The most groups; models see in two or three ways.
+const MAX_GROUPS: usize = 256;
+
 fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
     Err(Error::Image { what, index: index as u64 })
 }
@@ -159,6 +162,7 @@ impl Image {
 impl Shape {
     /// Checks that sizes are possible.
     fn check(&self) -> Result<(), Error> {
+        ensure(self.groups.len() <= MAX_GROUPS, "number of groups", self.groups.len())?;
         for (i, group) in self.groups.iter().enumerate() {
             let is_known = |other: &Group| other.sees == group.sees;
             ensure(!self.groups[..i].iter().any(is_known), "group seen before", i)?;

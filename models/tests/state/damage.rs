@@ -2,8 +2,9 @@
 
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
-use backstitch_kv::state::{Container, Section, Writer};
-use backstitch_models::{Context, Error, Model, Params, RestoreOptions, SeqId, TimelineParams, Token};
+use backstitch_kv::image::{Checkpoint, Content, Image, Mark, State};
+use backstitch_kv::state::{Container, Section, StoredImage, Writer, write_image};
+use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, TimelineParams, Token};
 use backstitch_testing::Random;
 
 /// The same container with other content in its sections, and sound checksums.
@@ -158,7 +159,7 @@ fn hold(reader: &mut Reader, bytes: &[u8], what: &dyn Fn() -> String) {
             let fork = ctx.fork(target)?;
             let end = ctx.pos(fork);
             for back in [1, 3, 5, 8] {
-                let _ = ctx.rollback(fork, backstitch_models::Pos(end.0.saturating_sub(back)));
+                let _ = ctx.rollback(fork, Pos(end.0.saturating_sub(back)));
             }
             ctx.release(fork)
         };
@@ -208,6 +209,64 @@ fn every_flipped_bit_is_noticed_or_harmless() {
 #[ignore = "takes minutes"]
 fn every_other_number_under_sound_checksums_does_no_harm() {
     KINDS.into_iter().for_each(|name| check_numbers(name, How::Everything));
+}
+
+/// An image with bytes that are all zero.
+struct Zeros<'a> {
+    image: Image,
+    floats: &'a [f32],
+}
+
+impl Content for Zeros<'_> {
+    fn image(&self) -> &Image {
+        &self.image
+    }
+
+    fn block(&self, _group: usize, _block: usize) -> Vec<&[u8]> {
+        Vec::new()
+    }
+
+    fn state(&self, _state: usize) -> Vec<&[f32]> {
+        self.image.shape.pieces().map(|piece| &self.floats[..piece.len]).collect()
+    }
+
+    fn journal(&self, journal: usize) -> Vec<&[f32]> {
+        let n_rows = self.image.journals[journal] as usize;
+        self.image.shape.pieces().map(|piece| &self.floats[..piece.input * n_rows]).collect()
+    }
+}
+
+#[test]
+fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
+    let mut reader = Reader::new(&golden("mamba2"));
+    let bytes = saved(&reader.small.ctx, reader.small.saved);
+    let container = Container::parse(&bytes).unwrap();
+    let mut image = StoredImage::open(&container).unwrap().image().clone();
+    let (n, end) = (200_000, Pos(image.sequences[0].last.0 + 1));
+    let state = image.sequences[0].state;
+    let checkpoint =
+        Checkpoint { state: state.map(|state| State { first: Pos(0), ..state }), ..Checkpoint::default() };
+    image.checkpoints.resize(image.checkpoints.len() + n, checkpoint);
+    let first = image.checkpoints.len() - n;
+    let mark = |checkpoint: usize| Mark { checkpoint: checkpoint as u32, pos: end, n_rows: 0 };
+    image.sequences[0].line.extend((first..first + n).map(mark));
+    let floats = vec![0.0; 1 << 20];
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, *container.header()).unwrap();
+    write_image(&mut writer, &Zeros { image, floats: &floats }, None).unwrap();
+    for section in container.sections().filter(|section| [*b"SEQS", *b"TOKS"].contains(&section.tag.0)) {
+        let content = container.read(section).unwrap();
+        writer.section(section.tag, section.version, true, section.index, &[&content]).unwrap();
+    }
+    writer.finish().unwrap();
+    let start = std::time::Instant::now();
+    reader.before.logits = None;
+    let (result, tally) = crate::ALLOCATOR
+        .during_here(|| reader.small.ctx.seq_state_read_bytes(SeqId(2), &out, &RestoreOptions::default()));
+    assert!(result.unwrap().fit.n_checkpoints_dropped > 100_000);
+    assert!(tally.bytes < 40 * out.len() as u64, "{} bytes for {}", tally.bytes, out.len());
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    assert_eq!(seen(&reader.small.ctx, reader.small.live), reader.live);
 }
 
 #[test]
