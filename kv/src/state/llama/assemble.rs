@@ -9,7 +9,7 @@ use crate::layer::Window;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use backstitch_core::cell::{BLOCK_CELLS, Extent};
+use backstitch_core::cell::{BLOCK_CELLS, Extent, SPAN_CELLS};
 
 /// The cells of a block, by their number in the cache; [`NO_CELL`] where there is none.
 pub(super) type Members = [u32; BLOCK_CELLS];
@@ -139,6 +139,9 @@ struct Seen {
 /// Cells that belong into an image, and what is to be said about those before them.
 struct Part<'l> {
     line: &'l [(Pos, u32)],
+    /// The slot of the first cell: attention's sums depend on slots, up to whole spans of them, and a sequence that was never
+    /// written or read has its first position in slot 0.
+    first_slot: usize,
     whole_from: Pos,
     start: Pos,
 }
@@ -152,7 +155,7 @@ impl Seen {
             (Sees::Window(window), _) => {
                 self.windowed(window, &line[broken.map_or(0, |at| at + 1)..], first, last)
             }
-            (_, None) => Ok(Part { line, whole_from: Pos::ZERO, start: Pos::ZERO }),
+            (_, None) => Ok(Part { line, first_slot: 0, whole_from: Pos::ZERO, start: Pos::ZERO }),
             (_, Some(at)) => {
                 let (wanted, found) = (line[at].0.next(), line[at + 1].0);
                 Err(Error::Hole { cache: self.cache, sequence: self.sequence, found, wanted })
@@ -168,7 +171,8 @@ impl Seen {
         }
         let is_whole = found <= first;
         let (whole_from, start) = if is_whole { (Pos::ZERO, Pos::ZERO) } else { (found, first) };
-        Ok(Part { line, whole_from, start })
+        let first_slot = usize::try_from(found.0 - first.0).unwrap_or(0) % SPAN_CELLS;
+        Ok(Part { line, first_slot, whole_from, start })
     }
 }
 
@@ -190,22 +194,26 @@ impl Packer {
     }
 
     fn pack(&mut self, part: Part<'_>) -> Result<Cells, Error> {
-        let mut extents = Vec::with_capacity(part.line.len().div_ceil(BLOCK_CELLS));
-        for cells in part.line.chunks(BLOCK_CELLS) {
-            let live = u32::MAX >> (BLOCK_CELLS - cells.len());
-            extents.push(Extent { block: self.block(cells, live)?, live });
+        let mut extents = vec![Extent::EMPTY; part.first_slot / BLOCK_CELLS];
+        let mut slot = part.first_slot % BLOCK_CELLS;
+        let mut rest = part.line;
+        while !rest.is_empty() {
+            let (cells, after) = rest.split_at(rest.len().min(BLOCK_CELLS - slot));
+            extents.push(self.block(cells, slot)?);
+            (slot, rest) = (0, after);
         }
         Ok(Cells { extents, whole_from: part.whole_from, start: part.start })
     }
 
-    /// The block of these cells.
-    fn block(&mut self, cells: &[(Pos, u32)], live: u32) -> Result<u32, Error> {
+    /// The block of these cells, one at least, from a slot on.
+    fn block(&mut self, cells: &[(Pos, u32)], slot: usize) -> Result<Extent, Error> {
         let (mut members, mut pos) = ([NO_CELL; BLOCK_CELLS], [Pos::ZERO; BLOCK_CELLS]);
-        for ((member, place), cell) in members.iter_mut().zip(&mut pos).zip(cells) {
+        for ((member, place), cell) in members.iter_mut().zip(&mut pos).skip(slot).zip(cells) {
             (*place, *member) = *cell;
         }
+        let live = (u32::MAX >> (BLOCK_CELLS - cells.len())) << slot;
         if let Some(&block) = self.known.get(&members) {
-            return Ok(block);
+            return Ok(Extent { block, live });
         }
         if self.blocks.len() >= self.limit {
             let n_blocks = self.blocks.len() as u64 + 1;
@@ -215,6 +223,6 @@ impl Packer {
         self.known.insert(members, block);
         self.blocks.push(Block { live, pos });
         self.members.push(members);
-        Ok(block)
+        Ok(Extent { block, live })
     }
 }
