@@ -116,9 +116,7 @@ fn cells_of_another_type_are_converted_only_when_asked() {
     let error = other.llama_seq_state_read(a, &file, &RestoreOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Memory(backstitch_kv::Error::CellType { .. })), "{error}");
     assert!(other.tokens(a).is_err());
-    other
-        .llama_seq_state_read(a, &file, &RestoreOptions { convert: true, ..RestoreOptions::default() })
-        .unwrap();
+    other.llama_seq_state_read(a, &file, &RestoreOptions { convert: true }).unwrap();
     assert_eq!(other.tokens(a).unwrap(), tokens(20, 5));
 }
 

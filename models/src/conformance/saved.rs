@@ -73,3 +73,24 @@ fn of_sequence(batch: &Batch, sequence: u32) -> Vec<Step> {
     });
     steps.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Options, Verdict, find, verify};
+    use alloc::format;
+    use alloc::vec::Vec;
+    use std::path::Path;
+
+    #[test]
+    fn what_follows_every_file_that_llama_cpp_saved_is_what_it_computed() {
+        let folder = format!("{}/../goldens/state", env!("CARGO_MANIFEST_DIR"));
+        let mut rows = Vec::new();
+        for path in find(Path::new(&folder)).unwrap() {
+            verify(&path, &Options::default(), &mut |row| rows.push((path.clone(), row)));
+        }
+        for (path, row) in &rows {
+            assert_eq!(row.verdict, Verdict::Passed, "{}: {row:?}", path.display());
+        }
+        assert_eq!(rows.len(), 41);
+    }
+}
