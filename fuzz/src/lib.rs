@@ -2,4 +2,5 @@
 
 pub mod edit;
 pub mod forge;
+pub mod kept;
 pub mod live;

@@ -7,6 +7,8 @@ mod choice;
 mod fill;
 mod fit;
 mod reserve;
+#[cfg(test)]
+mod tests;
 
 use super::Hybrid;
 use super::cells::Given;
@@ -99,14 +101,15 @@ impl fmt::Debug for Staged<'_> {
 }
 
 impl Staged<'_> {
-    /// How the image fits: what had to be left out or converted.
+    /// How the image fits: what has to be left out or converted.
     pub fn fit(&self) -> Fit {
         self.fit
     }
 
-    /// Gives the sequences what was staged, in place of what they held. Cannot fail.
-    pub fn commit(self) -> Fit {
-        self.memory.commit_stage();
+    /// Gives the sequences what was staged, in place of what they held. Cannot fail. What the budget for ways back does not pay for beside those
+    /// of the other sequences goes now, and is counted among the checkpoints that were left out.
+    pub fn commit(mut self) -> Fit {
+        self.fit.n_checkpoints_dropped += self.memory.commit_stage();
         self.fit
     }
 }
@@ -165,8 +168,9 @@ impl Hybrid {
         Ok(())
     }
 
-    fn commit_stage(&mut self) {
-        let Some(stage) = self.staged.take() else { return };
+    /// Makes visible what is staged; gives the number of its checkpoints that the budget did not pay for.
+    fn commit_stage(&mut self) -> u32 {
+        let Some(stage) = self.staged.take() else { return 0 };
         for PartStage { part, sequences, checkpoints, .. } in stage.parts {
             let Some(part) = self.parts.get_mut(part).and_then(|part| part.as_cells_mut()) else { continue };
             sequences.into_iter().for_each(|(seq, given)| part.give(seq, given));
@@ -180,6 +184,7 @@ impl Hybrid {
             self.timeline.give(seq, line, &mut self.parts);
         }
         self.timeline.settle(&mut self.parts);
+        stage.checkpoints.iter().filter(|&&id| !self.timeline.is_in_use(id)).count() as u32
     }
 
     /// Gives back what was reserved and not committed.

@@ -130,11 +130,7 @@ impl<'a> Job<'a> {
             let _ = self.disk.remove(&self.temp);
             return renamed.map(|container| Saved { container, replaced: true });
         };
-        if self.sync == Sync::Yes {
-            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let synced = self.disk.sync_folder(folder.unwrap_or(Path::new(".")));
-            synced.map_err(|error| self.error(Operation::Sync, error))?;
-        }
+        self.sync_folder()?;
         Ok(Saved { container, replaced: true })
     }
 
@@ -161,6 +157,16 @@ impl<'a> Job<'a> {
         file.sync().map_err(|error| Error::file(Operation::Sync, path, error))
     }
 
+    /// Makes the file's name durable.
+    fn sync_folder(&self) -> Result<(), Error> {
+        if self.sync == Sync::No {
+            return Ok(());
+        }
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let synced = self.disk.sync_folder(folder.unwrap_or(Path::new(".")));
+        synced.map_err(|error| self.error(Operation::Sync, error))
+    }
+
     /// Appends what is new; `None` if the file is none to be continued, or not worth it, and is as it was.
     fn append(&self, file: &dyn DiskFile, fill: Fill<'_>) -> Result<Option<Saved>, Error> {
         let Some(old) = self.continued(file) else { return Ok(None) };
@@ -171,6 +177,8 @@ impl<'a> Job<'a> {
         }
         let Some(container) = tail? else { return Ok(None) };
         self.commit(file, &self.path, &container)?;
+        // The save that made the file may not have waited for its name.
+        self.sync_folder()?;
         Ok(Some(Saved { container, replaced: false }))
     }
 

@@ -28,6 +28,11 @@ impl Timeline {
         (pinned, anchor)
     }
 
+    /// Whether a checkpoint is in any line.
+    pub fn is_in_use(&self, id: u32) -> bool {
+        self.checkpoints[id as usize].refs > 0
+    }
+
     /// Whether the memory needs checkpoints at all.
     pub fn is_needed(&self) -> bool {
         self.sizes.needed

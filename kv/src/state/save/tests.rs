@@ -137,6 +137,17 @@ fn a_fault_after_an_interrupted_append_changes_nothing() {
 }
 
 #[test]
+fn a_synced_save_is_durable_even_where_the_one_before_was_not() {
+    let disk = FakeDisk::new();
+    save(&disk, path(), HEADER, Sync::No, &mut fill(&vec![1, 2])).unwrap();
+    let saved = save_to(&disk, path(), &vec![1, 2, 3]).unwrap();
+    assert!(!saved.replaced);
+    for seed in 0..40 {
+        assert_eq!(found(&disk.after_power_loss(seed)), Some(vec![1, 2, 3]), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_state_and_no_remains() {
     let old = vec![1, 2, 3];
     let first = disk_of(&[]);

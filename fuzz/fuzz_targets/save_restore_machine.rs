@@ -1,0 +1,236 @@
+//! Programs of saves and restores on a disk that fails, tears, fills up and loses power: what is at a path is always what was saved
+//! there last, or before that if the save did not succeed; and what is restored is what was saved, bit for bit.
+//!
+//! The first two bytes choose the kind and the size of the memory, each four after that are a step.
+#![no_main]
+
+use backstitch_fuzz::forge::FINGERPRINT;
+use backstitch_fuzz::kept::Kept;
+use backstitch_fuzz::live::{Live, N_SEQS, all_seqs};
+use backstitch_kv::image::Owned;
+use backstitch_kv::state::disk::Disk;
+use backstitch_kv::state::disk::fake::{FakeDisk, Fault};
+use backstitch_kv::state::{Container, Error, Header, Saved, Scope, StoredImage, Sync, save, write_image};
+use backstitch_kv::{Fit, Memory, Pos, SeqId};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Longer programs find nothing that shorter ones do not.
+const MAX_STEPS: usize = 40;
+
+const HEADER: Header = Header { fingerprint: FINGERPRINT, scope: Scope::Context };
+const PATHS: [&str; 2] = ["/states/a", "/states/b"];
+const FAULTS: [Fault; 4] = [Fault::Error, Fault::Tear, Fault::Kill, Fault::KillAfter];
+
+/// What may be at a path.
+#[derive(Clone, Default)]
+struct Truth {
+    /// Nothing, or what was saved.
+    states: Vec<Option<Rc<Kept>>>,
+    /// What the loss of power may bring back.
+    behind: Vec<Option<Rc<Kept>>>,
+    /// Whether not everything was synced, so that power loss may leave a file that cannot be read.
+    unsynced: bool,
+    /// Whether it may be there, unreadable.
+    damaged: bool,
+}
+
+struct Machine {
+    kind: usize,
+    size: usize,
+    live: Live,
+    disk: FakeDisk,
+    truths: [Truth; 2],
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some(([kind, size], steps)) = input.split_first_chunk::<2>() else { return };
+    let mut machine = Machine::new((*kind).into(), (*size).into());
+    for step in steps.as_chunks().0.iter().take(MAX_STEPS) {
+        machine.step(*step);
+        machine.live.memory.audit().expect("the memory adds up");
+    }
+    machine.crash(7);
+});
+
+impl Machine {
+    fn new(kind: usize, size: usize) -> Machine {
+        let nothing = Truth { states: vec![None], ..Truth::default() };
+        let (live, disk) = (Live::new(kind, size), FakeDisk::new());
+        Machine { kind, size, live, disk, truths: [nothing.clone(), nothing] }
+    }
+
+    /// Steps of the memory may fail for want of room; that they do no harm is for other targets.
+    fn step(&mut self, [op, which, a, b]: [u8; 4]) {
+        let seq = SeqId(u32::from(which) % N_SEQS);
+        let path = usize::from(which) >> 4 & 1;
+        match op % 16 {
+            0..=3 => drop(self.live.append(seq, 1 + u32::from(a) % 40)),
+            4 => drop(self.live.back(seq, a.into())),
+            5 => {
+                let other = SeqId(u32::from(a) % N_SEQS);
+                let _ = self.live.memory.seq_rm(other, Pos::ZERO..Pos::MAX);
+                let _ = self.live.memory.seq_cp(seq, other, Pos::ZERO..Pos::MAX);
+            }
+            6 => {
+                let _ = self.live.memory.seq_rm(seq, Pos(a.into())..Pos(i32::from(a) + i32::from(b)));
+                let _ = self.live.memory.pin(seq);
+            }
+            7 => {
+                let _ = self.live.memory.seq_add(seq, Pos(a.into())..Pos::MAX, i32::from(b as i8));
+                let _ = self.live.encode(seq, 1 + u32::from(b) % 20);
+            }
+            8 | 9 => self.save(path, a, sync(b)),
+            10 => {
+                let fault = FAULTS[usize::from(b >> 1) % FAULTS.len()];
+                self.disk.fail_at(u64::from(b >> 3), fault);
+                self.save(path, a, sync(b));
+                self.disk.fail_at(u64::MAX, Fault::Error);
+                if matches!(fault, Fault::Kill | Fault::KillAfter) {
+                    self.crash(a.into());
+                }
+            }
+            11 => {
+                self.disk.limit(u64::from(a) << 6);
+                self.save(path, b, Sync::Yes);
+                self.disk.limit(u64::MAX);
+            }
+            12 => self.crash(a.into()),
+            13 | 14 => self.restore(path, which, a),
+            _ => {
+                self.disk.fail_at(u64::from(a) % 32, FAULTS[usize::from(b) % 2]);
+                self.restore(path, which, b);
+                self.disk.fail_at(u64::MAX, Fault::Error);
+            }
+        }
+    }
+
+    /// Saves some sequences.
+    fn save(&mut self, path: usize, mask: u8, sync: Sync) {
+        let seqs: Vec<SeqId> = all_seqs().into_iter().filter(|seq| mask >> seq.0 & 1 == 1).collect();
+        let kept = Rc::new(Kept::of(&self.live.owned(&seqs)));
+        let saved = self.write(path, &seqs, sync);
+        let truth = &mut self.truths[path];
+        match saved {
+            Ok(_) if sync == Sync::Yes => *truth = Truth { states: vec![Some(kept)], ..Truth::default() },
+            Ok(_) => {
+                truth.behind.append(&mut truth.states);
+                truth.states.push(Some(kept));
+                truth.unsynced = true;
+            }
+            Err(error) => {
+                let _ = error.to_string();
+                truth.states.push(Some(kept));
+                truth.unsynced |= sync == Sync::No;
+            }
+        }
+    }
+
+    fn write(&self, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
+        let snapshot = self.live.memory.snapshot(seqs).expect("the sequences are there");
+        save(&self.disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
+            let old = writer.old().and_then(|old| StoredImage::open(old).ok());
+            write_image(writer, &snapshot, old.as_ref())
+        })
+    }
+
+    /// The process ends, or the power is gone; another one finds what is left.
+    fn crash(&mut self, seed: u64) {
+        let power = seed > 63;
+        self.disk = if power { self.disk.after_power_loss(seed - 64) } else { self.disk.after_kill() };
+        self.live = Live::new(self.kind, self.size);
+        for path in 0..PATHS.len() {
+            let truth = &mut self.truths[path];
+            if power {
+                truth.damaged |= truth.unsynced;
+                truth.states.append(&mut truth.behind);
+            }
+            self.look(path, power);
+        }
+    }
+
+    /// What is at a path is one of what may be there; from then on it is this.
+    fn look(&mut self, path: usize, power: bool) {
+        let found = self.disk.bytes(Path::new(PATHS[path])).map(|bytes| kept(&bytes));
+        let truth = &mut self.truths[path];
+        let state = match found {
+            None => None,
+            Some(Ok(kept)) => Some(kept),
+            Some(Err(error)) => return assert!(truth.damaged, "{error}"),
+        };
+        let known = truth.states.iter().find(|known| known.as_deref() == state.as_ref());
+        assert!(known.is_some() || truth.damaged && state.is_none(), "what was found was never saved");
+        let found = vec![known.cloned().flatten()];
+        if power {
+            *truth = Truth { states: found, ..Truth::default() };
+        } else {
+            // A save that was interrupted may have left it on its way to the disk.
+            let others = core::mem::replace(&mut truth.states, found);
+            truth.behind.extend(others);
+        }
+    }
+
+    /// Restores what is at a path in the place of some sequences.
+    fn restore(&mut self, path: usize, first: u8, end: u8) {
+        let before = Kept::of(&self.live.owned(&all_seqs()));
+        let restored = self.read(path, first, end);
+        let after = Kept::of(&self.live.owned(&all_seqs()));
+        match restored {
+            Err(error) => {
+                let _ = error.to_string();
+                assert!(before == after, "nothing was restored, yet something changed: {error}");
+            }
+            Ok(None) => assert!(before == after, "what was dropped left traces"),
+            Ok(Some((seqs, fit))) => {
+                let now = Kept::of(&self.live.owned(&seqs));
+                let same = |known: &Option<Rc<Kept>>| {
+                    known.as_deref().is_some_and(|known| is_restored(known, &now, fit))
+                };
+                assert!(
+                    self.truths[path].states.iter().any(same),
+                    "what was restored was never saved: {fit:?}"
+                );
+            }
+        }
+    }
+
+    fn read(&mut self, path: usize, first: u8, end: u8) -> Result<Option<(Vec<SeqId>, Fit)>, Error> {
+        let file = self.disk.open(Path::new(PATHS[path])).map_err(backstitch_kv::io::Error::from)?;
+        let container = Container::open(&*file)?;
+        container.expect_fingerprint(&FINGERPRINT)?;
+        let stored = StoredImage::open(&container)?;
+        let n = stored.image().sequences.len() as u32;
+        let seqs: Vec<SeqId> = (0..n).map(|i| SeqId((u32::from(first) + i) % N_SEQS)).collect();
+        let staged = self.live.memory.stage(stored.image(), &stored, &seqs, false)?;
+        if end % 4 == 0 {
+            return Ok(None);
+        }
+        let fit = staged.commit();
+        Ok(Some((seqs, fit)))
+    }
+}
+
+fn sync(b: u8) -> Sync {
+    if b & 1 == 1 { Sync::No } else { Sync::Yes }
+}
+
+/// What a file holds.
+fn kept(bytes: &[u8]) -> Result<Kept, Error> {
+    let container = Container::parse(bytes)?;
+    container.check()?;
+    let stored = StoredImage::open(&container)?;
+    Ok(Kept::of(&Owned::load(stored.image(), &stored)?))
+}
+
+/// Whether sequences hold what was saved: all of it, or at least the same tokens if there was no room for all ways back.
+fn is_restored(saved: &Kept, now: &Kept, fit: Fit) -> bool {
+    let ends = |kept: &Kept| -> Vec<_> {
+        let end = |(cells, blocks): (&backstitch_kv::image::Cells, &Vec<_>)| cells.last_pos(blocks);
+        let of = |sequence: &backstitch_kv::image::Sequence| -> Vec<_> {
+            sequence.cells.iter().zip(&kept.image.blocks).map(end).collect()
+        };
+        kept.image.sequences.iter().map(of).collect()
+    };
+    if fit == Fit::default() { saved == now } else { ends(saved) == ends(now) }
+}
