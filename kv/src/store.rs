@@ -11,6 +11,28 @@
 //! moment: a file gets its name when it is complete, its length is reserved before, and what dead writers leave behind is removed by the
 //! next. A payload is checked when it is read; damaged files are removed, and the prompt is evaluated as if it had never been stored.
 //!
+//! ```
+//! use backstitch_kv::Token;
+//! use backstitch_kv::store::{Access, Entry, Key, Need, Store};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! let store = Store::open(folder, Access::ReadWrite { budget: 1 << 30 })?;
+//! let root = Key::root(&[1; 32], &[2; 32]); // which model, which cache
+//! let prompt: Vec<Token> = (0..100).map(Token).collect();
+//!
+//! // Three whole blocks; what was computed for each, in as many pieces as there are.
+//! let blocks = vec![vec![b"keys".into(), b"values".into()]; 3];
+//! store.put(&Entry { root, tokens: (&prompt).into(), first: 0, blocks, resumes: vec![] })?;
+//!
+//! let found = store.longest(&root, &prompt, prompt.len() - 1, Need::Blocks)?;
+//! assert_eq!(found.n_tokens, 96);
+//! let (mut keys, mut values) = ([0; 4], [0; 6]);
+//! found.blocks[2].read(&mut [&mut keys, &mut values])?;
+//! assert_eq!(&values, b"values");
+//! # Ok::<(), backstitch_kv::store::Error>(())
+//! ```
+//!
 //! Every failure is an [`Error`] that may be reported and otherwise ignored. `docs/prompt-store.md` specifies files and keys byte by
 //! byte, and says what is promised.
 

@@ -77,19 +77,22 @@ impl Store {
                 Stop::AtTime(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))
             }
         };
-        self.evict_until(stop)
-    }
-
-    /// Removes what dead writers and damage left.
-    pub(super) fn tidy(&self) -> Result<Evicted, Error> {
-        self.evict_until(Stop::AtBytes(u64::MAX))
-    }
-
-    fn evict_until(&self, stop: Stop) -> Result<Evicted, Error> {
         let lock = self.shared.folder.lock()?;
+        self.evict_until(&lock, stop)
+    }
+
+    /// Removes what dead writers and damage left, unless somebody holds the lock: they do it themselves then.
+    pub(super) fn tidy(&self) -> Result<(), Error> {
+        match self.shared.folder.lock_now()? {
+            Some(lock) => self.evict_until(&lock, Stop::AtBytes(u64::MAX)).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn evict_until(&self, lock: &Lock, stop: Stop) -> Result<Evicted, Error> {
         let mut index = self.shared.index();
         index.list(&self.shared.folder)?;
-        self.shared.evict(&lock, &mut index, &BTreeSet::new(), stop)
+        self.shared.evict(lock, &mut index, &BTreeSet::new(), stop)
     }
 }
 

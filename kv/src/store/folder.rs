@@ -23,7 +23,7 @@ const PART: &str = ".part";
 /// The file whose lock guards the budget and all names.
 const LOCK: &str = "store.lock";
 /// How long to wait for the lock. It is held for milliseconds; only a stopped process holds it longer.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
+const LOCK_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// How long to sleep between two tries to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// File systems tell times in steps of up to 2 seconds (FAT): a folder changed within them may change again unnoticed.
@@ -253,21 +253,27 @@ impl Folder {
 
     /// Waits for the folder's lock, but not for ever.
     pub(super) fn lock(&self) -> Result<Lock, Error> {
-        let path = self.path.join(LOCK);
-        let file = self.call(Doing::Lock, &path, || {
-            OpenOptions::new().create(true).truncate(false).write(true).open(&path)
-        })?;
         let began = Instant::now();
         loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file }),
-                Err(TryLockError::Error(error)) => return self.call(Doing::Lock, &path, || Err(error)),
-                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_WAIT => {
-                    std::thread::sleep(LOCK_PAUSE)
-                }
-                Err(TryLockError::WouldBlock) => return Err(Error::Locked { seconds: LOCK_WAIT.as_secs() }),
+            match self.lock_now()? {
+                Some(lock) => return Ok(lock),
+                None if began.elapsed() < LOCK_WAIT => std::thread::sleep(LOCK_PAUSE),
+                None => return Err(Error::Locked { seconds: LOCK_WAIT.as_secs() }),
             }
         }
+    }
+
+    /// The folder's lock, unless somebody holds it.
+    pub(super) fn lock_now(&self) -> Result<Option<Lock>, Error> {
+        let path = self.path.join(LOCK);
+        self.call(Doing::Lock, &path, || {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            match file.try_lock() {
+                Ok(()) => Ok(Some(Lock { _file: file })),
+                Err(TryLockError::WouldBlock) => Ok(None),
+                Err(TryLockError::Error(error)) => Err(error),
+            }
+        })
     }
 
     /// Makes a file of `len` bytes that nobody reads yet. Its length is its reservation: others count it from now on.

@@ -142,6 +142,21 @@ fn what_dead_writers_left_is_removed_and_what_living_ones_write_is_not() {
 }
 
 #[test]
+fn opening_and_looking_up_never_wait_for_a_lock_that_somebody_holds() {
+    let bench = Bench::new();
+    put(&bench, &bench.open(LARGE), 1);
+    let other = Folder::new(bench.folder.path());
+    let lock = other.lock().unwrap();
+    let began = std::time::Instant::now();
+    let store = bench.open(LARGE);
+    assert_eq!(bench.verified(&store, &prompt(1, 3), Need::Blocks).n_tokens, 96);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(matches!(store.put(&bench.entry(&prompt(2, 3), 10)), Err(Error::Locked { .. })));
+    drop(lock);
+    assert_eq!(store.put(&bench.entry(&prompt(2, 3), 10)).unwrap().packs, 1);
+}
+
+#[test]
 fn a_store_that_only_reads_changes_nothing() {
     let bench = Bench::new();
     put(&bench, &bench.open(LARGE), 1);
