@@ -13,7 +13,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use cache::{CacheArgs, FileArgs};
-pub use state::{CheckArgs, DiffArgs, InspectStateArgs, StateArgs, StateCommand};
+pub use state::{
+    CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,
+};
 pub use store::{CheckStoreArgs, ListArgs, PruneArgs, StoreArgs, StoreCommand};
 
 /// Runs language models on CPUs.

@@ -1,6 +1,7 @@
 //! Options of `backstitch state`.
 
-use clap::{Args, Subcommand};
+use super::{CacheType, ModelArgs};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
@@ -8,6 +9,8 @@ Examples:
   backstitch state inspect story.bst          what is in it, and where it can be gone back to at once
   backstitch state check story.bst            whether every byte is as it was written
   backstitch state diff a.bst b.bst           the first token, cell and state that differ
+  backstitch state trim story.bst --to 100 -o beginning.bst
+  backstitch state convert story.bst -o story.ggsn -m model.gguf     for llama.cpp; or from it
 
 A state file is what a model has read, kept: the cells of its caches, its recurrent states, the tokens, the logits
 after the last, the samplers, and the positions that can be gone back to at once. It belongs to one model, which its
@@ -32,6 +35,15 @@ pub enum StateCommand {
     /// Show what differs between two state files.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
+    /// Make a state file that ends earlier.
+    #[command(after_help = TRIM_EXAMPLES)]
+    Trim(TrimArgs),
+    /// Make a file for llama.cpp of a state file, or a state file of one of llama.cpp.
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
+    /// Not possible; says why and what to do instead.
+    #[command(after_help = SPLICE)]
+    Splice(SpliceArgs),
 }
 
 const INSPECT_EXAMPLES: &str = "\
@@ -59,6 +71,34 @@ How often a file was saved does not matter, nor where in it things lie. States o
 for bit, whatever the batches, threads and rollbacks by which they came about.
 
 Exit codes: 0 the same state, 1 not the same, or a file cannot be read (one line on standard error says why).";
+
+const TRIM_EXAMPLES: &str = "\
+Examples:
+  backstitch state trim story.bst --to 100 -o beginning.bst -m model.gguf
+  backstitch state trim story.bst --to 100 -o story.bst           in place: the old file or the new one, never half
+
+The state is restored, taken back and saved. `backstitch state inspect` tells which positions that reaches at once; for
+others the model evaluates some tokens again. The new state is the one that the first tokens alone would have made.";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  backstitch state convert story.bst -o story.session -m model.gguf      llama-cli --prompt-cache story.session
+  backstitch state convert story.bst -o slot.bin -m model.gguf --to sequence     as llama-server saves slots
+  backstitch state convert story.session -o story.bst -m model.gguf      and back
+
+The direction follows from what FILE is. Files of llama.cpp hold cells and states and no more: going there loses the
+positions that can be gone back to at once, the last logits, the samplers and the name of the model; coming back they are
+not there. Nothing in such a file proves which model it is of: that it is of -m MODEL is your word.";
+
+const SPLICE: &str = "\
+Pieces of states cannot be joined. What a model keeps of a token depends on all tokens before it: each layer mixes them
+in. Cells of a token that were computed behind another beginning are those of another text, and a recurrent state is all
+of its past in one. Joined, they would look right and make the model say what neither text makes it say.
+
+What to do instead:
+  the same beginning       backstitch state trim a.bst --to POS -o beginning.bst, and go on from there
+  another text behind it   backstitch run --restore beginning.bst -p \"the other text\" --save joined.bst
+  many texts               backstitch run --prompt-cache DIR: what they have in common is evaluated once";
 
 /// `backstitch state inspect`
 #[derive(Debug, Args)]
@@ -94,4 +134,64 @@ pub struct DiffArgs {
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `backstitch state trim`
+#[derive(Debug, Args)]
+pub struct TrimArgs {
+    /// State file of one sequence.
+    #[arg(value_name = "FILE")]
+    pub path: PathBuf,
+    /// The position at which the new state ends: as many tokens are left.
+    #[arg(long, value_name = "POS")]
+    pub to: u32,
+    /// The new file.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// `backstitch state convert`
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    /// State file, or a session or sequence file of llama.cpp.
+    #[arg(value_name = "FILE")]
+    pub path: PathBuf,
+    /// The new file.
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// For llama.cpp: a session (llama-cli) or one sequence (slots of llama-server).
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    pub to: LlamaForm,
+    /// The llama.cpp on the other side runs without flash attention.
+    #[arg(long)]
+    pub no_flash_attn: bool,
+    /// From llama.cpp: tokens there must be room for [default: as many as the model's contexts have, and the file lists].
+    #[arg(short = 'c', long = "ctx-size", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub n_ctx: Option<u32>,
+    /// From llama.cpp: element type of its cached keys [also: -ctk].
+    #[arg(long = "cache-type-k", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_k: CacheType,
+    /// From llama.cpp: element type of its cached values [also: -ctv].
+    #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_v: CacheType,
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// Kinds of files of llama.cpp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LlamaForm {
+    #[default]
+    Session,
+    Sequence,
+}
+
+/// `backstitch state splice`
+#[derive(Debug, Args)]
+pub struct SpliceArgs {
+    /// Whatever was to be joined.
+    #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub _paths: Vec<PathBuf>,
 }

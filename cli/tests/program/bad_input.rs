@@ -92,8 +92,12 @@ fn wrong_usage_is_code_two() {
 
 #[test]
 fn help_teaches_by_example() {
-    for command in ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify"] {
-        let help = backstitch(&[command, "--help"]).ok();
+    let commands = ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify", "state", "store"];
+    let of_state = ["state inspect", "state check", "state diff", "state trim", "state convert"];
+    let of_store = ["store list", "store check", "store prune"];
+    for command in commands.iter().chain(&of_state).chain(&of_store) {
+        let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let help = backstitch(&words).ok();
         assert!(
             help.contains("Examples:\n  ") && help.contains(&format!("backstitch {command}")),
             "{command}"

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const GROUP: &str = "Once upon a time";
+const TITLE: &str = "Once upon a time";
 
 /// A state of the embedded model after some tokens, in a file.
 fn saved(folder: &TempDir, name: &str, tokens: &[Token], pin: Option<i32>) -> PathBuf {
@@ -21,7 +21,7 @@ fn saved(folder: &TempDir, name: &str, tokens: &[Token], pin: Option<i32>) -> Pa
     }
     ctx.append(seq, rest).unwrap();
     let chain = Chain::new(model.hparams().n_vocab, &Settings { seed: 7, ..Settings::default() });
-    let metadata = format!("{GROUP}\x1b[31m\n").into_bytes();
+    let metadata = format!("{TITLE}\x1b[31m\n").into_bytes();
     let options = SaveOptions { sampler: Some(&chain), metadata: &metadata, ..SaveOptions::default() };
     let mut bytes = Vec::new();
     ctx.seq_state_write(seq, &mut bytes, &options).unwrap();
@@ -155,13 +155,112 @@ fn what_is_no_state_file_is_one_line() {
     cases.extend(pipe(folder.path()));
     let sound = saved(&folder, "a.bst", &tokens(3), None);
     for path in &cases {
-        for args in [&["state", "inspect"][..], &["state", "check"], &["state", "diff", arg(&sound)]] {
+        let output = folder.path().join("output");
+        let commands = [
+            &["state", "inspect"][..],
+            &["state", "check"],
+            &["state", "diff", arg(&sound)],
+            &["state", "trim", "--to", "0", "-o", arg(&output)],
+            &["state", "convert", "-o", arg(&output)],
+            &["run", "--restore"],
+        ];
+        for args in commands {
             let outcome = backstitch(&[args, &[arg(path)]].concat());
             let line = outcome.error(1);
             assert!(!line.contains('\x1b') && line.len() < 400, "{line:?}");
             assert!(line.contains(path.file_name().unwrap().to_str().unwrap()), "{line}");
         }
     }
+}
+
+#[test]
+fn a_trimmed_state_is_that_of_its_first_tokens() {
+    let folder = TempDir::new().unwrap();
+    let whole = saved(&folder, "whole.bst", &tokens(300), Some(100));
+    let first = saved(&folder, "first.bst", &tokens(290), Some(100));
+    let output = folder.path().join("trimmed.bst");
+    let trim =
+        |to: &str, output: &Path| backstitch(&["state", "trim", arg(&whole), "--to", to, "-o", arg(output)]);
+    let text = trim("290", &output).ok();
+    assert!(text.contains("positions up to 290 of 300") && text.contains("replayed"), "{text}");
+    let differences = backstitch(&["state", "diff", arg(&first), arg(&output)]);
+    for what in ["tokens", "cells", "state of"] {
+        assert!(!differences.stdout.contains(what), "{}", differences.stdout);
+    }
+    assert!(trim("150", &output).ok().contains("50 tokens evaluated again"));
+    assert!(trim("301", &output).error(1).contains("ends at position 300"));
+
+    let before = std::fs::read(&whole).unwrap();
+    let model = repository("goldens/models/falcon_h1.gguf");
+    let other =
+        backstitch(&["state", "trim", arg(&whole), "--to", "3", "-o", arg(&whole), "-m", arg(&model)]);
+    assert!(other.error(1).contains("belongs to model"), "{}", other.stderr);
+    assert_eq!(std::fs::read(&whole).unwrap(), before);
+    trim("100", &whole).ok();
+    assert!(backstitch(&["state", "inspect", arg(&whole)]).ok().contains("positions up to 99, 100 tokens"));
+}
+
+#[test]
+fn what_goes_through_llama_cpp_s_files_keeps_tokens_cells_and_states() {
+    let folder = TempDir::new().unwrap();
+    let path = saved(&folder, "a.bst", &tokens(70), None);
+    for form in ["session", "sequence"] {
+        let (theirs, back) = (folder.path().join(form), folder.path().join("back.bst"));
+        let told = backstitch(&["state", "convert", arg(&path), "-o", arg(&theirs), "--to", form]);
+        assert!(told.stderr.contains("left out") && told.stderr.contains("the samplers"), "{}", told.stderr);
+        told.ok();
+        assert!(backstitch(&["state", "inspect", arg(&theirs)]).error(1).contains("state convert"));
+        let told = backstitch(&["state", "convert", arg(&theirs), "-o", arg(&back)]);
+        assert!(told.stderr.contains("that is your word"), "{}", told.stderr);
+        told.ok();
+        let differences = backstitch(&["state", "diff", arg(&path), arg(&back)]).stdout;
+        for what in ["tokens", "cells", "state of"] {
+            assert!(!differences.contains(what), "{differences}");
+        }
+        assert!(differences.contains("only A has one"), "{differences}");
+        let stories = [&path, &back].map(|path| {
+            let story = backstitch(&["run", "--temp", "0", "-n", "5", "--restore", arg(path)]).ok();
+            assert!(story.len() > 5, "{story}");
+            story
+        });
+        assert_eq!(stories[0], stories[1]);
+    }
+}
+
+#[test]
+fn files_that_llama_cpp_wrote_are_read() {
+    let folder = TempDir::new().unwrap();
+    let model = repository("goldens/models/falcon_h1.gguf");
+    let output = folder.path().join("ours.bst");
+    let import = |name: &str, more: &[&str]| {
+        let path = repository("goldens/state").join(name);
+        backstitch(&[&["state", "convert", arg(&path), "-o", arg(&output), "-m", arg(&model)], more].concat())
+    };
+    import("falcon_h1.flash_f16.state", &[]).ok();
+    assert!(backstitch(&["state", "inspect", arg(&output)]).ok().contains("one sequence"));
+    import("falcon_h1.f16.seq", &[]).ok();
+    let two = import("falcon_h1.two_seq_f32.state", &["-ctk", "f32", "-ctv", "f32"]);
+    assert!(two.stderr.contains("2 sequences to"), "{}", two.stderr);
+    two.ok();
+    assert!(backstitch(&["state", "check", arg(&output)]).ok().contains("sound"));
+    assert!(import("falcon_h1.f32.seq", &[]).error(1).contains("falcon_h1.f32.seq: "));
+    assert!(import("gemma3.f16.state", &[]).error(1).contains("architecture"));
+    let before = std::fs::read(&output).unwrap();
+    let whole = std::fs::read(repository("goldens/state/falcon_h1.f16.seq")).unwrap();
+    let cut = folder.path().join("cut.seq");
+    for len in [4, 11, 12, 100, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&cut, &whole[..len]).unwrap();
+        backstitch(&["state", "convert", arg(&cut), "-o", arg(&output), "-m", arg(&model)]).error(1);
+    }
+    assert_eq!(std::fs::read(&output).unwrap(), before);
+}
+
+#[test]
+fn joining_states_is_refused_and_explained() {
+    let outcome = backstitch(&["state", "splice", "a.bst", "b.bst", "-o", "c.bst"]);
+    assert!(outcome.error(1).contains("depends on all tokens before it"), "{}", outcome.stderr);
+    backstitch(&["state", "splice"]).error(1);
+    assert!(backstitch(&["state", "splice", "--help"]).ok().contains("What to do instead"));
 }
 
 /// A pipe that nobody writes to.
