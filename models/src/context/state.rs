@@ -41,12 +41,21 @@ pub struct SaveOptions<'a> {
     pub metadata: &'a [u8],
     /// Whether a file is only called saved once it would survive a loss of power. Without, it still survives the end of the process.
     pub sync: bool,
+    /// Whether sections are compressed that become shorter so, which takes several times as long.
+    #[cfg(feature = "zstd")]
+    pub compress: bool,
 }
 
 impl Default for SaveOptions<'_> {
-    /// Nothing beside; files are synchronised.
+    /// Nothing beside; files are synchronised, nothing is compressed.
     fn default() -> Self {
-        SaveOptions { sampler: None, metadata: &[], sync: true }
+        SaveOptions {
+            sampler: None,
+            metadata: &[],
+            sync: true,
+            #[cfg(feature = "zstd")]
+            compress: false,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ fn a_context_comes_back_from_its_file() {
     let b = ctx.fork(a).unwrap();
     ctx.append(b, &[Token(1)]).unwrap();
     let chain = Chain::builder(model.hparams().n_vocab).seed(5).build();
-    let options = SaveOptions { sampler: Some(&chain), metadata: b"two", sync: false };
+    let options = SaveOptions { sampler: Some(&chain), metadata: b"two", ..SaveOptions::default() };
     ctx.save_all(&path, &options).unwrap();
     let mut other = context(&model, CellType::F16);
     let restored = other.restore_all(&path, &RestoreOptions::default()).unwrap();
@@ -57,7 +57,8 @@ fn saving_again_writes_what_is_new() {
         let first = ctx.save(a, &path).unwrap();
         for round in 0..3 {
             go_on(&mut ctx, a, round, 10);
-            let again = ctx.save(a, &path).unwrap();
+            let options = SaveOptions { sync: round == 0, ..SaveOptions::default() };
+            let again = ctx.save_with(a, &path, &options).unwrap();
             let share = again.container.written as f64 / first.container.written as f64;
             assert!(share < 0.1, "{name}, round {round}: {share} of {}", first.container.written);
             let restored = ctx.restore(&path).unwrap().seq();
@@ -72,6 +73,29 @@ fn saving_again_writes_what_is_new() {
         let restored = ctx.restore(&path).unwrap().seq();
         assert_eq!(seen(&ctx, restored), seen(&ctx, b), "{name}");
         assert_eq!(go_on(&mut ctx, restored, 5, 5), go_on(&mut ctx, b, 5, 5), "{name}");
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn a_compressed_state_is_shorter_and_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["llama", "falcon_h1"] {
+        let model = golden(name);
+        let mut ctx = context(&model, CellType::F32);
+        let a = tell(&mut ctx, 1);
+        let plain = ctx.save(a, folder.path().join("plain")).unwrap().container.bytes;
+        let options = SaveOptions { compress: true, ..SaveOptions::default() };
+        let path = folder.path().join(name);
+        let bytes = ctx.save_with(a, &path, &options).unwrap().container.bytes;
+        assert!(bytes < plain, "{name}: {bytes}, {plain} plain");
+        let b = ctx.restore(&path).unwrap().seq();
+        assert_eq!(seen(&ctx, b), seen(&ctx, a), "{name}");
+        // A little more to the same file.
+        go_on(&mut ctx, a, 5, 3);
+        ctx.save_with(a, &path, &options).unwrap();
+        let c = ctx.restore(&path).unwrap().seq();
+        assert_eq!(seen(&ctx, c), seen(&ctx, a), "{name}");
     }
 }
 

@@ -15,12 +15,18 @@ pub(super) struct Content<'a> {
     logits: Vec<Option<&'a [f32]>>,
     sampler: Option<Vec<u8>>,
     metadata: &'a [u8],
+    #[cfg(feature = "zstd")]
+    compress: bool,
     snapshot: Snapshot<'a>,
 }
 
 impl Content<'_> {
     /// Writes the sections. A container that is continued keeps those that it has already.
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), state::Error> {
+        #[cfg(feature = "zstd")]
+        if self.compress {
+            writer.compress();
+        }
         writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
         for (index, (tokens, logits)) in (0..).zip(self.tokens.iter().zip(&self.logits)) {
             writer.section(TOKENS, VERSION, true, index, &[tokens])?;
@@ -66,6 +72,8 @@ impl Context {
             logits: seqs.iter().map(|seq| self.logits(*seq)).collect(),
             sampler: options.sampler.map(|chain| chain.state().encode()),
             metadata: options.metadata,
+            #[cfg(feature = "zstd")]
+            compress: options.compress,
             snapshot: self.memory.snapshot(seqs)?,
         })
     }
