@@ -11,9 +11,6 @@ use crate::io::ReadAt;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// Bytes that are checked at a time where they need not be kept.
-const CHECKED: usize = 16 << 10;
-
 /// A container whose header, footer and directory have been checked. Its sections are checked when they are read.
 ///
 /// Every number in it was compared with the length of the slice, so nothing that is derived from one can lie outside.
@@ -233,30 +230,29 @@ impl<'a> Container<'a> {
         if section.codec != Codec::RAW {
             return self.read(section).map(drop);
         }
-        let (mut sum, mut offset, mut left) = (Checksum::default(), section.offset, section.stored_len);
-        let mut space = [0; CHECKED];
-        while left > 0 {
-            let n = left.min(CHECKED as u64);
-            let bytes = space.get_mut(..n as usize).unwrap_or_default();
-            self.source.fill(section.tag, offset, bytes)?;
+        let mut sum = Checksum::default();
+        self.source.show(section.tag, section.offset, section.stored_len, |bytes| {
             sum.add(bytes);
-            (offset, left) = (offset.saturating_add(n), left - n);
-        }
+            true
+        })?;
         verify(section.tag, section.offset, section.checksum, sum.value())
     }
 
     /// Whether the content of a section is `pieces`, one after the other. Damaged content is not.
     pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
-        if section.codec != Codec::RAW {
-            return self.read(section).is_ok_and(|content| is_made_of(&content, pieces));
-        }
-        let mut offset = section.offset;
-        let same = pieces.iter().all(|piece| {
-            let start = offset;
-            offset = offset.saturating_add(piece.len() as u64);
-            self.source.holds(section.tag, start, piece)
-        });
-        same && offset == section.end()
+        let mut rest = Pieces { rest: pieces, piece: &[] };
+        let mut same = true;
+        let mut compare = |bytes: &[u8]| {
+            same = rest.begin_with(bytes);
+            same
+        };
+        let shown = match section.codec {
+            Codec::RAW => self.source.show(section.tag, section.offset, section.stored_len, compare),
+            _ => self.read(section).map(|content| {
+                compare(&content);
+            }),
+        };
+        shown.is_ok() && same && rest.is_over()
     }
 
     /// The bytes of a section as they are stored.
@@ -279,16 +275,41 @@ fn scatter(mut content: &[u8], targets: &mut [&mut [u8]]) {
     }
 }
 
-/// Whether `content` is `pieces`, one after the other.
-fn is_made_of(mut content: &[u8], pieces: &[&[u8]]) -> bool {
-    let same = pieces.iter().all(|piece| match content.strip_prefix(*piece) {
-        Some(rest) => {
-            content = rest;
-            true
+/// What is left of pieces that are compared with bytes coming in other pieces.
+struct Pieces<'p> {
+    rest: &'p [&'p [u8]],
+    piece: &'p [u8],
+}
+
+impl Pieces<'_> {
+    /// Whether the next bytes are these; goes on behind them.
+    fn begin_with(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            if !self.next_piece() {
+                return false;
+            }
+            let n = bytes.len().min(self.piece.len());
+            let ((front, after), (wanted, left)) = (bytes.split_at(n), self.piece.split_at(n));
+            if front != wanted {
+                return false;
+            }
+            (bytes, self.piece) = (after, left);
         }
-        None => false,
-    });
-    same && content.is_empty()
+        true
+    }
+
+    /// Makes `piece` one that has bytes, if there is one.
+    fn next_piece(&mut self) -> bool {
+        while self.piece.is_empty() {
+            let Some((first, rest)) = self.rest.split_first() else { return false };
+            (self.piece, self.rest) = (first, rest);
+        }
+        true
+    }
+
+    fn is_over(&mut self) -> bool {
+        !self.next_piece()
+    }
 }
 
 /// The sections that a directory names.

@@ -5,6 +5,7 @@ use crate::io::ReadAt;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use bytemuck::Pod;
+use bytemuck::allocation::try_zeroed_vec;
 use core::fmt;
 
 /// Bytes that are copied and checked at a time: both halves of the work meet them in the nearest cache.
@@ -90,19 +91,32 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether `wanted` stands from `offset` on; what cannot be read does not.
-    pub fn holds(&self, section: Tag, offset: u64, wanted: &[u8]) -> bool {
-        if let Self::Slice(bytes) = self {
-            return slice_of(bytes, offset, wanted.len() as u64) == Some(wanted);
+    /// Shows `len` bytes from `offset` to `take`, some at a time and in order, until it says that it has seen enough.
+    pub fn show(
+        &self,
+        section: Tag,
+        offset: u64,
+        len: u64,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        if let Self::Slice(_) = self {
+            take(&self.bytes(section, offset, len)?);
+            return Ok(());
         }
-        let mut found = [0; SLICE_STEP];
-        let mut offset = offset;
-        wanted.chunks(SLICE_STEP).all(|wanted| {
-            let start = offset;
-            offset = offset.saturating_add(wanted.len() as u64);
-            let found = found.get_mut(..wanted.len()).unwrap_or_default();
-            self.fill(section, start, found).is_ok() && found == wanted
-        })
+        let step = len.min(DEVICE_STEP as u64);
+        let refused = Error::OutOfMemory { bytes: step };
+        let mut space: Vec<u8> = try_zeroed_vec(step as usize).map_err(|()| refused)?;
+        let (mut offset, mut left) = (offset, len);
+        while left > 0 {
+            let n = left.min(step);
+            let bytes = space.get_mut(..n as usize).unwrap_or_default();
+            self.fill(section, offset, bytes)?;
+            if !take(bytes) {
+                break;
+            }
+            (offset, left) = (offset.saturating_add(n), left - n);
+        }
+        Ok(())
     }
 }
 

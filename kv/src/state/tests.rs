@@ -197,6 +197,29 @@ fn blocks_that_moved_to_other_indices_are_found() {
 }
 
 #[test]
+fn content_is_recognised_however_it_is_cut_into_pieces() {
+    let content: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect();
+    let bytes = file(&[(BLOCK, 0, content.clone())]);
+    let device = Device(&bytes);
+    for old in [Container::parse(&bytes).unwrap(), Container::open(&device).unwrap()] {
+        let section = old.find(BLOCK, 0).unwrap();
+        for step in [1, 100, 4096, 131_072, 131_073, 1 << 20] {
+            let mut pieces: Vec<&[u8]> = content.chunks(step).collect();
+            pieces.insert(0, &[]);
+            pieces.push(&[]);
+            assert!(old.holds(section, &pieces));
+            let last = pieces.len() - 2;
+            assert!(!old.holds(section, &pieces[..last]), "shorter by {step}");
+            assert!(!old.holds(section, &[&pieces[..], &[&[0]]].concat()), "longer by one");
+            let end = pieces[last];
+            let changed = [&end[1..], &[!end[end.len() - 1]]].concat();
+            pieces[last] = &changed;
+            assert!(!old.holds(section, &pieces));
+        }
+    }
+}
+
+#[test]
 fn damaged_sections_of_the_old_container_are_not_reused() {
     let mut bytes = file(&small());
     let at = Container::parse(&bytes).unwrap().find(BLOCK, 0).unwrap().offset as usize;

@@ -10,8 +10,8 @@ use crate::io::Write;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Bytes that are checked and then written at a time, while they are near.
-const STEP: usize = 256 << 10;
+/// Bytes that are summed up and then written at a time, while they are in the nearest cache.
+const STEP: usize = 4 << 10;
 
 /// Writes a container, section by section.
 ///
