@@ -4,9 +4,10 @@ mod compare;
 mod ways_back;
 
 use backstitch_kv::image::{Image, Sees, Sequence};
-use backstitch_kv::state::{Container, Error, Section, StoredImage, Tag};
+use backstitch_kv::state::{Container, Error, IMAGE_TAGS, Section, StoredImage, Tag};
 use backstitch_kv::{Pos, Token};
 use backstitch_models::sampler;
+use std::collections::BTreeSet;
 
 pub use compare::{Difference, compare};
 pub use ways_back::ways_back;
@@ -21,6 +22,9 @@ const LOGITS: Tag = Tag(*b"LGTS");
 const SAMPLER: Tag = Tag(*b"SMPL");
 /// Bytes of whoever saved.
 const METADATA: Tag = Tag(*b"META");
+
+/// The version of each of these that is known here.
+const VERSION: u16 = 1;
 
 /// What a container holds, all of its descriptions checked. Cells, states and journals are read when they are asked for.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ impl<'a> Saved<'a> {
     /// # Errors
     /// Says which section is damaged or contradicts another.
     pub fn read(container: &'a Container<'a>) -> Result<Self, Error> {
+        let own = [SEQUENCES, TOKENS, LOGITS, SAMPLER, METADATA].map(|tag| (tag, VERSION));
+        container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
         let memory = StoredImage::open(container)?;
         let image = memory.image();
         let ids = words(container, container.require(SEQUENCES, 0)?)?;
@@ -68,9 +74,9 @@ impl<'a> Saved<'a> {
         if found != wanted {
             return Err(malformed(section, 0, "number of sequences", found, wanted));
         }
-        if let Some(at) = (1..ids.len()).find(|&at| ids.get(..at).is_some_and(|seen| seen.contains(&ids[at])))
-        {
-            return Err(malformed(section, at, "id of a sequence, seen before,", ids[at].into(), wanted));
+        let mut seen = BTreeSet::new();
+        if let Some((at, id)) = ids.iter().enumerate().find(|(_, id)| !seen.insert(**id)) {
+            return Err(malformed(section, at, "id of a sequence, seen before,", (*id).into(), wanted));
         }
         let sequences = (0..).zip(ids.iter().zip(&image.sequences));
         let sequences = sequences

@@ -9,6 +9,7 @@ mod trim;
 use crate::args::{StateArgs, StateCommand};
 use crate::error::Error;
 use crate::model;
+use crate::progress::Progress;
 use crate::saved::Saved;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 use backstitch_kv::state::{self, Container, Scope, StateFile};
@@ -52,6 +53,19 @@ fn container<'a>(path: &Path, file: &'a StateFile) -> Result<Container<'a>, Erro
         }
         error => at(path, error),
     })
+}
+
+/// Checks the bytes of all sections, behind a progress bar.
+fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
+    let progress = Progress::new("checking");
+    let total = container.sections().map(|section| section.stored_len).fold(0, u64::saturating_add);
+    let mut done: u64 = 0;
+    for section in container.sections() {
+        container.read(section).map_err(|error| at(path, error))?;
+        done = done.saturating_add(section.stored_len);
+        progress.set(done, total);
+    }
+    Ok(())
 }
 
 /// A context that holds what `saved` does, without room for more.

@@ -1,6 +1,6 @@
 //! `backstitch state check`: every byte of a state file.
 
-use super::{at, container, open};
+use super::{at, check_bytes, container, open};
 use crate::args::CheckArgs;
 use crate::error::{Error, one_line};
 use crate::output::{Output, bytes, counted};
@@ -13,7 +13,7 @@ use crate::saved::Saved;
 pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
-    container.check().map_err(|error| at(&args.path, error))?;
+    check_bytes(&args.path, &container)?;
     let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
     let mut out = Output::new(false);
     let (n, n_bytes) = (container.sections().len(), bytes(container.committed_len()));

@@ -1,6 +1,6 @@
 //! `backstitch state diff`: what differs between two state files.
 
-use super::{at, container, open};
+use super::{at, check_bytes, container, open};
 use crate::args::DiffArgs;
 use crate::error::{Error, one_line};
 use crate::output::Output;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 pub fn run(args: &DiffArgs) -> Result<(), Error> {
     let (file_a, file_b) = (open(&args.a)?, open(&args.b)?);
     let (a, b) = (container(&args.a, &file_a)?, container(&args.b, &file_b)?);
-    a.check().map_err(|error| at(&args.a, error))?;
-    b.check().map_err(|error| at(&args.b, error))?;
+    check_bytes(&args.a, &a)?;
+    check_bytes(&args.b, &b)?;
     let a = Saved::read(&a).map_err(|error| at(&args.a, error))?;
     let b = Saved::read(&b).map_err(|error| at(&args.b, error))?;
     let found = compare(&a, &b).map_err(|error| Error::Refused(error.to_string()))?;

@@ -126,7 +126,7 @@ fn list_sequence(
     if !held.line.is_empty() {
         out.line(format_args!("   checkpoints: {}", checkpoints(saved, held)))?;
     }
-    match ways_back(saved.image(), i).filter(|_| i < MAX_ASKED) {
+    match (i < MAX_ASKED).then(|| ways_back(saved.image(), i)).flatten() {
         Some(stretches) => {
             reached(&stretches).iter().try_for_each(|line| out.line(format_args!("   {line}")))?
         }

@@ -82,7 +82,7 @@ fn as_sequence(saved: &Saved<'_>, i: usize, own: &SavedSequence) -> Value {
     let line = held.into_iter().flat_map(|held| &held.line).map(
         |mark| json!({ "position": mark.pos.0, "checkpoint": mark.checkpoint, "journaled": mark.n_rows }),
     );
-    let positions = ways_back(saved.image(), i).filter(|_| i < MAX_ASKED);
+    let positions = (i < MAX_ASKED).then(|| ways_back(saved.image(), i)).flatten();
     json!({
         "id": own.id,
         "end": own.end.0,
