@@ -174,3 +174,34 @@ fn after_reading_a_file_every_position_can_be_gone_back_to() {
         assert!(go_on(&mut other, a) == wanted, "{name}");
     }
 }
+
+/// Every number of the files stands where llama.cpp itself put it.
+#[test]
+fn what_llama_cpp_saved_is_saved_again_byte_for_byte() {
+    let folder = format!("{}/../goldens/state", env!("CARGO_MANIFEST_DIR"));
+    let mut n = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file_name = path.file_name().unwrap().to_str().unwrap();
+        let parts: Vec<&str> = file_name.split('.').collect();
+        // Of several sequences it is not known which one the list of tokens is of.
+        let &[name, case @ ("f32" | "f16" | "flash_f16"), kind] = &parts[..] else { continue };
+        let bytes = std::fs::read(&path).unwrap();
+        let kv = if case == "f32" { CellType::F32 } else { CellType::F16 };
+        let mut ctx = context(&model(name), 64, kv);
+        let options = Options { v_trans: case != "flash_f16", ..Options::default() };
+        let written = match kind {
+            "state" => {
+                ctx.llama_state_read(&bytes, &RestoreOptions::default()).unwrap();
+                ctx.llama_state_write(&options)
+            }
+            _ => {
+                ctx.llama_seq_state_read(SeqId(0), &bytes, &RestoreOptions::default()).unwrap();
+                ctx.llama_seq_state_write(SeqId(0), Form::Sequence, &options)
+            }
+        };
+        assert!(written.unwrap() == bytes, "{file_name}");
+        n += 1;
+    }
+    assert_eq!(n, 27);
+}
