@@ -1,6 +1,6 @@
 //! What a save needs of a disk, and the real one.
 //!
-//! The trait exists so that every promise of a save can be tested: [`FakeDisk`](fake::FakeDisk) fails, tears and forgets
+//! The trait exists so that every promise of a save can be tested: the fake disk (feature `oracle`) fails, tears and forgets
 //! at any operation.
 
 use super::file::read_at;
