@@ -284,7 +284,7 @@ impl Lookup<'_> {
         let mut why = self.index.why(root, keys, tokens, n);
         let mut blocks = Vec::with_capacity(n);
         for (i, (key, tokens)) in keys.iter().zip(blocks_of(tokens)).take(n).enumerate() {
-            match self.block(key, i, tokens) {
+            match self.block(key, tokens) {
                 Some(payload) => blocks.push(payload),
                 None => {
                     why = Why::Unreadable { at: i * BLOCK_TOKENS };
@@ -304,8 +304,8 @@ impl Lookup<'_> {
         Found { n_tokens: blocks.len() * BLOCK_TOKENS, n_stored, why, blocks, resume }
     }
 
-    fn block(&mut self, key: &Key, i: usize, tokens: &key::BlockTokens) -> Option<Payload> {
-        let found = self.index.block(key, i, tokens)?;
+    fn block(&mut self, key: &Key, tokens: &key::BlockTokens) -> Option<Payload> {
+        let found = self.index.block(key, tokens)?;
         let (name, total, extent) = (found.pack, found.head.total, found.block.payload);
         Some(Payload { pack: self.open(name, total)?, extent })
     }

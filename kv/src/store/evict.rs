@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, SystemTime};
 use std::vec::Vec;
 
+/// How long opening a store waits for the lock before it leaves tidying to others. A process that is being started holds the locks of the one
+/// that starts it for a moment.
+const TIDY_WAIT: Duration = Duration::from_millis(100);
+
 /// What to keep when a store is pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,12 +85,10 @@ impl Store {
         self.evict_until(&lock, stop)
     }
 
-    /// Removes what dead writers and damage left, unless somebody holds the lock: they do it themselves then.
-    pub(super) fn tidy(&self) -> Result<(), Error> {
-        match self.shared.folder.lock_now()? {
-            Some(lock) => self.evict_until(&lock, Stop::AtBytes(u64::MAX)).map(drop),
-            None => Ok(()),
-        }
+    /// Removes what dead writers and damage left, unless somebody holds the lock for long: nobody waits for a store to open.
+    pub(super) fn tidy(&self) -> Result<Evicted, Error> {
+        let lock = self.shared.folder.lock_within(TIDY_WAIT)?;
+        self.evict_until(&lock, Stop::AtBytes(u64::MAX))
     }
 
     fn evict_until(&self, lock: &Lock, stop: Stop) -> Result<Evicted, Error> {

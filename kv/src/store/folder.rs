@@ -253,27 +253,24 @@ impl Folder {
 
     /// Waits for the folder's lock, but not for ever.
     pub(super) fn lock(&self) -> Result<Lock, Error> {
-        let began = Instant::now();
-        loop {
-            match self.lock_now()? {
-                Some(lock) => return Ok(lock),
-                None if began.elapsed() < LOCK_WAIT => std::thread::sleep(LOCK_PAUSE),
-                None => return Err(Error::Locked { seconds: LOCK_WAIT.as_secs() }),
-            }
-        }
+        self.lock_within(LOCK_WAIT)
     }
 
-    /// The folder's lock, unless somebody holds it.
-    pub(super) fn lock_now(&self) -> Result<Option<Lock>, Error> {
+    /// The folder's lock, if nobody holds it for long.
+    pub(super) fn lock_within(&self, wait: Duration) -> Result<Lock, Error> {
         let path = self.path.join(LOCK);
-        self.call(Doing::Lock, &path, || {
-            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        let file = self.call(Doing::Lock, &path, || {
+            OpenOptions::new().create(true).truncate(false).write(true).open(&path)
+        })?;
+        let began = Instant::now();
+        loop {
             match file.try_lock() {
-                Ok(()) => Ok(Some(Lock { _file: file })),
-                Err(TryLockError::WouldBlock) => Ok(None),
-                Err(TryLockError::Error(error)) => Err(error),
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(TryLockError::Error(error)) => return self.call(Doing::Lock, &path, || Err(error)),
+                Err(TryLockError::WouldBlock) if began.elapsed() < wait => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(Error::Locked { seconds: wait.as_secs() }),
             }
-        })
+        }
     }
 
     /// Makes a file of `len` bytes that nobody reads yet. Its length is its reservation: others count it from now on.

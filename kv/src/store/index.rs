@@ -133,11 +133,9 @@ impl Index {
         Some(FoundBlock { pack: place.pack, head, block: head.blocks.get(place.entry)? })
     }
 
-    /// The block with this key, number `i` of its prompt, if it is stored with these tokens. Equal keys do not convince anybody.
-    pub(super) fn block(&self, key: &Key, i: usize, tokens: &BlockTokens) -> Option<FoundBlock<'_>> {
-        let place = self.blocks.get(key)?;
-        let number = self.head(&place.pack)?.n_before as usize + place.entry;
-        self.at(key).filter(|found| found.block.tokens == *tokens && number == i)
+    /// The block with this key, if it is stored with these tokens. Equal keys do not convince anybody.
+    pub(super) fn block(&self, key: &Key, tokens: &BlockTokens) -> Option<FoundBlock<'_>> {
+        self.at(key).filter(|found| found.block.tokens == *tokens)
     }
 
     /// The pack that holds the last block before this one, if there is one and it is stored.
@@ -194,8 +192,8 @@ impl Index {
 
     /// How many blocks from the start of the prompt are stored in one piece.
     pub(super) fn stored(&self, keys: &[Key], tokens: &[Token]) -> usize {
-        let blocks = keys.iter().zip(blocks_of(tokens)).enumerate();
-        blocks.take_while(|(i, (key, tokens))| self.block(key, *i, tokens).is_some()).count()
+        let blocks = keys.iter().zip(blocks_of(tokens));
+        blocks.take_while(|(key, tokens)| self.block(key, tokens).is_some()).count()
     }
 }
 

@@ -130,6 +130,7 @@ impl Store {
         let task = Task { entry, keys: chain(&entry.root, whole.as_flattened()), end };
         let mut done = Put::default();
         let mut tries = 0;
+        let mut before = None;
         loop {
             let job = {
                 let mut index = self.shared.index();
@@ -146,7 +147,10 @@ impl Store {
                 }
                 None => tries += 1,
             }
-            if tries == TRIES {
+            // What was written and yet is missing again is evicted, or damaged, as fast as it is written.
+            tries += usize::from(before == Some(job.start..job.end));
+            before = Some(job.start..job.end);
+            if tries >= TRIES {
                 return Err(Error::Raced);
             }
         }
@@ -175,7 +179,7 @@ impl Task<'_> {
 
     fn is_stored(&self, index: &Index, i: usize) -> bool {
         let block = self.keys.get(i).zip(blocks_of(&self.entry.tokens).get(i));
-        block.is_some_and(|(key, tokens)| index.block(key, i, tokens).is_some())
+        block.is_some_and(|(key, tokens)| index.block(key, tokens).is_some())
     }
 
     /// The resume points that are not stored: after how many blocks, and their index in the entry.
@@ -234,16 +238,18 @@ impl Task<'_> {
                 .all(|(after, _)| self.key(*after).is_some_and(|key| index.resume(&key).is_none()))
     }
 
-    /// The packs that hold the first `n` blocks.
-    fn packs(&self, index: &Index, n: usize) -> BTreeSet<PackName> {
-        self.keys.iter().take(n).filter_map(|key| index.at(key)).map(|found| found.pack).collect()
+    /// The packs that hold any of the prompt: making room for its end must not cost its beginning, nor the reverse.
+    fn packs(&self, index: &Index) -> BTreeSet<PackName> {
+        let blocks = self.keys.iter().filter_map(|key| index.at(key)).map(|found| found.pack);
+        let resumes = self.keys.iter().filter_map(|key| index.resume(key)).map(|(pack, ..)| pack);
+        blocks.chain(resumes).collect()
     }
 }
 
 impl Shared {
     /// Writes and publishes a pack; `None` if others changed the same prompt's blocks meanwhile.
     fn write_pack(&self, task: &Task<'_>, job: &Job, head: Head) -> Result<Option<Head>, Error> {
-        let part = self.reserve(task, job, head.total)?;
+        let part = self.reserve(task, head.total)?;
         let published =
             self.write(&part, task, job, &head).and_then(|()| self.publish(&part, task, job, &head));
         match published {
@@ -263,7 +269,7 @@ impl Shared {
     }
 
     /// Evicts until there is room for `need` bytes, and reserves them.
-    fn reserve(&self, task: &Task<'_>, job: &Job, need: u64) -> Result<Part, Error> {
+    fn reserve(&self, task: &Task<'_>, need: u64) -> Result<Part, Error> {
         let budget = self.budget()?;
         if need > budget {
             return Err(Error::TooLarge { need, budget });
@@ -271,7 +277,7 @@ impl Shared {
         let lock = self.folder.lock()?;
         let mut index = self.index();
         index.list(&self.folder)?;
-        let keep = task.packs(&index, job.start);
+        let keep = task.packs(&index);
         self.touch_all(&keep);
         let kept = self.evict(&lock, &mut index, &keep, Stop::AtBytes(budget - need))?.bytes;
         if kept > budget - need {

@@ -76,6 +76,22 @@ fn what_is_being_extended_stays() {
 }
 
 #[test]
+fn a_prompt_never_makes_room_for_itself() {
+    let bench = Bench::new();
+    let tokens = prompt(1, 6);
+    for most in 0..40 {
+        let store = bench.open(Access::ReadWrite { budget: most * 500 });
+        store.prune(Prune::ToBytes(0)).unwrap();
+        let _ = store.put(&bench.entry(&tokens[..96], 1000));
+        let result = store.put(&bench.entry_with(&tokens, 1000, &[1, 2, 3, 4, 5, 6]));
+        assert!(matches!(result, Ok(_) | Err(Error::NoRoom { .. } | Error::TooLarge { .. })), "{result:?}");
+        let found = bench.verified(&store, &tokens, Need::ResumePoint);
+        assert!(found.n_tokens == 192 || result.is_err());
+        assert!(bench.bytes() <= most * 500);
+    }
+}
+
+#[test]
 fn at_no_moment_are_there_more_bytes_than_the_budget() {
     let bench = Bench::new();
     let store = bench.open(budget(4));

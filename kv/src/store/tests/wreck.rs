@@ -239,6 +239,26 @@ fn hostile_heads_with_valid_checksums_are_refused() {
 }
 
 #[test]
+fn a_pack_that_lies_about_its_place_is_found_by_its_keys() {
+    let (bench, beginning, first) = small();
+    let tokens = [&beginning[..], &prompt(2, 2)].concat();
+    bench.open(LARGE).put(&bench.entry(&tokens, 10)).unwrap();
+    let path = bench.files(".pack").into_iter().find(|path| *path != first).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes[128], 2);
+    bytes[128] = 77;
+    let head = pack::head_len(&bytes, bytes.len() as u64).unwrap();
+    pack::seal(&mut bytes[..head]);
+    let forged = Head::decode(&bytes[..head]).unwrap();
+    fs::write(bench.folder.path().join(format!("{}", PackName::of(&forged))), &bytes).unwrap();
+    for _ in 0..2 {
+        assert_eq!(bench.open(LARGE).put(&bench.entry(&tokens, 10)).unwrap(), Put::default());
+        fs::remove_file(&path).unwrap_or_default();
+    }
+    assert_eq!(bench.verified(&bench.open(LARGE), &tokens, Need::Blocks).n_tokens, 128);
+}
+
+#[test]
 fn packs_of_a_later_version_are_left_alone_until_room_is_needed() {
     let (bench, tokens, path) = small();
     let mut bytes = fs::read(&path).unwrap();
