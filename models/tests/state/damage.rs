@@ -102,8 +102,8 @@ fn places(how: How, n: usize, seed: u64) -> Vec<usize> {
     }
 }
 
-fn check_cuts(name: &str, how: How) {
-    let mut reader = Reader::new(&golden(name));
+fn check_cuts(name: &str, model: &Model, how: How) {
+    let mut reader = Reader::new(model);
     let bytes = saved(&reader.small.ctx, reader.small.saved);
     reader.one(&|| format!("{name}, whole"), &bytes);
     assert_eq!(reader.n_read, 1, "{name}");
@@ -113,8 +113,8 @@ fn check_cuts(name: &str, how: How) {
     assert_eq!(reader.n_read, 1, "{name}: what is cut off is no state");
 }
 
-fn check_flips(name: &str, how: How) {
-    let mut reader = Reader::new(&golden(name));
+fn check_flips(name: &str, model: &Model, how: How) {
+    let mut reader = Reader::new(model);
     let mut bytes = saved(&reader.small.ctx, reader.small.saved);
     for bit in places(how, 8 * bytes.len(), 2) {
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -124,8 +124,8 @@ fn check_flips(name: &str, how: How) {
 }
 
 /// Other bytes under sound checksums: nobody can tell that cells or states are others, but what describes them must hold together.
-fn check_numbers(name: &str, how: How) {
-    let mut reader = Reader::new(&golden(name));
+fn check_numbers(name: &str, model: &Model, how: How) {
+    let mut reader = Reader::new(model);
     let bytes = saved(&reader.small.ctx, reader.small.saved);
     let container = Container::parse(&bytes).unwrap();
     let is_numbers = |section: &&Section| [*b"CELL", *b"STAT", *b"ROWS", *b"LGTS"].contains(&section.tag.0);
@@ -180,35 +180,45 @@ fn hold(reader: &mut Reader, bytes: &[u8], what: &dyn Fn() -> String) {
 
 #[test]
 fn a_state_cut_off_anywhere_is_refused() {
-    KINDS.into_iter().for_each(|name| check_cuts(name, How::Sampled(200)));
+    KINDS.into_iter().for_each(|name| check_cuts(name, &golden(name), How::Sampled(200)));
 }
 
 #[test]
 fn a_flipped_bit_anywhere_is_noticed_or_harmless() {
-    KINDS.into_iter().for_each(|name| check_flips(name, How::Sampled(400)));
+    KINDS.into_iter().for_each(|name| check_flips(name, &golden(name), How::Sampled(400)));
 }
 
 #[test]
 fn other_numbers_under_sound_checksums_do_no_harm() {
-    KINDS.into_iter().for_each(|name| check_numbers(name, How::Sampled(0)));
+    KINDS.into_iter().for_each(|name| check_numbers(name, &golden(name), How::Sampled(0)));
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn a_state_cut_off_at_every_byte_is_refused() {
-    KINDS.into_iter().for_each(|name| check_cuts(name, How::Everything));
+    KINDS.into_iter().for_each(|name| check_cuts(name, &golden(name), How::Everything));
 }
 
 #[test]
 #[ignore = "takes an hour"]
 fn every_flipped_bit_is_noticed_or_harmless() {
-    KINDS.into_iter().for_each(|name| check_flips(name, How::Everything));
+    KINDS.into_iter().for_each(|name| check_flips(name, &golden(name), How::Everything));
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn every_other_number_under_sound_checksums_does_no_harm() {
-    KINDS.into_iter().for_each(|name| check_numbers(name, How::Everything));
+    KINDS.into_iter().for_each(|name| check_numbers(name, &golden(name), How::Everything));
+}
+
+#[test]
+#[ignore = "needs a model: SMOLLM2=/path/to/model.gguf"]
+fn a_state_of_a_real_model_is_refused_where_it_is_damaged() {
+    let path = std::env::var("SMOLLM2").unwrap();
+    let model = Model::open(path).unwrap();
+    check_cuts("a real model", &model, How::Sampled(500));
+    check_flips("a real model", &model, How::Sampled(2_000));
+    check_numbers("a real model", &model, How::Sampled(0));
 }
 
 /// An image with bytes that are all zero.

@@ -85,6 +85,13 @@ fn a_restored_sequence_goes_on_for_every_format_and_cell_type() {
 }
 
 #[test]
+#[ignore = "needs a model: SMOLLM2=/path/to/model.gguf"]
+fn a_restored_sequence_of_a_real_model_goes_on() {
+    let model = Model::open(std::env::var("SMOLLM2").unwrap()).unwrap();
+    check("a real model", &model, CellType::F16);
+}
+
+#[test]
 fn every_architecture_goes_on() {
     let folder = format!("{}/../goldens/models", env!("CARGO_MANIFEST_DIR"));
     let mut n_models = 0;
