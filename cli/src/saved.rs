@@ -1,6 +1,8 @@
 //! State files to look at: everything that can be said of one without the model it belongs to.
 
 mod compare;
+#[cfg(test)]
+mod tests;
 mod ways_back;
 
 use backstitch_kv::image::{Image, Sees, Sequence};

@@ -1,0 +1,82 @@
+//! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an answer.
+
+use super::{Saved, compare, ways_back};
+use crate::embedded;
+use backstitch_kv::state::{Container, Tag, Writer};
+use backstitch_models::{Context, Model, Params, SaveOptions, SeqId, Token};
+
+/// A state of the embedded model with two sequences, one of them a fork.
+fn state() -> Vec<u8> {
+    let model = Model::from_bytes(embedded::GGUF).unwrap();
+    let mut ctx = Context::new(&model, Params { n_ctx: 256, n_seq_max: 2, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &[5, 6, 7, 8, 9].repeat(14).into_iter().map(Token).collect::<Vec<_>>()).unwrap();
+    let fork = ctx.fork(seq).unwrap();
+    ctx.append(fork, &[Token(3)]).unwrap();
+    assert_eq!(fork, SeqId(1));
+    let mut bytes = Vec::new();
+    ctx.state_write(&mut bytes, &SaveOptions::default()).unwrap();
+    bytes
+}
+
+/// The same container with the content of one section changed by `change`.
+fn forged(container: &Container<'_>, tag: Tag, change: &mut dyn FnMut(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, *container.header()).unwrap();
+    for section in container.sections() {
+        let mut content = container.read(section).unwrap().into_owned();
+        if section.tag == tag && section.index == 0 {
+            change(&mut content);
+        }
+        writer.section(section.tag, section.version, section.required, section.index, &[&content]).unwrap();
+    }
+    writer.finish().unwrap();
+    bytes
+}
+
+/// Looks at everything as the commands do; whether it was a sound state.
+fn look(bytes: &[u8], original: &Saved<'_>) -> bool {
+    let Ok(container) = Container::parse(bytes) else { return false };
+    let Ok(saved) = Saved::read(&container) else { return false };
+    (0..saved.sequences.len()).for_each(|i| _ = ways_back(saved.image(), i));
+    // Whether they can be compared does not matter here.
+    let _ = compare(&saved, original);
+    let _ = compare(original, &saved);
+    true
+}
+
+#[test]
+fn forged_descriptions_are_errors_or_answered() {
+    let bytes = state();
+    let container = Container::parse(&bytes).unwrap();
+    let original = Saved::read(&container).unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 33
+    };
+    let mut n_sound = 0;
+    for round in 0..400 {
+        let tag = [b"MEMO", b"SHAP", b"SEQS", b"TOKS", b"SMPL"][round % 5];
+        let forged = forged(&container, Tag(*tag), &mut |content| {
+            let at = next() as usize % content.len().max(1);
+            match next() % 4 {
+                0 => content.truncate(at),
+                1 => content.insert(at, next() as u8),
+                _ => content.iter_mut().skip(at).take(1 + round % 4).for_each(|byte| *byte = next() as u8),
+            }
+        });
+        n_sound += u32::from(look(&forged, &original));
+    }
+    assert!(n_sound > 5, "only {n_sound} got past the first checks");
+}
+
+#[test]
+fn a_state_is_the_same_as_itself() {
+    let bytes = state();
+    let container = Container::parse(&bytes).unwrap();
+    let saved = Saved::read(&container).unwrap();
+    assert_eq!(compare(&saved, &saved).unwrap(), []);
+    assert_eq!(saved.sequences.iter().map(|sequence| sequence.end.0).collect::<Vec<_>>(), [70, 71]);
+    assert!(ways_back(saved.image(), 1).is_some() && ways_back(saved.image(), 2).is_none());
+}
