@@ -18,6 +18,7 @@ use crate::ids::SeqId;
 use crate::image::{Image, Source};
 use crate::timeline::Line;
 use alloc::vec::Vec;
+use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
 pub use fit::{Conversion, Fit};
@@ -130,13 +131,34 @@ impl Hybrid {
     /// [`Error::Image`] if the image contradicts itself; [`Error::Mismatch`], [`Error::CellType`], [`Error::Gone`] if it is of
     /// another cache; [`Error::Full`] if there is no room; [`Error::Shape`] unless there are as many `seqs` as sequences, each
     /// once; and what `source` says.
-    pub fn stage<S: Source>(
+    pub fn stage<S: Source + Sync>(
         &mut self,
         image: &Image,
         source: &S,
         seqs: &[SeqId],
         convert: bool,
-    ) -> Result<Staged<'_>, StageError<S::Error>> {
+    ) -> Result<Staged<'_>, StageError<S::Error>>
+    where
+        S::Error: Send,
+    {
+        self.stage_with(image, source, seqs, convert, &Inline)
+    }
+
+    /// As [`Hybrid::stage`], with blocks of cells filled on all threads of `pool`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stage_with<S: Source + Sync>(
+        &mut self,
+        image: &Image,
+        source: &S,
+        seqs: &[SeqId],
+        convert: bool,
+        pool: &dyn Pool,
+    ) -> Result<Staged<'_>, StageError<S::Error>>
+    where
+        S::Error: Send,
+    {
         self.undo();
         image.check()?;
         self.check_targets(image, seqs)?;
@@ -144,7 +166,7 @@ impl Hybrid {
         let choice = self.choose(image, seqs, &matched)?;
         let mut fit = choice.fit(image);
         let reserved = self.reserve_stage(image, seqs, &matched, &choice)?;
-        match self.fill_stage(image, source, &matched, &reserved) {
+        match self.fill_stage(image, source, &matched, &reserved, pool) {
             Ok(conversion) => fit.conversion = conversion,
             Err(error) => {
                 self.drop_stage();

@@ -111,7 +111,7 @@ impl Context {
             Ok(prefix) => prefix,
             Err(error) => return Ok(Err(error.into())),
         };
-        match self.memory.stage(prefix.image(), &prefix, &[seq], false) {
+        match self.memory.stage_with(prefix.image(), &prefix, &[seq], false, &*self.pool) {
             Ok(staged) => drop(staged.commit()),
             Err(StageError::Source(error)) => return Ok(Err(error)),
             Err(StageError::Memory(error)) => return Err(error.into()),

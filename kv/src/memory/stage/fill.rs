@@ -5,46 +5,42 @@ use super::fit::{Conversion, Matched};
 use super::reserve::Reserved;
 use crate::image::{Group, Image, Source};
 use crate::memory::Hybrid;
+use crate::memory::cells::CellPart;
+use crate::memory::snapshot::Place;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::pool::{Parts, Pool, n_jobs};
 
 impl Hybrid {
-    /// Fills all that was reserved; tells what was converted.
-    pub(super) fn fill_stage<S: Source>(
+    /// Fills all that was reserved, blocks on as many threads as `pool` has; tells what was converted.
+    pub(super) fn fill_stage<S: Source + Sync>(
         &mut self,
         image: &Image,
         source: &S,
         matched: &[Matched],
         reserved: &Reserved,
-    ) -> Result<Option<Conversion>, StageError<S::Error>> {
+        pool: &dyn Pool,
+    ) -> Result<Option<Conversion>, StageError<S::Error>>
+    where
+        S::Error: Send,
+    {
         let mut conversion = None;
         for Matched { place, group } in matched {
             let part = self.parts.get_mut(place.part).and_then(|part| part.as_cells_mut());
             let Some(part) = part else { continue };
+            let mut rooms = rooms(part, place, &reserved.blocks[*group]);
             let saved = &image.shape.groups[*group];
-            let same = (saved.k_type, saved.v_type) == (place.group.k_type, place.group.v_type);
+            if (saved.k_type, saved.v_type) == (place.group.k_type, place.group.v_type) {
+                fill_blocks(source, *group, &mut rooms, pool).map_err(StageError::Source)?;
+                continue;
+            }
             let mut converter = Converter::new(saved, &place.group);
-            for (block, taken) in reserved.blocks[*group].iter().enumerate() {
-                let Some(taken) = *taken else { continue };
-                let own = part.layers_mut().iter_mut().enumerate();
-                let own = own.filter(|(local, _)| place.locals.contains(local)).filter_map(|(_, layer)| {
-                    let range = layer.layout.block_range(taken as usize);
-                    layer.storage_mut().get_mut(range)
-                });
-                let mut targets: Vec<&mut [u8]> = own.collect();
-                let filled = match same {
-                    true => source.fill_block(*group, block, &mut targets),
-                    false => {
-                        let live = image.blocks[*group][block].live;
-                        converter.fill(source, (*group, block), live, &mut targets)
-                    }
-                };
-                filled.map_err(StageError::Source)?;
+            for Room { block, layers, .. } in &mut rooms {
+                let live = image.blocks[*group][*block].live;
+                converter.fill(source, (*group, *block), live, layers).map_err(StageError::Source)?;
             }
-            if !same {
-                conversion.get_or_insert_with(Conversion::default).add(&converter.done);
-            }
+            conversion.get_or_insert_with(Conversion::default).add(&converter.done);
         }
         self.fill_states(image, source, reserved).map_err(StageError::Source)?;
         Ok(conversion)
@@ -84,6 +80,68 @@ impl Hybrid {
         }
         Ok(())
     }
+}
+
+/// Where a block of the image goes.
+struct Room<'m, E> {
+    /// Its number in the group.
+    block: usize,
+    /// Its bytes in each layer.
+    layers: Vec<&'m mut [u8]>,
+    /// What came of filling them.
+    filled: Option<Result<(), E>>,
+}
+
+/// The room of each block that was taken.
+fn rooms<'m, E>(part: &'m mut dyn CellPart, place: &Place, taken: &[Option<u32>]) -> Vec<Room<'m, E>> {
+    let mut number_of = vec![None; part.pool().len()];
+    let mut rooms = Vec::new();
+    for (block, taken) in taken.iter().enumerate() {
+        let Some(number) = taken.and_then(|taken| number_of.get_mut(taken as usize)) else { continue };
+        *number = Some(rooms.len());
+        rooms.push(Room { block, layers: Vec::with_capacity(place.locals.len()), filled: None });
+    }
+    let layers = part.layers_mut().iter_mut().enumerate().filter(|(local, _)| place.locals.contains(local));
+    for (_, layer) in layers {
+        let len = layer.layout.block_bytes();
+        for (bytes, number) in layer.storage_mut().chunks_exact_mut(len).zip(&number_of) {
+            if let Some(room) = number.and_then(|number| rooms.get_mut(number)) {
+                room.layers.push(bytes);
+            }
+        }
+    }
+    rooms
+}
+
+/// Fills blocks, each on one thread.
+fn fill_blocks<S: Source + Sync>(
+    source: &S,
+    group: usize,
+    rooms: &mut [Room<'_, S::Error>],
+    pool: &dyn Pool,
+) -> Result<(), S::Error>
+where
+    S::Error: Send,
+{
+    let n_jobs = n_jobs(pool, rooms.len(), 1);
+    let parts = Parts::new(rooms, 1, n_jobs);
+    let ran = pool.run(n_jobs, &|job| {
+        let rooms = parts.take(job).map(|(_, rooms)| rooms).into_iter().flatten();
+        for Room { block, layers, filled } in rooms {
+            *filled = Some(source.fill_block(group, *block, layers));
+        }
+    });
+    for Room { block, layers, filled } in rooms {
+        match filled.take() {
+            Some(filled) => filled?,
+            // Its job panicked: here that reaches the caller.
+            None => {
+                debug_assert!(ran.is_err(), "every block has a job");
+                source.fill_block(group, *block, layers)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Conversion {

@@ -1,12 +1,15 @@
 //! What restoring promises, where random programs found that it was not so.
 
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::ids::{Pos, SeqId, Token};
-use crate::image::Owned;
+use crate::image::{Owned, Source};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Window};
 use crate::memory::{Hybrid, Memory};
 use crate::timeline::TimelineParams;
 use backstitch_core::cell::CellType;
+use backstitch_core::pool::ThreadPool;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// One windowed layer, and a budget for two checkpoints.
 fn memory() -> Hybrid {
@@ -42,5 +45,60 @@ fn a_restore_tells_of_checkpoints_that_the_budget_does_not_pay_for() {
     let fit = memory.stage(&saved.image, &saved, &restored, false).unwrap().commit();
     let (kept, came) = (n_checkpoints(&memory, &live), n_checkpoints(&memory, &restored));
     assert_eq!((kept + came, fit.n_checkpoints_dropped), (2, 2 - came));
+    memory.audit().unwrap();
+}
+
+/// Has all blocks but one.
+struct Broken(Owned);
+
+impl Source for Broken {
+    type Error = Error;
+
+    fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
+        assert!(block != 1, "on purpose");
+        self.0.fill_block(group, block, layers)
+    }
+
+    fn fill_state(&self, state: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.0.fill_state(state, pieces)
+    }
+
+    fn fill_journal(&self, journal: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.0.fill_journal(journal, pieces)
+    }
+}
+
+/// A sequence of two blocks, each byte of which is another than its neighbours.
+fn two_blocks(memory: &mut Hybrid) -> Owned {
+    append(memory, SeqId(0), 40);
+    let mut saved = Owned::copy(&memory.snapshot(&[SeqId(0)]).unwrap());
+    assert_eq!(saved.blocks[0].len(), 2);
+    saved.blocks.iter_mut().flatten().flatten().zip(1..).for_each(|(bytes, salt)| {
+        bytes.iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = (i * salt) as u8 & 0x3f);
+    });
+    saved
+}
+
+#[test]
+fn threads_fill_what_one_fills() {
+    let mut memory = memory();
+    let saved = two_blocks(&mut memory);
+    let pool = ThreadPool::new(3).unwrap();
+    memory.stage_with(&saved.image, &saved, &[SeqId(1)], false, &pool).unwrap().commit();
+    assert_eq!(Owned::copy(&memory.snapshot(&[SeqId(1)]).unwrap()).blocks, saved.blocks);
+}
+
+#[test]
+fn a_source_that_panics_on_a_thread_changes_nothing() {
+    let mut memory = memory();
+    let broken = Broken(two_blocks(&mut memory));
+    let before = Owned::copy(&memory.snapshot(&[SeqId(0)]).unwrap());
+    let pool = ThreadPool::new(2).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        memory.stage_with(&broken.0.image, &broken, &[SeqId(0)], false, &pool).map(drop)
+    }));
+    assert!(panicked.is_err());
+    memory.seq_rm(SeqId(1), Pos::ZERO..Pos::MAX).unwrap();
+    assert_eq!(Owned::copy(&memory.snapshot(&[SeqId(0)]).unwrap()), before);
     memory.audit().unwrap();
 }

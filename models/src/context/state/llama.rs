@@ -145,7 +145,7 @@ impl Context {
     ) -> Result<Restored, Error> {
         let histories: Vec<History> =
             (0..seqs.len()).map(|index| self.history_of(file, index)).collect::<Result<_, _>>()?;
-        let staged = self.memory.stage(file.image(), file, seqs, options.convert);
+        let staged = self.memory.stage_with(file.image(), file, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
             StageError::Memory(error) => Error::Memory(error),
             StageError::Source(error) => Error::Llama(error),

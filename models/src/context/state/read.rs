@@ -134,7 +134,7 @@ impl Context {
         for (i, sequence) in parsed.sequences.iter().enumerate() {
             check_end(&sequence.history, end_of(image, i))?;
         }
-        let staged = self.memory.stage(image, &saved, seqs, options.convert);
+        let staged = self.memory.stage_with(image, &saved, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
             StageError::Memory(error) => Error::Memory(error),
             StageError::Source(error) => Error::State(error),
