@@ -2,11 +2,13 @@
 
 use super::checksum::{Checksum, checksum};
 use super::codec::decompress;
-use super::layout::{ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, RECORD_BYTES, RecordBytes, verify};
+use super::layout::{
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, HeaderBytes, RECORD_BYTES, RecordBytes, verify,
+};
 use super::open::{self, Opened};
 use super::section::{by_offset, check_all};
 use super::source::Source;
-use super::{Codec, Error, Fingerprint, Header, Scope, Section, Tag, VERSION};
+use super::{Codec, Error, Fingerprint, Header, Scope, Section, Tag};
 use crate::io::ReadAt;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -18,6 +20,8 @@ use alloc::vec::Vec;
 pub struct Container<'a> {
     source: Source<'a>,
     len: u64,
+    /// As it lies in the file: it may hold more than is known here.
+    head: HeaderBytes,
     header: Header,
     stream: bool,
     commit: Commit,
@@ -47,10 +51,10 @@ impl<'a> Container<'a> {
     }
 
     fn on(source: Source<'a>) -> Result<Self, Error> {
-        let Opened { len, header, stream, commit, footer, directory } = open::open(&source)?;
+        let Opened { len, head, header, stream, commit, footer, directory } = open::open(&source)?;
         let sections = decode(&directory)?;
         let used = check_all(&sections, footer.directory_offset)?;
-        Ok(Self { source, len, header, stream, commit, sections, used })
+        Ok(Self { source, len, head, header, stream, commit, sections, used })
     }
 
     /// What the container says of itself.
@@ -70,7 +74,12 @@ impl<'a> Container<'a> {
 
     /// The version of the format.
     pub fn version(&self) -> u32 {
-        VERSION
+        self.head.version()
+    }
+
+    /// The header as it lies in the file.
+    pub(super) fn head(&self) -> HeaderBytes {
+        self.head
     }
 
     /// Whether it was written in one pass, and so cannot be continued in place.

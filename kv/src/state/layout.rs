@@ -37,7 +37,7 @@ pub fn align(offset: u64) -> Option<u64> {
 }
 
 /// The header.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct HeaderBytes {
     magic: [u8; 8],
@@ -72,6 +72,11 @@ impl HeaderBytes {
         checksum(&all_but_check::<512, 504>(bytemuck::must_cast_ref(self)))
     }
 
+    /// The version of the format.
+    pub fn version(&self) -> u32 {
+        u32::from_le_bytes(self.version)
+    }
+
     /// What the header says, and whether the container is a stream.
     ///
     /// # Errors
@@ -81,7 +86,7 @@ impl HeaderBytes {
             return Err(Error::Magic { found: self.magic });
         }
         verify(Tag::HEADER, 0, u64::from_le_bytes(self.check), self.computed())?;
-        let version = u32::from_le_bytes(self.version);
+        let version = self.version();
         if version > VERSION {
             return Err(Error::Version { found: version, newest: VERSION });
         }

@@ -12,6 +12,7 @@ use alloc::borrow::Cow;
 /// What was found on the way.
 pub(super) struct Opened<'a> {
     pub len: u64,
+    pub head: HeaderBytes,
     pub header: Header,
     pub stream: bool,
     pub commit: Commit,
@@ -25,7 +26,7 @@ pub(super) fn open<'a>(source: &Source<'a>) -> Result<Opened<'a>, Error> {
     let (header, stream) = head.decode()?;
     let (commit, footer, len) = if stream { stream_end(source)? } else { last_commit(source)? };
     let directory = directory(source, &head, &commit, &footer)?;
-    Ok(Opened { len, header, stream, commit, footer, directory })
+    Ok(Opened { len, head, header, stream, commit, footer, directory })
 }
 
 /// The header. What begins otherwise is another kind of file, even if it is shorter.

@@ -7,7 +7,7 @@
 
 use super::disk::{Disk, DiskFile};
 use super::error::Operation;
-use super::{Container, Error, Header, Writer, Written};
+use super::{Container, Error, Header, VERSION, Writer, Written};
 use crate::file::Problem;
 use crate::io::{self, Write};
 use std::ffi::OsString;
@@ -185,7 +185,9 @@ impl<'a> Job<'a> {
     /// The container in `file`, if it can be continued.
     fn continued<'f>(&self, file: &'f dyn DiskFile) -> Option<Container<'f>> {
         let old = Container::open(file).ok()?;
-        (*old.header() == self.header && !old.is_stream()).then_some(old)
+        let alike = *old.header() == self.header && old.version() == VERSION && !old.is_stream();
+        // Nobody saves so often: a file that says so was made to stop those who count on.
+        (alike && old.generation() < u64::MAX).then_some(old)
     }
 
     /// Writes what is new behind `old` and makes it durable; `None` if too much of the file would be waste.

@@ -6,6 +6,7 @@ use std::string::ToString;
 use std::vec::Vec;
 use std::{format, vec};
 
+pub(super) mod forge;
 mod random;
 
 const HEADER: Header = Header { fingerprint: Fingerprint([7; 32]), scope: Scope::Sequence };
@@ -451,4 +452,13 @@ fn a_file_of_format_version_1_stays_readable() {
     let container = Container::parse(golden).unwrap();
     assert_eq!((container.generation(), container.uncommitted()), (3, 0));
     assert_eq!(container.waste(), 640);
+}
+
+#[test]
+fn what_a_later_release_put_in_the_reserved_bytes_of_the_header_stays_when_the_file_is_continued() {
+    let bytes = forge::forged(file(&small()), |header| header[64..70].copy_from_slice(b"hello!"), 1);
+    let more = sections_of(&[(BLOCK, 0, "first block"), (TOKENS, 0, "more")]);
+    let (again, _) = saved_again(&bytes, &more);
+    assert_eq!(again[..512], bytes[..512]);
+    assert_eq!(read_all(&again).unwrap(), more);
 }

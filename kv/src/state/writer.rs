@@ -106,11 +106,11 @@ impl<'a> Writer<'a> {
             value: old.generation(),
             limit,
         })?;
-        let head = HeaderBytes::new(old.header(), false);
         let (start, sections) = (old.committed_len(), BTreeMap::new());
         Ok(Self {
             out,
-            head,
+            // What it holds besides what is known here stays in the file, and under its checksum.
+            head: old.head(),
             generation,
             start,
             at: start,

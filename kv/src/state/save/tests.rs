@@ -2,6 +2,7 @@
 
 use super::super::disk::RealDisk;
 use super::super::disk::fake::{FakeDisk, Fault};
+use super::super::tests::forge::forged;
 use super::super::{Fingerprint, Scope, StateFile, Tag};
 use super::*;
 use std::fs;
@@ -183,7 +184,9 @@ fn what_is_no_state_of_this_model_is_replaced_and_not_continued() {
     let mut writer = Writer::new(&mut stream, HEADER).unwrap();
     fill(&vec![8])(&mut writer).unwrap();
     writer.finish().unwrap();
-    for before in [&b"GGUF, or anything else"[..], b"", &damaged, &foreign, &stream] {
+    let endless = forged(disk_of(&[vec![1, 2, 3]]).bytes(path()).unwrap(), |_| {}, u64::MAX);
+    assert!(read(&endless).is_ok());
+    for before in [&b"GGUF, or anything else"[..], b"", &damaged, &foreign, &stream, &endless] {
         let disk = FakeDisk::with(&[(path(), before)]);
         assert!(save_to(&disk, path(), &new).unwrap().replaced);
         assert_eq!(found(&disk), Some(new.clone()));
