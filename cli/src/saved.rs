@@ -50,6 +50,8 @@ pub struct SavedSequence {
     pub id: u32,
     /// Whether it was changed in its middle, so that not all of its tokens are known.
     pub edited: bool,
+    /// Whether something of it came from another engine, or was rounded.
+    pub foreign: bool,
     /// The position of the first of its tokens.
     pub start: i32,
     /// Those of its tokens that are known.
@@ -100,20 +102,21 @@ impl SavedSequence {
     fn read(container: &Container<'_>, index: u64, id: u32, end: Pos) -> Result<Self, Error> {
         let section = container.require(TOKENS, index)?;
         let words = words(container, section)?;
-        let [edited, start, tokens @ ..] = words.as_slice() else {
+        let [flags, start, tokens @ ..] = words.as_slice() else {
             return Err(malformed(section, 0, "length", section.raw_len, 8));
         };
-        if *edited > 1 {
-            return Err(malformed(section, 0, "flag of an edited sequence", (*edited).into(), 1));
+        if *flags > 3 {
+            return Err(malformed(section, 0, "word of flags", (*flags).into(), 3));
         }
+        let (edited, foreign) = (flags & 1 != 0, flags & 2 != 0);
         let own_end = u64::from(*start) + tokens.len() as u64;
-        let is_known = *edited == 0 || !tokens.is_empty();
+        let is_known = !edited || !tokens.is_empty();
         let wanted = u64::from(end.0.unsigned_abs());
         if is_known && own_end != wanted {
             return Err(malformed(section, 1, "end of the tokens", own_end, wanted));
         }
         let logits = bytes(container, LOGITS, index)?;
-        if let Some((section, logits)) = container.find(LOGITS, index).zip(logits.as_ref())
+        if let Some((section, logits)) = find(container, LOGITS, index).zip(logits.as_ref())
             && logits.len() % 4 != 0
         {
             let (found, wanted) = (logits.len() as u64, logits.len() as u64 / 4 * 4);
@@ -121,7 +124,7 @@ impl SavedSequence {
         }
         let start = i32::try_from(*start).map_err(|_| malformed(section, 1, "start", (*start).into(), 0))?;
         let tokens = tokens.iter().map(|token| Token(*token)).collect();
-        Ok(Self { id, edited: *edited == 1, start, tokens, logits, end })
+        Ok(Self { id, edited, foreign, start, tokens, logits, end })
     }
 }
 
@@ -130,9 +133,14 @@ fn malformed(section: &Section, word: usize, what: &'static str, found: u64, wan
     Error::Malformed { section: section.tag, offset, what, found, wanted }
 }
 
+/// The section of that name, if there is one; not if it may be skipped and is of a version that is not known.
+fn find<'a>(container: &'a Container<'_>, tag: Tag, index: u64) -> Option<&'a Section> {
+    container.find(tag, index).filter(|section| section.version <= VERSION)
+}
+
 /// The content of a section that there may be.
 fn bytes(container: &Container<'_>, tag: Tag, index: u64) -> Result<Option<Vec<u8>>, Error> {
-    let section = container.find(tag, index);
+    let section = find(container, tag, index);
     Ok(section.map(|section| container.read(section)).transpose()?.map(|bytes| bytes.into_owned()))
 }
 

@@ -1,7 +1,9 @@
 //! Beginnings of prompts out of a store: the same bits as evaluating them, for every kind of memory.
 
+use backstitch_core::cell::CellType;
+use backstitch_kv::state::llama::{Form, Options};
 use backstitch_kv::store::{Access, BLOCK_TOKENS, Store, Why};
-use backstitch_models::{Context, Model, Params, SeqId, Token};
+use backstitch_models::{Context, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, Token};
 
 /// One model of each kind of memory.
 const MODELS: [&str; 7] = ["llama", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
@@ -57,7 +59,7 @@ fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
             ctx.append(seq, &tokens[288..]).unwrap();
             assert_eq!(bits(&ctx, seq), wanted, "{name}");
             // What follows the beginning can be gone back to.
-            ctx.rollback(seq, backstitch_models::Pos(290)).unwrap();
+            ctx.rollback(seq, Pos(290)).unwrap();
             ctx.append(seq, &tokens[290..]).unwrap();
             assert_eq!(bits(&ctx, seq), wanted, "{name}");
         }
@@ -103,7 +105,7 @@ fn a_model_finds_nothing_of_another_and_a_cache_nothing_of_another_type() {
         assert_eq!((recalled.n_tokens, recalled.why), (0, Why::NothingStored));
     };
     nothing(&model("qwen3"), params());
-    let type_k = backstitch_core::cell::CellType::F32;
+    let type_k = CellType::F32;
     nothing(&model("llama"), Params { type_k, ..params() });
 }
 
@@ -127,5 +129,51 @@ fn damage_makes_a_prompt_be_evaluated_and_nothing_else() {
             ctx.append(seq, &tokens[recalled.n_tokens..]).unwrap();
             assert_eq!(bits(&ctx, seq), wanted, "{name}, {at}");
         }
+    }
+}
+
+/// The sequence, saved and restored in another context.
+fn moved(ctx: &Context, seq: SeqId, params: Params, convert: bool) -> Context {
+    let mut bytes = Vec::new();
+    ctx.seq_state_write(seq, &mut bytes, &SaveOptions::default()).unwrap();
+    let mut other = Context::new(ctx.model(), params).unwrap();
+    other.seq_state_read_bytes(seq, &bytes, &RestoreOptions { convert }).unwrap();
+    other
+}
+
+#[test]
+fn what_was_not_computed_here_is_never_stored() {
+    for name in ["llama", "gemma3", "falcon_h1"] {
+        let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(100));
+        let store = store(&folder);
+        let is_stored = |ctx: &Context, seq| ctx.remember(seq, &store).unwrap().is_some();
+        let mut ctx = Context::new(&model, params()).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &tokens).unwrap();
+        assert!(is_stored(&ctx, seq) && is_stored(&moved(&ctx, seq, params(), true), seq), "{name}");
+
+        // Read from files of another engine.
+        let file = ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default()).unwrap();
+        let session = ctx.llama_state_write(&Options::default()).unwrap();
+        let mut foreign = Context::new(&model, params()).unwrap();
+        foreign.llama_state_read(&session, &RestoreOptions::default()).unwrap();
+        assert!(!is_stored(&foreign, seq), "{name}");
+        foreign.llama_seq_state_read(seq, &file, &RestoreOptions::default()).unwrap();
+        assert!(foreign.tokens(seq).unwrap() == tokens && !is_stored(&foreign, seq), "{name}");
+        // It stays what it is, whatever becomes of it.
+        let fork = foreign.fork(seq).unwrap();
+        foreign.rollback(fork, Pos(80)).unwrap();
+        foreign.append(fork, &tokens).unwrap();
+        assert!(!is_stored(&foreign, fork), "{name}");
+        assert!(!is_stored(&moved(&foreign, fork, params(), false), fork), "{name}");
+        foreign.seq_rm(fork, Pos::ZERO..Pos::MAX).unwrap();
+        foreign.append(fork, &tokens).unwrap();
+        assert!(is_stored(&foreign, fork), "{name}");
+
+        // Rounded, or widened from what was.
+        let wide = Params { type_k: CellType::F32, type_v: CellType::F32, ..params() };
+        let converted = moved(&ctx, seq, wide, true);
+        assert!(!is_stored(&converted, seq), "{name}");
+        assert!(!is_stored(&moved(&converted, seq, params(), true), seq), "{name}");
     }
 }

@@ -7,6 +7,9 @@ use core::ops::Range;
 
 /// Bytes before the tokens of an encoded history.
 const HEAD: usize = 8;
+/// Bits of the first word of an encoded history.
+const EDITED: u32 = 1;
+const FOREIGN: u32 = 2;
 
 /// Tokens of one sequence from position `start` on. A change that tokens would not tell makes it begin again: then those
 /// before are not known.
@@ -16,6 +19,8 @@ pub(super) struct History {
     start: Pos,
     /// What lies before `start` is not known to be nothing.
     edited: bool,
+    /// What the sequence holds, or some of it, was not computed here from its tokens: it came from another engine, or was rounded.
+    foreign: bool,
     /// Tokens of a batch for which there has to be room.
     n_expected: usize,
     /// Somebody asked for the sequence, or a batch for it was evaluated.
@@ -36,13 +41,15 @@ impl History {
         let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX).max(n_ctx);
         let mut copy = History::new(n)?;
         copy.tokens.extend_from_slice(&self.tokens);
-        Ok(History { start: self.start, edited: self.edited, claimed: true, ..copy })
+        Ok(History { start: self.start, edited: self.edited, foreign: self.foreign, claimed: true, ..copy })
     }
 
-    /// The history in bytes, little-endian: whether it is edited (u32, 0 or 1), start (i32), the tokens (u32 each).
+    /// The history in bytes, little-endian: flags (u32, whether it is edited in bit 0, foreign in bit 1), start (i32), the tokens (u32 each).
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
-        bytes.extend(u32::from(self.edited).to_le_bytes());
+        let edited = if self.edited { EDITED } else { 0 };
+        let flags = edited | if self.foreign { FOREIGN } else { 0 };
+        bytes.extend(flags.to_le_bytes());
         bytes.extend(self.start.0.to_le_bytes());
         self.tokens.iter().for_each(|token| bytes.extend(token.0.to_le_bytes()));
         bytes
@@ -59,13 +66,13 @@ impl History {
             Err(Error::SavedValue { what, offset: offset as u64, found: found.into(), wanted })
         };
         let (words, rest) = bytes.as_chunks::<4>();
-        let ([edited, start, tokens @ ..], []) = (words, rest) else {
+        let ([flags, start, tokens @ ..], []) = (words, rest) else {
             let wanted = (4 * words.len()).max(HEAD) as u64;
             return Err(Error::SavedLength { what, found: bytes.len() as u64, wanted });
         };
-        let [edited, start] = [edited, start].map(|word| u32::from_le_bytes(*word));
-        if edited > 1 {
-            return nonsense(0, edited, "0 or 1");
+        let [flags, start] = [flags, start].map(|word| u32::from_le_bytes(*word));
+        if flags & !(EDITED | FOREIGN) != 0 {
+            return nonsense(0, flags, "flags in bits 0 and 1 alone");
         }
         let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
         if i32::try_from(start.saturating_add(n)).is_err() {
@@ -76,7 +83,8 @@ impl History {
         if let Some(i) = history.tokens.iter().position(|token| token.0 as usize >= n_vocab) {
             return nonsense(HEAD + 4 * i, history.tokens[i].0, "a token of the vocabulary");
         }
-        Ok(History { start: Pos(start as i32), edited: edited == 1, claimed: true, ..history })
+        let (edited, foreign) = (flags & EDITED != 0, flags & FOREIGN != 0);
+        Ok(History { start: Pos(start as i32), edited, foreign, claimed: true, ..history })
     }
 
     /// One more token will be added.
@@ -97,6 +105,16 @@ impl History {
 
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed
+    }
+
+    /// Notes that what the sequence holds was not computed here from its tokens. It stays so until the sequence is empty.
+    pub(super) fn make_foreign(&mut self) {
+        self.foreign = true;
+    }
+
+    /// Whether what the sequence holds may be other than what evaluating its tokens here would give.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// All tokens; none if some are not known.
@@ -231,14 +249,30 @@ mod tests {
     }
 
     #[test]
+    fn a_foreign_sequence_stays_so_until_it_is_empty() {
+        let mut h = history(10);
+        h.make_foreign();
+        h.remove(Pos(6)..Pos::MAX, Left::Something);
+        h.push(Token(3), Pos(6));
+        assert!(h.is_foreign() && h.duplicate(16).unwrap().is_foreign());
+        h.edit();
+        assert!(h.is_foreign());
+        h.remove(Pos::ZERO..Pos::MAX, Left::Nothing);
+        assert!(!h.is_foreign());
+    }
+
+    #[test]
     fn a_history_in_bytes_is_the_same_history() {
         let mut edited = history(10);
         edited.edit();
         edited.push(Token(3), Pos(20));
-        for h in [history(0), history(10), edited] {
+        let mut foreign = history(3);
+        foreign.make_foreign();
+        for h in [history(0), history(10), edited, foreign] {
             let bytes = h.encode();
             let back = History::decode(&bytes, 16, 64).unwrap();
-            assert_eq!((&back.tokens, back.start, back.edited), (&h.tokens, h.start, h.edited));
+            assert_eq!((&back.tokens, back.start), (&h.tokens, h.start));
+            assert_eq!((back.edited, back.foreign), (h.edited, h.foreign));
             assert!(back.is_claimed() && back.tokens.capacity() >= 64);
             for n in (0..bytes.len()).filter(|n| *n < HEAD || n % 4 != 0) {
                 let error = History::decode(&bytes[..n], 16, 64).unwrap_err();
@@ -251,7 +285,7 @@ mod tests {
     fn nonsense_is_no_history() {
         let good = history(4).encode();
         let cases: [(usize, &[u8], u64); 4] =
-            [(0, &[2], 0), (7, &[0x80], 4), (4, &[0xfe, 0xff, 0xff, 0x7f], 4), (12, &[16], 12)];
+            [(0, &[4], 0), (7, &[0x80], 4), (4, &[0xfe, 0xff, 0xff, 0x7f], 4), (12, &[16], 12)];
         for (at, change, wanted) in cases {
             let mut bytes = good.clone();
             bytes[at..at + change.len()].copy_from_slice(change);

@@ -139,7 +139,8 @@ impl Context {
         let history = self.history(seq)?;
         let (tokens, shape) = (history.tokens(), self.memory.shape());
         let n_blocks = tokens.len() / BLOCK_TOKENS;
-        if n_blocks == 0 || history.first() > Pos::ZERO || !is_told_by_tokens(&shape) {
+        if n_blocks == 0 || history.is_foreign() || history.first() > Pos::ZERO || !is_told_by_tokens(&shape)
+        {
             return Ok(None);
         }
         let root = self.store_root();

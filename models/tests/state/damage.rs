@@ -3,8 +3,11 @@
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
 use backstitch_kv::image::{Checkpoint, Content, Image, Mark, State};
-use backstitch_kv::state::{Container, Section, StoredImage, Writer, write_image};
-use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, TimelineParams, Token};
+use backstitch_kv::state::{self, Container, Section, StoredImage, Writer, write_image};
+use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::{
+    Context, Error, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, TimelineParams, Token,
+};
 use backstitch_testing::Random;
 
 /// The same container with other content in its sections, and sound checksums.
@@ -20,6 +23,42 @@ pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> 
     }
     writer.finish().unwrap();
     out
+}
+
+/// The same container with sections of another version and content, which may be skipped or not.
+fn as_of_later(bytes: &[u8], tags: &[[u8; 4]], skippable: bool) -> Vec<u8> {
+    let container = Container::parse(bytes).unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, *container.header()).unwrap();
+    for section in container.sections() {
+        let Section { tag, version, required, index, .. } = *section;
+        match tags.contains(&tag.0) {
+            true => writer.section(tag, 2, !skippable, index, &[&[7; 5]]).unwrap(),
+            false => {
+                let content = container.read(section).unwrap();
+                writer.section(tag, version, required, index, &[&content]).unwrap();
+            }
+        }
+    }
+    writer.finish().unwrap();
+    out
+}
+
+#[test]
+fn sections_of_a_later_version_are_skipped_where_they_may_be() {
+    let Small { mut ctx, saved: seq, .. } = small(&golden("llama"));
+    let chain = Chain::new(ctx.model().hparams().n_vocab, &Settings::default());
+    let options = SaveOptions { sampler: Some(&chain), metadata: b"mine", ..SaveOptions::default() };
+    let mut bytes = Vec::new();
+    ctx.seq_state_write(seq, &mut bytes, &options).unwrap();
+    let extra = [*b"LGTS", *b"SMPL", *b"META"];
+    let (target, options) = (SeqId(2), RestoreOptions::default());
+    let restored = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, true), &options).unwrap();
+    assert!(restored.sampler.is_none() && restored.metadata.is_empty() && ctx.logits(target).is_none());
+    assert_eq!(ctx.tokens(target).unwrap(), ctx.tokens(seq).unwrap());
+    ctx.release(target).unwrap();
+    let error = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, false), &options).unwrap_err();
+    assert!(matches!(error, Error::State(state::Error::UnknownRequired { version: 2, .. })), "{error}");
 }
 
 /// A small context, so that its states are small: one sequence of a few tokens with a checkpoint and a journal, and a live one.

@@ -110,12 +110,13 @@ fn list_sequence(
     i: usize,
     sequence: &SavedSequence,
 ) -> Result<(), Error> {
-    let SavedSequence { id, edited, start, tokens, logits, end } = sequence;
+    let SavedSequence { id, edited, foreign, start, tokens, logits, end } = sequence;
     let n = counted(tokens.len(), "token");
     let known = if *edited { format!(", edited: {n} known from {start} on") } else { format!(", {n}") };
+    let origin = if *foreign { ", from another engine or rounded" } else { "" };
     let positions = if end.0 > 0 { format!("positions up to {}", end.0 - 1) } else { "empty".into() };
     let logits = if logits.is_some() { "" } else { ", no logits" };
-    out.line(format_args!("{id}: {positions}{known}{logits}"))?;
+    out.line(format_args!("{id}: {positions}{known}{origin}{logits}"))?;
     let Some(held) = saved.image().sequences.get(i) else { return Ok(()) };
     for (group, cells) in saved.image().shape.groups.iter().zip(&held.cells) {
         if cells.whole_from.0 > 0 {

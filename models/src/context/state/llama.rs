@@ -168,6 +168,7 @@ impl Context {
         history.claim();
         let image = file.image();
         let Some((first, end)) = range_of(image, index) else { return Ok(history) };
+        history.make_foreign();
         let n_held = (0..image.sequences.len()).filter(|&index| range_of(image, index).is_some()).count();
         let listed = usize::try_from(end.0).ok().and_then(|end| file.tokens().get(..end));
         let n_vocab = self.model.hparams().n_vocab;

@@ -3,6 +3,7 @@
 use super::{
     LOGITS, METADATA, RestoreOptions, Restored, RestoredSequence, SAMPLER, SEQUENCES, TOKENS, VERSION,
 };
+use crate::context::history::Left;
 use crate::context::{Context, History};
 use crate::error::Error;
 use crate::sampler;
@@ -140,7 +141,10 @@ impl Context {
             StageError::Source(error) => Error::State(error),
         })?;
         let fit = staged.commit();
-        for (sequence, &seq) in parsed.sequences.into_iter().zip(seqs) {
+        for (mut sequence, &seq) in parsed.sequences.into_iter().zip(seqs) {
+            if fit.conversion.is_some() && self.left(seq) == Left::Something {
+                sequence.history.make_foreign();
+            }
             self.outputs.restore(seq, sequence.logits);
             if let Some(slot) = self.sequences.get_mut(seq.index()) {
                 *slot = Some(sequence.history);
@@ -157,9 +161,9 @@ impl Context {
     }
 }
 
-/// The content of a section that there may be.
+/// The content of a section that there may be; one of a version that is not known counts as none.
 fn section(container: &Container<'_>, tag: Tag, index: u64) -> Result<Option<Vec<u8>>, Error> {
-    let section = container.find(tag, index);
+    let section = container.find(tag, index).filter(|section| section.version <= VERSION);
     Ok(section.map(|section| container.read(section)).transpose()?.map(|bytes| bytes.into_owned()))
 }
 

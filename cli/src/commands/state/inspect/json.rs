@@ -87,6 +87,7 @@ fn as_sequence(saved: &Saved<'_>, i: usize, own: &SavedSequence) -> Value {
         "id": own.id,
         "end": own.end.0,
         "edited": own.edited,
+        "foreign": own.foreign,
         "start": own.start,
         "tokens": own.tokens.iter().map(|token| token.0).collect::<Vec<_>>(),
         "has_logits": own.logits.is_some(),
