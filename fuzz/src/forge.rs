@@ -48,17 +48,17 @@ pub fn written(owned: &Owned, before: &Owned, form: Form) -> Vec<u8> {
             let _ = writer.finish();
             bytes
         }
-        Form::InPlace => in_place(|writer| drop(write_image(writer, owned, None))),
+        Form::InPlace => in_place(HEADER, |writer| drop(write_image(writer, owned, None))),
         Form::Continued => {
-            let old = in_place(|writer| drop(write_image(writer, before, None)));
+            let old = in_place(HEADER, |writer| drop(write_image(writer, before, None)));
             continued(&old, owned)
         }
     }
 }
 
-fn in_place(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn in_place(header: Header, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::in_place(&mut bytes, HEADER).expect("memory takes all");
+    let mut writer = Writer::in_place(&mut bytes, header).expect("memory takes all");
     write(&mut writer);
     let slot = writer.finish().map(|written| written.slot());
     if let Ok((at, slot)) = slot {
@@ -95,7 +95,7 @@ pub fn with_sections(bytes: &[u8], edits: &[Edit]) -> Vec<u8> {
         })
         .collect();
     edits.iter().for_each(|edit| change(&mut sections, edit));
-    in_place(|writer| {
+    in_place(*container.header(), |writer| {
         for Loose { tag, version, required, index, bytes } in &sections {
             let _ = writer.section(*tag, *version, *required, *index, &[bytes]);
         }
