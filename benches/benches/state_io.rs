@@ -1,0 +1,186 @@
+//! Saving and restoring what a sequence holds, beside copying, writing and reading as many bytes, with one thread and with two: a memory of the shape of SmolLM2-135M (30 layers of 3 heads of
+//! 64, f16) with 512, 2,048 and 8,192 tokens.
+
+use backstitch_core::cell::CellType;
+use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
+use backstitch_kv::state::disk::RealDisk;
+use backstitch_kv::state::{
+    self, Container, Fingerprint, Header, Scope, StateFile, StoredImage, Sync, Writer, write_image,
+};
+use backstitch_kv::{
+    AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, TimelineParams,
+    Token,
+};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SEQ: SeqId = SeqId(0);
+const HEADER: Header = Header { fingerprint: Fingerprint([1; 32]), scope: Scope::Sequence };
+
+/// Room for a sequence, and for another that is restored in its place.
+fn memory(n_tokens: u32) -> Hybrid {
+    let layer = AttentionLayer { n_head_kv: 3, d_k: 64, d_v: 64, ..AttentionLayer::default() };
+    let attention = AttentionSpec::Cached(layer);
+    let layers = vec![LayerSpec { attention, ..LayerSpec::default() }; 30];
+    let (k_type, v_type) = (CellType::F16, CellType::F16);
+    let timeline = TimelineParams::default();
+    let params = Params { n_ctx: 2 * n_tokens + 64, n_seq_max: 1, n_batch: 2048, k_type, v_type, timeline };
+    Hybrid::new(&layers, &params).unwrap()
+}
+
+/// Appends `n` tokens whose keys and values are never the same.
+fn append(memory: &mut Hybrid, n: u32) {
+    let mut batch = Batch::new();
+    let start = memory.seq_pos_max(SEQ).map_or(0, |last| last.0 + 1);
+    for i in 0..n as i32 {
+        batch.push(Token(1), Pos(start + i), &[SEQ], false);
+    }
+    let mut plan = memory.prepare(&batch, 2048).unwrap();
+    while let Some(mut ubatch) = plan.next_ubatch() {
+        let width = ubatch.n_tokens() * 192;
+        for layer in 0..30 {
+            let row = |salt: usize| -> Vec<f32> {
+                let value = |i: usize| ((i * 31 + salt + start as usize * 7) % 65521) as f32 / 1024.0;
+                (0..width).map(value).collect()
+            };
+            ubatch.store(layer).unwrap().put(&row(layer), &row(layer + 100)).unwrap();
+        }
+    }
+    plan.commit().unwrap();
+}
+
+fn filled(n_tokens: u32) -> Hybrid {
+    let mut memory = memory(n_tokens);
+    (0..n_tokens / 512).for_each(|_| append(&mut memory, 512));
+    memory
+}
+
+/// Saves all of a memory so that it can be continued.
+fn save(memory: &Hybrid, out: &mut dyn backstitch_kv::io::Write) {
+    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+    let mut writer = Writer::in_place(out, HEADER).unwrap();
+    write_image(&mut writer, &snapshot, None).unwrap();
+    black_box(writer.finish().unwrap());
+}
+
+/// Saves all of a memory to a path, without waiting for the disk.
+fn save_to_file(memory: &Hybrid, path: &Path) {
+    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+    let saved =
+        state::save(&RealDisk, path, HEADER, Sync::No, &mut |writer| write_image(writer, &snapshot, None));
+    assert!(saved.unwrap().replaced);
+}
+
+fn saved(memory: &Hybrid) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+    let mut writer = Writer::in_place(&mut bytes, HEADER).unwrap();
+    write_image(&mut writer, &snapshot, None).unwrap();
+    let (at, slot) = writer.finish().unwrap().slot();
+    bytes[at as usize..at as usize + slot.len()].copy_from_slice(&slot);
+    bytes
+}
+
+/// Puts what a container holds in the place of the sequence.
+fn restore(memory: &mut Hybrid, container: &Container<'_>, pool: &dyn Pool) {
+    let stored = StoredImage::open(container).unwrap();
+    memory.stage_with(stored.image(), &stored, &[SEQ], false, pool).unwrap().commit();
+}
+
+/// Saves again what has grown since `old`; gives the bytes that this writes.
+fn save_again(memory: &Hybrid, old: &[u8], out: &mut Vec<u8>) -> u64 {
+    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+    let container = Container::parse(old).unwrap();
+    let stored = StoredImage::open(&container).unwrap();
+    let mut writer = Writer::append(out, &container).unwrap();
+    write_image(&mut writer, &snapshot, Some(&stored)).unwrap();
+    writer.finish().unwrap().written
+}
+
+/// A file that the benchmark may overwrite.
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Copies as many bytes on as many threads as restoring does.
+fn copy(from: &[u8], to: &mut [u8], pool: &dyn Pool) {
+    let n_jobs = pool.n_threads();
+    let parts = Parts::new(to, 4096, n_jobs);
+    let job = |job| {
+        if let Some((first, part)) = parts.take(job) {
+            part.copy_from_slice(&from[first..first + part.len()]);
+        }
+    };
+    pool.run(n_jobs, &job).unwrap();
+}
+
+fn state_io(c: &mut Criterion) {
+    let two = ThreadPool::new(2).unwrap();
+    let pools: [(&str, &dyn Pool); 2] = [("1_thread", &Inline), ("2_threads", &two)];
+    for n_tokens in [512, 2048, 8192] {
+        let mut memory = filled(n_tokens);
+        let bytes = saved(&memory);
+        let mut target = vec![1; bytes.len()];
+        let path = file("state");
+        std::fs::write(&path, &bytes).unwrap();
+        let mut group = c.benchmark_group(format!("state_io/{n_tokens}"));
+        group
+            .sample_size(20)
+            .warm_up_time(Duration::from_millis(500))
+            .measurement_time(Duration::from_secs(1));
+        group.throughput(Throughput::Bytes(bytes.len() as u64));
+        for (name, pool) in pools {
+            let id = |what: &str| BenchmarkId::new(what, name);
+            group.bench_function(id("copy"), |b| b.iter(|| copy(black_box(&bytes), &mut target, pool)));
+            let container = Container::parse(&bytes).unwrap();
+            let from_memory = id("restore_from_memory");
+            group.bench_function(from_memory, |b| b.iter(|| restore(&mut memory, &container, pool)));
+            group.bench_function(id("restore_from_file"), |b| {
+                b.iter(|| {
+                    let file = StateFile::open(&path).unwrap();
+                    restore(&mut memory, &file.container().unwrap(), pool);
+                });
+            });
+        }
+        group.bench_function("read_of_file", |b| {
+            b.iter(|| File::open(&path).unwrap().read_exact(&mut target).unwrap());
+        });
+        group.bench_function("copy_to_fresh_pages", |b| {
+            b.iter_batched(|| (), |()| black_box(&bytes).clone(), BatchSize::PerIteration);
+        });
+        group.bench_function("save_to_memory", |b| {
+            b.iter(|| {
+                target.clear();
+                save(&memory, &mut target);
+            });
+        });
+        let new = file("new");
+        let gone = || drop(std::fs::remove_file(&new));
+        group.bench_function("write_of_new_file", |b| {
+            b.iter_batched(gone, |()| std::fs::write(&new, &bytes).unwrap(), BatchSize::PerIteration);
+        });
+        group.bench_function("save_to_new_file", |b| {
+            b.iter_batched(gone, |()| save_to_file(&memory, &new), BatchSize::PerIteration);
+        });
+
+        append(&mut memory, 10);
+        let mut more = Vec::new();
+        let written = save_again(&memory, &bytes, &mut more);
+        let share = 100.0 * written as f64 / bytes.len() as f64;
+        println!("saving again after 10 tokens writes {written} bytes, {share:.2} % of the first save");
+        group.bench_function("save_again_after_10_tokens", |b| {
+            b.iter(|| {
+                more.clear();
+                save_again(&memory, &bytes, &mut more)
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, state_io);
+criterion_main!(benches);
