@@ -104,7 +104,7 @@ fn fills_a_store_until_it_is_killed() {
         let first = found.n_stored / BLOCK_TOKENS;
         match store.put(&entry(&tokens, first)) {
             // The other process stores and evicts too.
-            Ok(_) | Err(Error::Raced | Error::Gap { .. } | Error::NoRoom { .. }) => {}
+            Ok(_) | Err(Error::Raced { .. } | Error::Gap { .. } | Error::NoRoom { .. }) => {}
             Err(error) => panic!("{error}"),
         }
         verified(&store, &tokens);

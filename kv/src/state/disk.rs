@@ -7,9 +7,10 @@ use super::file::read_at;
 use crate::file::{Problem, check_kind};
 use crate::io::ReadAt;
 use std::boxed::Box;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 #[cfg(any(test, feature = "oracle"))]
 pub mod fake;
@@ -28,17 +29,18 @@ pub trait Disk: Sync {
     /// What the system says.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a file where there is nothing, with the permissions of the file `like`.
+    /// Makes a file where there is nothing, with the permissions of the file `like`; without one, and until it has them, for its owner alone.
     ///
     /// # Errors
     /// What the system says; [`ErrorKind::AlreadyExists`] if there is something.
     fn create(&self, path: &Path, like: Option<&Path>) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Waits until nobody else has locked `path`, and keeps them out until the result is dropped. Makes an empty file there.
+    /// Waits until nobody else has locked `path`, but no longer than `most`, and keeps them out until the result is dropped. Makes an empty
+    /// file there.
     ///
     /// # Errors
-    /// What the system says.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>>;
+    /// [`ErrorKind::WouldBlock`] if somebody had it locked all the time, else what the system says.
+    fn lock(&self, path: &Path, most: Duration) -> io::Result<Box<dyn Send>>;
 
     /// Gives a file another name in the same folder, in place of whatever has it, in one step.
     ///
@@ -67,6 +69,12 @@ pub trait DiskFile: ReadAt {
     /// What the system says; how much was written is unknown then.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Under how many names the file is found.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn n_names(&self) -> io::Result<u64>;
+
     /// Cuts or lengthens the file.
     ///
     /// # Errors
@@ -78,6 +86,23 @@ pub trait DiskFile: ReadAt {
     /// # Errors
     /// What the system says; what is durable is unknown then.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// How long to sleep between two tries to get a lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Options for a file that only its owner may read: states hold what was said.
+#[cfg(unix)]
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Other systems take over who may read a file from its folder.
+#[cfg(not(unix))]
+fn private() -> OpenOptions {
+    OpenOptions::new()
 }
 
 /// The disk of this machine.
@@ -103,22 +128,28 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path, like: Option<&Path>) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = private().read(true).write(true).create_new(true).open(path)?;
         if let Some(like) = like {
             file.set_permissions(fs::metadata(like)?.permissions())?;
         }
         Ok(Box::new(RealFile(file)))
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+    fn lock(&self, path: &Path, most: Duration) -> io::Result<Box<dyn Send>> {
         // Opening a pipe would wait for its other end.
         match fs::symlink_metadata(path) {
             Ok(metadata) if !metadata.is_file() => return Err(ErrorKind::AlreadyExists.into()),
             _ => {}
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        file.lock()?;
-        Ok(Box::new(file))
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Box::new(file)),
+                Err(TryLockError::WouldBlock) if began.elapsed() < most => std::thread::sleep(LOCK_PAUSE),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -162,6 +193,17 @@ impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         (&self.0).seek(SeekFrom::Start(offset))?;
         (&self.0).write_all(bytes)
+    }
+
+    #[cfg(unix)]
+    fn n_names(&self) -> io::Result<u64> {
+        Ok(std::os::unix::fs::MetadataExt::nlink(&self.0.metadata()?))
+    }
+
+    /// Other systems do not tell without further ado.
+    #[cfg(not(unix))]
+    fn n_names(&self) -> io::Result<u64> {
+        Ok(1)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

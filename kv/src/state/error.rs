@@ -138,6 +138,14 @@ pub enum Error {
     Memory(crate::Error),
     /// Where bytes go to or come from refused.
     Io(crate::io::Error),
+    /// Somebody else was saving to the same path for too long; that process may have been stopped.
+    #[cfg(feature = "std")]
+    Locked {
+        /// The lock file.
+        path: std::boxed::Box<std::path::Path>,
+        /// How long it was waited for, in seconds.
+        seconds: u64,
+    },
     /// A file could not be read or written.
     #[cfg(feature = "std")]
     File {
@@ -245,6 +253,12 @@ impl fmt::Display for Error {
             Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes; free some"),
             Self::Memory(ref error) => write!(f, "{error}"),
             Self::Io(ref error) => write!(f, "{error}"),
+            #[cfg(feature = "std")]
+            Self::Locked { ref path, seconds } => write!(
+                f,
+                "{} was locked for {seconds} s by another process that saves; see whether that one is stopped",
+                path.display()
+            ),
             #[cfg(feature = "std")]
             Self::File { operation, ref error } => write!(f, "cannot {operation}: {error}"),
         }

@@ -13,7 +13,11 @@ use crate::io::{self, Write};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::vec::Vec;
+
+/// How long to wait for others who save to the same path: longer than gigabytes take.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
 
 /// Whether a save waits until the disk has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ type Fill<'f> = &'f mut dyn FnMut(&mut Writer<'_>) -> Result<(), Error>;
 /// [`Writer::old`]. A lock file, `.NAME.lock`, stays in the folder.
 ///
 /// # Errors
-/// What `fill` says, and [`Error::File`] with path and operation. The file then holds the old state; if the very last step failed, the making
+/// What `fill` says, [`Error::Locked`], and [`Error::File`] with path and operation. The file then holds the old state; if the very last step failed, the making
 /// durable, it may hold the new one.
 pub fn save(
     disk: &dyn Disk,
@@ -56,7 +60,10 @@ pub fn save(
     let found = disk.find(path).map_err(|problem| Error::file(Operation::Open, path, problem))?;
     let job = Job::new(disk, found.as_deref().unwrap_or(path), header, sync)?;
     let lock = beside(&job.path, ".lock");
-    let _lock = disk.lock(&lock).map_err(|error| Error::file(Operation::Lock, &lock, error))?;
+    let _lock = disk.lock(&lock, LOCK_WAIT).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: lock.as_path().into(), seconds: LOCK_WAIT.as_secs() },
+        _ => Error::file(Operation::Lock, &lock, error),
+    })?;
     job.run(fill)
 }
 
@@ -184,6 +191,10 @@ impl<'a> Job<'a> {
 
     /// The container in `file`, if it can be continued.
     fn continued<'f>(&self, file: &'f dyn DiskFile) -> Option<Container<'f>> {
+        // Under its other names, a copy made by linking for example, the file is to stay as it is.
+        if file.n_names().ok()? > 1 {
+            return None;
+        }
         let old = Container::open(file).ok()?;
         let alike = *old.header() == self.header && old.version() == VERSION && !old.is_stream();
         // Nobody saves so often: a file that says so was made to stop those who count on.

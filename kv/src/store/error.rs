@@ -37,6 +37,15 @@ pub enum Error {
         /// The checksum it has.
         computed: u64,
     },
+    /// A payload is longer than any that is read into memory of its own.
+    LongPayload {
+        /// The file.
+        path: Box<Path>,
+        /// Bytes of the payload.
+        bytes: u64,
+        /// The most there may be.
+        limit: u64,
+    },
     /// Somebody asked for a payload in pieces that are not as long as it is.
     Pieces {
         /// Bytes of the pieces.
@@ -60,6 +69,8 @@ pub enum Error {
     },
     /// A pack would be larger than everything may be together.
     TooLarge {
+        /// The store's folder.
+        folder: Box<Path>,
         /// Its bytes.
         need: u64,
         /// The budget in bytes.
@@ -67,6 +78,8 @@ pub enum Error {
     },
     /// What is being written right now, and what the new blocks follow, leave too little of the budget.
     NoRoom {
+        /// The store's folder.
+        folder: Box<Path>,
         /// Bytes that were needed.
         need: u64,
         /// Bytes that could not be freed.
@@ -75,9 +88,14 @@ pub enum Error {
         budget: u64,
     },
     /// Other processes kept storing parts of the same prompt, or removing what it follows.
-    Raced,
+    Raced {
+        /// The store's folder.
+        folder: Box<Path>,
+    },
     /// Another process held the folder's lock for too long; it may have been stopped.
     Locked {
+        /// The store's folder.
+        folder: Box<Path>,
         /// How long it was waited for, in seconds.
         seconds: u64,
     },
@@ -157,17 +175,30 @@ impl fmt::Display for Error {
             Self::Gap { block } => {
                 write!(f, "block {block} is not stored, so what follows it cannot be; store from there on")
             }
-            Self::TooLarge { need, budget } => {
-                write!(f, "{need} bytes do not fit the store's budget of {budget}; raise it")
-            }
-            Self::NoRoom { need, kept, budget } => write!(
+            Self::TooLarge { folder, need, budget } => write!(
                 f,
-                "{need} bytes do not fit: {kept} of the store's {budget} are in use; raise the budget or try later"
+                "{need} bytes do not fit the budget of {budget} of the store {}; raise it",
+                folder.display()
             ),
-            Self::Raced => write!(f, "other processes keep changing the same prompt's blocks; try later"),
-            Self::Locked { seconds } => write!(
+            Self::NoRoom { folder, need, kept, budget } => write!(
                 f,
-                "the store was locked by another process for {seconds} s; see whether that one is stopped"
+                "{need} bytes do not fit: {kept} of the {budget} of the store {} are in use; raise the budget or try later",
+                folder.display()
+            ),
+            Self::Raced { folder } => write!(
+                f,
+                "other processes keep changing the same prompt's blocks in {}; try later",
+                folder.display()
+            ),
+            Self::Locked { folder, seconds } => write!(
+                f,
+                "the store {} was locked by another process for {seconds} s; see whether that one is stopped",
+                folder.display()
+            ),
+            Self::LongPayload { path, bytes, limit } => write!(
+                f,
+                "{} has a payload of {bytes} bytes, at most {limit} are read at once; remove the file",
+                path.display()
             ),
             Self::ReadOnly => write!(f, "the store was opened to read only"),
         }

@@ -72,7 +72,8 @@ impl Store {
     /// Removes packs that were not used for longest, and whatever is damaged or cannot be reached, until what is left is as asked.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Locked`], and [`Error::Io`] if the folder cannot be locked or listed.
+    /// [`Error::ReadOnly`], [`Error::Locked`], and [`Error::Io`] if the folder cannot be locked or listed, or a pack not removed; all others that
+    /// have to go are removed then.
     pub fn prune(&self, prune: Prune) -> Result<Evicted, Error> {
         self.shared.budget()?;
         let stop = match prune {
@@ -94,32 +95,39 @@ impl Store {
     fn evict_until(&self, lock: &Lock, stop: Stop) -> Result<Evicted, Error> {
         let mut index = self.shared.index();
         index.list(&self.shared.folder)?;
-        self.shared.evict(lock, &mut index, &BTreeSet::new(), stop)
+        let (evicted, failed) = self.shared.evict(lock, &mut index, &BTreeSet::new(), stop)?;
+        failed.map_or(Ok(evicted), Err)
     }
 }
 
 impl Shared {
-    /// Removes leftovers, damaged packs, and then what goes first until it is time to stop; never what is in `keep`.
+    /// Removes leftovers, damaged packs, and then what goes first until it is time to stop; never what is in `keep`. Also tells why the last
+    /// of the packs that could not be removed was not.
     pub(super) fn evict(
         &self,
         lock: &Lock,
         index: &mut Index,
         keep: &BTreeSet<PackName>,
         stop: Stop,
-    ) -> Result<Evicted, Error> {
+    ) -> Result<(Evicted, Option<Error>), Error> {
         let parts = self.bytes_of_parts(lock)?;
         let facts = self.facts(index)?;
         let bytes = facts.values().fold(parts, |sum, facts| sum.saturating_add(facts.len));
         let mut evicted = Evicted { packs: 0, bytes };
-        let mut removed = Ok(());
+        let mut failed = None;
+        let mut stuck = BTreeSet::new();
         for victim in order(index, &facts, keep) {
             if !stop.removes(&victim, evicted.bytes) {
                 break;
             }
-            // One that cannot be removed stays, and so does everything before it.
-            removed = self.folder.remove(&victim.name);
-            if removed.is_err() {
-                break;
+            if stuck.contains(&victim.name) {
+                continue;
+            }
+            // One that cannot be removed stays, and so does everything that it follows.
+            if let Err(error) = self.folder.remove(&victim.name) {
+                stuck.extend(index.ancestors(&victim.name));
+                failed = Some(error);
+                continue;
             }
             index.packs.remove(&victim.name);
             evicted.bytes =
@@ -131,7 +139,7 @@ impl Shared {
         if evicted.packs > 0 {
             index.rebuild();
         }
-        removed.map(|()| evicted)
+        Ok((evicted, failed))
     }
 
     /// Bytes reserved by living writers; removes what dead ones left.

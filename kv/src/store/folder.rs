@@ -7,6 +7,7 @@ use super::error::{Doing, Error};
 use super::key::{KEY_BYTES, Key};
 use super::pack::{self, Flaw, Head};
 use core::fmt;
+use std::boxed::Box;
 use std::format;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -240,9 +241,15 @@ impl Folder {
         self.call(Doing::Read, &self.path_of(name), || read_at(file, bytes, at))
     }
 
+    /// Where it is, for a message.
+    pub(super) fn path(&self) -> Box<Path> {
+        self.path.as_path().into()
+    }
+
     /// Marks a pack as used at `when`.
     pub(super) fn touch(&self, name: &PackName, file: &File, when: SystemTime) -> Result<(), Error> {
-        self.call(Doing::Touch, &self.path_of(name), || file.set_modified(when))
+        let path = self.path_of(name);
+        self.call(Doing::Touch, &path, || set_used(&path, file, when))
     }
 
     /// Removes a pack; one that is gone already counts as removed.
@@ -268,7 +275,9 @@ impl Folder {
                 Ok(()) => return Ok(Lock { _file: file }),
                 Err(TryLockError::Error(error)) => return self.call(Doing::Lock, &path, || Err(error)),
                 Err(TryLockError::WouldBlock) if began.elapsed() < wait => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(Error::Locked { seconds: wait.as_secs() }),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::Locked { folder: self.path(), seconds: wait.as_secs() });
+                }
             }
         }
     }
@@ -362,6 +371,21 @@ fn remove_unlocked(path: &Path) -> io::Result<bool> {
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// Sets the time of an open file.
+#[cfg(not(windows))]
+fn set_used(_path: &Path, file: &File, when: SystemTime) -> io::Result<()> {
+    file.set_modified(when)
+}
+
+/// Sets the time of a file, by a handle of its own: Windows refuses it to one that was opened to read.
+#[cfg(windows)]
+fn set_used(path: &Path, _file: &File, when: SystemTime) -> io::Result<()> {
+    const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
+    let mut options = OpenOptions::new();
+    std::os::windows::fs::OpenOptionsExt::access_mode(&mut options, FILE_WRITE_ATTRIBUTES);
+    options.open(path)?.set_modified(when)
 }
 
 fn gone_is_fine(removed: io::Result<()>) -> io::Result<()> {

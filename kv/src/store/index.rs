@@ -145,6 +145,12 @@ impl Index {
         (n_before == head.n_before as usize).then_some(place.pack)
     }
 
+    /// The packs that this one follows, nearest first.
+    pub(super) fn ancestors(&self, name: &PackName) -> impl Iterator<Item = PackName> {
+        let parent = |name: &PackName| self.parent(self.head(name)?);
+        core::iter::successors(parent(name), move |name| parent(name))
+    }
+
     /// The resume point of the prefix with this key, if one is stored.
     pub(super) fn resume(&self, key: &Key) -> Option<(PackName, &Arc<Head>, &Resume)> {
         let place = self.resumes.get(key)?;

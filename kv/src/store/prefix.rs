@@ -1,13 +1,19 @@
 //! A stored beginning of a prompt as an image that a memory can take.
 
-use super::{Error, Found, Payload};
+use super::{Doing, Error, Found, Payload};
 use crate::ids::Pos;
 use crate::image::{Block, Cells, Image, Sequence, Shape, Source};
 use crate::state::{self, Container, StoredImage};
 use backstitch_core::cell::{BLOCK_CELLS, Extent};
 use core::fmt;
+use std::boxed::Box;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::vec;
 use std::vec::Vec;
+
+/// Bytes of a payload that are read into memory of its own, at most.
+const MAX_OWNED: u64 = 1 << 30;
 
 /// Why a stored beginning is of no use.
 #[derive(Debug)]
@@ -42,18 +48,28 @@ impl From<state::Error> for Unusable {
 }
 
 impl Payload {
-    /// All of it.
+    /// All of it, at most 1 GiB.
     ///
     /// # Errors
-    /// As [`Payload::read`].
+    /// [`Error::LongPayload`], and as [`Payload::read`].
     pub fn to_vec(&self) -> Result<Vec<u8>, Error> {
+        // A file can be long without being full: its length does not justify any allocation.
+        if self.len() > MAX_OWNED {
+            return Err(Error::LongPayload { path: self.path(), bytes: self.len(), limit: MAX_OWNED });
+        }
         let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
-        let refused = |_| Error::Pieces { found: 0, wanted: self.len() };
+        let doing = Doing::Read;
+        let refused = |_| Error::Io { doing, path: self.path(), error: ErrorKind::OutOfMemory.into() };
         bytes.try_reserve_exact(len).map_err(refused)?;
         bytes.resize(len, 0);
         self.read(&mut [&mut bytes])?;
         Ok(bytes)
+    }
+
+    /// The file that it lies in.
+    fn path(&self) -> Box<Path> {
+        self.pack.store.folder.path_of(&self.pack.name).into()
     }
 }
 

@@ -151,7 +151,7 @@ impl Store {
             tries += usize::from(before == Some(job.start..job.end));
             before = Some(job.start..job.end);
             if tries >= TRIES {
-                return Err(Error::Raced);
+                return Err(Error::Raced { folder: self.shared.folder.path() });
             }
         }
     }
@@ -272,16 +272,18 @@ impl Shared {
     fn reserve(&self, task: &Task<'_>, need: u64) -> Result<Part, Error> {
         let budget = self.budget()?;
         if need > budget {
-            return Err(Error::TooLarge { need, budget });
+            return Err(Error::TooLarge { folder: self.folder.path(), need, budget });
         }
         let lock = self.folder.lock()?;
         let mut index = self.index();
         index.list(&self.folder)?;
         let keep = task.packs(&index);
         self.touch_all(&keep);
-        let kept = self.evict(&lock, &mut index, &keep, Stop::AtBytes(budget - need))?.bytes;
+        let (evicted, failed) = self.evict(&lock, &mut index, &keep, Stop::AtBytes(budget - need))?;
+        let kept = evicted.bytes;
         if kept > budget - need {
-            return Err(Error::NoRoom { need, kept, budget });
+            // Of several reasons, the one that somebody can do something about.
+            return Err(failed.unwrap_or(Error::NoRoom { folder: self.folder.path(), need, kept, budget }));
         }
         self.folder.reserve(&lock, need)
     }

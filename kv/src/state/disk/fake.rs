@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::vec::Vec;
 
 /// What happens to an operation.
@@ -303,7 +304,7 @@ impl Disk for FakeDisk {
     }
 
     /// Does not wait: a lock that is held is an error here, because nobody else is there to give it up.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send>> {
+    fn lock(&self, path: &Path, _most: Duration) -> io::Result<Box<dyn Send>> {
         let mut state = self.state();
         state.begin_whole()?;
         if !state.locked.insert(path.into()) {
@@ -387,6 +388,12 @@ impl DiskFile for FakeFile {
             (true, _) => Err(failed()),
             _ => Ok(()),
         }
+    }
+
+    fn n_names(&self) -> io::Result<u64> {
+        let mut state = self.disk.state();
+        state.begin_whole()?;
+        Ok(state.names.values().filter(|&&file| file == self.file).count() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -253,7 +253,8 @@ fn somebody_who_saves_keeps_others_out() {
     let inner = disk.clone();
     let nested = &mut |_: &mut Writer<'_>| {
         let error = save_to(&inner, path(), &vec![2]).unwrap_err();
-        assert!(matches!(error, Error::File { operation: Operation::Lock, .. }));
+        let text = "/states/.a.bst.lock was locked for 60 s by another process that saves; see whether that one is stopped";
+        assert!(matches!(error, Error::Locked { seconds: 60, .. }) && error.to_string() == text, "{error}");
         Ok(())
     };
     save(&disk, path(), HEADER, Sync::No, nested).unwrap();
@@ -323,6 +324,52 @@ fn only_files_can_be_saved_to_and_nothing_is_opened_before_that_is_known() {
     assert!(save_to(&RealDisk, Path::new("/"), &vec![1]).is_err());
     assert!(save_to(&RealDisk, Path::new(""), &vec![1]).is_err());
     assert!(fs::read_dir(folder.path()).unwrap().count() == 3, "nothing was left behind");
+}
+
+#[test]
+fn a_lock_that_somebody_holds_is_not_waited_for_without_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let lock = |millis| RealDisk.lock(&path, std::time::Duration::from_millis(millis));
+    let held = lock(0).unwrap();
+    assert_eq!(lock(30).map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| lock(60_000).map(drop));
+        drop(held);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_first_save_is_for_its_owner_alone_and_so_is_every_file_before_it_has_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bst");
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    save_to(&RealDisk, &path, &vec![1, 2]).unwrap();
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(save(&RealDisk, &path, OTHER, Sync::Yes, &mut fill(&vec![8])).unwrap().replaced);
+    assert_eq!(mode(), 0o640, "those that the owner gave it stay");
+    // What it is like cannot be found out, so it is as it was created.
+    let temp = folder.path().join("temp");
+    assert!(RealDisk.create(&temp, Some(&folder.path().join("missing"))).is_err());
+    assert_eq!(fs::metadata(&temp).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_has_another_name_too_is_replaced_so_that_the_other_name_keeps_the_old_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, backup) = (folder.path().join("a.bst"), folder.path().join("backup.bst"));
+    save_to(&RealDisk, &path, &vec![1, 2]).unwrap();
+    fs::hard_link(&path, &backup).unwrap();
+    let before = fs::read(&backup).unwrap();
+    assert!(save_to(&RealDisk, &path, &vec![1, 2, 3]).unwrap().replaced);
+    assert_eq!(fs::read(&backup).unwrap(), before);
+    assert_eq!(read_file(&path).unwrap(), [1, 2, 3]);
+    assert!(!save_to(&RealDisk, &path, &vec![1, 2, 3, 4]).unwrap().replaced, "it has one name again");
 }
 
 #[cfg(unix)]

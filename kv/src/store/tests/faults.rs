@@ -81,6 +81,32 @@ fn whichever_call_fails_while_looking_up_less_is_found_and_later_all() {
 }
 
 #[test]
+fn a_file_that_cannot_be_removed_stays_with_what_it_follows_and_others_go_instead() {
+    let bench = Bench::new();
+    let store = bench.open(Access::ReadWrite { budget: 12_000 });
+    let (long, other) = (prompt(1, 6), prompt(2, 3));
+    store.put(&bench.entry(&other, 1000)).unwrap();
+    let newer = bench.files(".pack").remove(0);
+    store.put(&bench.entry(&long[..96], 1000)).unwrap();
+    store.put(&bench.entry(&long, 1000)).unwrap();
+    for path in bench.files(".pack") {
+        let age = std::time::Duration::from_secs(if path == newer { 2000 } else { 1000 });
+        fs::File::open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH + age).unwrap();
+    }
+    let tries = AtomicUsize::new(0);
+    break_disk(&store, move |doing| doing == Doing::Remove && tries.fetch_add(1, Ordering::Relaxed) == 0);
+    assert_eq!(store.put(&bench.entry(&prompt(3, 3), 1000)).unwrap().packs, 1);
+    mend_disk(&store);
+    let n_tokens = |tokens: &[Token]| bench.verified(&store, tokens, Need::Blocks).n_tokens;
+    assert_eq!([n_tokens(&long), n_tokens(&other), n_tokens(&prompt(3, 3))], [192, 0, 96]);
+    // Where nothing can be removed there is no room, and the reason is told.
+    break_disk(&store, |doing| doing == Doing::Remove);
+    let refused = store.put(&bench.entry(&prompt(4, 3), 1000));
+    assert!(matches!(refused, Err(Error::Io { doing: Doing::Remove, .. })), "{refused:?}");
+    assert!(matches!(store.prune(Prune::ToBytes(0)), Err(Error::Io { doing: Doing::Remove, .. })));
+}
+
+#[test]
 fn a_folder_that_nobody_may_write_to_is_still_read() {
     let bench = Bench::new();
     let tokens = prompt(1, 2);

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs::File;
+use std::string::ToString;
 use std::time::Duration;
 
 /// Bytes of a pack of `prompt(_, 3)` with payloads of 1,000 bytes: head, and each payload from the next multiple of 64.
@@ -167,7 +168,10 @@ fn opening_and_looking_up_never_wait_for_a_lock_that_somebody_holds() {
     let store = bench.open(LARGE);
     assert_eq!(bench.verified(&store, &prompt(1, 3), Need::Blocks).n_tokens, 96);
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(matches!(store.put(&bench.entry(&prompt(2, 3), 10)), Err(Error::Locked { .. })));
+    let refused = store.put(&bench.entry(&prompt(2, 3), 10)).unwrap_err();
+    let folder = bench.folder.path().display();
+    assert!(matches!(refused, Error::Locked { .. }));
+    assert!(refused.to_string().contains(&std::format!("the store {folder} was locked")), "{refused}");
     drop(lock);
     assert_eq!(store.put(&bench.entry(&prompt(2, 3), 10)).unwrap().packs, 1);
 }

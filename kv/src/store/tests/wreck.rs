@@ -352,3 +352,20 @@ fn a_pack_lies_as_documented() {
         assert!(document.contains(row), "docs/prompt-store.md lacks: {row}");
     }
 }
+
+#[test]
+fn a_long_payload_with_nothing_in_it_costs_nothing() {
+    let bench = Bench::new();
+    let tokens = prompt(1, 1);
+    let blocks = [(blocks_of(&tokens)[0], 0, 7)];
+    let resumes = [(1, (1 << 30) + 1, 7)];
+    let plan = Plan { root: bench.root, parent: bench.root, n_before: 0, blocks: &blocks, resumes: &resumes };
+    let head = Head::new(&plan).unwrap();
+    let path = bench.folder.path().join(format!("{}", PackName::of(&head)));
+    fs::write(&path, head.encode()).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(head.total).unwrap();
+    let store = bench.open(Access::ReadOnly);
+    let found = store.longest(&bench.root, &tokens, 32, Need::ResumePoint).unwrap();
+    let error = found.resume.unwrap().to_vec().unwrap_err();
+    assert!(matches!(error, Error::LongPayload { bytes: 0x4000_0001, .. }), "{error}");
+}

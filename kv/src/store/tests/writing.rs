@@ -78,7 +78,7 @@ fn threads_may_share_a_store() {
                 for seed in 0..8 {
                     let tokens = prompt(seed, 1 + (seed as usize + thread) % 3);
                     match store.put(&bench.entry(&tokens, 200)) {
-                        Ok(_) | Err(Error::Raced) => {}
+                        Ok(_) | Err(Error::Raced { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                     bench.verified(store, &tokens, Need::Blocks);
