@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 /// How long opening a store waits for the lock before it leaves tidying to others. A process that is being started holds the locks of the one
 /// that starts it for a moment.
-const TIDY_WAIT: Duration = Duration::from_millis(100);
+const TIDY_WAIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 100 });
 
 /// What to keep when a store is pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
