@@ -95,6 +95,33 @@ mod tests {
         assert_eq!(State::decode(&bytes).unwrap(), state);
     }
 
+    /// The record in the document: its fields and where they lie, then its length.
+    fn documented() -> (Vec<(&'static str, usize)>, usize) {
+        let (_, rest) = include_str!("../../../docs/state-format.md").split_once("Record `sampler`").unwrap();
+        let table = rest.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        let (mut fields, mut at) = (Vec::new(), 0);
+        for line in table.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            fields.push((cells[1], at));
+            at += cells[2].parse::<usize>().unwrap();
+        }
+        (fields, at)
+    }
+
+    #[test]
+    fn fields_lie_where_the_document_says() {
+        let (fields, len) = documented();
+        assert_eq!(len, HEAD);
+        let bytes =
+            State { seed: 0x1_0000_0005, rng: 0x2_0000_0006, tokens: alloc::vec![Token(7); 3] }.encode();
+        assert_eq!(bytes.len(), len + 3 * 4);
+        let wanted = [("version", 1), ("n_tokens", 3), ("seed", 5), ("rng", 6)];
+        assert_eq!(fields.len(), wanted.len());
+        for ((name, at), (wanted_name, value)) in fields.into_iter().zip(wanted) {
+            assert_eq!((name, u32::from(bytes[at])), (wanted_name, value));
+        }
+    }
+
     #[test]
     fn bytes_that_are_no_state_are_refused() {
         let good = State { tokens: alloc::vec![Token(1); 3], ..State::default() }.encode();
