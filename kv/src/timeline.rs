@@ -234,6 +234,11 @@ impl Timeline {
 
 #[cfg(any(test, feature = "oracle"))]
 impl Timeline {
+    fn overruns(&self, entry: &Entry) -> bool {
+        let unit = self.params.journal.max(1);
+        entry.n_rows > 0 && entry.pos.0 as u32 % unit + entry.n_rows > unit
+    }
+
     /// Says what does not add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
         let mut refs = alloc::vec![0; self.checkpoints.len()];
@@ -256,6 +261,8 @@ impl Timeline {
             "journals are lost"
         } else if self.checkpoints.iter().any(|c| c.readers > 0 && c.journal.is_none()) {
             "rows without a journal"
+        } else if self.lines.iter().flat_map(|line| line.iter()).any(|entry| self.overruns(entry)) {
+            "a journal reaches past the next multiple of its length"
         } else if !self.lines.iter().all(Line::is_in_order) {
             "a line is out of order"
         } else if self.saved.len() + self.made.len() + self.opened.len() > 0 {

@@ -177,3 +177,17 @@ fn what_was_not_computed_here_is_never_stored() {
         assert!(!is_stored(&moved(&converted, seq, params(), true), seq), "{name}");
     }
 }
+
+/// Whoever changes these bits raises `NUMERICS` in `src/context/recall.rs`: stores and saved states hold what the old ones made.
+#[test]
+fn the_bits_of_logits_are_pinned() {
+    let hashes = MODELS.map(|name| {
+        let mut ctx = Context::new(&model(name), params()).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &prompt(300)).unwrap();
+        let bits: Vec<u8> = bits(&ctx, seq).into_iter().flat_map(u32::to_le_bytes).collect();
+        let front: [u8; 8] = *blake3::hash(&bits).as_bytes().first_chunk().unwrap();
+        u64::from_be_bytes(front)
+    });
+    assert_eq!(hashes.map(|hash| format!("{hash:016x}")), [""; 7]);
+}

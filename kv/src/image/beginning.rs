@@ -88,6 +88,8 @@ impl<'a, C: Content> Resume<'a, C> {
         let n_states = states.len() as u32;
         let shape = image.shape.resumed();
         let image = Image { shape, blocks, n_states, sequences: vec![sequence], ..Image::default() };
+        // What could not be given back is no way to go on.
+        image.check().ok()?;
         Some(Resume { content, image, groups, states })
     }
 }

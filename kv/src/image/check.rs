@@ -8,6 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, Extent};
 
+/// The most rows of a journal, which is also the most that one can be made for.
+const MAX_ROWS: u32 = 1 << 16;
+
 /// The most bytes of one layer's block and of one piece of a state; far above any model.
 const MAX_BYTES: u64 = 1 << 31;
 
@@ -41,6 +44,21 @@ impl Met {
     }
 }
 
+/// Checkpoints met in a line, and where each is in all lines that have it.
+struct Places {
+    met: Met,
+    of: Vec<Option<Pos>>,
+}
+
+impl Places {
+    /// Whether the checkpoint is met for the first time in this line, and at the same position as in others.
+    fn take(&mut self, checkpoint: u32, pos: Pos) -> bool {
+        let place = self.of.get_mut(checkpoint as usize);
+        let is_there = place.is_some_and(|place| *place.get_or_insert(pos) == pos);
+        is_there && self.met.is_new(checkpoint)
+    }
+}
+
 fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
     if holds { Ok(()) } else { wrong(what, index) }
 }
@@ -62,11 +80,20 @@ impl Image {
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             self.check_checkpoint(i, checkpoint, &mut blocks)?;
         }
-        let mut checkpoints = Met::new(self.checkpoints.len());
+        let n = self.checkpoints.len();
+        let mut checkpoints = Places { met: Met::new(n), of: vec![None; n] };
         for (i, sequence) in self.sequences.iter().enumerate() {
             self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
         }
         Ok(())
+    }
+
+    /// The position that the next token of a sequence gets; all layers end there.
+    pub fn end_of(&self, sequence: &Sequence) -> Pos {
+        let groups = self.shape.groups.iter().zip(&self.blocks).zip(&sequence.cells);
+        let of_tokens = groups.filter(|((group, _), _)| group.sees != Sees::Text);
+        let last = of_tokens.filter_map(|((_, blocks), cells)| cells.last_pos(blocks)).max();
+        last.max(sequence.state.map(|_| sequence.last)).map_or(Pos::ZERO, Pos::next)
     }
 
     fn is_recurrent(&self) -> bool {
@@ -81,6 +108,8 @@ impl Image {
             let slot = owned.get_mut(journal as usize).filter(|owned| !**owned);
             *slot.ok_or(Error::Image { what: "journal of checkpoint", index: i as u64 })? = true;
         }
+        let longest = self.journals.iter().copied().max().unwrap_or_default();
+        ensure(longest <= MAX_ROWS, "rows of a journal", longest as usize)?;
         let orphan = owned.iter().position(|owned| !owned);
         ensure(orphan.is_none(), "journal that no checkpoint has", orphan.unwrap_or_default())?;
         ensure(self.journals.is_empty() || self.is_recurrent(), "journals without a state", 0)
@@ -109,7 +138,7 @@ impl Image {
         i: usize,
         sequence: &Sequence,
         blocks: &mut [Met],
-        checkpoints: &mut Met,
+        checkpoints: &mut Places,
     ) -> Result<(), Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
         let mut ends = Vec::new();
@@ -135,15 +164,16 @@ impl Image {
         self.check_line(i, sequence, end, checkpoints)
     }
 
-    fn check_line(&self, i: usize, sequence: &Sequence, end: i32, met: &mut Met) -> Result<(), Error> {
+    fn check_line(&self, i: usize, sequence: &Sequence, end: i32, places: &mut Places) -> Result<(), Error> {
         let mut from = 0;
-        met.forget();
-        for mark in &sequence.line {
+        places.met.forget();
+        for (number, mark) in sequence.line.iter().enumerate() {
             let what = "way back of sequence";
             let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
                 return wrong(what, i);
             };
-            let is_new = met.is_new(mark.checkpoint);
+            let is_new = places.take(mark.checkpoint, mark.pos);
+            ensure(number == 0 || !checkpoint.anchor, what, i)?;
             let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
             ensure(is_new && mark.pos.0 >= from && mark.n_rows <= n_rows, what, i)?;
             from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
@@ -186,10 +216,11 @@ impl Shape {
 
 fn is_sound(block: &Block) -> bool {
     let is_used = |cell: u32| block.live >> cell & 1 == 1;
-    (0..).zip(&block.pos).all(|(cell, pos)| match is_used(cell) {
-        true => (Pos::ZERO..Pos::MAX).contains(pos),
-        false => *pos == Pos::ZERO,
-    })
+    block.live != 0
+        && (0..).zip(&block.pos).all(|(cell, pos)| match is_used(cell) {
+            true => (Pos::ZERO..Pos::MAX).contains(pos),
+            false => *pos == Pos::ZERO,
+        })
 }
 
 impl Cells {

@@ -58,6 +58,9 @@ pub(crate) trait CellPart {
     /// Entries that a table has room for from the start.
     fn table_room(&self) -> usize;
 
+    /// Entries that a checkpoint's table has room for from the start.
+    fn checkpoint_room(&self) -> usize;
+
     /// Gives a sequence other cells; the old ones go back to the pool.
     fn give(&mut self, seq: SeqId, given: Given);
 
@@ -115,6 +118,10 @@ impl CellPart for Unified {
 
     fn table_room(&self) -> usize {
         self.table_room
+    }
+
+    fn checkpoint_room(&self) -> usize {
+        self.recycle.as_ref().map_or(0, |recycle| recycle.held_room)
     }
 
     fn give(&mut self, seq: SeqId, given: Given) {
@@ -180,6 +187,10 @@ impl CellPart for Cross {
 
     fn table_room(&self) -> usize {
         self.table_room
+    }
+
+    fn checkpoint_room(&self) -> usize {
+        0
     }
 
     fn give(&mut self, seq: SeqId, given: Given) {

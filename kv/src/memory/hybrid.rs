@@ -298,6 +298,11 @@ impl Hybrid {
         Some((&**self.parts.get(place.part)?, place.layer))
     }
 
+    /// Drops at once what the budget of checkpoints does not pay for; after a rollback that waits for the next token.
+    pub(crate) fn keep_to_budget(&mut self) {
+        self.timeline.settle(&mut self.parts);
+    }
+
     pub(crate) fn timeline_audit(&self) -> Result<(), alloc::string::String> {
         self.timeline.audit()
     }

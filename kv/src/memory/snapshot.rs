@@ -89,7 +89,12 @@ impl Met {
             }
             Extent { block: number, live: extent.live }
         });
-        Cells { extents: extents.collect(), whole_from: holding.whole_from, start: holding.start }
+        let extents: Vec<Extent> = extents.collect();
+        if extents.is_empty() {
+            // Nothing is missing where there was nothing.
+            return Cells::default();
+        }
+        Cells { extents, whole_from: holding.whole_from, start: holding.start }
     }
 }
 
@@ -157,6 +162,7 @@ impl Hybrid {
             checkpoints: taken.made,
             sequences,
         };
+        debug_assert!(self.open || image.check() == Ok(()), "{:?}", image.check());
         let blocks = taken.met.into_iter().map(|met| met.numbers.met).collect();
         Ok(Snapshot { memory: self, image, blocks, slots: taken.slots.met, rows: taken.rows, places })
     }

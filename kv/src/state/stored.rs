@@ -36,6 +36,9 @@ pub const ROWS: Tag = Tag(*b"ROWS");
 /// The version of all of them.
 pub const IMAGE_VERSION: u16 = 1;
 
+/// The most bytes of a description: that of some hundred million tokens.
+const MAX_DESCRIPTION: u64 = 64 << 20;
+
 /// All cells of a block.
 const ALL: u32 = u32::MAX;
 
@@ -148,8 +151,8 @@ impl<'a> StoredImage<'a> {
     /// # Errors
     /// [`Error`] with the section that is missing or wrong, [`Error::Memory`] where the description contradicts itself.
     pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
-        let shape = container.read(container.require(SHAPE, 0)?)?;
-        let memo = container.read(container.require(IMAGE, 0)?)?;
+        let described = |tag| container.read(small(container.require(tag, 0)?)?);
+        let (shape, memo) = (described(SHAPE)?, described(IMAGE)?);
         let shape = encode::read_shape(Fields::new(SHAPE, &shape))?;
         let (image, pieces) = encode::read_image(Fields::new(IMAGE, &memo), shape)?;
         image.check().map_err(Error::Memory)?;
@@ -236,6 +239,12 @@ impl<'a> StoredImage<'a> {
         }
         Ok(())
     }
+}
+
+/// Descriptions are small, and what is read from one takes several times its bytes.
+fn small(section: &Section) -> Result<&Section, Error> {
+    let (what, value, limit) = ("bytes of a description", section.raw_len, MAX_DESCRIPTION);
+    if value > limit { Err(Error::TooLarge { what, value, limit }) } else { Ok(section) }
 }
 
 fn short(section: &Section, found: usize, wanted: usize) -> Error {

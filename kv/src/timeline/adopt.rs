@@ -16,6 +16,33 @@ pub(crate) struct Adopted {
     pub anchor: bool,
 }
 
+/// Room for checkpoints from elsewhere, counted down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    others: usize,
+    /// Anchors, one a sequence, have room of their own.
+    anchors: usize,
+    n_free: usize,
+}
+
+impl Room {
+    /// Whether there is room for one more anchor, which is taken.
+    pub fn anchor(&mut self) -> bool {
+        let is_there = self.anchors > 0 && self.n_free > 0;
+        self.anchors -= usize::from(is_there);
+        self.n_free -= usize::from(is_there);
+        is_there
+    }
+
+    /// The same for any other checkpoint.
+    pub fn other(&mut self) -> bool {
+        let is_there = self.others > 0 && self.n_free > 0;
+        self.others -= usize::from(is_there);
+        self.n_free -= usize::from(is_there);
+        is_there
+    }
+}
+
 impl Timeline {
     /// How many checkpoints there can be.
     pub fn len(&self) -> usize {
@@ -38,9 +65,16 @@ impl Timeline {
         self.sizes.needed
     }
 
-    /// How many checkpoints can be made.
-    pub fn n_free(&self) -> usize {
-        self.free.len()
+    /// Room for checkpoints from elsewhere: one for each sequence's end and one for each edit stay free.
+    pub fn room(&self) -> Room {
+        let n_free = self.free.len();
+        Room { others: n_free.saturating_sub(2 * self.lines.len()), anchors: self.lines.len(), n_free }
+    }
+
+    /// How many more pins the budget pays for.
+    pub fn n_free_pins(&self) -> u32 {
+        let n_pinned = self.checkpoints.iter().filter(|checkpoint| checkpoint.pinned).count();
+        self.sizes.n_paid.saturating_sub(n_pinned as u32)
     }
 
     /// Rows of a journal.

@@ -4,14 +4,20 @@ use super::{Context, History};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::image::{Content, Resume, Sees, Shape};
-use backstitch_kv::state::{Container, Header, Scope, Writer, encode_shape, write_image};
+use backstitch_kv::state::{
+    Container, Error as State, Header, IMAGE_TAGS, IMAGE_VERSION, Scope, Writer, encode_shape, write_image,
+};
 use backstitch_kv::store::{BLOCK_TOKENS, Entry, Found, Key, Need, Pieces, Prefix, Store, Unusable, Why};
 use backstitch_kv::{Pos, SeqId, Snapshot, StageError, Token};
 use core::ops::Range;
 use std::borrow::Cow;
 
+/// Counts the releases that compute other bits than the one before from the same tokens: what was stored by one of them is nothing that
+/// this one would have computed. A test holds the bits of some logits, and so notices when it has to go up.
+const NUMERICS: u32 = 1;
+
 /// How often a beginning is looked for again after a damaged file of it was found, and removed.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 8;
 
 /// What came of looking for the beginning of a prompt.
 #[derive(Debug)]
@@ -41,8 +47,10 @@ fn is_told_by_tokens(shape: &Shape) -> bool {
 impl Context {
     /// The key under which a store keeps what this model evaluates into caches of this shape and these element types.
     pub fn store_root(&self) -> Key {
-        let shape = encode_shape(&self.memory.shape());
-        Key::root(&self.model.fingerprint().0, blake3::hash(&shape).as_bytes())
+        let mut cache = blake3::Hasher::new();
+        cache.update(&NUMERICS.to_le_bytes()).update(&IMAGE_VERSION.to_le_bytes());
+        cache.update(&encode_shape(&self.memory.shape()));
+        Key::root(&self.model.fingerprint().0, cache.finalize().as_bytes())
     }
 
     /// Makes `seq` hold the longest beginning of `tokens` that `store` has, in place of what it held; never all of them, for the logits of
@@ -58,7 +66,7 @@ impl Context {
         self.history(seq)?;
         let shape = self.memory.shape();
         let need = if needs_blocks_only(&shape) { Need::Blocks } else { Need::ResumePoint };
-        let (root, most) = (self.store_root(), tokens.len().saturating_sub(1));
+        let (root, mut most) = (self.store_root(), tokens.len().saturating_sub(1));
         let mut recalled = Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
         for _ in 0..ATTEMPTS {
             if !is_told_by_tokens(&shape) {
@@ -80,7 +88,13 @@ impl Context {
                     recalled.n_tokens = found.n_tokens;
                     return Ok(recalled);
                 }
-                Err(trouble) => recalled.trouble = Some(trouble),
+                Err(trouble) => {
+                    // Damaged bytes are removed by the store. Whatever else is wrong stays, and a shorter beginning may be sound.
+                    if let Unusable::State(_) = trouble {
+                        most = found.n_tokens - 1;
+                    }
+                    recalled.trouble = Some(trouble);
+                }
             }
         }
         self.empty(seq)?;
@@ -107,6 +121,13 @@ impl Context {
             Ok(container) => container,
             Err(error) => return Ok(Err(error.into())),
         };
+        let known = |container: &Container<'_>| {
+            container.expect_fingerprint(&self.model.fingerprint())?;
+            container.expect(&IMAGE_TAGS)
+        };
+        if let Err(error) = container.as_ref().map_or(Ok(()), known) {
+            return Ok(Err(error.into()));
+        }
         let prefix = match Prefix::new(shape, found, container.as_ref()) {
             Ok(prefix) => prefix,
             Err(error) => return Ok(Err(error.into())),
@@ -114,7 +135,10 @@ impl Context {
         match self.memory.stage_with(prefix.image(), &prefix, &[seq], false, &*self.pool) {
             Ok(staged) => drop(staged.commit()),
             Err(StageError::Source(error)) => return Ok(Err(error)),
-            Err(StageError::Memory(error)) => return Err(error.into()),
+            Err(StageError::Memory(
+                error @ (backstitch_kv::Error::Full { .. } | backstitch_kv::Error::OutOfMemory { .. }),
+            )) => return Err(error.into()),
+            Err(StageError::Memory(error)) => return Ok(Err(State::Memory(error).into())),
         }
         self.outputs.forget(seq);
         if let Some(slot) = self.sequences.get_mut(seq.index()) {

@@ -28,6 +28,12 @@ pub(super) struct Kept {
     pub number: usize,
     /// For each group the cells that it keeps apart.
     pub cells: Vec<Option<Cells>>,
+    /// The position of the token that follows it.
+    pos: Pos,
+    /// Whether it is one that nothing before can be made again without.
+    anchor: bool,
+    /// Whether it stays pinned: a pin that the budget does not pay for is none.
+    pub pinned: bool,
     /// Rows of its journal that are taken.
     pub n_rows: u32,
 }
@@ -37,7 +43,10 @@ impl Choice {
     pub fn fit(&self, image: &Image) -> Fit {
         let n_rows: u32 = self.checkpoints.iter().map(|kept| kept.n_rows).sum();
         let saved: u32 = image.journals.iter().fold(0, |sum, n| sum.saturating_add(*n));
+        let pinned = |number: usize| image.checkpoints[number].pinned;
+        let unpinned = self.checkpoints.iter().filter(|kept| pinned(kept.number) && !kept.pinned);
         Fit {
+            n_unpinned: unpinned.count() as u32,
             n_checkpoints_dropped: (image.checkpoints.len() - self.checkpoints.len()) as u32,
             n_rows_dropped: saved.saturating_sub(n_rows),
             conversion: None,
@@ -95,23 +104,33 @@ impl Hybrid {
         let mut ranked = Vec::new();
         for (number, marks) in marks.iter().enumerate() {
             let Some((sequence, mark)) = marks.first() else { continue };
-            let end = sequence.cells.iter().zip(&image.blocks).find_map(|(c, blocks)| c.last_pos(blocks));
-            let end = end.unwrap_or(sequence.last).next();
+            let end = image.end_of(sequence);
             let checkpoint = &image.checkpoints[number];
             let rank = match () {
-                () if checkpoint.anchor || checkpoint.pinned => 0,
-                () if marks.iter().any(|(_, mark)| mark.n_rows > 0) => 1,
-                () if self.timeline.wants_rung(mark.pos, end) => 2,
-                () => 3,
+                () if checkpoint.anchor => 0,
+                () if checkpoint.pinned => 1,
+                () if marks.iter().any(|(_, mark)| mark.n_rows > 0) => 2,
+                () if self.timeline.wants_rung(mark.pos, end) => 3,
+                () => 4,
             };
             ranked.push((rank, end.0 - mark.pos.0, number));
         }
         ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
         let keep = |(.., number): (i32, i32, usize)| {
             let cells = self.cells_for(image, matched, number, &marks[number])?;
-            Some(Kept { number, cells, n_rows: 0 })
+            let pos = marks[number].first()?.1.pos;
+            let anchor = image.checkpoints[number].anchor;
+            Some(Kept { number, cells, pos, anchor, pinned: false, n_rows: 0 })
         };
-        ranked.into_iter().filter_map(keep).take(self.timeline.n_free()).collect()
+        let mut room = self.timeline.room();
+        let has_room = |kept: &Kept| if kept.anchor { room.anchor() } else { room.other() };
+        let mut kept: Vec<Kept> = ranked.into_iter().filter_map(keep).filter(has_room).collect();
+        let mut pins = self.timeline.n_free_pins();
+        for kept in kept.iter_mut().filter(|kept| image.checkpoints[kept.number].pinned) {
+            kept.pinned = pins > 0;
+            pins = pins.saturating_sub(1);
+        }
+        kept
     }
 
     /// For each group the cells that a checkpoint keeps apart in this memory; `None` if some are not to be had.
@@ -146,19 +165,22 @@ impl Hybrid {
         matched: &[Matched],
         choice: &mut Choice,
     ) -> Result<(), Error> {
-        let mut is_trimmed = false;
-        loop {
-            let lacking = self.lacking(image, matched, choice);
-            match lacking {
-                None => return Ok(()),
-                Some(_) if !core::mem::replace(&mut is_trimmed, true) => self.trim(image, matched, choice),
-                Some((what, need, free)) if choice.checkpoints.pop().is_none() => {
-                    let seq = seqs.first().copied().unwrap_or_default();
-                    return Err(Error::Full { what, need, free, seq });
-                }
-                Some(_) => {}
-            }
+        if self.lacking(image, matched, choice).is_none() {
+            return Ok(());
         }
+        self.trim(image, matched, choice);
+        let checkpoints = core::mem::take(&mut choice.checkpoints);
+        if let Some((what, need, free)) = self.lacking(image, matched, choice) {
+            let seq = seqs.first().copied().unwrap_or_default();
+            return Err(Error::Full { what, need, free, seq });
+        }
+        choice.checkpoints = checkpoints;
+        while self.lacking(image, matched, choice).is_some() {
+            // In steps, so that dropping very many takes few looks.
+            let n = choice.checkpoints.len();
+            choice.checkpoints.truncate(n - n.div_ceil(16));
+        }
+        Ok(())
     }
 
     /// Lets go of the cells that a sequence which was appended to would not have kept.
@@ -201,9 +223,11 @@ impl Hybrid {
         for kept in &mut choice.checkpoints {
             let saved = image.checkpoints[kept.number].journal;
             let saved = saved.map_or(0, |journal| image.journals[journal as usize]);
+            // A journal reaches to the next multiple of its length and no further: what continues it counts on that.
+            let reach = most - (kept.pos.0 as u32).checked_rem(most).unwrap_or(0);
             if saved > 0 && most > 0 && left > 0 {
                 left -= 1;
-                kept.n_rows = saved.min(most);
+                kept.n_rows = saved.min(reach);
             }
             taken[kept.number] = Some(kept.n_rows);
         }
@@ -265,8 +289,11 @@ fn check_merged(image: &Image, seqs: &[SeqId], matched: &[Matched]) -> Result<()
                 let (a, b) = (&sequence.cells[*group], &sequence.cells[twin.group]);
                 let same = a.extents == b.extents
                     && a.positions(&image.blocks[*group]).eq(b.positions(&image.blocks[twin.group]));
-                if !same {
-                    return Err(Error::Gone { seq, whole_from: a.whole_from.max(b.whole_from) });
+                let whole_from = a.whole_from.max(b.whole_from);
+                match same {
+                    true => {}
+                    false if whole_from > Pos::ZERO => return Err(Error::Gone { seq, whole_from }),
+                    false => return Err(Error::Image { what: "cells of group", index: *group as u64 }),
                 }
             }
         }

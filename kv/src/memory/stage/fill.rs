@@ -3,10 +3,12 @@
 use super::StageError;
 use super::fit::{Conversion, Matched};
 use super::reserve::Reserved;
+use crate::error::Error;
 use crate::image::{Group, Image, Source};
 use crate::memory::Hybrid;
 use crate::memory::cells::CellPart;
 use crate::memory::snapshot::Place;
+use crate::room;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
@@ -42,7 +44,7 @@ impl Hybrid {
             }
             conversion.get_or_insert_with(Conversion::default).add(&converter.done);
         }
-        self.fill_states(image, source, reserved).map_err(StageError::Source)?;
+        self.fill_states(image, source, reserved)?;
         Ok(conversion)
     }
 
@@ -51,14 +53,14 @@ impl Hybrid {
         image: &Image,
         source: &S,
         reserved: &Reserved,
-    ) -> Result<(), S::Error> {
+    ) -> Result<(), StageError<S::Error>> {
         let Some(states) = self.parts.iter_mut().find_map(|part| part.as_states_mut()) else {
             return Ok(());
         };
         for (state, slot) in reserved.slots.iter().enumerate() {
             if let Some(slot) = *slot {
                 let mut pieces: Vec<&mut [f32]> = states.pieces_mut(slot).collect();
-                source.fill_state(state, &mut pieces)?;
+                source.fill_state(state, &mut pieces).map_err(StageError::Source)?;
             }
         }
         for (journal, rows) in reserved.rows.iter().enumerate() {
@@ -66,14 +68,16 @@ impl Hybrid {
             let saved = image.journals[journal];
             let mut targets: Vec<&mut [f32]> = states.rows_mut(rows.clone()).collect();
             if rows.len() as u32 == saved {
-                source.fill_journal(journal, &mut targets)?;
+                source.fill_journal(journal, &mut targets).map_err(StageError::Source)?;
                 continue;
             }
             // Only the first rows fit.
             let len = |target: &&mut [f32]| target.len() / rows.len().max(1) * saved as usize;
-            let mut whole: Vec<Vec<f32>> = targets.iter().map(|target| vec![0.0; len(target)]).collect();
+            let whole = targets.iter().map(|target| room::zeroed(len(target) as u64)).collect();
+            let whole: Result<Vec<Vec<f32>>, Error> = whole;
+            let mut whole = whole?;
             let mut slices: Vec<&mut [f32]> = whole.iter_mut().map(Vec::as_mut_slice).collect();
-            source.fill_journal(journal, &mut slices)?;
+            source.fill_journal(journal, &mut slices).map_err(StageError::Source)?;
             for (target, whole) in targets.iter_mut().zip(&whole) {
                 target.iter_mut().zip(whole).for_each(|(target, x)| *target = *x);
             }

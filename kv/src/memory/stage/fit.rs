@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 pub struct Fit {
     /// Checkpoints that the memory has no room for or no use of.
     pub n_checkpoints_dropped: u32,
+    /// Checkpoints that are no longer pinned, because the memory's budget does not pay for more pins.
+    pub n_unpinned: u32,
     /// Journaled tokens that it has no room for.
     pub n_rows_dropped: u32,
     /// What converting elements did, if it was necessary.

@@ -64,9 +64,9 @@ impl Hybrid {
                 reserved.rows[journal as usize] = Some(row..row + kept.n_rows);
             }
         }
-        let id_of = |mark: &Mark| {
-            choice.checkpoints.iter().position(|kept| kept.number == mark.checkpoint as usize).map(|i| ids[i])
-        };
+        let mut id_of = vec![None; image.checkpoints.len()];
+        choice.checkpoints.iter().zip(&ids).for_each(|(kept, &id)| id_of[kept.number] = Some(id));
+        let id_of = |mark: &Mark| id_of.get(mark.checkpoint as usize).copied().flatten();
         for (marks, &seq) in choice.lines.iter().zip(seqs) {
             let entry = |mark: &Mark| Some(Entry { id: id_of(mark)?, pos: mark.pos, n_rows: mark.n_rows });
             let entries: Vec<Entry> = marks.iter().filter_map(entry).collect();
@@ -81,15 +81,16 @@ impl Hybrid {
     /// Takes the checkpoints.
     fn adopt(&mut self, choice: &Choice, image: &Image) -> Result<Vec<u32>, Error> {
         let mut ids = Vec::with_capacity(choice.checkpoints.len());
+        let mut users = vec![(0, 0); image.checkpoints.len()];
+        for mark in choice.lines.iter().flatten() {
+            let (refs, readers) = &mut users[mark.checkpoint as usize];
+            *refs += 1;
+            *readers += u32::from(mark.n_rows > 0);
+        }
         for kept in &choice.checkpoints {
-            let saved = &image.checkpoints[kept.number];
-            let marks = || choice.lines.iter().flatten().filter(|m| m.checkpoint as usize == kept.number);
-            let adopted = Adopted {
-                refs: marks().count() as u32,
-                readers: marks().filter(|mark| mark.n_rows > 0).count() as u32,
-                pinned: saved.pinned,
-                anchor: saved.anchor,
-            };
+            let (refs, readers) = users[kept.number];
+            let anchor = image.checkpoints[kept.number].anchor;
+            let adopted = Adopted { refs, readers, pinned: kept.pinned, anchor };
             let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
             let id = self.timeline.adopt(adopted).ok_or(refused)?;
             if let Some(stage) = &mut self.staged {
@@ -129,7 +130,7 @@ impl Hybrid {
             }
             for (kept, &id) in choice.checkpoints.iter().zip(ids) {
                 if let Some(cells) = kept.cells[*group].as_ref() {
-                    own.checkpoints.push((id, given(cells, numbers, 0)?));
+                    own.checkpoints.push((id, given(cells, numbers, part.checkpoint_room())?));
                 }
             }
         }

@@ -23,17 +23,19 @@ pub(in crate::memory) struct Recycle {
     start: Vec<Pos>,
     /// For each checkpoint, the cells that are seen from there, and the position from which on they are there.
     held: Vec<(Table, Pos)>,
+    /// Entries that each of them has room for.
+    pub held_room: usize,
 }
 
 impl Recycle {
     pub fn new(window: Window, params: &Params, n_checkpoints: u32) -> Result<Recycle, Error> {
         let mut held: Vec<(Table, Pos)> = (0..n_checkpoints).map(|_| Default::default()).collect();
-        for (table, _) in &mut held {
-            let n_cells = window.size().saturating_add(params.timeline.margin) as usize;
-            table.make_room(n_cells.div_ceil(BLOCK_CELLS).min(1 << 16) + 2 + SPAN)?;
-        }
+        let n_cells = window.size().saturating_add(params.timeline.margin) as usize;
+        let held_room = n_cells.div_ceil(BLOCK_CELLS).min(1 << 16) + 2 + SPAN;
+        held.iter_mut().try_for_each(|(table, _)| table.make_room(held_room))?;
         let whole_from = room::filled(params.n_seq_max as usize, Pos::ZERO)?;
-        Ok(Recycle { window, margin: params.timeline.margin, start: whole_from.clone(), whole_from, held })
+        let (margin, start) = (params.timeline.margin, whole_from.clone());
+        Ok(Recycle { window, margin, start, whole_from, held, held_room })
     }
 
     /// Entries of a sequence's table at most, with a batch of `n_batch` tokens on top.
@@ -177,8 +179,9 @@ impl Unified {
         let slots = table.slots(&self.pool, &(from..pos));
         let (held, held_from) = &mut recycle.held[id as usize];
         held.clear(&mut self.pool);
-        *held_from = from;
+        *held_from = Pos::ZERO;
         if !slots.is_empty() {
+            *held_from = from;
             held.share(&mut self.pool, table, slots);
         }
     }

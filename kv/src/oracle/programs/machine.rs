@@ -106,6 +106,7 @@ impl Machine {
                 self.naive.clear();
             }
             Step::MoveOut => self.move_out(),
+            Step::MoveElsewhere { journal, few } => self.move_elsewhere(*journal, *few),
             Step::Restore { src, dst, end } => {
                 self.restore(SeqId(u32::from(*src)), SeqId(u32::from(*dst)), *end);
             }
@@ -116,6 +117,7 @@ impl Machine {
     /// All sequences go on in another memory as if nothing had happened, with the same ways back.
     fn move_out(&mut self) {
         let seqs = [0, 1, 2, 3].map(SeqId);
+        self.real.keep_to_budget();
         let ways = seqs.map(|seq| self.real.positions(seq));
         self.saved = saved(&self.real.snapshot(&seqs).unwrap(), &self.saved);
         let container = Container::parse(&self.saved).unwrap();
@@ -126,6 +128,26 @@ impl Machine {
         assert_eq!(fit, Fit::default());
         self.real = other;
         assert_eq!(seqs.map(|seq| self.real.positions(seq)), ways);
+        self.tally.restored += 1;
+    }
+
+    /// All sequences go on in a memory that keeps other ways back.
+    fn move_elsewhere(&mut self, journal: u8, few: bool) {
+        let seqs = [0, 1, 2, 3].map(SeqId);
+        let journal = u32::from(journal);
+        let checkpoint_bytes = if few { 600 } else { 1 << 20 };
+        let timeline = TimelineParams { checkpoint_bytes, spacing: 8, journal, margin: 8 };
+        let params = Params { timeline, ..self.params };
+        let owned = Owned::copy(&self.real.snapshot(&seqs).unwrap());
+        let mut other = Hybrid::new(&self.layers, &params).unwrap();
+        match other.stage(&owned.image, &owned, &seqs, false) {
+            Ok(staged) => drop(staged.commit()),
+            Err(StageError::Memory(Error::Full { .. })) => return self.tally.full += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+        (self.real, self.params) = (other, params);
+        // The budget may not pay for all of them here.
+        self.pins.clear();
         self.tally.restored += 1;
     }
 

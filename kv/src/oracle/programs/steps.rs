@@ -62,6 +62,11 @@ pub(super) enum Step {
     Clear,
     /// Takes an image of everything to a new memory and goes on there.
     MoveOut,
+    /// The same, to one with other ways back: how long its journals are, and whether there are few checkpoints.
+    MoveElsewhere {
+        journal: u8,
+        few: bool,
+    },
     /// Puts an image of one sequence in the place of another.
     Restore {
         src: u8,
@@ -106,6 +111,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..4, range(), -40i8..40).prop_map(|(seq, range, delta)| Step::Add { seq, range, delta }),
         1 => (0u8..4, range(), -1i8..5).prop_map(|(seq, range, divisor)| Step::Divide { seq, range, divisor }),
         2 => Just(Step::MoveOut),
+        2 => (0u8..9, any::<bool>()).prop_map(|(journal, few)| Step::MoveElsewhere { journal, few }),
         3 => (0u8..4, 0u8..5, restored).prop_map(|(src, dst, end)| Step::Restore { src, dst, end }),
         1 => prop_oneof![2 => (0u8..5).prop_map(|seq| Step::Keep { seq }), 1 => Just(Step::Clear)],
     ]

@@ -253,13 +253,23 @@ fn read_sequence(fields: &mut Fields<'_>, n_groups: usize) -> Result<Sequence, E
     Ok(Sequence { cells, state, last, line })
 }
 
+/// Room for `n` entries, or an error instead of an abort.
+fn reserve<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
+    let bytes = n as u64 * size_of::<T>() as u64;
+    list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes })
+}
+
 pub(super) fn read_image(mut fields: Fields<'_>, shape: Shape) -> Result<(Image, Pieces), Error> {
     let n_groups = shape.groups.len();
     let mut image = Image { shape, ..Image::default() };
     let mut pieces = Pieces::default();
     for _ in 0..n_groups {
         let (mut blocks, mut masks) = (Vec::new(), Vec::new());
-        for _ in 0..fields.count(6)? {
+        // A block has cells, how they stand, and a piece at least.
+        let n_blocks = fields.count(14)?;
+        reserve(&mut blocks, n_blocks)?;
+        reserve(&mut masks, n_blocks)?;
+        for _ in 0..n_blocks {
             blocks.push(read_block(&mut fields)?);
             let mut list = Vec::new();
             for _ in 0..fields.u8()? {
