@@ -187,16 +187,16 @@ fn the_bits_of_logits_are_pinned() {
         ctx.append(seq, &prompt(300)).unwrap();
         let bits: Vec<u8> = bits(&ctx, seq).into_iter().flat_map(u32::to_le_bytes).collect();
         let front: [u8; 8] = *blake3::hash(&bits).as_bytes().first_chunk().unwrap();
-        u64::from_be_bytes(front)
+        u64::from_le_bytes(front)
     });
     let pinned: [u64; 7] = [
-        0xdbaa_a46a_44c4_0c2a,
-        0x7366_7608_66a1_7a8e,
-        0xa1e2_59fb_45d8_5ee1,
-        0x829d_5451_fce5_5a8e,
-        0x95c0_4b01_5206_ed00,
-        0x4e31_2d65_01b9_2f50,
-        0xc6c7_c890_8378_c649,
+        0x2a0c_c444_6aa4_aadb,
+        0x8e7a_a166_0876_6673,
+        0xe15e_d845_fb59_e2a1,
+        0x8e5a_e5fc_5154_9d82,
+        0x00ed_0652_014b_c095,
+        0x502f_b901_652d_314e,
+        0x49c6_7883_90c8_c7c6,
     ];
     assert_eq!(hashes, pinned, "{hashes:x?}");
 }
