@@ -318,6 +318,39 @@ fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
     assert_eq!(seen(&reader.small.ctx, reader.small.live), reader.live);
 }
 
+/// Other numbers under sound checksums, for all sequences at once: an error that changes nothing, or a context that goes on.
+#[test]
+fn a_forged_context_is_refused_or_read_and_makes_way_for_a_good_one() {
+    for name in ["llama", "gemma3", "falcon_h1"] {
+        let mut reader = Reader::new(&golden(name));
+        let good = saved_all(&reader.small.ctx);
+        let (options, seqs) = (RestoreOptions::default(), [reader.small.saved, reader.small.live]);
+        let before = [reader.before.clone(), reader.live.clone()];
+        for (tag, change) in [*b"SEQS", *b"TOKS", *b"SHAP", *b"MEMO"]
+            .into_iter()
+            .flat_map(|tag| [0x00, 0x01, 0x02, 0x80, 0xff].map(|change| (tag, change)))
+        {
+            for place in 0..24 {
+                let forged = rewritten(&good, |own, _, content| {
+                    if *own == tag {
+                        let at = place * content.len() / 24;
+                        content[at] = change;
+                    }
+                });
+                let ctx = &mut reader.small.ctx;
+                if ctx.state_read_bytes(&forged, &options).is_ok() {
+                    let live: Vec<SeqId> = (0..4).map(SeqId).filter(|seq| ctx.tokens(*seq).is_ok()).collect();
+                    // Whatever comes out of it.
+                    live.iter().for_each(|seq| drop(ctx.append(*seq, &[Token(1)])));
+                    ctx.clear();
+                    ctx.state_read_bytes(&good, &options).unwrap();
+                }
+                assert_eq!(seqs.map(|seq| seen(ctx, seq)), before, "{name}, {tag:?}, {place}, {change:#x}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_damaged_context_is_refused_and_all_its_sequences_stay() {
     for name in KINDS {
