@@ -1,8 +1,8 @@
 //! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an answer.
 
-use super::{Saved, compare, ways_back};
+use super::{LOGITS, METADATA, SAMPLER, Saved, compare, ways_back};
 use crate::embedded;
-use backstitch_kv::state::{Container, Tag, Writer};
+use backstitch_kv::state::{Container, Error, Tag, Writer};
 use backstitch_models::{Context, Model, Params, SaveOptions, SeqId, Token};
 
 /// A state of the embedded model with two sequences, one of them a fork.
@@ -69,6 +69,35 @@ fn forged_descriptions_are_errors_or_answered() {
         n_sound += u32::from(look(&forged, &original));
     }
     assert!(n_sound > 5, "only {n_sound} got past the first checks");
+}
+
+#[test]
+fn sections_of_a_later_version_are_skipped_where_they_may_be() {
+    let bytes = state();
+    let container = Container::parse(&bytes).unwrap();
+    let later = |required| {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, *container.header()).unwrap();
+        for section in container.sections().filter(|section| section.tag != LOGITS) {
+            let content = container.read(section).unwrap();
+            writer
+                .section(section.tag, section.version, section.required, section.index, &[&content])
+                .unwrap();
+        }
+        for tag in [LOGITS, SAMPLER, METADATA] {
+            writer.section(tag, 2, required, 0, &[&[7; 5]]).unwrap();
+        }
+        writer.finish().unwrap();
+        bytes
+    };
+    let bytes = later(false);
+    let container = Container::parse(&bytes).unwrap();
+    let saved = Saved::read(&container).unwrap();
+    assert!(saved.sampler.is_none() && saved.metadata.is_empty());
+    assert!(saved.sequences.iter().all(|sequence| sequence.logits.is_none() && !sequence.foreign));
+    let bytes = later(true);
+    let error = Saved::read(&Container::parse(&bytes).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::UnknownRequired { version: 2, .. }), "{error}");
 }
 
 #[test]
