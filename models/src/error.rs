@@ -392,7 +392,7 @@ pub enum Error {
     /// A state cannot be written or read.
     State(backstitch_kv::state::Error),
     /// A file of llama.cpp cannot be read, or something cannot become one.
-    Llama(backstitch_kv::state::llama::Error),
+    Llama(Box<backstitch_kv::state::llama::Error>),
     /// Where llama.cpp keeps what this model's layers keep is not known.
     LlamaState {
         /// `general.architecture`.
@@ -480,7 +480,7 @@ impl core::error::Error for Error {
             Self::KernelSet(source) => Some(source),
             Self::Memory(source) => Some(source),
             Self::State(source) => Some(source),
-            Self::Llama(source) => Some(source),
+            Self::Llama(source) => Some(&**source),
             Self::Vocab(source) => Some(source),
             #[cfg(feature = "chat")]
             Self::Chat(source) => Some(source),
@@ -532,7 +532,7 @@ impl From<backstitch_kv::Error> for Error {
 
 impl From<backstitch_kv::state::llama::Error> for Error {
     fn from(error: backstitch_kv::state::llama::Error) -> Self {
-        Self::Llama(error)
+        Self::Llama(Box::new(error))
     }
 }
 

@@ -137,7 +137,7 @@ fn a_file_that_cannot_be_read_leaves_everything_as_it_was() {
         damaged.clone_from(&session);
         damaged.push(0);
         assert!(matches!(ctx.llama_state_read(&damaged, &options), Err(Error::Llama(_))));
-        let unsupported = |error| matches!(error, Err(Error::Llama(LlamaError::Unsupported { .. })));
+        let unsupported = |error| matches!(error, Err(Error::Llama(error)) if matches!(*error, LlamaError::Unsupported { .. }));
         assert!(unsupported(ctx.llama_state_read(&file, &options)));
         assert!(unsupported(ctx.llama_seq_state_read(a, &session, &options)));
         let error = ctx.llama_seq_state_read(SeqId(3), &file, &options);

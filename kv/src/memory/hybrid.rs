@@ -299,6 +299,7 @@ impl Hybrid {
     }
 
     /// Drops at once what the budget of checkpoints does not pay for; after a rollback that waits for the next token.
+    #[cfg(test)]
     pub(crate) fn keep_to_budget(&mut self) {
         self.timeline.settle(&mut self.parts);
     }

@@ -148,7 +148,7 @@ impl Context {
         let staged = self.memory.stage_with(file.image(), file, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
             StageError::Memory(error) => Error::Memory(error),
-            StageError::Source(error) => Error::Llama(error),
+            StageError::Source(error) => error.into(),
         })?;
         let fit = staged.commit();
         for (history, &seq) in histories.into_iter().zip(seqs) {
