@@ -113,6 +113,7 @@ impl History {
     }
 
     /// Whether what the sequence holds may be other than what evaluating its tokens here would give.
+    #[cfg(feature = "std")]
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign
     }
