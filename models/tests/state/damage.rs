@@ -239,7 +239,7 @@ fn a_state_cut_off_at_every_byte_is_refused() {
 }
 
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "takes minutes in a release build: .ci/run flips"]
 fn every_flipped_bit_is_noticed_or_harmless() {
     KINDS.into_iter().for_each(|name| check_flips(name, &golden(name), How::Everything));
 }
