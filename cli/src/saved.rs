@@ -5,28 +5,15 @@ mod compare;
 mod tests;
 mod ways_back;
 
-use backstitch_kv::image::{Image, Sees, Sequence};
+use backstitch_kv::image::Image;
 use backstitch_kv::state::{Container, Error, IMAGE_TAGS, Section, StoredImage, Tag};
 use backstitch_kv::{Pos, Token};
 use backstitch_models::sampler;
+use backstitch_models::sections::{LOGITS, METADATA, SAMPLER, SEQUENCES, TOKENS, VERSION};
 use std::collections::BTreeSet;
 
 pub use compare::{Difference, compare};
 pub use ways_back::ways_back;
-
-/// The ids of the sequences.
-const SEQUENCES: Tag = Tag(*b"SEQS");
-/// The tokens of a sequence.
-const TOKENS: Tag = Tag(*b"TOKS");
-/// The logits after the last token of a sequence.
-const LOGITS: Tag = Tag(*b"LGTS");
-/// The state of a chain of samplers.
-const SAMPLER: Tag = Tag(*b"SMPL");
-/// Bytes of whoever saved.
-const METADATA: Tag = Tag(*b"META");
-
-/// The version of each of these that is known here.
-const VERSION: u16 = 1;
 
 /// What a container holds, all of its descriptions checked. Cells, states and journals are read when they are asked for.
 #[derive(Debug)]
@@ -84,7 +71,7 @@ impl<'a> Saved<'a> {
         }
         let sequences = (0..).zip(ids.iter().zip(&image.sequences));
         let sequences = sequences
-            .map(|(index, (&id, held))| SavedSequence::read(container, index, id, end_of(image, held)));
+            .map(|(index, (&id, held))| SavedSequence::read(container, index, id, image.end_of(held)));
         let sequences = sequences.collect::<Result<_, _>>()?;
         let sampler =
             bytes(container, SAMPLER, 0)?.map(|bytes| read_sampler(container, &bytes)).transpose()?;
@@ -158,13 +145,4 @@ fn read_sampler(container: &Container<'_>, bytes: &[u8]) -> Result<sampler::Stat
     let section = container.require(SAMPLER, 0)?;
     let wrong = |_| malformed(section, 0, "length of the sampler's state", bytes.len() as u64, 24);
     sampler::State::decode(bytes).map_err(wrong)
-}
-
-/// The position after the last that a sequence holds; its layers all end there.
-fn end_of(image: &Image, sequence: &Sequence) -> Pos {
-    let groups = image.shape.groups.iter().zip(&image.blocks).zip(&sequence.cells);
-    let of_tokens = groups.filter(|((group, _), _)| group.sees != Sees::Text);
-    let last = of_tokens.filter_map(|((_, blocks), cells)| cells.last_pos(blocks)).max();
-    let last = last.max(sequence.state.map(|_| sequence.last));
-    last.map_or(Pos::ZERO, |last| Pos(last.0.saturating_add(1)))
 }

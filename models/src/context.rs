@@ -29,6 +29,7 @@ pub use pooling::Pooling;
 #[cfg(feature = "std")]
 pub use recall::Recalled;
 pub use rollback::Rollback;
+pub use state::sections;
 pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions};
 use whole::Whole;
 

@@ -56,6 +56,7 @@ pub use backstitch_kv::state::Fingerprint;
 pub use backstitch_kv::{Batch, Means, Pos, SeqId, Stretch, TimelineParams, Token};
 #[cfg(feature = "std")]
 pub use context::Recalled;
+pub use context::sections;
 pub use context::{
     Context, Params, Pooling, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions,
 };

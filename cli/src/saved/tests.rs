@@ -1,8 +1,9 @@
 //! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an answer.
 
-use super::{LOGITS, METADATA, SAMPLER, Saved, compare, ways_back};
+use super::{Saved, compare, ways_back};
 use crate::embedded;
 use backstitch_kv::state::{Container, Error, Tag, Writer};
+use backstitch_models::sections::{LOGITS, METADATA, SAMPLER};
 use backstitch_models::{Context, Model, Params, SaveOptions, SeqId, Token};
 
 /// A state of the embedded model with two sequences, one of them a fork.

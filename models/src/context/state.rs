@@ -9,6 +9,7 @@
 mod files;
 mod llama;
 mod read;
+pub mod sections;
 mod write;
 
 use super::Context;
@@ -16,21 +17,8 @@ use crate::error::Error;
 use crate::sampler::{self, Chain};
 use alloc::vec::Vec;
 use backstitch_kv::io::{Read, Write, read_to_end};
-use backstitch_kv::state::{Container, Scope, Tag, Written};
+use backstitch_kv::state::{Container, Scope, Written};
 use backstitch_kv::{Fit, Pos, SeqId, Stretch};
-
-/// The ids of the sequences, u32 each, in the order of all other lists.
-const SEQUENCES: Tag = Tag(*b"SEQS");
-/// The tokens of a sequence.
-const TOKENS: Tag = Tag(*b"TOKS");
-/// The logits `[n_vocab]` after the last token of a sequence, f32 each.
-const LOGITS: Tag = Tag(*b"LGTS");
-/// The state of a chain of samplers.
-const SAMPLER: Tag = Tag(*b"SMPL");
-/// Bytes of the caller's.
-const METADATA: Tag = Tag(*b"META");
-/// The version of the layout of each of these.
-const VERSION: u16 = 1;
 
 /// What goes into a state beside what sequences hold.
 #[derive(Clone, Copy, Debug)]

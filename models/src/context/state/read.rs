@@ -1,15 +1,13 @@
 //! From sections to sequences.
 
-use super::{
-    LOGITS, METADATA, RestoreOptions, Restored, RestoredSequence, SAMPLER, SEQUENCES, TOKENS, VERSION,
-};
+use super::sections::{LOGITS, METADATA, SAMPLER, SEQUENCES, TOKENS, VERSION};
+use super::{RestoreOptions, Restored, RestoredSequence};
 use crate::context::history::Left;
 use crate::context::{Context, History};
 use crate::error::Error;
 use crate::sampler;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use backstitch_kv::image::{Image, Sees};
 use backstitch_kv::state::{Container, IMAGE_TAGS, Scope, StoredImage, Tag};
 use backstitch_kv::{Pos, SeqId, StageError};
 
@@ -132,8 +130,8 @@ impl Context {
     ) -> Result<Restored, Error> {
         let saved = StoredImage::open(container)?;
         let image = saved.image();
-        for (i, sequence) in parsed.sequences.iter().enumerate() {
-            check_end(&sequence.history, end_of(image, i))?;
+        for (sequence, held) in parsed.sequences.iter().zip(&image.sequences) {
+            check_end(&sequence.history, image.end_of(held))?;
         }
         let staged = self.memory.stage_with(image, &saved, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
@@ -179,16 +177,6 @@ fn numbers(bytes: &[u8], n: usize) -> Result<Vec<f32>, Error> {
     all.try_reserve_exact(n).map_err(|_| refused)?;
     all.extend(numbers.iter().map(|x| f32::from_le_bytes(*x)));
     Ok(all)
-}
-
-/// The position after the last that a sequence of `image` holds; its layers all end there.
-fn end_of(image: &Image, sequence: usize) -> Pos {
-    let Some(sequence) = image.sequences.get(sequence) else { return Pos::ZERO };
-    let groups = image.shape.groups.iter().zip(&image.blocks).zip(&sequence.cells);
-    let of_tokens = groups.filter(|((group, _), _)| group.sees != Sees::Text);
-    let last = of_tokens.filter_map(|((_, blocks), cells)| cells.last_pos(blocks)).max();
-    let last = last.max(sequence.state.map(|_| sequence.last));
-    last.map_or(Pos::ZERO, |last| Pos(last.0.saturating_add(1)))
 }
 
 /// Checks that a list of tokens ends where the memory's sequence does.

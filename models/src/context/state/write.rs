@@ -1,6 +1,7 @@
 //! From sequences to sections.
 
-use super::{LOGITS, METADATA, SAMPLER, SEQUENCES, SaveOptions, TOKENS, VERSION};
+use super::SaveOptions;
+use super::sections::{LOGITS, METADATA, SAMPLER, SEQUENCES, TOKENS, VERSION};
 use crate::context::Context;
 use crate::error::Error;
 use alloc::vec::Vec;
