@@ -37,6 +37,31 @@ fn assert_goes_on(what: &str, model: &Model, ctx: &mut Context, seq: SeqId, all:
     assert_bits(what, ctx.logits(seq).unwrap(), &expected);
 }
 
+#[test]
+fn removing_again_what_is_gone_forgets_nothing() {
+    for name in ["mamba2", "falcon_h1", "lfm2_swa"] {
+        let model = model(name);
+        let all = tokens(&model, 9, 120);
+        let changed = |n: usize| {
+            let mut ctx = Context::new(&model, Params { n_ctx: 256, ..Params::default() }).unwrap();
+            let seq = ctx.sequence().unwrap();
+            ctx.append(seq, &all[..20]).unwrap();
+            ctx.seq_rm(seq, Pos(0)..Pos(4)).unwrap();
+            ctx.append(seq, &all[20..n]).unwrap();
+            (ctx, seq)
+        };
+        let (mut ctx, seq) = changed(120);
+        ctx.seq_rm(seq, Pos(0)..Pos(2)).unwrap();
+        let back = ctx.rollback(seq, Pos(40)).unwrap();
+        assert_eq!((back.restored_from, back.reevaluated), (Pos(20), 20), "{name}");
+        let (mut never_further, other) = changed(40);
+        for (ctx, seq) in [(&mut ctx, seq), (&mut never_further, other)] {
+            ctx.append(seq, &[Token(3), Token(5)]).unwrap();
+        }
+        assert_bits(name, ctx.logits(seq).unwrap(), never_further.logits(other).unwrap());
+    }
+}
+
 /// Other engines return success here and go on from the state of another position.
 #[test]
 fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {

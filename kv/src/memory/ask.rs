@@ -4,6 +4,7 @@ use super::{Hybrid, Pass};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
+use core::ops::Range;
 
 impl Hybrid {
     /// Checks a batch of any length, before it is prepared piece by piece: every token follows the last of its sequences, and
@@ -22,6 +23,12 @@ impl Hybrid {
     /// The most tokens that a sequence can hold; none if no layer keeps all, for then there is no limit.
     pub fn limit(&self) -> Option<u32> {
         self.parts.iter().filter_map(|part| part.limit()).min()
+    }
+
+    /// Whether `seq` has seen a token in `range` that was not removed since, still held or not: whether removing, moving or
+    /// dividing the range changes anything. False for sequences that there are not.
+    pub fn has_seen(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        self.check_seq(seq).is_ok() && self.parts.iter().any(|part| part.touches(seq, range))
     }
 
     /// Whether other sequences use cells that `seq` holds from `pos` on, so that giving these up would make no room. What windows

@@ -136,11 +136,11 @@ impl Hybrid {
     pub(super) fn touches(&self, op: &Op) -> bool {
         match op {
             Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
-                self.parts.iter().any(|part| part.touches(*seq, range))
+                self.has_seen(*seq, range)
             }
             // A sequence without tokens can have a text.
             Op::Copy { range, .. } if *range == (Pos::ZERO..Pos::MAX) => true,
-            Op::Copy { src, range, .. } => self.parts.iter().any(|part| part.touches(*src, range)),
+            Op::Copy { src, range, .. } => self.has_seen(*src, range),
             Op::Keep { .. } | Op::Clear => true,
         }
     }

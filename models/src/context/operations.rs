@@ -16,12 +16,6 @@ impl Context {
         if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
 
-    /// Whether there can be tokens in `range`: an operation on none of them changes nothing, and nothing is to be forgotten.
-    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
-        let first = self.history(seq).map_or(Pos::ZERO, History::first);
-        !range.is_empty() && range.start < self.pos(seq) && range.end > first
-    }
-
     /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`]; where the memory cannot take off an end, it is rolled
     /// back.
     ///
@@ -29,7 +23,7 @@ impl Context {
     /// As there, and those of [`Context::rollback`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check_seq(seq)?;
-        let touches = self.touches(seq, &range);
+        let touches = self.memory.has_seen(seq, &range);
         match self.memory.seq_rm(seq, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.pos(seq) => {
                 return self.rollback(seq, range.start).map(drop);
@@ -99,7 +93,7 @@ impl Context {
     /// As there.
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
-        let touches = delta != 0 && self.touches(seq, &range);
+        let touches = delta != 0 && self.memory.has_seen(seq, &range);
         self.memory.seq_add(seq, range, delta)?;
         if touches {
             self.edited(seq);
@@ -113,7 +107,7 @@ impl Context {
     /// As there.
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
-        let touches = divisor != 1 && self.touches(seq, &range);
+        let touches = divisor != 1 && self.memory.has_seen(seq, &range);
         self.memory.seq_div(seq, range, divisor)?;
         if touches {
             self.edited(seq);

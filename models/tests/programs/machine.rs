@@ -130,7 +130,9 @@ impl Fresh {
         }
         let model = &self.model;
         let known = self.known.entry(recipe.to_vec()).or_insert_with(|| {
-            let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 1, journal: 0, margin: 1024 };
+            // No ladder and no journal: only the place where a change was made can be gone back to.
+            let timeline =
+                TimelineParams { checkpoint_bytes: 1 << 20, spacing: 1 << 20, journal: 0, margin: 1024 };
             let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
             let mut ctx = Context::new(model, params).unwrap();
             encode(&mut ctx, 0);
