@@ -1,9 +1,23 @@
 //! Products of packed weights with rows of activations: the driver over kernels and threads.
 //!
 //! What is computed, on bits: for each token and each row of weights an accumulator starts at +0.0 and takes K in order.
-//! Float weights: `acc = fma(w, x, acc)` for each column. Quantised weights, for each block of 32 columns: the exact
-//! integer sum of products, then `acc = fma(sum as f32, d_w * d_x, acc)`, and for Q4_1 `acc = fma(m, sum_x, acc)` right
-//! after. Nothing depends on the number of tokens, of threads, or on the kernel set.
+//! Float weights: `acc = fma(w, x, acc)` for each column. Quantised weights, for each block of 32 columns: the exact integer
+//! `sum` of products of elements `q` and activations, then `acc = fma(sum as f32, d_w * d_x, acc)`, and where elements have a
+//! minimum, `acc = fma(m, sum_x, acc)` right after. What these are by type; every `d_w` and `m` is exact:
+//!
+//! | types | elements | `d_w` | `m` |
+//! |---|---|---|---|
+//! | Q8_0, Q4_0, IQ4_NL, MXFP4 | their values; of MXFP4 twice | `d`; of MXFP4 half | |
+//! | Q4_1, Q5_1 | `q` | `d` | `m` |
+//! | Q5_0, TQ2_0 | `8 (q - 16)`, `8 (q - 1)` | `d / 8` | |
+//! | Q4_K, Q5_K | `q` | `d * scale` | `-dmin * min` |
+//! | IQ4_XS | their values | `d * scale` | |
+//! | Q6_K, Q3_K | `4 (q - 32)`, `32 (q - 4)`, each times the scale of its 16 columns | `d / 4`, `d / 32` | |
+//! | Q2_K | `q` times the scale of its 16 columns | `d` | |
+//!
+//! The minima of Q2_K, of 16 columns too, are integers as well: `acc = fma(n as f32, dmin / 128 * d_x, acc)`, where `n` is the
+//! sum of all activations times their minima, times -128. Nothing depends on the number of tokens, of threads, or on
+//! the kernel set.
 
 use crate::packed::{PANEL, Packed, PackedType};
 use crate::pool::{Band, Bands, MAX_THREADS, Pool, Share};
@@ -165,6 +179,17 @@ fn multiply(
         PackedType::Q8_0 => set.multiply_q8_0,
         PackedType::Q4_0 => set.multiply_q4_0,
         PackedType::Q4_1 => set.multiply_q4_1,
+        PackedType::Q5_0 => set.multiply_q5_0,
+        PackedType::Q5_1 => set.multiply_q5_1,
+        PackedType::Q2_K => set.multiply_q2_k,
+        PackedType::Q3_K => set.multiply_q3_k,
+        PackedType::Q4_K => set.multiply_q4_k,
+        PackedType::Q5_K => set.multiply_q5_k,
+        PackedType::Q6_K => set.multiply_q6_k,
+        PackedType::IQ4_NL => set.multiply_iq4_nl,
+        PackedType::IQ4_XS => set.multiply_iq4_xs,
+        PackedType::MXFP4 => set.multiply_mxfp4,
+        PackedType::TQ2_0 => set.multiply_tq2_0,
     };
     kernel(panels, blocks, input.n_cols / crate::packed::BLOCK, band, write);
 }

@@ -9,13 +9,30 @@
 //! | type | panel of K columns |
 //! |---|---|
 //! | `F32`, `F16`, `BF16` | `[K][16 rows]` elements |
-//! | `Q8_0` | scales `[K/32][16 rows]` f16, then quants `[K/32][8][16 rows][4]`: in group g, four columns from 4g; stored plus 128 |
-//! | `Q4_0` | scales as `Q8_0`, then `[K/32][4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high nibbles those from 16 + 4g |
-//! | `Q4_1` | `[K/32]` of `[16 rows]` f16 scales and `[16 rows]` f16 minima, then nibbles as `Q4_0` |
+//! | quantised | scales of all blocks, then the elements of all blocks |
+//!
+//! What a quantised type keeps for 32 columns of 16 rows, and, where they come in super-blocks, for 256:
+//!
+//! | type | scales | elements |
+//! |---|---|---|
+//! | `Q8_0` | `[16]` f16 | `[8][16 rows][4]` bytes: in group g, four columns from 4g; stored plus 128 |
+//! | `Q4_0`, `IQ4_NL` | `[16]` f16 | `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high nibbles those from 16 + 4g |
+//! | `MXFP4` | `[16]` bf16: half of the power of two | the same |
+//! | `Q4_1` | `[16]` f16 and `[16]` f16 minima | the same |
+//! | `Q5_0`, `Q5_1` | as `Q4_0`, `Q4_1` | the lower four bits as `Q4_0`, then `[16 rows][4]` bytes: bit j is the fifth bit of four columns from 4j |
+//! | `Q4_K` | for 256 columns `[16]` f16 twice (the second turned in sign), `[8][16]` scales and `[8][16]` minima in bytes | as `Q4_0` |
+//! | `Q5_K` | as `Q4_K` | as `Q5_0` |
+//! | `Q6_K` | for 256 columns `[16]` f16, `[16][16]` scales in signed bytes, each of 16 columns | the lower four bits as `Q4_0`, then `[2][16 rows][4]` bytes: the bits from 2j of group g are the upper two of four columns from 8j + 4g |
+//! | `Q3_K` | as `Q6_K` | the lower two bits as the upper ones of `Q6_K`, the third as the fifth of `Q5_0` |
+//! | `Q2_K` | for 256 columns `[16]` f16 twice, `[16][16]` bytes: scale and minimum of 16 columns in the low and high nibble | as the upper two bits of `Q6_K` |
+//! | `IQ4_XS` | for 256 columns `[16]` f16, `[8][16]` scales in signed bytes | as `Q4_0` |
+//! | `TQ2_0` | for 256 columns `[16]` f16 | as the upper two bits of `Q6_K` |
 //!
 //! Scales and the whole panel are padded with zeros to 64 bytes. Numbers are in the machine's byte order: packed bytes
 //! are made when a model is loaded and never leave the process.
 
+mod blocks;
+pub(crate) mod layout;
 mod pack;
 mod row;
 
@@ -23,6 +40,7 @@ pub use pack::{Source, pack};
 
 use crate::{DType, Error};
 use bytemuck::{Pod, Zeroable};
+use layout::Layout;
 
 /// Rows in a panel: one a lane.
 pub const PANEL: usize = 16;
@@ -36,7 +54,8 @@ pub const ALIGN: usize = 64;
 #[repr(C, align(64))]
 pub struct Line(pub [u8; ALIGN]);
 
-/// The element types that kernels multiply by. All other types are unpacked to `F32` panels.
+/// The element types that kernels multiply by: all that hold weights.
+#[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
 #[expect(missing_docs, reason = "the names of the element types, see DType")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PackedType {
@@ -46,58 +65,117 @@ pub enum PackedType {
     Q8_0,
     Q4_0,
     Q4_1,
+    Q5_0,
+    Q5_1,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+    MXFP4,
+    TQ2_0,
+}
+
+/// What a panel takes: bytes for each unit of columns.
+#[derive(Clone, Copy)]
+struct Unit {
+    /// Blocks of 32 columns.
+    n_blocks: usize,
+    scale_bytes: usize,
+    /// Bytes of the elements of one block.
+    block_bytes: usize,
+}
+
+impl Unit {
+    const fn of<L: Layout>() -> Self {
+        Self { n_blocks: L::BLOCKS, scale_bytes: size_of::<L::Scales>(), block_bytes: size_of::<L::Quants>() }
+    }
+
+    const fn floats(size: usize) -> Self {
+        Self { n_blocks: 1, scale_bytes: 0, block_bytes: PANEL * BLOCK * size }
+    }
 }
 
 impl PackedType {
     /// What weights of type `dtype` are packed as; none for types that hold no weights.
     pub const fn of(dtype: DType) -> Option<Self> {
         match dtype {
+            DType::F32 => Some(Self::F32),
             DType::F16 => Some(Self::F16),
             DType::BF16 => Some(Self::BF16),
             DType::Q8_0 => Some(Self::Q8_0),
             DType::Q4_0 => Some(Self::Q4_0),
             DType::Q4_1 => Some(Self::Q4_1),
-            other if other.info().decode.is_some() => Some(Self::F32),
-            _ => None,
+            DType::Q5_0 => Some(Self::Q5_0),
+            DType::Q5_1 => Some(Self::Q5_1),
+            DType::Q2_K => Some(Self::Q2_K),
+            DType::Q3_K => Some(Self::Q3_K),
+            DType::Q4_K => Some(Self::Q4_K),
+            DType::Q5_K => Some(Self::Q5_K),
+            DType::Q6_K => Some(Self::Q6_K),
+            DType::IQ4_NL => Some(Self::IQ4_NL),
+            DType::IQ4_XS => Some(Self::IQ4_XS),
+            DType::MXFP4 => Some(Self::MXFP4),
+            DType::TQ2_0 => Some(Self::TQ2_0),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F64 => None,
         }
     }
 
     /// Whether products with it take activations as 8-bit integers ([`Quantized`](crate::Quantized)) or as floats.
     pub const fn takes_quantized(self) -> bool {
-        matches!(self, Self::Q8_0 | Self::Q4_0 | Self::Q4_1)
+        !matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }
 
-    /// Bytes of scales, and of elements, that 32 columns of a panel take.
-    const fn block_bytes(self) -> (usize, usize) {
+    const fn unit(self) -> Unit {
         match self {
-            Self::F32 => (0, PANEL * BLOCK * 4),
-            Self::F16 | Self::BF16 => (0, PANEL * BLOCK * 2),
-            Self::Q8_0 => (PANEL * 2, PANEL * BLOCK),
-            Self::Q4_0 => (PANEL * 2, PANEL * BLOCK / 2),
-            Self::Q4_1 => (PANEL * 4, PANEL * BLOCK / 2),
+            Self::F32 => Unit::floats(4),
+            Self::F16 | Self::BF16 => Unit::floats(2),
+            Self::Q8_0 => Unit::of::<layout::Q8_0>(),
+            Self::Q4_0 => Unit::of::<layout::Q4_0>(),
+            Self::Q4_1 => Unit::of::<layout::Q4_1>(),
+            Self::Q5_0 => Unit::of::<layout::Q5_0>(),
+            Self::Q5_1 => Unit::of::<layout::Q5_1>(),
+            Self::Q2_K => Unit::of::<layout::Q2_K>(),
+            Self::Q3_K => Unit::of::<layout::Q3_K>(),
+            Self::Q4_K => Unit::of::<layout::Q4_K>(),
+            Self::Q5_K => Unit::of::<layout::Q5_K>(),
+            Self::Q6_K => Unit::of::<layout::Q6_K>(),
+            Self::IQ4_NL => Unit::of::<layout::IQ4_NL>(),
+            Self::IQ4_XS => Unit::of::<layout::IQ4_XS>(),
+            Self::MXFP4 => Unit::of::<layout::MXFP4>(),
+            Self::TQ2_0 => Unit::of::<layout::TQ2_0>(),
         }
+    }
+
+    /// Columns that share scales: a row is a whole number of these.
+    const fn unit_cols(self) -> usize {
+        if self.takes_quantized() { self.unit().n_blocks * BLOCK } else { 1 }
     }
 
     /// Where in a panel of `n_cols` columns the elements start, behind the scales.
     pub(crate) const fn scale_bytes(self, n_cols: usize) -> usize {
-        (n_cols / BLOCK * self.block_bytes().0).next_multiple_of(ALIGN)
+        let unit = self.unit();
+        (n_cols / BLOCK / unit.n_blocks * unit.scale_bytes).next_multiple_of(ALIGN)
     }
 
     /// Bytes of one panel of `n_cols` columns.
     ///
     /// # Errors
-    /// [`Error::Ragged`] if the type is quantised and `n_cols` no multiple of 32, [`Error::Length`] if no machine could
-    /// hold the panel.
+    /// [`Error::Ragged`] if `n_cols` is no multiple of the columns that share scales (32, or 256 in super-blocks),
+    /// [`Error::Length`] if no machine could hold the panel.
     pub fn panel_bytes(self, n_cols: usize) -> Result<usize, Error> {
-        if self.takes_quantized() && !n_cols.is_multiple_of(BLOCK) {
-            return Err(Error::Ragged { what: "columns of packed weights", found: n_cols, block: BLOCK });
+        let block = self.unit_cols();
+        if !n_cols.is_multiple_of(block) {
+            return Err(Error::Ragged { what: "columns of packed weights", found: n_cols, block });
         }
         // No type takes more than 64 bytes a column.
         if n_cols > isize::MAX as usize / (2 * ALIGN) {
             let wanted = isize::MAX as usize / (2 * ALIGN);
             return Err(Error::Length { what: "columns of packed weights", found: n_cols, wanted });
         }
-        let elements = n_cols * self.block_bytes().1 / BLOCK;
+        let elements = n_cols * (self.unit().block_bytes / BLOCK);
         Ok(self.scale_bytes(n_cols) + elements.next_multiple_of(ALIGN))
     }
 }

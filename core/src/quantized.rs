@@ -24,6 +24,8 @@ pub struct QBlock {
     pub less_8: i32,
     /// -128 times the sum of `q`: the correction for weights stored plus 128.
     pub less_128: i32,
+    /// The part of `less_128` that the first sixteen contribute.
+    pub first: i32,
     /// `x * (127 / max)` rounded to the nearest integer, ties to even, as signed bytes; four to a word, lowest first.
     pub q: [i32; BLOCK / 4],
 }

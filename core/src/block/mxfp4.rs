@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{Codec, bits, range, round};
 
 /// Twice the value of each quant, so that all are whole; the scale is halved in turn.
-const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// 32 elements in 17 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -35,6 +35,13 @@ fn quant(x: f32, d: f32) -> u8 {
         }
     }
     best
+}
+
+impl Block {
+    /// What [`DOUBLED`] is multiplied by.
+    pub fn half_scale(&self) -> f32 {
+        half_scale(self.e)
+    }
 }
 
 impl Codec<32> for Block {

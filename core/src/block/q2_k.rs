@@ -28,6 +28,13 @@ fn nibble(x: f32, max: f32) -> u8 {
     if max > 0.0 { (round::nearest(15.0 / max * x) & 15) as u8 } else { 0 }
 }
 
+impl Block {
+    /// The quants of two strips from 2j (0 to 7).
+    pub fn quants(&self, j: usize) -> [u8; 32] {
+        Plane::TWO.strip(&self.qs, j)
+    }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());

@@ -22,6 +22,18 @@ pub struct Block {
     pub d: Half,
 }
 
+impl Block {
+    /// The scale of strip `j` (0 to 15), less its offset: `-32..32`.
+    pub fn scale(&self, j: usize) -> i8 {
+        unpack(&self.scales, j) as i8
+    }
+
+    /// The quants of two strips from 2j (0 to 7): their lower two bits, and the third.
+    pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
+        (Plane::TWO.strip(&self.qs, j), Plane::ONE.strip(&self.hmask, j))
+    }
+}
+
 /// The scale of strip `j`, less its offset.
 fn unpack(packed: &[u8; 12], j: usize) -> i32 {
     let low = packed[j % 8] >> (j / 8 * 4) & 15;

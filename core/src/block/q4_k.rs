@@ -28,6 +28,11 @@ impl Block {
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min::unpack(&self.scales, j)
     }
+
+    /// The quants of strip `j` (0 to 7).
+    pub fn quants(&self, j: usize) -> [u8; 32] {
+        Plane::FOUR.strip(&self.qs, j)
+    }
 }
 
 impl Codec<256> for Block {

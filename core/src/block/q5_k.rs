@@ -30,6 +30,11 @@ impl Block {
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min::unpack(&self.scales, j)
     }
+
+    /// The quants of strip `j` (0 to 7): their lower four bits, and the fifth.
+    pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
+        (Plane::FOUR.strip(&self.qs, j), Plane::ONE.strip(&self.qh, j))
+    }
 }
 
 impl Codec<256> for Block {

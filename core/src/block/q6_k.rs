@@ -23,6 +23,13 @@ pub struct Block {
 
 const LOW: Plane = Plane { bits: 4, width: 64 };
 
+impl Block {
+    /// The quants of two strips from 2j (0 to 7): their lower four bits, and the upper two.
+    pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
+        (LOW.strip(&self.ql, j), Plane::TWO.strip(&self.qh, j))
+    }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();

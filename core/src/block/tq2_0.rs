@@ -16,6 +16,13 @@ pub struct Block {
     pub d: Half,
 }
 
+impl Block {
+    /// The quants of 32 elements from 32j (0 to 7).
+    pub fn quants(&self, j: usize) -> [u8; 32] {
+        Plane::TWO.strip(&self.qs, j)
+    }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();

@@ -298,6 +298,39 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
+    fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
+        self.both(x, |x| {
+            have!({
+                let by = _mm_cvtsi32_si128(shift.abs());
+                let x = if shift < 0 { _mm256_sll_epi16(x, by) } else { _mm256_srl_epi16(x, by) };
+                _mm256_and_si256(x, _mm256_set1_epi8(mask as i8))
+            })
+        })
+    }
+    #[inline(always)]
+    fn or(self, a: Self::B, b: Self::B) -> Self::B {
+        self.pair(a, b, |a, b| have!(_mm256_or_si256(a, b)))
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], x: Self::B) -> Self::B {
+        let table = have!(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())));
+        self.both(x, |x| have!(_mm256_shuffle_epi8(table, x)))
+    }
+    #[inline(always)]
+    fn widen_u8(self, x: &[u8; LANES]) -> Self::I {
+        have!({
+            let x = _mm_loadu_si128(x.as_ptr().cast());
+            [_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(x))]
+        })
+    }
+    #[inline(always)]
+    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
+        have!({
+            let x = _mm_loadu_si128(x.as_ptr().cast());
+            [_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(x))]
+        })
+    }
+    #[inline(always)]
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         self.pair(acc, w, |acc, w| {
             have!({

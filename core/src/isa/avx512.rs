@@ -207,6 +207,33 @@ impl Simd for Avx512 {
         })
     }
     #[inline(always)]
+    fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
+        have!({
+            let by = _mm_cvtsi32_si128(shift.abs());
+            let x = if shift < 0 { _mm512_sll_epi16(x, by) } else { _mm512_srl_epi16(x, by) };
+            _mm512_and_si512(x, _mm512_set1_epi8(mask as i8))
+        })
+    }
+    #[inline(always)]
+    fn or(self, a: Self::B, b: Self::B) -> Self::B {
+        have!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], x: Self::B) -> Self::B {
+        have!({
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, x)
+        })
+    }
+    #[inline(always)]
+    fn widen_u8(self, x: &[u8; LANES]) -> Self::I {
+        have!(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
+    }
+    #[inline(always)]
+    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
+        have!(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
+    }
+    #[inline(always)]
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         have!(_mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)))
     }

@@ -182,6 +182,26 @@ impl Simd for Scalar {
         (x.map(|b| b & 15), x.map(|b| b >> 4))
     }
     #[inline(always)]
+    fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
+        x.map(|b| if shift < 0 { b << -shift } else { b >> shift } & mask)
+    }
+    #[inline(always)]
+    fn or(self, a: Self::B, b: Self::B) -> Self::B {
+        core::array::from_fn(|i| a[i] | b[i])
+    }
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 16], x: Self::B) -> Self::B {
+        x.map(|b| table[usize::from(b & 15)])
+    }
+    #[inline(always)]
+    fn widen_u8(self, x: &[u8; LANES]) -> Self::I {
+        x.map(i32::from)
+    }
+    #[inline(always)]
+    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
+        x.map(i32::from)
+    }
+    #[inline(always)]
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         let x = x.to_le_bytes().map(|b| i32::from(b as i8));
         each(|i| {

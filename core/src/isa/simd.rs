@@ -97,6 +97,17 @@ pub trait Simd: Copy {
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B;
     /// The low and the high four bits of each byte.
     fn nibbles(self, x: Self::B) -> (Self::B, Self::B);
+    /// Each byte shifted right by `shift` bits (left where that is negative), less the bits that are not in `mask`: of 0 to 7, and
+    /// `mask` must leave none that came from another byte.
+    fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B;
+    /// Bitwise `a | b`.
+    fn or(self, a: Self::B, b: Self::B) -> Self::B;
+    /// `table[x]` for each byte x of at most 15.
+    fn look_up(self, table: &[u8; 16], x: Self::B) -> Self::B;
+    /// Lane i is `x[i]`.
+    fn widen_u8(self, x: &[u8; LANES]) -> Self::I;
+    /// Lane i is `x[i]`.
+    fn widen_i8(self, x: &[i8; LANES]) -> Self::I;
     /// `acc + sum over j < 4 of w[4i + j] * x[j]` for each lane i, where `w` are unsigned bytes of at most 127 and `x` holds
     /// four signed bytes of -127..=127, lowest first; exact.
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;

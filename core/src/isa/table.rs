@@ -255,6 +255,28 @@ kernel_table! {
     multiply_q4_0 = kernels::matmul::multiply_q4_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for Q4_1 weights.
     multiply_q4_1 = kernels::matmul::multiply_q4_1: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q5_0 weights.
+    multiply_q5_0 = kernels::matmul::multiply_q5_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q5_1 weights.
+    multiply_q5_1 = kernels::matmul::multiply_q5_1: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q2_K weights.
+    multiply_q2_k = kernels::matmul::multiply_q2_k: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q3_K weights.
+    multiply_q3_k = kernels::matmul::multiply_q3_k: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q4_K weights.
+    multiply_q4_k = kernels::matmul::multiply_q4_k: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q5_K weights.
+    multiply_q5_k = kernels::matmul::multiply_q5_k: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for Q6_K weights.
+    multiply_q6_k = kernels::matmul::multiply_q6_k: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for IQ4_NL weights.
+    multiply_iq4_nl = kernels::matmul::multiply_iq4_nl: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for IQ4_XS weights.
+    multiply_iq4_xs = kernels::matmul::multiply_iq4_xs: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for MXFP4 weights.
+    multiply_mxfp4 = kernels::matmul::multiply_mxfp4: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// The same for TQ2_0 weights.
+    multiply_tq2_0 = kernels::matmul::multiply_tq2_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
 }
 
 #[cfg(test)]

@@ -5,10 +5,15 @@
 //! operations in the same order whatever the tile.
 
 mod float;
+mod format;
 mod integer;
 
 pub(crate) use float::{multiply_bf16, multiply_f16, multiply_f32};
-pub(crate) use integer::{multiply_q4_0, multiply_q4_1, multiply_q8_0};
+pub(crate) use integer::{
+    multiply_iq4_nl, multiply_iq4_xs, multiply_mxfp4, multiply_q2_k, multiply_q3_k, multiply_q4_0,
+    multiply_q4_1, multiply_q4_k, multiply_q5_0, multiply_q5_1, multiply_q5_k, multiply_q6_k, multiply_q8_0,
+    multiply_tq2_0,
+};
 
 use crate::isa::{LANES, Simd};
 use crate::matmul::Write;

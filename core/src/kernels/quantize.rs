@@ -41,9 +41,11 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
     if cfg!(target_endian = "big") {
         out.q = out.q.map(i32::from_le);
     }
-    let (d, total) = (max / 127.0, s.isum(s.iadd(low, high)));
+    let first = s.isum(low);
+    let (d, total) = (max / 127.0, first + s.isum(high));
     out.d = d;
     out.sum = d * total as f32;
     out.less_8 = -8 * total;
     out.less_128 = -128 * total;
+    out.first = -128 * first;
 }

@@ -1,3 +1,5 @@
+mod reference;
+
 use super::*;
 use crate::packed::{BLOCK, Line, Source, pack, packed_bytes};
 use crate::pool::{Inline, ThreadPool};
@@ -5,8 +7,25 @@ use crate::quantized::{QBlock, quantize, quantized_row_bytes};
 use crate::{DType, math};
 use backstitch_testing::{Random, assert_bits, each};
 
-const TYPES: [DType; 7] =
-    [DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_1];
+const TYPES: [DType; 17] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::Q8_0,
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::MXFP4,
+    DType::TQ2_0,
+];
 
 /// A random matrix, as stored and packed.
 struct Weights {
@@ -46,42 +65,16 @@ impl Weights {
 
     /// The product by the module's description, from the rows as stored: no panel, no lane, no kernel.
     fn naive(&self, x: &[f32]) -> Vec<f32> {
-        let w = self.floats();
-        let rows = |t: &[f32]| w.chunks(self.n_cols).map(|w| self.naive_dot(w, t)).collect::<Vec<_>>();
-        x.chunks(self.n_cols).flat_map(rows).collect()
-    }
-
-    fn naive_dot(&self, w: &[f32], x: &[f32]) -> f32 {
-        let fma = math::scalar::fma;
-        if !self.packed().kind().takes_quantized() {
-            return w.iter().zip(x).fold(0.0, |acc, (w, x)| fma(*w, *x, acc));
-        }
-        let mut acc = 0.0;
-        for (w, x) in w.chunks(BLOCK).zip(x.chunks(BLOCK)) {
-            let (d, m) = self.scales(w);
-            let max = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
-            let q = x.iter().map(|x| (x * (127.0 / max)).round_ties_even()).collect::<Vec<_>>();
-            let sum: f32 = w.iter().zip(&q).map(|(w, q)| ((w - m) / d).round() * q).sum();
-            acc = fma(sum, d * (max / 127.0), acc);
-            if self.dtype == DType::Q4_1 {
-                acc = fma(m, max / 127.0 * q.iter().sum::<f32>(), acc);
+        let (w, row_bytes) = (self.floats(), self.dtype.row_bytes(self.n_cols).unwrap());
+        let rows = w.chunks(self.n_cols).zip(self.rows.chunks(row_bytes)).collect::<Vec<_>>();
+        let dot = |(w, stored): &(&[f32], &[u8]), x: &[f32]| {
+            if self.packed().kind().takes_quantized() {
+                reference::dot(self.dtype, stored, w, x)
+            } else {
+                w.iter().zip(x).fold(0.0, |acc, (w, x)| math::scalar::fma(*w, *x, acc))
             }
-        }
-        acc
-    }
-
-    /// The scale and minimum of the block that `w` is a decoded part of.
-    fn scales(&self, w: &[f32]) -> (f32, f32) {
-        let (len, bytes) = (self.dtype.block_len(), self.dtype.block_bytes());
-        for block in self.rows.chunks(bytes) {
-            let mut floats = vec![0.0; len];
-            self.dtype.decode(block, &mut floats).unwrap();
-            if floats == w {
-                let half = |i: usize| half::f16::from_le_bytes([block[i], block[i + 1]]).to_f32();
-                return (half(0), if self.dtype == DType::Q4_1 { half(2) } else { 0.0 });
-            }
-        }
-        unreachable!("`w` was decoded from a block")
+        };
+        x.chunks(self.n_cols).flat_map(|x| rows.iter().map(|row| dot(row, x)).collect::<Vec<_>>()).collect()
     }
 }
 
@@ -118,8 +111,12 @@ impl Rows {
     }
 }
 
-fn columns(dtype: DType) -> Vec<usize> {
-    if dtype.block_len() > 1 { vec![32, 64, 96, 256] } else { vec![1, 3, 32, 77] }
+fn columns(dtype: DType) -> [usize; 4] {
+    match dtype.block_len() {
+        1 => [1, 3, 32, 77],
+        256 => [256, 512, 768, 256],
+        _ => [32, 64, 96, 256],
+    }
 }
 
 #[test]
@@ -238,7 +235,7 @@ fn products_that_share_an_input_are_those_computed_alone() {
 #[test]
 fn extreme_numbers_give_the_same_bits_on_every_set() {
     each(TYPES, |&dtype| {
-        let (n_rows, n_cols) = (32, 64);
+        let (n_rows, n_cols) = (32, if dtype.block_len() > 64 { 256 } else { 64 });
         let mut values = Random::new(19).wild_floats(n_rows * n_cols);
         // Half precision holds less; what overflows it becomes infinite, which is wanted here for some rows only.
         values.iter_mut().skip(n_cols * 4).for_each(|x| *x = x.clamp(-1e4, 1e4));

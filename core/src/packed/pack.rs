@@ -1,14 +1,12 @@
 //! From rows, as they lie in a file, to panels.
 
-use super::{ALIGN, BLOCK, PANEL, PackedType};
-use crate::block::{q4_0, q4_1, q8_0};
+use super::{ALIGN, PANEL, PackedType, blocks, layout};
 use crate::{DType, Error};
 use bytemuck::Pod;
 
 /// A matrix in rows, as files hold it; at any alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    dtype: DType,
     kind: PackedType,
     n_rows: usize,
     n_cols: usize,
@@ -31,7 +29,7 @@ impl<'a> Source<'a> {
             return Err(Error::Length { what: "weights", found: bytes.len(), wanted });
         }
         super::packed_bytes(kind, n_rows, n_cols)?;
-        Ok(Self { dtype, kind, n_rows, n_cols, row_bytes, bytes })
+        Ok(Self { kind, n_rows, n_cols, row_bytes, bytes })
     }
 
     /// What it is packed as.
@@ -85,7 +83,7 @@ pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(
         return Err(Error::Alignment { what: "room for packed weights", wanted: ALIGN });
     }
     for (i, out) in out.chunks_exact_mut(size).enumerate() {
-        panel(source, &source.rows(first_panel + i), out)?;
+        panel(source, &source.rows(first_panel + i), out);
     }
     Ok(())
 }
@@ -93,38 +91,34 @@ pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(
 /// Columns that are packed together, so that the part of the panel they are scattered to stays in the nearest cache.
 const CHUNK: usize = 64;
 
-fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) -> Result<(), Error> {
-    // Missing rows, padding.
-    if rows[PANEL - 1].is_empty() || !source.n_cols.is_multiple_of(2 * BLOCK) {
+fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) {
+    if rows[PANEL - 1].is_empty() {
         out.fill(0);
     }
     let (scales, elements) = out.split_at_mut(source.kind.scale_bytes(source.n_cols));
-    match source.dtype {
-        DType::F32 => columns(rows, elements, |w| u32::from_le_bytes(*w)),
-        DType::F16 | DType::BF16 => columns(rows, elements, |w| u16::from_le_bytes(*w)),
-        DType::Q8_0 => {
-            blocks(rows, (scales, 1), (elements, 8), |b: &q8_0::Block, q: &mut [u32], d: &mut [u16]| {
-                // Flipping the top bit of a signed byte adds 128.
-                spread(bytemuck::must_cast_ref::<_, [u8; BLOCK]>(&b.qs), 0x8080_8080, q);
-                d[0] = b.d.bits();
-            })
-        }
-        DType::Q4_0 => {
-            blocks(rows, (scales, 1), (elements, 4), |b: &q4_0::Block, q: &mut [u32], d: &mut [u16]| {
-                spread(&b.qs, 0, q);
-                d[0] = b.d.bits();
-            })
-        }
-        DType::Q4_1 => {
-            blocks(rows, (scales, 2), (elements, 4), |b: &q4_1::Block, q: &mut [u32], d: &mut [u16]| {
-                spread(&b.qs, 0, q);
-                d[0] = b.d.bits();
-                d[PANEL] = b.m.bits();
-            })
-        }
-        dtype => return decoded(dtype, rows, elements),
+    // What pads them is less than a line.
+    for part in [scales, &mut *elements] {
+        part.last_chunk_mut::<ALIGN>().into_iter().for_each(|line| line.fill(0));
     }
-    Ok(())
+    let n_cols = source.n_cols;
+    match source.kind {
+        PackedType::F32 => columns(rows, elements, |w| u32::from_le_bytes(*w)),
+        PackedType::F16 | PackedType::BF16 => columns(rows, elements, |w| u16::from_le_bytes(*w)),
+        PackedType::Q8_0 => blocks::panel::<layout::Q8_0>(rows, n_cols, out),
+        PackedType::Q4_0 => blocks::panel::<layout::Q4_0>(rows, n_cols, out),
+        PackedType::Q4_1 => blocks::panel::<layout::Q4_1>(rows, n_cols, out),
+        PackedType::Q5_0 => blocks::panel::<layout::Q5_0>(rows, n_cols, out),
+        PackedType::Q5_1 => blocks::panel::<layout::Q5_1>(rows, n_cols, out),
+        PackedType::Q2_K => blocks::panel::<layout::Q2_K>(rows, n_cols, out),
+        PackedType::Q3_K => blocks::panel::<layout::Q3_K>(rows, n_cols, out),
+        PackedType::Q4_K => blocks::panel::<layout::Q4_K>(rows, n_cols, out),
+        PackedType::Q5_K => blocks::panel::<layout::Q5_K>(rows, n_cols, out),
+        PackedType::Q6_K => blocks::panel::<layout::Q6_K>(rows, n_cols, out),
+        PackedType::IQ4_NL => blocks::panel::<layout::IQ4_NL>(rows, n_cols, out),
+        PackedType::IQ4_XS => blocks::panel::<layout::IQ4_XS>(rows, n_cols, out),
+        PackedType::MXFP4 => blocks::panel::<layout::MXFP4>(rows, n_cols, out),
+        PackedType::TQ2_0 => blocks::panel::<layout::TQ2_0>(rows, n_cols, out),
+    }
 }
 
 /// Plain elements of `SIZE` bytes, column by column.
@@ -143,68 +137,15 @@ fn columns<T: Pod, const SIZE: usize>(
     }
 }
 
-/// Quantised blocks, with the given numbers of scales and of words a row: `put` writes one block's words to every
-/// sixteenth place of the elements, and its scales likewise, both starting at the row's own place.
-fn blocks<B: Pod>(
-    rows: &[&[u8]; PANEL],
-    (scales, n_scales): (&mut [u8], usize),
-    (elements, n_words): (&mut [u8], usize),
-    put: impl Fn(&B, &mut [u32], &mut [u16]),
-) {
-    let scales = bytemuck::cast_slice_mut::<u8, u16>(scales).chunks_exact_mut(n_scales * PANEL);
-    let elements = bytemuck::cast_slice_mut::<u8, u32>(elements).chunks_exact_mut(n_words * PANEL);
-    for (i, (words, scales)) in elements.zip(scales).enumerate() {
-        for (lane, row) in rows.iter().enumerate() {
-            let bytes = row.chunks_exact(size_of::<B>()).nth(i);
-            if let Some(bytes) = bytes {
-                put(&bytemuck::pod_read_unaligned(bytes), &mut words[lane..], &mut scales[lane..]);
-            }
-        }
-    }
-}
-
-/// Words of four bytes to every sixteenth place.
-fn spread<const N: usize>(bytes: &[u8; N], flip: u32, out: &mut [u32]) {
-    for (quad, out) in bytes.as_chunks().0.iter().zip(out.chunks_mut(PANEL)) {
-        // Bytes keep their order in memory on any machine.
-        out[0] = bytemuck::must_cast::<[u8; 4], u32>(*quad) ^ flip;
-    }
-}
-
-/// Any other type: decoded to floats.
-fn decoded(dtype: DType, rows: &[&[u8]; PANEL], out: &mut [u8]) -> Result<(), Error> {
-    // No block is longer.
-    let mut floats = [0.0; 256];
-    let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
-    let floats = floats.get_mut(..len).ok_or(Error::Unsupported { op: "packing", dtype })?;
-    for (i, out) in bytemuck::cast_slice_mut::<u8, f32>(out).chunks_exact_mut(len * PANEL).enumerate() {
-        for (lane, row) in rows.iter().enumerate() {
-            let Some(block) = row.chunks_exact(bytes).nth(i) else { continue };
-            dtype.decode(block, floats)?;
-            for (column, x) in out.chunks_exact_mut(PANEL).zip(&*floats) {
-                column[lane] = *x;
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::packed::{Line, Packed, packed_bytes};
     use backstitch_testing::{Random, assert_bits};
 
-    const TYPES: [DType; 8] = [
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::Q8_0,
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q5_0,
-        DType::Q6_K,
-    ];
+    fn types() -> impl Iterator<Item = DType> {
+        DType::table().iter().map(|info| info.dtype).filter(|dtype| PackedType::of(*dtype).is_some())
+    }
 
     fn encoded(dtype: DType, n_rows: usize, n_cols: usize) -> Vec<u8> {
         let mut bytes = vec![0; dtype.row_bytes(n_cols).unwrap() * n_rows];
@@ -214,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_row_read_back_is_the_row_decoded() {
-        for dtype in TYPES {
+        for dtype in types() {
             for (n_rows, cols) in [(1, 1), (16, 2), (17, 3), (40, 4)] {
                 let n_cols = cols * dtype.block_len().max(if n_rows == 40 { 11 } else { 1 });
                 let n_cols = n_cols.next_multiple_of(dtype.block_len());

@@ -1,36 +1,76 @@
 //! One row read back from its panel.
 
+use super::layout::{self, Fours, Layout, get};
 use super::{BLOCK, PANEL, PackedType};
+use crate::block::iq4_nl::VALUES;
+use crate::block::mxfp4::DOUBLED;
 use half::{bf16, f16};
 
 /// Writes lane `lane` of `panel`, a whole panel of `y.len()` columns, to `y`.
 pub(super) fn decode(kind: PackedType, panel: &[u8], lane: usize, y: &mut [f32]) {
-    let (scales, elements) = panel.split_at(kind.scale_bytes(y.len()));
-    let half = |i: usize| f16::from_bits(bytemuck::cast_slice(scales)[i]).to_f32();
     match kind {
-        PackedType::F32 => column::<f32>(elements, lane, y, |w| w),
-        PackedType::F16 => column::<u16>(elements, lane, y, |w| f16::from_bits(w).to_f32()),
-        PackedType::BF16 => column::<u16>(elements, lane, y, |w| bf16::from_bits(w).to_f32()),
-        PackedType::Q8_0 => {
-            for (b, y) in y.chunks_exact_mut(BLOCK).enumerate() {
-                let d = half(b * PANEL + lane);
-                for (k, y) in y.iter_mut().enumerate() {
-                    let w = elements[at(b * 8 + k / 4, lane, k)];
-                    *y = f32::from(w.wrapping_sub(128) as i8) * d;
-                }
+        PackedType::F32 => column::<f32>(panel, lane, y, |w| w),
+        PackedType::F16 => column::<u16>(panel, lane, y, half),
+        PackedType::BF16 => column::<u16>(panel, lane, y, |w| bf16::from_bits(w).to_f32()),
+        PackedType::Q8_0 => blocks::<layout::Q8_0>(panel, y, |d, quants, _, y| {
+            for (k, y) in y.iter_mut().enumerate() {
+                let w = quants[k / 4][4 * lane + k % 4];
+                *y = f32::from(w.wrapping_sub(128) as i8) * half(d[lane]);
             }
-        }
-        PackedType::Q4_0 => nibbles(elements, lane, y, |b, q| (f32::from(q) - 8.0) * half(b * PANEL + lane)),
-        PackedType::Q4_1 => nibbles(elements, lane, y, |b, q| {
-            let (d, m) = (half(2 * b * PANEL + lane), half((2 * b + 1) * PANEL + lane));
-            f32::from(q) * d + m
+        }),
+        PackedType::Q4_0 => blocks::<layout::Q4_0>(panel, y, |d, quants, _, y| {
+            *y = get(quants, lane).map(|q| (f32::from(q) - 8.0) * half(d[lane]));
+        }),
+        PackedType::Q4_1 => blocks::<layout::Q4_1>(panel, y, |s, quants, _, y| {
+            *y = get(quants, lane).map(|q| f32::from(q) * half(s.d[lane]) + half(s.m[lane]));
+        }),
+        PackedType::Q5_0 => blocks::<layout::Q5_0>(panel, y, |d, quants, _, y| {
+            *y = join(get(&quants.low, lane), get(&quants.high, lane), 4)
+                .map(|q| (f32::from(q) - 16.0) * half(d[lane]));
+        }),
+        PackedType::Q5_1 => blocks::<layout::Q5_1>(panel, y, |s, quants, _, y| {
+            *y = join(get(&quants.low, lane), get(&quants.high, lane), 4)
+                .map(|q| f32::from(q) * half(s.d[lane]) + half(s.m[lane]));
+        }),
+        PackedType::Q4_K => blocks::<layout::Q4_K>(panel, y, |s, quants, j, y| {
+            *y = affine(s, lane, j, get(quants, lane));
+        }),
+        PackedType::Q5_K => blocks::<layout::Q5_K>(panel, y, |s, quants, j, y| {
+            *y = affine(s, lane, j, join(get(&quants.low, lane), get(&quants.high, lane), 4));
+        }),
+        PackedType::Q6_K => blocks::<layout::Q6_K>(panel, y, |s, quants, j, y| {
+            let q = join(get(&quants.low, lane), get(&quants.high, lane), 4);
+            *y = strips(s, lane, j, q, 32);
+        }),
+        PackedType::Q3_K => blocks::<layout::Q3_K>(panel, y, |s, quants, j, y| {
+            let q = join(get(&quants.low, lane), get(&quants.high, lane), 2);
+            *y = strips(s, lane, j, q, 4);
+        }),
+        PackedType::Q2_K => blocks::<layout::Q2_K>(panel, y, |s, quants, j, y| {
+            let (d, dmin, q) = (half(s.d[lane]), half(s.dmin[lane]), get(quants, lane));
+            *y = core::array::from_fn(|k| {
+                let strip = s.strips[2 * j + k / 16][lane];
+                d * f32::from(strip & 15) * f32::from(q[k]) - dmin * f32::from(strip >> 4)
+            });
+        }),
+        PackedType::IQ4_NL => blocks::<layout::IQ4_NL>(panel, y, |d, quants, _, y| {
+            *y = look_up(quants, lane, &VALUES).map(|w| half(d[lane]) * w);
+        }),
+        PackedType::IQ4_XS => blocks::<layout::IQ4_XS>(panel, y, |s, quants, j, y| {
+            let d = half(s.d[lane]) * f32::from(s.scales[j][lane]);
+            *y = look_up(quants, lane, &VALUES).map(|w| d * w);
+        }),
+        PackedType::MXFP4 => blocks::<layout::MXFP4>(panel, y, |e, quants, _, y| {
+            *y = look_up(quants, lane, &DOUBLED).map(|w| w * bf16::from_bits(e[lane]).to_f32());
+        }),
+        PackedType::TQ2_0 => blocks::<layout::TQ2_0>(panel, y, |d, quants, _, y| {
+            *y = get(quants, lane).map(|q| (f32::from(q) - 1.0) * half(d[lane]));
         }),
     }
 }
 
-/// Where column `k` of lane `lane` lies in group `group` of 64 bytes.
-fn at(group: usize, lane: usize, k: usize) -> usize {
-    group * 64 + lane * 4 + k % 4
+fn half(bits: u16) -> f32 {
+    f16::from_bits(bits).to_f32()
 }
 
 fn column<T: bytemuck::AnyBitPattern>(elements: &[u8], lane: usize, y: &mut [f32], f: impl Fn(T) -> f32) {
@@ -40,11 +80,36 @@ fn column<T: bytemuck::AnyBitPattern>(elements: &[u8], lane: usize, y: &mut [f32
     }
 }
 
-fn nibbles(elements: &[u8], lane: usize, y: &mut [f32], f: impl Fn(usize, u8) -> f32) {
-    for (b, y) in y.chunks_exact_mut(BLOCK).enumerate() {
-        for (k, y) in y.iter_mut().enumerate() {
-            let byte = elements[at(b * 4 + k % 16 / 4, lane, k)];
-            *y = f(b, if k < 16 { byte & 15 } else { byte >> 4 });
-        }
+/// Calls `f` with each block: the scales of its unit, its elements, its number in the unit, and where it goes.
+fn blocks<L: Layout>(
+    panel: &[u8],
+    y: &mut [f32],
+    f: impl Fn(&L::Scales, &L::Quants, usize, &mut [f32; BLOCK]),
+) {
+    let (scales, quants) = layout::split::<L>(panel, y.len() / BLOCK);
+    for (i, (quants, y)) in quants.iter().zip(y.as_chunks_mut().0).enumerate() {
+        f(&scales[i / L::BLOCKS], quants, i % L::BLOCKS, y);
     }
+}
+
+/// Elements of which the bits from `shift` on are apart.
+fn join(low: [u8; BLOCK], high: [u8; BLOCK], shift: u32) -> [u8; BLOCK] {
+    core::array::from_fn(|k| low[k] | high[k] << shift)
+}
+
+fn affine(s: &layout::AffineBlocks, lane: usize, j: usize, q: [u8; BLOCK]) -> [f32; BLOCK] {
+    let d = half(s.d[lane]) * f32::from(s.scales[j][lane]);
+    let less_m = half(s.less_dmin[lane]) * f32::from(s.mins[j][lane]);
+    q.map(|q| d * f32::from(q) + less_m)
+}
+
+fn strips(s: &layout::Strips, lane: usize, j: usize, q: [u8; BLOCK], offset: i32) -> [f32; BLOCK] {
+    let d = half(s.d[lane]);
+    core::array::from_fn(|k| {
+        d * f32::from(s.scales[2 * j + k / 16][lane]) * (i32::from(q[k]) - offset) as f32
+    })
+}
+
+fn look_up(quants: &Fours, lane: usize, values: &[i8; 16]) -> [f32; BLOCK] {
+    get(quants, lane).map(|q| f32::from(values[usize::from(q)]))
 }

@@ -1,105 +1,52 @@
 //! Quantised weights times quantised activations.
 
+use super::format::{Bias, Factors, Format, Mins};
 use super::write_lanes;
-use crate::isa::{LANES, Simd};
+use crate::isa::Simd;
 use crate::matmul::Write;
+use crate::packed::{ALIGN, layout};
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
-/// A way in which 32 columns of a panel are stored.
-trait Format {
-    /// The scales of a block.
-    type Scales: bytemuck::Pod;
-    /// The elements of a block.
-    type Quants: bytemuck::Pod;
-    /// The elements as eight vectors: vector g holds four columns from 4g of each row.
-    fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
-    /// What the integer sum over a block starts from.
-    fn start<S: Simd>(s: S, x: &QBlock) -> S::I;
-    /// Adds the products of four columns.
-    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I;
-    /// What to multiply a block by, and for formats with a minimum, the minimum.
-    fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>);
-}
-
-struct Q8_0;
-struct Q4_0;
-struct Q4_1;
-
-impl Format for Q8_0 {
-    type Scales = [u16; LANES];
-    type Quants = [[u8; 64]; 8];
-    #[inline(always)]
-    fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
-        let [a, b, c, d, e, f, g, h] = quants;
-        [s.bytes(a), s.bytes(b), s.bytes(c), s.bytes(d), s.bytes(e), s.bytes(f), s.bytes(g), s.bytes(h)]
-    }
-    #[inline(always)]
-    fn start<S: Simd>(s: S, x: &QBlock) -> S::I {
-        s.start_biased(x.less_128)
-    }
-    #[inline(always)]
-    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
-        s.dot_biased(acc, w, x)
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>) {
-        (s.load_f16(scales), None)
-    }
-}
-
+/// What an integer sum starts from; `correction` is -128 times the sum of the activations.
 #[inline(always)]
-fn nibbles<S: Simd>(s: S, [a, b, c, d]: &[[u8; 64]; 4]) -> [S::B; 8] {
-    let ((a, e), (b, f)) = (s.nibbles(s.bytes(a)), s.nibbles(s.bytes(b)));
-    let ((c, g), (d, h)) = (s.nibbles(s.bytes(c)), s.nibbles(s.bytes(d)));
-    [a, b, c, d, e, f, g, h]
-}
-
-impl Format for Q4_0 {
-    type Scales = [u16; LANES];
-    type Quants = [[u8; 64]; 4];
-    #[inline(always)]
-    fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
-        nibbles(s, quants)
-    }
-    #[inline(always)]
-    fn start<S: Simd>(s: S, x: &QBlock) -> S::I {
-        s.isplat(x.less_8)
-    }
-    #[inline(always)]
-    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
-        s.dot_small(acc, w, x)
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(s: S, scales: &Self::Scales) -> (S::F, Option<S::F>) {
-        (s.load_f16(scales), None)
+fn start<S: Simd, Q: Format>(s: S, x: &QBlock, correction: i32) -> S::I {
+    match Q::BIAS {
+        Bias::None => s.isplat(0),
+        Bias::Eight => s.isplat(x.less_8),
+        Bias::Signed => s.start_biased(correction),
     }
 }
 
-impl Format for Q4_1 {
-    type Scales = [[u16; LANES]; 2];
-    type Quants = [[u8; 64]; 4];
-    #[inline(always)]
-    fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
-        nibbles(s, quants)
-    }
-    #[inline(always)]
-    fn start<S: Simd>(s: S, _: &QBlock) -> S::I {
-        s.isplat(0)
-    }
-    #[inline(always)]
-    fn dot<S: Simd>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
-        s.dot_small(acc, w, x)
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(s: S, [d, m]: &Self::Scales) -> (S::F, Option<S::F>) {
-        (s.load_f16(d), Some(s.load_f16(m)))
-    }
+/// Adds the products of four columns.
+#[inline(always)]
+fn dot<S: Simd, Q: Format>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
+    if matches!(Q::BIAS, Bias::Signed) { s.dot_biased(acc, w, x) } else { s.dot_small(acc, w, x) }
 }
 
 /// One block of `G` tokens: their sums go in lockstep, because each step waits five cycles for the one before.
 #[inline(always)]
 fn lockstep<S: Simd, Q: Format, const G: usize>(
+    s: S,
+    w: &[S::B; 8],
+    factors: Factors<S::F>,
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    match factors {
+        Factors::Whole { scale, min } => whole::<S, Q, G>(s, w, (scale, min), x, acc),
+        Factors::Halves { scale, strips, mins } => {
+            halves::<S, Q, G>(s, w, (scale, strips), x, acc);
+            if let Some(mins) = mins {
+                minima(s, mins, x, acc);
+            }
+        }
+    }
+}
+
+/// The same where the block has one scale.
+#[inline(always)]
+fn whole<S: Simd, Q: Format, const G: usize>(
     s: S,
     w: &[S::B; 8],
     (scale, min): (S::F, Option<S::F>),
@@ -109,16 +56,16 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
     let mut sums = [s.isplat(0); G];
     let mut more = [s.isplat(0); G];
     for i in 0..G {
-        sums[i] = Q::start(s, &x[i]);
+        sums[i] = start::<S, Q>(s, &x[i], x[i].less_128);
     }
     for g in 0..4 {
         for i in 0..G {
-            sums[i] = Q::dot(s, sums[i], w[2 * g], x[i].q[2 * g]);
+            sums[i] = dot::<S, Q>(s, sums[i], w[2 * g], x[i].q[2 * g]);
         }
         for i in 0..G {
             // With few tokens there are two sums for each.
             let sum = if G <= 2 { &mut more[i] } else { &mut sums[i] };
-            *sum = Q::dot(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
+            *sum = dot::<S, Q>(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
         }
     }
     if G <= 2 {
@@ -131,6 +78,48 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
         if let Some(min) = min {
             acc[i] = s.fma(min, s.splat(x[i].sum), acc[i]);
         }
+    }
+}
+
+/// The same where its halves have factors of their own.
+#[inline(always)]
+fn halves<S: Simd, Q: Format, const G: usize>(
+    s: S,
+    w: &[S::B; 8],
+    (scale, strips): (S::F, [S::F; 2]),
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    let mut total = [s.splat(0.0); G];
+    for h in 0..2 {
+        let mut sums = [s.isplat(0); G];
+        for i in 0..G {
+            let correction = if h == 0 { x[i].first } else { x[i].less_128.wrapping_sub(x[i].first) };
+            sums[i] = start::<S, Q>(s, &x[i], correction);
+        }
+        for g in 0..4 {
+            for i in 0..G {
+                sums[i] = dot::<S, Q>(s, sums[i], w[4 * h + g], x[i].q[4 * h + g]);
+            }
+        }
+        for i in 0..G {
+            let sum = s.to_float(sums[i]);
+            total[i] = if h == 0 { s.mul(sum, strips[0]) } else { s.fma(sum, strips[1], total[i]) };
+        }
+    }
+    for i in 0..G {
+        acc[i] = s.fma(total[i], s.mul(scale, s.splat(x[i].d)), acc[i]);
+    }
+}
+
+/// Adds the minima of the halves.
+#[inline(always)]
+fn minima<S: Simd, const G: usize>(s: S, mins: Mins<S::F>, x: &[QBlock; G], acc: &mut [S::F; G]) {
+    for i in 0..G {
+        let first = s.to_float(s.isplat(x[i].first));
+        let second = s.to_float(s.isplat(x[i].less_128.wrapping_sub(x[i].first)));
+        let total = s.fma(second, mins.strips[1], s.mul(first, mins.strips[0]));
+        acc[i] = s.fma(total, s.mul(mins.scale, s.splat(x[i].d)), acc[i]);
     }
 }
 
@@ -178,19 +167,21 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     let mut acc = [[s.splat(0.0); G]; N];
     // An address that grows, for all tokens: with an index or more addresses, the processor issues half as much.
     let mut rest = x.blocks.get(first..).unwrap_or(&[]);
-    for (scales, quants) in panel.scales.iter().zip(panel.quants) {
-        let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
-        rest = rest.get(x.n..).unwrap_or(&[]);
-        if x.fetch {
-            s.prefetch(quants, AHEAD);
-        }
-        let w = Q::vectors(s, quants);
-        let scales = Q::scales(s, scales);
-        // Straight code, because the compiler leaves a loop rolled up, with the accumulators in memory.
-        const { assert!(0 < N && N <= 2) }
-        lockstep::<S, Q, G>(s, &w, scales, &tokens[0], &mut acc[0]);
-        if N > 1 {
-            lockstep::<S, Q, G>(s, &w, scales, &tokens[1], &mut acc[1]);
+    for (scales, quants) in panel.scales.iter().zip(panel.quants.chunks_exact(Q::BLOCKS)) {
+        for (i, quants) in quants.iter().enumerate() {
+            let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
+            rest = rest.get(x.n..).unwrap_or(&[]);
+            if x.fetch {
+                s.prefetch(quants, AHEAD);
+            }
+            let w = Q::vectors(s, quants);
+            let factors = Q::factors(s, scales, i);
+            // Straight code, because the compiler leaves a loop rolled up, with the accumulators in memory.
+            const { assert!(0 < N && N <= 2) }
+            lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut acc[0]);
+            if N > 1 {
+                lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut acc[1]);
+            }
         }
     }
     for (i, y) in acc.as_flattened().iter().enumerate() {
@@ -232,11 +223,10 @@ fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let n_scale_bytes = n_blocks * size_of::<Q::Scales>();
-    let panel_bytes = n_scale_bytes.next_multiple_of(64) + n_blocks * size_of::<Q::Quants>();
+    let panel_bytes =
+        layout::scale_bytes::<Q>(n_blocks).next_multiple_of(ALIGN) + n_blocks * size_of::<Q::Quants>();
     for (p, panel) in w.chunks_exact(panel_bytes).enumerate() {
-        let scales = bytemuck::cast_slice(&panel[..n_scale_bytes]);
-        let quants = bytemuck::cast_slice(&panel[n_scale_bytes.next_multiple_of(64)..]);
+        let (scales, quants) = layout::split::<Q>(panel, n_blocks);
         let panel = Panel::<Q> { scales, quants };
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
@@ -276,41 +266,35 @@ fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &m
     }
 }
 
-/// Q8_0.
-#[inline(always)]
-pub(crate) fn multiply_q8_0<S: Simd>(
-    s: S,
-    w: &[u8],
-    x: &[QBlock],
-    n_blocks: usize,
-    out: &mut Band<'_, f32>,
-    write: Write,
-) {
-    multiply::<S, Q8_0>(s, w, x, n_blocks, out, write);
+macro_rules! kernels {
+    ($($name:ident: $format:ident;)*) => {
+        $(#[inline(always)]
+        pub(crate) fn $name<S: Simd>(
+            s: S,
+            w: &[u8],
+            x: &[QBlock],
+            n_blocks: usize,
+            out: &mut Band<'_, f32>,
+            write: Write,
+        ) {
+            multiply::<S, layout::$format>(s, w, x, n_blocks, out, write);
+        })*
+    };
 }
 
-/// Q4_0.
-#[inline(always)]
-pub(crate) fn multiply_q4_0<S: Simd>(
-    s: S,
-    w: &[u8],
-    x: &[QBlock],
-    n_blocks: usize,
-    out: &mut Band<'_, f32>,
-    write: Write,
-) {
-    multiply::<S, Q4_0>(s, w, x, n_blocks, out, write);
-}
-
-/// Q4_1.
-#[inline(always)]
-pub(crate) fn multiply_q4_1<S: Simd>(
-    s: S,
-    w: &[u8],
-    x: &[QBlock],
-    n_blocks: usize,
-    out: &mut Band<'_, f32>,
-    write: Write,
-) {
-    multiply::<S, Q4_1>(s, w, x, n_blocks, out, write);
+kernels! {
+    multiply_q8_0: Q8_0;
+    multiply_q4_0: Q4_0;
+    multiply_q4_1: Q4_1;
+    multiply_q5_0: Q5_0;
+    multiply_q5_1: Q5_1;
+    multiply_q2_k: Q2_K;
+    multiply_q3_k: Q3_K;
+    multiply_q4_k: Q4_K;
+    multiply_q5_k: Q5_K;
+    multiply_q6_k: Q6_K;
+    multiply_iq4_nl: IQ4_NL;
+    multiply_iq4_xs: IQ4_XS;
+    multiply_mxfp4: MXFP4;
+    multiply_tq2_0: TQ2_0;
 }

@@ -1,0 +1,102 @@
+//! Products of one row by the description of [`crate::matmul`], from the row as a file holds it.
+
+use crate::block::{iq4_xs, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k};
+use crate::packed::BLOCK;
+use crate::{DType, math::scalar::fma};
+use bytemuck::{AnyBitPattern, pod_read_unaligned};
+
+/// What is subtracted from, or added to, the elements of a block.
+enum Minimum {
+    None,
+    Whole(f32),
+    /// Of each half, times the float.
+    Halves(f32, [i32; 2]),
+}
+
+/// How the elements of 32 columns are scaled.
+struct Scales {
+    /// The elements are so much more than those that were decoded.
+    times: i32,
+    /// Of each half.
+    strips: [i32; 2],
+    d: f32,
+    minimum: Minimum,
+}
+
+/// The product of a row, `stored` and decoded as `w`, with `x`.
+pub(super) fn dot(dtype: DType, stored: &[u8], w: &[f32], x: &[f32]) -> f32 {
+    let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
+    let mut acc = 0.0;
+    for (i, (w, x)) in w.chunks(BLOCK).zip(x.chunks(BLOCK)).enumerate() {
+        let at = i * BLOCK / len * bytes;
+        let scales = scales(dtype, &stored[at..at + bytes], i * BLOCK % len / BLOCK);
+        acc = add_block(&scales, w, x, acc);
+    }
+    acc
+}
+
+fn add_block(s: &Scales, w: &[f32], x: &[f32], acc: f32) -> f32 {
+    let max = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
+    let x = x.iter().map(|x| (x * (127.0 / max)).round_ties_even() as i32).collect::<Vec<_>>();
+    let (d_x, sum_x) = (max / 127.0, |h: usize| x[16 * h..16 * h + 16].iter().sum::<i32>());
+    let sum: i32 = (0..32).map(|k| element(s, w[k], k / 16) * s.strips[k / 16] * x[k]).sum();
+    let acc = fma(sum as f32, s.d * d_x, acc);
+    match s.minimum {
+        Minimum::None => acc,
+        Minimum::Whole(m) => fma(m, d_x * (sum_x(0) + sum_x(1)) as f32, acc),
+        Minimum::Halves(d, [a, b]) => {
+            fma((-128 * (a * sum_x(0) + b * sum_x(1))) as f32, d / 128.0 * d_x, acc)
+        }
+    }
+}
+
+/// The integer that was decoded to `w` in half `h`, before its scale.
+fn element(s: &Scales, w: f32, h: usize) -> i32 {
+    let scale = f64::from(s.d) * f64::from(s.times) * f64::from(s.strips[h]);
+    let min = match s.minimum {
+        Minimum::None => 0.0,
+        Minimum::Whole(m) => f64::from(m),
+        Minimum::Halves(d, mins) => -f64::from(d) * f64::from(mins[h]),
+    };
+    let q = if scale == 0.0 { 0.0 } else { (f64::from(w) - min) / scale };
+    assert!((q - q.round()).abs() < 0.01, "{q} is no element");
+    q.round() as i32 * s.times
+}
+
+/// The scales of block `j` of those that `stored`, one of the file's blocks, is made of.
+fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
+    let half = |i: usize| half::f16::from_le_bytes([stored[i], stored[i + 1]]).to_f32();
+    let of = |times, d, minimum| Scales { times, strips: [1; 2], d: d / times as f32, minimum };
+    let strips = |times, d, strips| Scales { times, strips, d: d / times as f32, minimum: Minimum::None };
+    let affine = |d: f32, dmin: f32, (scale, min): (u8, u8)| {
+        of(1, d * f32::from(scale), Minimum::Whole(-dmin * f32::from(min)))
+    };
+    match dtype {
+        DType::Q8_0 | DType::Q4_0 | DType::IQ4_NL => of(1, half(0), Minimum::None),
+        DType::Q4_1 | DType::Q5_1 => of(1, half(0), Minimum::Whole(half(2))),
+        DType::Q5_0 => of(8, half(0), Minimum::None),
+        DType::TQ2_0 => of(8, half(64), Minimum::None),
+        DType::MXFP4 => of(1, read::<mxfp4::Block>(stored).half_scale(), Minimum::None),
+        DType::Q4_K => affine(half(0), half(2), read::<q4_k::Block>(stored).scale_min(j)),
+        DType::Q5_K => affine(half(0), half(2), read::<q5_k::Block>(stored).scale_min(j)),
+        DType::IQ4_XS => of(1, half(0) * read::<iq4_xs::Block>(stored).scale(j) as f32, Minimum::None),
+        DType::Q6_K => {
+            let block = read::<q6_k::Block>(stored);
+            strips(4, half(208), [0, 1].map(|h| i32::from(block.scales[2 * j + h])))
+        }
+        DType::Q3_K => {
+            let block = read::<q3_k::Block>(stored);
+            strips(32, half(108), [0, 1].map(|h| i32::from(block.scale(2 * j + h))))
+        }
+        DType::Q2_K => {
+            let strip = [0, 1].map(|h| i32::from(read::<q2_k::Block>(stored).scales[2 * j + h]));
+            let minimum = Minimum::Halves(half(82), strip.map(|s| s >> 4));
+            Scales { times: 1, strips: strip.map(|s| s & 15), d: half(80), minimum }
+        }
+        dtype => unreachable!("{dtype} is not quantised"),
+    }
+}
+
+fn read<B: AnyBitPattern>(stored: &[u8]) -> B {
+    pod_read_unaligned(stored)
+}
