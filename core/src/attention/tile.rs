@@ -197,6 +197,7 @@ impl<'s> Task<'_, 's> {
             CellType::F16 => self.set.scores_f16,
             CellType::BF16 => self.set.scores_bf16,
         };
+        let values = panels(&|block| layout.v_range(block, tile.head));
         for start in (0..layout.d_k).step_by(Q_DIMS) {
             let dims = start..layout.d_k.min(start + Q_DIMS);
             if packed.as_ref() != Some(&dims) {
@@ -208,7 +209,7 @@ impl<'s> Task<'_, 's> {
                 dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes
             };
             let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
-            kernel(&work.q[..dims.len() * tile.height], &keys, start > 0, scores);
+            kernel(&work.q[..dims.len() * tile.height], &keys, &values, start > 0, scores);
         }
         let mut shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
         if let Some(relative) = &attention.relative {
@@ -228,7 +229,6 @@ impl<'s> Task<'_, 's> {
             CellType::F16 => self.set.values_f16,
             CellType::BF16 => self.set.values_bf16,
         };
-        let values = panels(&|block| layout.v_range(block, tile.head));
         kernel(scores, masks, &values, &joined, out);
     }
 

@@ -280,6 +280,13 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
+    fn prefetch_l2<T>(self, x: &T, ahead: usize) {
+        let start = core::ptr::from_ref(x).cast::<i8>().wrapping_add(ahead);
+        for line in 0..size_of::<T>().div_ceil(64) {
+            have!(_mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(64 * line)));
+        }
+    }
+    #[inline(always)]
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
         let (low, high): (&[u8; 32], &[u8; 32]) = halves(x);
         self.both([low, high], |x| have!(_mm256_loadu_si256(x.as_ptr().cast())))

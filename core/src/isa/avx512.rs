@@ -51,7 +51,8 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16; LANES]) -> Self::F {
-        have!(_mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())))
+        // Not the form that suppresses exceptions, which cannot read memory itself and takes one more operation.
+        have!(_mm512_cvt_roundph_ps::<_MM_FROUND_CUR_DIRECTION>(_mm256_loadu_si256(x.as_ptr().cast())))
     }
     #[inline(always)]
     fn store_f16(self, x: Self::F, out: &mut [u16; LANES]) {
@@ -193,6 +194,13 @@ impl Simd for Avx512 {
         let start = core::ptr::from_ref(x).cast::<i8>().wrapping_add(ahead);
         for line in 0..size_of::<T>().div_ceil(64) {
             have!(_mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64 * line)));
+        }
+    }
+    #[inline(always)]
+    fn prefetch_l2<T>(self, x: &T, ahead: usize) {
+        let start = core::ptr::from_ref(x).cast::<i8>().wrapping_add(ahead);
+        for line in 0..size_of::<T>().div_ceil(64) {
+            have!(_mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(64 * line)));
         }
     }
     #[inline(always)]

@@ -93,6 +93,11 @@ pub trait Simd: Copy {
     /// Asks for as many bytes as `x` has, `ahead` bytes behind it, to be brought to the nearest cache; changes nothing, and
     /// there need not be anything at that address.
     fn prefetch<T>(self, x: &T, ahead: usize);
+    /// The same for the cache behind the nearest: for what is needed only after much else was read.
+    #[inline(always)]
+    fn prefetch_l2<T>(self, x: &T, ahead: usize) {
+        self.prefetch(x, ahead);
+    }
     /// Sixty-four bytes; lane i owns bytes 4i..4i+4.
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B;
     /// The low and the high four bits of each byte.

@@ -207,11 +207,11 @@ kernel_table! {
     /// Rows of the tallest attention tile.
     attention_rows = kernels::attention::tile_rows: fn() -> usize;
     /// Dot products of a tile's queries `[d, rows]` with a span's keys; see [`crate::attention`] for all of these.
-    scores_f32 = kernels::attention::scores_f32: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_f32 = kernels::attention::scores_f32: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// The same for F16 keys.
-    scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// The same for BF16 keys.
-    scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// Exponentials of a span's scores, maximum and sum joined to the running ones.
     softmax_span = kernels::attention::softmax: fn(scores: &mut [Scores], masks: &[Masks], shaping: Shaping, running: &mut Running) -> Join;
     /// A span's weighted values joined to those before it.

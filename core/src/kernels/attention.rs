@@ -93,8 +93,15 @@ macro_rules! typed {
     ($($scores:ident, $values:ident, $E:ident;)*) => { $(
         /// [`scores`] for one type of keys.
         #[inline(always)]
-        pub(crate) fn $scores<S: Simd>(s: S, q: &[f32], keys: &Panels<'_>, resume: bool, out: &mut [Scores]) {
-            by_rows!(out.len(), scores, s: S, $E, q, keys, resume, out);
+        pub(crate) fn $scores<S: Simd>(
+            s: S,
+            q: &[f32],
+            keys: &Panels<'_>,
+            values: &Panels<'_>,
+            resume: bool,
+            out: &mut [Scores],
+        ) {
+            by_rows!(out.len(), scores, s: S, $E, q, keys, values, resume, out);
         }
         /// [`values`] for one type of values.
         #[inline(always)]
@@ -116,20 +123,32 @@ typed! {
     scores_bf16, values_bf16, BF16;
 }
 
+/// How far `to` lies behind `from`, in bytes; 0, which fetches nothing new, where there is nothing. Blocks lie apart, which
+/// the processor does not foresee, so the kernels ask for what is needed next.
+#[inline(always)]
+fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
+    let to = to.filter(|to| !to.is_empty());
+    to.map_or(0, |to| to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()))
+}
+
 /// `out[r][cell] = sum over d of q[d][r] * k[d][cell]`: one fused multiply-add a dimension in ascending order, from
-/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions.
+/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions. Asks for the `values` that
+/// belong to the keys while it is at it: they are read next, after the span's other keys.
 #[inline(always)]
 fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
     q: &[f32],
     keys: &Panels<'_>,
+    values: &Panels<'_>,
     resume: bool,
     out: &mut [Scores],
 ) {
     let Some(out) = out.first_chunk_mut::<R>() else { return };
     let q = q.as_chunks::<R>().0;
-    for (block, keys) in keys.iter().enumerate() {
-        let keys: &[E::Bits] = bytemuck::try_cast_slice(keys).unwrap_or(&[]);
+    for (block, panel) in keys.iter().enumerate() {
+        let near = ahead(panel, keys.get(block + 1));
+        let far = ahead(panel, values.get(block));
+        let keys: &[E::Bits] = bytemuck::try_cast_slice(panel).unwrap_or(&[]);
         let keys = keys.as_chunks::<LANES>().0.as_chunks::<2>().0;
         if keys.is_empty() {
             continue;
@@ -145,6 +164,10 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
                 }
             }
             for (k, q) in keys.iter().zip(q) {
+                if half == 0 {
+                    s.prefetch(k, near);
+                    s.prefetch_l2(k, far);
+                }
                 let mut keys = [s.splat(0.0); W];
                 for i in 0..W {
                     keys[i] = E::load(s, &k[half * W + i]);
