@@ -113,7 +113,7 @@ pub fn matmul(
     }
     let cost = |w: &Packed<'_>| w.n_rows().div_ceil(PANEL) as u64 * panel_cost(w, input.n_tokens);
     let total = products.iter().map(|p| cost(&p.weights)).sum::<u64>();
-    let n_jobs = (total / LEAST).clamp(1, pool.n_threads().clamp(1, MAX_THREADS) as u64) as usize;
+    let n_jobs = (total / LEAST).clamp(1, pool.n_pieces().clamp(1, MAX_THREADS) as u64) as usize;
     let mut before = 0;
     let mut tasks = [const { None }; MAX_PRODUCTS];
     for (Product { weights, out, write }, task) in products.iter_mut().zip(&mut tasks) {

@@ -8,7 +8,13 @@ mod bands;
 mod claims;
 mod parts;
 #[cfg(feature = "std")]
+mod patience;
+#[cfg(feature = "std")]
+mod sync;
+#[cfg(feature = "std")]
 mod threads;
+#[cfg(feature = "std")]
+mod units;
 
 pub use bands::{Band, Bands, Share};
 pub use parts::Parts;
@@ -24,6 +30,11 @@ pub const MAX_THREADS: usize = 512;
 pub trait Pool: Sync {
     /// How many jobs run at once; at least 1.
     fn n_threads(&self) -> usize;
+
+    /// Into how many jobs work is best cut, if it is large enough: a few for each thread where threads help each other.
+    fn n_pieces(&self) -> usize {
+        self.n_threads()
+    }
 
     /// Calls `job(0)`, ..., `job(n_jobs - 1)`, each once, and returns when all have returned.
     ///
@@ -79,10 +90,10 @@ fn returns(job: &(dyn Fn(usize) + Sync), i: usize) -> bool {
 
 /// Into how many jobs to split `n_units` of work, so that none gets fewer than `least`.
 pub fn n_jobs(pool: &dyn Pool, n_units: usize, least: usize) -> usize {
-    pool.n_threads().min(n_units / least.max(1)).clamp(1, MAX_THREADS)
+    pool.n_pieces().min(n_units / least.max(1)).clamp(1, MAX_THREADS)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -107,7 +118,8 @@ mod tests {
     fn small_work_is_not_split() {
         assert_eq!(n_jobs(&Inline, 100, 1), 1);
         let two = ThreadPool::new(2).unwrap();
-        assert_eq!(n_jobs(&two, 100, 10), 2);
+        assert_eq!(n_jobs(&two, 100, 10), two.n_pieces());
+        assert_eq!(n_jobs(&two, 29, 10), 2);
         assert_eq!(n_jobs(&two, 19, 10), 1);
         assert_eq!(n_jobs(&two, 0, 0), 1);
     }

@@ -120,7 +120,7 @@ impl<'a, T> Band<'a, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::pool::{Pool, ThreadPool};

@@ -65,7 +65,7 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::pool::{Pool, ThreadPool};
