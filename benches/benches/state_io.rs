@@ -3,9 +3,11 @@
 
 use backstitch_core::cell::CellType;
 use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
+use backstitch_kv::io::Space;
 use backstitch_kv::state::disk::RealDisk;
 use backstitch_kv::state::{
     self, Container, Fingerprint, Header, Scope, StateFile, StoredImage, Sync, Writer, write_image,
+    write_image_with,
 };
 use backstitch_kv::{
     AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, TimelineParams,
@@ -60,18 +62,18 @@ fn filled(n_tokens: u32) -> Hybrid {
 }
 
 /// Saves all of a memory so that it can be continued.
-fn save(memory: &Hybrid, out: &mut dyn backstitch_kv::io::Write) {
+fn save(memory: &Hybrid, out: &mut dyn backstitch_kv::io::Write, pool: &dyn Pool) {
     let snapshot = memory.snapshot(&[SEQ]).unwrap();
     let mut writer = Writer::in_place(out, HEADER).unwrap();
-    write_image(&mut writer, &snapshot, None).unwrap();
+    write_image_with(&mut writer, &snapshot, None, pool).unwrap();
     black_box(writer.finish().unwrap());
 }
 
 /// Saves all of a memory to a path, without waiting for the disk.
-fn save_to_file(memory: &Hybrid, path: &Path) {
+fn save_to_file(memory: &Hybrid, path: &Path, pool: &dyn Pool) {
     let snapshot = memory.snapshot(&[SEQ]).unwrap();
-    let saved =
-        state::save(&RealDisk, path, HEADER, Sync::No, &mut |writer| write_image(writer, &snapshot, None));
+    let mut fill = |writer: &mut Writer<'_>| write_image_with(writer, &snapshot, None, pool);
+    let saved = state::save(&RealDisk, path, HEADER, Sync::No, &mut fill);
     assert!(saved.unwrap().replaced);
 }
 
@@ -92,12 +94,12 @@ fn restore(memory: &mut Hybrid, container: &Container<'_>, pool: &dyn Pool) {
 }
 
 /// Saves again what has grown since `old`; gives the bytes that this writes.
-fn save_again(memory: &Hybrid, old: &[u8], out: &mut Vec<u8>) -> u64 {
+fn save_again(memory: &Hybrid, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -> u64 {
     let snapshot = memory.snapshot(&[SEQ]).unwrap();
     let container = Container::parse(old).unwrap();
     let stored = StoredImage::open(&container).unwrap();
     let mut writer = Writer::append(out, &container).unwrap();
-    write_image(&mut writer, &snapshot, Some(&stored)).unwrap();
+    write_image_with(&mut writer, &snapshot, Some(&stored), pool).unwrap();
     writer.finish().unwrap().written
 }
 
@@ -139,6 +141,9 @@ fn state_io(c: &mut Criterion) {
             let container = Container::parse(&bytes).unwrap();
             let from_memory = id("restore_from_memory");
             group.bench_function(from_memory, |b| b.iter(|| restore(&mut memory, &container, pool)));
+            group.bench_function(id("save_to_memory"), |b| {
+                b.iter(|| save(&memory, &mut Space::new(&mut target), pool));
+            });
             group.bench_function(id("restore_from_file"), |b| {
                 b.iter(|| {
                     let file = StateFile::open(&path).unwrap();
@@ -152,10 +157,10 @@ fn state_io(c: &mut Criterion) {
         group.bench_function("copy_to_fresh_pages", |b| {
             b.iter_batched(|| (), |()| black_box(&bytes).clone(), BatchSize::PerIteration);
         });
-        group.bench_function("save_to_memory", |b| {
+        group.bench_function("save_to_vec", |b| {
             b.iter(|| {
                 target.clear();
-                save(&memory, &mut target);
+                save(&memory, &mut target, &Inline);
             });
         });
         let new = file("new");
@@ -163,21 +168,25 @@ fn state_io(c: &mut Criterion) {
         group.bench_function("write_of_new_file", |b| {
             b.iter_batched(gone, |()| std::fs::write(&new, &bytes).unwrap(), BatchSize::PerIteration);
         });
-        group.bench_function("save_to_new_file", |b| {
-            b.iter_batched(gone, |()| save_to_file(&memory, &new), BatchSize::PerIteration);
-        });
+        for (name, pool) in pools {
+            group.bench_function(BenchmarkId::new("save_to_new_file", name), |b| {
+                b.iter_batched(gone, |()| save_to_file(&memory, &new, pool), BatchSize::PerIteration);
+            });
+        }
 
         append(&mut memory, 10);
         let mut more = Vec::new();
-        let written = save_again(&memory, &bytes, &mut more);
+        let written = save_again(&memory, &bytes, &mut more, &Inline);
         let share = 100.0 * written as f64 / bytes.len() as f64;
         println!("saving again after 10 tokens writes {written} bytes, {share:.2} % of the first save");
-        group.bench_function("save_again_after_10_tokens", |b| {
-            b.iter(|| {
-                more.clear();
-                save_again(&memory, &bytes, &mut more)
+        for (name, pool) in pools {
+            group.bench_function(BenchmarkId::new("save_again_after_10_tokens", name), |b| {
+                b.iter(|| {
+                    more.clear();
+                    save_again(&memory, &bytes, &mut more, pool)
+                });
             });
-        });
+        }
         group.finish();
     }
 }

@@ -17,5 +17,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+pub(crate) use scalar::Scalar;
+pub(crate) use simd::lanes64;
 pub use simd::{LANES, Simd};
 pub use table::{KernelSet, SetUnavailable};

@@ -1,6 +1,7 @@
 //! Kernels, written once over [`Simd`](crate::isa::Simd): a file an operation.
 
 pub(crate) mod attention;
+pub(crate) mod checksum;
 pub(crate) mod conv;
 pub(crate) mod delta;
 pub(crate) mod glu;

@@ -7,6 +7,7 @@ extern crate std;
 pub mod attention;
 pub mod block;
 pub mod cell;
+pub mod checksum;
 pub mod dtype;
 pub mod error;
 pub mod isa;

@@ -209,6 +209,69 @@ impl fmt::Debug for Buffer {
     }
 }
 
+/// What the system's large pages hold where there are any: on x86-64, and on most others.
+const HUGE: usize = 2 << 20;
+
+/// Zeroed memory for much that is read often: in large pages where the system has them, so that the processor finds it with fewer
+/// look-ups. Pages are taken when they are first written, by the thread that does.
+pub struct Pages {
+    map: memmap2::MmapMut,
+    start: usize,
+    len: usize,
+    huge: bool,
+}
+
+impl Pages {
+    /// `len` zeros, the first one at a multiple of 64.
+    ///
+    /// # Errors
+    /// What the system says if it has no room.
+    pub fn new(len: usize) -> io::Result<Self> {
+        if len < HUGE {
+            let map = memmap2::MmapMut::map_anon(len.max(1))?;
+            return Ok(Self { map, start: 0, len, huge: false });
+        }
+        let padded = len.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let map = memmap2::MmapMut::map_anon(padded)?;
+        let start = map.as_ptr().align_offset(HUGE).min(HUGE);
+        let huge = advise_huge(&map);
+        Ok(Self { map, start, len, huge })
+    }
+
+    /// Whether the system was asked for large pages and has any to give. Without them everything works, and takes longer.
+    pub fn are_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    /// All bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.map.get_mut(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pages({} bytes)", self.len)
+    }
+}
+
+/// Asks for large pages; tells whether they can be had.
+#[cfg(target_os = "linux")]
+fn advise_huge(map: &memmap2::MmapMut) -> bool {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    map.advise(memmap2::Advice::HugePage).is_ok() && !setting.is_empty() && !setting.contains("[never]")
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge(_map: &memmap2::MmapMut) -> bool {
+    false
+}
+
 /// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
 /// again after, because the path may lead elsewhere by then.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
@@ -271,6 +334,19 @@ mod tests {
         assert_eq!(mapped.to_string(), read.to_string());
         assert_eq!(&*mapped.path, path);
         mapped
+    }
+
+    #[test]
+    fn pages_are_zeroed_aligned_and_as_long_as_asked_for() {
+        for len in [0, 1, 4096, HUGE - 1, HUGE, 3 * HUGE + 5] {
+            let mut pages = Pages::new(len).unwrap();
+            assert!(pages.bytes().iter().all(|byte| *byte == 0));
+            assert_eq!((pages.bytes().len(), pages.bytes().as_ptr().addr() % 64), (len, 0));
+            assert!(len < HUGE || pages.bytes().as_ptr().addr().is_multiple_of(HUGE));
+            pages.bytes_mut().fill(7);
+            assert!(pages.bytes().iter().all(|byte| *byte == 7));
+        }
+        assert!(Pages::new(usize::MAX).is_err());
     }
 
     #[test]

@@ -1,18 +1,33 @@
 //! Where bytes go to and come from: two traits small enough to exist without `std`.
 //!
-//! With the feature `std`, everything that is [`std::io::Write`] or [`std::io::Read`] has them; without it, a growing `Vec<u8>`, a
+//! With the feature `std`, everything that is [`std::io::Write`] and may be sent to another thread, or [`std::io::Read`] has them; without it, a growing `Vec<u8>`, a
 //! slice to fill and a slice to read have them.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Takes bytes, in order.
-pub trait Write {
+/// Takes bytes, in order; maybe from several threads, one at a time.
+pub trait Write: Send {
     /// Takes all of `bytes`.
     ///
     /// # Errors
     /// What the receiver says; how much of `bytes` it took is unknown then.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Takes all of `pieces`, one after the other.
+    ///
+    /// # Errors
+    /// As [`Write::write_all`].
+    fn write_pieces(&mut self, pieces: &[&[u8]]) -> Result<(), Error> {
+        pieces.iter().try_for_each(|piece| self.write_all(piece))
+    }
+
+    /// The room for the next `len` bytes, for the caller to fill instead of writing them: receivers that have all their room in memory give it, so that
+    /// bytes can be copied and summed at once, and on several threads. All of it counts as taken.
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let _ = len;
+        None
+    }
 }
 
 /// Gives bytes, in order.
@@ -109,7 +124,7 @@ impl From<std::io::Error> for Error {
 }
 
 #[cfg(feature = "std")]
-impl<W: std::io::Write + ?Sized> Write for W {
+impl<W: std::io::Write + Send + ?Sized> Write for W {
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         Ok(std::io::Write::write_all(self, bytes)?)
     }
@@ -124,6 +139,50 @@ impl<R: std::io::Read + ?Sized> Read for R {
                 other => return Ok(other?),
             }
         }
+    }
+}
+
+/// Takes bytes into a slice, from its front on: the fastest way to save to memory, where the number of bytes is known or bounded.
+///
+/// ```
+/// use backstitch_kv::io::{Space, Write};
+///
+/// let mut bytes = [0; 8];
+/// let mut space = Space::new(&mut bytes);
+/// space.write_all(&[1, 2, 3])?;
+/// assert_eq!(space.free(), 5);
+/// assert_eq!(bytes[..4], [1, 2, 3, 0]);
+/// # Ok::<(), backstitch_kv::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Space<'a>(&'a mut [u8]);
+
+impl<'a> Space<'a> {
+    /// Nothing of `bytes` is taken yet.
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Bytes that there is room for.
+    pub fn free(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Write for Space<'_> {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let (need, free) = (bytes.len() as u64, self.0.len() as u64);
+        self.room(bytes.len()).ok_or(Error::Full { need, free })?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.0.len() {
+            return None;
+        }
+        let (front, rest) = core::mem::take(&mut self.0).split_at_mut(len);
+        self.0 = rest;
+        Some(front)
     }
 }
 

@@ -32,6 +32,7 @@ mod source;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod together;
 mod writer;
 
 use core::fmt;
@@ -48,6 +49,7 @@ pub use save::{Saved, Sync, save};
 pub use section::{Codec, Section};
 pub use stored::{
     CELLS, IMAGE, IMAGE_TAGS, IMAGE_VERSION, ROWS, SHAPE, STATE, StoredImage, encode_shape, write_image,
+    write_image_with,
 };
 pub use writer::{Writer, Written};
 

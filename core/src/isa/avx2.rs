@@ -362,4 +362,40 @@ impl Simd for Avx2 {
             })
         })
     }
+    #[inline(always)]
+    fn sum_stripe(self, sums: &mut [u64; 8], stripe: &[u8; 64], key: &[u8; 64]) {
+        let ((low, high), (low_key, high_key)) = (halves::<u8, 64, 32>(stripe), halves::<u8, 64, 32>(key));
+        let (low_sums, high_sums) = halves_mut::<u64, 8, 4>(sums);
+        for (sums, stripe, key) in [(low_sums, low, low_key), (high_sums, high, high_key)] {
+            have!({
+                let stripe = _mm256_loadu_si256(stripe.as_ptr().cast());
+                let mixed = _mm256_xor_si256(stripe, _mm256_loadu_si256(key.as_ptr().cast()));
+                let product = _mm256_mul_epu32(mixed, _mm256_srli_epi64::<32>(mixed));
+                let swapped = _mm256_shuffle_epi32::<0b01_00_11_10>(stripe);
+                let sum = _mm256_loadu_si256(sums.as_ptr().cast());
+                let sum = _mm256_add_epi64(sum, _mm256_add_epi64(product, swapped));
+                _mm256_storeu_si256(sums.as_mut_ptr().cast(), sum);
+            });
+        }
+    }
+    #[inline(always)]
+    fn stream(self, from: &[u8; 64], to: &mut [u8; 64]) {
+        let (low, high) = halves::<u8, 64, 32>(from);
+        let (to_low, to_high) = halves_mut::<u8, 64, 32>(to);
+        for (from, to) in [(low, to_low), (high, to_high)] {
+            let to: *mut __m256i = to.as_mut_ptr().cast();
+            have!({
+                let x = _mm256_loadu_si256(from.as_ptr().cast());
+                if to.is_aligned() {
+                    _mm256_stream_si256(to, x);
+                } else {
+                    _mm256_storeu_si256(to, x);
+                }
+            });
+        }
+    }
+    #[inline(always)]
+    fn settle(self) {
+        have!(_mm_sfence());
+    }
 }

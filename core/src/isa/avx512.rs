@@ -253,4 +253,42 @@ impl Simd for Avx512 {
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         have!(_mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)))
     }
+    #[inline(always)]
+    fn sum_stripe(self, sums: &mut [u64; 8], stripe: &[u8; 64], key: &[u8; 64]) {
+        have!({
+            let stripe = _mm512_loadu_si512(stripe.as_ptr().cast());
+            let mixed = _mm512_xor_si512(stripe, _mm512_loadu_si512(key.as_ptr().cast()));
+            let product = _mm512_mul_epu32(mixed, _mm512_srli_epi64::<32>(mixed));
+            let swapped = _mm512_shuffle_epi32::<0b01_00_11_10>(stripe);
+            let sum = _mm512_loadu_si512(sums.as_ptr().cast());
+            let sum = _mm512_add_epi64(sum, _mm512_add_epi64(product, swapped));
+            _mm512_storeu_si512(sums.as_mut_ptr().cast(), sum);
+        });
+    }
+    #[inline(always)]
+    fn stir_sums(self, sums: &mut [u64; 8], key: &[u8; 64], factor: u32) {
+        have!({
+            let sum = _mm512_loadu_si512(sums.as_ptr().cast());
+            let mixed = _mm512_xor_si512(sum, _mm512_srli_epi64::<47>(sum));
+            let mixed = _mm512_xor_si512(mixed, _mm512_loadu_si512(key.as_ptr().cast()));
+            let stirred = _mm512_mullo_epi64(mixed, _mm512_set1_epi64(factor.into()));
+            _mm512_storeu_si512(sums.as_mut_ptr().cast(), stirred);
+        });
+    }
+    #[inline(always)]
+    fn stream(self, from: &[u8; 64], to: &mut [u8; 64]) {
+        let to: *mut __m512i = to.as_mut_ptr().cast();
+        have!({
+            let x = _mm512_loadu_si512(from.as_ptr().cast());
+            if to.is_aligned() {
+                _mm512_stream_si512(to, x);
+            } else {
+                _mm512_storeu_si512(to, x);
+            }
+        });
+    }
+    #[inline(always)]
+    fn settle(self) {
+        have!(_mm_sfence());
+    }
 }

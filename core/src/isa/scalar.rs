@@ -11,7 +11,7 @@ pub struct Scalar;
 impl Scalar {
     /// The token.
     #[inline(always)]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self
     }
 }

@@ -122,4 +122,40 @@ pub trait Simd: Copy {
     /// Like [`Simd::dot_small`] for signed weights stored plus 128: adds `(w - 128) * x`, exact once all activations
     /// announced to [`Simd::start_biased`] are in.
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;
+
+    /// Adds a stripe to the eight sums of [`crate::checksum`]: each the product of the halves of its lane of `stripe ^ key`, and the
+    /// neighbouring lane of `stripe`; modulo 2^64, lowest byte first.
+    #[inline(always)]
+    fn sum_stripe(self, sums: &mut [u64; 8], stripe: &[u8; 64], key: &[u8; 64]) {
+        let (stripe, key) = (lanes64(stripe), lanes64(key));
+        for i in 0..8 {
+            let mixed = stripe[i] ^ key[i];
+            let product = (mixed & 0xffff_ffff) * (mixed >> 32);
+            sums[i] = sums[i].wrapping_add(product).wrapping_add(stripe[i ^ 1]);
+        }
+    }
+    /// `sums[i] = (sums[i] ^ sums[i] >> 47 ^ key[i]) * factor`, modulo 2^64.
+    #[inline(always)]
+    fn stir_sums(self, sums: &mut [u64; 8], key: &[u8; 64], factor: u32) {
+        let key = lanes64(key);
+        for (sum, key) in sums.iter_mut().zip(key) {
+            *sum = (*sum ^ *sum >> 47 ^ key).wrapping_mul(factor.into());
+        }
+    }
+    /// Copies a line of memory, past the caches if `to` is one (begins at a multiple of 64 bytes): for what is not read again soon. Others
+    /// see the copy after [`Simd::settle`].
+    #[inline(always)]
+    fn stream(self, from: &[u8; 64], to: &mut [u8; 64]) {
+        *to = *from;
+    }
+    /// Makes what was streamed visible to other threads before anything that is written later.
+    #[inline(always)]
+    fn settle(self) {}
+}
+
+/// Eight numbers from their bytes, lowest first.
+#[inline(always)]
+pub(crate) fn lanes64(bytes: &[u8; 64]) -> [u64; 8] {
+    let (lanes, _) = bytes.as_chunks();
+    core::array::from_fn(|i| u64::from_le_bytes(lanes[i]))
 }

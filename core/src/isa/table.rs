@@ -5,6 +5,7 @@
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
+use crate::checksum::Sums;
 use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
 use crate::matmul::Write;
@@ -277,6 +278,10 @@ kernel_table! {
     multiply_mxfp4 = kernels::matmul::multiply_mxfp4: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for TQ2_0 weights.
     multiply_tq2_0 = kernels::matmul::multiply_tq2_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// Adds whole stripes to sums; see [`crate::checksum`].
+    sum_stripes = kernels::checksum::sum_stripes: fn(sums: &mut Sums, stripes: &[[u8; 64]]);
+    /// The same while the stripes are copied, past the caches, as fast as the memory gives and takes them. Up to the end of the shorter.
+    sum_and_copy_stripes = kernels::checksum::sum_and_copy_stripes: fn(sums: &mut Sums, from: &[[u8; 64]], to: &mut [[u8; 64]]);
 }
 
 #[cfg(test)]

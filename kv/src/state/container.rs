@@ -13,6 +13,10 @@ use crate::io::ReadAt;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+/// Bytes that are moved at a time: from a device every step is a call of the system, and what it has brought should be in the second cache when it is
+/// summed. Of a cached file, steps of 16 KiB were a tenth slower, and so was a mapping.
+const COPIED: usize = 128 << 10;
+
 /// A container whose header, footer and directory have been checked. Its sections are checked when they are read.
 ///
 /// Every number in it was compared with the length of the slice, so nothing that is derived from one can lie outside.
@@ -212,10 +216,9 @@ impl<'a> Container<'a> {
 
     /// Copies a section to `targets` and gives the checksum of what has arrived there.
     fn copy(&self, section: &Section, targets: &mut [&mut [u8]]) -> Result<u64, Error> {
-        let (mut sum, mut offset, step) = (Checksum::default(), section.offset, self.source.step());
-        for to in targets.iter_mut().flat_map(|target| target.chunks_mut(step)) {
-            self.source.fill(section.tag, offset, to)?;
-            sum.add(to);
+        let (mut sum, mut offset) = (Checksum::new(), section.offset);
+        for to in targets.iter_mut().flat_map(|target| target.chunks_mut(COPIED)) {
+            self.source.fill_summed(section.tag, offset, to, &mut sum)?;
             offset = offset.saturating_add(to.len() as u64);
         }
         Ok(sum.value())
@@ -239,7 +242,7 @@ impl<'a> Container<'a> {
         if section.codec != Codec::RAW {
             return self.read(section).map(drop);
         }
-        let mut sum = Checksum::default();
+        let mut sum = Checksum::new();
         self.source.show(section.tag, section.offset, section.stored_len, |bytes| {
             sum.add(bytes);
             true

@@ -8,7 +8,7 @@ use crate::file::{Problem, check_kind};
 use crate::io::ReadAt;
 use std::boxed::Box;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,18 @@ pub trait DiskFile: ReadAt {
     /// # Errors
     /// What the system says; how much was written is unknown then.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes all of `pieces`, one after the other, from `offset` on. What `pieces` show afterwards is undefined.
+    ///
+    /// # Errors
+    /// As [`DiskFile::write_at`].
+    fn write_pieces_at(&self, mut offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        for piece in pieces {
+            self.write_at(offset, piece)?;
+            offset = offset.saturating_add(piece.len() as u64);
+        }
+        Ok(())
+    }
 
     /// Under how many names the file is found.
     ///
@@ -193,6 +205,21 @@ impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         (&self.0).seek(SeekFrom::Start(offset))?;
         (&self.0).write_all(bytes)
+    }
+
+    fn write_pieces_at(&self, offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        (&self.0).seek(SeekFrom::Start(offset))?;
+        // What is empty would look like a disk that takes nothing.
+        IoSlice::advance_slices(&mut pieces, 0);
+        while !pieces.is_empty() {
+            match (&self.0).write_vectored(pieces) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => IoSlice::advance_slices(&mut pieces, n),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     #[cfg(unix)]

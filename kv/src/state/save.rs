@@ -11,7 +11,7 @@ use super::{Container, Error, Header, VERSION, Writer, Written};
 use crate::file::Problem;
 use crate::io::{self, Write};
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::vec::Vec;
@@ -224,8 +224,8 @@ fn finish(mut writer: Writer<'_>, fill: Fill<'_>) -> Result<Written, Error> {
     writer.finish()
 }
 
-/// Bytes that are gathered before they are written.
-const GATHERED: usize = 256 << 10;
+/// Bytes that are gathered before they are written, and from which on pieces are not gathered.
+const GATHERED: usize = 64 << 10;
 
 /// Writes to a file in large pieces, and keeps what the system says until the path can be said with it.
 struct Out<'a> {
@@ -240,28 +240,25 @@ impl<'a> Out<'a> {
         Self { file, at, gathered: Vec::new(), failed: None }
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), io::Error> {
-        if let Err(error) = self.file.write_at(self.at, bytes) {
+    /// Writes what was gathered and `pieces`, at once.
+    fn put(&mut self, pieces: &[&[u8]]) -> Result<(), io::Error> {
+        let slices = core::iter::once(&*self.gathered).chain(pieces.iter().copied()).map(IoSlice::new);
+        let mut slices: Vec<IoSlice<'_>> = slices.filter(|slice| !slice.is_empty()).collect();
+        let len = slices.iter().map(|slice| slice.len() as u64).fold(0, u64::saturating_add);
+        if let Err(error) = self.file.write_pieces_at(self.at, &mut slices) {
             let kind = error.kind();
             self.failed = Some(error);
             return Err(io::Error::System(kind.into()));
         }
-        self.at = self.at.saturating_add(bytes.len() as u64);
-        Ok(())
-    }
-
-    fn put_gathered(&mut self) -> Result<(), io::Error> {
-        let mut gathered = core::mem::take(&mut self.gathered);
-        self.put(&gathered)?;
-        gathered.clear();
-        self.gathered = gathered;
+        self.at = self.at.saturating_add(len);
+        self.gathered.clear();
         Ok(())
     }
 
     /// Writes what is left, unless something failed before.
     fn end(mut self, written: Result<Written, Error>, path: &Path) -> Result<Written, Error> {
         let written = written.and_then(|written| {
-            self.put_gathered()?;
+            self.put(&[])?;
             Ok(written)
         });
         match self.failed {
@@ -273,15 +270,17 @@ impl<'a> Out<'a> {
 
 impl Write for Out<'_> {
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), io::Error> {
+        self.write_pieces(&[bytes])
+    }
+
+    fn write_pieces(&mut self, pieces: &[&[u8]]) -> Result<(), io::Error> {
+        let len = pieces.iter().map(|piece| piece.len()).fold(self.gathered.len(), usize::saturating_add);
+        if len > GATHERED {
+            return self.put(pieces);
+        }
         let refused = io::Error::OutOfMemory { bytes: GATHERED as u64 };
         self.gathered.try_reserve_exact(GATHERED.saturating_sub(self.gathered.len())).map_err(|_| refused)?;
-        if self.gathered.len().saturating_add(bytes.len()) > GATHERED {
-            self.put_gathered()?;
-        }
-        if bytes.len() >= GATHERED {
-            return self.put(bytes);
-        }
-        self.gathered.extend_from_slice(bytes);
+        pieces.iter().for_each(|piece| self.gathered.extend_from_slice(piece));
         Ok(())
     }
 }

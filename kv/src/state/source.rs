@@ -1,5 +1,6 @@
 //! Where a container lies: in memory, or on a device that is read piece by piece.
 
+use super::checksum::Checksum;
 use super::{Error, Tag};
 use crate::io::ReadAt;
 use alloc::borrow::Cow;
@@ -8,11 +9,8 @@ use bytemuck::Pod;
 use bytemuck::allocation::try_zeroed_vec;
 use core::fmt;
 
-/// Bytes that are copied and checked at a time: both halves of the work meet them in the nearest cache.
-const SLICE_STEP: usize = 4 << 10;
-/// The same for devices, where every step is a call of the system: as much as stays in the second cache. Of a cached file, steps of 16 KiB were a tenth
-/// slower, and so was a mapping.
-const DEVICE_STEP: usize = 128 << 10;
+/// Bytes of a device that are shown at a time.
+const SHOWN: usize = 128 << 10;
 
 /// Bytes that are taken from a device into memory of their own, at most. A file can be said to be long without filling any disk, and directories and
 /// what is read whole are far shorter; what is long goes where it belongs, piece by piece.
@@ -36,20 +34,39 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Bytes to move at a time.
-    pub fn step(&self) -> usize {
-        match self {
-            Self::Slice(_) => SLICE_STEP,
-            Self::Device(_) => DEVICE_STEP,
-        }
-    }
-
     /// Fills `into` with what stands from `offset` on, which is part of `section`.
     pub fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let found = match self {
-            Self::Slice(bytes) => copy_from(bytes, offset, into),
+            Self::Slice(bytes) => {
+                let (from, to) = overlap(bytes, offset, into);
+                to.copy_from_slice(from);
+                from.len()
+            }
             Self::Device(device) => device.read_at(offset, into)?,
         };
+        self.expect_filled(section, offset, into, found)
+    }
+
+    /// The same, and adds what has arrived to `sum`. From a slice both happen at once.
+    pub fn fill_summed(
+        &self,
+        section: Tag,
+        offset: u64,
+        into: &mut [u8],
+        sum: &mut Checksum,
+    ) -> Result<(), Error> {
+        if let Self::Slice(bytes) = self {
+            let (from, to) = overlap(bytes, offset, into);
+            sum.add_copied(from, to);
+            let found = from.len();
+            return self.expect_filled(section, offset, into, found);
+        }
+        self.fill(section, offset, into)?;
+        sum.add(into);
+        Ok(())
+    }
+
+    fn expect_filled(&self, section: Tag, offset: u64, into: &[u8], found: usize) -> Result<(), Error> {
         let wanted = into.len() as u64;
         if found as u64 == wanted {
             return Ok(());
@@ -103,7 +120,7 @@ impl<'a> Source<'a> {
             take(&self.bytes(section, offset, len)?);
             return Ok(());
         }
-        let step = len.min(DEVICE_STEP as u64);
+        let step = len.min(SHOWN as u64);
         let refused = Error::OutOfMemory { bytes: step };
         let mut space: Vec<u8> = try_zeroed_vec(step as usize).map_err(|()| refused)?;
         let (mut offset, mut left) = (offset, len);
@@ -136,12 +153,9 @@ fn slice_of(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
     bytes.get(start..end)
 }
 
-/// Copies what stands from `offset` on as far as it goes; tells how far.
-fn copy_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+/// What stands from `offset` on and the room for it, as far as both go.
+fn overlap<'a>(bytes: &'a [u8], offset: u64, into: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
     let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
     let n = rest.len().min(into.len());
-    if let (Some(to), Some(from)) = (into.get_mut(..n), rest.get(..n)) {
-        to.copy_from_slice(from);
-    }
-    n
+    (rest.get(..n).unwrap_or_default(), into.get_mut(..n).unwrap_or_default())
 }

@@ -10,12 +10,14 @@ mod pieces;
 mod tests;
 
 use super::fields::Fields;
+use super::together::Pending;
 use super::{Container, Error, Section, Tag, Writer};
 use crate::image::{Content, Image, Shape, Source};
 use crate::memory::StageError;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::pool::{Inline, Pool};
 
 use pieces::Pieces;
 
@@ -38,6 +40,9 @@ pub const IMAGE_VERSION: u16 = 1;
 
 /// The most bytes of a description: that of some hundred million tokens.
 const MAX_DESCRIPTION: u64 = 64 << 20;
+
+/// Sections that are written together, at most.
+const MAX_WAITING: usize = 256;
 
 /// All cells of a block.
 const ALL: u32 = u32::MAX;
@@ -74,41 +79,75 @@ pub fn write_image(
     content: &impl Content,
     old: Option<&StoredImage<'_>>,
 ) -> Result<(), Error> {
+    write_image_with(writer, content, old, &Inline)
+}
+
+/// As [`write_image`], with what is known already looked for, and [room](crate::io::Write::room) filled, on all threads of `pool`; the same bytes are
+/// written.
+///
+/// # Errors
+/// As there.
+pub fn write_image_with(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+    pool: &dyn Pool,
+) -> Result<(), Error> {
     let image = content.image();
     let pieces = Pieces::plan(image, old.map(|old| (&old.image, &old.pieces)));
     let shape = encode::shape(&image.shape);
     writer.section(SHAPE, IMAGE_VERSION, true, 0, &[&shape])?;
     writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&encode::image(image, &pieces)])?;
+    let mut queue = Queue { writer, pool, waiting: Vec::new() };
     for (group, blocks) in pieces.groups().enumerate() {
         let layouts: Vec<CellLayout> =
             image.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
         let mut number = 0;
         for (block, masks) in blocks.iter().enumerate() {
-            let layers = content.block(group, block);
             for &mask in masks {
-                let index = section_index(group, number);
+                let (layers, index) = (content.block(group, block), section_index(group, number));
                 number += 1;
                 if mask == ALL {
-                    writer.section(CELLS, IMAGE_VERSION, true, index, &layers)?;
+                    queue.push(CELLS, index, layers)?;
                 } else {
                     let rows = take_cells(&layouts, &layers, mask);
-                    writer.section(CELLS, IMAGE_VERSION, true, index, &[&rows])?;
+                    queue.flush()?;
+                    queue.writer.section(CELLS, IMAGE_VERSION, true, index, &[&rows])?;
                 }
             }
         }
     }
     for state in 0..image.n_states as usize {
-        write_numbers(writer, STATE, state, &content.state(state))?;
+        queue.push(STATE, state as u64, bytes_of(&content.state(state)))?;
     }
     for journal in 0..image.journals.len() {
-        write_numbers(writer, ROWS, journal, &content.journal(journal))?;
+        queue.push(ROWS, journal as u64, bytes_of(&content.journal(journal)))?;
     }
-    Ok(())
+    queue.flush()
 }
 
-fn write_numbers(writer: &mut Writer<'_>, tag: Tag, index: usize, pieces: &[&[f32]]) -> Result<(), Error> {
-    let bytes: Vec<&[u8]> = pieces.iter().map(|piece| bytemuck::must_cast_slice(piece)).collect();
-    writer.section(tag, IMAGE_VERSION, true, index as u64, &bytes)
+fn bytes_of<'a>(pieces: &[&'a [f32]]) -> Vec<&'a [u8]> {
+    pieces.iter().map(|piece| bytemuck::must_cast_slice(piece)).collect()
+}
+
+/// Sections that wait to be written together.
+struct Queue<'q, 'w, 'c> {
+    writer: &'q mut Writer<'w>,
+    pool: &'q dyn Pool,
+    waiting: Vec<Pending<'c>>,
+}
+
+impl<'c> Queue<'_, '_, 'c> {
+    fn push(&mut self, tag: Tag, index: u64, pieces: Vec<&'c [u8]>) -> Result<(), Error> {
+        self.waiting.push(Pending { tag, version: IMAGE_VERSION, index, pieces });
+        if self.waiting.len() == MAX_WAITING { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.writer.sections(&self.waiting, self.pool)?;
+        self.waiting.clear();
+        Ok(())
+    }
 }
 
 /// The index of the section with the `number`th piece of a group.

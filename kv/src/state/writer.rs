@@ -10,8 +10,8 @@ use crate::io::Write;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Bytes that are summed up and then written at a time, while they are in the nearest cache.
-const STEP: usize = 4 << 10;
+/// Bytes that are written and then summed up at a time: what the receiver's copy has brought to the second cache, the checksum finds there.
+const STEP: usize = 128 << 10;
 
 /// Writes a container, section by section.
 ///
@@ -140,23 +140,87 @@ impl<'a> Writer<'a> {
         index: u64,
         pieces: &[&[u8]],
     ) -> Result<(), Error> {
+        let raw_len = pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add);
+        let found = self.old.as_ref().and_then(|old| old.find(tag, index, raw_len, pieces));
+        self.put_section(tag, version, required, index, pieces, found)
+    }
+
+    /// Writes a section, unless the old container has the same as `found`.
+    pub(super) fn put_section(
+        &mut self,
+        tag: Tag,
+        version: u16,
+        required: bool,
+        index: u64,
+        pieces: &[&[u8]],
+        found: Option<Section>,
+    ) -> Result<(), Error> {
         if self.sections.contains_key(&(tag, index)) {
             return Err(Error::Repeated { section: tag, index });
         }
+        if let Some(old) = found {
+            return self.refer(old, version, required, index);
+        }
         let raw_len = pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add);
-        let section = match self.old.as_ref().and_then(|old| old.find(tag, index, raw_len, pieces)) {
-            Some(old) => {
-                self.reused = self.reused.saturating_add(old.stored_len);
-                Section { version, required, index, ..old }
-            }
-            None => {
-                let offset = self.at;
-                let (codec, stored_len, checksum) = self.store(pieces, raw_len)?;
-                Section { tag, version, required, index, offset, stored_len, raw_len, codec, checksum }
-            }
-        };
-        self.sections.insert(section.key(), section);
-        Ok(())
+        let offset = self.at;
+        let (codec, stored_len, checksum) = self.store(pieces, raw_len)?;
+        self.insert(Section { tag, version, required, index, offset, stored_len, raw_len, codec, checksum })
+    }
+
+    /// Refers to a section of the old container.
+    pub(super) fn refer(
+        &mut self,
+        old: Section,
+        version: u16,
+        required: bool,
+        index: u64,
+    ) -> Result<(), Error> {
+        self.reused = self.reused.saturating_add(old.stored_len);
+        self.insert(Section { version, required, index, ..old })
+    }
+
+    pub(super) fn insert(&mut self, section: Section) -> Result<(), Error> {
+        let Section { tag, index, .. } = section;
+        match self.sections.insert(section.key(), section) {
+            None => Ok(()),
+            Some(_) => Err(Error::Repeated { section: tag, index }),
+        }
+    }
+
+    /// What the container that is continued has.
+    pub(super) fn old_content(&self) -> Option<&Old<'a>> {
+        self.old.as_ref()
+    }
+
+    /// Where the next byte goes.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The receiver's own room for the next `len` bytes, if it has any and they are not to be compressed.
+    pub(super) fn room(&mut self, len: u64) -> Option<&mut [u8]> {
+        if self.compresses() {
+            return None;
+        }
+        self.out.room(usize::try_from(len).ok()?)
+    }
+
+    /// Whether sections are compressed that gain by it.
+    pub(super) fn compresses(&self) -> bool {
+        #[cfg(feature = "zstd")]
+        return self.compress;
+        #[cfg(not(feature = "zstd"))]
+        false
+    }
+
+    /// Where bytes go to; what is written there has to be [noted](Writer::took).
+    pub(super) fn out(&mut self) -> &mut dyn Write {
+        self.out
+    }
+
+    /// Goes on at `end`, behind what was written.
+    pub(super) fn took(&mut self, end: u64) {
+        self.at = end;
     }
 
     /// Compresses the sections that are written from now on, each if it saves at least 5 % of it.
@@ -179,21 +243,39 @@ impl<'a> Writer<'a> {
 
     /// Writes `pieces` and pads them; gives their checksum.
     fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
-        let mut sum = Checksum::default();
-        for step in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
-            sum.add(step);
-            self.write(step)?;
+        let (mut sum, mut run, mut len) = (Checksum::new(), Vec::new(), 0);
+        for piece in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
+            run.push(piece);
+            len += piece.len();
+            if len >= STEP {
+                self.put_run(&mut run, &mut sum)?;
+                len = 0;
+            }
         }
+        self.put_run(&mut run, &mut sum)?;
         self.pad()?;
         Ok(sum.value())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let len = bytes.len() as u64;
+    fn put_run(&mut self, run: &mut Vec<&[u8]>, sum: &mut Checksum) -> Result<(), Error> {
+        let end = self.end_of(run.iter().map(|piece| piece.len() as u64).sum())?;
+        self.out.write_pieces(run)?;
+        self.at = end;
+        run.drain(..).for_each(|piece| sum.add(piece));
+        Ok(())
+    }
+
+    /// Where `len` more bytes end.
+    pub(super) fn end_of(&self, len: u64) -> Result<u64, Error> {
         let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
-        let at = self.at.checked_add(len).filter(|at| *at <= limit);
+        let end = self.at.checked_add(len).filter(|end| *end <= limit);
+        end.ok_or(Error::TooLarge { what, value: len, limit })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let end = self.end_of(bytes.len() as u64)?;
         self.out.write_all(bytes)?;
-        self.at = at.ok_or(Error::TooLarge { what, value: len, limit })?;
+        self.at = end;
         Ok(())
     }
 
@@ -242,7 +324,7 @@ impl<'a> Writer<'a> {
 }
 
 /// What an old container has, by content.
-struct Old<'a> {
+pub(super) struct Old<'a> {
     container: &'a Container<'a>,
     by_content: BTreeMap<(Tag, u64, u64), Section>,
 }
@@ -255,7 +337,7 @@ impl<'a> Old<'a> {
     }
 
     /// A section of the same tag and content: the one of the same index if it has it, else any.
-    fn find(&self, tag: Tag, index: u64, raw_len: u64, pieces: &[&[u8]]) -> Option<Section> {
+    pub(super) fn find(&self, tag: Tag, index: u64, raw_len: u64, pieces: &[&[u8]]) -> Option<Section> {
         let sum = of_pieces(pieces);
         let same_index = self.container.find(tag, index).copied();
         let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);

@@ -101,7 +101,7 @@ impl Context {
         Ok(self.state_write(&mut Nowhere, options)?.bytes)
     }
 
-    /// Writes all sequences, with what they share once.
+    /// Writes all sequences, with what they share once; fastest, and on all threads, into a [`Space`](backstitch_kv::io::Space).
     ///
     /// # Errors
     /// What `out` says.

@@ -70,7 +70,7 @@ impl Context {
         let content = self.content(seqs, options)?;
         let sync = if options.sync { state::Sync::Yes } else { state::Sync::No };
         let header = self.state_header(scope);
-        Ok(state::save(&RealDisk, path, header, sync, &mut |writer| content.write(writer))?)
+        Ok(state::save(&RealDisk, path, header, sync, &mut |writer| content.write(writer, &*self.pool))?)
     }
 
     /// Restores a saved sequence beside those that there are: [`Context::restore_with`].

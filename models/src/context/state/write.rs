@@ -5,8 +5,9 @@ use super::sections::{LOGITS, METADATA, SAMPLER, SEQUENCES, TOKENS, VERSION};
 use crate::context::Context;
 use crate::error::Error;
 use alloc::vec::Vec;
+use backstitch_core::Pool;
 use backstitch_kv::io::Write;
-use backstitch_kv::state::{self, Header, Scope, StoredImage, Writer, Written, write_image};
+use backstitch_kv::state::{self, Header, Scope, StoredImage, Writer, Written, write_image_with};
 use backstitch_kv::{SeqId, Snapshot};
 
 /// What a state holds, ready to be written; more than once, if that is what a file takes.
@@ -23,7 +24,7 @@ pub(super) struct Content<'a> {
 
 impl Content<'_> {
     /// Writes the sections. A container that is continued keeps those that it has already.
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), state::Error> {
+    pub(super) fn write(&self, writer: &mut Writer<'_>, pool: &dyn Pool) -> Result<(), state::Error> {
         #[cfg(feature = "zstd")]
         if self.compress {
             writer.compress();
@@ -44,7 +45,7 @@ impl Content<'_> {
         }
         // An old image that cannot be read has nothing to be continued.
         let old = writer.old().and_then(|old| StoredImage::open(old).ok());
-        write_image(writer, &self.snapshot, old.as_ref())
+        write_image_with(writer, &self.snapshot, old.as_ref(), pool)
     }
 }
 
@@ -89,7 +90,7 @@ impl Context {
     ) -> Result<Written, Error> {
         let content = self.content(seqs, options)?;
         let mut writer = Writer::new(out, self.state_header(scope))?;
-        content.write(&mut writer)?;
+        content.write(&mut writer, &*self.pool)?;
         Ok(writer.finish()?)
     }
 }
