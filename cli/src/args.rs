@@ -170,9 +170,9 @@ pub struct ContextArgs {
     /// Tokens the context holds; 0 is what the model was trained for [default: that, at most 4096].
     #[arg(short = 'c', long = "ctx-size", value_name = "N")]
     pub n_ctx: Option<u32>,
-    /// Threads [default: one for each core].
-    #[arg(short = 't', long = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub n_threads: Option<u16>,
+    /// Threads, at most 512; 0 is one for each core [default: 0].
+    #[arg(short = 't', long = "threads", value_name = "N")]
+    pub n_threads: Option<u32>,
     /// Tokens handed over at once.
     #[arg(short = 'b', long = "batch-size", value_name = "N", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -387,6 +387,9 @@ pub struct BenchArgs {
     /// Repetitions; medians are printed.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// Tell about the machine on standard error.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
@@ -437,9 +440,9 @@ pub struct VerifyArgs {
     /// The model that files name but that does not lie beside them.
     #[arg(short = 'm', long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Threads [default: one for each core].
-    #[arg(short = 't', long = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub n_threads: Option<u16>,
+    /// Threads, at most 512; 0 is one for each core [default: 0].
+    #[arg(short = 't', long = "threads", value_name = "N")]
+    pub n_threads: Option<u32>,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,

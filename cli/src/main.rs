@@ -10,6 +10,7 @@ mod embedded;
 mod error;
 mod footprint;
 mod interrupt;
+mod machine;
 mod model;
 mod output;
 mod picture;

@@ -42,14 +42,19 @@ pub fn vocab(args: &ModelArgs) -> Result<Vocab, Error> {
     }
 }
 
-/// Threads to work with: what the user says, or one for each core.
-pub fn n_threads(wanted: Option<u16>) -> u32 {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.map_or_else(|| cores().min(MAX_THREADS), usize::from) as u32
+/// Threads to work with: what the user says, at most [`MAX_THREADS`]; for 0 or nothing, [`n_cores`].
+pub fn n_threads(wanted: Option<u32>) -> u32 {
+    wanted.filter(|&n| n > 0).unwrap_or_else(n_cores).min(MAX_THREADS)
+}
+
+/// How many threads this process may run at once: cores, fewer where its affinity or a container's quota of processor
+/// time allow fewer; at least 1.
+pub fn n_cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// More threads than this the engine does not take.
-const MAX_THREADS: usize = 512;
+const MAX_THREADS: u32 = 512;
 
 /// The parameters of a context of one sequence.
 pub fn params(args: &ContextArgs, model: &Model) -> Params {

@@ -160,6 +160,11 @@ impl Session {
         self.ctx.params().n_ctx as usize
     }
 
+    /// What it runs on, in lines, for `wanted` threads.
+    pub fn machine(&self, wanted: Option<u32>) -> Vec<String> {
+        crate::machine::lines(self.ctx.kernels().name(), wanted, self.ctx.params().n_threads)
+    }
+
     /// The tokens evaluated so far.
     ///
     /// # Errors

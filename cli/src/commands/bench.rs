@@ -10,8 +10,8 @@ mod traffic;
 use crate::args::BenchArgs;
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
-use crate::output::{Output, table};
-use crate::{allocations, model};
+use crate::output::{Output, note, table};
+use crate::{allocations, machine, model};
 use backstitch_kv::{Batch, Pos, SeqId};
 use backstitch_models::sampler::Rng;
 use backstitch_models::{Context, Model, Params, Token};
@@ -30,6 +30,10 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     let mut ctx = Context::new(&model, params(args, &model))?;
     let load_s = start.elapsed().as_secs_f64();
+    if args.verbose {
+        let lines = machine::lines(ctx.kernels().name(), args.context.n_threads, ctx.params().n_threads);
+        lines.iter().for_each(|line| note("note", line));
+    }
 
     let _stoppable = Stoppable::begin();
     let mut bench = Bench::new(args, &mut ctx)?;

@@ -36,6 +36,9 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let source = model.chat_template().ok_or_else(no_template)?;
     let template = ChatTemplate::from_source(source).map_err(refused)?;
     let session = Session::new(&model, &args.context, &args.sampling)?;
+    if args.verbose {
+        session.machine(args.context.n_threads).iter().for_each(|line| note("note", line));
+    }
     let mut chat =
         Chat { model: &model, template, session, args, messages: Vec::new(), out: Output::new(false) };
     chat.clear();

@@ -29,6 +29,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     }
     if args.verbose {
         introduce(&model, &session);
+        session.machine(args.context.n_threads).iter().for_each(|line| note("note", line));
     }
 
     let mut out = Output::new(args.json);

@@ -100,6 +100,44 @@ fn verbose_tells_about_model_and_speed() {
 }
 
 #[test]
+fn thread_counts_beyond_reason_run_and_verbose_says_so() {
+    let story = |threads| backstitch(&["run", "-n", "4", "-s", "7", "-v", "-t", threads]);
+    let (none, many, one) = (story("0"), story("100000"), story("1"));
+    assert!(
+        none.stderr.contains("note: threads ") && none.stderr.contains("note: kernels "),
+        "{}",
+        none.stderr
+    );
+    assert!(many.stderr.contains("threads 512, not 100000"), "{}", many.stderr);
+    let one = one.ok();
+    assert_eq!([none.ok(), many.ok()], [one.clone(), one]);
+}
+
+/// `taskset` stands for a container that gives one processor.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_default_number_of_threads_is_what_the_process_may_use() {
+    let program = env!("CARGO_BIN_EXE_backstitch");
+    let args = ["-c", "0", program, "run", "-n", "1", "-v"];
+    // Where the tool is not installed, or that processor not ours, there is nothing to see.
+    let Ok(output) = std::process::Command::new("taskset").args(args).output() else { return };
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("threads 1;") || told.contains("taskset:"), "{told}");
+}
+
+#[test]
+fn a_kernel_set_that_cannot_be_had_is_an_error_that_lists_those_that_can() {
+    for set in ["abacus", "", "AVX2"] {
+        for command in ["run", "bench"] {
+            let mut program = program(&[command, "-n", "1"]);
+            let outcome = super::Outcome::from(program.env("BACKSTITCH_ISA", set).output().unwrap());
+            let line = outcome.error(1);
+            assert!(line.contains("available:") && line.ends_with("scalar"), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_who_goes_away_is_no_error() {
     let mut child = program(&["run", "--ignore-eos"]).spawn().unwrap();
     let mut first = [0; 4];

@@ -1,0 +1,134 @@
+//! What of the machine a run may use, for people who wonder why it is slow.
+
+use crate::output::bytes;
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// What `--verbose` says about kernels, threads, processor time and memory; `wanted` threads, and how many there are.
+pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> {
+    let others = backstitch_core::KernelSet::available().map(|set| set.name()).collect::<Vec<_>>().join(", ");
+    let mut lines = vec![
+        format!("kernels {kernels} (this processor has {others})"),
+        threads(wanted, n_threads, crate::model::n_cores()),
+    ];
+    lines.extend(quota(Path::new("/")).map(|cores| format!("processor time is limited to {cores:.2} cores")));
+    lines.extend(huge_pages(Path::new("/")));
+    lines
+}
+
+fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {
+    let why = match wanted {
+        Some(wanted) if wanted != 0 && wanted != n_threads => format!(", not {wanted}: that is the most"),
+        Some(wanted) if wanted > n_cores => ", more than cores: that is slower".into(),
+        _ => String::new(),
+    };
+    format!("threads {n_threads}{why}; this process may use {n_cores} at once")
+}
+
+/// How many cores' time the control group of this process, and those around it, allow; none if any. `root` is `/`.
+fn quota(root: &Path) -> Option<f64> {
+    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let limits = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (mount, limit): (_, fn(&Path) -> Option<f64>) = match controllers {
+            "" => ("sys/fs/cgroup", limit_v2),
+            _ if controllers.split(',').any(|name| name == "cpu") => ("sys/fs/cgroup/cpu", limit_v1),
+            _ => return Vec::new(),
+        };
+        let group = Path::new(group.trim_start_matches('/'));
+        group.ancestors().filter_map(|group| limit(&root.join(mount).join(group))).collect()
+    });
+    limits.min_by(f64::total_cmp)
+}
+
+/// `cpu.max` holds a quota, or "max", and a period.
+fn limit_v2(group: &Path) -> Option<f64> {
+    let text = read_to_string(group.join("cpu.max")).ok()?;
+    let (quota, period) = text.trim().split_once(' ')?;
+    share(quota, period)
+}
+
+fn limit_v1(group: &Path) -> Option<f64> {
+    let read = |name| read_to_string(group.join(name)).ok();
+    share(read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim())
+}
+
+fn share(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+/// Whether the system gives huge pages, and how much of this process lies in some.
+fn huge_pages(root: &Path) -> Option<String> {
+    let modes = read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).ok()?;
+    let mode = modes.split_once('[')?.1.split_once(']')?.0;
+    if mode == "never" {
+        return Some("huge pages: the system gives none, which is slower".into());
+    }
+    let rollup = read_to_string(root.join("proc/self/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    Some(format!("huge pages: {mode}, {} in use", bytes(kib << 10)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root folder with these files.
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_tightest_quota_around_the_process_counts() {
+        let files = [
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/a/cpu.max", "50000 100000\n"),
+        ];
+        assert_eq!(quota(root(&files).path()), Some(0.5));
+        assert_eq!(quota(root(&files[..2]).path()), None);
+    }
+
+    #[test]
+    fn quotas_of_the_first_version_are_read() {
+        let files = [
+            ("proc/self/cgroup", "4:memory:/x\n3:cpuacct,cpu:/x\n"),
+            ("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        assert_eq!(quota(root(&files).path()), Some(1.5));
+    }
+
+    #[test]
+    fn what_the_system_does_not_tell_is_left_out() {
+        let root = root(&[("proc/self/cgroup", "nonsense\n0::\n:::\n"), ("sys/fs/cgroup/cpu.max", "0 0")]);
+        assert_eq!(quota(root.path()), None);
+        assert_eq!(huge_pages(root.path()), None);
+    }
+
+    #[test]
+    fn a_system_without_huge_pages_is_told() {
+        let file = "sys/kernel/mm/transparent_hugepage/enabled";
+        assert!(huge_pages(root(&[(file, "always madvise [never]")]).path()).unwrap().contains("none"));
+        assert!(huge_pages(root(&[(file, "always [madvise] never")]).path()).unwrap().contains("madvise"));
+    }
+
+    #[test]
+    fn other_threads_than_asked_for_are_explained() {
+        assert_eq!(threads(None, 2, 2), "threads 2; this process may use 2 at once");
+        assert_eq!(threads(Some(0), 2, 2), threads(None, 2, 2));
+        assert!(threads(Some(9999), 512, 2).contains("not 9999"));
+        assert!(threads(Some(4), 4, 2).contains("slower"));
+    }
+}
