@@ -1,5 +1,5 @@
-//! Attention over an F16 cache: generation at depth (GB/s of keys and values read) and prompts (products a second:
-//! two multiply-adds for each dimension, query row and cell seen), on one thread and on all; and storing.
+//! Attention over caches of F16 and quantised cells: generation at depth (GB/s of keys and values read) and prompts (products a
+//! second: two multiply-adds for each dimension, query row and cell seen), on one thread and on all; and storing.
 
 use backstitch_core::KernelSet;
 use backstitch_core::attention::{Attention, Seen, store};
@@ -26,9 +26,13 @@ struct Layers {
 }
 
 impl Layers {
-    fn new(n_head: usize, n_head_kv: usize, n_layer: usize, n_slots: usize, n_tokens: usize) -> Self {
-        let (k_type, v_type) = (CellType::F16, CellType::F16);
-        let layout = CellLayout { n_head_kv, d_k: 64, d_v: 64, k_type, v_type };
+    fn new(
+        cells: CellType,
+        (n_head, n_head_kv, n_layer): (usize, usize, usize),
+        n_slots: usize,
+        n_tokens: usize,
+    ) -> Self {
+        let layout = CellLayout { n_head_kv, d_k: 64, d_v: 64, k_type: cells, v_type: cells };
         let mut random = Random::new(1);
         let width = n_head_kv * 64;
         let n_blocks = n_slots.div_ceil(BLOCK_CELLS);
@@ -81,18 +85,29 @@ fn threads() -> Vec<ThreadPool> {
     counts.into_iter().map(|n| ThreadPool::new(n).unwrap()).collect()
 }
 
+const CELLS: [CellType; 3] = [CellType::F16, CellType::Q8_0, CellType::Q4_0];
+
+/// The sets worth timing.
+fn sets() -> impl Iterator<Item = &'static KernelSet> {
+    KernelSet::available().filter(|set| set.name() != "scalar")
+}
+
 fn generation(c: &mut Criterion) {
-    let mut group = c.benchmark_group("attention/generate at 2048");
-    let depth = 2048;
-    for (name, n_head, n_head_kv, n_layer) in MODELS {
-        let mut layers = Layers::new(n_head, n_head_kv, n_layer, depth, 1);
-        group.throughput(Throughput::Bytes((depth * n_head_kv * 64 * 2 * 2) as u64));
-        for set in KernelSet::available() {
-            for pool in threads() {
-                let id = format!("{} {} threads", set.name(), pool.n_threads());
-                group.bench_function(BenchmarkId::new(name, id), |b| {
-                    b.iter(|| layers.step(set, &pool, depth))
-                });
+    for depth in [2048, 8192] {
+        let mut group = c.benchmark_group(format!("attention/generate at {depth}"));
+        for (name, n_head, n_head_kv, n_layer) in MODELS {
+            for cells in CELLS {
+                let mut layers = Layers::new(cells, (n_head, n_head_kv, n_layer), depth, 1);
+                let bytes = depth / BLOCK_CELLS * layers.layout.block_bytes();
+                group.throughput(Throughput::Bytes(bytes as u64));
+                for set in sets() {
+                    for pool in threads() {
+                        let id = format!("{} {} {} threads", cells.name(), set.name(), pool.n_threads());
+                        group.bench_function(BenchmarkId::new(name, id), |b| {
+                            b.iter(|| layers.step(set, &pool, depth))
+                        });
+                    }
+                }
             }
         }
     }
@@ -102,13 +117,13 @@ fn prompt(c: &mut Criterion) {
     let mut group = c.benchmark_group("attention/prompt of 512");
     group.sample_size(10);
     for (name, n_head, n_head_kv, _) in MODELS {
-        for end in [512, 2048] {
-            let mut layers = Layers::new(n_head, n_head_kv, 1, end, 512);
+        for (end, cells) in [512, 8192].into_iter().flat_map(|end| CELLS.map(|cells| (end, cells))) {
+            let mut layers = Layers::new(cells, (n_head, n_head_kv, 1), end, 512);
             let seen: usize = (end - 511..=end).sum();
             group.throughput(Throughput::Elements((seen * n_head * 4 * 64) as u64));
-            for set in KernelSet::available().filter(|set| set.name() != "scalar") {
+            for set in sets() {
                 for pool in threads() {
-                    let id = format!("to {end} {} {} threads", set.name(), pool.n_threads());
+                    let id = format!("to {end} {} {} {} threads", cells.name(), set.name(), pool.n_threads());
                     group.bench_function(BenchmarkId::new(name, id), |b| {
                         b.iter(|| layers.step(set, &pool, end))
                     });

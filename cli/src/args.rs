@@ -205,6 +205,10 @@ pub enum CacheType {
     #[default]
     F16,
     Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q4_0")]
+    Q4_0,
 }
 
 /// How to choose tokens.

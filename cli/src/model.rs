@@ -97,6 +97,8 @@ impl From<CacheType> for CellType {
             CacheType::F32 => Self::F32,
             CacheType::F16 => Self::F16,
             CacheType::Bf16 => Self::BF16,
+            CacheType::Q8_0 => Self::Q8_0,
+            CacheType::Q4_0 => Self::Q4_0,
         }
     }
 }

@@ -15,6 +15,8 @@
 //! 5. A sink joins `M` and `L` as a span with one cell and no value. The result is `A * (exp(M - M') / L)`, the quotient
 //!    taken first (1 / L without a sink). A row that saw nothing is zero.
 //!
+//! Keys and values are the stored ones, as floats: `scale * q` of quantised cells, which is exact.
+//!
 //! # How it is fast
 //! Rows that share keys and values (the query heads of a group, and neighbouring tokens of a sequence) form tiles, and each
 //! load of K or V serves a whole tile. Threads share tokens out; where there are few, spans, whose results are
@@ -144,6 +146,7 @@ impl Attention<'_> {
             let block = layout.n_head_kv;
             return Err(Error::Ragged { what: "query heads", found: self.n_head, block });
         }
+        layout.check()?;
         let n_tokens = q.len().checked_div(q_width).unwrap_or(0);
         length("queries", q.len(), n_tokens * q_width)?;
         length("attention output", out.len(), n_tokens * out_width)?;

@@ -11,13 +11,27 @@
 //! 64 bytes without padding, provided that the buffer does. Elements are little-endian. The heads of
 //! one block lie together, so that grouped query heads share each load.
 //!
+//! Quantised cells have the numbers of GGUF's blocks: 32 neighbouring dimensions of one head and cell share a scale `s` of half
+//! precision, and an element is `s * q`, which is exact in single precision. They are made by [`crate::block`]'s encoders. A part has its quants
+//! first, then its scales, `[d / 32, 32 cells]`:
+//!
+//! | | quants of K | quants of V |
+//! |---|---|---|
+//! | Q8_0 | a byte an element, at `d * 32 + cell` | at `cell * d_v + d` |
+//! | Q4_0 | byte `j` of 32-block `b`, elements `j` (low half) and `j + 16`, at `(16 b + j) * 32 + cell` | at `cell * d_v / 2 + 16 b + j` |
+//!
 //! A sequence is a table of [`Extent`]s indexed by `slot / 32`; the cell inside the block is `slot % 32`. Attention
 //! walks slots in ascending order, in spans of [`SPAN_CELLS`] slots that start at multiples of [`SPAN_CELLS`], which
 //! makes its sums independent of where blocks were placed. A cell whose bit in [`Extent::live`] is clear does not
 //! belong to the sequence and holds arbitrary bytes, NaN included: it must be skipped, not multiplied by zero.
 
+mod quantised;
+
+use crate::block::{q4_0, q8_0};
+use crate::error::Error;
 use core::ops::Range;
 use half::{bf16, f16};
+use quantised::Order;
 
 /// Cells of one block.
 pub const BLOCK_CELLS: usize = 32;
@@ -25,7 +39,7 @@ pub const BLOCK_CELLS: usize = 32;
 /// Slots that attention sums before it rescales; spans start at multiples of this.
 pub const SPAN_CELLS: usize = 256;
 
-/// The type of one stored element of K or V.
+/// The type of stored elements of K or V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CellType {
     /// IEEE single precision.
@@ -34,15 +48,38 @@ pub enum CellType {
     F16,
     /// The upper half of single precision.
     BF16,
+    /// 8 bits, and a scale for 32 dimensions.
+    Q8_0,
+    /// 4 bits, and a scale for 32 dimensions.
+    Q4_0,
 }
 
 impl CellType {
-    /// Bytes of one element.
-    pub const fn bytes(self) -> usize {
+    /// All types.
+    pub const ALL: [CellType; 5] =
+        [CellType::F32, CellType::F16, CellType::BF16, CellType::Q8_0, CellType::Q4_0];
+
+    /// Elements that are stored as one: 1, or the 32 that share a scale. The dimensions of a head are a multiple of it.
+    pub const fn unit(self) -> usize {
+        match self {
+            CellType::F32 | CellType::F16 | CellType::BF16 => 1,
+            CellType::Q8_0 | CellType::Q4_0 => 32,
+        }
+    }
+
+    /// Bytes of as many elements as [`CellType::unit`] says.
+    pub const fn unit_bytes(self) -> usize {
         match self {
             CellType::F32 => 4,
             CellType::F16 | CellType::BF16 => 2,
+            CellType::Q8_0 => 34,
+            CellType::Q4_0 => 18,
         }
+    }
+
+    /// Bytes of `n` elements, a multiple of [`CellType::unit`].
+    pub const fn row_bytes(self, n: usize) -> usize {
+        n / self.unit() * self.unit_bytes()
     }
 
     /// The name that command lines and GGUF tools use.
@@ -51,6 +88,8 @@ impl CellType {
             CellType::F32 => "f32",
             CellType::F16 => "f16",
             CellType::BF16 => "bf16",
+            CellType::Q8_0 => "q8_0",
+            CellType::Q4_0 => "q4_0",
         }
     }
 }
@@ -85,14 +124,36 @@ pub struct CellLayout {
 }
 
 impl CellLayout {
+    /// Whether a head's dimensions fill the units of the types: without that no kernel takes the layout.
+    ///
+    /// # Errors
+    /// [`Error::Ragged`] if they do not.
+    pub const fn check(&self) -> Result<(), Error> {
+        if !self.d_k.is_multiple_of(self.k_type.unit()) {
+            return Err(Error::Ragged {
+                what: "dimensions of a key",
+                found: self.d_k,
+                block: self.k_type.unit(),
+            });
+        }
+        if !self.d_v.is_multiple_of(self.v_type.unit()) {
+            return Err(Error::Ragged {
+                what: "dimensions of a value",
+                found: self.d_v,
+                block: self.v_type.unit(),
+            });
+        }
+        Ok(())
+    }
+
     /// Bytes of one head's K in one block.
     pub const fn k_bytes(&self) -> usize {
-        self.d_k * BLOCK_CELLS * self.k_type.bytes()
+        BLOCK_CELLS * self.k_type.row_bytes(self.d_k)
     }
 
     /// Bytes of one head's V in one block.
     pub const fn v_bytes(&self) -> usize {
-        self.d_v * BLOCK_CELLS * self.v_type.bytes()
+        BLOCK_CELLS * self.v_type.row_bytes(self.d_v)
     }
 
     /// Bytes of one head (K and V) in one block, a multiple of 64.
@@ -134,6 +195,8 @@ impl CellLayout {
                 CellType::F32 => scatter::<f32, 4>(part, cell, row),
                 CellType::F16 => scatter::<f16, 2>(part, cell, row),
                 CellType::BF16 => scatter::<bf16, 2>(part, cell, row),
+                CellType::Q8_0 => Order::Keys.encode::<q8_0::Block>(part, cell, row),
+                CellType::Q4_0 => Order::Keys.encode::<q4_0::Block>(part, cell, row),
             }
         }
     }
@@ -148,6 +211,8 @@ impl CellLayout {
                 CellType::F32 => write_row::<f32, 4>(part, cell, row),
                 CellType::F16 => write_row::<f16, 2>(part, cell, row),
                 CellType::BF16 => write_row::<bf16, 2>(part, cell, row),
+                CellType::Q8_0 => Order::Values.encode::<q8_0::Block>(part, cell, row),
+                CellType::Q4_0 => Order::Values.encode::<q4_0::Block>(part, cell, row),
             }
         }
     }
@@ -161,6 +226,8 @@ impl CellLayout {
                 CellType::F32 => gather::<f32, 4>(part, cell, row),
                 CellType::F16 => gather::<f16, 2>(part, cell, row),
                 CellType::BF16 => gather::<bf16, 2>(part, cell, row),
+                CellType::Q8_0 => Order::Keys.decode::<q8_0::Block>(part, cell, row),
+                CellType::Q4_0 => Order::Keys.decode::<q4_0::Block>(part, cell, row),
             }
         }
     }
@@ -174,6 +241,8 @@ impl CellLayout {
                 CellType::F32 => read_row::<f32, 4>(part, cell, row),
                 CellType::F16 => read_row::<f16, 2>(part, cell, row),
                 CellType::BF16 => read_row::<bf16, 2>(part, cell, row),
+                CellType::Q8_0 => Order::Values.decode::<q8_0::Block>(part, cell, row),
+                CellType::Q4_0 => Order::Values.decode::<q4_0::Block>(part, cell, row),
             }
         }
     }
@@ -186,41 +255,49 @@ impl CellLayout {
         self.block_bytes() / BLOCK_CELLS
     }
 
-    /// Copies `cell` out of a block's bytes. The caller passes `block_bytes` bytes, a cell below 32, and `cell_bytes` bytes.
+    /// Copies `cell` out of a block's bytes; rows of quantised elements become GGUF's blocks. The caller passes `block_bytes` bytes, a cell below 32, and `cell_bytes` bytes.
     pub fn take_cell(&self, block: &[u8], cell: usize, out: &mut [u8]) {
         debug_assert!(block.len() == self.block_bytes() && out.len() == self.cell_bytes());
-        let (keys, values) = out.split_at_mut(self.n_head_kv * self.d_k * self.k_type.bytes());
-        let k = keys.chunks_exact_mut((self.d_k * self.k_type.bytes()).max(1));
-        let v = values.chunks_exact_mut((self.d_v * self.v_type.bytes()).max(1));
-        for (head, row) in k.enumerate() {
+        let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
+        let (keys, values) = out.split_at_mut(self.n_head_kv * k_bytes);
+        for (head, row) in keys.chunks_exact_mut(k_bytes.max(1)).enumerate() {
             let part = &block[self.k_range(0, head)];
-            match self.k_type.bytes() {
-                4 => take_column::<4>(part, cell, row),
-                _ => take_column::<2>(part, cell, row),
+            match self.k_type {
+                CellType::F32 => take_column::<4>(part, cell, row),
+                CellType::F16 | CellType::BF16 => take_column::<2>(part, cell, row),
+                CellType::Q8_0 | CellType::Q4_0 => {
+                    Order::Keys.take(self.k_type.unit_bytes(), part, cell, row)
+                }
             }
         }
-        for (head, row) in v.enumerate() {
+        for (head, row) in values.chunks_exact_mut(v_bytes.max(1)).enumerate() {
             let part = &block[self.v_range(0, head)];
-            row.copy_from_slice(&part[cell * row.len()..(cell + 1) * row.len()]);
+            match self.v_type.unit() {
+                1 => row.copy_from_slice(&part[cell * row.len()..(cell + 1) * row.len()]),
+                _ => Order::Values.take(self.v_type.unit_bytes(), part, cell, row),
+            }
         }
     }
 
     /// Copies into a block's bytes what [`CellLayout::take_cell`] took out.
     pub fn put_cell(&self, block: &mut [u8], cell: usize, from: &[u8]) {
         debug_assert!(block.len() == self.block_bytes() && from.len() == self.cell_bytes());
-        let (keys, values) = from.split_at(self.n_head_kv * self.d_k * self.k_type.bytes());
-        let k = keys.chunks_exact((self.d_k * self.k_type.bytes()).max(1));
-        let v = values.chunks_exact((self.d_v * self.v_type.bytes()).max(1));
-        for (head, row) in k.enumerate() {
+        let (k_bytes, v_bytes) = (self.k_type.row_bytes(self.d_k), self.v_type.row_bytes(self.d_v));
+        let (keys, values) = from.split_at(self.n_head_kv * k_bytes);
+        for (head, row) in keys.chunks_exact(k_bytes.max(1)).enumerate() {
             let part = &mut block[self.k_range(0, head)];
-            match self.k_type.bytes() {
-                4 => put_column::<4>(part, cell, row),
-                _ => put_column::<2>(part, cell, row),
+            match self.k_type {
+                CellType::F32 => put_column::<4>(part, cell, row),
+                CellType::F16 | CellType::BF16 => put_column::<2>(part, cell, row),
+                CellType::Q8_0 | CellType::Q4_0 => Order::Keys.put(self.k_type.unit_bytes(), part, cell, row),
             }
         }
-        for (head, row) in v.enumerate() {
+        for (head, row) in values.chunks_exact(v_bytes.max(1)).enumerate() {
             let part = &mut block[self.v_range(0, head)];
-            part[cell * row.len()..(cell + 1) * row.len()].copy_from_slice(row);
+            match self.v_type.unit() {
+                1 => part[cell * row.len()..(cell + 1) * row.len()].copy_from_slice(row),
+                _ => Order::Values.put(self.v_type.unit_bytes(), part, cell, row),
+            }
         }
     }
 }
@@ -316,11 +393,17 @@ mod tests {
         CellLayout { n_head_kv: 3, d_k: 5, d_v: 7, k_type, v_type }
     }
 
+    /// The same with dimensions that any type takes.
+    fn wide(k_type: CellType, v_type: CellType) -> CellLayout {
+        CellLayout { n_head_kv: 2, d_k: 64, d_v: 96, k_type, v_type }
+    }
+
     #[test]
     fn parts_tile_the_buffer_and_start_at_multiples_of_64() {
-        for k_type in [CellType::F32, CellType::F16, CellType::BF16] {
-            for v_type in [CellType::F32, CellType::F16, CellType::BF16] {
-                let layout = layout(k_type, v_type);
+        for k_type in CellType::ALL {
+            for v_type in CellType::ALL {
+                let layout = wide(k_type, v_type);
+                assert_eq!(layout.check(), Ok(()));
                 let mut end = 0;
                 for block in 0..3 {
                     assert_eq!(layout.block_range(block).start, end);
@@ -394,6 +477,43 @@ mod tests {
             }
             assert!(storage[layout.block_range(0)].iter().all(|&byte| byte == 0xa5));
         }
+    }
+
+    #[test]
+    fn quantised_rows_come_back_as_ggufs_blocks_say_and_move_bit_for_bit() {
+        use crate::block::Codec;
+        for ty in [CellType::Q8_0, CellType::Q4_0] {
+            let layout = wide(ty, ty);
+            let mut storage = [0xa5u8; 2 * 2 * 160 * 34];
+            let (from, to) = storage.split_at_mut(2 * 160 * 34);
+            let (from, to) = (&mut from[..layout.block_bytes()], &mut to[..layout.block_bytes()]);
+            let value = |cell: usize, i: usize| ((cell * 31 + i * 7) % 101) as f32 - 50.0;
+            for cell in 0..BLOCK_CELLS {
+                let k: [f32; 128] = core::array::from_fn(|i| value(cell, i));
+                let v: [f32; 192] = core::array::from_fn(|i| -value(cell, i));
+                layout.store_k(from, cell, &k);
+                layout.store_v(from, cell, &v);
+            }
+            let mut apart = [0; 320 * 34 / 32];
+            let apart = &mut apart[..layout.cell_bytes()];
+            for cell in 0..BLOCK_CELLS {
+                layout.take_cell(from, cell, apart);
+                layout.put_cell(to, cell, apart);
+                let (mut k, mut v, mut blocks) = ([0.0; 128], [0.0; 192], [0.0; 320]);
+                layout.load_k(from, cell, &mut k);
+                layout.load_v(from, cell, &mut v);
+                match ty {
+                    CellType::Q8_0 => q8_0::Block::decode(apart, &mut blocks).unwrap(),
+                    _ => q4_0::Block::decode(apart, &mut blocks).unwrap(),
+                }
+                assert_eq!((&k[..], &v[..]), blocks.split_at(128));
+                let error = if ty == CellType::Q8_0 { 0.21 } else { 6.3 };
+                assert!((0..128).all(|i| (k[i] - value(cell, i)).abs() < error), "{ty:?} {cell}");
+                assert!((0..192).all(|i| (v[i] + value(cell, i)).abs() < error), "{ty:?} {cell}");
+            }
+            assert!(from == to);
+        }
+        assert!(layout(CellType::F32, CellType::Q4_0).check().is_err());
     }
 
     #[test]

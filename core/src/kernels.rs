@@ -17,6 +17,7 @@ pub(crate) mod wkv6;
 pub(crate) mod wkv7;
 
 pub(crate) mod matmul;
+pub(crate) mod quantised_cells;
 pub(crate) mod quantize;
 #[cfg(test)]
 mod tests;

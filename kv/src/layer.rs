@@ -258,8 +258,8 @@ impl Sizes {
     }
 }
 
-/// Checks that sizes are possible on this machine.
-pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
+/// Checks that sizes are possible on this machine, and with these types of cells.
+pub(crate) fn check_layers(layers: &[LayerSpec], params: &Params) -> Result<(), Error> {
     for (i, spec) in layers.iter().enumerate() {
         let bad = |what| Err(Error::Layer { layer: i as u32, what });
         let own = match &spec.attention {
@@ -273,6 +273,9 @@ pub(crate) fn check_layers(layers: &[LayerSpec]) -> Result<(), Error> {
             let bytes = width.and_then(|w| w.checked_mul(BLOCK_CELLS * 4));
             if width.is_none_or(|w| w == 0) || bytes.is_none_or(|b| b > u32::MAX as usize) {
                 return bad("sizes of keys and values are zero or impossibly large");
+            }
+            if layer.layout(params.k_type, params.v_type).check().is_err() {
+                return bad("quantised cells need heads of a multiple of 32 dimensions; choose f16");
             }
             let turns = |r: &Rotation| r.rope.n_rot <= layer.d_k && r.frequencies.len() * 2 == r.rope.n_rot;
             if layer.rope.as_ref().is_some_and(|rotation| !turns(rotation)) {

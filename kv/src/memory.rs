@@ -152,7 +152,8 @@ pub trait Memory: Send {
     fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error>;
 
     /// Moves the tokens of `range` by `delta` positions. Keys are turned to their new position, once, from their
-    /// stored values; what other sequences share is copied first. Tokens moved below zero are removed.
+    /// stored values, and rounded again, which quantised cells feel most; what other sequences share is copied first. Tokens moved below
+    /// zero are removed.
     ///
     /// # Errors
     /// [`Error::Overtakes`] if tokens would pass others or leave the valid positions; [`Error::Full`] if there is no

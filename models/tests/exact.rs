@@ -69,9 +69,16 @@ fn for_each_model_and_format(check: impl Fn(&str, &Model)) {
     }
 }
 
+/// Quantised cells need heads of a multiple of 32 dimensions.
+const WIDE: [&str; 2] = ["quant_f16", "qwen35"];
+
 fn check_sets_and_threads(what: &str, model: &Model) {
+    check_sets_and_threads_of(what, model, &[CellType::F32, CellType::F16, CellType::BF16]);
+}
+
+fn check_sets_and_threads_of(what: &str, model: &Model, cells: &[CellType]) {
     let tokens = tokens(model, 1, N_TOKENS);
-    for cells in [CellType::F32, CellType::F16, CellType::BF16] {
+    for &cells in cells {
         let expected = reference(model, &tokens, cells);
         for set in KernelSet::available() {
             for n_threads in 1..=3 {
@@ -95,9 +102,32 @@ fn every_kernel_set_and_any_number_of_threads_give_the_same_bits_in_every_format
     for_each_model_and_format(check_sets_and_threads);
 }
 
+#[test]
+fn quantised_caches_give_the_same_bits_with_every_kernel_set_threads_and_chunks() {
+    for name in WIDE {
+        let model = model(name, DType::Q8_0);
+        check_sets_and_threads_of(name, &model, &[CellType::Q8_0, CellType::Q4_0]);
+        for cells in [CellType::Q8_0, CellType::Q4_0] {
+            check_chunkings_of(name, &model, cells);
+        }
+    }
+}
+
+#[test]
+fn quantised_cells_are_refused_for_heads_that_are_no_multiple_of_32() {
+    let params = Params { type_k: CellType::Q8_0, ..Params::default() };
+    let error = Context::new(&model("llama", DType::F32), params).unwrap_err().to_string();
+    assert!(error.contains("multiple of 32 dimensions"), "{error}");
+}
+
 fn check_chunkings(what: &str, model: &Model) {
+    check_chunkings_of(what, model, CellType::F16);
+}
+
+fn check_chunkings_of(what: &str, model: &Model, cells: CellType) {
     let tokens = tokens(model, 2, N_TOKENS);
-    let expected = reference(model, &tokens, CellType::F16);
+    let params = |set, n_threads| Params { type_k: cells, type_v: cells, ..params(set, n_threads) };
+    let expected = reference(model, &tokens, cells);
     for set in KernelSet::available() {
         for pieces in [&[1, 7, 16][..], &[1; N_TOKENS], &[31, 1, 32, 1, 33], &[255, 1], &[2; N_TOKENS / 2]] {
             let mut ctx = Context::new(model, params(set, 2)).unwrap();

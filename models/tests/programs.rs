@@ -7,6 +7,7 @@
 #[path = "programs/machine.rs"]
 mod machine;
 
+use backstitch_core::cell::CellType;
 use backstitch_models::Model;
 use machine::{Fresh, Machine, Step, Tally};
 use proptest::prelude::*;
@@ -26,9 +27,9 @@ fn run(model: &Model, fresh: &mut Fresh, shape: u8, steps: &[Step]) -> Tally {
 }
 
 /// Runs `cases` random programs on a model; keeps the smallest that fails.
-fn hold(name: &str, cases: u32) -> Tally {
+fn hold(name: &str, cells: CellType, cases: u32) -> Tally {
     let model = model(name);
-    let fresh = std::cell::RefCell::new(Fresh::new(&model));
+    let fresh = std::cell::RefCell::new(Fresh::new(&model, cells));
     let sum = std::cell::Cell::new(Tally::default());
     let programs = (any::<u8>(), prop::collection::vec(any::<Step>(), 1..40));
     let config = ProptestConfig {
@@ -72,7 +73,7 @@ const KINDS: [&str; 8] = ["llama", "t5", "gemma3", "mamba2", "rwkv7", "falcon_h1
 #[test]
 fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
     for name in KINDS {
-        let tally = hold(name, 120);
+        let tally = hold(name, CellType::F16, 120);
         assert!(
             tally.rows_compared > 2_000
                 && tally.faults > 20
@@ -87,9 +88,17 @@ fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
     }
 }
 
+#[test]
+fn whatever_is_done_with_quantised_cells_logits_are_those_of_a_fresh_evaluation() {
+    for (name, cells) in [("quant_f16", CellType::Q4_0), ("qwen35", CellType::Q8_0)] {
+        let tally = hold(name, cells, 60);
+        assert!(tally.rows_compared > 1_000 && tally.forks > 5 && tally.restored > 1, "{tally:?}");
+    }
+}
+
 /// Many programs on one model: as many as the environment variable `PROGRAMS` says.
 fn many(name: &str) {
-    hold(name, std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000));
+    hold(name, CellType::F16, std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000));
 }
 
 macro_rules! many {
@@ -121,6 +130,6 @@ fn programs_that_failed_once_pass() {
         let model = model(&name);
         let bytes = fs::read(&path).unwrap();
         let (shape, steps) = bytes.split_first().unwrap();
-        run(&model, &mut Fresh::new(&model), *shape, steps.as_chunks().0);
+        run(&model, &mut Fresh::new(&model, CellType::F16), *shape, steps.as_chunks().0);
     }
 }

@@ -33,6 +33,7 @@ pub fn store(
     length("keys", k.len(), n_tokens * k_width)?;
     length("values", v.len(), n_tokens * v_width)?;
     check_alignment(cache)?;
+    layout.check()?;
     let n_blocks = cache.len() / block_bytes.max(1);
     for (block, cell) in (0..n_tokens).map(cell) {
         if block as usize >= n_blocks {
@@ -71,47 +72,36 @@ pub fn store(
 
 type Encode = fn(&[f32], &mut [u16]);
 
-/// How elements of two bytes are made; none for those that are stored as they are.
+/// How elements of two bytes are made; none for the other types.
 fn encoder(set: &KernelSet, stored: CellType) -> Option<Encode> {
     match stored {
-        CellType::F32 => None,
         CellType::F16 => Some(set.encode_f16),
         CellType::BF16 => Some(set.encode_bf16),
+        CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => None,
     }
 }
 
 /// The keys of one token, `[n_head_kv, d_k]`, into one column of each head's panel.
 fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
+    let Some(encode) = encoder(set, layout.k_type) else { return layout.store_k(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_k.max(1)).enumerate() {
-        let panel = &mut block[layout.k_range(0, head)];
-        match encoder(set, layout.k_type) {
-            None => scatter(bytemuck::try_cast_slice_mut(panel).unwrap_or_default(), cell, row),
-            Some(encode) => {
-                let panel: &mut [u16] = bytemuck::try_cast_slice_mut(panel).unwrap_or_default();
-                let mut bits = [0; 64];
-                for (panel, row) in panel.chunks_mut(64 * BLOCK_CELLS).zip(row.chunks(64)) {
-                    encode(row, &mut bits);
-                    scatter(panel, cell, &bits[..row.len()]);
-                }
+        let panel: &mut [u16] =
+            bytemuck::try_cast_slice_mut(&mut block[layout.k_range(0, head)]).unwrap_or_default();
+        let mut bits = [0; 64];
+        for (panel, row) in panel.chunks_mut(64 * BLOCK_CELLS).zip(row.chunks(64)) {
+            encode(row, &mut bits);
+            for (column, x) in panel.chunks_exact_mut(BLOCK_CELLS).zip(&bits[..row.len()]) {
+                column[cell] = *x;
             }
         }
     }
 }
 
-fn scatter<T: Copy>(panel: &mut [T], cell: usize, row: &[T]) {
-    for (column, x) in panel.chunks_exact_mut(BLOCK_CELLS).zip(row) {
-        column[cell] = *x;
-    }
-}
-
 /// The values of one token, `[n_head_kv, d_v]`, into one row of each head's part.
 fn put_values(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
-    let bytes = layout.d_v * layout.v_type.bytes();
+    let Some(encode) = encoder(set, layout.v_type) else { return layout.store_v(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_v.max(1)).enumerate() {
-        let out = &mut block[layout.v_range(0, head)][cell * bytes..][..bytes];
-        match encoder(set, layout.v_type) {
-            None => out.copy_from_slice(bytemuck::cast_slice(row)),
-            Some(encode) => encode(row, bytemuck::try_cast_slice_mut(out).unwrap_or_default()),
-        }
+        let out = &mut block[layout.v_range(0, head)][cell * 2 * row.len()..][..2 * row.len()];
+        encode(row, bytemuck::try_cast_slice_mut(out).unwrap_or_default());
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cell::CellType::{self, BF16, F16, F32};
+use crate::cell::CellType::{self, BF16, F16, F32, Q4_0, Q8_0};
 use crate::pool::{Inline, ThreadPool};
 use backstitch_testing::{Random, assert_bits};
 use std::{vec, vec::Vec};
@@ -156,13 +156,23 @@ impl Fixture {
 
 #[test]
 fn attention_is_what_the_textbook_says_with_every_type_and_shape() {
-    let types = [F32, F16, BF16];
+    let types = CellType::ALL;
     let pairs: Vec<(CellType, CellType)> = types.iter().flat_map(|&k| types.map(|v| (k, v))).collect();
-    let shapes =
-        [(1, 1, 1, 1), (1, 64, 64, 3), (2, 20, 24, 2), (1, 300, 40, 5), (3, 16, 33, 8), (1, 8, 80, 13)];
+    let shapes = [
+        (1, 1, 1, 1),
+        (1, 64, 64, 3),
+        (2, 20, 24, 2),
+        (1, 300, 40, 5),
+        (3, 16, 33, 8),
+        (1, 8, 80, 13),
+        (2, 288, 96, 3),
+    ];
     backstitch_testing::each(shapes, |&(n_head_kv, d_k, d_v, group)| {
         for &(k_type, v_type) in &pairs {
             let layout = CellLayout { n_head_kv, d_k, d_v, k_type, v_type };
+            if layout.check().is_err() {
+                continue;
+            }
             let fixture = Fixture::new(layout, group, 300, 7);
             let expected = fixture.run(KernelSet::scalar(), &Inline, 294..300, usize::MAX);
             fixture.assert_exact(&expected, 294..300, usize::MAX);
@@ -178,8 +188,10 @@ fn attention_is_what_the_textbook_says_with_every_type_and_shape() {
 fn chunks_and_threads_change_no_bit() {
     let pools = [1, 2, 3].map(|n| ThreadPool::new(n).unwrap());
     let n = 530;
-    for (k_type, group) in [(F16, 3), (F32, 1), (BF16, 4)] {
-        let layout = CellLayout { n_head_kv: 2, d_k: 4, d_v: 18, k_type, v_type: k_type };
+    for (k_type, group, d_k, d_v) in
+        [(F16, 3, 4, 18), (F32, 1, 4, 18), (BF16, 4, 4, 18), (Q8_0, 3, 32, 32), (Q4_0, 2, 32, 64)]
+    {
+        let layout = CellLayout { n_head_kv: 2, d_k, d_v, k_type, v_type: k_type };
         let fixture = Fixture::new(layout, group, n, 3);
         for set in KernelSet::available() {
             let expected = fixture.run(set, &Inline, 0..n, usize::MAX);
@@ -200,6 +212,32 @@ fn chunks_and_threads_change_no_bit() {
                 let got = fixture.run(set, &pools[1], slot..slot + 1, usize::MAX);
                 assert_bits("one by one", &got, &expected[slot * width..][..width]);
             }
+        }
+    }
+}
+
+#[test]
+fn quantised_cells_are_f32_cells_of_their_values() {
+    for (k_type, v_type) in [(Q8_0, Q8_0), (Q4_0, Q8_0), (Q8_0, Q4_0), (Q4_0, Q4_0)] {
+        let layout = CellLayout { n_head_kv: 2, d_k: 96, d_v: 64, k_type, v_type };
+        let mut quantised = Fixture::new(layout, 3, 300, 6);
+        let mut floats = Fixture::new(CellLayout { k_type: F32, v_type: F32, ..layout }, 3, 300, 6);
+        (floats.k, floats.v) = (0..300).map(|slot| quantised.stored(slot)).fold(
+            (Vec::new(), Vec::new()),
+            |(mut k, mut v), (new_k, new_v)| {
+                k.extend(new_k);
+                v.extend(new_v);
+                (k, v)
+            },
+        );
+        floats.place((0..10).collect());
+        let dead = [3, 40, 255, 256];
+        quantised.kill(dead.into_iter());
+        floats.kill(dead.into_iter());
+        let expected = floats.run(KernelSet::scalar(), &Inline, 250..300, usize::MAX);
+        for set in KernelSet::available() {
+            let got = quantised.run(set, &Inline, 250..300, usize::MAX);
+            assert_bits(format_args!("{k_type:?} {v_type:?} {}", set.name()), &got, &expected);
         }
     }
 }
@@ -392,12 +430,25 @@ fn bad_calls_are_refused_before_anything_is_written() {
         Err(Error::Alignment { what: "cache", wanted: 64 })
     );
     assert_eq!(run(attention, 80, cache, &missing, 96), Err(Error::Block { found: 2, n_blocks: 2 }));
+    let quantised = Attention { layout: CellLayout { k_type: Q8_0, ..LAYOUT }, ..attention };
+    let ragged = Err(Error::Ragged { what: "dimensions of a key", found: 20, block: 32 });
+    assert_eq!(run(quantised, 80, cache, table, 96), ragged);
     let dead = [Extent { block: 9, live: 0 }];
     assert_eq!(run(attention, 80, cache, &dead, 96), Ok(()));
 }
 
 #[test]
 fn storing_by_threads_stores_the_same_and_refuses_bad_cells() {
+    for (k_type, v_type, d_k, d_v) in [(Q8_0, Q4_0, 64, 32), (Q4_0, Q8_0, 32, 64)] {
+        let layout = CellLayout { n_head_kv: 2, d_k, d_v, k_type, v_type };
+        let fixture = Fixture::new(layout, 1, 50, 2);
+        let mut row = vec![0.0; 2 * d_v];
+        for (slot, v) in fixture.v.chunks_exact(2 * d_v).enumerate() {
+            let whole: &[u8] = bytemuck::cast_slice(&fixture.cache);
+            layout.load_v(&whole[layout.block_range(slot / BLOCK_CELLS)], slot % BLOCK_CELLS, &mut row);
+            assert!(row.iter().zip(v).all(|(a, b)| (a - b).abs() < 0.15), "{slot} {v_type:?}");
+        }
+    }
     let fixture = Fixture::new(CellLayout { k_type: F16, v_type: BF16, ..LAYOUT }, 1, 700, 2);
     let Fixture { layout, k, v, .. } = &fixture;
     let mut cache = vec![Line([0xff; 64]); fixture.cache.len()];

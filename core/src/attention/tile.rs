@@ -3,25 +3,28 @@
 use super::{Seen, Task};
 use crate::cell::{BLOCK_CELLS, CellType, Extent, SPAN_CELLS};
 use crate::kernels::attention::{
-    MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
+    Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
 };
+use crate::kernels::quantised_cells::{Floats, PIECE};
 use core::ops::Range;
 
 /// Dimensions of the queries that are laid out for the kernels at once; longer heads are done in pieces.
 const Q_DIMS: usize = 256;
 
-/// The workspace of a job: 26 KiB of its stack.
+/// The workspace of a job: 58 KiB of its stack.
 pub(super) struct Work {
     scores: [Scores; MAX_ROWS],
     masks: [Masks; MAX_ROWS],
     /// `[d, rows]`
     q: [f32; Q_DIMS * MAX_ROWS],
+    /// Some dimensions of quantised keys or values.
+    floats: Floats,
 }
 
 impl Work {
     pub(super) fn new() -> Self {
         let (scores, masks) = ([[0.0; SPAN_CELLS]; MAX_ROWS], [[0; SPAN_BLOCKS]; MAX_ROWS]);
-        Self { scores, masks, q: [0.0; Q_DIMS * MAX_ROWS] }
+        Self { scores, masks, q: [0.0; Q_DIMS * MAX_ROWS], floats: [[0.0; _]; SPAN_BLOCKS] }
     }
 }
 
@@ -174,12 +177,14 @@ impl<'s> Task<'_, 's> {
     ) {
         let attention = self.attention;
         let layout = &attention.layout;
+        let Work { scores, masks, q, floats } = work;
         let blocks = span * SPAN_BLOCKS..(span + 1) * SPAN_BLOCKS;
-        for r in 0..tile.height {
+        let masks = &mut masks[..tile.height];
+        for (r, masks) in masks.iter_mut().enumerate() {
             let row = r.min(tile.n_rows - 1);
-            work.masks[r] = core::array::from_fn(|i| tile.mask(row, blocks.start + i));
+            *masks = core::array::from_fn(|i| tile.mask(row, blocks.start + i));
         }
-        let masks = &work.masks[..tile.height];
+        let masks = &*masks;
         let panels = |part: &dyn Fn(usize) -> Range<usize>| -> Panels<'_> {
             core::array::from_fn(|i| {
                 let seen = masks.iter().any(|masks| masks[i] != 0);
@@ -188,29 +193,20 @@ impl<'s> Task<'_, 's> {
             })
         };
         let keys = panels(&|block| layout.k_range(block, tile.head));
+        let values = panels(&|block| layout.v_range(block, tile.head));
         if keys.iter().all(|keys| keys.is_empty()) {
             return;
         }
-        let scores = &mut work.scores[..tile.height];
-        let kernel = match layout.k_type {
-            CellType::F32 => self.set.scores_f32,
-            CellType::F16 => self.set.scores_f16,
-            CellType::BF16 => self.set.scores_bf16,
-        };
-        let values = panels(&|block| layout.v_range(block, tile.head));
         for start in (0..layout.d_k).step_by(Q_DIMS) {
             let dims = start..layout.d_k.min(start + Q_DIMS);
             if packed.as_ref() != Some(&dims) {
-                self.pack(&mut work.q, tile, first_row, &dims);
+                self.pack(q, tile, first_row, &dims);
                 *packed = Some(dims.clone());
             }
-            let bytes = BLOCK_CELLS * layout.k_type.bytes();
-            let piece = |keys: &'_ &'_ [u8]| -> Range<usize> {
-                dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes
-            };
-            let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
-            kernel(&work.q[..dims.len() * tile.height], &keys, &values, start > 0, scores);
+            let q = &q[..dims.len() * tile.height];
+            self.scores(q, dims, &keys, &values, floats, &mut scores[..tile.height]);
         }
+        let scores = &mut scores[..tile.height];
         let mut shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
         if let Some(relative) = &attention.relative {
             let group = attention.group();
@@ -224,12 +220,71 @@ impl<'s> Task<'_, 's> {
             shaping.scale = 1.0;
         }
         let joined = (self.set.softmax_span)(scores, masks, shaping, running);
-        let kernel = match layout.v_type {
-            CellType::F32 => self.set.values_f32,
-            CellType::F16 => self.set.values_f16,
-            CellType::BF16 => self.set.values_bf16,
+        self.values(scores, masks, &values, &joined, floats, out);
+    }
+
+    /// Dot products of the queries' dimensions `dims` with a span's keys, joined to those of the dimensions before.
+    fn scores(
+        &self,
+        q: &[f32],
+        dims: Range<usize>,
+        keys: &Panels<'_>,
+        values: &Panels<'_>,
+        floats: &mut Floats,
+        scores: &mut [Scores],
+    ) {
+        let (set, layout) = (self.set, &self.attention.layout);
+        let direct = match layout.k_type {
+            CellType::F32 => set.scores_f32,
+            CellType::F16 => set.scores_f16,
+            CellType::BF16 => set.scores_bf16,
+            CellType::Q8_0 | CellType::Q4_0 => {
+                let decode = if layout.k_type == CellType::Q8_0 { set.keys_q8_0 } else { set.keys_q4_0 };
+                for (i, q) in q.chunks(PIECE * scores.len()).enumerate() {
+                    let piece = dims.start / PIECE + i;
+                    decode(keys, layout.d_k, piece, floats);
+                    (set.scores_f32)(q, &decoded(keys, floats), values, piece > 0, scores);
+                }
+                return;
+            }
         };
-        kernel(scores, masks, &values, &joined, out);
+        let bytes = BLOCK_CELLS * layout.k_type.unit_bytes();
+        let piece = |keys: &[u8]| dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes;
+        let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
+        direct(q, &keys, values, dims.start > 0, scores);
+    }
+
+    /// A span's weighted values, joined to those of the spans before.
+    fn values(
+        &self,
+        scores: &[Scores],
+        masks: &[Masks],
+        values: &Panels<'_>,
+        joined: &Join,
+        floats: &mut Floats,
+        out: &mut [&mut [f32]],
+    ) {
+        let (set, layout) = (self.set, &self.attention.layout);
+        let direct = match layout.v_type {
+            CellType::F32 => set.values_f32,
+            CellType::F16 => set.values_f16,
+            CellType::BF16 => set.values_bf16,
+            CellType::Q8_0 | CellType::Q4_0 => {
+                let decode = if layout.v_type == CellType::Q8_0 { set.values_q8_0 } else { set.values_q4_0 };
+                for piece in 0..layout.d_v / PIECE {
+                    decode(values, layout.d_v, piece, floats);
+                    let mut pieces: [&mut [f32]; MAX_ROWS] = Default::default();
+                    let n_rows = out.len();
+                    for (part, row) in pieces.iter_mut().zip(&mut *out) {
+                        *part = &mut row[piece * PIECE..][..PIECE];
+                    }
+                    let floats = decoded(values, floats);
+                    (set.values_f32)(scores, masks, &floats, joined, &mut pieces[..n_rows]);
+                }
+                return;
+            }
+        };
+        direct(scores, masks, values, joined, out);
     }
 
     /// Lays out some dimensions of a tile's queries as `[d, rows]`; rows that are missing repeat the last.
@@ -244,4 +299,9 @@ impl<'s> Task<'_, 's> {
             }
         }
     }
+}
+
+/// The floats of those blocks that are there.
+fn decoded<'a>(parts: &Panels<'_>, floats: &'a Floats) -> Panels<'a> {
+    core::array::from_fn(|i| if parts[i].is_empty() { &[][..] } else { bytemuck::cast_slice(&floats[i]) })
 }

@@ -256,6 +256,11 @@ impl Simd for Avx2 {
         self.both(a, |a| have!(_mm256_sra_epi32(a, _mm_cvtsi32_si128(N as i32))))
     }
     #[inline(always)]
+    fn load_i8(self, x: &[i8; LANES]) -> Self::I {
+        let x = have!(_mm_loadu_si128(x.as_ptr().cast()));
+        have!([_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(x))])
+    }
+    #[inline(always)]
     fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
         have!({
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(x[0], x[1]));

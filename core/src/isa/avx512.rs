@@ -182,6 +182,10 @@ impl Simd for Avx512 {
         have!(_mm512_srai_epi32::<N>(a))
     }
     #[inline(always)]
+    fn load_i8(self, x: &[i8; LANES]) -> Self::I {
+        have!(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
+    }
+    #[inline(always)]
     fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
         have!(_mm_storeu_si128(out.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(x)))
     }

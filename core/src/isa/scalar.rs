@@ -164,6 +164,10 @@ impl Simd for Scalar {
         each(|i| a[i] >> N)
     }
     #[inline(always)]
+    fn load_i8(self, x: &[i8; LANES]) -> Self::I {
+        each(|i| i32::from(x[i]))
+    }
+    #[inline(always)]
     fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
         *out = each(|i| x[i] as i8);
     }

@@ -85,6 +85,8 @@ pub trait Simd: Copy {
     fn iand(self, a: Self::I, b: Self::I) -> Self::I;
     /// Arithmetic shift right by `N` bits.
     fn ishr<const N: u32>(self, a: Self::I) -> Self::I;
+    /// Lane i is `x[i]`.
+    fn load_i8(self, x: &[i8; LANES]) -> Self::I;
     /// `out[i]` becomes the low byte of lane i, which must be in -128..=127.
     fn store_i8(self, x: Self::I, out: &mut [i8; LANES]);
     /// The sum of all lanes, wrapping.

@@ -8,6 +8,7 @@ use super::{avx2::Avx2, avx512::Avx512};
 use crate::checksum::Sums;
 use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
+use crate::kernels::quantised_cells::Floats;
 use crate::matmul::Write;
 use crate::packed::BLOCK;
 use crate::pool::Band;
@@ -213,6 +214,14 @@ kernel_table! {
     scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// The same for BF16 keys.
     scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    /// Piece `piece` of 32 dimensions of a span's Q8_0 keys as floats.
+    keys_q8_0 = kernels::quantised_cells::keys_q8_0: fn(parts: &Panels<'_>, d_k: usize, piece: usize, out: &mut Floats);
+    /// The same for Q4_0 keys.
+    keys_q4_0 = kernels::quantised_cells::keys_q4_0: fn(parts: &Panels<'_>, d_k: usize, piece: usize, out: &mut Floats);
+    /// The same for Q8_0 values.
+    values_q8_0 = kernels::quantised_cells::values_q8_0: fn(parts: &Panels<'_>, d_v: usize, piece: usize, out: &mut Floats);
+    /// The same for Q4_0 values.
+    values_q4_0 = kernels::quantised_cells::values_q4_0: fn(parts: &Panels<'_>, d_v: usize, piece: usize, out: &mut Floats);
     /// Exponentials of a span's scores, maximum and sum joined to the running ones.
     softmax_span = kernels::attention::softmax: fn(scores: &mut [Scores], masks: &[Masks], shaping: Shaping, running: &mut Running) -> Join;
     /// A span's weighted values joined to those before it.

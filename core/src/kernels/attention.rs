@@ -126,7 +126,7 @@ typed! {
 /// How far `to` lies behind `from`, in bytes; 0, which fetches nothing new, where there is nothing. Blocks lie apart, which
 /// the processor does not foresee, so the kernels ask for what is needed next.
 #[inline(always)]
-fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
+pub(super) fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
     let to = to.filter(|to| !to.is_empty());
     to.map_or(0, |to| to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()))
 }

@@ -94,7 +94,7 @@ impl Hybrid {
     /// # Errors
     /// [`Error::Layer`] for impossible layers, [`Error::OutOfMemory`].
     pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Hybrid, Error> {
-        check_layers(layers)?;
+        check_layers(layers, params)?;
         let params = &params.settled();
         let sizes = Sizes::new(layers, params);
         let mut sorted = Sorted::default();

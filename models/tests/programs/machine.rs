@@ -5,6 +5,7 @@
 //! what, done in order on an empty sequence of an untouched context by one thread in whole pieces, gives the same
 //! sequence. Logits that the context gave are compared, bit for bit, with those of the recipe.
 
+use backstitch_core::cell::CellType;
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
 use backstitch_models::{
     Batch, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, SaveOptions, SeqId,
@@ -114,12 +115,13 @@ impl Twin {
 /// Logits of sequences made by themselves.
 pub struct Fresh {
     model: Model,
+    cells: CellType,
     known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
 }
 
 impl Fresh {
-    pub fn new(model: &Model) -> Fresh {
-        Fresh { model: model.clone(), known: HashMap::new() }
+    pub fn new(model: &Model, cells: CellType) -> Fresh {
+        Fresh { model: model.clone(), cells, known: HashMap::new() }
     }
 
     /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it is refused because of cells
@@ -134,6 +136,7 @@ impl Fresh {
             let timeline =
                 TimelineParams { checkpoint_bytes: 1 << 20, spacing: 1 << 20, journal: 0, margin: 1024 };
             let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
+            let params = Params { type_k: self.cells, type_v: self.cells, ..params };
             let mut ctx = Context::new(model, params).unwrap();
             encode(&mut ctx, 0);
             let mut rows = Vec::new();
@@ -212,6 +215,7 @@ impl<'f> Machine<'f> {
         let (n_ubatch, n_batch) = [(7, 24), (64, 160), (16, 16), (3, 50)][usize::from(shape / 12 % 4)];
         let params =
             Params { n_ctx: N_CTX, n_seq_max: N_SEQ, n_ubatch, n_batch, timeline, ..Params::default() };
+        let params = Params { type_k: fresh.cells, type_v: fresh.cells, ..params };
         let ctx = Context::with_pool(model, params, pool).unwrap();
         let n_vocab = model.hparams().n_vocab;
         let twins = (0..N_SEQ).map(|_| None).collect();

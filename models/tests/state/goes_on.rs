@@ -74,6 +74,13 @@ fn a_restored_sequence_goes_on_as_if_it_had_never_stopped() {
 }
 
 #[test]
+fn a_restored_sequence_goes_on_with_quantised_cells() {
+    for (name, cells) in [("quant_f16", CellType::Q8_0), ("qwen35", CellType::Q4_0)] {
+        check(&format!("{name} {cells:?}"), &model(name, DType::Q8_0), cells);
+    }
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn a_restored_sequence_goes_on_for_every_format_and_cell_type() {
     for name in KINDS {

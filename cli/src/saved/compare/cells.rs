@@ -91,7 +91,7 @@ impl<'a> Cells<'a> {
     fn first_difference(&self, other: &Self) -> Option<(u32, &'static str)> {
         let at = self.rows.iter().zip(&other.rows).position(|(own, other)| own != other)?;
         let layout = self.layouts.get(at)?;
-        let n_key = layout.n_head_kv * layout.d_k * layout.k_type.bytes();
+        let n_key = layout.n_head_kv * layout.k_type.row_bytes(layout.d_k);
         let (own, other) = (self.rows.get(at)?, other.rows.get(at)?);
         let what = if own.get(..n_key) == other.get(..n_key) { "values" } else { "keys" };
         let layer = self.saved.image().shape.groups.get(self.group)?.layers.get(at)?.layer;

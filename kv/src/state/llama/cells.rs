@@ -192,7 +192,7 @@ impl<'a> Cache<'a> {
         if known != kind {
             return Err(r.wrong(FIELD, 4, number, Wanted::Exactly(type_number(known).into())));
         }
-        Ok(kind.bytes() as u64)
+        Ok(kind.unit_bytes() as u64)
     }
 }
 

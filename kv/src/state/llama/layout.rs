@@ -123,6 +123,9 @@ fn check_group(group: &Group) -> Result<(), Error> {
     if group.sees == Sees::Text {
         return Err(Error::Unsupported { what: "encoder-decoders" });
     }
+    if group.k_type.unit() > 1 || group.v_type.unit() > 1 {
+        return Err(Error::Unsupported { what: "quantised caches" });
+    }
     for layer in &group.layers {
         let width = u64::from(layer.n_head_kv) * (u64::from(layer.d_k) + u64::from(layer.d_v));
         if !(1..=u64::from(u32::MAX) / 1024).contains(&width) {
@@ -138,9 +141,12 @@ pub(super) fn type_number(kind: CellType) -> u32 {
         CellType::F32 => 0,
         CellType::F16 => 1,
         CellType::BF16 => 30,
+        CellType::Q8_0 => 8,
+        CellType::Q4_0 => 2,
     }
 }
 
+/// The type with a number, of those that can be read.
 pub(super) fn type_of(number: u32) -> Option<CellType> {
     [CellType::F32, CellType::F16, CellType::BF16].into_iter().find(|&kind| type_number(kind) == number)
 }

@@ -18,9 +18,9 @@ impl Every {
     }
 }
 
-/// Copies `n` elements of a type.
+/// Copies `n` elements of a type that has a place for each.
 pub(super) fn copy(kind: CellType, n: usize, from: (&[u8], Every), to: (&mut [u8], Every)) {
-    match kind.bytes() {
+    match kind.unit_bytes() {
         2 => copy_sized::<2>(n, from, to),
         _ => copy_sized::<4>(n, from, to),
     }

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType, Extent};
 
 /// Numbers of element types, those of GGUF.
-const TYPES: [(CellType, u8); 3] = [(CellType::F32, 0), (CellType::F16, 1), (CellType::BF16, 30)];
+const TYPES: [(CellType, u8); 5] =
+    [(CellType::F32, 0), (CellType::F16, 1), (CellType::BF16, 30), (CellType::Q8_0, 8), (CellType::Q4_0, 2)];
 
 fn type_number(ty: CellType) -> u8 {
     TYPES.iter().find(|known| known.0 == ty).map_or(0, |known| known.1)
@@ -88,7 +89,11 @@ fn read_group(fields: &mut Fields<'_>) -> Result<Group, Error> {
         let (layer, n_head_kv) = (fields.u32()?, fields.u32()?);
         layers.push(CellLayer { layer, n_head_kv, d_k: fields.u32()?, d_v: fields.u32()? });
     }
-    Ok(Group { sees, k_type, v_type, layers })
+    let group = Group { sees, k_type, v_type, layers };
+    if group.layouts().any(|layout| layout.check().is_err()) {
+        return Err(fields.malformed("element type", type_number(k_type).into(), 0));
+    }
+    Ok(group)
 }
 
 pub(super) fn image(image: &Image, pieces: &Pieces) -> Vec<u8> {

@@ -37,13 +37,13 @@ impl Writer<'_> {
         let sources = self.sources(index, group, entries)?;
         for (layer, layout) in group.layouts().enumerate() {
             put(out, type_number(group.k_type));
-            let row = (layout.n_head_kv * layout.d_k * group.k_type.bytes()) as u64;
+            let row = (layout.n_head_kv * group.k_type.row_bytes(layout.d_k)) as u64;
             out.extend_from_slice(&row.to_le_bytes());
             put_keys(out, layer, &layout, &sources)?;
         }
         for (layer, layout) in group.layouts().enumerate() {
             put(out, type_number(group.v_type));
-            let (width, bytes) = (layout.n_head_kv * layout.d_v, group.v_type.bytes());
+            let (width, bytes) = (layout.n_head_kv * layout.d_v, group.v_type.unit_bytes());
             if self.options.v_trans {
                 put(out, bytes as u32);
                 put(out, width as u32);
@@ -90,7 +90,7 @@ fn put_keys(
 ) -> Result<(), Error> {
     let width = layout.n_head_kv * layout.d_k;
     let n_cells = sources.cells.len();
-    let first = make_room(out, n_cells, width * layout.k_type.bytes())?;
+    let first = make_room(out, n_cells, width * layout.k_type.unit_bytes())?;
     for (cell, (block, slot)) in sources.of_layer(layer).enumerate() {
         for head in 0..layout.n_head_kv {
             let from = Every { first: slot, step: BLOCK_CELLS };
@@ -111,7 +111,7 @@ fn put_values(
 ) -> Result<(), Error> {
     let width = layout.n_head_kv * layout.d_v;
     let n_cells = sources.cells.len();
-    let first = make_room(out, n_cells, width * layout.v_type.bytes())?;
+    let first = make_room(out, n_cells, width * layout.v_type.unit_bytes())?;
     for (cell, (block, slot)) in sources.of_layer(layer).enumerate() {
         for head in 0..layout.n_head_kv {
             let element = head * layout.d_v;
