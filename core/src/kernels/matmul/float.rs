@@ -39,6 +39,9 @@ impl Element for Bf16 {
     }
 }
 
+/// Columns that are multiplied between two looks at the lengths of what is multiplied.
+const STEP: usize = 16;
+
 /// `P` panels times `T` rows.
 #[inline(always)]
 fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
@@ -46,19 +49,48 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     w: [&[[E; LANES]]; P],
     x: [&[f32]; T],
 ) -> [[S::F; P]; T] {
-    let n = x[0].len();
-    let (w, x) = (w.map(|w| &w[..n]), x.map(|x| &x[..n]));
     let mut acc = [[s.splat(0.0); P]; T];
-    for k in 0..n {
-        let column: [S::F; P] = core::array::from_fn(|p| E::load(s, &w[p][k]));
-        for t in 0..T {
-            let x = s.splat(x[t][k]);
-            for p in 0..P {
-                acc[t][p] = s.fma(column[p], x, acc[t][p]);
-            }
+    // Arrays, because the lengths of so many slices would be looked at for each column.
+    let (w, x) = (w.map(|w| w.as_chunks::<STEP>()), x.map(|x| x.as_chunks::<STEP>()));
+    for i in 0..x[0].0.len() {
+        let mut columns = [&w[0].0[i]; P];
+        for p in 1..P {
+            columns[p] = &w[p].0[i];
+        }
+        let mut rows = [&x[0].0[i]; T];
+        for t in 1..T {
+            rows[t] = &x[t].0[i];
+        }
+        for k in 0..STEP {
+            column(
+                s,
+                core::array::from_fn(|p| &columns[p][k]),
+                core::array::from_fn(|t| rows[t][k]),
+                &mut acc,
+            );
         }
     }
+    for k in 0..x[0].1.len() {
+        column(s, core::array::from_fn(|p| &w[p].1[k]), core::array::from_fn(|t| x[t].1[k]), &mut acc);
+    }
     acc
+}
+
+/// Adds the products of one column.
+#[inline(always)]
+fn column<S: Simd, E: Element, const P: usize, const T: usize>(
+    s: S,
+    w: [&[E; LANES]; P],
+    x: [f32; T],
+    acc: &mut [[S::F; P]; T],
+) {
+    let w: [S::F; P] = core::array::from_fn(|p| E::load(s, w[p]));
+    for t in 0..T {
+        let x = s.splat(x[t]);
+        for p in 0..P {
+            acc[t][p] = s.fma(w[p], x, acc[t][p]);
+        }
+    }
 }
 
 /// A product of whole panels with rows of activations.
@@ -100,6 +132,33 @@ impl<E: Element> Work<'_, E> {
             }
         }
     }
+
+    /// `P` panels from `first` times all rows; returns `P`.
+    #[inline(always)]
+    fn rows<S: Simd, const P: usize>(&self, s: S, first: usize, out: &mut Band<'_, f32>) -> usize {
+        let mut t = 0;
+        while t < out.n_rows() {
+            match out.n_rows() - t {
+                5.. if S::N_REGISTERS >= 32 => {
+                    self.tile::<S, P, 8>(s, first, t, out);
+                    t += 8;
+                }
+                3.. if S::N_REGISTERS >= 32 => {
+                    self.tile::<S, P, 4>(s, first, t, out);
+                    t += 4;
+                }
+                _ if S::N_REGISTERS >= 8 => {
+                    self.tile::<S, P, 2>(s, first, t, out);
+                    t += 2;
+                }
+                _ => {
+                    self.tile::<S, P, 1>(s, first, t, out);
+                    t += 1;
+                }
+            }
+        }
+        P
+    }
 }
 
 /// All panels times all rows.
@@ -121,28 +180,13 @@ fn multiply<S: Simd, E: Element>(
         // One token: more panels, so that enough sums are under way at once.
         return (0..work.n_panels).step_by(4).for_each(|p| work.tile::<S, 4, 1>(s, p, 0, out));
     }
-    let n_together = if S::N_REGISTERS >= 8 { 2 } else { 1 };
-    for p in (0..work.n_panels).step_by(n_together) {
-        let mut t = 0;
-        while t < n_tokens {
-            match n_tokens - t {
-                5.. if S::N_REGISTERS >= 32 => {
-                    work.tile::<S, 2, 8>(s, p, t, out);
-                    t += 8;
-                }
-                3.. if S::N_REGISTERS >= 32 => {
-                    work.tile::<S, 2, 4>(s, p, t, out);
-                    t += 4;
-                }
-                _ if S::N_REGISTERS >= 8 => {
-                    work.tile::<S, 2, 2>(s, p, t, out);
-                    t += 2;
-                }
-                _ => {
-                    work.tile::<S, 1, 1>(s, p, t, out);
-                    t += 1;
-                }
-            }
+    let mut p = 0;
+    while p < work.n_panels {
+        match work.n_panels - p {
+            // Four are two and two: a tile that is not full takes as long as one that is.
+            3 | 5.. if S::N_REGISTERS >= 32 => p += work.rows::<S, 3>(s, p, out),
+            _ if S::N_REGISTERS >= 8 => p += work.rows::<S, 2>(s, p, out),
+            _ => p += work.rows::<S, 1>(s, p, out),
         }
     }
 }
