@@ -80,7 +80,7 @@ fn wrong_usage_is_code_two() {
         &["run", "--tempo", "1"],
         &["run", "--temp", "hot"],
         &["run", "-p", "a", "-f", "b"],
-        &["run", "-t", "0"],
+        &["run", "-t", "none"],
         &["verify"],
     ];
     for args in cases {
