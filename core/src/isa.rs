@@ -13,9 +13,11 @@ mod simd;
 mod table;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+pub(crate) mod avx512;
 
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;

@@ -8,8 +8,8 @@ use crate::pool::{Parts, Pool, n_jobs};
 use crate::{Error, KernelSet};
 use bytemuck::{Pod, Zeroable};
 
-/// Tokens whose blocks lie side by side: as many as the largest tile of a kernel holds.
-pub(crate) const GROUP: usize = 12;
+/// Tokens whose blocks lie side by side: whole tiles of all kernels, of twelve and of sixteen tokens.
+pub(crate) const GROUP: usize = 48;
 
 /// Thirty-two activations: what kernels read. Public only for its size and its place in kernel signatures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
@@ -76,7 +76,7 @@ impl<'a> Quantized<'a> {
         self.n_cols
     }
 
-    /// All blocks: for each twelve tokens (the last group may have fewer) `[n_cols / 32, tokens of the group]`.
+    /// All blocks: for each 48 tokens (the last group may have fewer) `[n_cols / 32, tokens of the group]`.
     pub fn blocks(&self) -> &'a [QBlock] {
         self.blocks
     }

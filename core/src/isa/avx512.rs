@@ -9,15 +9,6 @@ use core::arch::x86_64::*;
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(());
 
-impl Avx512 {
-    /// The token, for code that is itself compiled for these features.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-    pub(super) fn token() -> Self {
-        Self(())
-    }
-}
-
 /// Runs intrinsics under the proof that a token gives.
 macro_rules! have {
     ($body:expr) => {
@@ -27,6 +18,24 @@ macro_rules! have {
             $body
         }
     };
+}
+
+impl Avx512 {
+    /// The token, for code that is itself compiled for these features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+    pub(super) fn token() -> Self {
+        Self(())
+    }
+
+    /// The bytes less `less` each.
+    #[inline(always)]
+    pub(crate) fn store_less(self, x: __m512i, less: u8, out: &mut [u8; 4 * LANES]) {
+        have!(_mm512_storeu_si512(
+            out.as_mut_ptr().cast(),
+            _mm512_sub_epi8(x, _mm512_set1_epi8(less.cast_signed()))
+        ))
+    }
 }
 
 impl Simd for Avx512 {

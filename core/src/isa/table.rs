@@ -4,7 +4,7 @@
 
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2::Avx2, avx512::Avx512};
+use super::{amx, avx2::Avx2, avx512::Avx512};
 use crate::checksum::Sums;
 use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
@@ -56,9 +56,44 @@ macro_rules! kernel_table {
                 #[allow(unsafe_code)]
                 unsafe { compiled($($arg),*) }
             })*
-            pub(super) static SET: KernelSet = KernelSet { name: $label, $($name),* };
+            pub(super) const KERNELS: KernelSet = KernelSet { name: $label, $($name),* };
+            pub(super) static SET: KernelSet = KERNELS;
         }
     };
+}
+
+/// The set of AVX-512 with other products for many tokens.
+#[cfg(target_arch = "x86_64")]
+mod amx_set {
+    use super::*;
+
+    macro_rules! products {
+        ($($name:ident),*) => {
+            $(fn $name(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+                fn compiled(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
+                    kernels::matmul::tiles::$name(Avx512::token(), w, x, n_blocks, out, write)
+                }
+                // SAFETY: `all` hands this set out only where the processor has these features.
+                #[allow(unsafe_code)]
+                unsafe { compiled(w, x, n_blocks, out, write) }
+            })*
+            pub(super) static SET: KernelSet = KernelSet { name: "amx", $($name,)* ..avx512_set::KERNELS };
+        };
+    }
+    products!(
+        multiply_q8_0,
+        multiply_q4_0,
+        multiply_q4_1,
+        multiply_q5_0,
+        multiply_q5_1,
+        multiply_q4_k,
+        multiply_q5_k,
+        multiply_iq4_nl,
+        multiply_iq4_xs,
+        multiply_mxfp4,
+        multiply_tq2_0
+    );
 }
 
 /// No kernel set of that name can be had; the text lists those that can.
@@ -93,7 +128,8 @@ macro_rules! has {
 fn all() -> impl Iterator<Item = &'static KernelSet> {
     let avx2 = has!("avx2", "fma", "f16c");
     let avx512 = avx2 && has!("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni");
-    [(avx512, &avx512_set::SET), (avx2, &avx2_set::SET), (true, &scalar_set::SET)]
+    let amx = avx512 && amx::available();
+    [(amx, &amx_set::SET), (avx512, &avx512_set::SET), (avx2, &avx2_set::SET), (true, &scalar_set::SET)]
         .into_iter()
         .filter_map(|(runs, set)| runs.then_some(set))
 }

@@ -7,6 +7,8 @@
 mod float;
 mod format;
 mod integer;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod tiles;
 
 pub(crate) use float::{multiply_bf16, multiply_f16, multiply_f32};
 pub(crate) use integer::{

@@ -173,6 +173,26 @@ fn every_set_gives_the_same_bits() {
     });
 }
 
+/// Where tiles of sixteen and groups of tokens are cut, with panels without a partner and more columns than are unpacked
+/// at once.
+#[test]
+fn many_tokens_give_the_same_bits_on_every_set() {
+    each(TYPES, |&dtype| {
+        let n_cols = if dtype.block_len() > 1 { 1024 } else { 40 };
+        let w = Weights::random(dtype, 77, n_cols);
+        let floats = Random::new(31).floats(230 * n_cols);
+        let narrow = Rows::new(KernelSet::scalar(), floats.clone(), n_cols);
+        let wanted = narrow.multiply(KernelSet::scalar(), &Inline, &w, Write::Add);
+        for set in KernelSet::available().filter(|set| set.name() != "scalar") {
+            for n_tokens in [15, 16, 17, 31, 32, 33, 48, 95, 96, 97, 111, 112, 113, 191, 192, 208, 230] {
+                let x = Rows::new(set, floats[..n_tokens * n_cols].to_vec(), n_cols);
+                let got = x.multiply(set, &Inline, &w, Write::Add);
+                assert_bits(format_args!("{} {n_tokens}", set.name()), &got, &wanted[..n_tokens * 77]);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_token_does_not_know_its_company() {
     each(TYPES, |&dtype| {

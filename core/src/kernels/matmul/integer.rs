@@ -124,9 +124,22 @@ fn minima<S: Simd, const G: usize>(s: S, mins: Mins<S::F>, x: &[QBlock; G], acc:
 }
 
 /// One panel of weights.
-struct Panel<'a, Q: Format> {
-    scales: &'a [Q::Scales],
-    quants: &'a [Q::Quants],
+pub(super) struct Panel<'a, Q: Format> {
+    pub scales: &'a [Q::Scales],
+    pub quants: &'a [Q::Quants],
+}
+
+impl<'a, Q: Format> Panel<'a, Q> {
+    /// The panels in `w`, each of `n_blocks` blocks.
+    #[inline(always)]
+    pub(super) fn all(w: &'a [u8], n_blocks: usize) -> impl ExactSizeIterator<Item = Self> {
+        let panel_bytes =
+            layout::scale_bytes::<Q>(n_blocks).next_multiple_of(ALIGN) + n_blocks * size_of::<Q::Quants>();
+        w.chunks_exact(panel_bytes).map(move |panel| {
+            let (scales, quants) = layout::split::<Q>(panel, n_blocks);
+            Self { scales, quants }
+        })
+    }
 }
 
 /// `n` tokens, block by block.
@@ -139,18 +152,18 @@ struct Tokens<'a> {
 }
 
 /// Where the outputs of one panel and group of tokens go.
-struct Sink<'b, 'a> {
-    out: &'b mut Band<'a, f32>,
-    panel: usize,
+pub(super) struct Sink<'b, 'a> {
+    pub out: &'b mut Band<'a, f32>,
+    pub panel: usize,
     /// The group's first.
-    token: usize,
-    write: Write,
+    pub token: usize,
+    pub write: Write,
 }
 
 impl Sink<'_, '_> {
     // No closure: those are compiled without the instruction set's features, and called.
     #[inline(always)]
-    fn put<S: Simd>(&mut self, s: S, token: usize, y: S::F) {
+    pub(super) fn put<S: Simd>(&mut self, s: S, token: usize, y: S::F) {
         write_lanes(s, y, self.out, self.token + token, self.panel, self.write);
     }
 }
@@ -194,7 +207,7 @@ const AHEAD: usize = 4096;
 
 /// All panels times all rows.
 #[inline(always)]
-fn multiply<S: Simd, Q: Format>(
+pub(super) fn multiply<S: Simd, Q: Format>(
     s: S,
     w: &[u8],
     x: &[QBlock],
@@ -214,7 +227,7 @@ const FIT: usize = 1 << 20;
 
 /// All panels times the rows `x`, of which the first is row `first` of the output.
 #[inline(always)]
-fn multiply_near<S: Simd, Q: Format>(
+pub(super) fn multiply_near<S: Simd, Q: Format>(
     s: S,
     w: &[u8],
     x: &[QBlock],
@@ -223,11 +236,7 @@ fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let panel_bytes =
-        layout::scale_bytes::<Q>(n_blocks).next_multiple_of(ALIGN) + n_blocks * size_of::<Q::Quants>();
-    for (p, panel) in w.chunks_exact(panel_bytes).enumerate() {
-        let (scales, quants) = layout::split::<Q>(panel, n_blocks);
-        let panel = Panel::<Q> { scales, quants };
+    for (p, panel) in Panel::<Q>::all(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
@@ -242,7 +251,7 @@ fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &m
     let mut t = 0;
     while t < x.n {
         match x.n - t {
-            GROUP.. if S::N_REGISTERS >= 32 => {
+            12.. if S::N_REGISTERS >= 32 => {
                 tile::<S, Q, 2, 6>(s, panel, x, t, sink);
                 t += 12;
             }

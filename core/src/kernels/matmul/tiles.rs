@@ -1,0 +1,210 @@
+//! Quantised weights times many tokens, on the tiles of AMX.
+//!
+//! Two panels are unpacked, some blocks at a time, to what tiles load; then all tokens pass, 32 at a time. What is left
+//! over, fewer than sixteen tokens, goes the way of [`integer`](super::integer), as do types whose halves of a block have
+//! factors of their own. The operations on every element and their order are the same there and here.
+
+use super::format::{Bias, Factors, Format};
+use super::integer::{self, Panel, Sink};
+use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
+use crate::isa::avx512::Avx512;
+use crate::isa::{LANES, Simd};
+use crate::matmul::Write;
+use crate::packed::layout;
+use crate::pool::Band;
+use crate::quantized::{GROUP, QBlock};
+
+/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the tokens pass.
+const DEPTH: usize = 24;
+
+/// The most tokens that pass one pair of panels after the other.
+const MOST: usize = 12 * GROUP;
+
+/// Bytes of activations that stay in the second cache, with little else.
+const FIT: usize = 3 << 19;
+
+/// Room for parts of two panels, and for the sums of all tokens that they meet.
+struct Room {
+    blocks: [[Block; DEPTH]; 2],
+    sums: [[Sums; 4]; MOST / (2 * TOKENS)],
+}
+
+/// All panels times all rows.
+#[inline(always)]
+fn multiply<Q: Format>(
+    s: Avx512,
+    w: &[u8],
+    x: &[QBlock],
+    n_blocks: usize,
+    out: &mut Band<'_, f32>,
+    write: Write,
+) {
+    let n_tokens = x.len() / n_blocks;
+    if n_tokens < TOKENS {
+        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+    }
+    let Some(mut tiles) = Tiles::configure() else {
+        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+    };
+    // The tokens of the last group may be too few for a tile.
+    let n_rest = if n_tokens % GROUP < TOKENS { n_tokens % GROUP } else { 0 };
+    let (x, rest) = x.split_at((n_tokens - n_rest) * n_blocks);
+    let mut room =
+        Room { blocks: [[Block::ZERO; DEPTH]; 2], sums: [[[[0.0; LANES]; TOKENS]; 4]; MOST / (2 * TOKENS)] };
+    let n_together = together(n_tokens - n_rest, n_blocks);
+    for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
+        let mut panels = Panel::<Q>::all(w, n_blocks).enumerate();
+        while let Some((panel, first)) = panels.next() {
+            let second = panels.next().map(|(_, panel)| panel);
+            let sink = Sink { out: &mut *out, panel, token: i * n_together, write };
+            two_panels(s, &mut tiles, &mut room, [Some(&first), second.as_ref()], x, sink);
+        }
+    }
+    integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+}
+
+/// How many tokens pass together: whole groups, about as many in each pass.
+fn together(n_tokens: usize, n_blocks: usize) -> usize {
+    let fit = (FIT / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP;
+    let n_groups = n_tokens.div_ceil(GROUP);
+    n_groups.div_ceil(n_groups.div_ceil(fit)) * GROUP
+}
+
+/// One or two panels times the tokens `x`, in whole groups but for the last, which has at least sixteen.
+#[inline(always)]
+fn two_panels<Q: Format>(
+    s: Avx512,
+    tiles: &mut Tiles,
+    room: &mut Room,
+    panels: [Option<&Panel<'_, Q>>; 2],
+    x: &[QBlock],
+    mut sink: Sink<'_, '_>,
+) {
+    let n_blocks = panels[0].map_or(0, |panel| panel.quants.len());
+    // Whole units of scales.
+    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH)).next_multiple_of(Q::BLOCKS).min(DEPTH);
+    for start in (0..n_blocks).step_by(depth) {
+        let end = n_blocks.min(start + depth);
+        let mut minima = false;
+        for (panel, blocks) in panels.iter().zip(&mut room.blocks) {
+            if let Some(panel) = panel {
+                minima = unpack(s, panel, start, &mut blocks[..end - start]);
+            }
+        }
+        let w = room.blocks.each_ref().map(|blocks| &blocks[..end - start]);
+        let n_tiles = (x.len() / n_blocks).div_ceil(TOKENS);
+        for (i, sums) in (0..n_tiles).step_by(2).zip(&mut room.sums) {
+            if start == 0 {
+                *sums = [[[0.0; LANES]; TOKENS]; 4];
+            }
+            let tokens = [Tile::new(x, n_blocks, i), Tile::new(x, n_blocks, (i + 1).min(n_tiles - 1))];
+            let product = Product {
+                w,
+                x: [&tokens[0].x[start * tokens[0].stride..], &tokens[1].x[start * tokens[1].stride..]],
+                strides: [tokens[0].stride, tokens[1].stride],
+                minima,
+            };
+            tiles.multiply(product, sums);
+            if end == n_blocks {
+                let [a, b, c, d] = &*sums;
+                put(s, &mut sink, &tokens[0], a, panels[1].map(|_| b));
+                if i + 1 < n_tiles {
+                    put(s, &mut sink, &tokens[1], c, panels[1].map(|_| d));
+                }
+            }
+        }
+    }
+}
+
+/// Sixteen tokens.
+struct Tile<'a> {
+    /// From the first block of the first of them on.
+    x: &'a [QBlock],
+    /// Blocks from a token's block to its next.
+    stride: usize,
+    first: usize,
+    /// How many of them the tile before has had.
+    n_old: usize,
+}
+
+impl<'a> Tile<'a> {
+    /// The tokens from `16 i` on; at the end, the last sixteen. Each group has that many.
+    #[inline(always)]
+    fn new(x: &'a [QBlock], n_blocks: usize, i: usize) -> Self {
+        const EACH: usize = GROUP / TOKENS;
+        let group = &x[i / EACH * GROUP * n_blocks..];
+        let stride = (group.len() / n_blocks).min(GROUP);
+        let wanted = i % EACH * TOKENS;
+        let start = wanted.min(stride - TOKENS);
+        Self { x: &group[start..], stride, first: i / EACH * GROUP + start, n_old: wanted - start }
+    }
+}
+
+/// Writes the sums of the tokens that are new, with one panel or two.
+#[inline(always)]
+fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_>, left: &Sums, right: Option<&Sums>) {
+    for i in tile.n_old..TOKENS {
+        sink.put(s, tile.first + i, s.load(&left[i]));
+        if let Some(right) = right {
+            sink.panel += 1;
+            sink.put(s, tile.first + i, s.load(&right[i]));
+            sink.panel -= 1;
+        }
+    }
+}
+
+/// Some blocks of a panel from `start` on, as tiles load them; whether they have minima.
+#[inline(always)]
+fn unpack<Q: Format>(s: Avx512, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
+    let less = match Q::BIAS {
+        Bias::None => 0,
+        Bias::Eight => 8,
+        Bias::Signed => 128,
+    };
+    let mut minima = false;
+    for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
+        let vectors = Q::vectors(s, quants);
+        for (vector, out) in vectors.into_iter().zip(&mut out.q) {
+            s.store_less(vector, less, out);
+        }
+        // Types with other factors have no products here.
+        if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
+            s.store(scale, &mut out.scales);
+            if let Some(min) = min {
+                s.store(min, &mut out.mins);
+                minima = true;
+            }
+        }
+    }
+    minima
+}
+
+macro_rules! products {
+    ($($name:ident: $format:ident;)*) => {
+        $(#[inline(always)]
+        pub(crate) fn $name(
+            s: Avx512,
+            w: &[u8],
+            x: &[QBlock],
+            n_blocks: usize,
+            out: &mut Band<'_, f32>,
+            write: Write,
+        ) {
+            multiply::<layout::$format>(s, w, x, n_blocks, out, write);
+        })*
+    };
+}
+
+products! {
+    multiply_q8_0: Q8_0;
+    multiply_q4_0: Q4_0;
+    multiply_q4_1: Q4_1;
+    multiply_q5_0: Q5_0;
+    multiply_q5_1: Q5_1;
+    multiply_q4_k: Q4_K;
+    multiply_q5_k: Q5_K;
+    multiply_iq4_nl: IQ4_NL;
+    multiply_iq4_xs: IQ4_XS;
+    multiply_mxfp4: MXFP4;
+    multiply_tq2_0: TQ2_0;
+}
