@@ -6,7 +6,10 @@
 //!
 //! A set can only be had where the processor can run it: [`KernelSet::detect`] asks once a process,
 //! [`KernelSet::available`] lists all that this machine can run, so that tests can hold them to each other.
-//! The environment variable `BACKSTITCH_ISA` pins one by name.
+//! The environment variable `BACKSTITCH_ISA` pins one by name: `amx`, `avx512`, `avx2`, or `scalar`, which runs anywhere.
+//!
+//! `amx` is the set of AVX-512 but for products of quantised weights with sixteen tokens and more. The process asks Linux
+//! once for the permission it needs; where that is refused, the set is not there and all others are.
 
 mod scalar;
 mod simd;
