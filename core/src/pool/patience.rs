@@ -20,37 +20,34 @@ const ENOUGH: u32 = 256;
 ///
 /// On a busy machine the system may let a worker run on the caller's own processor: it interrupts the caller, takes some
 /// of its work, finds no more and sleeps again, in each run, and two threads are slower than one. What tells is that workers
-/// sleep although the last run has just ended. Then the caller goes on alone for some time.
+/// sleep although the run before began so short a while ago that they must still watch. Then the caller goes on alone for some
+/// time. After a long run nothing is told: who found no more work in it may have slept before it ended. Nor is anything lost
+/// there, for what interrupting costs is little beside a long run.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     pub(super) patience: Patience,
     suspicion: u32,
-    last_end: Option<Instant>,
+    last: Option<Instant>,
     alone_until: Option<Instant>,
 }
 
 impl Experience {
     /// Whether to work alone now.
-    pub(super) fn is_alone(&mut self) -> bool {
-        self.alone_until = self.alone_until.filter(|end| Instant::now() < *end);
+    pub(super) fn is_alone(&mut self, now: Instant) -> bool {
+        self.alone_until = self.alone_until.filter(|end| now < *end);
         self.alone_until.is_some()
     }
 
-    /// A run began; `woke` says whether a worker had to be woken for it, though it watches for up to `watch`.
-    pub(super) fn begin(&mut self, woke: bool, watch: Duration) {
-        self.suspicion = match self.last_end {
-            Some(end) if woke && end.elapsed() < watch => self.suspicion + WEIGHT,
-            _ => self.suspicion.saturating_sub(1),
-        };
+    /// A run began at `now`; `woke` says whether a worker had to be woken for it, though it watches for up to `watch`.
+    pub(super) fn begin(&mut self, woke: bool, now: Instant, watch: Duration) {
+        let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < watch);
+        self.suspicion =
+            if woke && is_soon { self.suspicion + WEIGHT } else { self.suspicion.saturating_sub(1) };
+        self.last = Some(now);
         if self.suspicion >= ENOUGH {
             self.suspicion = 0;
-            self.alone_until = Some(Instant::now() + ALONE);
+            self.alone_until = Some(now + ALONE);
         }
-    }
-
-    /// The run ended.
-    pub(super) fn end(&mut self) {
-        self.last_end = Some(Instant::now());
     }
 }
 
@@ -91,32 +88,55 @@ fn spin(time: Duration, ready: impl Fn() -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// What runs that begin at once lead to.
-    fn alone_after(woke: impl Iterator<Item = bool>, watch: Duration) -> bool {
+    /// What runs that begin `apart` from each other lead to.
+    fn alone_after(woke: impl Iterator<Item = bool>, apart: Duration) -> bool {
         let mut experience = Experience::default();
-        woke.for_each(|woke| {
-            experience.end();
-            experience.begin(woke, watch);
-        });
-        experience.is_alone()
+        let mut now = Instant::now();
+        for woke in woke {
+            now += apart;
+            experience.begin(woke, now, WATCH);
+        }
+        experience.is_alone(now)
     }
 
     #[test]
     fn workers_that_sleep_at_once_again_and_again_are_not_counted_on() {
-        let long = Duration::from_secs(60);
-        assert!(alone_after([true; 40].into_iter(), long));
-        assert!(alone_after((0..3000).map(|i| i % 7 == 0), long), "one run in seven");
-        assert!(!alone_after([true; 16].into_iter(), long), "short of patience for a while");
-        assert!(!alone_after((0..3000).map(|i| i % 20 == 0), long), "a pause now and then");
-        assert!(!alone_after([true; 40].into_iter(), Duration::ZERO), "who never watches always sleeps");
+        let soon = WATCH / 5;
+        assert!(alone_after([true; 40].into_iter(), soon));
+        assert!(alone_after((0..3000).map(|i| i % 7 == 0), soon), "one run in seven");
+        assert!(!alone_after([true; 16].into_iter(), soon), "short of patience for a while");
+        assert!(!alone_after((0..3000).map(|i| i % 20 == 0), soon), "a pause now and then");
+    }
+
+    #[test]
+    fn workers_that_sleep_in_long_runs_are_counted_on() {
+        assert!(!alone_after([true; 3000].into_iter(), WATCH));
+        assert!(!alone_after([true; 3000].into_iter(), 40 * WATCH));
+    }
+
+    #[test]
+    fn working_alone_comes_to_an_end() {
+        let mut experience = Experience::default();
+        let now = Instant::now();
+        (0..40).for_each(|_| experience.begin(true, now, WATCH));
+        assert!(experience.is_alone(now) && !experience.is_alone(now + ALONE));
+    }
+
+    #[test]
+    fn who_never_watches_may_always_sleep() {
+        let mut experience = Experience::default();
+        let now = Instant::now();
+        (0..3000).for_each(|_| experience.begin(true, now, Duration::ZERO));
+        assert!(!experience.is_alone(now));
     }
 
     #[test]
     fn watching_ends_at_what_is_seen_or_in_time() {
         let mut patience = Patience::default();
         assert!(patience.watch(Duration::from_secs(60), || true));
-        for _ in 0..40 {
-            assert!(!patience.watch(Duration::from_micros(100), || false));
-        }
+        let began = Instant::now();
+        assert!(!patience.watch(Duration::from_millis(1), || false));
+        assert!(began.elapsed() >= Duration::from_millis(1));
+        assert!(patience.watch(Duration::from_secs(60), || true));
     }
 }

@@ -20,7 +20,7 @@ use super::units::{MAX_UNITS, Units};
 use super::{Inline, MAX_THREADS, Panicked, Pool, returns};
 use crate::Error;
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Into how many jobs a thread's share is best cut: a thread that is held up then holds up this part of its share.
 const JOBS_EACH: usize = 4;
@@ -142,19 +142,19 @@ impl Pool for ThreadPool {
             return Inline.run(n_jobs, job);
         }
         let mut experience = lock(&self.turn);
-        if experience.is_alone() {
+        let now = Instant::now();
+        if experience.is_alone(now) {
             drop(experience);
             return Inline.run(n_jobs, job);
         }
         let shared = &*self.shared;
         let woke = self.deal(&job, n_jobs);
-        experience.begin(woke, shared.watch);
+        experience.begin(woke, now, shared.watch);
         IN_JOB.with(|in_job| in_job.set(true));
         shared.take_part(0, shared.slots.len());
         IN_JOB.with(|in_job| in_job.set(false));
         // Nothing above unwinds, so `job` cannot go away before all are done with it.
         shared.wait(&mut experience.patience);
-        experience.end();
         if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
     }
 }
