@@ -210,7 +210,7 @@ impl Simd for Scalar {
         let x = x.to_le_bytes().map(|b| i32::from(b as i8));
         each(|i| {
             let quad = &w[4 * i..4 * i + 4];
-            acc[i] + (0..4).map(|j| i32::from(quad[j]) * x[j]).sum::<i32>()
+            acc[i].wrapping_add((0..4).map(|j| i32::from(quad[j]) * x[j]).sum())
         })
     }
     #[inline(always)]
@@ -222,7 +222,7 @@ impl Simd for Scalar {
         let x = x.to_le_bytes().map(|b| i32::from(b as i8));
         each(|i| {
             let quad = &w[4 * i..4 * i + 4];
-            acc[i] + (0..4).map(|j| (i32::from(quad[j]) - 128) * x[j]).sum::<i32>()
+            acc[i].wrapping_add((0..4).map(|j| (i32::from(quad[j]) - 128) * x[j]).sum())
         })
     }
 }

@@ -214,7 +214,7 @@ impl<'a> Container<'a> {
         verify(section.tag, section.offset, section.checksum, computed)
     }
 
-    /// Copies a section to `targets` and gives the checksum of what has arrived there.
+    /// Copies a section to `targets` and gives its checksum, taken on the way.
     fn copy(&self, section: &Section, targets: &mut [&mut [u8]]) -> Result<u64, Error> {
         let (mut sum, mut offset) = (Checksum::new(), section.offset);
         for to in targets.iter_mut().flat_map(|target| target.chunks_mut(COPIED)) {
