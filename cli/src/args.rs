@@ -51,6 +51,9 @@ pub enum Command {
     /// Show what a model file holds and how much memory it needs.
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write a model with its weights in the order in which they are used, so that it starts at once.
+    #[command(after_help = PACK_EXAMPLES)]
+    Pack(PackArgs),
     /// Show the operations a model runs.
     #[command(after_help = GRAPH_EXAMPLES)]
     Graph(GraphArgs),
@@ -106,6 +109,14 @@ Examples:
   backstitch inspect model.gguf
   backstitch inspect model.gguf --tensors
   backstitch inspect model.gguf --json | jq .metadata";
+
+const PACK_EXAMPLES: &str = "\
+Examples:
+  backstitch pack model.gguf model.packed.gguf
+  backstitch run -m model.packed.gguf -p \"The sea is\"          the same bits, sooner
+
+A packed file is used where it lies: nothing is copied or turned around when it is loaded, and several processes share its
+memory. It is for this program alone; others refuse it, because they do not know its types. Keep the original.";
 
 const GRAPH_EXAMPLES: &str = "\
 Examples:
@@ -361,6 +372,23 @@ pub struct InspectArgs {
     pub json: bool,
     #[command(flatten)]
     pub model: ModelArgs,
+}
+
+/// `backstitch pack`
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    /// GGUF file, or one part of a split model.
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// The new file; one that is there is replaced once the new one is whole.
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// Threads, at most 512; 0 is one for each core [default: 0].
+    #[arg(short = 't', long = "threads", value_name = "N")]
+    pub n_threads: Option<u32>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `backstitch graph`

@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod graph;
 mod inspect;
+mod pack;
 mod run;
 mod state;
 mod store;
@@ -24,6 +25,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Chat(args) => chat::run(args),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Pack(args) => pack::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),

@@ -28,8 +28,9 @@
 //! | `IQ4_XS` | for 256 columns `[16]` f16, `[8][16]` scales in signed bytes | as `Q4_0` |
 //! | `TQ2_0` | for 256 columns `[16]` f16 | as the upper two bits of `Q6_K` |
 //!
-//! Scales and the whole panel are padded with zeros to 64 bytes. Numbers are in the machine's byte order: packed bytes
-//! are made when a model is loaded and never leave the process.
+//! Scales and the whole panel are padded with zeros to 64 bytes. Numbers are in the machine's byte order when a model is
+//! loaded. Where it is little-endian these bytes are also the content of packed files: `docs/packed-format.md` has their version, which a
+//! change to this table raises.
 
 mod blocks;
 pub(crate) mod layout;

@@ -7,7 +7,8 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use backstitch_core::DType;
+use backstitch_core::packed::packed_bytes;
+use backstitch_core::{DType, PackedType};
 use backstitch_models::Error;
 use backstitch_models::gguf::{Gguf, Value, Writer};
 use backstitch_testing::Counting;
@@ -62,7 +63,11 @@ fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
     for tensor in gguf.tensors() {
         assert_eq!(gguf.tensor(tensor.name()).map(|found| found.range()), Some(tensor.range()));
         assert_eq!(parts[tensor.part()].get(tensor.range()), Some(gguf.tensor_data(tensor)));
-        assert_eq!(tensor.dtype().row_bytes(tensor.n_elements()), Some(tensor.n_bytes()));
+        if tensor.is_packed() {
+            assert!(tensor.range().start % 64 == 0 && tensor.n_bytes() % 64 == 0);
+        } else {
+            assert_eq!(tensor.dtype().row_bytes(tensor.n_elements()), Some(tensor.n_bytes()));
+        }
         assert!(tensor.n_elements() > 0);
     }
     if parts.len() == 1 {
@@ -74,7 +79,9 @@ fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
 fn check_copy(gguf: &Gguf<'_>) {
     let Ok(first) = copy(gguf) else { return };
     let again = Gguf::parse(&first).expect("what the writer wrote can be read");
-    assert_eq!(again.metadata().len(), gguf.metadata().len());
+    // Packed tensors bring their alignment with them.
+    let is_stated = gguf.u32("general.alignment").is_ok() || !gguf.tensors().iter().any(|tensor| tensor.is_packed());
+    assert_eq!(again.metadata().len(), gguf.metadata().len() + usize::from(!is_stated));
     let second = copy(&again).expect("what was copied once can be copied again");
     assert!(first == second);
 }
@@ -89,7 +96,13 @@ fn copy(gguf: &Gguf<'_>) -> Result<Vec<u8>, Error> {
         writer.set(entry.key, entry.value.clone())?;
     }
     for tensor in gguf.tensors() {
-        writer.tensor(tensor.name(), tensor.shape(), tensor.dtype(), gguf.tensor_data(tensor))?;
+        let (name, shape, dtype) = (tensor.name(), tensor.shape(), tensor.dtype());
+        let data = gguf.tensor_data(tensor);
+        if tensor.is_packed() {
+            writer.packed_tensor(name, shape, dtype, data)?;
+        } else {
+            writer.tensor(name, shape, dtype, data)?;
+        }
     }
     Ok(writer.to_bytes())
 }
@@ -160,7 +173,7 @@ struct Tensor<'a> {
 }
 
 /// The data of tensors.
-static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 /// One file, or now and then a model in two or three.
 fn almost_valid_parts(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Vec<u8>>> {
@@ -194,7 +207,14 @@ fn almost_valid<'a>(recipe: &mut Unstructured<'a>, mut writer: Writer<'a>) -> ar
         let shape = [1 + usize::from(dims[2] % 3), 1 + usize::from(dims[1] % 3), row];
         let shape = &shape[usize::from(dims[1] % 3)..];
         let n_bytes = info.dtype.row_bytes(shape.iter().product()).unwrap_or(0);
-        let _ = writer.tensor(*name, shape, info.dtype, &ZEROS[..n_bytes]);
+        let packed = PackedType::of(info.dtype).filter(|_| dims[0] >= 128);
+        let (n_rows, n_cols) = (shape.iter().rev().nth(1).copied().unwrap_or(1), row);
+        let n_matrices = shape.iter().product::<usize>() / n_rows / n_cols;
+        let panels = packed.and_then(|kind| packed_bytes(kind, n_rows, n_cols).ok());
+        match panels.and_then(|n| ZEROS.get(..n * n_matrices)) {
+            Some(data) => drop(writer.packed_tensor(*name, shape, info.dtype, data)),
+            None => drop(writer.tensor(*name, shape, info.dtype, &ZEROS[..n_bytes])),
+        }
     }
     let mut file = writer.to_bytes();
     let changes: Vec<Change> = recipe.arbitrary()?;

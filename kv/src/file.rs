@@ -218,7 +218,6 @@ pub struct Pages {
     map: memmap2::MmapMut,
     start: usize,
     len: usize,
-    huge: bool,
 }
 
 impl Pages {
@@ -229,18 +228,13 @@ impl Pages {
     pub fn new(len: usize) -> io::Result<Self> {
         if len < HUGE {
             let map = memmap2::MmapMut::map_anon(len.max(1))?;
-            return Ok(Self { map, start: 0, len, huge: false });
+            return Ok(Self { map, start: 0, len });
         }
         let padded = len.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = memmap2::MmapMut::map_anon(padded)?;
         let start = map.as_ptr().align_offset(HUGE).min(HUGE);
-        let huge = advise_huge(&map);
-        Ok(Self { map, start, len, huge })
-    }
-
-    /// Whether the system was asked for large pages and has any to give. Without them everything works, and takes longer.
-    pub fn are_huge(&self) -> bool {
-        self.huge
+        advise_huge(&map);
+        Ok(Self { map, start, len })
     }
 
     /// All bytes.
@@ -260,17 +254,14 @@ impl fmt::Debug for Pages {
     }
 }
 
-/// Asks for large pages; tells whether they can be had.
 #[cfg(target_os = "linux")]
-fn advise_huge(map: &memmap2::MmapMut) -> bool {
-    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    map.advise(memmap2::Advice::HugePage).is_ok() && !setting.is_empty() && !setting.contains("[never]")
+fn advise_huge(map: &memmap2::MmapMut) {
+    // Advice that is not taken costs time, not correctness.
+    drop(map.advise(memmap2::Advice::HugePage));
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge(_map: &memmap2::MmapMut) -> bool {
-    false
-}
+fn advise_huge(_map: &memmap2::MmapMut) {}
 
 /// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
 /// again after, because the path may lead elsewhere by then.

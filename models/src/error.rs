@@ -249,6 +249,11 @@ pub enum Error {
         shapes: Box<Shapes>,
     },
 
+    /// A tensor is packed for products of whole matrices, but used in another way.
+    PackedRows {
+        /// The tensor.
+        tensor: Box<str>,
+    },
     /// A tensor that is used as a weight holds integers.
     NotWeights {
         /// The tensor.

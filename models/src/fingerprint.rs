@@ -24,10 +24,15 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Keys that are no part of the computation: where the model comes from, how conversations are put into text, how the file was made
 /// and divided. `general.architecture` is the exception.
-const IRRELEVANT: [&str; 4] = ["general.", "tokenizer.chat_template", "quantize.", "split."];
+const IRRELEVANT: [&str; 5] = ["general.", "tokenizer.chat_template", "quantize.", "split.", "backstitch."];
+
+/// In packed files: the fingerprint of the file that was packed, in hexadecimal digits.
+pub(crate) const ORIGINAL: &str = "backstitch.fingerprint";
 
 /// Says which model is in a file, in time linear in its metadata and in the number of its tensors: of each tensor at most 12 KiB are read, and
 /// 4 KiB of each MiB. A change that leaves all of these alone is not seen; one of 2 MiB in a row always is.
+///
+/// A packed file has the fingerprint of the file that it was packed from, as it says itself: whoever made it vouches for that.
 ///
 /// # Example
 /// ```
@@ -40,6 +45,9 @@ const IRRELEVANT: [&str; 4] = ["general.", "tokenizer.chat_template", "quantize.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
+    if let Some(original) = original(gguf) {
+        return original;
+    }
     let mut hasher = Hasher::new_derive_key(CONTEXT);
     let mut bytes = Vec::new();
     hash_metadata(gguf, &mut hasher, &mut bytes);
@@ -48,6 +56,22 @@ pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
     // keeps its fingerprint when there are.
     section(&mut hasher, *b"adapters", 0);
     Fingerprint(*hasher.finalize().as_bytes())
+}
+
+/// What a packed file says it was packed from.
+fn original(gguf: &Gguf<'_>) -> Option<Fingerprint> {
+    gguf.tensors().iter().find(|tensor| tensor.is_packed())?;
+    let digits = gguf.optional::<&str>(ORIGINAL).ok()??;
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
+    let mut bytes = [0; 32];
+    if pairs.len() != bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        let digit = |i: usize| char::from(pair.get(i).copied()?).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(Fingerprint(bytes))
 }
 
 /// Begins a list of `n` entries.
@@ -81,7 +105,7 @@ fn hash_tensors(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
     for tensor in tensors {
         bytes.clear();
         put_text(tensor.name(), bytes);
-        bytes.extend(tensor.dtype().gguf_id().to_le_bytes());
+        bytes.extend(tensor.type_id().to_le_bytes());
         bytes.extend((tensor.shape().len() as u32).to_le_bytes());
         tensor.shape().iter().for_each(|&dim| bytes.extend((dim as u64).to_le_bytes()));
         hasher.update(bytes);

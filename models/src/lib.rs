@@ -46,6 +46,7 @@ pub mod graph;
 mod hparams;
 mod llama_state;
 mod model;
+mod pack;
 mod runner;
 pub mod sampler;
 pub mod speculative;
@@ -66,3 +67,4 @@ pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windo
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;
+pub use pack::PackedModel;

@@ -41,6 +41,26 @@ struct Inner {
     chat_template: Option<String>,
 }
 
+impl Inner {
+    /// Loads all of a model; [`Weights::load`] says what `keep` promises.
+    fn load(
+        gguf: &Gguf<'_>,
+        archs: &[&Arch],
+        pool: &dyn Pool,
+        keep: bool,
+        done: impl FnMut(&TensorInfo<'_>, Range<usize>),
+    ) -> Result<Self, Error> {
+        let (hparams, graph) = Model::describe(gguf, archs)?;
+        let vocab = Vocab::from_gguf(gguf)?;
+        // Before the weights: pages of the file are given back as these are read.
+        let fingerprint = fingerprint(gguf);
+        let weights = Weights::load(gguf, &graph, pool, keep, done)?;
+        let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
+        let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
+        Ok(Inner { hparams, graph, weights, vocab, fingerprint, name, chat_template })
+    }
+}
+
 /// How to load a model.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +104,18 @@ impl Model {
         let source = crate::gguf::Source::open(path, params.access)?;
         let gguf = source.gguf()?;
         let total = gguf.tensors().iter().map(|t| t.n_bytes() as u64).sum();
+        let is_packed = gguf.tensors().iter().any(TensorInfo::is_packed);
         let mut read = 0;
-        Self::from_gguf(&gguf, arch::ALL, &pool, |tensor, range| {
+        let mut inner = Inner::load(&gguf, arch::ALL, &pool, true, |tensor, range| {
             read += range.len() as u64;
             let start = tensor.range().start;
             source.release(tensor.part(), start + range.start..start + range.end);
             progress(read.min(total), total);
-        })
+        })?;
+        if is_packed {
+            inner.weights.keep(source);
+        }
+        Ok(Model(Arc::new(inner)))
     }
 
     /// Loads the model in `bytes`, the content of a GGUF file.
@@ -113,14 +138,7 @@ impl Model {
         pool: &dyn Pool,
         done: impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Self, Error> {
-        let (hparams, graph) = Self::describe(gguf, archs)?;
-        let vocab = Vocab::from_gguf(gguf)?;
-        // Before the weights: pages of the file are given back as these are read.
-        let fingerprint = fingerprint(gguf);
-        let weights = Weights::load(gguf, &graph, pool, done)?;
-        let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
-        let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
-        Ok(Model(Arc::new(Inner { hparams, graph, weights, vocab, fingerprint, name, chat_template })))
+        Ok(Model(Arc::new(Inner::load(gguf, archs, pool, false, done)?)))
     }
 
     /// The numbers and the graph of the model that `gguf` describes, without its weights.

@@ -1,7 +1,9 @@
-//! The weights of a model in memory: matrices in panels, vectors as `f32`.
+//! The weights of a model in memory: matrices in panels, vectors as `f32`. Matrices that a file has in panels already are used where they lie.
 
+mod arena;
 mod distances;
 
+pub(crate) use arena::Arena;
 pub(crate) use distances::REACH;
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
 };
 use alloc::{boxed::Box, vec, vec::Vec};
 use backstitch_core::{
-    packed::{Line, Packed, PackedType, Source, pack, packed_bytes},
+    packed::{PANEL, Packed, PackedType, Source, pack, packed_bytes},
     pool::{Parts, Pool},
 };
 use core::ops::Range;
@@ -27,8 +29,11 @@ pub(crate) fn packed_type(info: &TensorInfo<'_>) -> Result<PackedType, Error> {
 /// Checks that the tensor's elements can be decoded to `f32`.
 ///
 /// # Errors
-/// [`Error::NotWeights`] if they cannot.
+/// [`Error::NotWeights`] if they cannot, [`Error::PackedRows`] if they are packed for products.
 pub(crate) fn decodable(info: &TensorInfo<'_>) -> Result<(), Error> {
+    if info.is_packed() {
+        return Err(Error::PackedRows { tensor: info.name().into() });
+    }
     packed_type(info).map(|_| ())
 }
 
@@ -36,20 +41,22 @@ fn not_weights(info: &TensorInfo<'_>) -> Error {
     Error::NotWeights { tensor: info.name().into(), found: info.dtype() }
 }
 
-/// A matrix in panels, owned.
+/// Where the panels of a matrix lie.
+#[derive(Clone, Debug)]
+enum Place {
+    /// Packed when the model was loaded.
+    Arena(Range<usize>),
+    /// In the file, packed before.
+    File { part: usize, range: Range<usize> },
+}
+
+/// A matrix in panels.
 #[derive(Debug)]
-pub(crate) struct Matrix {
+struct Matrix {
     kind: PackedType,
     n_rows: usize,
     n_cols: usize,
-    lines: Vec<Line>,
-}
-
-impl Matrix {
-    /// The panels, for kernels.
-    pub(crate) fn packed(&self) -> Result<Packed<'_>, Error> {
-        Ok(Packed::new(self.kind, self.n_rows, self.n_cols, bytemuck::cast_slice(&self.lines))?)
-    }
+    place: Place,
 }
 
 /// A weight in memory.
@@ -61,10 +68,17 @@ enum Weight {
 
 /// The weights of a graph, in its order.
 #[derive(Debug)]
-pub(crate) struct Weights(Vec<Weight>);
+pub(crate) struct Weights {
+    all: Vec<Weight>,
+    arena: Arena,
+    /// The files in which packed matrices lie, where they are used there.
+    #[cfg(feature = "std")]
+    source: Option<crate::gguf::Source>,
+}
 
 impl Weights {
-    /// Decodes and packs all weights of `graph`; after each, `done` gets the tensor and the range of rows that was read.
+    /// Decodes and packs all weights of `graph`; after each, `done` gets the tensor and the range of its bytes that was read. Matrices that the file
+    /// has packed are copied, unless `keep` promises that the files will be [kept](Weights::keep).
     ///
     /// # Errors
     /// If memory runs out, or a tensor is not what the graph was built from.
@@ -72,21 +86,44 @@ impl Weights {
         gguf: &Gguf<'_>,
         graph: &Graph,
         pool: &dyn Pool,
+        keep: bool,
         mut done: impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Self, Error> {
-        let mut weights = Vec::with_capacity(graph.weights().len());
+        let find = |wanted: &WeightInfo| {
+            let missing = || Error::MissingTensor { tensor: wanted.tensor.as_str().into() };
+            gguf.tensor(&wanted.tensor).ok_or_else(missing)
+        };
+        let mut n_bytes = 0usize;
         for wanted in graph.weights() {
-            let info = gguf
-                .tensor(&wanted.tensor)
-                .ok_or_else(|| Error::MissingTensor { tensor: wanted.tensor.as_str().into() })?;
-            weights.push(load_one(gguf, &info, wanted, pool, &mut done)?);
+            let info = find(wanted)?;
+            if !(keep && info.is_packed()) {
+                n_bytes = n_bytes.saturating_add(arena_bytes(&info, &wanted.shape)?);
+            }
         }
-        Ok(Weights(weights))
+        let mut arena = Arena::new(n_bytes)?;
+        let mut loader = Loader { pool, keep, room: arena.bytes_mut(), at: 0 };
+        let mut all = Vec::with_capacity(graph.weights().len());
+        for wanted in graph.weights() {
+            let info = find(wanted)?;
+            all.push(loader.load(&info, gguf.tensor_data(&info), &wanted.shape, &mut done)?);
+        }
+        Ok(Weights {
+            all,
+            arena,
+            #[cfg(feature = "std")]
+            source: None,
+        })
+    }
+
+    /// Keeps the files in which packed matrices lie.
+    #[cfg(feature = "std")]
+    pub(crate) fn keep(&mut self, source: crate::gguf::Source) {
+        self.source = Some(source);
     }
 
     /// The elements of a vector; empty if the weight is none.
     pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
-        match self.0.get(id.0 as usize) {
+        match self.all.get(id.0 as usize) {
             Some(Weight::Vector(x)) => x,
             _ => &[],
         }
@@ -97,82 +134,176 @@ impl Weights {
     /// # Errors
     /// [`Error::NoExpert`] if there is no such matrix.
     pub(crate) fn matrix(&self, id: WeightId, expert: usize) -> Result<Packed<'_>, Error> {
-        match self.0.get(id.0 as usize) {
-            Some(Weight::Matrices(all)) => all.get(expert).ok_or(Error::NoExpert { expert })?.packed(),
-            _ => Err(Error::NoExpert { expert }),
-        }
+        let Some(Weight::Matrices(all)) = self.all.get(id.0 as usize) else {
+            return Err(Error::NoExpert { expert });
+        };
+        let matrix = all.get(expert).ok_or(Error::NoExpert { expert })?;
+        let bytes = match &matrix.place {
+            Place::Arena(range) => self.arena.get(range.clone()),
+            Place::File { part, range } => self.in_file(*part, range.clone()),
+        };
+        Ok(Packed::new(matrix.kind, matrix.n_rows, matrix.n_cols, bytes)?)
+    }
+
+    #[cfg(feature = "std")]
+    fn in_file(&self, part: usize, range: Range<usize>) -> &[u8] {
+        self.source.as_ref().and_then(|source| source.bytes(part)?.get(range)).unwrap_or_default()
+    }
+
+    /// Without files nothing is kept.
+    #[cfg(not(feature = "std"))]
+    fn in_file(&self, _part: usize, _range: Range<usize>) -> &[u8] {
+        &[]
     }
 
     /// Bytes of all weights.
     pub(crate) fn n_bytes(&self) -> usize {
         let bytes = |weight: &Weight| match weight {
-            Weight::Matrices(all) => all.iter().map(|m| m.lines.len() * size_of::<Line>()).sum(),
+            Weight::Matrices(all) => all
+                .iter()
+                .map(|matrix| match &matrix.place {
+                    Place::Arena(range) | Place::File { range, .. } => range.len(),
+                })
+                .sum(),
             Weight::Vector(x) => size_of_val::<[f32]>(x),
         };
-        self.0.iter().map(bytes).sum()
+        self.all.iter().map(bytes).sum()
     }
 }
 
-fn load_one(
-    gguf: &Gguf<'_>,
-    info: &TensorInfo<'_>,
-    wanted: &WeightInfo,
-    pool: &dyn Pool,
-    done: &mut impl FnMut(&TensorInfo<'_>, Range<usize>),
-) -> Result<Weight, Error> {
-    let data = gguf.tensor_data(info);
-    match &wanted.shape {
-        WeightShape::Vector { len } => {
-            let mut x = vec![0.0; *len];
-            info.dtype().decode(data, &mut x)?;
-            done(info, 0..data.len());
-            Ok(Weight::Vector(x.into()))
-        }
-        WeightShape::Columns { n_rows, n_cols } => {
-            let mut x = vec![0.0; n_rows * n_cols];
-            info.dtype().decode(data, &mut x)?;
-            done(info, 0..data.len());
-            Ok(Weight::Vector((0..x.len()).map(|i| x[i % n_rows * n_cols + i / n_rows]).collect()))
-        }
-        WeightShape::Distances { n_bucket, n_head, both_ways } => {
-            let mut x = vec![0.0; n_bucket * n_head];
-            info.dtype().decode(data, &mut x)?;
-            done(info, 0..data.len());
-            Ok(Weight::Vector(distances::terms(&x, *n_bucket, *n_head, *both_ways).into()))
-        }
-        WeightShape::Matrix { rows, n_cols, .. } => {
-            let matrix = load_rows(info, data, rows.clone(), *n_cols, pool, done)?;
-            Ok(Weight::Matrices(vec![matrix]))
-        }
+/// The rows of each matrix that a weight is.
+fn matrices(shape: &WeightShape) -> (Vec<Range<usize>>, usize) {
+    match shape {
+        WeightShape::Matrix { rows, n_cols, .. } => (vec![rows.clone()], *n_cols),
         WeightShape::Experts { n_expert, n_rows, n_cols, .. } => {
-            let rows = (0..*n_expert).map(|i| i * n_rows..(i + 1) * n_rows);
-            let all = rows.map(|rows| load_rows(info, data, rows, *n_cols, pool, done));
-            Ok(Weight::Matrices(all.collect::<Result<_, Error>>()?))
+            ((0..*n_expert).map(|i| i * n_rows..(i + 1) * n_rows).collect(), *n_cols)
+        }
+        WeightShape::Vector { .. } | WeightShape::Columns { .. } | WeightShape::Distances { .. } => {
+            (Vec::new(), 0)
         }
     }
 }
 
-fn load_rows(
-    info: &TensorInfo<'_>,
-    data: &[u8],
-    rows: Range<usize>,
-    n_cols: usize,
-    pool: &dyn Pool,
-    done: &mut impl FnMut(&TensorInfo<'_>, Range<usize>),
-) -> Result<Matrix, Error> {
-    let row_bytes = info.dtype().row_bytes(n_cols).ok_or_else(|| not_weights(info))?;
-    let bytes = rows.start * row_bytes..rows.end * row_bytes;
-    let piece = data.get(bytes.clone()).ok_or_else(|| not_weights(info))?;
-    let source = Source::new(info.dtype(), rows.len(), n_cols, piece)?;
-    let n_bytes = packed_bytes(source.kind(), rows.len(), n_cols)?;
-    let mut lines: Vec<Line> = bytemuck::allocation::try_zeroed_vec(n_bytes.div_ceil(size_of::<Line>()))
-        .map_err(|()| Error::OutOfMemory { what: "weights", n_bytes: n_bytes as u64 })?;
-    pack_in_parallel(&source, bytemuck::cast_slice_mut(&mut lines), pool)?;
-    done(info, bytes);
-    Ok(Matrix { kind: source.kind(), n_rows: rows.len(), n_cols, lines })
+/// Bytes that a weight takes when it is packed.
+fn arena_bytes(info: &TensorInfo<'_>, shape: &WeightShape) -> Result<usize, Error> {
+    let (all, n_cols) = matrices(shape);
+    let kind = packed_type(info)?;
+    all.iter().try_fold(0usize, |n, rows| Ok(n.saturating_add(packed_bytes(kind, rows.len(), n_cols)?)))
 }
 
-fn pack_in_parallel(source: &Source<'_>, out: &mut [u8], pool: &dyn Pool) -> Result<(), Error> {
+/// Whether a tensor can be packed for this use: whether its panels of rows are those of the tensor.
+pub(crate) fn is_packable(info: &TensorInfo<'_>, shape: &WeightShape) -> bool {
+    let (all, n_cols) = matrices(shape);
+    !all.is_empty() && all.into_iter().all(|rows| panels_of(info, rows, n_cols).is_ok())
+}
+
+/// Where the panels of some rows of a packed tensor lie in its data.
+///
+/// # Errors
+/// [`Error::PackedRows`] if they are no whole panels of one of its matrices.
+fn panels_of(info: &TensorInfo<'_>, rows: Range<usize>, n_cols: usize) -> Result<Range<usize>, Error> {
+    let refused = || Error::PackedRows { tensor: info.name().into() };
+    let kind = packed_type(info)?;
+    let (n_rows, wanted_cols) = info.rows_and_cols();
+    let (number, first) = (rows.start / n_rows, rows.start % n_rows);
+    let end = first + rows.len();
+    let whole = first.is_multiple_of(PANEL) && (end == n_rows || end < n_rows && end.is_multiple_of(PANEL));
+    if !whole || n_cols != wanted_cols {
+        return Err(refused());
+    }
+    let (size, panel) = (packed_bytes(kind, n_rows, n_cols)?, kind.panel_bytes(n_cols)?);
+    let start = number * size + first / PANEL * panel;
+    Ok(start..start + rows.len().div_ceil(PANEL) * panel)
+}
+
+/// Where matrices go, one after the other.
+struct Loader<'a> {
+    pool: &'a dyn Pool,
+    keep: bool,
+    room: &'a mut [u8],
+    at: usize,
+}
+
+impl Loader<'_> {
+    fn load(
+        &mut self,
+        info: &TensorInfo<'_>,
+        data: &[u8],
+        shape: &WeightShape,
+        done: &mut impl FnMut(&TensorInfo<'_>, Range<usize>),
+    ) -> Result<Weight, Error> {
+        let mut decoded = |n: usize| {
+            let mut x = vec![0.0; n];
+            info.dtype().decode(data, &mut x)?;
+            done(info, 0..data.len());
+            Ok::<_, Error>(x)
+        };
+        Ok(match shape {
+            WeightShape::Vector { len } => Weight::Vector(decoded(*len)?.into()),
+            WeightShape::Columns { n_rows, n_cols } => {
+                let x = decoded(n_rows * n_cols)?;
+                Weight::Vector((0..x.len()).map(|i| x[i % n_rows * n_cols + i / n_rows]).collect())
+            }
+            WeightShape::Distances { n_bucket, n_head, both_ways } => {
+                let x = decoded(n_bucket * n_head)?;
+                Weight::Vector(distances::terms(&x, *n_bucket, *n_head, *both_ways).into())
+            }
+            WeightShape::Matrix { .. } | WeightShape::Experts { .. } => {
+                let (all, n_cols) = matrices(shape);
+                let all = all.into_iter().map(|rows| self.load_rows(info, data, rows, n_cols, done));
+                Weight::Matrices(all.collect::<Result<_, Error>>()?)
+            }
+        })
+    }
+
+    fn load_rows(
+        &mut self,
+        info: &TensorInfo<'_>,
+        data: &[u8],
+        rows: Range<usize>,
+        n_cols: usize,
+        done: &mut impl FnMut(&TensorInfo<'_>, Range<usize>),
+    ) -> Result<Matrix, Error> {
+        let (kind, n_rows) = (packed_type(info)?, rows.len());
+        if !info.is_packed() {
+            let row_bytes = info.dtype().row_bytes(n_cols).ok_or_else(|| not_weights(info))?;
+            let bytes = rows.start * row_bytes..rows.end * row_bytes;
+            let piece = data.get(bytes.clone()).ok_or_else(|| not_weights(info))?;
+            let source = Source::new(info.dtype(), n_rows, n_cols, piece)?;
+            let pool = self.pool;
+            let (place, room) = self.take(packed_bytes(kind, n_rows, n_cols)?)?;
+            pack_in_parallel(&source, room, pool)?;
+            done(info, bytes);
+            return Ok(Matrix { kind, n_rows, n_cols, place });
+        }
+        let range = panels_of(info, rows, n_cols)?;
+        if self.keep {
+            let start = info.range().start;
+            let place = Place::File { part: info.part(), range: start + range.start..start + range.end };
+            return Ok(Matrix { kind, n_rows, n_cols, place });
+        }
+        let piece = data.get(range.clone()).ok_or_else(|| not_weights(info))?;
+        let (place, room) = self.take(piece.len())?;
+        room.copy_from_slice(piece);
+        done(info, range);
+        Ok(Matrix { kind, n_rows, n_cols, place })
+    }
+
+    /// The next `n_bytes`.
+    fn take(&mut self, n_bytes: usize) -> Result<(Place, &mut [u8]), Error> {
+        let refused = Error::OutOfMemory { what: "weights", n_bytes: n_bytes as u64 };
+        let (now, rest) = core::mem::take(&mut self.room).split_at_mut_checked(n_bytes).ok_or(refused)?;
+        let place = Place::Arena(self.at..self.at + n_bytes);
+        (self.room, self.at) = (rest, self.at + n_bytes);
+        Ok((place, now))
+    }
+}
+
+/// Packs a matrix on all threads of `pool`, which also are the first to write to their part of `out`.
+///
+/// # Errors
+/// If `out` is not as long as the packed matrix.
+pub(crate) fn pack_in_parallel(source: &Source<'_>, out: &mut [u8], pool: &dyn Pool) -> Result<(), Error> {
     let panel_bytes = source.panel_bytes().max(1);
     let n_jobs = backstitch_core::pool::n_jobs(pool, source.n_panels(), 8);
     let mut results = vec![Ok(()); n_jobs];

@@ -56,15 +56,21 @@ impl Subject<'_> {
     }
 
     /// Number and bytes of the tensors of each type.
-    fn types(&self) -> BTreeMap<&'static str, (usize, u64)> {
+    fn types(&self) -> BTreeMap<String, (usize, u64)> {
         let mut types = BTreeMap::new();
         for tensor in self.gguf.tensors() {
-            let (n, size) = types.entry(tensor.dtype().name()).or_insert((0, 0));
+            let (n, size) = types.entry(type_name(tensor)).or_insert((0, 0));
             *n += 1;
             *size += tensor.n_bytes() as u64;
         }
         types
     }
+}
+
+/// The name of a tensor's type, and whether it is packed.
+fn type_name(tensor: &TensorInfo<'_>) -> String {
+    let name = tensor.dtype().name();
+    if tensor.is_packed() { format!("{name} packed") } else { name.into() }
 }
 
 /// What a model needs in memory.
@@ -102,7 +108,7 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
     out.line(format_args!("\n{heading}Metadata{heading:#}"))?;
     list_metadata(out, subject)?;
     out.line(format_args!("\n{heading}Tensors{heading:#}"))?;
-    let row = |(name, (n, size)): (&str, (usize, u64))| vec![name.to_owned(), n.to_string(), bytes(size)];
+    let row = |(name, (n, size)): (String, (usize, u64))| vec![name, n.to_string(), bytes(size)];
     lines(out, &subject.types().into_iter().map(row).collect::<Vec<_>>())?;
     if tensors {
         out.line("")?;
@@ -136,12 +142,7 @@ fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
 fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     let row = |tensor: &TensorInfo| {
         let shape = format!("{:?}", tensor.shape());
-        vec![
-            shorten(&one_line(tensor.name())),
-            tensor.dtype().name().into(),
-            shape,
-            bytes(tensor.n_bytes() as u64),
-        ]
+        vec![shorten(&one_line(tensor.name())), type_name(tensor), shape, bytes(tensor.n_bytes() as u64)]
     };
     lines(out, &subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())
 }
@@ -177,7 +178,7 @@ fn as_json(subject: &Subject) -> serde_json::Value {
     let tensor = |tensor: &TensorInfo| {
         json!({
             "name": tensor.name(),
-            "type": tensor.dtype().name(),
+            "type": type_name(tensor),
             "shape": tensor.shape(),
             "bytes": tensor.n_bytes(),
             "part": tensor.part(),

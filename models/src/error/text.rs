@@ -125,6 +125,11 @@ impl fmt::Display for Error {
                 "the model has {wanted} parts, {found} at hand; keep them together, named like \
                  model-00001-of-{wanted:05}.gguf"
             ),
+            Self::PackedRows { tensor } => write!(
+                f,
+                "tensor {} is packed for another use than this model's; pack the original file again",
+                Quoted(tensor)
+            ),
             Self::NotWeights { tensor, found } => {
                 write!(f, "tensor {} holds {found}, which are no weights", Quoted(tensor))
             }

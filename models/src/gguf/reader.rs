@@ -6,11 +6,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use backstitch_core::DType;
+use backstitch_core::packed::ALIGN;
 
 use super::cursor::{Cursor, Subject};
 use super::split;
-use super::tensor::{MAX_RANK, Shape, TensorInfo};
+use super::tensor::{MAX_RANK, Shape, TensorInfo, TensorType};
 use super::value::{Array, Value, ValueType};
 use crate::error::{Error, Place};
 
@@ -275,7 +275,7 @@ fn alignment(entry: Option<&KeyValue<'_>>) -> Result<u64, Error> {
 struct Described<'a> {
     name: &'a str,
     shape: Shape,
-    dtype: DType,
+    ty: TensorType,
     n_bytes: usize,
     offset: u64,
     /// Where the data lies, from the start of the data section, and where that is stored.
@@ -299,14 +299,14 @@ fn read_tensor<'a>(cursor: &mut Cursor<'a>, number: u64) -> Result<Described<'a>
     let shape = read_shape(cursor, name)?;
     let type_at = cursor.offset();
     let found = cursor.u32()?;
-    let dtype = DType::from_gguf_id(found).ok_or_else(|| Error::TensorType {
+    let ty = TensorType::from_id(found).ok_or_else(|| Error::TensorType {
         tensor: name.into(),
         offset: type_at,
         found,
     })?;
-    let n_bytes = shape.bytes(name, dtype, offset)?;
+    let n_bytes = shape.bytes(name, ty, offset)?;
     let position_at = cursor.offset();
-    Ok(Described { name, shape, dtype, n_bytes, offset, position: cursor.u64()?, position_at })
+    Ok(Described { name, shape, ty, n_bytes, offset, position: cursor.u64()?, position_at })
 }
 
 fn read_shape(cursor: &mut Cursor<'_>, name: &str) -> Result<Shape, Error> {
@@ -336,7 +336,7 @@ struct Data<'a> {
 impl<'a> Data<'a> {
     /// Finds the data of a tensor.
     fn locate(&self, tensor: Described<'a>) -> Result<TensorInfo<'a>, Error> {
-        let Described { name, shape, dtype, n_bytes, offset, position, position_at } = tensor;
+        let Described { name, shape, ty, n_bytes, offset, position, position_at } = tensor;
         if !position.is_multiple_of(self.alignment) {
             return Err(Error::Misaligned {
                 tensor: name.into(),
@@ -355,7 +355,11 @@ impl<'a> Data<'a> {
             need: n_bytes as u64,
             have: (self.bytes.len() as u64).saturating_sub(start),
         })?;
-        Ok(TensorInfo { name, shape, dtype, part: self.part, start, data, described_at: offset })
+        if ty.packed.is_some() && !start.is_multiple_of(ALIGN) {
+            let (found, wanted) = (start as u64, ALIGN as u64);
+            return Err(Error::Misaligned { tensor: name.into(), offset: position_at, found, wanted });
+        }
+        Ok(TensorInfo { name, shape, ty, part: self.part, start, data, described_at: offset })
     }
 
     fn slice(&self, start: u64, n_bytes: usize) -> Option<(usize, &'a [u8])> {

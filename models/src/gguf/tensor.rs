@@ -3,7 +3,8 @@
 use core::fmt;
 use core::ops::Range;
 
-use backstitch_core::DType;
+use backstitch_core::packed::packed_bytes;
+use backstitch_core::{DType, PackedType};
 
 use crate::error::{Error, Place};
 
@@ -30,8 +31,16 @@ impl Shape {
         self.dims.get(..self.rank).unwrap_or_default()
     }
 
+    /// Rows and columns of each matrix that it holds.
+    fn rows_and_cols(&self) -> (usize, usize) {
+        let mut dims = self.as_slice().iter().rev().copied();
+        let n_cols = dims.next().unwrap_or(1);
+        (dims.next().unwrap_or(1), n_cols)
+    }
+
     /// The bytes a tensor of this shape takes, or what is wrong with it; `offset` is where it is described.
-    pub(super) fn bytes(&self, tensor: &str, dtype: DType, offset: u64) -> Result<usize, Error> {
+    pub(super) fn bytes(&self, tensor: &str, ty: TensorType, offset: u64) -> Result<usize, Error> {
+        let dtype = ty.dtype;
         let tensor = || tensor.into();
         if self.as_slice().contains(&0) {
             return Err(Error::ZeroDim { tensor: tensor(), offset });
@@ -45,7 +54,52 @@ impl Shape {
             let (found, wanted) = (row as u64, dtype.block_len() as u64);
             return Err(Error::PartialBlock { tensor: tensor(), offset, found, wanted });
         }
-        dtype.row_bytes(elements).ok_or_else(too_large)
+        match ty.packed {
+            None => dtype.row_bytes(elements).ok_or_else(too_large),
+            Some(kind) => {
+                let (n_rows, n_cols) = self.rows_and_cols();
+                let matrix = packed_bytes(kind, n_rows, n_cols).map_err(|_| too_large())?;
+                matrix.checked_mul(elements / n_cols / n_rows).ok_or_else(too_large)
+            }
+        }
+    }
+}
+
+/// What stands in place of a GGUF type for matrices in panels, `BS`, and the version of their layout; the number of the original type is added.
+const PACKED: u32 = 0x4253_0100;
+
+/// How a tensor's elements are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TensorType {
+    pub dtype: DType,
+    /// In panels of this type, which is what `dtype` is packed as; none if in rows.
+    pub packed: Option<PackedType>,
+}
+
+impl TensorType {
+    pub const fn rows(dtype: DType) -> Self {
+        Self { dtype, packed: None }
+    }
+
+    /// In panels; none for types that hold no weights.
+    pub fn panels(dtype: DType) -> Option<Self> {
+        Some(Self { dtype, packed: Some(PackedType::of(dtype)?) })
+    }
+
+    /// The type that GGUF files number `id`; none if this crate does not know it.
+    pub fn from_id(id: u32) -> Option<Self> {
+        match id.checked_sub(PACKED) {
+            Some(id) => Self::panels(DType::from_gguf_id(id)?),
+            None => DType::from_gguf_id(id).map(Self::rows),
+        }
+    }
+
+    /// Its number in GGUF files.
+    pub const fn id(self) -> u32 {
+        match self.packed {
+            None => self.dtype.gguf_id(),
+            Some(_) => PACKED + self.dtype.gguf_id(),
+        }
     }
 }
 
@@ -54,7 +108,7 @@ impl Shape {
 pub struct TensorInfo<'a> {
     pub(super) name: &'a str,
     pub(super) shape: Shape,
-    pub(super) dtype: DType,
+    pub(super) ty: TensorType,
     pub(super) part: usize,
     /// Where the data starts in its part.
     pub(super) start: usize,
@@ -76,7 +130,23 @@ impl<'a> TensorInfo<'a> {
 
     /// The type of its elements.
     pub const fn dtype(&self) -> DType {
-        self.dtype
+        self.ty.dtype
+    }
+
+    /// Whether it was packed: its data are panels, as `docs/packed-format.md` describes them, and no rows. Each matrix of its last two dimensions
+    /// stands alone.
+    pub const fn is_packed(&self) -> bool {
+        self.ty.packed.is_some()
+    }
+
+    /// The number of its type in the file.
+    pub const fn type_id(&self) -> u32 {
+        self.ty.id()
+    }
+
+    /// Rows and columns of each matrix that it holds: its last two dimensions.
+    pub(crate) fn rows_and_cols(&self) -> (usize, usize) {
+        self.shape.rows_and_cols()
     }
 
     /// The number of its elements.
@@ -118,6 +188,6 @@ impl<'a> TensorInfo<'a> {
 
 impl fmt::Debug for TensorInfo<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?} {} at {}", self.name, self.shape(), self.dtype, self.start)
+        write!(f, "{} {:?} {} at {}", self.name, self.shape(), self.dtype(), self.start)
     }
 }

@@ -4,10 +4,11 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use backstitch_core::DType;
+use backstitch_core::packed::ALIGN;
 
 use super::cursor::MAX_NAME;
 use super::reader::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
-use super::tensor::Shape;
+use super::tensor::{Shape, TensorType};
 use super::value::{Value, encode_text};
 use crate::error::{Error, Place};
 
@@ -44,7 +45,7 @@ struct Tensor<'a> {
     name: Cow<'a, str>,
     /// Outermost first.
     shape: Vec<usize>,
-    dtype: DType,
+    ty: TensorType,
     data: &'a [u8],
 }
 
@@ -90,7 +91,36 @@ impl<'a> Writer<'a> {
         dtype: DType,
         data: &'a [u8],
     ) -> Result<&mut Self, Error> {
+        self.add(name.into(), shape, TensorType::rows(dtype), data)
+    }
+
+    /// Adds a tensor whose matrices, of its last two dimensions, are in panels; sets the alignment that this needs.
+    ///
+    /// # Errors
+    /// As [`Writer::tensor`], and [`Error::NotWeights`] for types that cannot be packed.
+    pub fn packed_tensor(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        shape: &[usize],
+        dtype: DType,
+        data: &'a [u8],
+    ) -> Result<&mut Self, Error> {
         let name = name.into();
+        let ty = TensorType::panels(dtype);
+        let ty = ty.ok_or_else(|| Error::NotWeights { tensor: (*name).into(), found: dtype })?;
+        if self.alignment() < ALIGN {
+            self.set(ALIGNMENT_KEY, ALIGN as u32)?;
+        }
+        self.add(name, shape, ty, data)
+    }
+
+    fn add(
+        &mut self,
+        name: Cow<'a, str>,
+        shape: &[usize],
+        ty: TensorType,
+        data: &'a [u8],
+    ) -> Result<&mut Self, Error> {
         check_name(&name, Place::Tensor, self.tensors.len())?;
         if self.tensors.iter().any(|tensor| tensor.name == name) {
             return Err(Error::Duplicate { place: Place::Tensor, name: (*name).into(), offset: 0 });
@@ -98,12 +128,12 @@ impl<'a> Writer<'a> {
         let found = u32::try_from(shape.len()).unwrap_or(u32::MAX);
         let checked =
             Shape::new(shape).ok_or_else(|| Error::Rank { tensor: (*name).into(), offset: 0, found })?;
-        let wanted = checked.bytes(&name, dtype, 0)?;
+        let wanted = checked.bytes(&name, ty, 0)?;
         if data.len() != wanted {
             let (found, wanted) = (data.len() as u64, wanted as u64);
             return Err(Error::TensorBytes { tensor: (*name).into(), found, wanted });
         }
-        self.tensors.push(Tensor { name, shape: shape.into(), dtype, data });
+        self.tensors.push(Tensor { name, shape: shape.into(), ty, data });
         Ok(self)
     }
 
@@ -171,7 +201,7 @@ impl Tensor<'_> {
         for &dim in self.shape.iter().rev() {
             out.extend((dim as u64).to_le_bytes());
         }
-        out.extend(self.dtype.gguf_id().to_le_bytes());
+        out.extend(self.ty.id().to_le_bytes());
         out.extend((position as u64).to_le_bytes());
     }
 }
@@ -367,7 +397,7 @@ mod tests {
             for tensor in &writer.tensors {
                 let read = gguf.tensor(&tensor.name).unwrap();
                 prop_assert_eq!(read.shape(), &tensor.shape);
-                prop_assert_eq!(read.dtype(), tensor.dtype);
+                prop_assert_eq!(read.dtype(), tensor.ty.dtype);
                 prop_assert_eq!(gguf.tensor_data(&read), tensor.data);
                 prop_assert_eq!(read.range().start % writer.alignment(), 0);
             }

@@ -1,0 +1,57 @@
+//! Packed models: the same bits, used where they lie.
+
+use backstitch_core::pool::Inline;
+use backstitch_models::gguf::Gguf;
+use backstitch_models::{Context, Error, Model, PackedModel, Params, Token};
+
+fn golden(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn pack(bytes: &[u8]) -> Vec<u8> {
+    let gguf = Gguf::parse(bytes).unwrap();
+    PackedModel::new(&gguf, &Inline, |_| {}).unwrap().writer().unwrap().to_bytes()
+}
+
+fn logits(model: &Model) -> Vec<u32> {
+    let mut ctx = Context::new(model, Params { n_ctx: 64, ..Params::default() }).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &[Token(5), Token(6), Token(7)]).unwrap();
+    ctx.logits(seq).unwrap().iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn a_packed_model_gives_the_same_bits_and_is_used_where_it_lies() {
+    for name in ["llama", "gemma3", "mamba2", "rwkv7", "falcon_h1", "qwen35"] {
+        let bytes = golden(name);
+        let packed = pack(&bytes);
+        let (original, copied) = (Model::from_bytes(&bytes).unwrap(), Model::from_bytes(&packed).unwrap());
+        assert_eq!(original.fingerprint(), copied.fingerprint(), "{name}");
+        let wanted = logits(&original);
+        assert_eq!(logits(&copied), wanted, "{name}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed.gguf");
+        std::fs::write(&path, &packed).unwrap();
+        assert_eq!(logits(&Model::open(&path).unwrap()), wanted, "{name}");
+        // Packing again changes nothing.
+        assert!(pack(&packed) == packed, "{name}");
+    }
+}
+
+#[test]
+fn every_cut_of_a_packed_file_and_every_other_type_is_an_error() {
+    let packed = pack(&golden("llama"));
+    for len in (0..packed.len()).step_by(997) {
+        assert!(Gguf::parse(&packed[..len]).is_err(), "{len}");
+    }
+    let gguf = Gguf::parse(&packed).unwrap();
+    let tensor = gguf.tensors().iter().find(|tensor| tensor.is_packed()).unwrap();
+    let id = tensor.type_id().to_le_bytes();
+    assert_eq!(&id[1..], [1, 0x53, 0x42], "the type says BS and the version of the layout");
+    let at = packed.windows(4).position(|bytes| bytes == id).unwrap();
+    for other in [40, 0x4253_0000, 0x4253_0100 + 24, 0x4253_0200, u32::MAX] {
+        let mut forged = packed.clone();
+        forged[at..at + 4].copy_from_slice(&u32::to_le_bytes(other));
+        assert!(matches!(Gguf::parse(&forged), Err(Error::TensorType { .. })), "{other:x}");
+    }
+}
