@@ -251,19 +251,19 @@ fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &m
     let mut t = 0;
     while t < x.n {
         match x.n - t {
-            12.. if S::N_REGISTERS >= 32 => {
+            12.. if const { S::N_REGISTERS >= 32 } => {
                 tile::<S, Q, 2, 6>(s, panel, x, t, sink);
                 t += 12;
             }
-            8.. if S::N_REGISTERS >= 32 => {
+            8.. if const { S::N_REGISTERS >= 32 } => {
                 tile::<S, Q, 2, 4>(s, panel, x, t, sink);
                 t += 8;
             }
-            4.. if S::N_REGISTERS >= 32 => {
+            4.. if const { S::N_REGISTERS >= 32 } => {
                 tile::<S, Q, 1, 4>(s, panel, x, t, sink);
                 t += 4;
             }
-            2.. if S::N_REGISTERS >= 8 => {
+            2.. if const { S::N_REGISTERS >= 8 } => {
                 tile::<S, Q, 1, 2>(s, panel, x, t, sink);
                 t += 2;
             }
