@@ -2,7 +2,7 @@
 //! evaluation.
 //!
 //! A program that fails is shrunk and written to `target/failing-programs`; moved to `tests/programs/kept`, where the file's name
-//! begins with the model's, it is run by every test run from then on.
+//! begins with those of the model and of the cells' type, it is run by every test run from then on.
 
 #[path = "programs/machine.rs"]
 mod machine;
@@ -49,7 +49,7 @@ fn hold(name: &str, cells: CellType, cases: u32) -> Tally {
         Ok(())
     });
     if let Err(TestError::Fail(_, (shape, steps))) = &result {
-        let path = keep(name, *shape, steps);
+        let path = keep(&format!("{name}-{}", cells.name()), *shape, steps);
         panic!("{name}: {} steps fail: {}", steps.len(), path.display());
     }
     result.unwrap();
@@ -126,10 +126,12 @@ fn programs_that_failed_once_pass() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kept");
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
-        let model = model(&name);
+        let mut parts = path.file_stem().unwrap().to_str().unwrap().split('-');
+        let (name, cells) = (parts.next().unwrap(), parts.next().unwrap());
+        let cells = CellType::ALL.into_iter().find(|ty| ty.name() == cells).unwrap();
+        let model = model(name);
         let bytes = fs::read(&path).unwrap();
         let (shape, steps) = bytes.split_first().unwrap();
-        run(&model, &mut Fresh::new(&model, CellType::F16), *shape, steps.as_chunks().0);
+        run(&model, &mut Fresh::new(&model, cells), *shape, steps.as_chunks().0);
     }
 }

@@ -11,20 +11,20 @@ use core::ops::Range;
 /// Dimensions of the queries that are laid out for the kernels at once; longer heads are done in pieces.
 const Q_DIMS: usize = 256;
 
-/// The workspace of a job: 58 KiB of its stack.
+/// The workspace of a job: 58 KiB of its stack, of which 26 are touched where cells are floats.
 pub(super) struct Work {
     scores: [Scores; MAX_ROWS],
     masks: [Masks; MAX_ROWS],
     /// `[d, rows]`
     q: [f32; Q_DIMS * MAX_ROWS],
-    /// Some dimensions of quantised keys or values.
-    floats: Floats,
+    /// Some dimensions of quantised keys or values, once there are any.
+    floats: Option<Floats>,
 }
 
 impl Work {
     pub(super) fn new() -> Self {
         let (scores, masks) = ([[0.0; SPAN_CELLS]; MAX_ROWS], [[0; SPAN_BLOCKS]; MAX_ROWS]);
-        Self { scores, masks, q: [0.0; Q_DIMS * MAX_ROWS], floats: [[0.0; _]; SPAN_BLOCKS] }
+        Self { scores, masks, q: [0.0; Q_DIMS * MAX_ROWS], floats: None }
     }
 }
 
@@ -230,7 +230,7 @@ impl<'s> Task<'_, 's> {
         dims: Range<usize>,
         keys: &Panels<'_>,
         values: &Panels<'_>,
-        floats: &mut Floats,
+        floats: &mut Option<Floats>,
         scores: &mut [Scores],
     ) {
         let (set, layout) = (self.set, &self.attention.layout);
@@ -240,10 +240,12 @@ impl<'s> Task<'_, 's> {
             CellType::BF16 => set.scores_bf16,
             CellType::Q8_0 | CellType::Q4_0 => {
                 let decode = if layout.k_type == CellType::Q8_0 { set.keys_q8_0 } else { set.keys_q4_0 };
+                let floats = floats.get_or_insert_with(none);
                 for (i, q) in q.chunks(PIECE * scores.len()).enumerate() {
                     let piece = dims.start / PIECE + i;
                     decode(keys, layout.d_k, piece, floats);
-                    (set.scores_f32)(q, &decoded(keys, floats), values, piece > 0, scores);
+                    let soon = if piece == 0 { values } else { &Panels::default() };
+                    (set.scores_f32)(q, &decoded(keys, floats), soon, piece > 0, scores);
                 }
                 return;
             }
@@ -251,7 +253,9 @@ impl<'s> Task<'_, 's> {
         let bytes = BLOCK_CELLS * layout.k_type.unit_bytes();
         let piece = |keys: &[u8]| dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes;
         let keys: Panels<'_> = keys.each_ref().map(|keys| keys.get(piece(keys)).unwrap_or(&[]));
-        direct(q, &keys, values, dims.start > 0, scores);
+        // What is fetched for later is fetched once.
+        let soon = if dims.start == 0 { values } else { &Panels::default() };
+        direct(q, &keys, soon, dims.start > 0, scores);
     }
 
     /// A span's weighted values, joined to those of the spans before.
@@ -261,7 +265,7 @@ impl<'s> Task<'_, 's> {
         masks: &[Masks],
         values: &Panels<'_>,
         joined: &Join,
-        floats: &mut Floats,
+        floats: &mut Option<Floats>,
         out: &mut [&mut [f32]],
     ) {
         let (set, layout) = (self.set, &self.attention.layout);
@@ -271,6 +275,7 @@ impl<'s> Task<'_, 's> {
             CellType::BF16 => set.values_bf16,
             CellType::Q8_0 | CellType::Q4_0 => {
                 let decode = if layout.v_type == CellType::Q8_0 { set.values_q8_0 } else { set.values_q4_0 };
+                let floats = floats.get_or_insert_with(none);
                 for piece in 0..layout.d_v / PIECE {
                     decode(values, layout.d_v, piece, floats);
                     let mut pieces: [&mut [f32]; MAX_ROWS] = Default::default();
@@ -299,6 +304,10 @@ impl<'s> Task<'_, 's> {
             }
         }
     }
+}
+
+fn none() -> Floats {
+    [[0.0; _]; SPAN_BLOCKS]
 }
 
 /// The floats of those blocks that are there.

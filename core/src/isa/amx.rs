@@ -256,7 +256,7 @@ macro_rules! accumulate {
             inout("zmm15") $acc[15],
             out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
             in("zmm20") _mm512_set1_ps(-BIAS),
-            options(nostack, preserves_flags, readonly)
+            options(nostack, readonly)
         )
     };
 }
@@ -377,7 +377,8 @@ impl Tiles {
         let [first, second] = &self.buffer.0;
         let (first, second, x) = (&raw const first[unit], &raw const second[unit], x[..TOKENS].as_ptr());
         // SAFETY: the instructions read what the operands point to: sixteen rows of sums, aligned to a line, sixteen
-        // tokens, and a block's scales and minima. They write the registers named and nothing else.
+        // tokens, and a block's scales and minima. They write the registers named and the exception flags of MXCSR, and
+        // nothing else.
         unsafe {
             match (MINIMA, SECOND) {
                 (false, false) => accumulate!(plain first, acc, first, first, x, w),

@@ -124,19 +124,33 @@ macro_rules! has {
     ($($feature:tt),*) => { $(cfg!(target_feature = $feature))&&* };
 }
 
+/// A set, and whether this processor can run it. Asking for tiles changes what the process may use, so nobody asks in vain.
+type Candidate = (&'static KernelSet, fn() -> bool);
+
 #[cfg(target_arch = "x86_64")]
-fn all() -> impl Iterator<Item = &'static KernelSet> {
-    let avx2 = has!("avx2", "fma", "f16c");
-    let avx512 = avx2 && has!("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni");
-    let amx = avx512 && amx::available();
-    [(amx, &amx_set::SET), (avx512, &avx512_set::SET), (avx2, &avx2_set::SET), (true, &scalar_set::SET)]
-        .into_iter()
-        .filter_map(|(runs, set)| runs.then_some(set))
-}
+const CANDIDATES: [Candidate; 4] = [
+    (&amx_set::SET, || has_avx512() && amx::available()),
+    (&avx512_set::SET, has_avx512),
+    (&avx2_set::SET, has_avx2),
+    (&scalar_set::SET, || true),
+];
 
 #[cfg(not(target_arch = "x86_64"))]
-fn all() -> impl Iterator<Item = &'static KernelSet> {
-    core::iter::once(&scalar_set::SET)
+const CANDIDATES: [Candidate; 1] = [(&scalar_set::SET, || true)];
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    has!("avx2", "fma", "f16c")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    has_avx2() && has!("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
+}
+
+/// Those candidates that run here.
+fn running(candidates: impl Iterator<Item = Candidate>) -> impl Iterator<Item = &'static KernelSet> {
+    candidates.filter(|(_, runs)| runs()).map(|(set, _)| set)
 }
 
 impl KernelSet {
@@ -152,7 +166,7 @@ impl KernelSet {
 
     /// All sets that this processor can run, fastest first.
     pub fn available() -> impl Iterator<Item = &'static Self> {
-        all()
+        running(CANDIDATES.into_iter())
     }
 
     /// The set called `name`.
@@ -160,19 +174,30 @@ impl KernelSet {
     /// # Errors
     /// [`SetUnavailable`] if there is none, or this processor lacks it.
     pub fn named(name: &str) -> Result<&'static Self, SetUnavailable> {
-        all().find(|set| set.name == name).ok_or(SetUnavailable)
+        running(CANDIDATES.into_iter().filter(|(set, _)| set.name == name)).next().ok_or(SetUnavailable)
     }
 
-    /// The fastest set; with `std`, the one that the environment variable `BACKSTITCH_ISA` names, if it is set.
+    /// The fastest set; with `std`, the one that the environment variable `BACKSTITCH_ISA` names, if it is set when this is first
+    /// asked.
     ///
     /// # Errors
     /// [`SetUnavailable`] if the variable names no set that can be had: never a silent fallback.
     pub fn detect() -> Result<&'static Self, SetUnavailable> {
         #[cfg(feature = "std")]
-        if let Some(name) = std::env::var_os("BACKSTITCH_ISA") {
-            return name.to_str().ok_or(SetUnavailable).and_then(Self::named);
+        {
+            static CHOSEN: std::sync::OnceLock<Result<&KernelSet, SetUnavailable>> =
+                std::sync::OnceLock::new();
+            *CHOSEN.get_or_init(|| match std::env::var_os("BACKSTITCH_ISA") {
+                Some(name) => name.to_str().ok_or(SetUnavailable).and_then(Self::named),
+                None => Ok(Self::fastest()),
+            })
         }
-        Ok(all().next().unwrap_or(Self::scalar()))
+        #[cfg(not(feature = "std"))]
+        Ok(Self::fastest())
+    }
+
+    fn fastest() -> &'static Self {
+        Self::available().next().unwrap_or(Self::scalar())
     }
 }
 
