@@ -77,7 +77,7 @@ fn biases_are_a_token_and_a_signed_number() {
 #[test]
 fn values_out_of_range_are_wrong_usage() {
     for wrong in
-        ["--temp -1", "--temp nan", "--top-p 1.5", "-n -2", "-t 0", "-ub 0", "--repeat-penalty 0", "-ctk q9"]
+        ["--temp -1", "--temp nan", "--top-p 1.5", "-n -2", "-t x", "-ub 0", "--repeat-penalty 0", "-ctk q9"]
     {
         let error = parse(&format!("backstitch run {wrong}")).expect_err(wrong);
         assert_eq!(error.exit_code(), 2, "{wrong}");
