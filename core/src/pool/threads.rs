@@ -54,7 +54,7 @@ pub struct ThreadPool {
 struct Shared {
     /// The caller's, then the workers'.
     slots: Box<[Slot]>,
-    /// Jobs of the run that are not done, and [`CALLER_SLEEPS`].
+    /// Jobs of the run that are not done, before the first one threads that have not started, and [`CALLER_SLEEPS`].
     unfinished: AtomicUsize,
     panicked: AtomicBool,
     caller_turn: Mutex<()>,
@@ -88,7 +88,7 @@ impl ThreadPool {
         let slot = |_| Slot { units: Units::new(), job: AtomicPtr::new(core::ptr::null_mut()) };
         let shared = Arc::new(Shared {
             slots: (0..n_threads).map(slot).collect(),
-            unfinished: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(n_threads - 1),
             panicked: AtomicBool::new(false),
             caller_turn: Mutex::new(()),
             caller_wakes: Condvar::new(),
@@ -102,6 +102,8 @@ impl ThreadPool {
             let worker = builder.spawn(move || work(&shared, i));
             pool.workers.push(worker.map_err(|_| Error::Threads { found: n_threads, most: i })?);
         }
+        // What a thread allocates when it starts belongs here, not to the first run that it takes part in.
+        pool.shared.wait(&mut Patience::default());
         Ok(pool)
     }
 
@@ -222,6 +224,7 @@ impl Shared {
 /// The life of thread `i`, a worker.
 fn work(shared: &Shared, i: usize) {
     IN_JOB.with(|in_job| in_job.set(true));
+    shared.finish(1);
     let Some(Slot { units, .. }) = shared.slots.get(i) else { return };
     let mut patience = Patience::default();
     while !units.is_stopped() {
