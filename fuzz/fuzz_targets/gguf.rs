@@ -80,7 +80,8 @@ fn check_copy(gguf: &Gguf<'_>) {
     let Ok(first) = copy(gguf) else { return };
     let again = Gguf::parse(&first).expect("what the writer wrote can be read");
     // Packed tensors bring their alignment with them.
-    let is_stated = gguf.u32("general.alignment").is_ok() || !gguf.tensors().iter().any(|tensor| tensor.is_packed());
+    let is_stated =
+        gguf.u32("general.alignment").is_ok() || !gguf.tensors().iter().any(|tensor| tensor.is_packed());
     assert_eq!(again.metadata().len(), gguf.metadata().len() + usize::from(!is_stated));
     let second = copy(&again).expect("what was copied once can be copied again");
     assert!(first == second);
