@@ -8,6 +8,7 @@
 #[path = "../../models/tests/programs/machine.rs"]
 mod machine;
 
+use backstitch_core::cell::CellType;
 use backstitch_models::Model;
 use libfuzzer_sys::fuzz_target;
 use machine::{Fresh, Machine};
@@ -33,7 +34,7 @@ thread_local! {
             .iter()
             .filter_map(|bytes| Model::from_bytes(bytes).ok())
             .map(|model| {
-                let fresh = Fresh::new(&model);
+                let fresh = Fresh::new(&model, CellType::F16);
                 (model, fresh)
             })
             .collect(),
