@@ -40,6 +40,11 @@ impl Weights {
     fn new(dtype: DType, n_rows: usize, n_cols: usize, values: &[f32]) -> Self {
         let mut rows = vec![0; dtype.row_bytes(n_cols).unwrap() * n_rows];
         dtype.encode(values, &mut rows).unwrap();
+        Self::stored(dtype, n_rows, n_cols, rows)
+    }
+
+    /// Rows as a file holds them.
+    fn stored(dtype: DType, n_rows: usize, n_cols: usize, rows: Vec<u8>) -> Self {
         let source = Source::new(dtype, n_rows, n_cols, &rows).unwrap();
         let size = packed_bytes(source.kind(), n_rows, n_cols).unwrap();
         let mut lines = vec![Line([0x55; 64]); size / 64];
@@ -273,6 +278,53 @@ fn extreme_numbers_give_the_same_bits_on_every_set() {
         }
         assert!(wanted[..3 * n_rows].iter().all(|y| !y.is_finite()), "{dtype}: infinities do not vanish");
     });
+}
+
+/// Few tokens and so many that tiles are used. An encoder never writes most of these blocks: scales that are infinite or no number, the ends
+/// of every range together.
+#[test]
+fn whatever_bytes_a_file_holds_every_set_gives_the_same_bits() {
+    each(TYPES, |&dtype| {
+        let (n_rows, n_cols) = (80, if dtype.block_len() > 64 { 256 } else { 64 });
+        let row_bytes = dtype.row_bytes(n_cols).unwrap();
+        let mut bytes = Random::new(37).bytes(n_rows * row_bytes);
+        for (row, fill) in bytes.chunks_mut(row_bytes).zip([0, 0x7f, 0x80, 0xff, 0x77, 0x88]) {
+            row.fill(fill);
+        }
+        let w = Weights::stored(dtype, n_rows, n_cols, bytes);
+        let floats = w.floats();
+        for (row, wanted) in floats.chunks(n_cols).enumerate() {
+            let mut decoded = vec![0.0; n_cols];
+            w.packed().decode_row(row, &mut decoded).unwrap();
+            assert_bits(format_args!("{dtype} row {row}"), &decoded, wanted);
+        }
+        let mut x = Random::new(41).floats(41 * n_cols);
+        // Whole rows of the largest activations, of both signs.
+        x[..n_cols].fill(1.0);
+        x[20 * n_cols..21 * n_cols].fill(-1.0);
+        x[40 * n_cols] = f32::NAN;
+        for n_tokens in [8, 41] {
+            let rows = Rows::new(KernelSet::scalar(), x[..n_tokens * n_cols].to_vec(), n_cols);
+            let wanted = rows.multiply(KernelSet::scalar(), &Inline, &w, Write::Store);
+            for set in KernelSet::available() {
+                let got = rows.multiply(set, &Inline, &w, Write::Store);
+                assert_bits(format_args!("{dtype} {} {n_tokens}", set.name()), &got, &wanted);
+            }
+        }
+    });
+}
+
+/// More tokens than pass one pair of panels together.
+#[test]
+fn tokens_in_several_passes_give_the_same_bits_on_every_set() {
+    for dtype in [DType::Q8_0, DType::Q4_1] {
+        let w = Weights::random(dtype, 40, 64);
+        let x = Rows::new(KernelSet::scalar(), Random::new(43).floats(1250 * 64), 64);
+        let wanted = x.multiply(KernelSet::scalar(), &Inline, &w, Write::Store);
+        for set in KernelSet::available() {
+            assert_bits(set.name(), &x.multiply(set, &Inline, &w, Write::Store), &wanted);
+        }
+    }
 }
 
 #[test]
