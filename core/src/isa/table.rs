@@ -37,20 +37,21 @@ macro_rules! kernel_table {
             pub(super) static SET: KernelSet = KernelSet { name: "scalar", $($name),* };
         }
 
-        kernel_table!(@x86 avx2_set, Avx2, "avx2", "avx2,fma,f16c";
+        kernel_table!(@set #[cfg(target_arch = "x86_64")] avx2_set, Avx2, "avx2", "avx2,fma,f16c";
             $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
-        kernel_table!(@x86 avx512_set, Avx512, "avx512", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c";
+        kernel_table!(@set #[cfg(target_arch = "x86_64")]
+            avx512_set, Avx512, "avx512", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c";
             $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
     };
-    (@x86 $module:ident, $token:ident, $label:literal, $features:literal;
+    (@set #[$where:meta] $module:ident, $token:ty, $label:literal, $features:literal;
         $($name:ident = $path:path: fn($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
-        #[cfg(target_arch = "x86_64")]
+        #[$where]
         mod $module {
             use super::*;
             $(fn $name($($arg: $ty),*) $(-> $ret)? {
                 #[target_feature(enable = $features)]
                 fn compiled($($arg: $ty),*) $(-> $ret)? {
-                    $path($token::token(), $($arg),*)
+                    $path(<$token>::token(), $($arg),*)
                 }
                 // SAFETY: `all` hands this set out only where the processor has these features.
                 #[allow(unsafe_code)]
