@@ -6,10 +6,15 @@
 //!
 //! A set can only be had where the processor can run it: [`KernelSet::detect`] asks once a process,
 //! [`KernelSet::available`] lists all that this machine can run, so that tests can hold them to each other.
-//! The environment variable `BACKSTITCH_ISA` pins one by name: `amx`, `avx512`, `avx2`, or `scalar`, which runs anywhere.
+//! The environment variable `BACKSTITCH_ISA` pins one by name: `amx`, `avx512`, `avx2`, or `scalar`, which runs anywhere;
+//! on 64-bit ARM `i8mm`, `dotprod`, `neon`, or `scalar`.
 //!
 //! `amx` is the set of AVX-512 but for products of quantised weights with sixteen tokens and more. The process asks Linux
 //! once for the permission it needs; where that is refused, the set is not there and all others are.
+//!
+//! `dotprod` is the set of NEON but for products of quantised weights, which use the instructions that multiply four bytes for each lane.
+//! `i8mm` is that set but for products of quantised weights with unsigned bytes, and, with four tokens and more, on instructions that
+//! multiply two tokens by two rows.
 
 mod scalar;
 mod simd;
@@ -21,6 +26,11 @@ pub(crate) mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+pub(crate) mod mmla;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+pub(crate) mod neon;
 
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;

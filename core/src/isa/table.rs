@@ -2,6 +2,8 @@
 //!
 //! A kernel is added by one line in the list at the end of this file.
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+use super::neon::{Dot, Mixed, Neon, Plain};
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2::Avx2, avx512::Avx512};
@@ -42,6 +44,9 @@ macro_rules! kernel_table {
         kernel_table!(@set #[cfg(target_arch = "x86_64")]
             avx512_set, Avx512, "avx512", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c";
             $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
+        kernel_table!(@set #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+            neon_set, Neon<Plain>, "neon", "neon";
+            $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
     };
     (@set #[$where:meta] $module:ident, $token:ty, $label:literal, $features:literal;
         $($name:ident = $path:path: fn($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {
@@ -63,38 +68,41 @@ macro_rules! kernel_table {
     };
 }
 
-/// The set of AVX-512 with other products for many tokens.
-#[cfg(target_arch = "x86_64")]
-mod amx_set {
-    use super::*;
-
-    macro_rules! products {
-        ($($name:ident),*) => {
+/// Declares sets that are another set with other products of quantised weights, from a module of `kernels::matmul`; those
+/// types come last that not all such modules have products for.
+macro_rules! with_products {
+    ($(#[$where:meta] $module:ident, $token:ty, $label:literal, $features:literal, $base:ident, $from:ident $(, $more:ident)*;)*) => {
+        $(with_products!(@set #[$where] $module, $token, $label, $features, $base, $from;
+            multiply_q8_0, multiply_q4_0, multiply_q4_1, multiply_q5_0, multiply_q5_1, multiply_q4_k, multiply_q5_k,
+            multiply_iq4_nl, multiply_iq4_xs, multiply_mxfp4, multiply_tq2_0 $(, $more)*);)*
+    };
+    (@set #[$where:meta] $module:ident, $token:ty, $label:literal, $features:literal, $base:ident, $from:ident;
+        $($name:ident),*) => {
+        #[$where]
+        mod $module {
+            use super::*;
             $(fn $name(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
-                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
+                #[target_feature(enable = $features)]
                 fn compiled(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
-                    kernels::matmul::tiles::$name(Avx512::token(), w, x, n_blocks, out, write)
+                    kernels::matmul::$from::$name(<$token>::token(), w, x, n_blocks, out, write)
                 }
                 // SAFETY: `all` hands this set out only where the processor has these features.
                 #[allow(unsafe_code)]
                 unsafe { compiled(w, x, n_blocks, out, write) }
             })*
-            pub(super) static SET: KernelSet = KernelSet { name: "amx", $($name,)* ..avx512_set::KERNELS };
-        };
-    }
-    products!(
-        multiply_q8_0,
-        multiply_q4_0,
-        multiply_q4_1,
-        multiply_q5_0,
-        multiply_q5_1,
-        multiply_q4_k,
-        multiply_q5_k,
-        multiply_iq4_nl,
-        multiply_iq4_xs,
-        multiply_mxfp4,
-        multiply_tq2_0
-    );
+            pub(super) const KERNELS: KernelSet = KernelSet { name: $label, $($name,)* ..$base::KERNELS };
+            pub(super) static SET: KernelSet = KERNELS;
+        }
+    };
+}
+
+with_products! {
+    #[cfg(target_arch = "x86_64")]
+    amx_set, Avx512, "amx", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c", avx512_set, tiles;
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+    dotprod_set, Neon<Dot>, "dotprod", "neon,dotprod", neon_set, integer, multiply_q2_k, multiply_q3_k, multiply_q6_k;
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+    i8mm_set, Neon<Mixed>, "i8mm", "neon,dotprod,i8mm", dotprod_set, pairs;
 }
 
 /// No kernel set of that name can be had; the text lists those that can.
@@ -120,7 +128,11 @@ impl fmt::Debug for KernelSet {
 macro_rules! has {
     ($($feature:tt),*) => { $(std::is_x86_feature_detected!($feature))&&* };
 }
-#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+#[cfg(all(target_arch = "aarch64", feature = "std"))]
+macro_rules! has {
+    ($($feature:tt),*) => { $(std::arch::is_aarch64_feature_detected!($feature))&&* };
+}
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(feature = "std")))]
 macro_rules! has {
     ($($feature:tt),*) => { $(cfg!(target_feature = $feature))&&* };
 }
@@ -136,7 +148,18 @@ const CANDIDATES: [Candidate; 4] = [
     (&scalar_set::SET, || true),
 ];
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+const CANDIDATES: [Candidate; 4] = [
+    (&i8mm_set::SET, || has!("dotprod", "i8mm")),
+    (&dotprod_set::SET, || has!("dotprod")),
+    (&neon_set::SET, || true),
+    (&scalar_set::SET, || true),
+];
+
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+)))]
 const CANDIDATES: [Candidate; 1] = [(&scalar_set::SET, || true)];
 
 #[cfg(target_arch = "x86_64")]
@@ -365,6 +388,15 @@ mod tests {
             assert_eq!(KernelSet::named(set.name()).unwrap().name(), set.name());
         }
         assert_eq!(KernelSet::named("abacus").unwrap_err(), SetUnavailable);
+    }
+
+    #[test]
+    fn the_sets_are_those_that_this_processor_is_known_to_have() {
+        // Whoever emulates a processor says what it has.
+        if let Ok(expected) = std::env::var("EXPECTED_KERNEL_SETS") {
+            let found: std::vec::Vec<_> = KernelSet::available().map(KernelSet::name).collect();
+            assert_eq!(found.join(" "), expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 
 mod float;
 mod format;
-mod integer;
+pub(crate) mod integer;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
+pub(crate) mod pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tiles;
 

@@ -1,0 +1,266 @@
+//! Products of I8MM: two tokens times two rows, eight columns at a time, in one instruction.
+
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
+
+use super::neon::{Mixed, Neon};
+use super::simd::{LANES, Simd};
+use crate::quantized::QBlock;
+use core::arch::aarch64::*;
+use core::arch::asm;
+
+/// Tokens that are multiplied at once.
+pub(crate) const TOKENS: usize = 4;
+
+/// Thirty-two columns of a panel's sixteen rows, two by two, as the instruction reads them. First come all that belongs to the
+/// first eight rows.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    /// For each half of the rows and eight columns four pairs of rows: eight signed bytes of one, then of the other.
+    q: [[[[i8; 16]; 4]; 4]; 2],
+    /// What the sums are multiplied by, for each pair of rows and two tokens.
+    scales: [[Quad; 4]; 2],
+    /// What is added times the sum of a token.
+    mins: [[Quad; 4]; 2],
+}
+
+/// Two rows of one token, then of another.
+type Quad = [f32; 4];
+
+/// The sums of four tokens: halves of the rows, pairs of tokens, pairs of rows.
+pub(crate) type Sums = [[[Quad; 4]; 2]; 2];
+
+/// Sums of nothing.
+pub(crate) const NOTHING: Sums = [[[[0.0; 4]; 4]; 2]; 2];
+
+impl Block {
+    /// A block of zeros.
+    pub(crate) const ZERO: Self =
+        Self { q: [[[[0; 16]; 4]; 4]; 2], scales: [[[0.0; 4]; 4]; 2], mins: [[[0.0; 4]; 4]; 2] };
+}
+
+/// Runs intrinsics of NEON.
+macro_rules! have {
+    ($body:expr) => {
+        // SAFETY: this file is compiled only for processors that have NEON; loads and stores go through references to arrays
+        // as long as what is read or written, and ask for no alignment.
+        unsafe {
+            $body
+        }
+    };
+}
+
+/// Each of sixteen lanes twice, as pairs of rows.
+#[inline(always)]
+fn store_twice(x: [float32x4_t; 4], out: &mut [[Quad; 4]; 2]) {
+    for (x, out) in x.into_iter().zip(out.as_flattened_mut().as_chunks_mut().0) {
+        let [first, second]: &mut [Quad; 2] = out;
+        have!({
+            let x = vreinterpretq_f64_f32(x);
+            vst1q_f32(first.as_mut_ptr(), vreinterpretq_f32_f64(vdupq_laneq_f64::<0>(x)));
+            vst1q_f32(second.as_mut_ptr(), vreinterpretq_f32_f64(vdupq_laneq_f64::<1>(x)));
+        });
+    }
+}
+
+/// A number for one token and a number for another.
+#[inline(always)]
+fn two(first: f32, second: f32) -> float32x4_t {
+    have!(vcombine_f32(vdup_n_f32(first), vdup_n_f32(second)))
+}
+
+/// The columns of two tokens, eight at a time.
+#[inline(always)]
+fn columns(tokens: [&QBlock; 2]) -> [int8x16_t; 4] {
+    have!({
+        let [a, b] = tokens.map(|x| vreinterpretq_s64_s32(vld1q_s32(x.q.as_ptr())));
+        let [c, d] = tokens.map(|x| vreinterpretq_s64_s32(vld1q_s32(x.q.as_ptr().add(4))));
+        [vzip1q_s64(a, b), vzip2q_s64(a, b), vzip1q_s64(c, d), vzip2q_s64(c, d)]
+            .map(|x| vreinterpretq_s8_s64(x))
+    })
+}
+
+impl Neon<Mixed> {
+    /// Adds the products of two tokens (rows of `x`) and two rows of weights (those of `w`), eight columns of each.
+    #[inline(always)]
+    fn multiply_pairs(self, mut acc: int32x4_t, x: int8x16_t, w: int8x16_t) -> int32x4_t {
+        // SAFETY: a `Neon<Mixed>` is made only in functions compiled for its features, which run only after detection; the
+        // instruction changes `acc` and nothing else.
+        unsafe {
+            asm!(
+                "smmla {acc:v}.4s, {x:v}.16b, {w:v}.16b",
+                acc = inout(vreg) acc,
+                x = in(vreg) x,
+                w = in(vreg) w,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        acc
+    }
+
+    /// Writes a block: eight vectors of four columns each, of bytes that are `less` too large, and its factors.
+    #[inline(always)]
+    pub(crate) fn store_block(
+        self,
+        vectors: [<Self as Simd>::B; 8],
+        less: u8,
+        scale: <Self as Simd>::F,
+        min: Option<<Self as Simd>::F>,
+        out: &mut Block,
+    ) {
+        for group in 0..4 {
+            for quarter in 0..4 {
+                have!({
+                    let [a, b] = [0, 1].map(|i| {
+                        let bytes = vsubq_u8(vectors[2 * group + i][quarter], vdupq_n_u8(less));
+                        vreinterpretq_s32_u8(bytes)
+                    });
+                    let rows = &mut out.q[quarter / 2][group];
+                    let first = &mut rows[2 * (quarter % 2)];
+                    vst1q_s8(first.as_mut_ptr(), vreinterpretq_s8_s32(vzip1q_s32(a, b)));
+                    let second = &mut rows[2 * (quarter % 2) + 1];
+                    vst1q_s8(second.as_mut_ptr(), vreinterpretq_s8_s32(vzip2q_s32(a, b)));
+                });
+            }
+        }
+        store_twice(scale, &mut out.scales);
+        if let Some(min) = min {
+            store_twice(min, &mut out.mins);
+        }
+    }
+
+    /// Adds the products of blocks with four tokens: block i meets `x[i * stride..][..4]`. The operations on every sum and their
+    /// order are those of all products.
+    #[inline(always)]
+    pub(crate) fn add_blocks<const MINIMA: bool>(
+        self,
+        w: &[Block],
+        x: &[QBlock],
+        stride: usize,
+        sums: &mut Sums,
+    ) {
+        for (half, sums) in sums.iter_mut().enumerate() {
+            let mut acc = sums.map(|pairs| pairs.map(|quad| have!(vld1q_f32(quad.as_ptr()))));
+            for (w, x) in w.iter().zip(x.chunks(stride)) {
+                let Some([a, b, c, d]) = x.first_chunk::<TOKENS>() else { break };
+                self.add_half::<MINIMA>(w, half, [[a, b], [c, d]], &mut acc);
+            }
+            for (acc, sums) in acc.iter().zip(sums) {
+                for (acc, sums) in acc.iter().zip(sums) {
+                    have!(vst1q_f32(sums.as_mut_ptr(), *acc));
+                }
+            }
+        }
+    }
+
+    /// One block, eight rows of it.
+    #[inline(always)]
+    fn add_half<const MINIMA: bool>(
+        self,
+        w: &Block,
+        half: usize,
+        tokens: [[&QBlock; 2]; 2],
+        acc: &mut [[float32x4_t; 4]; 2],
+    ) {
+        let x = [columns(tokens[0]), columns(tokens[1])];
+        let mut sums = [[have!(vdupq_n_s32(0)); 4]; 2];
+        for (group, rows) in w.q[half].iter().enumerate() {
+            for (pair, rows) in rows.iter().enumerate() {
+                let rows = have!(vld1q_s8(rows.as_ptr()));
+                sums[0][pair] = self.multiply_pairs(sums[0][pair], x[0][group], rows);
+                sums[1][pair] = self.multiply_pairs(sums[1][pair], x[1][group], rows);
+            }
+        }
+        for (i, [first, second]) in tokens.into_iter().enumerate() {
+            let (d, sum) = (two(first.d, second.d), two(first.sum, second.sum));
+            for pair in 0..4 {
+                have!({
+                    let scale = vmulq_f32(vld1q_f32(w.scales[half][pair].as_ptr()), d);
+                    let y = &mut acc[i][pair];
+                    *y = vfmaq_f32(*y, vcvtq_f32_s32(sums[i][pair]), scale);
+                    if MINIMA {
+                        *y = vfmaq_f32(*y, vld1q_f32(w.mins[half][pair].as_ptr()), sum);
+                    }
+                });
+            }
+        }
+    }
+
+    /// The sums of token `token` of four.
+    #[inline(always)]
+    pub(crate) fn lanes(self, sums: &Sums, token: usize) -> <Self as Simd>::F {
+        let mut lanes = [0.0; LANES];
+        for (i, lanes) in lanes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let quad = &sums[i / 4][token / 2][i % 4];
+            lanes.copy_from_slice(&quad[token % 2 * 2..][..2]);
+        }
+        self.load(&lanes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::KernelSet;
+
+    #[target_feature(enable = "neon,dotprod,i8mm")]
+    fn products(w: &[Block], x: &[QBlock], stride: usize) -> [[f32; LANES]; TOKENS] {
+        let (s, mut sums) = (Neon::<Mixed>::token(), NOTHING);
+        s.add_blocks::<true>(w, x, stride, &mut sums);
+        core::array::from_fn(|token| {
+            let mut lanes = [0.0; LANES];
+            s.store(s.lanes(&sums, token), &mut lanes);
+            lanes
+        })
+    }
+
+    #[target_feature(enable = "neon,dotprod,i8mm")]
+    fn block(bytes: &[[u8; 64]; 8], scale: &[f32; LANES], min: &[f32; LANES]) -> Block {
+        let (s, mut block) = (Neon::<Mixed>::token(), Block::ZERO);
+        s.store_block(
+            bytes.each_ref().map(|x| s.bytes(x)),
+            128,
+            s.load(scale),
+            Some(s.load(min)),
+            &mut block,
+        );
+        block
+    }
+
+    #[test]
+    fn every_sum_is_that_of_its_row_and_token_at_the_ends_of_their_range() {
+        if KernelSet::named("i8mm").is_err() {
+            return;
+        }
+        // Row 0 has the lowest bytes, row 1 the highest.
+        let byte = |row: usize, column: usize| match row {
+            0 => 0,
+            1 => 255,
+            _ => (row * 37 + column * 11) as u8,
+        };
+        let bytes = core::array::from_fn(|g| core::array::from_fn(|i| byte(i / 4, 4 * g + i % 4)));
+        let scale: [f32; LANES] = core::array::from_fn(|row| (row + 1) as f32);
+        let min: [f32; LANES] = core::array::from_fn(|row| (row as f32 - 8.0) * 1024.0);
+        // SAFETY: the set is there, so the processor has its features.
+        let blocks = [unsafe { block(&bytes, &scale, &min) }; 2];
+        let q = |token: usize| -> [i8; 32] {
+            core::array::from_fn(|c| [-127, 127, (c * 7 + token) as i8, (c * 5) as i8][token % 4])
+        };
+        let x: [QBlock; 10] = core::array::from_fn(|i| QBlock {
+            d: 0.5,
+            q: bytemuck::cast(q(i % 5)),
+            sum: (i % 5) as f32,
+            ..QBlock::default()
+        });
+        // SAFETY: as above.
+        let got = unsafe { products(&blocks, &x, 5) };
+        for (token, got) in got.iter().enumerate() {
+            for (row, got) in got.iter().enumerate() {
+                let q = q(token);
+                let dot: i32 = (0..32).map(|c| (i32::from(byte(row, c)) - 128) * i32::from(q[c])).sum();
+                let wanted = 2.0 * (dot as f32 * scale[row] * 0.5 + min[row] * token as f32);
+                assert_eq!(*got, wanted, "token {token}, row {row}");
+            }
+        }
+    }
+}

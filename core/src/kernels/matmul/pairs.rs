@@ -1,0 +1,165 @@
+//! Quantised weights times several tokens, on instructions that multiply two tokens by two rows.
+//!
+//! A panel is unpacked, some blocks at a time, to what the instructions read; then all tokens pass, four at a time. What is
+//! left over, fewer than four tokens, goes the way of [`integer`](super::integer), as do types whose halves of a block have
+//! factors of their own. The operations on every element and their order are the same there and here.
+
+use super::format::{Bias, Factors, Format};
+use super::integer::{self, Panel, Sink};
+use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
+use crate::isa::neon::{Mixed, Neon};
+use crate::matmul::Write;
+use crate::packed::layout;
+use crate::pool::Band;
+use crate::quantized::{GROUP, QBlock};
+
+/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the tokens pass.
+const DEPTH: usize = 24;
+
+/// The most tokens that pass one panel after the other.
+const MOST: usize = 8 * GROUP;
+
+/// Bytes of activations that stay in the second cache, with little else.
+const FIT: usize = 1 << 19;
+
+/// Room for a part of a panel, and for the sums of all tokens that it meets.
+struct Room {
+    blocks: [Block; DEPTH],
+    sums: [Sums; MOST / TOKENS],
+}
+
+/// All panels times all rows.
+#[inline(always)]
+fn multiply<Q: Format>(
+    s: Neon<Mixed>,
+    w: &[u8],
+    x: &[QBlock],
+    n_blocks: usize,
+    out: &mut Band<'_, f32>,
+    write: Write,
+) {
+    let n_tokens = x.len() / n_blocks;
+    if n_tokens < TOKENS {
+        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+    }
+    // The tokens of the last group may be too few.
+    let n_rest = if n_tokens % GROUP < TOKENS { n_tokens % GROUP } else { 0 };
+    let (x, rest) = x.split_at((n_tokens - n_rest) * n_blocks);
+    let mut room = Room { blocks: [Block::ZERO; DEPTH], sums: [NOTHING; MOST / TOKENS] };
+    let n_together = (FIT / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP * GROUP;
+    for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
+        for (p, panel) in Panel::<Q>::all(w, n_blocks).enumerate() {
+            let sink = Sink { out: &mut *out, panel: p, token: i * n_together, write };
+            one_panel(s, &mut room, &panel, x, sink);
+        }
+    }
+    integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+}
+
+/// A panel times the tokens `x`, in whole groups but for the last, which has at least four.
+#[inline(always)]
+fn one_panel<Q: Format>(
+    s: Neon<Mixed>,
+    room: &mut Room,
+    panel: &Panel<'_, Q>,
+    x: &[QBlock],
+    mut sink: Sink<'_, '_>,
+) {
+    let n_blocks = panel.quants.len();
+    let n_tiles = (x.len() / n_blocks).div_ceil(TOKENS);
+    room.sums[..n_tiles].fill(NOTHING);
+    // Whole units of scales.
+    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH)).next_multiple_of(Q::BLOCKS).min(DEPTH);
+    for start in (0..n_blocks).step_by(depth) {
+        let blocks = &mut room.blocks[..depth.min(n_blocks - start)];
+        let minima = unpack(s, panel, start, blocks);
+        for (i, sums) in room.sums[..n_tiles].iter_mut().enumerate() {
+            let tile = Tile::new(x, n_blocks, i);
+            let x = &tile.x[start * tile.stride..];
+            if minima {
+                s.add_blocks::<true>(blocks, x, tile.stride, sums);
+            } else {
+                s.add_blocks::<false>(blocks, x, tile.stride, sums);
+            }
+        }
+    }
+    for (i, sums) in room.sums[..n_tiles].iter().enumerate() {
+        let tile = Tile::new(x, n_blocks, i);
+        for token in tile.n_old..TOKENS {
+            sink.put(s, tile.first + token, s.lanes(sums, token));
+        }
+    }
+}
+
+/// Four tokens.
+struct Tile<'a> {
+    /// From the first block of the first of them on.
+    x: &'a [QBlock],
+    /// Blocks from a token's block to its next.
+    stride: usize,
+    first: usize,
+    /// How many of them the tile before has had.
+    n_old: usize,
+}
+
+impl<'a> Tile<'a> {
+    /// The tokens from `4 i` on; at the end, the last four. Each group has that many.
+    #[inline(always)]
+    fn new(x: &'a [QBlock], n_blocks: usize, i: usize) -> Self {
+        const EACH: usize = GROUP / TOKENS;
+        let group = &x[i / EACH * GROUP * n_blocks..];
+        let stride = (group.len() / n_blocks).min(GROUP);
+        let wanted = i % EACH * TOKENS;
+        let start = wanted.min(stride - TOKENS);
+        Self { x: &group[start..], stride, first: i / EACH * GROUP + start, n_old: wanted - start }
+    }
+}
+
+/// Some blocks of a panel from `start` on; whether they have minima.
+#[inline(always)]
+fn unpack<Q: Format>(s: Neon<Mixed>, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
+    let less = match Q::BIAS {
+        Bias::None => 0,
+        Bias::Eight => 8,
+        Bias::Signed => 128,
+    };
+    let mut minima = false;
+    for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
+        // Types with other factors have no products here.
+        if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
+            s.store_block(Q::vectors(s, quants), less, scale, min, out);
+            minima |= min.is_some();
+        }
+    }
+    minima
+}
+
+macro_rules! products {
+    ($($name:ident: $format:ident;)*) => {
+        $(#[inline(always)]
+        pub(crate) fn $name(
+            s: Neon<Mixed>,
+            w: &[u8],
+            x: &[QBlock],
+            n_blocks: usize,
+            out: &mut Band<'_, f32>,
+            write: Write,
+        ) {
+            multiply::<layout::$format>(s, w, x, n_blocks, out, write);
+        })*
+    };
+}
+
+products! {
+    multiply_q8_0: Q8_0;
+    multiply_q4_0: Q4_0;
+    multiply_q4_1: Q4_1;
+    multiply_q5_0: Q5_0;
+    multiply_q5_1: Q5_1;
+    multiply_q4_k: Q4_K;
+    multiply_q5_k: Q5_K;
+    multiply_iq4_nl: IQ4_NL;
+    multiply_iq4_xs: IQ4_XS;
+    multiply_mxfp4: MXFP4;
+    multiply_tq2_0: TQ2_0;
+}
