@@ -22,6 +22,7 @@
 //! load of K or V serves a whole tile. Threads share tokens out; where there are few, spans, whose results are
 //! joined afterwards in order.
 
+mod bundle;
 mod relative;
 mod store;
 mod tile;
@@ -32,10 +33,11 @@ pub use store::store;
 use crate::cell::{BLOCK_CELLS, CellLayout, Extent, SPAN_CELLS};
 use crate::error::{Error, length};
 use crate::isa::KernelSet;
-use crate::kernels::attention::Running;
+use crate::kernels::attention::{MAX_ROWS, Running};
 use crate::pool::{MAX_THREADS, Parts, Pool, n_jobs};
+use bundle::{Extend, Narrow, Part, Wide, Work};
 use core::ops::Range;
-use tile::{Extend, Rows, Work};
+use tile::Rows;
 
 /// What a token sees: some slots of one sequence.
 #[derive(Clone, Debug)]
@@ -79,6 +81,9 @@ pub struct Attention<'a> {
 
 /// The most tokens whose spans are shared out between threads; with more, tokens are.
 const SPLIT_TOKENS: usize = 8;
+
+/// Jobs for each thread that spans are shared out to: who is done early helps others.
+const SPAN_JOBS: usize = 8;
 
 /// Rows that keep a job busy: it would rather share loads of K and V than be shared out further.
 const JOB_ROWS: usize = 96;
@@ -204,14 +209,30 @@ impl Task<'_, '_> {
             let Some((first, out)) = parts.take(job) else { return };
             let first = first / width.max(1);
             let tokens = first..first + out.len() / width.max(1);
-            let mut work = Work::new();
-            for head in 0..layout.n_head_kv {
-                let data = &mut *out;
-                let mut rows = Rows { data, width: layout.d_v, stride: n_head, first: head * group, group };
-                self.tiles(&mut work, head, tokens.clone(), Extend::All, &mut rows);
+            if tokens.len() * group <= MAX_ROWS {
+                self.heads(&mut Narrow::new(), &tokens, out);
+            } else {
+                self.heads(&mut Wide::new(), &tokens, out);
             }
         })?;
         Ok(())
+    }
+
+    /// Does all heads of some tokens.
+    fn heads<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        tokens: &Range<usize>,
+        out: &mut [f32],
+    ) {
+        let Attention { n_head, layout, .. } = *self.attention;
+        let group = self.attention.group();
+        for head in 0..layout.n_head_kv {
+            let data = &mut *out;
+            let mut rows = Rows { data, width: layout.d_v, stride: n_head, first: head * group, group };
+            let part = Part { head, tokens: tokens.clone(), extend: Extend::All };
+            self.part(work, &part, &mut rows);
+        }
     }
 
     /// Shares out spans and key heads, then joins the spans of each row in order.
@@ -229,16 +250,16 @@ impl Task<'_, '_> {
         // One unit is [n_tokens, group, part_len]: a span, then a key head.
         let unit = (n_tokens * group * part_len).max(1);
         let n_units = spans.len() * n_head_kv;
-        let n_parts = n_units.clamp(1, MAX_THREADS);
+        let n_parts = n_units.clamp(1, SPAN_JOBS * pool.n_threads()).min(MAX_THREADS);
         let split = Parts::new(parts, unit, n_parts);
         pool.run(n_parts, &|job| {
             let Some((first, units)) = split.take(job) else { return };
-            let mut work = Work::new();
-            for (i, data) in units.chunks_exact_mut(unit).enumerate() {
-                let i = first / unit + i;
-                let (span, head) = (spans.start + i / n_head_kv, i % n_head_kv);
+            let mut work = Narrow::new();
+            for (i, data) in (first / unit..).zip(units.chunks_exact_mut(unit)) {
+                let (head, span) = (i % n_head_kv, spans.start + i / n_head_kv);
                 let mut rows = Rows { data, width: part_len, stride: group, first: 0, group };
-                self.tiles(&mut work, head, 0..n_tokens, Extend::One(span), &mut rows);
+                let part = Part { head, tokens: 0..n_tokens, extend: Extend::One(span) };
+                self.part(&mut work, &part, &mut rows);
             }
         })?;
         let parts = &*parts;

@@ -166,6 +166,7 @@ fn attention_is_what_the_textbook_says_with_every_type_and_shape() {
         (3, 16, 33, 8),
         (1, 8, 80, 13),
         (2, 288, 96, 3),
+        (1, 544, 32, 13),
     ];
     backstitch_testing::each(shapes, |&(n_head_kv, d_k, d_v, group)| {
         for &(k_type, v_type) in &pairs {
@@ -188,10 +189,16 @@ fn attention_is_what_the_textbook_says_with_every_type_and_shape() {
 fn chunks_and_threads_change_no_bit() {
     let pools = [1, 2, 3].map(|n| ThreadPool::new(n).unwrap());
     let n = 530;
-    for (k_type, group, d_k, d_v) in
-        [(F16, 3, 4, 18), (F32, 1, 4, 18), (BF16, 4, 4, 18), (Q8_0, 3, 32, 32), (Q4_0, 2, 32, 64)]
-    {
-        let layout = CellLayout { n_head_kv: 2, d_k, d_v, k_type, v_type: k_type };
+    for (k_type, v_type, group, d_k, d_v) in [
+        (F16, F16, 3, 4, 18),
+        (F32, F32, 1, 4, 18),
+        (BF16, BF16, 4, 4, 18),
+        (Q8_0, Q8_0, 3, 32, 32),
+        (Q4_0, Q4_0, 2, 32, 64),
+        (Q8_0, F16, 1, 96, 32),
+        (F16, Q4_0, 5, 160, 32),
+    ] {
+        let layout = CellLayout { n_head_kv: 2, d_k, d_v, k_type, v_type };
         let fixture = Fixture::new(layout, group, n, 3);
         for set in KernelSet::available() {
             let expected = fixture.run(set, &Inline, 0..n, usize::MAX);

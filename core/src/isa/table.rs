@@ -294,11 +294,11 @@ kernel_table! {
     /// Rows of the tallest attention tile.
     attention_rows = kernels::attention::tile_rows: fn() -> usize;
     /// Dot products of a tile's queries `[d, rows]` with a span's keys; see [`crate::attention`] for all of these.
-    scores_f32 = kernels::attention::scores_f32: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_f32 = kernels::attention::scores_f32: fn(q: &[f32], keys: &Panels<'_>, soon: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// The same for F16 keys.
-    scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_f16 = kernels::attention::scores_f16: fn(q: &[f32], keys: &Panels<'_>, soon: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// The same for BF16 keys.
-    scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, values: &Panels<'_>, resume: bool, out: &mut [Scores]);
+    scores_bf16 = kernels::attention::scores_bf16: fn(q: &[f32], keys: &Panels<'_>, soon: &Panels<'_>, resume: bool, out: &mut [Scores]);
     /// Piece `piece` of 32 dimensions of a span's Q8_0 keys as floats.
     keys_q8_0 = kernels::quantised_cells::keys_q8_0: fn(parts: &Panels<'_>, d_k: usize, piece: usize, out: &mut Floats);
     /// The same for Q4_0 keys.

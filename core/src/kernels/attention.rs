@@ -50,6 +50,11 @@ pub struct Join {
     sees: u16,
 }
 
+impl Join {
+    /// What changes no row.
+    pub const NONE: Self = Self { keep: [1.0; LANES], take: [0.0; LANES], first: 0, sees: 0 };
+}
+
 /// Rows that the widest tile of this set takes.
 #[inline(always)]
 pub(crate) fn tile_rows<S: Simd>(_: S) -> usize {
@@ -97,11 +102,11 @@ macro_rules! typed {
             s: S,
             q: &[f32],
             keys: &Panels<'_>,
-            values: &Panels<'_>,
+            soon: &Panels<'_>,
             resume: bool,
             out: &mut [Scores],
         ) {
-            by_rows!(out.len(), scores, s: S, $E, q, keys, values, resume, out);
+            by_rows!(out.len(), scores, s: S, $E, q, keys, soon, resume, out);
         }
         /// [`values`] for one type of values.
         #[inline(always)]
@@ -132,14 +137,14 @@ pub(super) fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
 }
 
 /// `out[r][cell] = sum over d of q[d][r] * k[d][cell]`: one fused multiply-add a dimension in ascending order, from
-/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions. Asks for the `values` that
-/// belong to the keys while it is at it: they are read next, after the span's other keys.
+/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions. Asks for what is read `soon`, after
+/// the span's other keys, while it is at it: a block of it beside each block of keys.
 #[inline(always)]
 fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
     q: &[f32],
     keys: &Panels<'_>,
-    values: &Panels<'_>,
+    soon: &Panels<'_>,
     resume: bool,
     out: &mut [Scores],
 ) {
@@ -147,7 +152,7 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     let q = q.as_chunks::<R>().0;
     for (block, panel) in keys.iter().enumerate() {
         let near = ahead(panel, keys.get(block + 1));
-        let far = ahead(panel, values.get(block));
+        let far = ahead(panel, soon.get(block));
         let keys: &[E::Bits] = bytemuck::try_cast_slice(panel).unwrap_or(&[]);
         let keys = keys.as_chunks::<LANES>().0.as_chunks::<2>().0;
         if keys.is_empty() {
@@ -208,15 +213,21 @@ pub(crate) fn softmax<S: Simd>(
     running: &mut Running,
 ) -> Join {
     let mut span = Running::START;
-    let rows = span.max.iter_mut().zip(&mut span.sum).zip(scores).zip(masks);
-    for (((max, sum), scores), masks) in rows {
+    // All maxima before all exponentials, so that a row need not wait for its own.
+    for (max, (scores, masks)) in span.max.iter_mut().zip(scores.iter_mut().zip(masks)) {
         *max = shape(s, scores, masks, shaping);
+    }
+    for ((max, sum), (scores, masks)) in span.max.iter().zip(&mut span.sum).zip(scores.iter_mut().zip(masks))
+    {
         *sum = exponentials(s, scores, masks, *max);
     }
     let sees = masks.iter().enumerate();
     let sees = sees.fold(0, |sees, (r, masks)| sees | u16::from(masks.iter().any(|&mask| mask != 0)) << r);
     join(s, running, &span, sees)
 }
+
+/// A span that is seen whole.
+const ALL: Masks = [u32::MAX; SPAN_BLOCKS];
 
 /// Which lanes of the `i`-th sixteen of a span are seen.
 #[inline(always)]
@@ -230,6 +241,14 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
     let (scale, cap) = (s.splat(shaping.scale), s.splat(shaping.cap));
     let none = s.splat(f32::NEG_INFINITY);
     let mut max = none;
+    if *masks == ALL && shaping.cap == 0.0 {
+        for part in scores.as_chunks_mut().0 {
+            let x = s.mul(s.load(part), scale);
+            max = s.max(x, max);
+            s.store(x, part);
+        }
+        return s.largest(max);
+    }
     for (i, part) in scores.as_chunks_mut().0.iter_mut().enumerate() {
         let mask = lanes_seen(masks, i);
         if mask == 0 {
@@ -250,6 +269,14 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
 fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> f32 {
     let (zero, max) = (s.splat(0.0), s.splat(max));
     let mut sum = zero;
+    if *masks == ALL {
+        for part in scores.as_chunks_mut().0 {
+            let p = math::exp(s, s.sub(s.load(part), max));
+            sum = s.add(sum, p);
+            s.store(p, part);
+        }
+        return s.sum(sum);
+    }
     for (i, part) in scores.as_chunks_mut().0.iter_mut().enumerate() {
         let mask = lanes_seen(masks, i);
         if mask == 0 {
@@ -293,7 +320,7 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
 ) {
     let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
     let d_v = out.first().map_or(0, |out| out.len());
-    let all = masks.iter().all(|masks| *masks == [u32::MAX; SPAN_BLOCKS]);
+    let all = masks.iter().all(|masks| *masks == ALL);
     for d in (0..d_v).step_by(W * LANES) {
         let mut sums = [[s.splat(0.0); W]; R];
         // Apart from the other case, so that the sums stay in registers over the whole span.
@@ -306,9 +333,16 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
                 ragged::<S, E, R, W>(s, p, masks, block, v, d_v, d, &mut sums);
             }
         }
+        // Sums that are looked up by a row's number would lie in memory all the time.
+        let mut stored = [[[0.0; LANES]; W]; R];
+        for r in 0..R {
+            for i in 0..W {
+                s.store(sums[r][i], &mut stored[r][i]);
+            }
+        }
         for (r, out) in out.iter_mut().enumerate().filter(|(r, _)| joined.sees >> r & 1 == 1) {
-            for (i, out) in out[d..].chunks_mut(LANES).take(W).enumerate() {
-                store(s, accumulate(s, joined, r, out, sums[r][i]), out);
+            for (out, new) in out[d..].chunks_mut(LANES).zip(&stored[r]) {
+                store(s, accumulate(s, joined, r, out, s.load(new)), out);
             }
         }
     }

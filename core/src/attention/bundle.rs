@@ -1,0 +1,446 @@
+//! A bundle: tiles of one key head and one sequence that go through the spans side by side, so that a span's keys and values are
+//! fetched, and those of quantised cells made floats, once for all of them.
+
+use super::Task;
+use super::tile::{Rows, Tile, live};
+use crate::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
+use crate::isa::KernelSet;
+use crate::kernels::attention::{
+    Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
+};
+use crate::kernels::quantised_cells::{Floats, PIECE};
+use core::ops::Range;
+
+/// Bytes of a block that a kernel reads, and asks for, with a piece.
+const PIECE_BYTES: usize = PIECE * BLOCK_CELLS * 4;
+
+/// At the start of a cache line, so that no vector lies across two.
+#[repr(align(64))]
+struct Aligned<T>(T);
+
+/// The workspace of a job, on its stack: for at most `TILES` tiles, and `Q` elements of their queries.
+pub(super) struct Work<const TILES: usize, const Q: usize> {
+    scores: Aligned<[[Scores; MAX_ROWS]; TILES]>,
+    masks: [[Masks; MAX_ROWS]; TILES],
+    /// Of each tile `[d, rows]`.
+    q: [f32; Q],
+    /// Some dimensions of keys or values, once they have to become floats.
+    floats: Option<Aligned<Floats>>,
+}
+
+/// For few rows: 27 KiB, and 32 more for quantised cells. Heads of more than 256 dimensions are done in pieces.
+pub(super) type Narrow = Work<1, { 256 * MAX_ROWS }>;
+
+/// For many: 122 KiB, and 32 more. Heads of more than 64 dimensions have fewer tiles.
+pub(super) type Wide = Work<8, { 8 * 64 * MAX_ROWS }>;
+
+impl<const TILES: usize, const Q: usize> Work<TILES, Q> {
+    pub(super) fn new() -> Self {
+        let scores = Aligned([[[0.0; _]; MAX_ROWS]; TILES]);
+        Self { scores, masks: [[[0; _]; MAX_ROWS]; TILES], q: [0.0; Q], floats: None }
+    }
+}
+
+/// What a job is to do with its rows.
+#[derive(Clone, Copy)]
+pub(super) enum Extend {
+    /// All spans; rows of `d_v` results.
+    All,
+    /// One span; rows of `d_v` weighted values, maximum, sum.
+    One(usize),
+}
+
+/// Which rows a job does.
+pub(super) struct Part {
+    pub(super) head: usize,
+    pub(super) tokens: Range<usize>,
+    pub(super) extend: Extend,
+}
+
+/// Some tiles, and how far they are.
+struct Bundle<'s, const TILES: usize> {
+    head: usize,
+    /// The row of `[n_tokens, group]` from which tiles count theirs.
+    base: usize,
+    extents: &'s [Extent],
+    tiles: [Tile; TILES],
+    n_tiles: usize,
+    /// Dimensions of the queries that are laid out at once, and which ones are.
+    q_dims: usize,
+    laid_out: Range<usize>,
+}
+
+impl<const TILES: usize> Bundle<'_, TILES> {
+    fn tiles(&self) -> &[Tile] {
+        self.tiles.get(..self.n_tiles).unwrap_or(&[])
+    }
+
+    fn end(&self) -> usize {
+        self.tiles().last().map_or(0, |tile| tile.rows().end)
+    }
+
+    /// The spans of which some row may see something.
+    fn spans(&self) -> Range<usize> {
+        let spans = self.tiles().iter().map(Tile::spans).filter(|spans| !spans.is_empty());
+        spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
+    }
+}
+
+/// What a tile has so far.
+struct Sums<'o> {
+    running: Running,
+    /// How the present span joins.
+    join: Join,
+    values: [&'o mut [f32]; MAX_ROWS],
+}
+
+/// The bytes of a span.
+struct Span<'c, const TILES: usize> {
+    /// What some tile sees of its keys and values.
+    keys: Panels<'c>,
+    values: Panels<'c>,
+    /// Which blocks each tile sees.
+    seen: [[bool; SPAN_BLOCKS]; TILES],
+}
+
+impl<const TILES: usize> Span<'_, TILES> {
+    /// Those of some tiles that see something.
+    fn seeing(&self, tiles: Range<usize>) -> impl Iterator<Item = usize> {
+        tiles.filter(|&t| self.seen[t].contains(&true))
+    }
+
+    /// Those of some panels that tile t sees.
+    fn of<'p>(&self, t: usize, panels: &Panels<'p>) -> Panels<'p> {
+        core::array::from_fn(|i| if self.seen[t][i] { panels[i] } else { &[] })
+    }
+
+    /// The floats of those blocks that tile t sees.
+    fn floats<'p>(&self, t: usize, floats: &'p Floats) -> Panels<'p> {
+        core::array::from_fn(|i| if self.seen[t][i] { bytemuck::cast_slice(&floats[i]) } else { &[][..] })
+    }
+}
+
+/// What a kernel can ask for while it reads a piece of floats, if it is the first.
+fn soon<'p>(is_first: bool, panels: &Panels<'p>, piece: usize) -> Panels<'p> {
+    let part = |panel: &'p [u8]| panel.get(piece * PIECE_BYTES..).filter(|_| is_first);
+    panels.map(|panel| part(panel).unwrap_or(&[]))
+}
+
+/// Makes floats of a piece of a span's keys or values.
+type Open = fn(&Panels<'_>, usize, usize, &mut Floats);
+
+/// The means to make floats of quantised keys.
+fn open_keys(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
+    match layout.k_type {
+        CellType::F32 | CellType::F16 | CellType::BF16 => None,
+        CellType::Q8_0 => Some(set.keys_q8_0),
+        CellType::Q4_0 => Some(set.keys_q4_0),
+    }
+}
+
+/// The same for values.
+fn open_values(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
+    match layout.v_type {
+        CellType::F32 | CellType::F16 | CellType::BF16 => None,
+        CellType::Q8_0 => Some(set.values_q8_0),
+        CellType::Q4_0 => Some(set.values_q4_0),
+    }
+}
+
+impl<'t, 's> Task<'t, 's> {
+    /// Does all rows of a part, bundle by bundle.
+    pub(super) fn part<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        part: &Part,
+        rows: &mut Rows<'_>,
+    ) {
+        let n_rows = part.tokens.len() * self.attention.group();
+        let mut start = 0;
+        while start < n_rows {
+            let mut bundle = self.bundle(part, start..n_rows, Q / MAX_ROWS);
+            start = bundle.end();
+            let rows = rows.tiles(|t| bundle.tiles[t].rows());
+            self.bundle_spans(work, &mut bundle, part, rows);
+        }
+    }
+
+    /// The first rows of `rows` that share a sequence, as many as there is room for, where `q_room` are the dimensions of the
+    /// queries of one tile that can be laid out.
+    fn bundle<const TILES: usize>(
+        &self,
+        part: &Part,
+        rows: Range<usize>,
+        q_room: usize,
+    ) -> Bundle<'s, TILES> {
+        let (group, d_k) = (self.attention.group(), self.attention.layout.d_k);
+        let tallest = (self.set.attention_rows)();
+        let most = (q_room / d_k.max(1)).clamp(1, TILES);
+        let seen = |row: usize| (self.seen)(part.tokens.start + row / group);
+        let extents = seen(rows.start).extents;
+        let rows = rows.start..rows.end.min(rows.start + most * tallest);
+        let n_rows = rows.clone().take_while(|&row| core::ptr::eq(seen(row).extents, extents)).count();
+        let tiles = core::array::from_fn(|t| {
+            let n_rows = n_rows.saturating_sub(t * tallest).min(tallest);
+            let first_row = rows.start + t * tallest;
+            let mut slots = [const { 0..0 }; MAX_ROWS];
+            for (row, slots) in slots.iter_mut().take(n_rows).enumerate() {
+                *slots = seen(first_row + row).slots();
+            }
+            Tile { first_row, n_rows, height: if n_rows == 0 { 0 } else { tile_height(n_rows) }, slots }
+        });
+        let (n_tiles, q_dims) = (n_rows.div_ceil(tallest), d_k.min(q_room / most).max(1));
+        let base = part.tokens.start * group;
+        Bundle { head: part.head, base, extents, tiles, n_tiles, q_dims, laid_out: 0..0 }
+    }
+
+    /// Takes a bundle through its spans.
+    fn bundle_spans<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        bundle: &mut Bundle<'_, TILES>,
+        part: &Part,
+        rows: [[&mut [f32]; MAX_ROWS]; TILES],
+    ) {
+        let group = self.attention.group();
+        let mut stats: [[&mut [f32]; MAX_ROWS]; TILES] = core::array::from_fn(|_| Default::default());
+        let mut sums: [Sums<'_>; TILES] = core::array::from_fn(|_| Sums {
+            running: Running::START,
+            join: Join::NONE,
+            values: Default::default(),
+        });
+        for (rows, (sums, stats)) in rows.into_iter().zip(sums.iter_mut().zip(&mut stats)) {
+            let rows = rows.into_iter().filter(|row| !row.is_empty());
+            for (row, (values, stats)) in rows.zip(sums.values.iter_mut().zip(stats)) {
+                (*values, *stats) = row.split_at_mut(self.attention.layout.d_v);
+            }
+        }
+        let spans = match part.extend {
+            Extend::All => bundle.spans(),
+            Extend::One(span) => span..span + 1,
+        };
+        for span in spans {
+            self.span(work, bundle, span, &mut sums);
+        }
+        for (tile, (sums, stats)) in bundle.tiles().iter().zip(sums.iter_mut().zip(&mut stats)) {
+            let Running { max, sum } = sums.running;
+            for (r, (values, stats)) in sums.values.iter_mut().zip(stats).take(tile.n_rows).enumerate() {
+                match part.extend {
+                    Extend::All => {
+                        let head = bundle.head * group + (tile.first_row + r) % group;
+                        let sink = self.attention.sinks.get(head).copied();
+                        (self.set.finish_row)(values, max[r], sum[r], sink);
+                    }
+                    Extend::One(_) => stats.copy_from_slice(&[max[r], sum[r]]),
+                }
+            }
+        }
+    }
+
+    /// Joins one span to a bundle's results.
+    fn span<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        bundle: &mut Bundle<'_, TILES>,
+        span: usize,
+        sums: &mut [Sums<'_>; TILES],
+    ) {
+        let live = live(bundle.extents, span);
+        for (tile, masks) in bundle.tiles().iter().zip(&mut work.masks) {
+            tile.masks(span, &live, &mut masks[..tile.height]);
+        }
+        let view = self.view(bundle, &work.masks, span);
+        // What becomes floats becomes so once for all tiles; otherwise each is done while its scores are near.
+        let layout = &self.attention.layout;
+        let together = layout.k_type.unit() > 1 || layout.v_type.unit() > 1;
+        let n_tiles = bundle.n_tiles;
+        for first in (0..n_tiles).step_by(if together { TILES } else { 1 }) {
+            let tiles = first..if together { n_tiles } else { first + 1 };
+            self.scores(work, bundle, &view, tiles.clone());
+            for t in view.seeing(tiles.clone()) {
+                let (scores, masks) = (&mut work.scores.0[t], &work.masks[t]);
+                self.softmax(scores, masks, bundle, &bundle.tiles[t], span, &mut sums[t]);
+            }
+            self.values(work, bundle, &view, tiles, sums);
+        }
+    }
+
+    /// Where a span's bytes lie.
+    fn view<const TILES: usize>(
+        &self,
+        bundle: &Bundle<'_, TILES>,
+        masks: &[[Masks; MAX_ROWS]; TILES],
+        span: usize,
+    ) -> Span<'t, TILES> {
+        let layout = &self.attention.layout;
+        let (cache, extents) = (self.cache, bundle.extents);
+        let mut seen = [[false; SPAN_BLOCKS]; TILES];
+        for (tile, (masks, seen)) in bundle.tiles().iter().zip(masks.iter().zip(&mut seen)) {
+            let all = masks[..tile.height].iter().flatten().fold(u32::MAX, |all, mask| all & mask);
+            *seen = core::array::from_fn(|i| {
+                all == u32::MAX || masks[..tile.height].iter().any(|masks| masks[i] != 0)
+            });
+        }
+        let panels = |part: &dyn Fn(usize) -> Range<usize>| {
+            core::array::from_fn(|i| {
+                let extent = extents.get(span * SPAN_BLOCKS + i).filter(|_| seen.iter().any(|seen| seen[i]));
+                extent.and_then(|extent| cache.get(part(extent.block as usize))).unwrap_or(&[])
+            })
+        };
+        let keys = panels(&|block| layout.k_range(block, bundle.head));
+        let values = panels(&|block| layout.v_range(block, bundle.head));
+        Span { keys, values, seen }
+    }
+
+    /// Dot products of some tiles' queries with a span's keys.
+    fn scores<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        bundle: &mut Bundle<'_, TILES>,
+        view: &Span<'_, TILES>,
+        tiles: Range<usize>,
+    ) {
+        let (set, layout) = (self.set, &self.attention.layout);
+        let Work { scores, q, floats, .. } = work;
+        let nearest = view.seeing(0..TILES).next();
+        let open = open_keys(set, layout);
+        for start in (0..layout.d_k).step_by(bundle.q_dims) {
+            let dims = start..layout.d_k.min(start + bundle.q_dims);
+            if bundle.laid_out != dims {
+                self.lay_out(q, bundle, &dims);
+                bundle.laid_out = dims.clone();
+            }
+            let n_pieces = open.map_or(1, |_| dims.len().div_ceil(PIECE));
+            for piece in 0..n_pieces {
+                let first = start / PIECE + piece;
+                if let Some(open) = open {
+                    open(&view.keys, layout.d_k, first, &mut floats.get_or_insert_with(none).0);
+                }
+                for t in view.seeing(tiles.clone()) {
+                    let height = bundle.tiles[t].height;
+                    let q = &q[t * bundle.q_dims * MAX_ROWS..][..dims.len() * height];
+                    let (soon, scores) =
+                        (soon(nearest == Some(t), &view.values, first), &mut scores.0[t][..height]);
+                    match (open, &*floats) {
+                        (Some(_), Some(floats)) => {
+                            let q = q.chunks(PIECE * height).nth(piece).unwrap_or(&[]);
+                            (set.scores_f32)(q, &view.floats(t, &floats.0), &soon, first > 0, scores);
+                        }
+                        _ => self.scores_as_stored(q, &dims, &view.of(t, &view.keys), &soon, scores),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Dot products of one tile's queries with keys that are no blocks of quants.
+    fn scores_as_stored(
+        &self,
+        q: &[f32],
+        dims: &Range<usize>,
+        keys: &Panels<'_>,
+        soon: &Panels<'_>,
+        scores: &mut [Scores],
+    ) {
+        let (set, k_type) = (self.set, self.attention.layout.k_type);
+        let kernel = match k_type {
+            CellType::BF16 => set.scores_bf16,
+            CellType::F16 => set.scores_f16,
+            CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => set.scores_f32,
+        };
+        let bytes = BLOCK_CELLS * k_type.unit_bytes();
+        let cut = |keys: &'_ [u8]| dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes;
+        let keys: Panels<'_> = keys.map(|keys| keys.get(cut(keys)).unwrap_or(&[]));
+        kernel(q, &keys, soon, dims.start > 0, scores);
+    }
+
+    /// Exponentials of one tile's scores.
+    fn softmax<const TILES: usize>(
+        &self,
+        scores: &mut [Scores; MAX_ROWS],
+        masks: &[Masks; MAX_ROWS],
+        bundle: &Bundle<'_, TILES>,
+        tile: &Tile,
+        span: usize,
+        sums: &mut Sums<'_>,
+    ) {
+        let (scores, masks) = (&mut scores[..tile.height], &masks[..tile.height]);
+        let attention = self.attention;
+        let mut shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
+        if let Some(relative) = &attention.relative {
+            let group = attention.group();
+            let row = |r: usize| {
+                let row = bundle.base + tile.row(r);
+                (bundle.head * group + row % group, row / group)
+            };
+            let blocks = span * SPAN_BLOCKS..((span + 1) * SPAN_BLOCKS).min(bundle.extents.len());
+            let extents = bundle.extents.get(blocks).unwrap_or(&[]);
+            relative.shape(scores, masks, shaping.scale, extents, row);
+            // Times one changes no bit.
+            shaping.scale = 1.0;
+        }
+        sums.join = (self.set.softmax_span)(scores, masks, shaping, &mut sums.running);
+    }
+
+    /// A span's weighted values, joined to those of the spans before.
+    fn values<const TILES: usize, const Q: usize>(
+        &self,
+        work: &mut Work<TILES, Q>,
+        bundle: &Bundle<'_, TILES>,
+        view: &Span<'_, TILES>,
+        tiles: Range<usize>,
+        sums: &mut [Sums<'_>; TILES],
+    ) {
+        let (set, layout) = (self.set, &self.attention.layout);
+        let Work { scores, masks, floats, .. } = work;
+        let open = open_values(set, layout);
+        for piece in 0..open.map_or(1, |_| layout.d_v / PIECE) {
+            if let Some(open) = open {
+                open(&view.values, layout.d_v, piece, &mut floats.get_or_insert_with(none).0);
+            }
+            for t in view.seeing(tiles.clone()) {
+                let Tile { height, n_rows, .. } = bundle.tiles[t];
+                let (scores, masks) = (&scores.0[t][..height], &masks[t][..height]);
+                let Sums { values: rows, join, .. } = &mut sums[t];
+                let rows = &mut rows[..n_rows];
+                match (open, &*floats) {
+                    (Some(_), Some(floats)) => {
+                        let mut pieces: [&mut [f32]; MAX_ROWS] = Default::default();
+                        for (part, row) in pieces.iter_mut().zip(rows) {
+                            *part = &mut row[piece * PIECE..][..PIECE];
+                        }
+                        let (values, rows) = (view.floats(t, &floats.0), &mut pieces[..n_rows]);
+                        (set.values_f32)(scores, masks, &values, join, rows);
+                    }
+                    _ => {
+                        let kernel = match layout.v_type {
+                            CellType::BF16 => set.values_bf16,
+                            CellType::F16 => set.values_f16,
+                            CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => set.values_f32,
+                        };
+                        kernel(scores, masks, &view.of(t, &view.values), join, rows);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lays out some dimensions of all tiles' queries as `[d, rows]` each; rows that are missing repeat the last.
+    fn lay_out<const TILES: usize>(&self, q: &mut [f32], bundle: &Bundle<'_, TILES>, dims: &Range<usize>) {
+        let (n_head, d_k, group) = (self.attention.n_head, self.attention.layout.d_k, self.attention.group());
+        for (tile, q) in bundle.tiles().iter().zip(q.chunks_mut(bundle.q_dims * MAX_ROWS)) {
+            for r in 0..tile.height {
+                let row = bundle.base + tile.row(r);
+                let row = row / group * n_head + bundle.head * group + row % group;
+                let row = &self.q[row * d_k..][dims.clone()];
+                for (q, x) in q.iter_mut().skip(r).step_by(tile.height).zip(row) {
+                    *q = *x;
+                }
+            }
+        }
+    }
+}
+
+fn none() -> Aligned<Floats> {
+    Aligned([[0.0; _]; SPAN_BLOCKS])
+}
