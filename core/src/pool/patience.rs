@@ -9,10 +9,16 @@ const LOOKS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 /// it takes to wake a sleeping thread.
 pub(super) const WATCH: Duration = Duration::from_micros(50);
 
-/// For so long the caller works alone when its workers turn out to have no processor of their own.
-const ALONE: Duration = Duration::from_millis(50);
+/// For so long the caller works alone at first when its workers turn out to have no processor of their own; twice as long
+/// each time that the trouble comes back [`AT_ONCE`].
+const ALONE: Duration = Duration::from_millis(1);
+/// For so long at most: a worker that has its processor again is made use of after that.
+const LONGEST_ALONE: Duration = Duration::from_millis(512);
+const AT_ONCE: Duration = Duration::from_millis(20);
 /// What waking a worker again too soon adds to the suspicion that it has none, to which other runs add -1.
 const WEIGHT: u32 = 8;
+/// Of waiting for jobs that workers hold, if it is longer than all work that the caller did, so much adds 1.
+const STALL: Duration = Duration::from_micros(8);
 /// So much suspicion is enough. A thread that gave up watching sooner for a while wakes up suspicion for sixteen runs at most.
 const ENOUGH: u32 = 256;
 
@@ -20,34 +26,62 @@ const ENOUGH: u32 = 256;
 ///
 /// On a busy machine the system may let a worker run on the caller's own processor: it interrupts the caller, takes some
 /// of its work, finds no more and sleeps again, in each run, and two threads are slower than one. What tells is that workers
-/// sleep although the run before began so short a while ago that they must still watch. Then the caller goes on alone for some
-/// time. After a long run nothing is told: who found no more work in it may have slept before it ended. Nor is anything lost
-/// there, for what interrupting costs is little beside a long run.
+/// sleep although they found no more work so short a while ago that they must still watch. Or it lets the worker run on
+/// another processor, in turns with others, and the caller waits for the job that the worker holds meanwhile. Then
+/// the caller goes on alone for some time. With long jobs nothing is told, nor is much lost: who found no more work may
+/// have slept before the run ended, and what interrupting costs is little beside them.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     pub(super) patience: Patience,
     suspicion: u32,
-    last: Option<Instant>,
+    /// Until then workers watch after the last run.
+    watched_until: Option<Instant>,
     alone_until: Option<Instant>,
+    alone_for: Duration,
+}
+
+/// A run that was shared out.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) began: Instant,
+    /// Whether a worker had to be woken for it.
+    pub(super) woke: bool,
+    /// When the caller found no more jobs.
+    pub(super) finished: Instant,
+    /// How long it slept then, until the last job was done.
+    pub(super) slept: Duration,
+    /// How many jobs there were for each thread, at least one.
+    pub(super) jobs_each: u32,
 }
 
 impl Experience {
     /// Whether to work alone now.
-    pub(super) fn is_alone(&mut self, now: Instant) -> bool {
-        self.alone_until = self.alone_until.filter(|end| now < *end);
-        self.alone_until.is_some()
+    pub(super) fn is_alone(&self, now: Instant) -> bool {
+        self.alone_until.is_some_and(|end| now < end)
     }
 
-    /// A run began at `now`; `woke` says whether a worker had to be woken for it, though it watches for up to `watch`.
-    pub(super) fn begin(&mut self, woke: bool, now: Instant, watch: Duration) {
-        let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < watch);
-        self.suspicion =
-            if woke && is_soon { self.suspicion + WEIGHT } else { self.suspicion.saturating_sub(1) };
-        self.last = Some(now);
+    /// Learns from a run after which workers watch for up to `watch`.
+    pub(super) fn learn(&mut self, run: &Run, watch: Duration) {
+        let worked = run.finished.saturating_duration_since(run.began);
+        let too_soon = run.woke && self.watched_until.is_some_and(|end| run.began < end);
+        let stalled = if run.slept > worked { run.slept.as_micros() / STALL.as_micros() } else { 0 };
+        self.suspicion = match (too_soon, stalled) {
+            (false, 0) => self.suspicion.saturating_sub(1),
+            _ => self.suspicion + u32::from(too_soon) * WEIGHT + stalled.min(ENOUGH.into()) as u32,
+        };
+        // Who found no more work did so while others did one job at most.
+        let watch = watch.saturating_sub(worked / run.jobs_each);
+        self.watched_until = Some(run.finished + watch);
         if self.suspicion >= ENOUGH {
             self.suspicion = 0;
-            self.alone_until = Some(now + ALONE);
+            self.go_alone(run.finished + run.slept);
         }
+    }
+
+    fn go_alone(&mut self, now: Instant) {
+        let is_back = self.alone_until.is_some_and(|end| now < end + AT_ONCE);
+        self.alone_for = if is_back { (2 * self.alone_for).min(LONGEST_ALONE) } else { ALONE };
+        self.alone_until = Some(now + self.alone_for);
     }
 }
 
@@ -88,46 +122,86 @@ fn spin(time: Duration, ready: impl Fn() -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// What runs that begin `apart` from each other lead to.
-    fn alone_after(woke: impl Iterator<Item = bool>, apart: Duration) -> bool {
+    /// A run of eight jobs on two threads that takes `time`.
+    fn run(began: Instant, woke: bool, time: Duration) -> Run {
+        Run { began, woke, finished: began + time, slept: Duration::ZERO, jobs_each: 4 }
+    }
+
+    /// Whether runs of `time`, each right behind the other, lead to working alone.
+    fn alone_after(mut woke: impl Iterator<Item = bool>, time: Duration) -> bool {
         let mut experience = Experience::default();
         let mut now = Instant::now();
-        for woke in woke {
-            now += apart;
-            experience.begin(woke, now, WATCH);
-        }
-        experience.is_alone(now)
+        woke.any(|woke| {
+            experience.learn(&run(now, woke, time), WATCH);
+            now += time;
+            experience.is_alone(now)
+        })
     }
 
     #[test]
     fn workers_that_sleep_at_once_again_and_again_are_not_counted_on() {
-        let soon = WATCH / 5;
-        assert!(alone_after([true; 40].into_iter(), soon));
-        assert!(alone_after((0..3000).map(|i| i % 7 == 0), soon), "one run in seven");
-        assert!(!alone_after([true; 16].into_iter(), soon), "short of patience for a while");
-        assert!(!alone_after((0..3000).map(|i| i % 20 == 0), soon), "a pause now and then");
+        for time in [WATCH / 5, 3 * WATCH] {
+            assert!(alone_after([true; 40].into_iter(), time));
+            assert!(alone_after((0..3000).map(|i| i % 7 == 0), time), "one run in seven");
+            assert!(!alone_after([true; 16].into_iter(), time), "short of patience for a while");
+            assert!(!alone_after((0..3000).map(|i| i % 20 == 0), time), "a pause now and then");
+        }
     }
 
     #[test]
     fn workers_that_sleep_in_long_runs_are_counted_on() {
-        assert!(!alone_after([true; 3000].into_iter(), WATCH));
-        assert!(!alone_after([true; 3000].into_iter(), 40 * WATCH));
+        assert!(!alone_after([true; 3000].into_iter(), 4 * WATCH));
+        assert!(!alone_after([true; 3000].into_iter(), 160 * WATCH));
     }
 
     #[test]
-    fn working_alone_comes_to_an_end() {
-        let mut experience = Experience::default();
+    fn a_worker_that_holds_up_short_runs_is_not_counted_on() {
         let now = Instant::now();
-        (0..40).for_each(|_| experience.begin(true, now, WATCH));
-        assert!(experience.is_alone(now) && !experience.is_alone(now + ALONE));
+        let held_up = |slept| {
+            let mut experience = Experience::default();
+            experience.learn(&Run { slept, ..run(now, false, WATCH) }, WATCH);
+            experience.is_alone(now + WATCH + slept)
+        };
+        assert!(held_up(Duration::from_millis(4)));
+        assert!(!held_up(Duration::from_micros(40)), "its job was the last one");
     }
 
     #[test]
-    fn who_never_watches_may_always_sleep() {
+    fn a_worker_whose_job_takes_long_in_a_long_run_is_counted_on() {
+        let slept = Duration::from_millis(4);
         let mut experience = Experience::default();
-        let now = Instant::now();
-        (0..3000).for_each(|_| experience.begin(true, now, Duration::ZERO));
-        assert!(!experience.is_alone(now));
+        let mut now = Instant::now();
+        for _ in 0..100 {
+            experience.learn(&Run { slept, ..run(now, true, 2 * slept) }, WATCH);
+            now += 3 * slept;
+            assert!(!experience.is_alone(now));
+        }
+    }
+
+    #[test]
+    fn working_alone_comes_to_an_end_later_each_time_up_to_a_longest() {
+        let mut experience = Experience::default();
+        let mut now = Instant::now();
+        let mut ends = || {
+            (0..40).for_each(|_| experience.learn(&run(now, true, Duration::ZERO), WATCH));
+            let time =
+                (0..1000).map(Duration::from_millis).find(|&time| !experience.is_alone(now + time)).unwrap();
+            now += time;
+            time.as_millis()
+        };
+        assert_eq!([ends(), ends(), ends(), ends()], [1, 2, 4, 8]);
+        assert_eq!((0..20).map(|_| ends()).max(), Some(LONGEST_ALONE.as_millis()));
+    }
+
+    #[test]
+    fn trouble_that_comes_back_late_is_another_trouble() {
+        let mut experience = Experience::default();
+        let mut now = Instant::now();
+        for _ in 0..5 {
+            experience.go_alone(now);
+            now += ALONE + AT_ONCE;
+            assert_eq!(experience.alone_for, ALONE);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::patience::{Experience, Patience, WATCH};
+use super::patience::{Experience, Patience, Run, WATCH};
 use super::sync::{
     Arc, AtomicBool, AtomicPtr, AtomicUsize, Builder, Condvar, JoinHandle, Mutex, Ordering, lock, park,
     thread_local,
@@ -48,6 +48,8 @@ pub struct ThreadPool {
     workers: Vec<JoinHandle<()>>,
     /// Held during a run: there is room for one, and one caller to wait for it.
     turn: Mutex<Experience>,
+    /// Whether the caller decided to go on alone, for a time that may be over.
+    alone: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,8 @@ impl ThreadPool {
             watch: if crowded { Duration::ZERO } else { WATCH },
         });
         let workers = Vec::with_capacity(n_threads - 1);
-        let mut pool = Self { shared, workers, turn: Mutex::new(Experience::default()) };
+        let mut pool =
+            Self { shared, workers, turn: Mutex::new(Experience::default()), alone: AtomicBool::new(false) };
         for i in 1..n_threads {
             let shared = Arc::clone(&pool.shared);
             let builder = Builder::new().name(format!("backstitch-{i}"));
@@ -128,6 +131,12 @@ impl ThreadPool {
         }
         woke
     }
+
+    /// Whether runs are not shared out now.
+    fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
+            && self.turn.try_lock().is_ok_and(|experience| experience.is_alone(Instant::now()))
+    }
 }
 
 impl Pool for ThreadPool {
@@ -136,7 +145,8 @@ impl Pool for ThreadPool {
     }
 
     fn n_pieces(&self) -> usize {
-        if self.workers.is_empty() { 1 } else { JOBS_EACH * self.n_threads() }
+        // Cutting costs a little, which one thread gains nothing by.
+        if self.workers.is_empty() || self.is_alone() { 1 } else { JOBS_EACH * self.n_threads() }
     }
 
     fn run(&self, n_jobs: usize, job: Job) -> Result<(), Panicked> {
@@ -144,19 +154,25 @@ impl Pool for ThreadPool {
             return Inline.run(n_jobs, job);
         }
         let mut experience = lock(&self.turn);
-        let now = Instant::now();
-        if experience.is_alone(now) {
+        let began = Instant::now();
+        if experience.is_alone(began) {
             drop(experience);
             return Inline.run(n_jobs, job);
         }
         let shared = &*self.shared;
         let woke = self.deal(&job, n_jobs);
-        experience.begin(woke, now, shared.watch);
         IN_JOB.with(|in_job| in_job.set(true));
         shared.take_part(0, shared.slots.len());
         IN_JOB.with(|in_job| in_job.set(false));
         // Nothing above unwinds, so `job` cannot go away before all are done with it.
-        shared.wait(&mut experience.patience);
+        let finished = Instant::now();
+        let slept = if shared.wait(&mut experience.patience) { finished.elapsed() } else { Duration::ZERO };
+        // Who never watches always sleeps, and tells nothing.
+        if !shared.watch.is_zero() {
+            let jobs_each = (n_jobs / shared.slots.len()).max(1) as u32;
+            experience.learn(&Run { began, woke, finished, slept, jobs_each }, shared.watch);
+            self.alone.store(experience.is_alone(finished), Ordering::Relaxed);
+        }
         if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
     }
 }
@@ -206,10 +222,10 @@ impl Shared {
         }
     }
 
-    /// Returns when all jobs are done.
-    fn wait(&self, patience: &mut Patience) {
+    /// Returns when all jobs are done; whether it slept for them.
+    fn wait(&self, patience: &mut Patience) -> bool {
         if patience.watch(self.watch, || self.unfinished.load(Ordering::Acquire) == 0) {
-            return;
+            return false;
         }
         let mut guard = lock(&self.caller_turn);
         if self.unfinished.fetch_or(CALLER_SLEEPS, Ordering::AcqRel) != 0 {
@@ -218,6 +234,7 @@ impl Shared {
             }
         }
         self.unfinished.store(0, Ordering::Relaxed);
+        true
     }
 }
 

@@ -25,8 +25,9 @@ fn every_job_runs_once_for_any_number_of_jobs() {
 
 #[test]
 fn a_thread_that_is_held_up_holds_up_one_job_and_not_its_share() {
-    let pool = ThreadPool::new(2).unwrap();
     for held_up in 0..8 {
+        // A new one, which has not learnt to work alone.
+        let pool = ThreadPool::new(2).unwrap();
         let n_done = AtomicUsize::new(0);
         let start = Instant::now();
         let job = |i| {

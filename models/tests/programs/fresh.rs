@@ -1,0 +1,87 @@
+//! What the logits of a sequence should be: those of its recipe, done by one thread in whole pieces on an untouched context.
+
+use backstitch_core::cell::CellType;
+use backstitch_models::{Batch, Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token};
+use std::collections::HashMap;
+
+/// What makes a sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Deed {
+    Append(Vec<u32>),
+    Remove(i32, i32),
+    Move(i32, i32, i32),
+}
+
+/// Logits of sequences made by themselves.
+pub struct Fresh {
+    model: Model,
+    pub(super) cells: CellType,
+    known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
+}
+
+impl Fresh {
+    pub fn new(model: &Model, cells: CellType) -> Fresh {
+        Fresh { model: model.clone(), cells, known: HashMap::new() }
+    }
+
+    /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it is refused because of cells
+    /// that are still there: in the context they had left the window.
+    pub(super) fn rows(&mut self, recipe: &[Deed]) -> Option<&[u64]> {
+        if self.known.len() > 2_000 {
+            self.known.clear();
+        }
+        let model = &self.model;
+        let known = self.known.entry(recipe.to_vec()).or_insert_with(|| {
+            // No ladder and no journal: only the place where a change was made can be gone back to.
+            let timeline =
+                TimelineParams { checkpoint_bytes: 1 << 20, spacing: 1 << 20, journal: 0, margin: 1024 };
+            let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
+            let params = Params { type_k: self.cells, type_v: self.cells, ..params };
+            let mut ctx = Context::new(model, params).unwrap();
+            encode(&mut ctx, 0);
+            let mut rows = Vec::new();
+            for deed in recipe {
+                rows.clear();
+                match deed {
+                    Deed::Append(tokens) => {
+                        let start = ctx.pos(SeqId(0)).0;
+                        let mut batch = Batch::new();
+                        for (i, &token) in tokens.iter().enumerate() {
+                            batch.push(Token(token), Pos(start + i as i32), &[SeqId(0)], true);
+                        }
+                        ctx.decode(&batch).unwrap();
+                        rows.extend((0..tokens.len()).map(|i| hash(ctx.output(i).unwrap())));
+                    }
+                    Deed::Remove(start, end) => ctx.seq_rm(SeqId(0), Pos(*start)..Pos(*end)).unwrap(),
+                    Deed::Move(start, end, delta) => {
+                        match ctx.seq_add(SeqId(0), Pos(*start)..Pos(*end), *delta) {
+                            Err(Error::Memory(backstitch_kv::Error::Overtakes { .. })) => return None,
+                            result => result.unwrap(),
+                        }
+                    }
+                }
+            }
+            Some(rows)
+        });
+        known.as_deref()
+    }
+}
+
+/// Gives a sequence a text to decode from, where the model takes one: the same for all.
+pub(super) fn encode(ctx: &mut Context, seq: u32) {
+    if ctx.model().graph().encoder().is_none() {
+        return;
+    }
+    let mut batch = Batch::new();
+    for i in 0..3 {
+        batch.push(Token(7 * i as u32), Pos(i), &[SeqId(seq)], false);
+    }
+    ctx.encode_batch(&batch).unwrap();
+}
+
+/// FNV-1a over the bits.
+pub(super) fn hash(logits: &[f32]) -> u64 {
+    logits
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, x| (h ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3))
+}
