@@ -1,16 +1,15 @@
-//! Products of packed weights: multiply-adds for prompts, bytes of weights read for single tokens.
+//! Products of packed weights: bytes of weights read and operations, a multiply or an add, on bytes or floats.
 //!
-//! `cargo bench -p backstitch-benches --bench matmul -- Q8_0/1` picks by name: `kind/threads/case`. Throughput is printed in
-//! elements a second, where an element is one operation (a multiply or an add) for `prompt`, and in bytes of weights
-//! a second for the others.
+//! `cargo bench -p backstitch-benches --bench matmul -- Q8_0/1` picks by name: `kind/threads/case`. Operations on bytes are held against
+//! what AVX-512 VNNI does in registers; tiles of AMX could pass that.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
+use backstitch_benches::{Cost, bench, quick};
 use backstitch_core::packed::{Line, PackedType, packed_bytes};
 use backstitch_core::pool::{Pool, ThreadPool};
 use backstitch_core::quantized::quantized_row_bytes;
 use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul, quantize};
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use std::time::Duration;
+use criterion::{Criterion, criterion_group, criterion_main};
 
 /// All types that weights have.
 fn kinds() -> impl Iterator<Item = PackedType> {
@@ -52,17 +51,14 @@ fn products(criterion: &mut Criterion) {
             let input = Input::both(&x, quantized).expect("one shape");
             let mut out = vec![0.0; n_tokens * n_rows];
             for pool in &pools {
-                let mut group = criterion.benchmark_group(format!("{kind:?}/{}", pool.n_threads()));
-                group.throughput(if name.starts_with("prompt") {
-                    Throughput::Elements(2 * (n_rows * n_cols * n_tokens) as u64)
-                } else {
-                    Throughput::Bytes(data.len() as u64)
-                });
-                group.bench_function(name, |bencher| {
-                    bencher.iter(|| {
-                        let product = Product { weights, out: &mut out, write: Write::Store };
-                        matmul(set, pool, input, &mut [product])
-                    });
+                let n_threads = pool.n_threads();
+                let mut group = criterion.benchmark_group(format!("{kind:?}/{n_threads}"));
+                let operations = 2 * n_rows * n_cols * n_tokens;
+                let (flops, byte_ops) =
+                    if kind.takes_quantized() { (0, operations) } else { (operations, 0) };
+                bench(&mut group, name, n_threads, Cost { bytes: data.len(), flops, byte_ops }, || {
+                    let product = Product { weights, out: &mut out, write: Write::Store };
+                    matmul(set, pool, input, &mut [product]).expect("fits");
                 });
             }
         }
@@ -77,22 +73,9 @@ fn empty_runs(criterion: &mut Criterion) {
     }
 }
 
-fn quantising(criterion: &mut Criterion) {
-    let set = KernelSet::detect().expect("a kernel set");
-    let pool = ThreadPool::new(1).expect("a thread");
-    let x: Vec<f32> = (0..2048).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
-    let mut room = vec![0u32; quantized_row_bytes(2048).expect("whole blocks") / 4];
-    criterion.bench_function("quantise 2048", |bencher| {
-        bencher.iter(|| quantize(set, &pool, &x, 2048, bytemuck::cast_slice_mut(&mut room)).is_ok());
-    });
-}
-
 criterion_group! {
     name = benches;
-    config = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(600))
-        .sample_size(20);
-    targets = empty_runs, quantising, products
+    config = quick();
+    targets = empty_runs, products
 }
 criterion_main!(benches);

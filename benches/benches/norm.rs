@@ -1,10 +1,24 @@
-//! Norms, gates and rotations: nanoseconds a row of the models' widths, in elements a second.
+//! Norms, gates and rotations of rows as wide as the models'.
+//!
+//! Bytes are those read and written; operations are not counted, for what limits these is moving their rows.
+#![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
+use backstitch_benches::{Cost, bench, quick};
 use backstitch_core::KernelSet;
 use backstitch_core::rope::{Pairs, Rope};
 use backstitch_testing::Random;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
+
+/// Sets whose kernels for rows differ.
+fn sets() -> impl Iterator<Item = &'static KernelSet> {
+    KernelSet::available().filter(|set| set.name() != "amx")
+}
+
+/// The cost of moving `n` floats.
+fn moving(n: usize) -> Cost {
+    Cost { bytes: 4 * n, ..Cost::default() }
+}
 
 fn norms(c: &mut Criterion) {
     let mut group = c.benchmark_group("norm");
@@ -12,13 +26,12 @@ fn norms(c: &mut Criterion) {
         let mut random = Random::new(1);
         let (x, weight) = (random.floats(n), random.floats(n));
         let mut out = vec![0.0; n];
-        group.throughput(Throughput::Elements(n as u64));
-        for set in KernelSet::available() {
-            group.bench_function(BenchmarkId::new(format!("rms {}", set.name()), n), |b| {
-                b.iter(|| (set.rms_norm)(black_box(&x), n, &weight, 1e-5, &mut out));
+        for set in sets() {
+            bench(&mut group, &format!("rms {n} {}", set.name()), 1, moving(3 * n), || {
+                (set.rms_norm)(black_box(&x), n, &weight, 1e-5, &mut out);
             });
-            group.bench_function(BenchmarkId::new(format!("layer {}", set.name()), n), |b| {
-                b.iter(|| (set.layer_norm_in_place)(black_box(&mut out), n, &weight, &weight, 1e-5));
+            bench(&mut group, &format!("layer {n} {}", set.name()), 1, moving(4 * n), || {
+                (set.layer_norm_in_place)(black_box(&mut out), n, &weight, &weight, 1e-5);
             });
         }
     }
@@ -28,13 +41,12 @@ fn gates(c: &mut Criterion) {
     let mut group = c.benchmark_group("gate");
     let n = 1536;
     let (mut x, up) = (Random::new(1).floats(n), Random::new(2).floats(n));
-    group.throughput(Throughput::Elements(n as u64));
-    for set in KernelSet::available() {
-        group.bench_function(BenchmarkId::new("silu", set.name()), |b| {
-            b.iter(|| (set.silu_mul)(black_box(&mut x), &up));
+    for set in sets() {
+        bench(&mut group, &format!("silu {}", set.name()), 1, moving(3 * n), || {
+            (set.silu_mul)(black_box(&mut x), &up);
         });
-        group.bench_function(BenchmarkId::new("gelu", set.name()), |b| {
-            b.iter(|| (set.gelu_mul)(black_box(&mut x), &up));
+        bench(&mut group, &format!("gelu {}", set.name()), 1, moving(3 * n), || {
+            (set.gelu_mul)(black_box(&mut x), &up);
         });
     }
 }
@@ -46,17 +58,27 @@ fn rotations(c: &mut Criterion) {
         let rope = Rope { n_rot: 64, pairs, freq_base, freq_scale, attn_factor, yarn: None };
         let (mut frequencies, mut row) = (vec![0.0; 32], vec![0.0; 128]);
         rope.frequencies(&[], &mut frequencies).unwrap();
-        group.bench_function(format!("angles of a token, {pairs:?}"), |b| {
-            b.iter(|| rope.angles(&frequencies, black_box(2047), &mut row).unwrap());
+        bench(&mut group, &format!("angles of a token, {pairs:?}"), 1, moving(32 + 128), || {
+            rope.angles(&frequencies, black_box(2047), &mut row).unwrap();
         });
         let mut x = Random::new(1).floats(12 * 64);
-        for set in KernelSet::available() {
-            group.bench_function(format!("twelve heads, {pairs:?}, {}", set.name()), |b| {
-                b.iter(|| (set.rotate)(black_box(&mut x), 64, pairs, &row));
-            });
+        for set in sets() {
+            bench(
+                &mut group,
+                &format!("twelve heads, {pairs:?}, {}", set.name()),
+                1,
+                moving(2 * 768),
+                || {
+                    (set.rotate)(black_box(&mut x), 64, pairs, &row);
+                },
+            );
         }
     }
 }
 
-criterion_group!(benches, norms, gates, rotations);
+criterion_group! {
+    name = benches;
+    config = quick();
+    targets = norms, gates, rotations
+}
 criterion_main!(benches);
