@@ -16,6 +16,7 @@ static STATE: AtomicU8 = AtomicU8::new(IDLE);
 
 /// Listens to Ctrl-C. Where that cannot be, Ctrl-C ends the program as usual.
 pub fn listen() {
+    #[cfg(not(target_family = "wasm"))]
     let _ = ctrlc::set_handler(|| {
         if STATE.compare_exchange(BUSY, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             std::process::exit(i32::from(EXIT_CODE));

@@ -116,7 +116,7 @@ mod tests {
     use twox_hash::XxHash3_64;
 
     fn bytes(len: usize) -> Vec<u8> {
-        (0..len).map(|i| (i * i * 31 + i / 7 * 13 + 5) as u8).collect()
+        (0..len as u64).map(|i| (i * i * 31 + i / 7 * 13 + 5) as u8).collect()
     }
 
     /// The checksum, with stripes taken in runs of `run`, and what was copied.

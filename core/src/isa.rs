@@ -32,6 +32,9 @@ pub(crate) mod mmla;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 pub(crate) mod neon;
 
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
+
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;
 pub use simd::{LANES, Simd};

@@ -99,6 +99,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "a panic ends the program there")]
     fn the_inline_pool_runs_every_job_and_reports_a_panic() {
         let sum = AtomicUsize::new(0);
         let add = |i| {
@@ -115,6 +116,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "no threads there")]
     fn small_work_is_not_split() {
         assert_eq!(n_jobs(&Inline, 100, 1), 1);
         let two = ThreadPool::new(2).unwrap();

@@ -104,10 +104,17 @@ impl From<io::Error> for Problem {
 /// **The file must stay as it is.** If another process truncates it while it is mapped, touching the bytes that are gone kills this
 /// process (`SIGBUS`), and no program can prevent that; if another process writes to it, the bytes change here. Replace
 /// model files by renaming a new file over the old name, or use [`Buffer`].
+///
+/// In WebAssembly, which cannot map files, this is a [`Buffer`].
 #[derive(Debug)]
 pub struct Mapping {
-    map: memmap2::Mmap,
+    map: Map,
 }
+
+#[cfg(not(target_family = "wasm"))]
+type Map = memmap2::Mmap;
+#[cfg(target_family = "wasm")]
+type Map = Buffer;
 
 impl Mapping {
     /// Maps the file at `path`; takes the same time whatever its size.
@@ -119,6 +126,12 @@ impl Mapping {
         Self::map(path).map_err(|problem| FileError { path: path.into(), problem })
     }
 
+    #[cfg(target_family = "wasm")]
+    fn map(path: &Path) -> Result<Self, Problem> {
+        Ok(Self { map: Buffer::fill(path)? })
+    }
+
+    #[cfg(not(target_family = "wasm"))]
     fn map(path: &Path) -> Result<Self, Problem> {
         let (file, _) = open_regular(path)?;
         // SAFETY: the map is private to this value and read-only. That nobody changes the file meanwhile cannot be
@@ -129,14 +142,14 @@ impl Mapping {
 
     /// The bytes of the file.
     pub fn bytes(&self) -> &[u8] {
-        &self.map
+        self.map.as_ref()
     }
 
     /// Tells the system that these bytes are not needed for now, so that they stop counting as this process's memory. They stay readable:
     /// touching them reads them again from the file. Bounds beyond the end are cut; where the system cannot do this,
     /// nothing happens.
     pub fn release(&self, range: Range<usize>) {
-        let end = range.end.min(self.map.len());
+        let end = range.end.min(self.bytes().len());
         if range.start < end {
             self.advise_unneeded(range.start, end - range.start);
         }
@@ -181,14 +194,17 @@ impl Buffer {
 
     fn fill(path: &Path) -> Result<Self, Problem> {
         let (file, len) = open_regular(path)?;
-        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(size_of::<Line>()))
-            .map_err(|()| Problem::Io(io::ErrorKind::OutOfMemory.into()))?;
-        let mut buffer = Self { lines, len };
+        let mut buffer = Self::zeroed(len).map_err(Problem::Io)?;
         let found = read_up_to(file, buffer.bytes_mut())?;
         if found < len {
             return Err(Problem::Shrunk { found: found as u64, wanted: len as u64 });
         }
         Ok(buffer)
+    }
+
+    fn zeroed(len: usize) -> io::Result<Self> {
+        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(size_of::<Line>()));
+        Ok(Self { lines: lines.map_err(|()| io::ErrorKind::OutOfMemory)?, len })
     }
 
     /// The bytes of the file; the first one lies at a multiple of 64.
@@ -200,6 +216,19 @@ impl Buffer {
     fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
         bytes.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+#[cfg(target_family = "wasm")]
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
     }
 }
 
@@ -215,9 +244,24 @@ const HUGE: usize = 2 << 20;
 /// Zeroed memory for much that is read often: in large pages where the system has them, so that the processor finds it with fewer
 /// look-ups. Pages are taken when they are first written, by the thread that does.
 pub struct Pages {
-    map: memmap2::MmapMut,
+    map: Anonymous,
     start: usize,
     len: usize,
+}
+
+#[cfg(not(target_family = "wasm"))]
+type Anonymous = memmap2::MmapMut;
+#[cfg(target_family = "wasm")]
+type Anonymous = Buffer;
+
+#[cfg(not(target_family = "wasm"))]
+fn anonymous(len: usize) -> io::Result<Anonymous> {
+    memmap2::MmapMut::map_anon(len)
+}
+
+#[cfg(target_family = "wasm")]
+fn anonymous(len: usize) -> io::Result<Anonymous> {
+    Buffer::zeroed(len)
 }
 
 impl Pages {
@@ -227,24 +271,24 @@ impl Pages {
     /// What the system says if it has no room.
     pub fn new(len: usize) -> io::Result<Self> {
         if len < HUGE {
-            let map = memmap2::MmapMut::map_anon(len.max(1))?;
+            let map = anonymous(len.max(1))?;
             return Ok(Self { map, start: 0, len });
         }
         let padded = len.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = memmap2::MmapMut::map_anon(padded)?;
-        let start = map.as_ptr().align_offset(HUGE).min(HUGE);
+        let map = anonymous(padded)?;
+        let start = map.as_ref().as_ptr().align_offset(HUGE).min(HUGE);
         advise_huge(&map);
         Ok(Self { map, start, len })
     }
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+        self.map.as_ref().get(self.start..self.start + self.len).unwrap_or_default()
     }
 
     /// All bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.map.get_mut(self.start..self.start + self.len).unwrap_or_default()
+        self.map.as_mut().get_mut(self.start..self.start + self.len).unwrap_or_default()
     }
 }
 
@@ -255,13 +299,13 @@ impl fmt::Debug for Pages {
 }
 
 #[cfg(target_os = "linux")]
-fn advise_huge(map: &memmap2::MmapMut) {
+fn advise_huge(map: &Anonymous) {
     // Advice that is not taken costs time, not correctness.
     drop(map.advise(memmap2::Advice::HugePage));
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge(_map: &memmap2::MmapMut) {}
+fn advise_huge(_map: &Anonymous) {}
 
 /// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
 /// again after, because the path may lead elsewhere by then.

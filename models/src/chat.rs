@@ -37,6 +37,7 @@ const BYTES_PER_BYTE: u64 = 64;
 /// How deep macros and loops may call each other.
 const DEPTH: usize = 100;
 /// Stack of the thread that runs a template: values can be nested as deep as there are steps. Only what is touched takes memory.
+#[cfg(not(target_family = "wasm"))]
 const STACK: usize = 1 << 28;
 
 /// One message of a conversation.

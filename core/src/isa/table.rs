@@ -5,6 +5,8 @@
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 use super::neon::{Dot, Mixed, Neon, Plain};
 use super::scalar::Scalar;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::wasm::Simd128;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2::Avx2, avx512::Avx512};
 use crate::checksum::Sums;
@@ -37,6 +39,15 @@ macro_rules! kernel_table {
                 $path(Scalar::token(), $($arg),*)
             })*
             pub(super) static SET: KernelSet = KernelSet { name: "scalar", $($name),* };
+        }
+
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        mod simd128_set {
+            use super::*;
+            $(fn $name($($arg: $ty),*) $(-> $ret)? {
+                $path(Simd128::token(), $($arg),*)
+            })*
+            pub(super) static SET: KernelSet = KernelSet { name: "simd128", $($name),* };
         }
 
         kernel_table!(@set #[cfg(target_arch = "x86_64")] avx2_set, Avx2, "avx2", "avx2,fma,f16c";
@@ -156,9 +167,13 @@ const CANDIDATES: [Candidate; 4] = [
     (&scalar_set::SET, || true),
 ];
 
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+const CANDIDATES: [Candidate; 2] = [(&simd128_set::SET, || true), (&scalar_set::SET, || true)];
+
 #[cfg(not(any(
     target_arch = "x86_64",
-    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
 )))]
 const CANDIDATES: [Candidate; 1] = [(&scalar_set::SET, || true)];
 

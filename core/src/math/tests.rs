@@ -140,3 +140,61 @@ fn every_set_gives_the_same_bits_for_every_input() {
         }
     }
 }
+
+/// What fused multiply-add gets wrong first: signs, ends, cancellation, sums beside the middle of two floats, subnormal results. Sixteen
+/// `a`, one `b`, sixteen `c`.
+pub(crate) fn triples(n: usize) -> impl Iterator<Item = ([f32; 16], f32, [f32; 16])> {
+    let ends =
+        [0.0, 1.0, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), f32::from_bits(0x7f_ffff)];
+    let ends: Vec<f32> =
+        ends.into_iter().flat_map(|x| [x, -x]).chain([f32::NAN, 1.0 + f32::EPSILON]).collect();
+    let whole: [f32; 16] = ends.try_into().unwrap();
+    let all = whole.into_iter().flat_map(move |b| whole.map(|c| (whole, b, [c; 16])));
+    let mut random = Random::new(7);
+    all.chain((0..n).map(move |_| random_triple(&mut random)))
+}
+
+fn random_triple(random: &mut Random) -> ([f32; 16], f32, [f32; 16]) {
+    let any = |random: &mut Random| f32::from_bits(random.bits() as u32);
+    // 1 + k 2^-23 and its counterpart: the product is so close to a power of two that a double can hold no sum with it.
+    let k = 1 + random.below(9) as u32;
+    let (over, under) = (f32::from_bits((127 << 23) + k), f32::from_bits((127 << 23) - 2 * k));
+    let pow2 = |e: i32| libm::exp2(f64::from(e)) as f32;
+    let shift = random.below(100) as i32 - 80;
+    let b = if random.below(4) == 0 { any(random) } else { under * pow2(shift) };
+    let mut c = [0.0; 16];
+    let a = core::array::from_fn(|i| {
+        let a = match random.below(4) {
+            0 => any(random),
+            1 => random.float(),
+            // Half of the last bit of the smallest subnormal numbers.
+            2 => over * pow2((-150 - shift).clamp(-126, 127)),
+            _ => over * pow2(random.below(80) as i32 - 40),
+        };
+        let a = if random.below(2) == 0 { a } else { -a };
+        let product = f64::from(a) * f64::from(b);
+        c[i] = match random.below(5) {
+            0 => any(random),
+            1 => f32::from_bits(random.bits() as u32 & 0x8000_0000 | random.below(1 << (1 + i)) as u32),
+            2 => f32::from_bits((-product as f32).to_bits().wrapping_add(random.below(3) as u32)),
+            _ => f32::from_bits(
+                ((product as f32).to_bits() & !0x3f).wrapping_add((24 << 23) + random.below(64) as u32),
+            ),
+        };
+        a
+    });
+    (a, b, c)
+}
+
+/// The digest of all results is that of processors with an instruction for it.
+#[test]
+fn fused_multiply_add_rounds_once_on_every_set_and_machine() {
+    for set in KernelSet::available() {
+        let digest = triples(30_000).fold(0xcbf2_9ce4_8422_2325, |digest: u64, (a, b, mut c)| {
+            (set.add_scaled)(&mut c, &a, b);
+            let bits = c.map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() });
+            bits.iter().fold(digest, |digest, &x| (digest ^ u64::from(x)).wrapping_mul(0x100_0000_01b3))
+        });
+        assert_eq!(digest, 0x3b1c_3e01_3939_dc5d, "{}: {digest:x}", set.name());
+    }
+}

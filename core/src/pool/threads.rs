@@ -77,7 +77,8 @@ struct Slot {
 }
 
 impl ThreadPool {
-    /// Starts `n_threads - 1` threads; the caller of [`Pool::run`] is the remaining one.
+    /// Starts `n_threads - 1` threads; the caller of [`Pool::run`] is the remaining one. In WebAssembly, which has none to start, it
+    /// is the only one of any pool.
     ///
     /// # Errors
     /// [`Error::Threads`] unless `n_threads` is in 1..=[`MAX_THREADS`] or when the system refuses to start that many.
@@ -85,6 +86,7 @@ impl ThreadPool {
         if !(1..=MAX_THREADS).contains(&n_threads) {
             return Err(Error::Threads { found: n_threads, most: MAX_THREADS });
         }
+        let n_threads = if cfg!(target_family = "wasm") { 1 } else { n_threads };
         let n_processors = std::thread::available_parallelism().map_or(1, usize::from);
         let crowded = n_threads > n_processors || cfg!(all(test, loom));
         let slot = |_| Slot { units: Units::new(), job: AtomicPtr::new(core::ptr::null_mut()) };
@@ -257,5 +259,6 @@ fn work(shared: &Shared, i: usize) {
 
 #[cfg(all(test, loom))]
 mod explored;
-#[cfg(all(test, not(loom)))]
+// Not in WebAssembly, which has no threads.
+#[cfg(all(test, not(loom), not(target_family = "wasm")))]
 mod tests;
