@@ -6,7 +6,8 @@
 //!
 //! 1. The score of a cell: `fma(q[d], k[d], sum)` for each d in order, from +0.0; then times `scale`; then plus the term of its distance, if there are such; then, with a cap,
 //!    `cap * tanh(score / cap)`.
-//! 2. `m` is the largest score seen in the span, `p = exp(score - m)`, `l` the sum of p over sixteen lanes, slot i in
+//! 2. `m` is the largest score seen in the span, `p = exp(score - m)` (here and in 4 zero where that is below 2^-64, which keeps
+//!    clear of numbers so small that processors take long for them), `l` the sum of p over sixteen lanes, slot i in
 //!    lane i % 16 in order, and the fixed tree of [`Simd::sum`](crate::isa::Simd::sum).
 //! 3. `a[d]`: `fma(p, v[d], sum)` for each cell seen, in order, from +0.0. Cells that are not seen take no part, whatever
 //!    bytes they hold.

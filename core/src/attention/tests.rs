@@ -1,5 +1,6 @@
 use super::*;
 use crate::cell::CellType::{self, BF16, F16, F32, Q4_0, Q8_0};
+use crate::kernels::attention::{Running, SPAN_BLOCKS, Scores, Shaping};
 use crate::pool::{Inline, ThreadPool};
 use backstitch_testing::{Random, assert_bits};
 use std::{vec, vec::Vec};
@@ -386,6 +387,29 @@ fn terms_by_distance_are_added_to_scores_whatever_the_chunks_threads_and_places(
             let exact = sum.sum::<f64>() / weights.iter().sum::<f64>();
             let got = f64::from(expected[token * width + head * LAYOUT.d_v + d]);
             assert!((got - exact).abs() < 3e-6, "{got}, {exact} wanted");
+        }
+    }
+}
+
+/// Numbers so small that a processor takes a hundred times as long for each.
+#[test]
+fn no_weight_is_so_small_that_it_has_fewer_bits() {
+    let scores: Scores = core::array::from_fn(|i| i as f32 * -0.5);
+    for set in KernelSet::available() {
+        let (mut p, mut running) = ([scores], Running::START);
+        let shaping = Shaping { scale: 1.0, cap: 0.0 };
+        let seen = [[u32::MAX; SPAN_BLOCKS]];
+        let _first = (set.softmax_span)(&mut p, &seen, shaping, &mut running);
+        for (score, p) in scores.iter().zip(&p[0]) {
+            // 64 ln 2 is 44.36.
+            let wanted = if *score > -44.3 { score.exp() } else { 0.0 };
+            assert!((p - wanted).abs() <= wanted * 1e-6, "{}: exp({score}) became {p}", set.name());
+        }
+        for (score, kept) in [(44.0, true), (45.0, false), (100.0, false)] {
+            let (mut running, mut far) = (running, [[score; SPAN_CELLS]]);
+            let join = (set.softmax_span)(&mut far, &seen, shaping, &mut running);
+            assert_eq!(join.keep[0] > 0.0, kept, "{}: {score}", set.name());
+            assert_eq!(join.take[0], 1.0);
         }
     }
 }

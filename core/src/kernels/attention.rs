@@ -264,7 +264,18 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
     s.largest(max)
 }
 
-/// `exp(score - max)` of what is seen; returns its sum.
+/// Weights below this part of a row's largest, 2^-64, are zero: 2^39 of them together change no bit of 1, and products with
+/// numbers near the smallest there are cost processors a hundred times an ordinary one.
+const LEAST_WEIGHT: f32 = 1.0 / (1u128 << 64) as f32;
+
+/// `exp(x)`, or zero where that is below [`LEAST_WEIGHT`]; NaN stays NaN.
+#[inline(always)]
+fn weight<S: Simd>(s: S, x: S::F) -> S::F {
+    let y = math::exp(s, x);
+    s.select(s.lt(y, s.splat(LEAST_WEIGHT)), s.splat(0.0), y)
+}
+
+/// [`weight`] of `score - max` of what is seen; returns the sum.
 #[inline(always)]
 fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> f32 {
     let (zero, max) = (s.splat(0.0), s.splat(max));
@@ -282,7 +293,7 @@ fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> 
         if mask == 0 {
             continue;
         }
-        let p = s.select(mask, math::exp(s, s.sub(s.load(part), max)), zero);
+        let p = s.select(mask, weight(s, s.sub(s.load(part), max)), zero);
         sum = s.add(sum, p);
         s.store(p, part);
     }
@@ -295,8 +306,8 @@ fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join
     let (old_max, new_max) = (s.load(&running.max), s.load(&span.max));
     let (old_sum, new_sum) = (s.load(&running.sum), s.load(&span.sum));
     let max = s.max(old_max, new_max);
-    let keep = math::exp(s, s.sub(old_max, max));
-    let take = math::exp(s, s.sub(new_max, max));
+    let keep = weight(s, s.sub(old_max, max));
+    let take = weight(s, s.sub(new_max, max));
     let sum = s.fma(old_sum, keep, s.mul(new_sum, take));
     let first = !s.lt(s.splat(0.0), old_sum);
     let mut join = Join { keep: [0.0; LANES], take: [0.0; LANES], first, sees };

@@ -1,8 +1,8 @@
 //! Quantised weights times many tokens, on the tiles of AMX.
 //!
 //! Two panels are unpacked, some blocks at a time, to what tiles load; then all tokens pass, 32 at a time. What is left
-//! over, fewer than sixteen tokens, goes the way of [`integer`](super::integer), as do types whose halves of a block have
-//! factors of their own. The operations on every element and their order are the same there and here.
+//! over, fewer than sixteen tokens, goes the way of [`integer`](super::integer), as do rows of few blocks, and types whose halves
+//! of a block have factors of their own. The operations on every element and their order are the same there and here.
 
 use super::format::{Bias, Factors, Format};
 use super::integer::{self, Panel, Sink};
@@ -19,6 +19,9 @@ const DEPTH: usize = 24;
 
 /// The most tokens that pass one pair of panels after the other.
 const MOST: usize = 12 * GROUP;
+
+/// Fewer blocks than this a panel are multiplied sooner without tiles: to turn and write the sums of so few takes as long.
+const LEAST: usize = 24;
 
 /// Bytes of activations that stay in the second cache, with little else.
 const FIT: usize = 3 << 19;
@@ -40,7 +43,7 @@ fn multiply<Q: Format>(
     write: Write,
 ) {
     let n_tokens = x.len() / n_blocks;
-    if n_tokens < TOKENS {
+    if n_tokens < TOKENS || n_blocks < LEAST {
         return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
     }
     let Some(mut tiles) = Tiles::configure() else {
