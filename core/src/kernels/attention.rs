@@ -42,8 +42,8 @@ impl Running {
 /// How a span's weighted values join those before it, a lane a row: `old * keep + new * take`.
 #[derive(Clone, Copy, Debug)]
 pub struct Join {
-    keep: [f32; LANES],
-    take: [f32; LANES],
+    pub(crate) keep: [f32; LANES],
+    pub(crate) take: [f32; LANES],
     /// Rows that saw nothing before: the new is copied.
     first: u16,
     /// Rows that see a cell of this span; the others stay.
