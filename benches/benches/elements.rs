@@ -2,13 +2,14 @@
 //! not counted, for what limits these is moving their rows.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
-use backstitch_benches::{Cost, bench, quick};
+use backstitch_benches::{Best, Cost};
 use backstitch_core::pool::Inline;
 use backstitch_core::quantized::quantized_row_bytes;
 use backstitch_core::{KernelSet, quantize};
 use backstitch_testing::Random;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
+use std::time::Duration;
 
 /// The widths of a small and a large model's feed-forward networks.
 const WIDTHS: [usize; 2] = [1536, 11_264];
@@ -24,7 +25,8 @@ fn sets() -> impl Iterator<Item = &'static KernelSet> {
 fn time(c: &mut Criterion, name: &str, bytes: usize, mut work: impl FnMut(&'static KernelSet)) {
     let mut group = c.benchmark_group(name);
     for set in sets() {
-        bench(&mut group, set.name(), 1, Cost { bytes, ..Cost::default() }, || work(set));
+        let mut best = Best::new(Cost { bytes, ..Cost::default() }, 1);
+        group.bench_function(set.name(), |b| b.iter_custom(|n| best.time(n, || work(set))));
     }
 }
 
@@ -77,7 +79,10 @@ fn vocabulary(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = quick();
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400))
+        .sample_size(20);
     targets = rounding, functions, vocabulary
 }
 criterion_main!(benches);

@@ -4,12 +4,13 @@
 //! what AVX-512 VNNI does in registers; tiles of AMX could pass that.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
-use backstitch_benches::{Cost, bench, quick};
+use backstitch_benches::{Best, Cost};
 use backstitch_core::packed::{Line, PackedType, packed_bytes};
 use backstitch_core::pool::{Pool, ThreadPool};
 use backstitch_core::quantized::quantized_row_bytes;
 use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul, quantize};
 use criterion::{Criterion, criterion_group, criterion_main};
+use std::time::Duration;
 
 /// All types that weights have.
 fn kinds() -> impl Iterator<Item = PackedType> {
@@ -56,10 +57,12 @@ fn products(criterion: &mut Criterion) {
                 let operations = 2 * n_rows * n_cols * n_tokens;
                 let (flops, byte_ops) =
                     if kind.takes_quantized() { (0, operations) } else { (operations, 0) };
-                bench(&mut group, name, n_threads, Cost { bytes: data.len(), flops, byte_ops }, || {
+                let mut best = Best::new(Cost { bytes: data.len(), flops, byte_ops }, n_threads);
+                let mut multiply = || {
                     let product = Product { weights, out: &mut out, write: Write::Store };
                     matmul(set, pool, input, &mut [product]).expect("fits");
-                });
+                };
+                group.bench_function(name, |b| b.iter_custom(|n| best.time(n, &mut multiply)));
             }
         }
     }
@@ -75,7 +78,10 @@ fn empty_runs(criterion: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = quick();
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400))
+        .sample_size(20);
     targets = empty_runs, products
 }
 criterion_main!(benches);

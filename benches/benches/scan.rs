@@ -4,7 +4,7 @@
 //! state.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
-use backstitch_benches::{Cost, bench, quick};
+use backstitch_benches::{Best, Cost};
 use backstitch_core::KernelSet;
 use backstitch_core::pool::Inline;
 use backstitch_core::scan::{
@@ -12,6 +12,7 @@ use backstitch_core::scan::{
 };
 use backstitch_testing::Random;
 use criterion::{Criterion, criterion_group, criterion_main};
+use std::time::Duration;
 
 const TOKENS: [usize; 2] = [1, 64];
 
@@ -35,7 +36,8 @@ fn time(
     let cost = Cost { bytes: 4 * (2 * state + inputs), flops: operations * state * n_tokens, byte_ops: 0 };
     let mut group = c.benchmark_group(format!("{name} by {n_tokens}"));
     for set in KernelSet::available().filter(|set| set.name() != "amx") {
-        bench(&mut group, set.name(), 1, cost, || step(set));
+        let mut best = Best::new(cost, 1);
+        group.bench_function(set.name(), |b| b.iter_custom(|n| best.time(n, || step(set))));
     }
 }
 
@@ -136,7 +138,10 @@ fn conv(c: &mut Criterion) {
 
 criterion_group! {
     name = benches;
-    config = quick();
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400))
+        .sample_size(20);
     targets = ssd, selective, wkv6, wkv7, delta, conv
 }
 criterion_main!(benches);

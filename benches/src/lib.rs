@@ -2,8 +2,6 @@
 
 pub mod limits;
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Throughput};
 use limits::Limits;
 use std::time::{Duration, Instant};
 
@@ -18,51 +16,60 @@ pub struct Cost {
     pub byte_ops: usize,
 }
 
-/// Times `work` as `group/name` on `n_threads`, and prints GB/s, GOP/s and the share of this machine's limit that was reached.
+/// Keeps the fastest sample of a kernel, and prints when it is dropped how near to the machine's limit that came.
 ///
 /// The limit is the time that moving its bytes or computing its operations takes at least, whichever is longer, on as many threads.
-pub fn bench(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    name: &str,
-    n_threads: usize,
+#[derive(Debug)]
+pub struct Best {
     cost: Cost,
-    mut work: impl FnMut(),
-) {
-    let mut least = f64::INFINITY;
-    group.throughput(Throughput::Bytes(cost.bytes as u64));
-    group.bench_function(name, |bencher| {
-        bencher.iter_custom(|n| {
-            let start = Instant::now();
-            (0..n).for_each(|_| work());
-            let time = start.elapsed();
-            least = least.min(time.as_secs_f64() / n as f64);
-            time
-        });
-    });
-    // Nothing was run if another name was asked for.
-    if least.is_finite() {
-        println!("{}", line(cost, least, Limits::of(n_threads)));
+    n_threads: usize,
+    seconds: f64,
+}
+
+impl Best {
+    /// For calls of `cost` on `n_threads`, one or two.
+    pub fn new(cost: Cost, n_threads: usize) -> Self {
+        Self { cost, n_threads, seconds: f64::INFINITY }
+    }
+
+    /// The time that `n` calls of `work` take.
+    pub fn time(&mut self, n: u64, mut work: impl FnMut()) -> Duration {
+        let start = Instant::now();
+        (0..n).for_each(|_| work());
+        let time = start.elapsed();
+        self.seconds = self.seconds.min(time.as_secs_f64() / n as f64);
+        time
+    }
+
+    fn line(&self, limits: &Limits) -> String {
+        let per_second = |n: usize| n as f64 / self.seconds / 1e9;
+        let (share, what) = limits.share(self.cost, self.seconds);
+        let (gb, gop) = (per_second(self.cost.bytes), per_second(self.cost.flops + self.cost.byte_ops));
+        format!("best {gb:.1} GB/s, {gop:.1} GOP/s: {:.0} % of what {what} allows", 100.0 * share)
     }
 }
 
-/// What is printed of the fastest sample, `seconds` a call.
-fn line(cost: Cost, seconds: f64, limits: &Limits) -> String {
-    let per_second = |n: usize| n as f64 / seconds / 1e9;
-    let (share, what) = limits.share(cost, seconds);
-    let gops = per_second(cost.flops + cost.byte_ops);
-    format!(
-        "{:25}best {:.1} GB/s, {gops:.1} GOP/s: {:.0} % of what {what} allows",
-        "",
-        per_second(cost.bytes),
-        100.0 * share
-    )
+impl Drop for Best {
+    fn drop(&mut self) {
+        // Nothing ran if another name was asked for.
+        if self.seconds.is_finite() {
+            println!("{:24}{}", "", self.line(Limits::of(self.n_threads)));
+        }
+    }
 }
 
-/// How long criterion warms up and measures: there are many kernels.
-pub fn quick() -> criterion::Criterion {
-    criterion::Criterion::default()
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(400))
-        .sample_size(20)
-        .without_plots()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_fastest_sample_counts() {
+        let mut best = Best::new(Cost { bytes: 100, ..Cost::default() }, 1);
+        let short = best.time(1000, || ());
+        let seconds = best.seconds;
+        assert!(best.time(1, || std::thread::sleep(Duration::from_millis(2))) > short);
+        assert_eq!(best.seconds, seconds);
+        // Not to be printed.
+        best.seconds = f64::INFINITY;
+    }
 }

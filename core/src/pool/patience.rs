@@ -13,12 +13,10 @@ pub(super) const WATCH: Duration = Duration::from_micros(50);
 /// each time that the trouble comes back [`AT_ONCE`].
 const ALONE: Duration = Duration::from_millis(1);
 /// For so long at most: a worker that has its processor again is made use of after that.
-const LONGEST_ALONE: Duration = Duration::from_millis(512);
+const LONGEST_ALONE: Duration = Duration::from_millis(64);
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// What waking a worker again too soon adds to the suspicion that it has none, to which other runs add -1.
 const WEIGHT: u32 = 8;
-/// Of waiting for jobs that workers hold, if it is longer than all work that the caller did, so much adds 1.
-const STALL: Duration = Duration::from_micros(8);
 /// So much suspicion is enough. A thread that gave up watching sooner for a while wakes up suspicion for sixteen runs at most.
 const ENOUGH: u32 = 256;
 
@@ -26,10 +24,9 @@ const ENOUGH: u32 = 256;
 ///
 /// On a busy machine the system may let a worker run on the caller's own processor: it interrupts the caller, takes some
 /// of its work, finds no more and sleeps again, in each run, and two threads are slower than one. What tells is that workers
-/// sleep although they found no more work so short a while ago that they must still watch. Or it lets the worker run on
-/// another processor, in turns with others, and the caller waits for the job that the worker holds meanwhile. Then
-/// the caller goes on alone for some time. With long jobs nothing is told, nor is much lost: who found no more work may
-/// have slept before the run ended, and what interrupting costs is little beside them.
+/// sleep although they found no more work so short a while ago that they must still watch. Then the caller goes on alone for some
+/// time. With long jobs nothing is told: who found no more work may have slept before the run ended. Nor is anything lost
+/// there, for what interrupting costs is little beside them.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     pub(super) patience: Patience,
@@ -48,8 +45,6 @@ pub(super) struct Run {
     pub(super) woke: bool,
     /// When the caller found no more jobs.
     pub(super) finished: Instant,
-    /// How long it slept then, until the last job was done.
-    pub(super) slept: Duration,
     /// How many jobs there were for each thread, at least one.
     pub(super) jobs_each: u32,
 }
@@ -64,17 +59,13 @@ impl Experience {
     pub(super) fn learn(&mut self, run: &Run, watch: Duration) {
         let worked = run.finished.saturating_duration_since(run.began);
         let too_soon = run.woke && self.watched_until.is_some_and(|end| run.began < end);
-        let stalled = if run.slept > worked { run.slept.as_micros() / STALL.as_micros() } else { 0 };
-        self.suspicion = match (too_soon, stalled) {
-            (false, 0) => self.suspicion.saturating_sub(1),
-            _ => self.suspicion + u32::from(too_soon) * WEIGHT + stalled.min(ENOUGH.into()) as u32,
-        };
+        self.suspicion = if too_soon { self.suspicion + WEIGHT } else { self.suspicion.saturating_sub(1) };
         // Who found no more work did so while others did one job at most.
         let watch = watch.saturating_sub(worked / run.jobs_each);
         self.watched_until = Some(run.finished + watch);
         if self.suspicion >= ENOUGH {
             self.suspicion = 0;
-            self.go_alone(run.finished + run.slept);
+            self.go_alone(run.finished);
         }
     }
 
@@ -124,7 +115,7 @@ mod tests {
 
     /// A run of eight jobs on two threads that takes `time`.
     fn run(began: Instant, woke: bool, time: Duration) -> Run {
-        Run { began, woke, finished: began + time, slept: Duration::ZERO, jobs_each: 4 }
+        Run { began, woke, finished: began + time, jobs_each: 4 }
     }
 
     /// Whether runs of `time`, each right behind the other, lead to working alone.
@@ -152,30 +143,6 @@ mod tests {
     fn workers_that_sleep_in_long_runs_are_counted_on() {
         assert!(!alone_after([true; 3000].into_iter(), 4 * WATCH));
         assert!(!alone_after([true; 3000].into_iter(), 160 * WATCH));
-    }
-
-    #[test]
-    fn a_worker_that_holds_up_short_runs_is_not_counted_on() {
-        let now = Instant::now();
-        let held_up = |slept| {
-            let mut experience = Experience::default();
-            experience.learn(&Run { slept, ..run(now, false, WATCH) }, WATCH);
-            experience.is_alone(now + WATCH + slept)
-        };
-        assert!(held_up(Duration::from_millis(4)));
-        assert!(!held_up(Duration::from_micros(40)), "its job was the last one");
-    }
-
-    #[test]
-    fn a_worker_whose_job_takes_long_in_a_long_run_is_counted_on() {
-        let slept = Duration::from_millis(4);
-        let mut experience = Experience::default();
-        let mut now = Instant::now();
-        for _ in 0..100 {
-            experience.learn(&Run { slept, ..run(now, true, 2 * slept) }, WATCH);
-            now += 3 * slept;
-            assert!(!experience.is_alone(now));
-        }
     }
 
     #[test]

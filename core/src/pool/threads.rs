@@ -168,11 +168,11 @@ impl Pool for ThreadPool {
         IN_JOB.with(|in_job| in_job.set(false));
         // Nothing above unwinds, so `job` cannot go away before all are done with it.
         let finished = Instant::now();
-        let slept = if shared.wait(&mut experience.patience) { finished.elapsed() } else { Duration::ZERO };
+        shared.wait(&mut experience.patience);
         // Who never watches always sleeps, and tells nothing.
         if !shared.watch.is_zero() {
             let jobs_each = (n_jobs / shared.slots.len()).max(1) as u32;
-            experience.learn(&Run { began, woke, finished, slept, jobs_each }, shared.watch);
+            experience.learn(&Run { began, woke, finished, jobs_each }, shared.watch);
             self.alone.store(experience.is_alone(finished), Ordering::Relaxed);
         }
         if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
@@ -224,10 +224,10 @@ impl Shared {
         }
     }
 
-    /// Returns when all jobs are done; whether it slept for them.
-    fn wait(&self, patience: &mut Patience) -> bool {
+    /// Returns when all jobs are done.
+    fn wait(&self, patience: &mut Patience) {
         if patience.watch(self.watch, || self.unfinished.load(Ordering::Acquire) == 0) {
-            return false;
+            return;
         }
         let mut guard = lock(&self.caller_turn);
         if self.unfinished.fetch_or(CALLER_SLEEPS, Ordering::AcqRel) != 0 {
@@ -236,7 +236,6 @@ impl Shared {
             }
         }
         self.unfinished.store(0, Ordering::Relaxed);
-        true
     }
 }
 
