@@ -331,18 +331,19 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
 ) {
     let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
     let d_v = out.first().map_or(0, |out| out.len());
-    let all = masks.iter().all(|masks| *masks == ALL);
+    let whole_blocks =
+        (0..SPAN_BLOCKS).take_while(|&block| masks.iter().all(|masks| masks[block] == u32::MAX));
+    let n_whole = whole_blocks.count();
     for d in (0..d_v).step_by(W * LANES) {
-        let mut sums = [[s.splat(0.0); W]; R];
-        // Apart from the other case, so that the sums stay in registers over the whole span.
-        if all && d + W * LANES <= d_v {
-            for (block, v) in v.iter().enumerate() {
-                whole::<S, E, R, W>(s, p, block, v, d_v, d, &mut sums);
-            }
-        } else {
-            for (block, v) in v.iter().enumerate().filter(|(_, v)| !v.is_empty()) {
-                ragged::<S, E, R, W>(s, p, masks, block, v, d_v, d, &mut sums);
-            }
+        let n_whole = if d + W * LANES <= d_v { n_whole } else { 0 };
+        let mut whole_sums = [[s.splat(0.0); W]; R];
+        for (block, v) in v.iter().enumerate().take(n_whole) {
+            whole::<S, E, R, W>(s, p, block, v, d_v, d, &mut whole_sums);
+        }
+        // A copy, so that the sums of what is seen whole stay in registers.
+        let mut sums = whole_sums;
+        for (block, v) in v.iter().enumerate().skip(n_whole).filter(|(_, v)| !v.is_empty()) {
+            ragged::<S, E, R, W>(s, p, masks, block, v, d_v, d, &mut sums);
         }
         // Sums that are looked up by a row's number would lie in memory all the time.
         let mut stored = [[[0.0; LANES]; W]; R];
