@@ -80,6 +80,30 @@ fn columns(tokens: [&QBlock; 2]) -> [int8x16_t; 4] {
     })
 }
 
+/// Adds the sums of a block and two tokens, times its factors.
+#[inline(always)]
+fn finish(
+    sums: [int32x4_t; 4],
+    scales: &[Quad; 4],
+    mins: Option<&[Quad; 4]>,
+    [first, second]: [&QBlock; 2],
+    acc: &mut [float32x4_t; 4],
+) {
+    let d = two(first.d, second.d);
+    for ((acc, sums), scale) in acc.iter_mut().zip(sums).zip(scales) {
+        have!({
+            let scale = vmulq_f32(vld1q_f32(scale.as_ptr()), d);
+            *acc = vfmaq_f32(*acc, vcvtq_f32_s32(sums), scale);
+        });
+    }
+    if let Some(mins) = mins {
+        let sum = two(first.sum, second.sum);
+        for (acc, min) in acc.iter_mut().zip(mins) {
+            have!(*acc = vfmaq_f32(*acc, vld1q_f32(min.as_ptr()), sum));
+        }
+    }
+}
+
 impl Neon<Mixed> {
     /// Adds the products of two tokens (rows of `x`) and two rows of weights (those of `w`), eight columns of each.
     #[inline(always)]
@@ -162,28 +186,36 @@ impl Neon<Mixed> {
         tokens: [[&QBlock; 2]; 2],
         acc: &mut [[float32x4_t; 4]; 2],
     ) {
-        let x = [columns(tokens[0]), columns(tokens[1])];
+        let [first, second] = [columns(tokens[0]), columns(tokens[1])];
+        let [a, b, c, d] = &w.q[half];
         let mut sums = [[have!(vdupq_n_s32(0)); 4]; 2];
-        for (group, rows) in w.q[half].iter().enumerate() {
-            for (pair, rows) in rows.iter().enumerate() {
-                let rows = have!(vld1q_s8(rows.as_ptr()));
-                sums[0][pair] = self.multiply_pairs(sums[0][pair], x[0][group], rows);
-                sums[1][pair] = self.multiply_pairs(sums[1][pair], x[1][group], rows);
-            }
-        }
-        for (i, [first, second]) in tokens.into_iter().enumerate() {
-            let (d, sum) = (two(first.d, second.d), two(first.sum, second.sum));
-            for pair in 0..4 {
-                have!({
-                    let scale = vmulq_f32(vld1q_f32(w.scales[half][pair].as_ptr()), d);
-                    let y = &mut acc[i][pair];
-                    *y = vfmaq_f32(*y, vcvtq_f32_s32(sums[i][pair]), scale);
-                    if MINIMA {
-                        *y = vfmaq_f32(*y, vld1q_f32(w.mins[half][pair].as_ptr()), sum);
-                    }
-                });
-            }
-        }
+        self.add_columns(a, [first[0], second[0]], &mut sums);
+        self.add_columns(b, [first[1], second[1]], &mut sums);
+        self.add_columns(c, [first[2], second[2]], &mut sums);
+        self.add_columns(d, [first[3], second[3]], &mut sums);
+        let (scales, mins) = (&w.scales[half], MINIMA.then_some(&w.mins[half]));
+        finish(sums[0], scales, mins, tokens[0], &mut acc[0]);
+        finish(sums[1], scales, mins, tokens[1], &mut acc[1]);
+    }
+
+    /// Eight columns of eight rows and four tokens. Straight code: the compiler leaves a loop rolled up, with the sums in memory.
+    #[inline(always)]
+    fn add_columns(self, w: &[[i8; 16]; 4], [x, y]: [int8x16_t; 2], sums: &mut [[int32x4_t; 4]; 2]) {
+        let [a, b, c, d] = w.each_ref().map(|w| have!(vld1q_s8(w.as_ptr())));
+        let [[e, f, g, h], [i, j, k, l]] = *sums;
+        let first = [
+            self.multiply_pairs(e, x, a),
+            self.multiply_pairs(f, x, b),
+            self.multiply_pairs(g, x, c),
+            self.multiply_pairs(h, x, d),
+        ];
+        let second = [
+            self.multiply_pairs(i, y, a),
+            self.multiply_pairs(j, y, b),
+            self.multiply_pairs(k, y, c),
+            self.multiply_pairs(l, y, d),
+        ];
+        *sums = [first, second];
     }
 
     /// The sums of token `token` of four.

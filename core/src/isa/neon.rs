@@ -80,8 +80,16 @@ impl Bytes for Plain {
     fn dot(_: Neon<Self>, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
         have!({
             let w = vreinterpretq_s8_u8(w);
-            let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
-            vpadalq_s16(acc, vpaddq_s16(low, high))
+            let high: int16x8_t;
+            // The compiler's own function would move the upper half down first, for it knows that all of `x` is the same.
+            asm!(
+                "smull2 {high:v}.8h, {w:v}.16b, {x:v}.16b",
+                high = out(vreg) high,
+                w = in(vreg) w,
+                x = in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+            vpadalq_s16(acc, vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), high))
         })
     }
 }
