@@ -81,7 +81,7 @@ fn check_sets_and_threads_of(what: &str, model: &Model, cells: &[CellType]) {
     for &cells in cells {
         let expected = reference(model, &tokens, cells);
         for set in KernelSet::available() {
-            for n_threads in 1..=3 {
+            for n_threads in 1..=4 {
                 let params = Params { type_k: cells, type_v: cells, ..params(set, n_threads) };
                 let mut ctx = Context::new(model, params).unwrap();
                 let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
