@@ -1,6 +1,6 @@
 //! Programs of memory operations, with faults, on every kind of memory.
 //!
-//! The first byte chooses a model, the second the sizes of its context, each four after that are a step of the machine that
+//! The first byte chooses a model and the type of its cells, the second the sizes of its context, each four after that are a step of the machine that
 //! the tests run: it appends, rolls back, forks, removes, moves, pins, fails and tries again, and holds every logit to a
 //! fresh evaluation, bit for bit.
 #![no_main]
@@ -14,15 +14,17 @@ use libfuzzer_sys::fuzz_target;
 use machine::{Fresh, Machine};
 use std::cell::RefCell;
 
-/// One model for each kind of memory.
-const MODELS: [&[u8]; 7] = [
-    include_bytes!("../../goldens/models/llama.gguf"),
-    include_bytes!("../../goldens/models/gemma3.gguf"),
-    include_bytes!("../../goldens/models/mamba2.gguf"),
-    include_bytes!("../../goldens/models/falcon_h1.gguf"),
-    include_bytes!("../../goldens/models/rwkv7.gguf"),
-    include_bytes!("../../goldens/models/lfm2_swa.gguf"),
-    include_bytes!("../../goldens/models/qwen35.gguf"),
+/// One model for each kind of memory, and two whose heads are wide enough for quantised cells.
+const MODELS: [(&[u8], CellType); 9] = [
+    (include_bytes!("../../goldens/models/llama.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/gemma3.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/mamba2.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/falcon_h1.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/rwkv7.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/lfm2_swa.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/qwen35.gguf"), CellType::F16),
+    (include_bytes!("../../goldens/models/quant_f16.gguf"), CellType::Q4_0),
+    (include_bytes!("../../goldens/models/qwen35.gguf"), CellType::Q8_0),
 ];
 
 /// Longer programs find nothing that shorter ones do not.
@@ -32,9 +34,9 @@ thread_local! {
     static KNOWN: RefCell<Vec<(Model, Fresh)>> = RefCell::new(
         MODELS
             .iter()
-            .filter_map(|bytes| Model::from_bytes(bytes).ok())
-            .map(|model| {
-                let fresh = Fresh::new(&model, CellType::F16);
+            .filter_map(|(bytes, cells)| Some((Model::from_bytes(bytes).ok()?, *cells)))
+            .map(|(model, cells)| {
+                let fresh = Fresh::new(&model, cells);
                 (model, fresh)
             })
             .collect(),

@@ -30,12 +30,17 @@ use layers::*;
 use machine::*;
 use steps::*;
 
-const TYPES: [(CellType, CellType); 3] =
-    [(CellType::F32, CellType::F32), (CellType::F16, CellType::BF16), (CellType::BF16, CellType::F16)];
+const TYPES: [(CellType, CellType); 5] = [
+    (CellType::F32, CellType::F32),
+    (CellType::F16, CellType::BF16),
+    (CellType::BF16, CellType::F16),
+    (CellType::Q8_0, CellType::Q4_0),
+    (CellType::Q4_0, CellType::Q8_0),
+];
 
 fn run(layers: Vec<LayerSpec>, n_ctx: u32, steps: &[Step]) -> Tally {
     let (k_type, v_type) = TYPES[steps.len() % TYPES.len()];
-    let mut machine = Machine::new(layers, n_ctx, k_type, v_type);
+    let mut machine = Machine::new(widened(layers, k_type, v_type), n_ctx, k_type, v_type);
     steps.iter().for_each(|step| machine.run(step));
     machine.tally
 }

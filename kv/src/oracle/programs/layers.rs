@@ -55,6 +55,17 @@ pub(super) fn hybrid() -> Vec<LayerSpec> {
     layers
 }
 
+/// The same layers with heads wide enough for blocks of quants.
+pub(super) fn widened(mut layers: Vec<LayerSpec>, k_type: CellType, v_type: CellType) -> Vec<LayerSpec> {
+    for spec in &mut layers {
+        if let AttentionSpec::Cached(own) = &mut spec.attention {
+            own.d_k = own.d_k.next_multiple_of(k_type.unit());
+            own.d_v = own.d_v.next_multiple_of(v_type.unit());
+        }
+    }
+    layers
+}
+
 /// The key and value of a token in a layer that caches.
 pub(super) fn rows(token: Token, layer: &AttentionLayer, i: usize) -> Rows {
     let value = |j: usize| ((token.0 * 37 + i as u32 * 11 + j as u32 * 7) % 1009) as f32 / 64.0 - 7.3;
