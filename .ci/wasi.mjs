@@ -8,7 +8,7 @@ process.removeAllListeners("warning");
 const { WASI } = await import("node:wasi");
 
 const [program, ...rest] = process.argv.slice(2);
-const wasi = new WASI({ version: "preview1", args: [program, ...rest], env: process.env, preopens: { "/": "/" } });
+const wasi = new WASI({ version: "preview1", args: [program, ...rest], env: process.env, preopens: { "/": "/" }, returnOnExit: true });
 const compiled = await WebAssembly.compile(await readFile(program));
 const instance = await WebAssembly.instantiate(compiled, wasi.getImportObject());
 process.exitCode = wasi.start(instance);

@@ -181,6 +181,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn wide_vectors_compute_what_narrow_ones_do() {
+        assert_eq!(sum(&[3; 128]), 384);
+        assert_eq!(multiply_floats(0.5).to_bits(), multiply_floats_body(0.5).to_bits());
+        // All products or nothing.
+        let each = 3 * 3 * TIMES as i32 + 3;
+        assert!([3, (3 + SUMS as i32 * each) * LANES as i32].contains(&multiply_bytes(3)));
+    }
+
+    #[test]
     fn the_share_is_that_of_the_tightest_limit() {
         let limits = Limits { read: [100.0, 50.0, 25.0, 10.0], flops: 200.0, byte_ops: 800.0 };
         let second = |bytes, flops, byte_ops| limits.share(Cost { bytes, flops, byte_ops }, 1.0);

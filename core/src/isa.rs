@@ -38,6 +38,9 @@ pub(crate) mod neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
 
+#[cfg(test)]
+mod operations;
+
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;
 pub use simd::{LANES, Simd};

@@ -28,10 +28,10 @@ pub(super) struct Work<const TILES: usize, const Q: usize> {
     floats: Option<Aligned<Floats>>,
 }
 
-/// For few rows: 27 KiB, and 32 more for quantised cells. Heads of more than 256 dimensions are done in pieces.
+/// For few rows: 25 KiB, and 32 more for quantised cells. Heads of more than 256 dimensions are done in pieces.
 pub(super) type Narrow = Work<1, { 256 * MAX_ROWS }>;
 
-/// For many: 122 KiB, and 32 more. Heads of more than 64 dimensions have fewer tiles.
+/// For many: 123 KiB, and 32 more. Heads of more than 64 dimensions have fewer tiles.
 pub(super) type Wide = Work<8, { 8 * 64 * MAX_ROWS }>;
 
 impl<const TILES: usize, const Q: usize> Work<TILES, Q> {

@@ -305,3 +305,17 @@ impl Simd for Avx512 {
         have!(_mm_sfence());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::{KernelSet, operations};
+
+    #[test]
+    fn operations_are_those_of_the_scalar_set() {
+        if KernelSet::named("avx512").is_ok() {
+            // SAFETY: a set is there only where the processor has its features.
+            operations::check(unsafe { Avx512::token() });
+        }
+    }
+}

@@ -78,10 +78,11 @@ impl Bytes for Plain {
     /// Sums of two products are at most 2 * 128 * 127, so they fit sixteen bits.
     #[inline(always)]
     fn dot(_: Neon<Self>, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-        have!({
-            let w = vreinterpretq_s8_u8(w);
-            let high: int16x8_t;
-            // The compiler's own function would move the upper half down first, for it knows that all of `x` is the same.
+        let w = have!(vreinterpretq_s8_u8(w));
+        let high: int16x8_t;
+        // The compiler's own function would move the upper half down first, for it knows that all of `x` is the same.
+        // SAFETY: the instruction is one of NEON, which this file is compiled for; it changes `high` and nothing else.
+        unsafe {
             asm!(
                 "smull2 {high:v}.8h, {w:v}.16b, {x:v}.16b",
                 high = out(vreg) high,
@@ -89,8 +90,8 @@ impl Bytes for Plain {
                 x = in(vreg) x,
                 options(pure, nomem, nostack, preserves_flags)
             );
-            vpadalq_s16(acc, vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), high))
-        })
+        }
+        have!(vpadalq_s16(acc, vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), high)))
     }
 }
 
@@ -490,5 +491,24 @@ impl<P: Bytes> Simd for Neon<P> {
                 vst1q_u64(sums.as_mut_ptr(), sum);
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::{KernelSet, operations};
+
+    #[test]
+    fn operations_are_those_of_the_scalar_set() {
+        operations::check(Neon::<Plain>::token());
+        if KernelSet::named("dotprod").is_ok() {
+            // SAFETY: a set is there only where the processor has its features.
+            operations::check(unsafe { Neon::<Dot>::token() });
+        }
+        if KernelSet::named("i8mm").is_ok() {
+            // SAFETY: as above.
+            operations::check(unsafe { Neon::<Mixed>::token() });
+        }
     }
 }

@@ -139,11 +139,17 @@ impl fmt::Debug for KernelSet {
 macro_rules! has {
     ($($feature:tt),*) => { $(std::is_x86_feature_detected!($feature))&&* };
 }
-#[cfg(all(target_arch = "aarch64", feature = "std"))]
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little", feature = "std"))]
 macro_rules! has {
     ($($feature:tt),*) => { $(std::arch::is_aarch64_feature_detected!($feature))&&* };
 }
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(feature = "std")))]
+#[cfg(all(
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+    ),
+    not(feature = "std")
+))]
 macro_rules! has {
     ($($feature:tt),*) => { $(cfg!(target_feature = $feature))&&* };
 }

@@ -369,4 +369,9 @@ impl Simd for Simd128 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #[test]
+    fn operations_are_those_of_the_scalar_set() {
+        crate::isa::operations::check(super::Simd128::token());
+    }
+}

@@ -282,7 +282,7 @@ fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> 
     let mut sum = zero;
     if *masks == ALL {
         for part in scores.as_chunks_mut().0 {
-            let p = math::exp(s, s.sub(s.load(part), max));
+            let p = weight(s, s.sub(s.load(part), max));
             sum = s.add(sum, p);
             s.store(p, part);
         }

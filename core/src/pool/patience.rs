@@ -45,14 +45,14 @@ pub(super) struct Run {
     pub(super) woke: bool,
     /// When the caller found no more jobs.
     pub(super) finished: Instant,
-    /// How many jobs there were for each thread, at least one.
+    /// How many jobs there were for each thread; 0 if there were some without.
     pub(super) jobs_each: u32,
 }
 
 impl Experience {
-    /// Whether to work alone now.
-    pub(super) fn is_alone(&self, now: Instant) -> bool {
-        self.alone_until.is_some_and(|end| now < end)
+    /// Until when to work alone, if that is not over.
+    pub(super) fn alone_until(&self, now: Instant) -> Option<Instant> {
+        self.alone_until.filter(|end| now < *end)
     }
 
     /// Learns from a run after which workers watch for up to `watch`.
@@ -60,9 +60,9 @@ impl Experience {
         let worked = run.finished.saturating_duration_since(run.began);
         let too_soon = run.woke && self.watched_until.is_some_and(|end| run.began < end);
         self.suspicion = if too_soon { self.suspicion + WEIGHT } else { self.suspicion.saturating_sub(1) };
-        // Who found no more work did so while others did one job at most.
-        let watch = watch.saturating_sub(worked / run.jobs_each);
-        self.watched_until = Some(run.finished + watch);
+        // Who found no more work did so while others did one job at most. Who got none may sleep for long.
+        let job = worked.checked_div(run.jobs_each);
+        self.watched_until = job.map(|job| run.finished + watch.saturating_sub(job));
         if self.suspicion >= ENOUGH {
             self.suspicion = 0;
             self.go_alone(run.finished);
@@ -125,7 +125,7 @@ mod tests {
         woke.any(|woke| {
             experience.learn(&run(now, woke, time), WATCH);
             now += time;
-            experience.is_alone(now)
+            experience.alone_until(now).is_some()
         })
     }
 
@@ -146,13 +146,27 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_get_no_job_now_and_then_may_sleep() {
+        let mut experience = Experience::default();
+        let mut now = Instant::now();
+        for i in 0..3000 {
+            let few = Run { jobs_each: 0, ..run(now, false, WATCH / 5) };
+            experience.learn(&if i % 3 == 2 { run(now, true, WATCH / 5) } else { few }, WATCH);
+            now += WATCH / 5;
+            assert!(experience.alone_until(now).is_none());
+        }
+    }
+
+    #[test]
     fn working_alone_comes_to_an_end_later_each_time_up_to_a_longest() {
         let mut experience = Experience::default();
         let mut now = Instant::now();
         let mut ends = || {
             (0..40).for_each(|_| experience.learn(&run(now, true, Duration::ZERO), WATCH));
-            let time =
-                (0..1000).map(Duration::from_millis).find(|&time| !experience.is_alone(now + time)).unwrap();
+            let time = (0..1000)
+                .map(Duration::from_millis)
+                .find(|&time| experience.alone_until(now + time).is_none())
+                .unwrap();
             now += time;
             time.as_millis()
         };

@@ -48,8 +48,6 @@ pub struct ThreadPool {
     workers: Vec<JoinHandle<()>>,
     /// Held during a run: there is room for one, and one caller to wait for it.
     turn: Mutex<Experience>,
-    /// Whether the caller decided to go on alone, for a time that may be over.
-    alone: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -99,8 +97,7 @@ impl ThreadPool {
             watch: if crowded { Duration::ZERO } else { WATCH },
         });
         let workers = Vec::with_capacity(n_threads - 1);
-        let mut pool =
-            Self { shared, workers, turn: Mutex::new(Experience::default()), alone: AtomicBool::new(false) };
+        let mut pool = Self { shared, workers, turn: Mutex::new(Experience::default()) };
         for i in 1..n_threads {
             let shared = Arc::clone(&pool.shared);
             let builder = Builder::new().name(format!("backstitch-{i}"));
@@ -134,10 +131,15 @@ impl ThreadPool {
         woke
     }
 
-    /// Whether runs are not shared out now.
-    fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
-            && self.turn.try_lock().is_ok_and(|experience| experience.is_alone(Instant::now()))
+    /// Runs jobs one after the other up to `end`, and shares out those that are left then.
+    fn run_alone(&self, end: Instant, n_jobs: usize, job: Job) -> Result<(), Panicked> {
+        let (mut n_done, mut panicked) = (0, false);
+        while n_done < n_jobs && Instant::now() < end {
+            panicked |= !returns(job, n_done);
+            n_done += 1;
+        }
+        self.run(n_jobs - n_done, &|i| job(n_done + i))?;
+        if panicked { Err(Panicked) } else { Ok(()) }
     }
 }
 
@@ -147,8 +149,7 @@ impl Pool for ThreadPool {
     }
 
     fn n_pieces(&self) -> usize {
-        // Cutting costs a little, which one thread gains nothing by.
-        if self.workers.is_empty() || self.is_alone() { 1 } else { JOBS_EACH * self.n_threads() }
+        if self.workers.is_empty() { 1 } else { JOBS_EACH * self.n_threads() }
     }
 
     fn run(&self, n_jobs: usize, job: Job) -> Result<(), Panicked> {
@@ -157,9 +158,9 @@ impl Pool for ThreadPool {
         }
         let mut experience = lock(&self.turn);
         let began = Instant::now();
-        if experience.is_alone(began) {
+        if let Some(end) = experience.alone_until(began) {
             drop(experience);
-            return Inline.run(n_jobs, job);
+            return self.run_alone(end, n_jobs, job);
         }
         let shared = &*self.shared;
         let woke = self.deal(&job, n_jobs);
@@ -171,9 +172,8 @@ impl Pool for ThreadPool {
         shared.wait(&mut experience.patience);
         // Who never watches always sleeps, and tells nothing.
         if !shared.watch.is_zero() {
-            let jobs_each = (n_jobs / shared.slots.len()).max(1) as u32;
+            let jobs_each = (n_jobs / shared.slots.len()) as u32;
             experience.learn(&Run { began, woke, finished, jobs_each }, shared.watch);
-            self.alone.store(experience.is_alone(finished), Ordering::Relaxed);
         }
         if shared.panicked.swap(false, Ordering::Relaxed) { Err(Panicked) } else { Ok(()) }
     }

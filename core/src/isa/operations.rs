@@ -1,10 +1,16 @@
-//! Every operation beside the scalar one. No test of a kernel meets all lanes and all bytes.
+//! Every operation of a set beside the scalar one. No test of a kernel meets all lanes and all bytes.
 
-use super::*;
-use crate::isa::Scalar;
+use super::{LANES, Scalar, Simd};
 use backstitch_testing::Random;
 
-const SETS: (Simd128, Scalar) = (Simd128, Scalar);
+/// Panics unless all operations of `simd` return what those of the scalar set do.
+pub(super) fn check<S: Simd>(simd: S) {
+    check_floats(simd);
+    check_zeros(simd);
+    check_halves(simd);
+    check_integers(simd);
+    check_bytes(simd);
+}
 
 /// Floats of all kinds.
 fn floats(random: &mut Random) -> [f32; LANES] {
@@ -34,16 +40,16 @@ fn ints<S: Simd>(s: S, x: &[i32; LANES]) -> S::I {
     s.to_bits(s.load(&x.map(|x| f32::from_bits(x as u32))))
 }
 
-/// `same!(rounds, |s, random| value)`: the value is the same for both sets.
+/// `same!(simd, rounds, |s, random| value)`: the value is the same for both sets.
 macro_rules! same {
-    ($rounds:expr, |$s:ident, $random:ident| $value:expr) => {
+    ($simd:expr, $rounds:expr, |$s:ident, $random:ident| $value:expr) => {
         for seed in 0..$rounds {
             let of_scalar = {
-                let ($s, $random) = (SETS.1, &mut Random::new(seed));
+                let ($s, $random) = (Scalar::token(), &mut Random::new(seed));
                 $value
             };
             let of_simd = {
-                let ($s, $random) = (SETS.0, &mut Random::new(seed));
+                let ($s, $random) = ($simd, &mut Random::new(seed));
                 $value
             };
             assert_eq!(of_simd, of_scalar, "{} with seed {seed}", stringify!($value));
@@ -51,9 +57,8 @@ macro_rules! same {
     };
 }
 
-#[test]
-fn floats_are_computed_as_by_the_scalar_set() {
-    same!(3000, |s, random| {
+fn check_floats<S: Simd>(simd: S) {
+    same!(simd, 3000, |s, random| {
         let (x, y) = (floats(random), floats(random));
         let (a, b) = (s.load(&x), s.load(&y));
         let mask = random.bits() as u16;
@@ -72,25 +77,23 @@ fn floats_are_computed_as_by_the_scalar_set() {
         ]
         .map(|x| stored(s, x))
     });
-    same!(3000, |s, random| {
+    same!(simd, 3000, |s, random| {
         let (a, b) = (s.load(&floats(random)), s.load(&floats(random)));
         (s.lt(a, b), s.largest(a).to_bits() & 0x7fc0_0000, stored(s, s.splat(s.sum(a)))[0])
     });
 }
 
-#[test]
-fn the_largest_of_zeros_and_of_numbers_is_that_of_the_scalar_set() {
-    same!(3000, |s, random| {
+fn check_zeros<S: Simd>(simd: S) {
+    same!(simd, 3000, |s, random| {
         let n = 3 + random.below(2);
         let x: [f32; LANES] = core::array::from_fn(|_| [0.0, -0.0, -1.0, 2.0][random.below(n)]);
         (s.largest(s.load(&x)).to_bits(), s.sum(s.load(&x)).to_bits())
     });
 }
 
-#[test]
-fn half_precision_is_read_and_rounded_as_by_the_scalar_set() {
+fn check_halves<S: Simd>(simd: S) {
     for start in (0..=u16::MAX).step_by(LANES) {
-        same!(1, |s, _random| {
+        same!(simd, 1, |s, _random| {
             let bits = core::array::from_fn(|i| start + i as u16);
             [s.load_f16(&bits), s.load_bf16(&bits)].map(|x| stored(s, x))
         });
@@ -98,7 +101,7 @@ fn half_precision_is_read_and_rounded_as_by_the_scalar_set() {
     // All 16-bit fronts, with ends that lie below, in and above the middle of two halves.
     for front in (0..=u16::MAX).step_by(LANES) {
         for end in [0, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xf000, 0xffff] {
-            same!(1, |s, _random| {
+            same!(simd, 1, |s, _random| {
                 let bits = core::array::from_fn(|i| f32::from_bits(u32::from(front + i as u16) << 16 | end));
                 let (mut half, mut brain) = ([0; LANES], [0; LANES]);
                 s.store_f16(s.load(&bits), &mut half);
@@ -112,9 +115,8 @@ fn half_precision_is_read_and_rounded_as_by_the_scalar_set() {
     }
 }
 
-#[test]
-fn integers_are_computed_as_by_the_scalar_set() {
-    same!(3000, |s, random| {
+fn check_integers<S: Simd>(simd: S) {
+    same!(simd, 3000, |s, random| {
         let [x, y]: [[i32; LANES]; 2] =
             core::array::from_fn(|_| core::array::from_fn(|_| random.bits() as i32));
         let (a, b) = (ints(s, &x), ints(s, &y));
@@ -143,9 +145,8 @@ fn quads<S: Simd>(s: S, x: S::B) -> [[i32; LANES]; 4] {
     core::array::from_fn(|j| lanes(s, s.dot_small(s.isplat(0), s.field(x, 0, 0x7f), 1 << (8 * j))))
 }
 
-#[test]
-fn bytes_are_taken_apart_and_multiplied_as_by_the_scalar_set() {
-    same!(3000, |s, random| {
+fn check_bytes<S: Simd>(simd: S) {
+    same!(simd, 3000, |s, random| {
         let bytes: [u8; 64] = core::array::from_fn(|_| random.bits() as u8);
         let [x, y]: [[i8; 4]; 2] =
             core::array::from_fn(|_| core::array::from_fn(|_| (random.below(255) as i32 - 127) as i8));
@@ -160,7 +161,7 @@ fn bytes_are_taken_apart_and_multiplied_as_by_the_scalar_set() {
             [biased, s.dot_small(s.isplat(5), s.field(w, 1, 0x7f), x)].map(|x| lanes(s, x)),
         )
     });
-    same!(3000, |s, random| {
+    same!(simd, 3000, |s, random| {
         let bytes: [u8; LANES] = core::array::from_fn(|_| random.bits() as u8);
         let signed = bytes.map(|x| x as i8);
         let mut out = [0; LANES];
