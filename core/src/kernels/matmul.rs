@@ -11,6 +11,11 @@ pub(crate) mod integer;
 pub(crate) mod pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tiles;
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+))]
+mod tokens;
 
 pub(crate) use float::{multiply_bf16, multiply_f16, multiply_f32};
 pub(crate) use integer::{

@@ -22,6 +22,22 @@ pub(super) enum Bias {
     Signed,
 }
 
+impl Bias {
+    /// The difference.
+    #[cfg(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+    ))]
+    #[inline(always)]
+    pub(super) fn by(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Eight => 8,
+            Self::Signed => 128,
+        }
+    }
+}
+
 /// What the integer sums of a block are multiplied by, for each row.
 #[derive(Clone, Copy)]
 pub(super) enum Factors<F> {

@@ -4,8 +4,9 @@
 //! left over, fewer than four tokens, goes the way of [`integer`](super::integer), as do types whose halves of a block have
 //! factors of their own. The operations on every element and their order are the same there and here.
 
-use super::format::{Bias, Factors, Format};
+use super::format::{Factors, Format};
 use super::integer::{self, Panel, Sink};
+use super::tokens::Tile;
 use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
 use crate::isa::neon::{Mixed, Neon};
 use crate::matmul::Write;
@@ -74,7 +75,7 @@ fn one_panel<Q: Format>(
         let blocks = &mut room.blocks[..depth.min(n_blocks - start)];
         let minima = unpack(s, panel, start, blocks);
         for (i, sums) in room.sums[..n_tiles].iter_mut().enumerate() {
-            let tile = Tile::new(x, n_blocks, i);
+            let tile = Tile::<TOKENS>::new(x, n_blocks, i);
             let x = &tile.x[start * tile.stride..];
             if minima {
                 s.add_blocks::<true>(blocks, x, tile.stride, sums);
@@ -84,50 +85,21 @@ fn one_panel<Q: Format>(
         }
     }
     for (i, sums) in room.sums[..n_tiles].iter().enumerate() {
-        let tile = Tile::new(x, n_blocks, i);
+        let tile = Tile::<TOKENS>::new(x, n_blocks, i);
         for token in tile.n_old..TOKENS {
             sink.put(s, tile.first + token, s.lanes(sums, token));
         }
     }
 }
 
-/// Four tokens.
-struct Tile<'a> {
-    /// From the first block of the first of them on.
-    x: &'a [QBlock],
-    /// Blocks from a token's block to its next.
-    stride: usize,
-    first: usize,
-    /// How many of them the tile before has had.
-    n_old: usize,
-}
-
-impl<'a> Tile<'a> {
-    /// The tokens from `4 i` on; at the end, the last four. Each group has that many.
-    #[inline(always)]
-    fn new(x: &'a [QBlock], n_blocks: usize, i: usize) -> Self {
-        const EACH: usize = GROUP / TOKENS;
-        let group = &x[i / EACH * GROUP * n_blocks..];
-        let stride = (group.len() / n_blocks).min(GROUP);
-        let wanted = i % EACH * TOKENS;
-        let start = wanted.min(stride - TOKENS);
-        Self { x: &group[start..], stride, first: i / EACH * GROUP + start, n_old: wanted - start }
-    }
-}
-
 /// Some blocks of a panel from `start` on; whether they have minima.
 #[inline(always)]
 fn unpack<Q: Format>(s: Neon<Mixed>, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
-    let less = match Q::BIAS {
-        Bias::None => 0,
-        Bias::Eight => 8,
-        Bias::Signed => 128,
-    };
     let mut minima = false;
     for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
         // Types with other factors have no products here.
         if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
-            s.store_block(Q::vectors(s, quants), less, scale, min, out);
+            s.store_block(Q::vectors(s, quants), Q::BIAS.by(), scale, min, out);
             minima |= min.is_some();
         }
     }

@@ -4,8 +4,9 @@
 //! over, fewer than sixteen tokens, goes the way of [`integer`](super::integer), as do rows of few blocks, and types whose halves
 //! of a block have factors of their own. The operations on every element and their order are the same there and here.
 
-use super::format::{Bias, Factors, Format};
+use super::format::{Factors, Format};
 use super::integer::{self, Panel, Sink};
+use super::tokens::Tile;
 use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
 use crate::isa::avx512::Avx512;
 use crate::isa::{LANES, Simd};
@@ -100,7 +101,8 @@ fn two_panels<Q: Format>(
             if start == 0 {
                 *sums = [[[0.0; LANES]; TOKENS]; 4];
             }
-            let tokens = [Tile::new(x, n_blocks, i), Tile::new(x, n_blocks, (i + 1).min(n_tiles - 1))];
+            let tokens: [Tile<'_, TOKENS>; 2] =
+                [Tile::new(x, n_blocks, i), Tile::new(x, n_blocks, (i + 1).min(n_tiles - 1))];
             let product = Product {
                 w,
                 x: [&tokens[0].x[start * tokens[0].stride..], &tokens[1].x[start * tokens[1].stride..]],
@@ -119,33 +121,9 @@ fn two_panels<Q: Format>(
     }
 }
 
-/// Sixteen tokens.
-struct Tile<'a> {
-    /// From the first block of the first of them on.
-    x: &'a [QBlock],
-    /// Blocks from a token's block to its next.
-    stride: usize,
-    first: usize,
-    /// How many of them the tile before has had.
-    n_old: usize,
-}
-
-impl<'a> Tile<'a> {
-    /// The tokens from `16 i` on; at the end, the last sixteen. Each group has that many.
-    #[inline(always)]
-    fn new(x: &'a [QBlock], n_blocks: usize, i: usize) -> Self {
-        const EACH: usize = GROUP / TOKENS;
-        let group = &x[i / EACH * GROUP * n_blocks..];
-        let stride = (group.len() / n_blocks).min(GROUP);
-        let wanted = i % EACH * TOKENS;
-        let start = wanted.min(stride - TOKENS);
-        Self { x: &group[start..], stride, first: i / EACH * GROUP + start, n_old: wanted - start }
-    }
-}
-
 /// Writes the sums of the tokens that are new, with one panel or two.
 #[inline(always)]
-fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_>, left: &Sums, right: Option<&Sums>) {
+fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_, TOKENS>, left: &Sums, right: Option<&Sums>) {
     for i in tile.n_old..TOKENS {
         sink.put(s, tile.first + i, s.load(&left[i]));
         if let Some(right) = right {
@@ -159,16 +137,11 @@ fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_>, left: &Sums, right: 
 /// Some blocks of a panel from `start` on, as tiles load them; whether they have minima.
 #[inline(always)]
 fn unpack<Q: Format>(s: Avx512, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
-    let less = match Q::BIAS {
-        Bias::None => 0,
-        Bias::Eight => 8,
-        Bias::Signed => 128,
-    };
     let mut minima = false;
     for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
         let vectors = Q::vectors(s, quants);
         for (vector, out) in vectors.into_iter().zip(&mut out.q) {
-            s.store_less(vector, less, out);
+            s.store_less(vector, Q::BIAS.by(), out);
         }
         // Types with other factors have no products here.
         if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
