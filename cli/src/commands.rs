@@ -20,6 +20,8 @@ use crate::error::Error;
 /// # Errors
 /// Whatever the command fails with.
 pub fn run(command: &Command) -> Result<(), Error> {
+    // Every command says so, also those that would only sum checksums with it.
+    backstitch_core::KernelSet::detect().map_err(backstitch_models::Error::from)?;
     match command {
         Command::Run(args) => run::run(args),
         Command::Chat(args) => chat::run(args),

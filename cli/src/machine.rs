@@ -8,12 +8,19 @@ use std::path::Path;
 pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> {
     let others = backstitch_core::KernelSet::available().map(|set| set.name()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![
-        format!("kernels {kernels} (this processor has {others})"),
+        format!("kernels {kernels} (available: {others})"),
         threads(wanted, n_threads, crate::model::n_cores()),
     ];
+    lines.extend(backstitch_core::KernelSet::refused().map(refused));
     lines.extend(quota(Path::new("/")).map(|cores| format!("processor time is limited to {cores:.2} cores")));
     lines.extend(huge_pages(Path::new("/")));
     lines
+}
+
+fn refused(set: &str) -> String {
+    format!(
+        "kernels {set}: this processor has them, but the system keeps them from this process, which is slower"
+    )
 }
 
 fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {

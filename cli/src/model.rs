@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::output::note;
 use crate::progress::Progress;
 use backstitch_core::cell::CellType;
+use backstitch_core::pool::MAX_THREADS;
 use backstitch_models::gguf::{Access, Gguf, Source};
 use backstitch_models::vocab::Vocab;
 use backstitch_models::{LoadParams, Model, Params, TimelineParams};
@@ -44,7 +45,7 @@ pub fn vocab(args: &ModelArgs) -> Result<Vocab, Error> {
 
 /// Threads to work with: what the user says, at most [`MAX_THREADS`]; for 0 or nothing, [`n_cores`].
 pub fn n_threads(wanted: Option<u32>) -> u32 {
-    wanted.filter(|&n| n > 0).unwrap_or_else(n_cores).min(MAX_THREADS)
+    wanted.filter(|&n| n > 0).unwrap_or_else(n_cores).min(MAX_THREADS as u32)
 }
 
 /// How many threads this process may run at once: cores, fewer where its affinity or a container's quota of processor
@@ -52,9 +53,6 @@ pub fn n_threads(wanted: Option<u32>) -> u32 {
 pub fn n_cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
-
-/// More threads than this the engine does not take.
-const MAX_THREADS: u32 = 512;
 
 /// The parameters of a context of one sequence.
 pub fn params(args: &ContextArgs, model: &Model) -> Params {

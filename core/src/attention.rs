@@ -148,7 +148,7 @@ impl Attention<'_> {
     ) -> Result<usize, Error> {
         let layout = &self.layout;
         let (q_width, out_width) = (self.n_head * layout.d_k, self.n_head * layout.d_v);
-        if layout.n_head_kv == 0 || !self.n_head.is_multiple_of(layout.n_head_kv) {
+        if self.n_head == 0 || layout.n_head_kv == 0 || !self.n_head.is_multiple_of(layout.n_head_kv) {
             let block = layout.n_head_kv;
             return Err(Error::Ragged { what: "query heads", found: self.n_head, block });
         }

@@ -76,7 +76,10 @@ impl Default for LoadParams {
     /// Maps the file; as many threads as the machine has.
     fn default() -> Self {
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        LoadParams { access: crate::gguf::Access::Map, n_threads: n_threads.min(512) }
+        LoadParams {
+            access: crate::gguf::Access::Map,
+            n_threads: n_threads.min(backstitch_core::pool::MAX_THREADS),
+        }
     }
 }
 

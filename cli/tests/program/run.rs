@@ -128,11 +128,16 @@ fn the_default_number_of_threads_is_what_the_process_may_use() {
 #[test]
 fn a_kernel_set_that_cannot_be_had_is_an_error_that_lists_those_that_can() {
     for set in ["abacus", "", "AVX2"] {
-        for command in ["run", "bench"] {
-            let mut program = program(&[command, "-n", "1"]);
+        for args in [&["run", "-n", "1"][..], &["bench", "-n", "1"], &["graph"], &["verify", "none"]] {
+            let mut program = program(args);
             let outcome = super::Outcome::from(program.env("BACKSTITCH_ISA", set).output().unwrap());
             let line = outcome.error(1);
-            assert!(line.contains("available:") && line.ends_with("scalar"), "{line}");
+            assert!(
+                line.contains(&format!(
+                    "BACKSTITCH_ISA={set:?}: no such kernel set on this processor; available:"
+                )) && line.ends_with("scalar"),
+                "{line}"
+            );
         }
     }
 }

@@ -51,10 +51,7 @@ pub fn store(
     // parts a thread. A part is unrelated to the tokens' order: each job looks for those that fall into its own.
     let blocks = || (0..n_tokens).map(|i| cell(i).0 as usize);
     let (low, high) = (blocks().min().unwrap_or(0), blocks().max().map_or(0, |block| block + 1));
-    let n_jobs = match n_jobs(pool, k.len() + v.len(), LEAST_WORK) {
-        1 => 1,
-        n => 4 * n,
-    };
+    let n_jobs = n_jobs(pool, k.len() + v.len(), LEAST_WORK);
     let parts = Parts::new(&mut cache[low * block_bytes..high * block_bytes], block_bytes, n_jobs);
     pool.run(n_jobs, &|job| {
         let Some((first, part)) = parts.take(job) else { return };

@@ -49,19 +49,48 @@ impl Block {
 /// The accumulators of sixteen tokens and sixteen outputs.
 pub(crate) type Sums = [[f32; LANES]; TOKENS];
 
+/// Whether this process may use tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// The processor has none.
+    Absent,
+    /// The operating system keeps them from this process.
+    Refused,
+    /// It may.
+    Granted,
+}
+
+impl Permission {
+    fn of(processor_has_tiles: bool, permitted: impl FnOnce() -> bool) -> Self {
+        match processor_has_tiles {
+            false => Self::Absent,
+            true if permitted() => Self::Granted,
+            true => Self::Refused,
+        }
+    }
+}
+
 /// Whether this process may use tiles: asked once, then remembered.
-pub(crate) fn available() -> bool {
+pub(crate) fn permission() -> Permission {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
+    const ABSENT: u8 = 1;
+    const REFUSED: u8 = 2;
+    const GRANTED: u8 = 3;
     match KNOWN.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let yes = processor_has_tiles() && permitted();
-            KNOWN.store(if yes { YES } else { NO }, Ordering::Relaxed);
-            yes
+        ABSENT => Permission::Absent,
+        REFUSED => Permission::Refused,
+        GRANTED => Permission::Granted,
+        _ => {
+            let permission = Permission::of(processor_has_tiles(), permitted);
+            let known = match permission {
+                Permission::Absent => ABSENT,
+                Permission::Refused => REFUSED,
+                Permission::Granted => GRANTED,
+            };
+            KNOWN.store(known, Ordering::Relaxed);
+            permission
         }
-        known => known == YES,
     }
 }
 
@@ -299,7 +328,7 @@ pub(crate) struct Product<'a> {
 impl Tiles {
     /// Configures this thread's tiles; none if the process may not use them.
     pub(crate) fn configure() -> Option<Self> {
-        if !available() {
+        if permission() != Permission::Granted {
             return None;
         }
         // SAFETY: the processor has tiles and the process may use them; `SHAPES` is a valid configuration.
@@ -429,6 +458,13 @@ impl Tiles {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_system_is_asked_only_for_what_the_processor_has() {
+        assert_eq!(Permission::of(false, || panic!("there is nothing to ask for")), Permission::Absent);
+        assert_eq!(Permission::of(true, || false), Permission::Refused);
+        assert_eq!(Permission::of(true, || true), Permission::Granted);
+    }
 
     /// A product with small numbers and scales of one, by the definition.
     fn naive(w: &[Block], x: &[QBlock], stride: usize, out: usize, token: usize) -> f32 {

@@ -111,8 +111,6 @@ impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
     type B = [__m256i; 2];
-    const REGISTERS: usize = 8;
-
     const N_REGISTERS: usize = 8;
 
     #[inline(always)]
@@ -297,19 +295,6 @@ impl Simd for Avx2 {
         self.both([low, high], |x| have!(_mm256_loadu_si256(x.as_ptr().cast())))
     }
     #[inline(always)]
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
-        have!({
-            let low = _mm256_set1_epi8(15);
-            (
-                [_mm256_and_si256(x[0], low), _mm256_and_si256(x[1], low)],
-                [
-                    _mm256_and_si256(_mm256_srli_epi16::<4>(x[0]), low),
-                    _mm256_and_si256(_mm256_srli_epi16::<4>(x[1]), low),
-                ],
-            )
-        })
-    }
-    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         self.both(x, |x| {
             have!({
@@ -333,13 +318,6 @@ impl Simd for Avx2 {
         have!({
             let x = _mm_loadu_si128(x.as_ptr().cast());
             [_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(x))]
-        })
-    }
-    #[inline(always)]
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
-        have!({
-            let x = _mm_loadu_si128(x.as_ptr().cast());
-            [_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(x))]
         })
     }
     #[inline(always)]

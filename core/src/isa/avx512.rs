@@ -42,8 +42,6 @@ impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
     type B = __m512i;
-    const REGISTERS: usize = 32;
-
     const N_REGISTERS: usize = 32;
 
     #[inline(always)]
@@ -221,13 +219,6 @@ impl Simd for Avx512 {
         have!(_mm512_loadu_si512(x.as_ptr().cast()))
     }
     #[inline(always)]
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
-        have!({
-            let low = _mm512_set1_epi8(15);
-            (_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low))
-        })
-    }
-    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         have!({
             let by = _mm_cvtsi32_si128(shift.abs());
@@ -249,10 +240,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn widen_u8(self, x: &[u8; LANES]) -> Self::I {
         have!(_mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
-    }
-    #[inline(always)]
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
-        have!(_mm512_cvtepi8_epi32(_mm_loadu_si128(x.as_ptr().cast())))
     }
     #[inline(always)]
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {

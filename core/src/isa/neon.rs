@@ -240,8 +240,6 @@ impl<P: Bytes> Simd for Neon<P> {
     type F = [float32x4_t; 4];
     type I = [int32x4_t; 4];
     type B = [uint8x16_t; 4];
-    const REGISTERS: usize = 8;
-
     const N_REGISTERS: usize = 8;
 
     #[inline(always)]
@@ -415,10 +413,6 @@ impl<P: Bytes> Simd for Neon<P> {
         have!(each(quarters::<u8, { 4 * LANES }, 16>(x), |x| vld1q_u8(x.as_ptr())))
     }
     #[inline(always)]
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
-        have!((each(x, |x| vandq_u8(x, vdupq_n_u8(15))), each(x, |x| vshrq_n_u8::<4>(x))))
-    }
-    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         have!({
             // To the right where negative; constants become shifts that know their number.
@@ -449,10 +443,6 @@ impl<P: Bytes> Simd for Neon<P> {
             ];
             each(words, |x| vreinterpretq_s32_u32(x))
         })
-    }
-    #[inline(always)]
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
-        have!(words(vld1q_s8(x.as_ptr())))
     }
     // No closures from here on: they are not compiled for the features that the assembly needs.
     #[inline(always)]

@@ -37,8 +37,6 @@ impl Simd for Scalar {
     type F = [f32; LANES];
     type I = [i32; LANES];
     type B = [u8; 4 * LANES];
-    const REGISTERS: usize = 8;
-
     const N_REGISTERS: usize = 1;
 
     #[inline(always)]
@@ -182,10 +180,6 @@ impl Simd for Scalar {
         *x
     }
     #[inline(always)]
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
-        (x.map(|b| b & 15), x.map(|b| b >> 4))
-    }
-    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         x.map(|b| if shift < 0 { b << -shift } else { b >> shift } & mask)
     }
@@ -199,10 +193,6 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn widen_u8(self, x: &[u8; LANES]) -> Self::I {
-        x.map(i32::from)
-    }
-    #[inline(always)]
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
         x.map(i32::from)
     }
     #[inline(always)]

@@ -17,10 +17,7 @@ pub trait Simd: Copy {
     /// Sixty-four bytes: four a lane.
     type B: Copy;
 
-    /// How many values of [`Simd::F`] the registers hold: what a tile's height is chosen by.
-    const REGISTERS: usize;
-
-    /// How many values of type `F` the registers hold: kernels choose how much to compute at once by it.
+    /// How many values of [`Simd::F`] the registers hold: kernels choose how much to compute at once by it.
     const N_REGISTERS: usize;
 
     /// All lanes `x`.
@@ -102,8 +99,6 @@ pub trait Simd: Copy {
     }
     /// Sixty-four bytes; lane i owns bytes 4i..4i+4.
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B;
-    /// The low and the high four bits of each byte.
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B);
     /// Each byte shifted right by `shift` bits (left where that is negative), less the bits that are not in `mask`: of 0 to 7, and
     /// `mask` must leave none that came from another byte.
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B;
@@ -113,8 +108,6 @@ pub trait Simd: Copy {
     fn look_up(self, table: &[u8; 16], x: Self::B) -> Self::B;
     /// Lane i is `x[i]`.
     fn widen_u8(self, x: &[u8; LANES]) -> Self::I;
-    /// Lane i is `x[i]`.
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I;
     /// `acc + sum over j < 4 of w[4i + j] * x[j]` for each lane i, where `w` are unsigned bytes of at most 127 and `x` holds
     /// four signed bytes of -127..=127, lowest first; exact.
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;

@@ -118,10 +118,16 @@ with_products! {
 
 /// No kernel set of that name can be had; the text lists those that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SetUnavailable;
+pub struct SetUnavailable {
+    /// The value of the environment variable `BACKSTITCH_ISA`, if that asked for the set.
+    pub variable: Option<&'static str>,
+}
 
 impl fmt::Display for SetUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.variable {
+            write!(f, "BACKSTITCH_ISA={name:?}: ")?;
+        }
         f.write_str("no such kernel set on this processor; available:")?;
         KernelSet::available().try_for_each(|set| write!(f, " {}", set.name))
     }
@@ -159,7 +165,7 @@ type Candidate = (&'static KernelSet, fn() -> bool);
 
 #[cfg(target_arch = "x86_64")]
 const CANDIDATES: [Candidate; 4] = [
-    (&amx_set::SET, || has_avx512() && amx::available()),
+    (&amx_set::SET, || has_avx512() && amx::permission() == amx::Permission::Granted),
     (&avx512_set::SET, has_avx512),
     (&avx2_set::SET, has_avx2),
     (&scalar_set::SET, || true),
@@ -219,7 +225,18 @@ impl KernelSet {
     /// # Errors
     /// [`SetUnavailable`] if there is none, or this processor lacks it.
     pub fn named(name: &str) -> Result<&'static Self, SetUnavailable> {
-        running(CANDIDATES.into_iter().filter(|(set, _)| set.name == name)).next().ok_or(SetUnavailable)
+        running(CANDIDATES.into_iter().filter(|(set, _)| set.name == name))
+            .next()
+            .ok_or(SetUnavailable { variable: None })
+    }
+
+    /// The name of the set that this processor has but the operating system keeps from this process, if there is one.
+    pub fn refused() -> Option<&'static str> {
+        #[cfg(target_arch = "x86_64")]
+        if has_avx512() && amx::permission() == amx::Permission::Refused {
+            return Some(amx_set::SET.name);
+        }
+        None
     }
 
     /// The fastest set; with `std`, the one that the environment variable `BACKSTITCH_ISA` names, if it is set when this is first
@@ -232,10 +249,14 @@ impl KernelSet {
         {
             static CHOSEN: std::sync::OnceLock<Result<&KernelSet, SetUnavailable>> =
                 std::sync::OnceLock::new();
-            *CHOSEN.get_or_init(|| match std::env::var_os("BACKSTITCH_ISA") {
-                Some(name) => name.to_str().ok_or(SetUnavailable).and_then(Self::named),
+            let choose = || match std::env::var_os("BACKSTITCH_ISA") {
+                // This happens once, so that what is leaked does not grow.
+                Some(name) => Self::named(&name.to_string_lossy()).map_err(|_| SetUnavailable {
+                    variable: Some(name.to_string_lossy().into_owned().leak()),
+                }),
                 None => Ok(Self::fastest()),
-            })
+            };
+            *CHOSEN.get_or_init(choose)
         }
         #[cfg(not(feature = "std"))]
         Ok(Self::fastest())
@@ -408,7 +429,7 @@ mod tests {
         for set in KernelSet::available() {
             assert_eq!(KernelSet::named(set.name()).unwrap().name(), set.name());
         }
-        assert_eq!(KernelSet::named("abacus").unwrap_err(), SetUnavailable);
+        assert_eq!(KernelSet::named("abacus").unwrap_err(), SetUnavailable { variable: None });
     }
 
     #[test]

@@ -154,8 +154,6 @@ impl Simd for Simd128 {
     type F = [v128; 4];
     type I = [v128; 4];
     type B = [v128; 4];
-    const REGISTERS: usize = 8;
-
     const N_REGISTERS: usize = 4;
 
     #[inline(always)]
@@ -286,7 +284,14 @@ impl Simd for Simd128 {
     }
     #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {
-        self.widen_i8(x)
+        let x: v128 = must_cast(*x);
+        let (low, high) = (i16x8_extend_low_i8x16(x), i16x8_extend_high_i8x16(x));
+        [
+            i32x4_extend_low_i16x8(low),
+            i32x4_extend_high_i16x8(low),
+            i32x4_extend_low_i16x8(high),
+            i32x4_extend_high_i16x8(high),
+        ]
     }
     #[inline(always)]
     fn store_i8(self, x: Self::I, out: &mut [i8; LANES]) {
@@ -302,11 +307,6 @@ impl Simd for Simd128 {
     #[inline(always)]
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
         must_cast(*x)
-    }
-    #[inline(always)]
-    fn nibbles(self, x: Self::B) -> (Self::B, Self::B) {
-        let low = i8x16_splat(15);
-        (each(x, |x| v128_and(x, low)), each(x, |x| v128_and(u16x8_shr(x, 4), low)))
     }
     #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
@@ -333,17 +333,6 @@ impl Simd for Simd128 {
             u32x4_extend_high_u16x8(low),
             u32x4_extend_low_u16x8(high),
             u32x4_extend_high_u16x8(high),
-        ]
-    }
-    #[inline(always)]
-    fn widen_i8(self, x: &[i8; LANES]) -> Self::I {
-        let x: v128 = must_cast(*x);
-        let (low, high) = (i16x8_extend_low_i8x16(x), i16x8_extend_high_i8x16(x));
-        [
-            i32x4_extend_low_i16x8(low),
-            i32x4_extend_high_i16x8(low),
-            i32x4_extend_low_i16x8(high),
-            i32x4_extend_high_i16x8(high),
         ]
     }
     /// A lane's bytes 0 and 2, and 1 and 3, are made words where they stand, so that the products of a lane stay in it. Any

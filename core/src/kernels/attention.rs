@@ -58,14 +58,14 @@ impl Join {
 /// Rows that the widest tile of this set takes.
 #[inline(always)]
 pub(crate) fn tile_rows<S: Simd>(_: S) -> usize {
-    if S::REGISTERS >= 32 { MAX_ROWS } else { 6 }
+    if S::N_REGISTERS >= 32 { MAX_ROWS } else { 6 }
 }
 
 /// Calls `$f::<S, E, ROWS, WIDTH>` for the number of rows: tall tiles two vectors wide where registers abound, else
 /// one vector wide.
 macro_rules! by_rows {
     ($rows:expr, $f:ident, $s:ident: $S:ident, $E:ident, $($arg:expr),*) => {
-        if $S::REGISTERS >= 32 {
+        if $S::N_REGISTERS >= 32 {
             match $rows {
                 1 => $f::<$S, $E, 1, 2>($s, $($arg),*),
                 2 => $f::<$S, $E, 2, 2>($s, $($arg),*),

@@ -4,6 +4,42 @@
 //! registers over the whole of K. How large a tile is chosen by speed alone; every element goes through the same
 //! operations in the same order whatever the tile.
 
+/// Products of all types whose blocks of 32 columns have one scale, by a module's `multiply`, for the set that `$token` stands for.
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+))]
+macro_rules! products_of_whole_blocks {
+    ($token:ty) => {
+        products_of_whole_blocks! { @each $token;
+            multiply_q8_0: Q8_0;
+            multiply_q4_0: Q4_0;
+            multiply_q4_1: Q4_1;
+            multiply_q5_0: Q5_0;
+            multiply_q5_1: Q5_1;
+            multiply_q4_k: Q4_K;
+            multiply_q5_k: Q5_K;
+            multiply_iq4_nl: IQ4_NL;
+            multiply_iq4_xs: IQ4_XS;
+            multiply_mxfp4: MXFP4;
+            multiply_tq2_0: TQ2_0;
+        }
+    };
+    (@each $token:ty; $($name:ident: $format:ident;)*) => {
+        $(#[inline(always)]
+        pub(crate) fn $name(
+            s: $token,
+            w: &[u8],
+            x: &[QBlock],
+            n_blocks: usize,
+            out: &mut Band<'_, f32>,
+            write: Write,
+        ) {
+            multiply::<crate::packed::layout::$format>(s, w, x, n_blocks, out, write);
+        })*
+    };
+}
+
 mod float;
 mod format;
 pub(crate) mod integer;

@@ -281,12 +281,12 @@ fn extreme_numbers_give_the_same_bits_on_every_set() {
     });
 }
 
-/// Few tokens and so many that tiles are used. An encoder never writes most of these blocks: scales that are infinite or no number, the ends
+/// Few tokens, and so many tokens and columns that tiles are used. An encoder never writes most of these blocks: scales that are infinite or no number, the ends
 /// of every range together.
 #[test]
 fn whatever_bytes_a_file_holds_every_set_gives_the_same_bits() {
     each(TYPES, |&dtype| {
-        let (n_rows, n_cols) = (80, if dtype.block_len() > 64 { 256 } else { 64 });
+        let (n_rows, n_cols) = (80, if dtype.block_len() > 64 { 1024 } else { 800 });
         let row_bytes = dtype.row_bytes(n_cols).unwrap();
         let mut bytes = Random::new(37).bytes(n_rows * row_bytes);
         for (row, fill) in bytes.chunks_mut(row_bytes).zip([0, 0x7f, 0x80, 0xff, 0x77, 0x88]) {
@@ -315,12 +315,12 @@ fn whatever_bytes_a_file_holds_every_set_gives_the_same_bits() {
     });
 }
 
-/// More tokens than pass one pair of panels together.
+/// More tokens than pass one pair of panels together, and more columns than go without tiles.
 #[test]
 fn tokens_in_several_passes_give_the_same_bits_on_every_set() {
     for dtype in [DType::Q8_0, DType::Q4_1] {
-        let w = Weights::random(dtype, 40, 64);
-        let x = Rows::new(KernelSet::scalar(), Random::new(43).floats(1250 * 64), 64);
+        let w = Weights::random(dtype, 40, 800);
+        let x = Rows::new(KernelSet::scalar(), Random::new(43).floats(1250 * 800), 800);
         let wanted = x.multiply(KernelSet::scalar(), &Inline, &w, Write::Store);
         for set in KernelSet::available() {
             assert_bits(set.name(), &x.multiply(set, &Inline, &w, Write::Store), &wanted);

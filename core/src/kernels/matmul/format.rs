@@ -60,6 +60,8 @@ pub(super) struct Mins<F> {
 pub(super) trait Format: Layout {
     /// Of the bytes.
     const BIAS: Bias;
+    /// Whether [`Format::factors`] are [`Factors::Halves`], else [`Factors::Whole`].
+    const HALVES: bool = false;
     /// The elements of a block as eight vectors: vector g holds four columns from 4g of each row.
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
     /// The factors of block `i` of a unit.
@@ -175,7 +177,7 @@ fn affine<S: Simd>(s: S, scales: &AffineBlocks, i: usize) -> Factors<S::F> {
 
 #[inline(always)]
 fn strips<S: Simd>(s: S, scales: &Strips, i: usize, of: f32) -> Factors<S::F> {
-    let [first, second] = [s.widen_i8(&scales.scales[2 * i]), s.widen_i8(&scales.scales[2 * i + 1])];
+    let [first, second] = [s.load_i8(&scales.scales[2 * i]), s.widen_i8(&scales.scales[2 * i + 1])];
     let strips = [s.to_float(first), s.to_float(second)];
     Factors::Halves { scale: s.mul(s.load_f16(&scales.d), s.splat(of)), strips, mins: None }
 }
@@ -244,6 +246,7 @@ impl Format for Q5_1 {
 
 impl Format for Q2_K {
     const BIAS: Bias = Bias::None;
+    const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         twos::<S, 0>(s, quants)
@@ -263,6 +266,7 @@ impl Format for Q2_K {
 /// Bytes are 32 (q - 4).
 impl Format for Q3_K {
     const BIAS: Bias = Bias::Signed;
+    const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         join(s, twos::<S, 5>(s, &quants.low), ones::<S, 7>(s, &quants.high))
@@ -300,6 +304,7 @@ impl Format for Q5_K {
 /// Bytes are 4 (q - 32).
 impl Format for Q6_K {
     const BIAS: Bias = Bias::Signed;
+    const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         join(s, fours::<S, 2>(s, &quants.low), twos::<S, 6>(s, &quants.high))
@@ -330,7 +335,7 @@ impl Format for IQ4_XS {
     }
     #[inline(always)]
     fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        let scale = s.mul(s.load_f16(&scales.d), s.to_float(s.widen_i8(&scales.scales[i])));
+        let scale = s.mul(s.load_f16(&scales.d), s.to_float(s.load_i8(&scales.scales[i])));
         Factors::Whole { scale, min: None }
     }
 }

@@ -10,7 +10,6 @@ use super::tokens::Tile;
 use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
 use crate::isa::neon::{Mixed, Neon};
 use crate::matmul::Write;
-use crate::packed::layout;
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
@@ -39,6 +38,7 @@ fn multiply<Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
+    const { assert!(!Q::HALVES, "a block has to have one scale") };
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS {
         return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
@@ -97,7 +97,6 @@ fn one_panel<Q: Format>(
 fn unpack<Q: Format>(s: Neon<Mixed>, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
     let mut minima = false;
     for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
-        // Types with other factors have no products here.
         if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
             s.store_block(Q::vectors(s, quants), Q::BIAS.by(), scale, min, out);
             minima |= min.is_some();
@@ -106,32 +105,4 @@ fn unpack<Q: Format>(s: Neon<Mixed>, panel: &Panel<'_, Q>, start: usize, out: &m
     minima
 }
 
-macro_rules! products {
-    ($($name:ident: $format:ident;)*) => {
-        $(#[inline(always)]
-        pub(crate) fn $name(
-            s: Neon<Mixed>,
-            w: &[u8],
-            x: &[QBlock],
-            n_blocks: usize,
-            out: &mut Band<'_, f32>,
-            write: Write,
-        ) {
-            multiply::<layout::$format>(s, w, x, n_blocks, out, write);
-        })*
-    };
-}
-
-products! {
-    multiply_q8_0: Q8_0;
-    multiply_q4_0: Q4_0;
-    multiply_q4_1: Q4_1;
-    multiply_q5_0: Q5_0;
-    multiply_q5_1: Q5_1;
-    multiply_q4_k: Q4_K;
-    multiply_q5_k: Q5_K;
-    multiply_iq4_nl: IQ4_NL;
-    multiply_iq4_xs: IQ4_XS;
-    multiply_mxfp4: MXFP4;
-    multiply_tq2_0: TQ2_0;
-}
+products_of_whole_blocks!(Neon<Mixed>);

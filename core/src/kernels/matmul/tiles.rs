@@ -11,7 +11,6 @@ use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
 use crate::isa::avx512::Avx512;
 use crate::isa::{LANES, Simd};
 use crate::matmul::Write;
-use crate::packed::layout;
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
@@ -43,6 +42,7 @@ fn multiply<Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
+    const { assert!(!Q::HALVES, "a block has to have one scale") };
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS || n_blocks < LEAST {
         return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
@@ -143,7 +143,6 @@ fn unpack<Q: Format>(s: Avx512, panel: &Panel<'_, Q>, start: usize, out: &mut [B
         for (vector, out) in vectors.into_iter().zip(&mut out.q) {
             s.store_less(vector, Q::BIAS.by(), out);
         }
-        // Types with other factors have no products here.
         if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
             s.store(scale, &mut out.scales);
             if let Some(min) = min {
@@ -155,32 +154,4 @@ fn unpack<Q: Format>(s: Avx512, panel: &Panel<'_, Q>, start: usize, out: &mut [B
     minima
 }
 
-macro_rules! products {
-    ($($name:ident: $format:ident;)*) => {
-        $(#[inline(always)]
-        pub(crate) fn $name(
-            s: Avx512,
-            w: &[u8],
-            x: &[QBlock],
-            n_blocks: usize,
-            out: &mut Band<'_, f32>,
-            write: Write,
-        ) {
-            multiply::<layout::$format>(s, w, x, n_blocks, out, write);
-        })*
-    };
-}
-
-products! {
-    multiply_q8_0: Q8_0;
-    multiply_q4_0: Q4_0;
-    multiply_q4_1: Q4_1;
-    multiply_q5_0: Q5_0;
-    multiply_q5_1: Q5_1;
-    multiply_q4_k: Q4_K;
-    multiply_q5_k: Q5_K;
-    multiply_iq4_nl: IQ4_NL;
-    multiply_iq4_xs: IQ4_XS;
-    multiply_mxfp4: MXFP4;
-    multiply_tq2_0: TQ2_0;
-}
+products_of_whole_blocks!(Avx512);
