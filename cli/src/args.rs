@@ -82,6 +82,7 @@ Examples:
   echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt
   backstitch run -m large.gguf --draft-model small.gguf -v    the same text, sooner if the small model guesses well
   backstitch run -m model.gguf -f book.txt --prompt-cache ~/.cache/backstitch     the second time it starts at once
+  BACKSTITCH_ISA=avx2 backstitch run -m model.gguf -v      with these kernels; -v lists those that this processor has
 
   backstitch run -m model.gguf -p \"Dear diary,\" -n 100 --save diary.bst              stop here,
   backstitch run -m model.gguf --restore diary.bst -n 100 --save diary.bst        and go on another day
@@ -126,7 +127,8 @@ Examples:
 const BENCH_EXAMPLES: &str = "\
 Examples:
   backstitch bench -m model.gguf -t 2
-  backstitch bench -m model.gguf --depth 2048 --seqs 4 --json";
+  backstitch bench -m model.gguf --depth 2048 --seqs 4 --json
+  BACKSTITCH_ISA=avx2 backstitch bench -m model.gguf -v      with these kernels; -v lists those that this processor has";
 
 const TIMELINE_EXAMPLES: &str = "\
 Examples:
@@ -291,7 +293,7 @@ pub struct RunArgs {
     /// Go on after the model has ended the text.
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Tell about the model and the speed on standard error.
+    /// Tell about the model, the kernels, threads, processor time, huge pages and the speed on standard error.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// Print JSON instead of text.
@@ -326,7 +328,7 @@ pub struct ChatArgs {
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub n_predict: i64,
-    /// Tell about the model and the speed on standard error.
+    /// Tell about the kernels, threads, processor time, huge pages and the speed on standard error.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[command(flatten)]
@@ -419,7 +421,7 @@ pub struct BenchArgs {
     /// Repetitions; medians are printed.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
-    /// Tell about the machine on standard error.
+    /// Tell about the kernels, threads, processor time and huge pages on standard error.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// Print JSON instead of text.

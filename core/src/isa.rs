@@ -9,12 +9,14 @@
 //! The environment variable `BACKSTITCH_ISA` pins one by name: `amx`, `avx512`, `avx2`, or `scalar`, which runs anywhere;
 //! on 64-bit ARM `i8mm`, `dotprod`, `neon`, or `scalar`; in WebAssembly `simd128` or `scalar`.
 //!
-//! `amx` is the set of AVX-512 but for products of quantised weights with sixteen tokens and more. The process asks Linux
-//! once for the permission it needs; where that is refused, the set is not there and all others are.
+//! `amx` is the set of AVX-512 but for products of quantised weights with sixteen tokens and more, rows of 24 blocks (768
+//! columns) and more, and a type with one scale for each block of 32 columns: not Q2_K, Q3_K and Q6_K. Other products of such
+//! weights are those of AVX-512. The process asks Linux once for the permission it needs; where that is refused, the set is
+//! not there and all others are.
 //!
 //! `dotprod` is the set of NEON but for products of quantised weights, which use the instructions that multiply four bytes for each lane.
-//! `i8mm` is that set but for products of quantised weights with unsigned bytes, and, with four tokens and more, on instructions that
-//! multiply two tokens by two rows.
+//! `i8mm` is that set but for products of quantised weights of the types that `amx` has tiles for: they use unsigned bytes, and, with four
+//! tokens and more, instructions that multiply two tokens by two rows.
 //!
 //! `simd128` is there where the module was compiled with it (`RUSTFLAGS="-C target-feature=+simd128"`): a module has these
 //! instructions or does not start. The relaxed ones are not used; what they return depends on the machine.

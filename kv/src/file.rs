@@ -1,6 +1,6 @@
 //! Files as bytes: mapped, or read into memory.
 //!
-//! [`Mapping`] is the one place of the project that maps files, and therefore the one outside the kernels that needs `unsafe`.
+//! [`Mapping`] is the one place of the project that maps files, and therefore the one of this crate that needs `unsafe`.
 //! A mapping costs no memory of its own and opens at once, but it trusts the other processes of the machine: whoever truncates the file
 //! meanwhile kills this process. [`Buffer`] is the alternative that trusts nobody.
 
