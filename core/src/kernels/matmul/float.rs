@@ -4,7 +4,6 @@ use super::write_lanes;
 use crate::isa::{LANES, Simd};
 use crate::matmul::Write;
 use crate::pool::Band;
-use core::ops::Range;
 
 /// An element type of float panels.
 trait Element: bytemuck::Pod {
@@ -39,12 +38,6 @@ impl Element for Bf16 {
         s.load_bf16(bytemuck::must_cast_ref(w))
     }
 }
-
-/// Bytes of activations that stay in the second cache, with little else.
-const FIT: usize = 3 << 19;
-
-/// The most tokens of a tile.
-const TALL: usize = 12;
 
 /// Columns that are multiplied between two looks at the lengths of what is multiplied.
 const STEP: usize = 16;
@@ -140,22 +133,12 @@ impl<E: Element> Work<'_, E> {
         }
     }
 
-    /// `P` panels from `first` times rows `tokens`, which end with the last row or are a multiple of [`TALL`]; returns `P`.
+    /// `P` panels from `first` times all rows; returns `P`.
     #[inline(always)]
-    fn rows<S: Simd, const P: usize>(
-        &self,
-        s: S,
-        first: usize,
-        tokens: &Range<usize>,
-        out: &mut Band<'_, f32>,
-    ) -> usize {
-        let mut t = tokens.start;
-        while t < tokens.end {
-            match tokens.end - t {
-                9.. if S::N_REGISTERS >= 32 && P <= 2 => {
-                    self.tile::<S, P, TALL>(s, first, t, out);
-                    t += TALL;
-                }
+    fn rows<S: Simd, const P: usize>(&self, s: S, first: usize, out: &mut Band<'_, f32>) -> usize {
+        let mut t = 0;
+        while t < out.n_rows() {
+            match out.n_rows() - t {
                 5.. if S::N_REGISTERS >= 32 => {
                     self.tile::<S, P, 8>(s, first, t, out);
                     t += 8;
@@ -197,21 +180,13 @@ fn multiply<S: Simd, E: Element>(
         // One token: more panels, so that enough sums are under way at once.
         return (0..work.n_panels).step_by(4).for_each(|p| work.tile::<S, 4, 1>(s, p, 0, out));
     }
-    // As many tokens together as stay near while all panels pass.
-    let n_together = (FIT / size_of::<f32>() / n_cols.max(1)).max(TALL) / TALL * TALL;
-    for first in (0..n_tokens).step_by(n_together) {
-        let tokens = first..n_tokens.min(first + n_together);
-        let mut p = 0;
-        while p < work.n_panels {
-            match work.n_panels - p {
-                // Where there are many tokens, fewer panels a tile are fewer conversions a product. Four are two and two: a
-                // tile that is not full takes as long as one that is.
-                3 | 5.. if S::N_REGISTERS >= 32 && n_tokens < TALL => {
-                    p += work.rows::<S, 3>(s, p, &tokens, out)
-                }
-                _ if S::N_REGISTERS >= 8 => p += work.rows::<S, 2>(s, p, &tokens, out),
-                _ => p += work.rows::<S, 1>(s, p, &tokens, out),
-            }
+    let mut p = 0;
+    while p < work.n_panels {
+        match work.n_panels - p {
+            // Four are two and two: a tile that is not full takes as long as one that is.
+            3 | 5.. if S::N_REGISTERS >= 32 => p += work.rows::<S, 3>(s, p, out),
+            _ if S::N_REGISTERS >= 8 => p += work.rows::<S, 2>(s, p, out),
+            _ => p += work.rows::<S, 1>(s, p, out),
         }
     }
 }
