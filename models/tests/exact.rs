@@ -2,6 +2,7 @@
 //! tolerances.
 
 mod converted;
+mod long_rows;
 
 use backstitch_core::{DType, KernelSet, cell::CellType};
 use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId, Token};
@@ -73,11 +74,11 @@ fn for_each_model_and_format(check: impl Fn(&str, &Model)) {
 const WIDE: [&str; 2] = ["quant_f16", "qwen35"];
 
 fn check_sets_and_threads(what: &str, model: &Model) {
-    check_sets_and_threads_of(what, model, &[CellType::F32, CellType::F16, CellType::BF16]);
+    check_sets_and_threads_of(what, model, N_TOKENS, &[CellType::F32, CellType::F16, CellType::BF16]);
 }
 
-fn check_sets_and_threads_of(what: &str, model: &Model, cells: &[CellType]) {
-    let tokens = tokens(model, 1, N_TOKENS);
+fn check_sets_and_threads_of(what: &str, model: &Model, n_tokens: usize, cells: &[CellType]) {
+    let tokens = tokens(model, 1, n_tokens);
     for &cells in cells {
         let expected = reference(model, &tokens, cells);
         for set in KernelSet::available() {
@@ -106,9 +107,9 @@ fn every_kernel_set_and_any_number_of_threads_give_the_same_bits_in_every_format
 fn quantised_caches_give_the_same_bits_with_every_kernel_set_threads_and_chunks() {
     for name in WIDE {
         let model = model(name, DType::Q8_0);
-        check_sets_and_threads_of(name, &model, &[CellType::Q8_0, CellType::Q4_0]);
+        check_sets_and_threads_of(name, &model, N_TOKENS, &[CellType::Q8_0, CellType::Q4_0]);
         for cells in [CellType::Q8_0, CellType::Q4_0] {
-            check_chunkings_of(name, &model, cells);
+            check_chunkings_of(name, &model, N_TOKENS, cells);
         }
     }
 }
@@ -121,11 +122,11 @@ fn quantised_cells_are_refused_for_heads_that_are_no_multiple_of_32() {
 }
 
 fn check_chunkings(what: &str, model: &Model) {
-    check_chunkings_of(what, model, CellType::F16);
+    check_chunkings_of(what, model, N_TOKENS, CellType::F16);
 }
 
-fn check_chunkings_of(what: &str, model: &Model, cells: CellType) {
-    let tokens = tokens(model, 2, N_TOKENS);
+fn check_chunkings_of(what: &str, model: &Model, n_tokens: usize, cells: CellType) {
+    let tokens = tokens(model, 2, n_tokens);
     let params = |set, n_threads| Params { type_k: cells, type_v: cells, ..params(set, n_threads) };
     let expected = reference(model, &tokens, cells);
     for set in KernelSet::available() {
@@ -220,4 +221,17 @@ fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way() {
 #[ignore = "takes minutes"]
 fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way_in_every_format() {
     for_each_model_and_format(check_rollback_and_fork);
+}
+
+#[test]
+fn rows_long_enough_for_tiles_give_the_same_bits() {
+    // Three whole tiles of tokens, and some that are too few for one.
+    let n_tokens = 61;
+    for dtype in [DType::Q8_0, DType::Q4_0, DType::Q4_K] {
+        let (what, model) = (format!("long rows of {dtype}"), long_rows::model(dtype));
+        assert!(model.hparams().n_ff >= 24 * 32, "rows of fewer than 24 blocks take no tiles");
+        check_sets_and_threads_of(&what, &model, n_tokens, &[CellType::F16]);
+        check_chunkings_of(&what, &model, n_tokens, CellType::F16);
+        check_rollback_and_fork(&what, &model);
+    }
 }

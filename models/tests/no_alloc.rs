@@ -1,5 +1,6 @@
 //! Contract 5: once a context is made, decoding a token allocates nothing, also after a fork, a rollback, a shift and a restore.
 
+use backstitch_core::cell::CellType;
 use backstitch_models::{
     Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
     sampler::{Chain, Settings},
@@ -21,6 +22,7 @@ fn decoding_a_token_allocates_nothing() {
     // The harness's own thread allocates once more after it has started this one.
     std::thread::sleep(std::time::Duration::from_millis(200));
     decoding_allocates_nothing();
+    decoding_far_behind_allocates_nothing();
     speculation_allocates_nothing();
 }
 
@@ -33,8 +35,11 @@ fn decoding_allocates_nothing() {
         "rwkv7",
         "qwen35",
         "mamba",
+        "mamba2",
         "jamba",
         "lfm2",
+        "lfm2_swa",
+        "gemma2",
         "gemma3",
         "quant_q4_0",
         "quant_q8_0",
@@ -83,6 +88,23 @@ fn decoding_allocates_nothing() {
             });
             assert_eq!(tally.allocations, 0, "{name}, {n_threads} threads, after a restore: {tally:?}");
         }
+    }
+}
+
+/// Behind more than one span of 256 tokens, what a token sees is shared out between threads.
+fn decoding_far_behind_allocates_nothing() {
+    for (name, cells) in [("llama", CellType::F16), ("quant_q8_0", CellType::Q8_0)] {
+        let params = Params { n_ctx: 512, n_threads: 2, type_k: cells, type_v: cells, ..Params::default() };
+        let mut ctx = Context::new(&model(name), params).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let prompt: Vec<Token> = (0..320).map(|i| Token(i % 250)).collect();
+        ctx.append(seq, &prompt).unwrap();
+        let ((), tally) = ALLOCATOR.during(|| {
+            for i in 0..100 {
+                ctx.append(seq, &[Token(i)]).unwrap();
+            }
+        });
+        assert_eq!(tally.allocations, 0, "{name}, {cells:?} cells: {tally:?}");
     }
 }
 

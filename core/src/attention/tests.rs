@@ -252,14 +252,17 @@ fn quantised_cells_are_f32_cells_of_their_values() {
 
 #[test]
 fn placement_and_bytes_of_others_change_no_bit() {
-    let mut fixture = Fixture::new(CellLayout { k_type: F16, v_type: F16, ..LAYOUT }, 3, 600, 4);
-    let expected = fixture.run(KernelSet::detect().unwrap(), &Inline, 560..600, usize::MAX);
-    fixture.assert_exact(&expected, 560..600, usize::MAX);
-    let mut blocks: Vec<u32> = (0..19).map(|i| (i * 7 + 3) % 31).collect();
-    blocks.reverse();
-    fixture.place(blocks);
-    for set in KernelSet::available() {
-        assert_bits(set.name(), &fixture.run(set, &Inline, 560..600, usize::MAX), &expected);
+    for cells in [F16, BF16] {
+        let mut fixture = Fixture::new(CellLayout { k_type: cells, v_type: cells, ..LAYOUT }, 3, 600, 4);
+        let expected = fixture.run(KernelSet::detect().unwrap(), &Inline, 560..600, usize::MAX);
+        fixture.assert_exact(&expected, 560..600, usize::MAX);
+        let mut blocks: Vec<u32> = (0..19).map(|i| (i * 7 + 3) % 31).collect();
+        blocks.reverse();
+        fixture.place(blocks);
+        for set in KernelSet::available() {
+            let got = fixture.run(set, &Inline, 560..600, usize::MAX);
+            assert_bits(format_args!("{cells:?} {}", set.name()), &got, &expected);
+        }
     }
 }
 

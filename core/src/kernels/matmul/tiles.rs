@@ -23,6 +23,9 @@ const MOST: usize = 12 * GROUP;
 /// Fewer blocks than this a panel are multiplied sooner without tiles: to turn and write the sums of so few takes as long.
 const LEAST: usize = 24;
 
+// So many blocks and tokens meet in tests of whole models (`rows_long_enough_for_tiles` in `models/tests/exact.rs`).
+const _: () = assert!(LEAST <= 24 && TOKENS <= 61, "no whole model is tested on tiles any more");
+
 /// Bytes of activations that stay in the second cache, with little else.
 const FIT: usize = 3 << 19;
 

@@ -63,6 +63,45 @@ fn a_panic_on_any_thread_is_reported_after_all_jobs_ran_and_forgotten_afterwards
     }
 }
 
+/// Lets the pool learn at `at` that its workers have no processor of their own; returns until when it works alone then.
+fn distrust_workers(pool: &ThreadPool, at: Instant) -> Instant {
+    let mut experience = lock(&pool.turn);
+    let woken_too_soon = Run { began: at, woke: true, finished: at, jobs_each: 4 };
+    (0..40).for_each(|_| experience.learn(&woken_too_soon, WATCH));
+    experience.alone_until(at).unwrap()
+}
+
+#[test]
+fn jobs_done_alone_and_those_shared_out_behind_them_run_once_and_report_a_panic() {
+    // How many jobs are done alone, and for how long: over before the run, over in its middle, not over behind it.
+    let cases = [(0, Duration::ZERO), (3, Duration::from_millis(200)), (8, Duration::from_secs(3600))];
+    for (n_alone, time) in cases {
+        for bad in [None, Some(0), Some(7)] {
+            let pool = ThreadPool::new(2).unwrap();
+            let end = distrust_workers(&pool, Instant::now() + time);
+            let wait_behind = |n_done: usize| {
+                while n_done == n_alone && n_done < 8 && Instant::now() < end {
+                    thread::yield_now();
+                }
+            };
+            let ran = Mutex::new(vec![]);
+            let job = |i: usize| {
+                // Only what was shared out counts as a job of the pool.
+                lock(&ran).push((i, IN_JOB.with(Cell::get)));
+                wait_behind(i + 1);
+                assert!(Some(i) != bad, "on purpose");
+            };
+            wait_behind(0);
+            let result = pool.run(8, &job);
+            assert_eq!(result.is_err(), bad.is_some(), "{n_alone} alone, {bad:?} panics");
+            let mut ran = lock(&ran).clone();
+            ran.sort_unstable();
+            let wanted: Vec<_> = (0..8).map(|i| (i, i >= n_alone)).collect();
+            assert_eq!(ran, wanted, "{n_alone} alone, {bad:?} panics");
+        }
+    }
+}
+
 #[test]
 fn a_panic_with_a_value_that_panics_when_dropped_is_reported_as_any() {
     struct Bomb;
