@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs `backstitch bench` and llama.cpp in turn on the same models and prints a Markdown table of medians and ratios.
 
-    python compare.py --models FOLDER [--backstitch BIN] [--peer BIN] [--threads 1 2] [--rounds 3] [--json FILE]
+    python compare.py --models FOLDER [--only NAME ...] [--threads 1 2] [--rounds 3] [--json FILE]
 
-The machine's mood changes from minute to minute, so the two alternate (A B A B ...) and only ratios of one run count. At depth
-llama.cpp is given both of its attention kernels each round, and the faster one is what Backstitch is held to.
+The machine's mood changes from minute to minute, so the programs alternate (A B C A B C ...) and only ratios of one run count.
+Backstitch runs with the kernel sets of --sets; the first is measured whole, of the others the prompt. llama.cpp is given both of its kinds
+of attention, and in each round the faster one is what Backstitch is held to.
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -20,21 +22,22 @@ MODELS = ["smollm2-135M-Q8_0", "smollm2-135M-Q4_0"]
 
 @dataclass(frozen=True)
 class Job:
-    """One row of the table: a model, a thread count, and how full the cache is when it begins."""
+    """One row of the table: a model, a thread count, how full the cache is when it begins, how many sequences, and its type."""
 
     model: str
     threads: int
     depth: int
     seqs: int
+    cache: str
 
     def flags(self, folder, n_prompt, n_gen):
         return ["bench", "-m", str(folder / f"{self.model}.gguf"), "-t", str(self.threads), "-p", str(n_prompt),
                 "-n", str(n_gen), "--depth", str(self.depth), "--seqs", str(self.seqs)]
 
 
-def measure(command):
+def measure(command, **variables):
     """The JSON line a bench prints."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=os.environ | variables)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not lines:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr.strip()}")
@@ -42,28 +45,43 @@ def measure(command):
 
 
 def run_round(job, args, sink):
-    """One measurement of each side; llama.cpp's is the best of its settings, figure by figure."""
-    flags = job.flags(args.models, args.prompt, args.gen)
-    ours = measure([args.backstitch, *flags, "--json"])
-    settings = ["on", "off"] if job.depth else ["auto"]
-    theirs = [measure([args.peer, *flags, "--fa", setting, "--reps", "2"]) for setting in settings]
-    for engine, row in [("backstitch", ours)] + [("llama.cpp", row) for row in theirs]:
-        sink.write(json.dumps({"engine": engine} | row) + "\n")
+    """One measurement of each: Backstitch with each kernel set, llama.cpp with each kind of attention."""
+    ours = []
+    for kernels in args.sets:
+        n_gen = args.gen if not ours else 1
+        command = [args.backstitch, *job.flags(args.models, args.prompt, n_gen), "-ctk", job.cache, "-ctv", job.cache,
+                   "-r", str(args.reps), "--json"]
+        ours.append(measure(command, BACKSTITCH_ISA=kernels))
+    flags = job.flags(args.models, args.prompt, args.gen) + ["--cache", job.cache, "--reps", str(args.reps)]
+    theirs = [measure([args.peer, *flags, "--fa", attention]) for attention in args.attention]
+    for engine, rows in ("backstitch", ours), ("llama.cpp", theirs):
+        for row in rows:
+            sink.write(json.dumps({"engine": engine, "cache": job.cache} | row) + "\n")
     sink.flush()
     best = {key: max(row[key] for row in theirs) for key in ("prompt_tps", "gen_tps")}
     return ours, best | {"peak_rss_mib": min(row["peak_rss_mib"] for row in theirs)}
 
 
-def table_row(job, rounds):
-    """Medians over the rounds; a ratio is the median of the rounds' ratios."""
-    cells = [job.model, str(job.threads), str(job.depth), str(job.seqs)]
-    for key in ("prompt_tps", "gen_tps"):
-        ours = statistics.median(ours[key] for ours, _ in rounds)
-        theirs = statistics.median(theirs[key] for _, theirs in rounds)
-        ratio = statistics.median(ours[key] / theirs[key] for ours, theirs in rounds)
-        cells += [f"{ours:.1f}", f"{theirs:.1f}", f"**{ratio:.2f}**"]
-    for side in (0, 1):
-        cells.append(f"{statistics.median(pair[side]['peak_rss_mib'] for pair in rounds):.0f}")
+def figure(x):
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}"
+
+
+def table_row(job, rounds, n_sets):
+    """Medians over the rounds; a ratio is the median of the rounds' ratios, that of prompts with the set that is faster."""
+    def median(pick):
+        return statistics.median(pick(ours, theirs) for ours, theirs in rounds)
+
+    cells = [job.model, str(job.threads), str(job.depth), str(job.seqs), job.cache]
+    cells.append(figure(median(lambda _, theirs: theirs["prompt_tps"])))
+    cells += [figure(median(lambda ours, _, i=i: ours[i]["prompt_tps"])) for i in range(n_sets)]
+    ratios = [median(lambda ours, theirs, i=i: ours[i]["prompt_tps"] / theirs["prompt_tps"]) for i in range(n_sets)]
+    cells.append(f"**{max(ratios):.2f}**")
+    cells.append(figure(median(lambda _, theirs: theirs["gen_tps"])))
+    cells.append(figure(median(lambda ours, _: ours[0]["gen_tps"])))
+    cells.append(f"**{median(lambda ours, theirs: ours[0]['gen_tps'] / theirs['gen_tps']):.2f}**")
+    cells.append(f"{median(lambda ours, _: 100 * ours[0]['read_gb_s'] / ours[0]['read_limit_gb_s']):.0f} %")
+    cells.append(f"{median(lambda _, theirs: theirs['peak_rss_mib']):.0f}")
+    cells.append(f"{median(lambda ours, _: ours[0]['peak_rss_mib']):.0f}")
     return cells
 
 
@@ -78,23 +96,27 @@ def main():
     p.add_argument("--peer", default=str(HERE / "target/release/peer"))
     p.add_argument("--only", nargs="+", default=MODELS, help="names of models, without .gguf")
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    p.add_argument("--depths", nargs="+", type=int, default=[0, 2048])
+    p.add_argument("--depths", nargs="+", type=int, default=[0])
     p.add_argument("--seqs", nargs="+", type=int, default=[1])
+    p.add_argument("--caches", nargs="+", default=["f16"], choices=["f16", "q8_0"])
+    p.add_argument("--sets", nargs="+", default=["amx", "avx512"], help="values of BACKSTITCH_ISA")
+    p.add_argument("--attention", nargs="+", default=["on", "off"], help="llama.cpp's flash attention: on, off, auto")
     p.add_argument("--prompt", type=int, default=512)
-    p.add_argument("--gen", type=int, default=128)
+    p.add_argument("--gen", type=int, default=48)
+    p.add_argument("--reps", type=int, default=1, help="measurements a round, of which each program takes the median")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--json", default="/dev/null", help="also append every measurement to this file")
     args = p.parse_args()
 
-    jobs = [Job(model, threads, depth, seqs) for model in args.only for threads in args.threads
-            for depth in args.depths for seqs in args.seqs]
-    print_row(["model", "threads", "depth", "seqs", "prompt t/s", "llama.cpp", "ratio", "gen t/s", "llama.cpp", "ratio",
-               "MiB", "llama.cpp"])
-    print_row(["---"] + ["--:"] * 11)
+    jobs = [Job(model, threads, depth, seqs, cache) for model in args.only for threads in args.threads
+            for depth in args.depths for seqs in args.seqs for cache in args.caches]
+    print_row(["model", "threads", "depth", "seqs", "cache", "prompt: llama.cpp", *args.sets, "ratio",
+               "generation: llama.cpp", "Backstitch", "ratio", "of reading alone", "MiB: llama.cpp", "Backstitch"])
+    print_row(["---"] + ["--:"] * (13 + len(args.sets)))
     with open(args.json, "a") as sink:
         for job in jobs:
             rounds = [run_round(job, args, sink) for _ in range(args.rounds)]
-            print_row(table_row(job, rounds))
+            print_row(table_row(job, rounds, len(args.sets)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::llama::{Batch, Context, Flash, Model, N_BATCH, Shape};
+use crate::llama::{Batch, Cells, Context, Flash, Model, N_BATCH, Shape};
 
 /// What to measure; the names are those of `backstitch bench`.
 pub struct Plan {
@@ -21,6 +21,8 @@ pub struct Plan {
     pub seqs: usize,
     /// Kind of attention.
     pub flash: Flash,
+    /// Type of the cache.
+    pub cells: Cells,
     /// Measured runs, after one that is not; the median counts.
     pub reps: usize,
 }
@@ -34,7 +36,8 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     let model = Model::load(&plan.model)?;
     let room = plan.depth + plan.n_prompt.max(plan.n_gen);
     let n_ctx = room.next_multiple_of(256) * plan.seqs;
-    let shape = Shape { threads: plan.threads, n_ctx, n_seqs: plan.seqs, flash: plan.flash };
+    let shape =
+        Shape { threads: plan.threads, n_ctx, n_seqs: plan.seqs, flash: plan.flash, cells: plan.cells };
     let mut context = Context::new(&model, shape)?;
     let load_s = began.elapsed().as_secs_f64();
 

@@ -18,6 +18,15 @@ pub enum Flash {
     Off,
 }
 
+/// What keys and values are kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cells {
+    /// Half precision, the default.
+    F16,
+    /// 8 bits in blocks of 32.
+    Q8,
+}
+
 /// What a context is made for; everything else is llama.cpp's default.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -29,6 +38,8 @@ pub struct Shape {
     pub n_seqs: usize,
     /// Kind of attention.
     pub flash: Flash,
+    /// Type of the cache.
+    pub cells: Cells,
 }
 
 unsafe extern "C" fn ignore(_: sys::ggml_log_level, _: *const c_char, _: *mut c_void) {}
@@ -125,6 +136,11 @@ impl<'m> Context<'m> {
             Flash::On => sys::LLAMA_FLASH_ATTN_TYPE_ENABLED,
             Flash::Off => sys::LLAMA_FLASH_ATTN_TYPE_DISABLED,
         };
+        params.type_k = match shape.cells {
+            Cells::F16 => sys::GGML_TYPE_F16,
+            Cells::Q8 => sys::GGML_TYPE_Q8_0,
+        };
+        params.type_v = params.type_k;
         // SAFETY: the model outlives the context through the lifetime; `params` hold no pointers of ours.
         let raw = unsafe { sys::llama_init_from_model(model.0.as_ptr(), params) };
         let raw = NonNull::new(raw).ok_or("llama.cpp cannot make a context")?;

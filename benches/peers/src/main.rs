@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use llama::{Batch, Context, Flash, Model, Shape};
+use llama::{Batch, Cells, Context, Flash, Model, Shape};
 
 const USAGE: &str = "\
-peer bench -m FILE [-t 1] [-p 512] [-n 128] [--depth 0] [--seqs 1] [--fa auto|on|off] [--reps 3]
+peer bench -m FILE [-t 1] [-p 512] [-n 128] [--depth 0] [--seqs 1] [--fa auto|on|off] [--cache f16|q8_0] [--reps 3]
     one JSON line: tokens a second for a prompt and for generation
 peer logits -m FILE --tokens FILE --out FILE [-t 1] [--fa auto|on|off]
     evaluates whitespace-separated token ids together; writes little-endian f32 [n_tokens, n_vocab]
@@ -56,6 +56,14 @@ impl Args {
             Some(other) => Err(format!("--fa {other}: not auto, on or off")),
         }
     }
+
+    fn cells(&self) -> Result<Cells, String> {
+        match self.flags.get("--cache").map(String::as_str) {
+            None | Some("f16") => Ok(Cells::F16),
+            Some("q8_0") => Ok(Cells::Q8),
+            Some(other) => Err(format!("--cache {other}: not f16 or q8_0")),
+        }
+    }
 }
 
 fn bench(args: &Args) -> Result<(), String> {
@@ -67,6 +75,7 @@ fn bench(args: &Args) -> Result<(), String> {
         depth: args.number("--depth", 0)?,
         seqs: args.number("--seqs", 1)?.max(1),
         flash: args.flash()?,
+        cells: args.cells()?,
         reps: args.number("--reps", 3)?,
     };
     println!("{}", bench::run(&plan)?);
@@ -83,7 +92,13 @@ fn logits(args: &Args) -> Result<(), String> {
 
     let model = Model::load(&args.path("-m")?)?;
     let n_ctx = tokens.len().next_multiple_of(256);
-    let shape = Shape { threads: args.number("-t", 1)?, n_ctx, n_seqs: 1, flash: args.flash()? };
+    let shape = Shape {
+        threads: args.number("-t", 1)?,
+        n_ctx,
+        n_seqs: 1,
+        flash: args.flash()?,
+        cells: args.cells()?,
+    };
     let mut context = Context::new(&model, shape)?;
     context.decode(&mut batch)?;
     let rows = context.logits(tokens.len(), model.n_vocab());

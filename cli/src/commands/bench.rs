@@ -49,6 +49,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
         logits_hash: bench.logits_hash(),
         bytes_per_step: traffic::weights(&model)
             + traffic::cache(&ctx, args.depth + args.n_gen / 2, args.seqs),
+        read_limit: bandwidth::read(ctx.params().n_threads as usize),
     };
     show(args, &ctx, &figures)
 }
@@ -66,6 +67,15 @@ struct Figures {
     logits_hash: u64,
     /// Bytes of weights and caches that a batch of generation reads.
     bytes_per_step: u64,
+    /// GB/s that a loop reaches which only reads; none where there was too little memory for it.
+    read_limit: Option<f64>,
+}
+
+impl Figures {
+    /// GB/s of weights and caches that generation read.
+    fn read(&self) -> f64 {
+        self.steps_per_s * self.bytes_per_step as f64 / 1e9
+    }
 }
 
 /// The most tokens that a sequence comes to hold.
@@ -237,6 +247,8 @@ fn as_json(args: &BenchArgs, ctx: &Context, figures: &Figures) -> serde_json::Va
         "seqs": args.seqs,
         "prompt_tps": rounded(figures.prompt_tps, 100.0),
         "gen_tps": rounded(figures.gen_tps, 100.0),
+        "read_gb_s": rounded(figures.read(), 100.0),
+        "read_limit_gb_s": figures.read_limit.map(|gb| rounded(gb, 100.0)),
         "load_s": rounded(figures.load_s, 10_000.0),
         "peak_rss_mib": figures.peak_rss_mib.map(|mib| rounded(mib, 10.0)),
         "allocs_per_token": figures.allocs_per_token,
@@ -251,10 +263,9 @@ fn rounded(x: f64, parts: f64) -> f64 {
 
 fn rows(args: &BenchArgs, ctx: &Context, figures: &Figures) -> Vec<Vec<String>> {
     let threads = ctx.params().n_threads;
-    let traffic = figures.steps_per_s * figures.bytes_per_step as f64 / 1e9;
-    let bandwidth = bandwidth::read(threads as usize);
+    let read = figures.read();
     let share =
-        bandwidth.map_or(String::new(), |gb| format!("{:.0} % of {gb:.1} GB/s", 100.0 * traffic / gb));
+        figures.read_limit.map_or(String::new(), |gb| format!("{:.0} % of {gb:.1} GB/s", 100.0 * read / gb));
     let row = |name: &str, value: String, note: String| vec![name.to_owned(), value, note];
     vec![
         row("model", name(args), String::new()),
@@ -270,7 +281,7 @@ fn rows(args: &BenchArgs, ctx: &Context, figures: &Figures) -> Vec<Vec<String>> 
             format!("{:.1} tokens/s", figures.gen_tps),
             format!("{} x {} at depth {}", args.seqs, args.n_gen, args.depth),
         ),
-        row("memory read", format!("{traffic:.1} GB/s"), share),
+        row("memory read", format!("{read:.1} GB/s"), share),
         row("allocations", format!("{} a token", figures.allocs_per_token), "after the first".into()),
         row(
             "peak memory",

@@ -63,6 +63,8 @@ fn the_benchmark_says_the_same_on_one_line_each_time() {
         "seqs",
         "prompt_tps",
         "gen_tps",
+        "read_gb_s",
+        "read_limit_gb_s",
         "load_s",
         "peak_rss_mib",
         "allocs_per_token",

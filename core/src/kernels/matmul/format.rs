@@ -177,7 +177,7 @@ fn affine<S: Simd>(s: S, scales: &AffineBlocks, i: usize) -> Factors<S::F> {
 
 #[inline(always)]
 fn strips<S: Simd>(s: S, scales: &Strips, i: usize, of: f32) -> Factors<S::F> {
-    let [first, second] = [s.load_i8(&scales.scales[2 * i]), s.widen_i8(&scales.scales[2 * i + 1])];
+    let [first, second] = [s.load_i8(&scales.scales[2 * i]), s.load_i8(&scales.scales[2 * i + 1])];
     let strips = [s.to_float(first), s.to_float(second)];
     Factors::Halves { scale: s.mul(s.load_f16(&scales.d), s.splat(of)), strips, mins: None }
 }
