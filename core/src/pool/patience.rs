@@ -13,12 +13,14 @@ pub(super) const WATCH: Duration = Duration::from_micros(50);
 /// each time that the trouble comes back [`AT_ONCE`].
 const ALONE: Duration = Duration::from_millis(1);
 /// For so long at most: a worker that has its processor again is made use of after that.
-const LONGEST_ALONE: Duration = Duration::from_millis(64);
+const LONGEST_ALONE: Duration = Duration::from_millis(512);
 const AT_ONCE: Duration = Duration::from_millis(20);
 /// What waking a worker again too soon adds to the suspicion that it has none, to which other runs add -1.
 const WEIGHT: u32 = 8;
 /// So much suspicion is enough. A thread that gave up watching sooner for a while wakes up suspicion for sixteen runs at most.
 const ENOUGH: u32 = 256;
+/// What is left of it after a time alone: half as much new suspicion is enough then, still more than those sixteen runs wake up.
+const LEFT: u32 = ENOUGH - 17 * WEIGHT;
 
 /// What the caller has learnt about its workers.
 ///
@@ -64,7 +66,7 @@ impl Experience {
         let job = worked.checked_div(run.jobs_each);
         self.watched_until = job.map(|job| run.finished + watch.saturating_sub(job));
         if self.suspicion >= ENOUGH {
-            self.suspicion = 0;
+            self.suspicion = LEFT;
             self.go_alone(run.finished);
         }
     }
@@ -162,7 +164,11 @@ mod tests {
         let mut experience = Experience::default();
         let mut now = Instant::now();
         let mut ends = || {
-            (0..40).for_each(|_| experience.learn(&run(now, true, Duration::ZERO), WATCH));
+            (0..40).for_each(|_| {
+                if experience.alone_until(now).is_none() {
+                    experience.learn(&run(now, true, Duration::ZERO), WATCH);
+                }
+            });
             let time = (0..1000)
                 .map(Duration::from_millis)
                 .find(|&time| experience.alone_until(now + time).is_none())
@@ -172,6 +178,21 @@ mod tests {
         };
         assert_eq!([ends(), ends(), ends(), ends()], [1, 2, 4, 8]);
         assert_eq!((0..20).map(|_| ends()).max(), Some(LONGEST_ALONE.as_millis()));
+    }
+
+    #[test]
+    fn after_a_time_alone_half_as_much_trouble_is_enough_but_not_short_patience() {
+        let mut experience = Experience::default();
+        let mut now = Instant::now();
+        let mut woken = |experience: &mut Experience, n: usize| {
+            (0..n).for_each(|_| experience.learn(&run(now, true, Duration::ZERO), WATCH));
+            let alone = experience.alone_until(now);
+            now = alone.unwrap_or(now);
+            alone.is_some()
+        };
+        assert!(woken(&mut experience, 33), "the first has nobody before it that must still watch");
+        assert!(!woken(&mut experience, 16));
+        assert!(woken(&mut experience, 3));
     }
 
     #[test]

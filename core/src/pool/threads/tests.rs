@@ -67,7 +67,7 @@ fn a_panic_on_any_thread_is_reported_after_all_jobs_ran_and_forgotten_afterwards
 fn distrust_workers(pool: &ThreadPool, at: Instant) -> Instant {
     let mut experience = lock(&pool.turn);
     let woken_too_soon = Run { began: at, woke: true, finished: at, jobs_each: 4 };
-    (0..40).for_each(|_| experience.learn(&woken_too_soon, WATCH));
+    (0..33).for_each(|_| experience.learn(&woken_too_soon, WATCH));
     experience.alone_until(at).unwrap()
 }
 
