@@ -24,7 +24,8 @@ def best_points(rows, key):
     """(engine, threads, depth) to tokens a second."""
     found = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        found[row["engine"], row["threads"], row["depth"]][row.get("flash", "")].append(row[key])
+        setting = row.get("flash") or row.get("kernel_set")
+        found[row["engine"], row["threads"], row["depth"]][setting].append(row[key])
     return {point: max(map(statistics.median, settings.values())) for point, settings in found.items()}
 
 
@@ -106,7 +107,7 @@ def main():
     folder = Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     for model in sorted({Path(row["model"]).stem for row in rows}):
-        own = [row for row in rows if Path(row["model"]).stem == model and row.get("seqs", 1) == 1]
+        own = [row for row in rows if Path(row["model"]).stem == model and row.get("seqs", 1) == 1 and row.get("cache", "f16") == "f16"]
         for name, drawing in pictures(model, own):
             (folder / name).write_text(drawing)
             print(folder / name)

@@ -20,7 +20,7 @@ use crate::error::Error;
 /// # Errors
 /// Whatever the command fails with.
 pub fn run(command: &Command) -> Result<(), Error> {
-    // Every command says so, also those that would only sum checksums with it.
+    // A kernel set that was asked for and cannot be had is an error of every command, also of those that only sum checksums with it.
     backstitch_core::KernelSet::detect().map_err(backstitch_models::Error::from)?;
     match command {
         Command::Run(args) => run::run(args),

@@ -19,7 +19,7 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
 
 fn refused(set: &str) -> String {
     format!(
-        "kernels {set}: this processor has them, but the system keeps them from this process, which is slower"
+        "kernels {set}: this processor has them, but the system keeps them from this process: slower"
     )
 }
 

@@ -148,7 +148,10 @@ impl Attention<'_> {
     ) -> Result<usize, Error> {
         let layout = &self.layout;
         let (q_width, out_width) = (self.n_head * layout.d_k, self.n_head * layout.d_v);
-        if self.n_head == 0 || layout.n_head_kv == 0 || !self.n_head.is_multiple_of(layout.n_head_kv) {
+        if self.n_head == 0 {
+            return Err(Error::Length { what: "query heads", found: 0, wanted: layout.n_head_kv });
+        }
+        if layout.n_head_kv == 0 || !self.n_head.is_multiple_of(layout.n_head_kv) {
             let block = layout.n_head_kv;
             return Err(Error::Ragged { what: "query heads", found: self.n_head, block });
         }

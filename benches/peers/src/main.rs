@@ -14,7 +14,7 @@ use llama::{Batch, Cells, Context, Flash, Model, Shape};
 const USAGE: &str = "\
 peer bench -m FILE [-t 1] [-p 512] [-n 128] [--depth 0] [--seqs 1] [--fa auto|on|off] [--cache f16|q8_0] [--reps 3]
     one JSON line: tokens a second for a prompt and for generation
-peer logits -m FILE --tokens FILE --out FILE [-t 1] [--fa auto|on|off]
+peer logits -m FILE --tokens FILE --out FILE [-t 1] [--fa auto|on|off] [--cache f16|q8_0]
     evaluates whitespace-separated token ids together; writes little-endian f32 [n_tokens, n_vocab]
 peer quantize FROM TO FORMAT
     F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K_M Q5_K_M Q6_K";

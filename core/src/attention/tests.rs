@@ -454,7 +454,7 @@ fn bad_calls_are_refused_before_anything_is_written() {
         Err(Error::Ragged { what: "query heads", found: 3, block: 2 })
     );
     let none = Attention { n_head: 0, ..attention };
-    assert_eq!(run(none, 0, cache, table, 0), Err(Error::Ragged { what: "query heads", found: 0, block: 2 }));
+    assert_eq!(run(none, 0, cache, table, 0), length("query heads", 0, 2));
     let sinks = Attention { sinks: &[1.0], ..attention };
     assert_eq!(run(sinks, 80, cache, table, 96), length("attention sinks", 1, 4));
     let (q_pos, k_pos) = (|_: usize| 0, |_: u32| [0; BLOCK_CELLS]);

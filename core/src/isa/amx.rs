@@ -52,7 +52,7 @@ pub(crate) type Sums = [[f32; LANES]; TOKENS];
 /// Whether this process may use tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// The processor has none.
+    /// The processor has none, or nobody knows how the operating system is asked.
     Absent,
     /// The operating system keeps them from this process.
     Refused,
@@ -82,7 +82,7 @@ pub(crate) fn permission() -> Permission {
         REFUSED => Permission::Refused,
         GRANTED => Permission::Granted,
         _ => {
-            let permission = Permission::of(processor_has_tiles(), permitted);
+            let permission = Permission::of(cfg!(target_os = "linux") && processor_has_tiles(), permitted);
             let known = match permission {
                 Permission::Absent => ABSENT,
                 Permission::Refused => REFUSED,

@@ -7,7 +7,8 @@ use backstitch_models::{
 };
 use backstitch_testing::Random;
 
-/// Columns of the longest rows: 32 blocks, of which tiles take 24 at once at most, and four super-blocks of 256.
+/// Columns of the longest rows: 32 blocks, more than the 24 of the shortest rows that take tiles and of what tiles take at once, and
+/// four super-blocks of 256.
 const N_FF: usize = 1024;
 
 /// The golden model `quant_f16` with another feed-forward network and random matrices, all of the format `dtype`.

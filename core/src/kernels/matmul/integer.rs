@@ -33,6 +33,7 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
     x: &[QBlock; G],
     acc: &mut [S::F; G],
 ) {
+    debug_assert_eq!(matches!(factors, Factors::Halves { .. }), Q::HALVES);
     match factors {
         Factors::Whole { scale, min } => whole::<S, Q, G>(s, w, (scale, min), x, acc),
         Factors::Halves { scale, strips, mins } => {
