@@ -18,9 +18,7 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
 }
 
 fn refused(set: &str) -> String {
-    format!(
-        "kernels {set}: this processor has them, but the system keeps them from this process: slower"
-    )
+    format!("kernels {set}: this processor has them, but the system keeps them from this process: slower")
 }
 
 fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {
