@@ -205,7 +205,8 @@ impl Task<'_, '_> {
         let Attention { n_head, layout, .. } = *self.attention;
         // Neighbours share loads, but the threads must have enough to share: later tokens see more.
         let group = self.attention.group();
-        let each = (JOB_ROWS / group).min(n_tokens / (4 * pool.n_threads())).max(1);
+        let each =
+            (JOB_ROWS / group).min(n_tokens / (4 * pool.n_threads())).min(self.most_tokens(pool)).max(1);
         let n_jobs = n_tokens.div_ceil(each).clamp(1, MAX_THREADS);
         let width = n_head * layout.d_v;
         let parts = Parts::new(out, width, n_jobs);
@@ -220,6 +221,19 @@ impl Task<'_, '_> {
             }
         })?;
         Ok(())
+    }
+
+    /// How many tokens a job of the pool should do at most.
+    fn most_tokens(&self, pool: &dyn Pool) -> usize {
+        let most = pool.most_per_job();
+        if most == u64::MAX {
+            return usize::MAX;
+        }
+        let Attention { n_head, layout, .. } = *self.attention;
+        let n_tokens = self.q.len() / (n_head * layout.d_k).max(1);
+        let n_cells = (0..n_tokens).map(|i| (self.seen)(i).slots().len()).max().unwrap_or(0);
+        let cost = (n_head * (layout.d_k + layout.d_v)) as u64 * n_cells as u64;
+        usize::try_from(most / cost.max(1)).unwrap_or(usize::MAX)
     }
 
     /// Does all heads of some tokens.

@@ -41,6 +41,7 @@ pub const SPAN_CELLS: usize = 256;
 
 /// The type of stored elements of K or V.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CellType {
     /// IEEE single precision.
     F32,

@@ -26,6 +26,7 @@ use crate::error::Error;
 #[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
 #[expect(missing_docs, reason = "the table below says what there is to say about each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DType {
     F32,
     F16,

@@ -14,6 +14,9 @@
 //! weights are those of AVX-512. The process asks Linux once for the permission it needs; where that is refused, the set is
 //! not there and all others are.
 //!
+//! The features `avx512` and `amx` of this crate leave these two sets out where they are not asked for: a program for other
+//! processors is smaller by their kernels. Bits are the same with any set.
+//!
 //! `dotprod` is the set of NEON but for products of quantised weights, which use the instructions that multiply four bytes for each lane.
 //! `i8mm` is that set but for products of quantised weights of the types that `amx` has tiles for: they use unsigned bytes, and, with four
 //! tokens and more, instructions that multiply two tokens by two rows.
@@ -21,15 +24,16 @@
 //! `simd128` is there where the module was compiled with it (`RUSTFLAGS="-C target-feature=+simd128"`): a module has these
 //! instructions or does not start. The relaxed ones are not used; what they return depends on the machine.
 
+pub(crate) mod cache;
 mod scalar;
 mod simd;
 mod table;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "amx"))]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod avx512;
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
@@ -43,6 +47,7 @@ mod wasm;
 #[cfg(test)]
 mod operations;
 
+pub use cache::second_cache;
 pub(crate) use scalar::Scalar;
 pub(crate) use simd::lanes64;
 pub use simd::{LANES, Simd};

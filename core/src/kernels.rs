@@ -7,6 +7,7 @@ pub(crate) mod delta;
 pub(crate) mod glu;
 pub(crate) mod map;
 pub(crate) mod norm;
+pub(crate) mod peak;
 pub(crate) mod rotate;
 pub(crate) mod sampling;
 pub(crate) mod selective;

@@ -1,5 +1,6 @@
 //! Numbers for language models on CPUs.
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(all(test, not(feature = "std")))]
 extern crate std;
@@ -27,3 +28,7 @@ pub use matmul::{Input, Product, Write, matmul};
 pub use packed::{Packed, PackedType};
 pub use pool::Pool;
 pub use quantized::{Quantized, quantize};
+
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

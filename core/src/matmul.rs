@@ -113,7 +113,11 @@ pub fn matmul(
     }
     let cost = |w: &Packed<'_>| w.n_rows().div_ceil(PANEL) as u64 * panel_cost(w, input.n_tokens);
     let total = products.iter().map(|p| cost(&p.weights)).sum::<u64>();
-    let n_jobs = (total / LEAST).clamp(1, pool.n_pieces().clamp(1, MAX_THREADS) as u64) as usize;
+    let n_pieces = (total / LEAST).clamp(1, pool.n_pieces().clamp(1, MAX_THREADS) as u64);
+    let n_jobs = match pool.most_per_job() {
+        u64::MAX => n_pieces,
+        most => total.div_ceil(most.max(1)).clamp(n_pieces, MAX_THREADS as u64),
+    } as usize;
     let mut before = 0;
     let mut tasks = [const { None }; MAX_PRODUCTS];
     for (Product { weights, out, write }, task) in products.iter_mut().zip(&mut tasks) {

@@ -9,28 +9,35 @@
 //! | type | panel of K columns |
 //! |---|---|
 //! | `F32`, `F16`, `BF16` | `[K][16 rows]` elements |
-//! | quantised | scales of all blocks, then the elements of all blocks |
+//! | quantised | sections: the scales of some blocks of 32 columns, then their elements |
+//! | quantised in super-blocks | units: heads, then sections |
 //!
-//! What a quantised type keeps for 32 columns of 16 rows, and, where they come in super-blocks, for 256:
+//! So a kernel reads one stream. Two of them, all scales of a panel and all its elements, were read at a third of the speed on
+//! processors that guess by address what to fetch.
 //!
-//! | type | scales | elements |
-//! |---|---|---|
-//! | `Q8_0` | `[16]` f16 | `[8][16 rows][4]` bytes: in group g, four columns from 4g; stored plus 128 |
-//! | `Q4_0`, `IQ4_NL` | `[16]` f16 | `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high nibbles those from 16 + 4g |
-//! | `MXFP4` | `[16]` bf16: half of the power of two | the same |
-//! | `Q4_1` | `[16]` f16 and `[16]` f16 minima | the same |
-//! | `Q5_0`, `Q5_1` | as `Q4_0`, `Q4_1` | the lower four bits as `Q4_0`, then `[16 rows][4]` bytes: bit j is the fifth bit of four columns from 4j |
-//! | `Q4_K` | for 256 columns `[16]` f16 twice (the second turned in sign), `[8][16]` scales and `[8][16]` minima in bytes | as `Q4_0` |
-//! | `Q5_K` | as `Q4_K` | as `Q5_0` |
-//! | `Q6_K` | for 256 columns `[16]` f16, `[16][16]` scales in signed bytes, each of 16 columns | the lower four bits as `Q4_0`, then `[2][16 rows][4]` bytes: the bits from 2j of group g are the upper two of four columns from 8j + 4g |
-//! | `Q3_K` | as `Q6_K` | the lower two bits as the upper ones of `Q6_K`, the third as the fifth of `Q5_0` |
-//! | `Q2_K` | for 256 columns `[16]` f16 twice, `[16][16]` bytes: scale and minimum of 16 columns in the low and high nibble | as the upper two bits of `Q6_K` |
-//! | `IQ4_XS` | for 256 columns `[16]` f16, `[8][16]` scales in signed bytes | as `Q4_0` |
-//! | `TQ2_0` | for 256 columns `[16]` f16 | as the upper two bits of `Q6_K` |
+//! Of 16 rows, in a section as many blocks as `blocks` says, and for each super-block of 256 columns a head:
 //!
-//! Scales and the whole panel are padded with zeros to 64 bytes. Numbers are in the machine's byte order when a model is
-//! loaded. Where it is little-endian these bytes are also the content of packed files: `docs/packed-format.md` has their version, which a
-//! change to this table raises.
+//! | type | head | blocks | scales of a block | elements of a block |
+//! |---|---|---|---|---|
+//! | `Q8_0` | | 2 | `[16]` f16 | `[8][16 rows][4]` bytes: in group g, four columns from 4g; stored plus 128 |
+//! | `Q4_0`, `IQ4_NL` | | 2 | `[16]` f16 | `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high nibbles those from 16 + 4g |
+//! | `MXFP4` | | 2 | `[16]` bf16: half of the power of two | the same |
+//! | `Q4_1` | | 1 | `[16]` f16 and `[16]` f16 minima | the same |
+//! | `Q5_0`, `Q5_1` | | as `Q4_0`, `Q4_1` | as `Q4_0`, `Q4_1` | the lower four bits as `Q4_0`, then `[16 rows][4]` bytes: bit j is the fifth bit of four columns from 4j |
+//! | `Q4_K` | `[16]` f16 twice, the second turned in sign | 2 | `[16]` scales and `[16]` minima in bytes | as `Q4_0` |
+//! | `Q5_K` | as `Q4_K` | 2 | as `Q4_K` | as `Q5_0` |
+//! | `Q6_K` | `[16]` f16 | 2 | `[2][16]` scales in signed bytes, each of 16 columns | the lower four bits as `Q4_0`, then `[2][16 rows][4]` bytes: the bits from 2j of group g are the upper two of four columns from 8j + 4g |
+//! | `Q3_K` | as `Q6_K` | 2 | as `Q6_K` | the lower two bits as the upper ones of `Q6_K`, the third as the fifth of `Q5_0` |
+//! | `Q2_K` | `[16]` f16 twice | 2 | `[2][16]` bytes: scale and minimum of 16 columns in the low and high nibble | as the upper two bits of `Q6_K` |
+//! | `IQ4_XS` | `[16]` f16 | 4 | `[16]` scales in signed bytes | as `Q4_0` |
+//! | `TQ2_0` | `[16]` f16 | 8 | | as the upper two bits of `Q6_K` |
+//!
+//! The heads of a unit fill 64 bytes: where one takes 32, a unit is two super-blocks, both heads first. What the last section and
+//! the last unit lack are zeros at the places of scales and heads, and nothing at those of elements. Floats are padded with zeros
+//! to 64 bytes.
+//!
+//! Numbers are in the machine's byte order when a model is loaded. Where it is little-endian these bytes are also the content of
+//! packed files: `docs/packed-format.md` has their version, which a change to this table raises.
 
 mod blocks;
 pub(crate) mod layout;
@@ -79,23 +86,22 @@ pub enum PackedType {
     TQ2_0,
 }
 
-/// What a panel takes: bytes for each unit of columns.
+/// What panels of a type are made of.
 #[derive(Clone, Copy)]
-struct Unit {
-    /// Blocks of 32 columns.
-    n_blocks: usize,
-    scale_bytes: usize,
-    /// Bytes of the elements of one block.
-    block_bytes: usize,
+struct Shape {
+    /// Columns that share scales: a row is a whole number of these.
+    group_cols: usize,
+    /// Bytes of a panel of so many columns, a whole number of groups.
+    panel_bytes: fn(usize) -> usize,
 }
 
-impl Unit {
+impl Shape {
     const fn of<L: Layout>() -> Self {
-        Self { n_blocks: L::BLOCKS, scale_bytes: size_of::<L::Scales>(), block_bytes: size_of::<L::Quants>() }
+        Self { group_cols: L::BLOCKS * BLOCK, panel_bytes: |n_cols| layout::panel_bytes::<L>(n_cols / BLOCK) }
     }
 
-    const fn floats(size: usize) -> Self {
-        Self { n_blocks: 1, scale_bytes: 0, block_bytes: PANEL * BLOCK * size }
+    const fn floats<const SIZE: usize>() -> Self {
+        Self { group_cols: 1, panel_bytes: |n_cols| (n_cols * PANEL * SIZE).next_multiple_of(ALIGN) }
     }
 }
 
@@ -129,36 +135,25 @@ impl PackedType {
         !matches!(self, Self::F32 | Self::F16 | Self::BF16)
     }
 
-    const fn unit(self) -> Unit {
+    const fn shape(self) -> Shape {
         match self {
-            Self::F32 => Unit::floats(4),
-            Self::F16 | Self::BF16 => Unit::floats(2),
-            Self::Q8_0 => Unit::of::<layout::Q8_0>(),
-            Self::Q4_0 => Unit::of::<layout::Q4_0>(),
-            Self::Q4_1 => Unit::of::<layout::Q4_1>(),
-            Self::Q5_0 => Unit::of::<layout::Q5_0>(),
-            Self::Q5_1 => Unit::of::<layout::Q5_1>(),
-            Self::Q2_K => Unit::of::<layout::Q2_K>(),
-            Self::Q3_K => Unit::of::<layout::Q3_K>(),
-            Self::Q4_K => Unit::of::<layout::Q4_K>(),
-            Self::Q5_K => Unit::of::<layout::Q5_K>(),
-            Self::Q6_K => Unit::of::<layout::Q6_K>(),
-            Self::IQ4_NL => Unit::of::<layout::IQ4_NL>(),
-            Self::IQ4_XS => Unit::of::<layout::IQ4_XS>(),
-            Self::MXFP4 => Unit::of::<layout::MXFP4>(),
-            Self::TQ2_0 => Unit::of::<layout::TQ2_0>(),
+            Self::F32 => Shape::floats::<4>(),
+            Self::F16 | Self::BF16 => Shape::floats::<2>(),
+            Self::Q8_0 => Shape::of::<layout::Q8_0>(),
+            Self::Q4_0 => Shape::of::<layout::Q4_0>(),
+            Self::Q4_1 => Shape::of::<layout::Q4_1>(),
+            Self::Q5_0 => Shape::of::<layout::Q5_0>(),
+            Self::Q5_1 => Shape::of::<layout::Q5_1>(),
+            Self::Q2_K => Shape::of::<layout::Q2_K>(),
+            Self::Q3_K => Shape::of::<layout::Q3_K>(),
+            Self::Q4_K => Shape::of::<layout::Q4_K>(),
+            Self::Q5_K => Shape::of::<layout::Q5_K>(),
+            Self::Q6_K => Shape::of::<layout::Q6_K>(),
+            Self::IQ4_NL => Shape::of::<layout::IQ4_NL>(),
+            Self::IQ4_XS => Shape::of::<layout::IQ4_XS>(),
+            Self::MXFP4 => Shape::of::<layout::MXFP4>(),
+            Self::TQ2_0 => Shape::of::<layout::TQ2_0>(),
         }
-    }
-
-    /// Columns that share scales: a row is a whole number of these.
-    const fn unit_cols(self) -> usize {
-        if self.takes_quantized() { self.unit().n_blocks * BLOCK } else { 1 }
-    }
-
-    /// Where in a panel of `n_cols` columns the elements start, behind the scales.
-    pub(crate) const fn scale_bytes(self, n_cols: usize) -> usize {
-        let unit = self.unit();
-        (n_cols / BLOCK / unit.n_blocks * unit.scale_bytes).next_multiple_of(ALIGN)
     }
 
     /// Bytes of one panel of `n_cols` columns.
@@ -167,7 +162,7 @@ impl PackedType {
     /// [`Error::Ragged`] if `n_cols` is no multiple of the columns that share scales (32, or 256 in super-blocks),
     /// [`Error::Length`] if no machine could hold the panel.
     pub fn panel_bytes(self, n_cols: usize) -> Result<usize, Error> {
-        let block = self.unit_cols();
+        let Shape { group_cols: block, panel_bytes } = self.shape();
         if !n_cols.is_multiple_of(block) {
             return Err(Error::Ragged { what: "columns of packed weights", found: n_cols, block });
         }
@@ -176,8 +171,7 @@ impl PackedType {
             let wanted = isize::MAX as usize / (2 * ALIGN);
             return Err(Error::Length { what: "columns of packed weights", found: n_cols, wanted });
         }
-        let elements = n_cols * (self.unit().block_bytes / BLOCK);
-        Ok(self.scale_bytes(n_cols) + elements.next_multiple_of(ALIGN))
+        Ok(panel_bytes(n_cols))
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod bands;
 mod claims;
+#[cfg(test)]
+pub(crate) mod limited;
 mod parts;
 #[cfg(feature = "std")]
 mod patience;
@@ -34,6 +36,12 @@ pub trait Pool: Sync {
     /// Into how many jobs work is best cut, if it is large enough: a few for each thread where threads help each other.
     fn n_pieces(&self) -> usize {
         self.n_threads()
+    }
+
+    /// The most work that a job should do, in multiply-adds: a pool that may be told to stop looks between jobs. A limit makes more
+    /// jobs of large work, never others than fit [`MAX_THREADS`].
+    fn most_per_job(&self) -> u64 {
+        u64::MAX
     }
 
     /// Calls `job(0)`, ..., `job(n_jobs - 1)`, each once, and returns when all have returned.
@@ -93,8 +101,19 @@ pub fn n_jobs(pool: &dyn Pool, n_units: usize, least: usize) -> usize {
     pool.n_pieces().min(n_units / least.max(1)).clamp(1, MAX_THREADS)
 }
 
+/// As [`n_jobs`], and more where a job would exceed [`Pool::most_per_job`], with units that cost `each` multiply-adds.
+pub fn n_limited_jobs(pool: &dyn Pool, n_units: usize, least: usize, each: u64) -> usize {
+    let (n_jobs, most) = (n_jobs(pool, n_units, least), pool.most_per_job());
+    if most == u64::MAX {
+        return n_jobs;
+    }
+    let n_pieces = each.saturating_mul(n_units as u64).div_ceil(most.max(1)).min(n_units as u64);
+    n_jobs.max(n_pieces.min(MAX_THREADS as u64) as usize)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::limited::Limited;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -113,6 +132,17 @@ mod tests {
         };
         assert_eq!(Inline.run(3, &some_panic), Err(Panicked));
         assert_eq!(sum.load(Relaxed), 13);
+    }
+
+    #[test]
+    fn large_work_is_split_where_jobs_are_limited() {
+        assert_eq!(n_limited_jobs(&Inline, 100, 1, u64::MAX), 1);
+        assert_eq!(n_limited_jobs(&Limited::new(1000), 100, 1, 50), 5);
+        assert_eq!(n_limited_jobs(&Limited::new(1000), 100, 1, 51), 6);
+        assert_eq!(n_limited_jobs(&Limited::new(1000), 100, 1, 5), 1);
+        assert_eq!(n_limited_jobs(&Limited::new(0), 100, 1, 5), 100);
+        assert_eq!(n_limited_jobs(&Limited::new(1), 100_000, 1, 5), MAX_THREADS);
+        assert_eq!(n_limited_jobs(&Limited::new(1), 0, 1, 5), 1);
     }
 
     #[test]

@@ -20,3 +20,6 @@ pub use wkv7::{Wkv7, Wkv7Inputs};
 
 /// State numbers times tokens that are worth a job.
 const LEAST: usize = 1 << 14;
+
+/// Cost of a step of a number of a state, in multiply-adds: some of them take an exponential.
+const STEP: u64 = 16;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cell::CellType::{self, BF16, F16, F32, Q4_0, Q8_0};
 use crate::kernels::attention::{Running, SPAN_BLOCKS, Scores, Shaping};
-use crate::pool::{Inline, ThreadPool};
+use crate::pool::{Inline, ThreadPool, limited::Limited};
 use backstitch_testing::{Random, assert_bits};
 use std::{vec, vec::Vec};
 
@@ -221,6 +221,19 @@ fn chunks_and_threads_change_no_bit() {
                 assert_bits("one by one", &got, &expected[slot * width..][..width]);
             }
         }
+    }
+}
+
+#[test]
+fn limits_of_jobs_are_kept_and_change_no_bit() {
+    let layout = CellLayout { n_head_kv: 2, d_k: 8, d_v: 8, k_type: F16, v_type: F16 };
+    let fixture = Fixture::new(layout, 1, 200, 3);
+    let expected = fixture.run(KernelSet::scalar(), &Inline, 0..200, usize::MAX);
+    // A token costs 200 cells of 16 numbers for two heads at most.
+    for (n_tokens, n_jobs) in [(1, 200), (10, 20), (40, 5)] {
+        let limited = Limited::new(n_tokens * 200 * 16 * 2);
+        assert_bits(n_tokens, &fixture.run(KernelSet::scalar(), &limited, 0..200, usize::MAX), &expected);
+        assert_eq!(limited.n_jobs(), n_jobs);
     }
 }
 

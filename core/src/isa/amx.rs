@@ -338,6 +338,15 @@ impl Tiles {
         Some(Self { buffer: Buffer([[[[0.0; LANES]; TOKENS]; 4]; 2]), thread: PhantomData })
     }
 
+    /// Configures the tiles anew, as large as they can be and full of zeros.
+    fn fill(&mut self) {
+        // SAFETY: `self` shows that the processor has tiles and the process may use them; `FULL` is a valid configuration, and
+        // loading one sets all tiles to zero.
+        unsafe {
+            asm!("ldtilecfg [{}]", in(reg) &raw const FULL, options(nostack, preserves_flags, readonly))
+        };
+    }
+
     /// Adds a product to `sums`, block by block: those of the first tokens with both panels, then those of the others.
     pub(crate) fn multiply(&mut self, product: Product<'_>, sums: &mut [Sums; 4]) {
         // SAFETY: a `Tiles` is made only where `available` has found AVX-512 F.
@@ -452,6 +461,35 @@ impl Tiles {
             }
         }
     }
+}
+
+/// Eight tiles as large as they can be.
+static FULL: Shapes = Shapes {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// Multiplies full tiles of zeros `n_rounds` times: the limit of this processor's products. The number of multiplications and
+/// additions; none if the process may not use tiles.
+pub(crate) fn multiply_in_tiles(n_rounds: usize) -> Option<u64> {
+    let mut tiles = Tiles::configure()?;
+    tiles.fill();
+    for _ in 0..n_rounds {
+        // SAFETY: `fill` configured eight full tiles; the instructions change four of them and nothing else.
+        unsafe {
+            asm!(
+                "tdpbssd tmm0, tmm4, tmm6",
+                "tdpbssd tmm1, tmm4, tmm7",
+                "tdpbssd tmm2, tmm5, tmm6",
+                "tdpbssd tmm3, tmm5, tmm7",
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+    }
+    Some(2 * (4 * TOKENS * LANES * 64 * n_rounds) as u64)
 }
 
 #[cfg(test)]

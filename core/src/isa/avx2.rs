@@ -112,6 +112,7 @@ impl Simd for Avx2 {
     type I = [__m256i; 2];
     type B = [__m256i; 2];
     const N_REGISTERS: usize = 8;
+    const FEW_BITS: bool = true;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
@@ -254,6 +255,10 @@ impl Simd for Avx2 {
         self.both(a, |a| have!(_mm256_sra_epi32(a, _mm_cvtsi32_si128(N as i32))))
     }
     #[inline(always)]
+    fn ishl(self, a: Self::I, n: u32) -> Self::I {
+        self.both(a, |a| have!(_mm256_sll_epi32(a, _mm_cvtsi32_si128(n.cast_signed()))))
+    }
+    #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {
         let x = have!(_mm_loadu_si128(x.as_ptr().cast()));
         have!([_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(x))])
@@ -328,6 +333,28 @@ impl Simd for Avx2 {
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
             })
         })
+    }
+    /// Products are summed in 16 bits as long as those cannot overflow: a pair is at most 2 * 127 times the largest byte.
+    #[inline(always)]
+    fn dot_few_bits<const N: usize, const BITS: u32>(
+        self,
+        acc: Self::I,
+        w: &[Self::B; N],
+        x: &[i32; N],
+    ) -> Self::I {
+        let together = const { i16::MAX as usize / (2 * 127 * ((1 << BITS) - 1)) };
+        let mut sums = acc;
+        for (half, sum) in sums.iter_mut().enumerate() {
+            for (w, x) in w.chunks(together).zip(x.chunks(together)) {
+                let mut pairs = have!(_mm256_setzero_si256());
+                for (w, x) in w.iter().zip(x) {
+                    pairs =
+                        have!(_mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[half], _mm256_set1_epi32(*x))));
+                }
+                *sum = have!(_mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+            }
+        }
+        sums
     }
     #[inline(always)]
     fn start_biased(self, _correction: i32) -> Self::I {

@@ -28,6 +28,7 @@ impl Avx512 {
         Self(())
     }
 
+    #[cfg(feature = "amx")]
     /// The bytes less `less` each.
     #[inline(always)]
     pub(crate) fn store_less(self, x: __m512i, less: u8, out: &mut [u8; 4 * LANES]) {
@@ -187,6 +188,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn ishr<const N: u32>(self, a: Self::I) -> Self::I {
         have!(_mm512_srai_epi32::<N>(a))
+    }
+    #[inline(always)]
+    fn ishl(self, a: Self::I, n: u32) -> Self::I {
+        have!(_mm512_sll_epi32(a, _mm_cvtsi32_si128(n.cast_signed())))
     }
     #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {

@@ -7,6 +7,7 @@ use super::simd::{LANES, Simd};
 use crate::quantized::QBlock;
 use core::arch::aarch64::*;
 use core::arch::asm;
+use core::hint::black_box;
 
 /// Tokens that are multiplied at once.
 pub(crate) const TOKENS: usize = 4;
@@ -120,6 +121,23 @@ impl Neon<Mixed> {
             );
         }
         acc
+    }
+
+    /// Multiplies in registers: the limit of this processor's products. The number of multiplications and additions.
+    #[inline(always)]
+    pub(crate) fn multiply_in_registers(self, n_rounds: usize) -> u64 {
+        const N: usize = 12;
+        let (w, x) = have!((vdupq_n_s8(black_box(3)), vdupq_n_s8(black_box(5))));
+        // Each starts from another number, or the compiler might find out that one sum is enough.
+        let mut sums: [int32x4_t; N] = core::array::from_fn(|i| have!(vdupq_n_s32(i as i32)));
+        for _ in 0..n_rounds {
+            for sum in &mut sums {
+                *sum = self.multiply_pairs(*sum, x, w);
+            }
+        }
+        black_box(sums);
+        // Two tokens, two rows and eight columns each.
+        2 * (N * 2 * 2 * 8 * n_rounds) as u64
     }
 
     /// Writes a block: eight vectors of four columns each, of bytes that are `less` too large, and its factors.

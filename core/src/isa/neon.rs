@@ -386,6 +386,10 @@ impl<P: Bytes> Simd for Neon<P> {
         have!(each(a, |a| vshlq_s32(a, vdupq_n_s32(-N.cast_signed()))))
     }
     #[inline(always)]
+    fn ishl(self, a: Self::I, n: u32) -> Self::I {
+        have!(each(a, |a| vshlq_s32(a, vdupq_n_s32(n.cast_signed()))))
+    }
+    #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {
         have!(words(vld1q_s8(x.as_ptr())))
     }

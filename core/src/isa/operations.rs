@@ -136,6 +136,8 @@ fn check_integers<S: Simd>(simd: S) {
                 s.iand(a, b),
                 s.ishr::<1>(a),
                 s.ishr::<16>(a),
+                s.ishl(a, 0),
+                s.ishl(a, 5),
                 s.isplat(x[0]),
                 s.to_int(s.load(&small)),
             ]
@@ -174,6 +176,33 @@ fn check_bytes<S: Simd>(simd: S) {
             *out = quads(s, part);
         }
         (taken, [biased, s.dot_small(s.isplat(5), s.field(w, 1, 0x7f), x)].map(|x| lanes(s, x)))
+    });
+    same!(simd, 3000, |s, random| {
+        // Now and then all products are as large as they can be.
+        let largest = random.below(4) == 0;
+        let w: [_; 8] = core::array::from_fn(|_| {
+            let bytes = core::array::from_fn(|_| if largest { 255 } else { random.bits() as u8 });
+            s.bytes(&bytes)
+        });
+        let x: [i32; 8] = core::array::from_fn(|_| {
+            let bytes = core::array::from_fn(|_| {
+                if largest { 127 } else { (random.below(255) as i32 - 127) as i8 as u8 }
+            });
+            i32::from_le_bytes(bytes)
+        });
+        let x = if random.below(2) == 0 {
+            x
+        } else {
+            x.map(|x| i32::from_le_bytes(x.to_le_bytes().map(u8::wrapping_neg)))
+        };
+        let start = s.isplat(random.bits() as i32 >> 4);
+        [
+            s.dot_few_bits::<8, 4>(start, &w.map(|w| s.field(w, 0, 15)), &x),
+            s.dot_few_bits::<8, 5>(start, &w.map(|w| s.field(w, 0, 31)), &x),
+            s.dot_few_bits::<8, 6>(start, &w.map(|w| s.field(w, 0, 63)), &x),
+            s.dot_few_bits::<8, 7>(start, &w.map(|w| s.field(w, 0, 127)), &x),
+        ]
+        .map(|x| lanes(s, x))
     });
     same!(simd, 3000, |s, random| {
         let bytes: [u8; LANES] = core::array::from_fn(|_| random.bits() as u8);

@@ -162,6 +162,10 @@ impl Simd for Scalar {
         each(|i| a[i] >> N)
     }
     #[inline(always)]
+    fn ishl(self, a: Self::I, n: u32) -> Self::I {
+        each(|i| a[i] << n)
+    }
+    #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {
         each(|i| i32::from(x[i]))
     }

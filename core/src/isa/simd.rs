@@ -19,6 +19,8 @@ pub trait Simd: Copy {
 
     /// How many values of [`Simd::F`] the registers hold: kernels choose how much to compute at once by it.
     const N_REGISTERS: usize;
+    /// Whether [`Simd::dot_few_bits`] takes fewer instructions than [`Simd::dot_small`] and [`Simd::dot_biased`].
+    const FEW_BITS: bool = false;
 
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
@@ -117,6 +119,20 @@ pub trait Simd: Copy {
     /// Like [`Simd::dot_small`] for signed weights stored plus 128: adds `(w - 128) * x`, exact once all activations
     /// announced to [`Simd::start_biased`] are in.
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I;
+
+    /// `acc` and the products of all `w[j]` with `x[j]`, each as [`Simd::dot_small`] adds them, where no byte of `w` has more than
+    /// `BITS` bits; exact.
+    #[inline(always)]
+    fn dot_few_bits<const N: usize, const BITS: u32>(
+        self,
+        acc: Self::I,
+        w: &[Self::B; N],
+        x: &[i32; N],
+    ) -> Self::I {
+        w.iter().zip(x).fold(acc, |acc, (w, x)| self.dot_small(acc, *w, *x))
+    }
+    /// Each lane shifted left by `n` bits, fewer than 32.
+    fn ishl(self, a: Self::I, n: u32) -> Self::I;
 
     /// Adds a stripe to the eight sums of [`crate::checksum`]: each the product of the halves of its lane of `stripe ^ key`, and the
     /// neighbouring lane of `stripe`; modulo 2^64, lowest byte first.

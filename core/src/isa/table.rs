@@ -2,13 +2,17 @@
 //!
 //! A kernel is added by one line in the list at the end of this file.
 
+#[cfg(all(target_arch = "x86_64", feature = "amx"))]
+use super::amx;
+#[cfg(target_arch = "x86_64")]
+use super::avx2::Avx2;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+use super::avx512::Avx512;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 use super::neon::{Dot, Mixed, Neon, Plain};
 use super::scalar::Scalar;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use super::wasm::Simd128;
-#[cfg(target_arch = "x86_64")]
-use super::{amx, avx2::Avx2, avx512::Avx512};
 use crate::checksum::Sums;
 use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
@@ -52,7 +56,7 @@ macro_rules! kernel_table {
 
         kernel_table!(@set #[cfg(target_arch = "x86_64")] avx2_set, Avx2, "avx2", "avx2,fma,f16c";
             $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
-        kernel_table!(@set #[cfg(target_arch = "x86_64")]
+        kernel_table!(@set #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             avx512_set, Avx512, "avx512", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c";
             $($name = $path: fn($($arg: $ty),*) $(-> $ret)?;)*);
         kernel_table!(@set #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
@@ -101,14 +105,24 @@ macro_rules! with_products {
                 #[allow(unsafe_code)]
                 unsafe { compiled(w, x, n_blocks, out, write) }
             })*
-            pub(super) const KERNELS: KernelSet = KernelSet { name: $label, $($name,)* ..$base::KERNELS };
+            fn multiply_bytes_at_peak(n_rounds: usize) -> u64 {
+                #[target_feature(enable = $features)]
+                fn compiled(n_rounds: usize) -> u64 {
+                    kernels::peak::$from::multiply_bytes(<$token>::token(), n_rounds)
+                }
+                // SAFETY: `all` hands this set out only where the processor has these features.
+                #[allow(unsafe_code)]
+                unsafe { compiled(n_rounds) }
+            }
+            pub(super) const KERNELS: KernelSet =
+                KernelSet { name: $label, multiply_bytes_at_peak, $($name,)* ..$base::KERNELS };
             pub(super) static SET: KernelSet = KERNELS;
         }
     };
 }
 
 with_products! {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", feature = "amx"))]
     amx_set, Avx512, "amx", "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c", avx512_set, tiles;
     #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
     dotprod_set, Neon<Dot>, "dotprod", "neon,dotprod", neon_set, integer, multiply_q2_k, multiply_q3_k, multiply_q6_k;
@@ -164,15 +178,17 @@ macro_rules! has {
 type Candidate = (&'static KernelSet, fn() -> bool);
 
 #[cfg(target_arch = "x86_64")]
-const CANDIDATES: [Candidate; 4] = [
+const CANDIDATES: &[Candidate] = &[
+    #[cfg(feature = "amx")]
     (&amx_set::SET, || has_avx512() && amx::permission() == amx::Permission::Granted),
+    #[cfg(feature = "avx512")]
     (&avx512_set::SET, has_avx512),
     (&avx2_set::SET, has_avx2),
     (&scalar_set::SET, || true),
 ];
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
-const CANDIDATES: [Candidate; 4] = [
+const CANDIDATES: &[Candidate] = &[
     (&i8mm_set::SET, || has!("dotprod", "i8mm")),
     (&dotprod_set::SET, || has!("dotprod")),
     (&neon_set::SET, || true),
@@ -180,21 +196,21 @@ const CANDIDATES: [Candidate; 4] = [
 ];
 
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-const CANDIDATES: [Candidate; 2] = [(&simd128_set::SET, || true), (&scalar_set::SET, || true)];
+const CANDIDATES: &[Candidate] = &[(&simd128_set::SET, || true), (&scalar_set::SET, || true)];
 
 #[cfg(not(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
     all(target_arch = "wasm32", target_feature = "simd128")
 )))]
-const CANDIDATES: [Candidate; 1] = [(&scalar_set::SET, || true)];
+const CANDIDATES: &[Candidate] = &[(&scalar_set::SET, || true)];
 
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
     has!("avx2", "fma", "f16c")
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 fn has_avx512() -> bool {
     has_avx2() && has!("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
 }
@@ -217,7 +233,7 @@ impl KernelSet {
 
     /// All sets that this processor can run, fastest first.
     pub fn available() -> impl Iterator<Item = &'static Self> {
-        running(CANDIDATES.into_iter())
+        running(CANDIDATES.iter().copied())
     }
 
     /// The set called `name`.
@@ -225,14 +241,14 @@ impl KernelSet {
     /// # Errors
     /// [`SetUnavailable`] if there is none, or this processor lacks it.
     pub fn named(name: &str) -> Result<&'static Self, SetUnavailable> {
-        running(CANDIDATES.into_iter().filter(|(set, _)| set.name == name))
+        running(CANDIDATES.iter().copied().filter(|(set, _)| set.name == name))
             .next()
             .ok_or(SetUnavailable { variable: None })
     }
 
     /// The name of the set that this processor has but the operating system keeps from this process, if there is one.
     pub fn refused() -> Option<&'static str> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", feature = "amx"))]
         if has_avx512() && amx::permission() == amx::Permission::Refused {
             return Some(amx_set::SET.name);
         }
@@ -414,6 +430,13 @@ kernel_table! {
     multiply_mxfp4 = kernels::matmul::multiply_mxfp4: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
     /// The same for TQ2_0 weights.
     multiply_tq2_0 = kernels::matmul::multiply_tq2_0: fn(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write);
+    /// Multiplies and adds floats in registers, as fast as the set can; the number of operations, where a multiplication and
+    /// an addition are two. Time it to know the limit of products with F32, F16 and BF16 weights.
+    multiply_floats_at_peak = kernels::peak::multiply_floats: fn(n_rounds: usize) -> u64;
+    /// Multiplies bytes and adds the products in registers or tiles; the limit of products with quantised weights.
+    multiply_bytes_at_peak = kernels::peak::integer::multiply_bytes: fn(n_rounds: usize) -> u64;
+    /// The wrapping sum of the bits of all elements, at the speed at which the set can read them.
+    read = kernels::peak::read: fn(x: &[f32]) -> i32;
     /// Adds whole stripes to sums; see [`crate::checksum`].
     sum_stripes = kernels::checksum::sum_stripes: fn(sums: &mut Sums, stripes: &[[u8; 64]]);
     /// The same while the stripes are copied, past the caches, as fast as the memory gives and takes them. Up to the end of the shorter.
@@ -440,7 +463,7 @@ mod tests {
             assert_eq!(found.join(" "), expected);
         }
         // No test notices what is not there; whoever runs them has to be told.
-        let all = CANDIDATES.into_iter().map(|(set, _)| set.name());
+        let all = CANDIDATES.iter().map(|(set, _)| set.name());
         let lacking: std::vec::Vec<_> = all.filter(|name| !found.contains(name)).collect();
         std::println!("kernel sets lacking here: {}", lacking.join(" "));
     }

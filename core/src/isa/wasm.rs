@@ -283,6 +283,10 @@ impl Simd for Simd128 {
         each(a, |a| i32x4_shr(a, N))
     }
     #[inline(always)]
+    fn ishl(self, a: Self::I, n: u32) -> Self::I {
+        each(a, |a| i32x4_shl(a, n))
+    }
+    #[inline(always)]
     fn load_i8(self, x: &[i8; LANES]) -> Self::I {
         let x: v128 = must_cast(*x);
         let (low, high) = (i16x8_extend_low_i8x16(x), i16x8_extend_high_i8x16(x));

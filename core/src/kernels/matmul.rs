@@ -6,7 +6,7 @@
 
 /// Products of all types whose blocks of 32 columns have one scale, by a module's `multiply`, for the set that `$token` stands for.
 #[cfg(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", feature = "amx"),
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
 ))]
 macro_rules! products_of_whole_blocks {
@@ -45,10 +45,10 @@ mod format;
 pub(crate) mod integer;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"))]
 pub(crate) mod pairs;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "amx"))]
 pub(crate) mod tiles;
 #[cfg(any(
-    target_arch = "x86_64",
+    all(target_arch = "x86_64", feature = "amx"),
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
 ))]
 mod tokens;

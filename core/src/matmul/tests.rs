@@ -2,7 +2,7 @@ mod reference;
 
 use super::*;
 use crate::packed::{BLOCK, Line, Source, pack, packed_bytes};
-use crate::pool::{Inline, ThreadPool};
+use crate::pool::{Inline, ThreadPool, limited::Limited};
 use crate::quantized::{QBlock, quantize, quantized_row_bytes};
 use crate::{DType, math};
 use backstitch_testing::{Random, assert_bits, each};
@@ -232,6 +232,29 @@ fn threads_change_no_bit() {
                 for pool in &pools {
                     assert_bits(pool.n_threads(), &x.multiply(set, pool, &w, Write::Store), &wanted);
                 }
+            }
+        }
+    });
+}
+
+#[test]
+fn limits_of_jobs_are_kept_and_change_no_bit() {
+    let limited = Limited::new(1 << 20);
+    each(TYPES, |&dtype| {
+        let (n_rows, n_cols) = (330, *columns(dtype).last().unwrap());
+        let w = Weights::random(dtype, n_rows, n_cols);
+        for set in KernelSet::available() {
+            for n_tokens in [1, 70] {
+                let x = Rows::new(set, Random::new(13).floats(n_tokens * n_cols), n_cols);
+                let wanted = x.multiply(set, &Inline, &w, Write::Store);
+                assert_bits(n_tokens, &x.multiply(set, &limited, &w, Write::Store), &wanted);
+                // 21 panels: as many jobs as the limit asks for and no fewer.
+                let panels = n_rows.div_ceil(PANEL) as u64;
+                let cost = panels * panel_cost(&w.packed(), n_tokens);
+                assert!(
+                    limited.n_jobs() as u64 >= cost.div_ceil(limited.most),
+                    "{dtype:?}, {n_tokens} tokens"
+                );
             }
         }
     });

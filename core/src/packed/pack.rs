@@ -92,18 +92,10 @@ pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(
 const CHUNK: usize = 64;
 
 fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) {
-    if rows[PANEL - 1].is_empty() {
-        out.fill(0);
-    }
-    let (scales, elements) = out.split_at_mut(source.kind.scale_bytes(source.n_cols));
-    // What pads them is less than a line.
-    for part in [scales, &mut *elements] {
-        part.last_chunk_mut::<ALIGN>().into_iter().for_each(|line| line.fill(0));
-    }
     let n_cols = source.n_cols;
     match source.kind {
-        PackedType::F32 => columns(rows, elements, |w| u32::from_le_bytes(*w)),
-        PackedType::F16 | PackedType::BF16 => columns(rows, elements, |w| u16::from_le_bytes(*w)),
+        PackedType::F32 => columns(rows, n_cols, out, |w| u32::from_le_bytes(*w)),
+        PackedType::F16 | PackedType::BF16 => columns(rows, n_cols, out, |w| u16::from_le_bytes(*w)),
         PackedType::Q8_0 => blocks::panel::<layout::Q8_0>(rows, n_cols, out),
         PackedType::Q4_0 => blocks::panel::<layout::Q4_0>(rows, n_cols, out),
         PackedType::Q4_1 => blocks::panel::<layout::Q4_1>(rows, n_cols, out),
@@ -124,9 +116,15 @@ fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) {
 /// Plain elements of `SIZE` bytes, column by column.
 fn columns<T: Pod, const SIZE: usize>(
     rows: &[&[u8]; PANEL],
+    n_cols: usize,
     out: &mut [u8],
     read: impl Fn(&[u8; SIZE]) -> T,
 ) {
+    if rows[PANEL - 1].is_empty() {
+        out.fill(0);
+    }
+    let (out, padding) = out.split_at_mut(n_cols * PANEL * SIZE);
+    padding.fill(0);
     for (i, out) in bytemuck::cast_slice_mut(out).chunks_mut(CHUNK * PANEL).enumerate() {
         for (lane, row) in rows.iter().enumerate() {
             let elements = row.as_chunks().0;

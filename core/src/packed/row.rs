@@ -12,58 +12,58 @@ pub(super) fn decode(kind: PackedType, panel: &[u8], lane: usize, y: &mut [f32])
         PackedType::F32 => column::<f32>(panel, lane, y, |w| w),
         PackedType::F16 => column::<u16>(panel, lane, y, half),
         PackedType::BF16 => column::<u16>(panel, lane, y, |w| bf16::from_bits(w).to_f32()),
-        PackedType::Q8_0 => blocks::<layout::Q8_0>(panel, y, |d, quants, _, y| {
+        PackedType::Q8_0 => blocks::<layout::Q8_0>(panel, y, |_, d, quants, y| {
             for (k, y) in y.iter_mut().enumerate() {
                 let w = quants[k / 4][4 * lane + k % 4];
                 *y = f32::from(w.wrapping_sub(128) as i8) * half(d[lane]);
             }
         }),
-        PackedType::Q4_0 => blocks::<layout::Q4_0>(panel, y, |d, quants, _, y| {
+        PackedType::Q4_0 => blocks::<layout::Q4_0>(panel, y, |_, d, quants, y| {
             *y = get(quants, lane).map(|q| (f32::from(q) - 8.0) * half(d[lane]));
         }),
-        PackedType::Q4_1 => blocks::<layout::Q4_1>(panel, y, |s, quants, _, y| {
+        PackedType::Q4_1 => blocks::<layout::Q4_1>(panel, y, |_, s, quants, y| {
             *y = get(quants, lane).map(|q| f32::from(q) * half(s.d[lane]) + half(s.m[lane]));
         }),
-        PackedType::Q5_0 => blocks::<layout::Q5_0>(panel, y, |d, quants, _, y| {
+        PackedType::Q5_0 => blocks::<layout::Q5_0>(panel, y, |_, d, quants, y| {
             *y = join(get(&quants.low, lane), get(&quants.high, lane), 4)
                 .map(|q| (f32::from(q) - 16.0) * half(d[lane]));
         }),
-        PackedType::Q5_1 => blocks::<layout::Q5_1>(panel, y, |s, quants, _, y| {
+        PackedType::Q5_1 => blocks::<layout::Q5_1>(panel, y, |_, s, quants, y| {
             *y = join(get(&quants.low, lane), get(&quants.high, lane), 4)
                 .map(|q| f32::from(q) * half(s.d[lane]) + half(s.m[lane]));
         }),
-        PackedType::Q4_K => blocks::<layout::Q4_K>(panel, y, |s, quants, j, y| {
-            *y = affine(s, lane, j, get(quants, lane));
+        PackedType::Q4_K => blocks::<layout::Q4_K>(panel, y, |head, s, quants, y| {
+            *y = affine(head, s, lane, get(quants, lane));
         }),
-        PackedType::Q5_K => blocks::<layout::Q5_K>(panel, y, |s, quants, j, y| {
-            *y = affine(s, lane, j, join(get(&quants.low, lane), get(&quants.high, lane), 4));
+        PackedType::Q5_K => blocks::<layout::Q5_K>(panel, y, |head, s, quants, y| {
+            *y = affine(head, s, lane, join(get(&quants.low, lane), get(&quants.high, lane), 4));
         }),
-        PackedType::Q6_K => blocks::<layout::Q6_K>(panel, y, |s, quants, j, y| {
+        PackedType::Q6_K => blocks::<layout::Q6_K>(panel, y, |d, s, quants, y| {
             let q = join(get(&quants.low, lane), get(&quants.high, lane), 4);
-            *y = strips(s, lane, j, q, 32);
+            *y = strips(half(d[lane]), s, lane, q, 32);
         }),
-        PackedType::Q3_K => blocks::<layout::Q3_K>(panel, y, |s, quants, j, y| {
+        PackedType::Q3_K => blocks::<layout::Q3_K>(panel, y, |d, s, quants, y| {
             let q = join(get(&quants.low, lane), get(&quants.high, lane), 2);
-            *y = strips(s, lane, j, q, 4);
+            *y = strips(half(d[lane]), s, lane, q, 4);
         }),
-        PackedType::Q2_K => blocks::<layout::Q2_K>(panel, y, |s, quants, j, y| {
-            let (d, dmin, q) = (half(s.d[lane]), half(s.dmin[lane]), get(quants, lane));
+        PackedType::Q2_K => blocks::<layout::Q2_K>(panel, y, |head, s, quants, y| {
+            let (d, dmin, q) = (half(head.d[lane]), half(head.m[lane]), get(quants, lane));
             *y = core::array::from_fn(|k| {
-                let strip = s.strips[2 * j + k / 16][lane];
+                let strip = s[k / 16][lane];
                 d * f32::from(strip & 15) * f32::from(q[k]) - dmin * f32::from(strip >> 4)
             });
         }),
-        PackedType::IQ4_NL => blocks::<layout::IQ4_NL>(panel, y, |d, quants, _, y| {
+        PackedType::IQ4_NL => blocks::<layout::IQ4_NL>(panel, y, |_, d, quants, y| {
             *y = look_up(quants, lane, &VALUES).map(|w| half(d[lane]) * w);
         }),
-        PackedType::IQ4_XS => blocks::<layout::IQ4_XS>(panel, y, |s, quants, j, y| {
-            let d = half(s.d[lane]) * f32::from(s.scales[j][lane]);
+        PackedType::IQ4_XS => blocks::<layout::IQ4_XS>(panel, y, |d, scales, quants, y| {
+            let d = half(d[lane]) * f32::from(scales[lane]);
             *y = look_up(quants, lane, &VALUES).map(|w| d * w);
         }),
-        PackedType::MXFP4 => blocks::<layout::MXFP4>(panel, y, |e, quants, _, y| {
+        PackedType::MXFP4 => blocks::<layout::MXFP4>(panel, y, |_, e, quants, y| {
             *y = look_up(quants, lane, &DOUBLED).map(|w| w * bf16::from_bits(e[lane]).to_f32());
         }),
-        PackedType::TQ2_0 => blocks::<layout::TQ2_0>(panel, y, |d, quants, _, y| {
+        PackedType::TQ2_0 => blocks::<layout::TQ2_0>(panel, y, |d, _, quants, y| {
             *y = get(quants, lane).map(|q| (f32::from(q) - 1.0) * half(d[lane]));
         }),
     }
@@ -80,15 +80,16 @@ fn column<T: bytemuck::AnyBitPattern>(elements: &[u8], lane: usize, y: &mut [f32
     }
 }
 
-/// Calls `f` with each block: the scales of its unit, its elements, its number in the unit, and where it goes.
+/// Calls `f` with each block: the head of its super-block, its scales, its elements, and where it goes.
 fn blocks<L: Layout>(
     panel: &[u8],
     y: &mut [f32],
-    f: impl Fn(&L::Scales, &L::Quants, usize, &mut [f32; BLOCK]),
+    f: impl Fn(&L::Head, &L::Scales, &L::Quants, &mut [f32; BLOCK]),
 ) {
-    let (scales, quants) = layout::split::<L>(panel, y.len() / BLOCK);
-    for (i, (quants, y)) in quants.iter().zip(y.as_chunks_mut().0).enumerate() {
-        f(&scales[i / L::BLOCKS], quants, i % L::BLOCKS, y);
+    for (i, y) in y.as_chunks_mut().0.iter_mut().enumerate() {
+        if let Some((head, scales, quants)) = layout::block::<L>(panel, i) {
+            f(head, scales, quants, y);
+        }
     }
 }
 
@@ -97,17 +98,14 @@ fn join(low: [u8; BLOCK], high: [u8; BLOCK], shift: u32) -> [u8; BLOCK] {
     core::array::from_fn(|k| low[k] | high[k] << shift)
 }
 
-fn affine(s: &layout::AffineBlocks, lane: usize, j: usize, q: [u8; BLOCK]) -> [f32; BLOCK] {
-    let d = half(s.d[lane]) * f32::from(s.scales[j][lane]);
-    let less_m = half(s.less_dmin[lane]) * f32::from(s.mins[j][lane]);
+fn affine(head: &layout::Affine, s: &layout::ScaleMin, lane: usize, q: [u8; BLOCK]) -> [f32; BLOCK] {
+    let d = half(head.d[lane]) * f32::from(s.scale[lane]);
+    let less_m = half(head.m[lane]) * f32::from(s.min[lane]);
     q.map(|q| d * f32::from(q) + less_m)
 }
 
-fn strips(s: &layout::Strips, lane: usize, j: usize, q: [u8; BLOCK], offset: i32) -> [f32; BLOCK] {
-    let d = half(s.d[lane]);
-    core::array::from_fn(|k| {
-        d * f32::from(s.scales[2 * j + k / 16][lane]) * (i32::from(q[k]) - offset) as f32
-    })
+fn strips(d: f32, scales: &layout::Strips<i8>, lane: usize, q: [u8; BLOCK], offset: i32) -> [f32; BLOCK] {
+    core::array::from_fn(|k| d * f32::from(scales[k / 16][lane]) * (i32::from(q[k]) - offset) as f32)
 }
 
 fn look_up(quants: &Fours, lane: usize, values: &[i8; 16]) -> [f32; BLOCK] {

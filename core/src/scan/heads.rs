@@ -1,8 +1,8 @@
 //! Heads of a recurrence shared out over a pool.
 
-use super::LEAST;
+use super::{LEAST, STEP};
 use crate::error::{Error, length};
-use crate::pool::{Band, Bands, Parts, Pool, Share, n_jobs};
+use crate::pool::{Band, Bands, Parts, Pool, Share, n_limited_jobs};
 use core::ops::Range;
 
 /// Calls `step` with disjoint ranges of the `n_head` heads, their parts of `state`, which has the same length for each, and
@@ -17,7 +17,7 @@ pub(super) fn each(
 ) -> Result<(), Error> {
     let (width, per_head) = (n_head * d_out, (state.len() / n_head.max(1)).max(1));
     let n_tokens = out.len() / width.max(1);
-    let jobs = n_jobs(pool, state.len() * n_tokens, LEAST).min(n_head.max(1));
+    let jobs = n_limited_jobs(pool, state.len() * n_tokens, LEAST, STEP).min(n_head.max(1));
     let states = Parts::new(state, per_head, jobs);
     let bands = Bands::new(out, width, d_out, Share::alone(jobs, n_head));
     pool.run(jobs, &|job| {
@@ -44,9 +44,20 @@ pub(super) fn check_state(state: &[f32], n: usize, d_k: usize, d_v: usize) -> Re
 pub(super) mod tests {
     use super::*;
     use crate::isa::KernelSet;
-    use crate::pool::{Inline, ThreadPool};
+    use crate::pool::{Inline, ThreadPool, limited::Limited};
     use backstitch_testing::assert_bits;
     use std::{vec, vec::Vec};
+
+    #[test]
+    fn limits_of_jobs_are_kept() {
+        // Four heads of eight numbers, ten tokens.
+        for (most, n_jobs) in [(u64::MAX, 1), (STEP * 32 * 10, 1), (STEP * 16 * 10, 2), (1, 4)] {
+            let limited = Limited::new(most);
+            let (mut state, mut out) = (vec![0.0; 32], vec![0.0; 10 * 8]);
+            each(&limited, 4, 2, &mut state, &mut out, |_, state, _| state.fill(1.0)).unwrap();
+            assert_eq!((limited.n_jobs(), state), (n_jobs, vec![1.0; 32]));
+        }
+    }
 
     /// Steps `state` through tokens `from..to` of a case, writing `out`.
     pub(in crate::scan) type Run<'a> =
@@ -71,9 +82,9 @@ pub(super) mod tests {
             (out, state)
         };
         let expected = all(KernelSet::scalar(), &Inline, &[]);
-        let three = ThreadPool::new(3).unwrap();
+        let (three, limited) = (ThreadPool::new(3).unwrap(), Limited::new(1));
         for set in KernelSet::available() {
-            for pool in [&Inline as &dyn Pool, &three] {
+            for pool in [&Inline as &dyn Pool, &three, &limited] {
                 for pieces in [&[][..], &vec![1; n_tokens], &[1, 7, 3]] {
                     let got = all(set, pool, pieces);
                     assert_bits(format_args!("{what} {set:?} output"), &got.0, &expected.0);

@@ -1,8 +1,9 @@
 //! The scan of Mamba-1.
 
+use super::STEP;
 use crate::error::{Error, length};
 use crate::isa::{KernelSet, LANES};
-use crate::pool::{Bands, Parts, Pool, Share, n_jobs};
+use crate::pool::{Bands, Parts, Pool, Share, n_limited_jobs};
 
 /// The selective scan of Mamba-1 (Gu and Dao, 2023, arXiv 2312.00752, algorithm 2).
 ///
@@ -59,7 +60,7 @@ impl Selective<'_> {
     ) -> Result<(), Error> {
         let n_tokens = self.check(input, state, out)?;
         let n_panels = self.n_channels.div_ceil(LANES);
-        let jobs = n_jobs(pool, state.len() * n_tokens, LEAST).min(n_panels.max(1));
+        let jobs = n_limited_jobs(pool, state.len() * n_tokens, LEAST, STEP).min(n_panels.max(1));
         let states = Parts::new(state, LANES * self.d_state, jobs);
         let bands = Bands::new(out, self.n_channels, LANES, Share::alone(jobs, n_panels));
         pool.run(jobs, &|job| {

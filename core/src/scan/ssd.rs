@@ -1,9 +1,9 @@
 //! The scan of Mamba-2.
 
-use super::LEAST;
+use super::{LEAST, STEP};
 use crate::error::{Error, length};
 use crate::isa::KernelSet;
-use crate::pool::{Bands, Parts, Pool, Share, n_jobs};
+use crate::pool::{Bands, Parts, Pool, Share, n_limited_jobs};
 
 /// The state-space step of Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060, the recurrent form of SSD).
 ///
@@ -53,7 +53,7 @@ impl Ssd<'_> {
         out: &mut [f32],
     ) -> Result<(), Error> {
         let n_tokens = self.check(xbc, dt, state, out)?;
-        let jobs = n_jobs(pool, state.len() * n_tokens, LEAST).min(self.n_head.max(1));
+        let jobs = n_limited_jobs(pool, state.len() * n_tokens, LEAST, STEP).min(self.n_head.max(1));
         let per_head = self.d_head * self.d_state;
         let states = Parts::new(state, per_head, jobs);
         let bands = Bands::new(out, self.n_head * self.d_head, self.d_head, Share::alone(jobs, self.n_head));

@@ -2,13 +2,14 @@
 //!
 //! Every type gives the kernels 32 columns as eight vectors of unsigned bytes. Where elements are signed, the bytes are
 //! more than them by a constant ([`Bias`]); those of odd widths fill their byte from the top, so that they are a power
-//! of two too large, which the scale takes back without rounding.
+//! of two too large, which the scale takes back without rounding. Sets that sum products of few bits sooner get the bits alone,
+//! and shift the sum.
 
 use crate::block::{iq4_nl, mxfp4};
 use crate::isa::{LANES, Simd};
 use crate::packed::layout::{
-    AffineBlocks, Fours, IQ4_NL, IQ4_XS, Layout, MXFP4, Ones, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K,
-    Q6_K, Q8_0, Strips, TQ2_0, Twos,
+    Affine, Fours, Halves, IQ4_NL, IQ4_XS, Layout, MXFP4, Ones, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1,
+    Q5_K, Q6_K, Q8_0, ScaleMin, Strips, TQ2_0, Twos,
 };
 
 /// By how much the bytes are more than what they stand for.
@@ -25,7 +26,7 @@ pub(super) enum Bias {
 impl Bias {
     /// The difference.
     #[cfg(any(
-        target_arch = "x86_64",
+        all(target_arch = "x86_64", feature = "amx"),
         all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
     ))]
     #[inline(always)]
@@ -60,12 +61,16 @@ pub(super) struct Mins<F> {
 pub(super) trait Format: Layout {
     /// Of the bytes.
     const BIAS: Bias;
+    /// Bits of an element, if its byte holds nothing but them.
+    const BITS: u32;
+    /// How many times the bytes are twice the elements; they are the elements themselves where [`Simd::FEW_BITS`].
+    const SHIFT: u32 = 0;
     /// Whether [`Format::factors`] are [`Factors::Halves`], else [`Factors::Whole`].
     const HALVES: bool = false;
     /// The elements of a block as eight vectors: vector g holds four columns from 4g of each row.
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8];
-    /// The factors of block `i` of a unit.
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F>;
+    /// The factors of a block with this head.
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F>;
 }
 
 /// Elements of four bits, shifted up by `TO`.
@@ -169,52 +174,54 @@ fn times<S: Simd>(s: S, d: &[u16; LANES], of: f32) -> Factors<S::F> {
 }
 
 #[inline(always)]
-fn affine<S: Simd>(s: S, scales: &AffineBlocks, i: usize) -> Factors<S::F> {
-    let scale = s.mul(s.load_f16(&scales.d), s.to_float(s.widen_u8(&scales.scales[i])));
-    let min = s.mul(s.load_f16(&scales.less_dmin), s.to_float(s.widen_u8(&scales.mins[i])));
+fn affine<S: Simd>(s: S, head: &Affine, scales: &ScaleMin) -> Factors<S::F> {
+    let scale = s.mul(s.load_f16(&head.d), s.to_float(s.widen_u8(&scales.scale)));
+    let min = s.mul(s.load_f16(&head.m), s.to_float(s.widen_u8(&scales.min)));
     Factors::Whole { scale, min: Some(min) }
 }
 
 #[inline(always)]
-fn strips<S: Simd>(s: S, scales: &Strips, i: usize, of: f32) -> Factors<S::F> {
-    let [first, second] = [s.load_i8(&scales.scales[2 * i]), s.load_i8(&scales.scales[2 * i + 1])];
-    let strips = [s.to_float(first), s.to_float(second)];
-    Factors::Halves { scale: s.mul(s.load_f16(&scales.d), s.splat(of)), strips, mins: None }
+fn strips<S: Simd>(s: S, d: &Halves, [first, second]: &Strips<i8>, of: f32) -> Factors<S::F> {
+    let strips = [s.to_float(s.load_i8(first)), s.to_float(s.load_i8(second))];
+    Factors::Halves { scale: s.mul(s.load_f16(d), s.splat(of)), strips, mins: None }
 }
 
 impl Format for Q8_0 {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 8;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         let [a, b, c, d, e, f, g, h] = quants;
         [s.bytes(a), s.bytes(b), s.bytes(c), s.bytes(d), s.bytes(e), s.bytes(f), s.bytes(g), s.bytes(h)]
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_f16(scales), min: None }
     }
 }
 
 impl Format for Q4_0 {
     const BIAS: Bias = Bias::Eight;
+    const BITS: u32 = 4;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         fours::<S, 0>(s, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_f16(scales), min: None }
     }
 }
 
 impl Format for Q4_1 {
     const BIAS: Bias = Bias::None;
+    const BITS: u32 = 4;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         fours::<S, 0>(s, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_f16(&scales.d), min: Some(s.load_f16(&scales.m)) }
     }
 }
@@ -222,132 +229,154 @@ impl Format for Q4_1 {
 /// Bytes are 8 (q - 16).
 impl Format for Q5_0 {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 5;
+    const SHIFT: u32 = 3;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
+        if S::FEW_BITS {
+            return join(s, fours::<S, 0>(s, &quants.low), ones::<S, 4>(s, &quants.high));
+        }
         join(s, fours::<S, 3>(s, &quants.low), ones::<S, 7>(s, &quants.high))
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         times(s, scales, 1.0 / 8.0)
     }
 }
 
 impl Format for Q5_1 {
     const BIAS: Bias = Bias::None;
+    const BITS: u32 = 5;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         join(s, fours::<S, 0>(s, &quants.low), ones::<S, 4>(s, &quants.high))
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_f16(&scales.d), min: Some(s.load_f16(&scales.m)) }
     }
 }
 
 impl Format for Q2_K {
     const BIAS: Bias = Bias::None;
+    const BITS: u32 = 2;
     const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         twos::<S, 0>(s, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        let (first, second) = (s.widen_u8(&scales.strips[2 * i]), s.widen_u8(&scales.strips[2 * i + 1]));
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        let (first, second) = (s.widen_u8(&scales[0]), s.widen_u8(&scales[1]));
         let low = s.isplat(15);
         let strips = [s.to_float(s.iand(first, low)), s.to_float(s.iand(second, low))];
         let mins = [s.to_float(s.ishr::<4>(first)), s.to_float(s.ishr::<4>(second))];
-        let min = s.mul(s.load_f16(&scales.dmin), s.splat(1.0 / 128.0));
+        let min = s.mul(s.load_f16(&head.m), s.splat(1.0 / 128.0));
         let mins = Some(Mins { scale: min, strips: mins });
-        Factors::Halves { scale: s.load_f16(&scales.d), strips, mins }
+        Factors::Halves { scale: s.load_f16(&head.d), strips, mins }
     }
 }
 
 /// Bytes are 32 (q - 4).
 impl Format for Q3_K {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 3;
+    const SHIFT: u32 = 5;
     const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
+        if S::FEW_BITS {
+            return join(s, twos::<S, 0>(s, &quants.low), ones::<S, 2>(s, &quants.high));
+        }
         join(s, twos::<S, 5>(s, &quants.low), ones::<S, 7>(s, &quants.high))
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        strips(s, scales, i, 1.0 / 32.0)
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        strips(s, head, scales, 1.0 / 32.0)
     }
 }
 
 impl Format for Q4_K {
     const BIAS: Bias = Bias::None;
+    const BITS: u32 = 4;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         fours::<S, 0>(s, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        affine(s, scales, i)
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        affine(s, head, scales)
     }
 }
 
 impl Format for Q5_K {
     const BIAS: Bias = Bias::None;
+    const BITS: u32 = 5;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         join(s, fours::<S, 0>(s, &quants.low), ones::<S, 4>(s, &quants.high))
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        affine(s, scales, i)
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        affine(s, head, scales)
     }
 }
 
 /// Bytes are 4 (q - 32).
 impl Format for Q6_K {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 6;
+    const SHIFT: u32 = 2;
     const HALVES: bool = true;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
+        if S::FEW_BITS {
+            return join(s, fours::<S, 0>(s, &quants.low), twos::<S, 4>(s, &quants.high));
+        }
         join(s, fours::<S, 2>(s, &quants.low), twos::<S, 6>(s, &quants.high))
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        strips(s, scales, i, 1.0 / 4.0)
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        strips(s, head, scales, 1.0 / 4.0)
     }
 }
 
 impl Format for IQ4_NL {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 8;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         look_up(s, &UNEVEN, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_f16(scales), min: None }
     }
 }
 
 impl Format for IQ4_XS {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 8;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         look_up(s, &UNEVEN, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, i: usize) -> Factors<S::F> {
-        let scale = s.mul(s.load_f16(&scales.d), s.to_float(s.load_i8(&scales.scales[i])));
+    fn factors<S: Simd>(s: S, head: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
+        let scale = s.mul(s.load_f16(head), s.to_float(s.load_i8(scales)));
         Factors::Whole { scale, min: None }
     }
 }
 
 impl Format for MXFP4 {
     const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 8;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
         look_up(s, &SMALL_FLOATS, quants)
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
+    fn factors<S: Simd>(s: S, _: &Self::Head, scales: &Self::Scales) -> Factors<S::F> {
         Factors::Whole { scale: s.load_bf16(scales), min: None }
     }
 }
@@ -355,12 +384,14 @@ impl Format for MXFP4 {
 /// Bytes are 8 (q - 1).
 impl Format for TQ2_0 {
     const BIAS: Bias = Bias::Eight;
+    const BITS: u32 = 2;
+    const SHIFT: u32 = 3;
     #[inline(always)]
     fn vectors<S: Simd>(s: S, quants: &Self::Quants) -> [S::B; 8] {
-        twos::<S, 3>(s, quants)
+        if S::FEW_BITS { twos::<S, 0>(s, quants) } else { twos::<S, 3>(s, quants) }
     }
     #[inline(always)]
-    fn factors<S: Simd>(s: S, scales: &Self::Scales, _: usize) -> Factors<S::F> {
-        times(s, scales, 1.0 / 8.0)
+    fn factors<S: Simd>(s: S, head: &Self::Head, _: &Self::Scales) -> Factors<S::F> {
+        times(s, head, 1.0 / 8.0)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::format::{Bias, Factors, Format, Mins};
 use super::write_lanes;
-use crate::isa::Simd;
+use crate::isa::{Simd, cache};
 use crate::matmul::Write;
-use crate::packed::{ALIGN, layout};
+use crate::packed::layout;
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
@@ -22,6 +22,36 @@ fn start<S: Simd, Q: Format>(s: S, x: &QBlock, correction: i32) -> S::I {
 #[inline(always)]
 fn dot<S: Simd, Q: Format>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
     if matches!(Q::BIAS, Bias::Signed) { s.dot_biased(acc, w, x) } else { s.dot_small(acc, w, x) }
+}
+
+/// The whole sum of one token with `N` vectors, from the first of `x.q[from..]`.
+#[inline(always)]
+fn few_bits<S: Simd, Q: Format, const N: usize>(
+    s: S,
+    w: &[S::B; N],
+    x: &QBlock,
+    from: usize,
+    correction: i32,
+) -> S::I {
+    let start = match Q::BIAS {
+        Bias::None => 0,
+        Bias::Eight => x.less_8,
+        Bias::Signed => correction,
+    };
+    let zero = s.isplat(0);
+    let Some(q) = x.q.get(from..).and_then(|q| q.first_chunk()) else { return zero };
+    let sum = match Q::BITS {
+        0..=4 => s.dot_few_bits::<N, 4>(zero, w, q),
+        5 => s.dot_few_bits::<N, 5>(zero, w, q),
+        6 => s.dot_few_bits::<N, 6>(zero, w, q),
+        _ => s.dot_few_bits::<N, 7>(zero, w, q),
+    };
+    s.iadd(s.ishl(sum, Q::SHIFT), s.isplat(start))
+}
+
+/// Whether sums are those of [`few_bits`].
+const fn has_few_bits<S: Simd, Q: Format>() -> bool {
+    S::FEW_BITS && Q::BITS < 8
 }
 
 /// One block of `G` tokens: their sums go in lockstep, because each step waits five cycles for the one before.
@@ -56,6 +86,12 @@ fn whole<S: Simd, Q: Format, const G: usize>(
 ) {
     let mut sums = [s.isplat(0); G];
     let mut more = [s.isplat(0); G];
+    if has_few_bits::<S, Q>() {
+        for i in 0..G {
+            sums[i] = few_bits::<S, Q, 8>(s, w, &x[i], 0, x[i].less_128);
+        }
+        return scale_sums(s, sums, (scale, min), x, acc);
+    }
     for i in 0..G {
         sums[i] = start::<S, Q>(s, &x[i], x[i].less_128);
     }
@@ -74,6 +110,18 @@ fn whole<S: Simd, Q: Format, const G: usize>(
             sums[i] = s.iadd(sums[i], more[i]);
         }
     }
+    scale_sums(s, sums, (scale, min), x, acc);
+}
+
+/// Adds sums of blocks to the accumulators.
+#[inline(always)]
+fn scale_sums<S: Simd, const G: usize>(
+    s: S,
+    sums: [S::I; G],
+    (scale, min): (S::F, Option<S::F>),
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
     for i in 0..G {
         acc[i] = s.fma(s.to_float(sums[i]), s.mul(scale, s.splat(x[i].d)), acc[i]);
         if let Some(min) = min {
@@ -96,11 +144,17 @@ fn halves<S: Simd, Q: Format, const G: usize>(
         let mut sums = [s.isplat(0); G];
         for i in 0..G {
             let correction = if h == 0 { x[i].first } else { x[i].less_128.wrapping_sub(x[i].first) };
-            sums[i] = start::<S, Q>(s, &x[i], correction);
+            sums[i] = if has_few_bits::<S, Q>() {
+                few_bits::<S, Q, 4>(s, &w.as_chunks().0[h], &x[i], 4 * h, correction)
+            } else {
+                start::<S, Q>(s, &x[i], correction)
+            };
         }
         for g in 0..4 {
             for i in 0..G {
-                sums[i] = dot::<S, Q>(s, sums[i], w[4 * h + g], x[i].q[4 * h + g]);
+                if !has_few_bits::<S, Q>() {
+                    sums[i] = dot::<S, Q>(s, sums[i], w[4 * h + g], x[i].q[4 * h + g]);
+                }
             }
         }
         for i in 0..G {
@@ -124,23 +178,10 @@ fn minima<S: Simd, const G: usize>(s: S, mins: Mins<S::F>, x: &[QBlock; G], acc:
     }
 }
 
-/// One panel of weights.
-pub(super) struct Panel<'a, Q: Format> {
-    pub scales: &'a [Q::Scales],
-    pub quants: &'a [Q::Quants],
-}
-
-impl<'a, Q: Format> Panel<'a, Q> {
-    /// The panels in `w`, each of `n_blocks` blocks.
-    #[inline(always)]
-    pub(super) fn all(w: &'a [u8], n_blocks: usize) -> impl ExactSizeIterator<Item = Self> {
-        let panel_bytes =
-            layout::scale_bytes::<Q>(n_blocks).next_multiple_of(ALIGN) + n_blocks * size_of::<Q::Quants>();
-        w.chunks_exact(panel_bytes).map(move |panel| {
-            let (scales, quants) = layout::split::<Q>(panel, n_blocks);
-            Self { scales, quants }
-        })
-    }
+/// The panels in `w`, each of `n_blocks` blocks.
+#[inline(always)]
+pub(super) fn panels<Q: Format>(w: &[u8], n_blocks: usize) -> impl ExactSizeIterator<Item = &[u8]> {
+    w.chunks_exact(layout::panel_bytes::<Q>(n_blocks).max(1))
 }
 
 /// `n` tokens, block by block.
@@ -148,7 +189,8 @@ impl<'a, Q: Format> Panel<'a, Q> {
 struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
-    /// Whether the panel may be far away: these are the first tokens that it meets.
+    /// Whether the panel is fetched ahead: it may be far away, as these are the first tokens that it meets. One token alone reads
+    /// faster than fetches could be issued, and the processor sees its one stream by itself.
     fetch: bool,
 }
 
@@ -173,7 +215,7 @@ impl Sink<'_, '_> {
 #[inline(always)]
 fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     s: S,
-    panel: &Panel<'_, Q>,
+    panel: &[u8],
     x: Tokens<'_>,
     first: usize,
     sink: &mut Sink<'_, '_>,
@@ -181,20 +223,23 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     let mut acc = [[s.splat(0.0); G]; N];
     // An address that grows, for all tokens: with an index or more addresses, the processor issues half as much.
     let mut rest = x.blocks.get(first..).unwrap_or(&[]);
-    for (scales, quants) in panel.scales.iter().zip(panel.quants.chunks_exact(Q::BLOCKS)) {
-        for (i, quants) in quants.iter().enumerate() {
-            let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
-            rest = rest.get(x.n..).unwrap_or(&[]);
-            if x.fetch {
-                s.prefetch(quants, AHEAD);
-            }
-            let w = Q::vectors(s, quants);
-            let factors = Q::factors(s, scales, i);
-            // Straight code, because the compiler leaves a loop rolled up, with the accumulators in memory.
-            const { assert!(0 < N && N <= 2) }
-            lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut acc[0]);
-            if N > 1 {
-                lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut acc[1]);
+    let groups = panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>);
+    for (head, group) in groups {
+        for section in group.chunks(Q::SECTION_BYTES) {
+            for (scales, quants) in layout::blocks::<Q>(section) {
+                let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
+                rest = rest.get(x.n..).unwrap_or(&[]);
+                if x.fetch {
+                    s.prefetch(quants, AHEAD);
+                }
+                let w = Q::vectors(s, quants);
+                let factors = Q::factors(s, head, scales);
+                // Straight code, because the compiler leaves a loop rolled up, with the accumulators in memory.
+                const { assert!(0 < N && N <= 2) }
+                lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut acc[0]);
+                if N > 1 {
+                    lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut acc[1]);
+                }
             }
         }
     }
@@ -217,14 +262,12 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     write: Write,
 ) {
     let group = GROUP * n_blocks;
-    let n_groups = (FIT / size_of::<QBlock>() / group).max(1);
+    // Half of the second cache holds activations, while one panel after the other passes.
+    let n_groups = (cache::quarters(2) / size_of::<QBlock>() / group).max(1);
     for (i, x) in x.chunks(n_groups * group).enumerate() {
         multiply_near::<S, Q>(s, w, x, n_blocks, i * n_groups * GROUP, out, write);
     }
 }
-
-/// Bytes of activations that stay in the second cache while one panel after the other passes.
-const FIT: usize = 1 << 20;
 
 /// All panels times the rows `x`, of which the first is row `first` of the output.
 #[inline(always)]
@@ -237,18 +280,18 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    for (p, panel) in Panel::<Q>::all(w, n_blocks).enumerate() {
+    for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
-            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 };
+            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 && x.len() > n_blocks };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
-            tiles(s, &panel, x, &mut sink);
+            tiles::<S, Q>(s, panel, x, &mut sink);
         }
     }
 }
 
 /// One panel times one group of tokens.
 #[inline(always)]
-fn tiles<S: Simd, Q: Format>(s: S, panel: &Panel<'_, Q>, x: Tokens<'_>, sink: &mut Sink<'_, '_>) {
+fn tiles<S: Simd, Q: Format>(s: S, panel: &[u8], x: Tokens<'_>, sink: &mut Sink<'_, '_>) {
     let mut t = 0;
     while t < x.n {
         match x.n - t {

@@ -5,11 +5,13 @@
 //! factors of their own. The operations on every element and their order are the same there and here.
 
 use super::format::{Factors, Format};
-use super::integer::{self, Panel, Sink};
+use super::integer::{self, Sink, panels};
 use super::tokens::Tile;
+use crate::isa::cache;
 use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
 use crate::isa::neon::{Mixed, Neon};
 use crate::matmul::Write;
+use crate::packed::layout;
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
@@ -18,9 +20,6 @@ const DEPTH: usize = 24;
 
 /// The most tokens that pass one panel after the other.
 const MOST: usize = 8 * GROUP;
-
-/// Bytes of activations that stay in the second cache, with little else.
-const FIT: usize = 1 << 19;
 
 /// Room for a part of a panel, and for the sums of all tokens that it meets.
 struct Room {
@@ -47,11 +46,12 @@ fn multiply<Q: Format>(
     let n_rest = if n_tokens % GROUP < TOKENS { n_tokens % GROUP } else { 0 };
     let (x, rest) = x.split_at((n_tokens - n_rest) * n_blocks);
     let mut room = Room { blocks: [Block::ZERO; DEPTH], sums: [NOTHING; MOST / TOKENS] };
-    let n_together = (FIT / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP * GROUP;
+    // They stay in half of the second cache.
+    let n_together = (cache::quarters(2) / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP * GROUP;
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
-        for (p, panel) in Panel::<Q>::all(w, n_blocks).enumerate() {
+        for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
             let sink = Sink { out: &mut *out, panel: p, token: i * n_together, write };
-            one_panel(s, &mut room, &panel, x, sink);
+            one_panel::<Q>(s, &mut room, panel, n_blocks, x, sink);
         }
     }
     integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
@@ -62,18 +62,17 @@ fn multiply<Q: Format>(
 fn one_panel<Q: Format>(
     s: Neon<Mixed>,
     room: &mut Room,
-    panel: &Panel<'_, Q>,
+    panel: &[u8],
+    n_blocks: usize,
     x: &[QBlock],
     mut sink: Sink<'_, '_>,
 ) {
-    let n_blocks = panel.quants.len();
     let n_tiles = (x.len() / n_blocks).div_ceil(TOKENS);
     room.sums[..n_tiles].fill(NOTHING);
-    // Whole units of scales.
-    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH)).next_multiple_of(Q::BLOCKS).min(DEPTH);
+    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH));
     for start in (0..n_blocks).step_by(depth) {
         let blocks = &mut room.blocks[..depth.min(n_blocks - start)];
-        let minima = unpack(s, panel, start, blocks);
+        let minima = unpack::<Q>(s, panel, start, blocks);
         for (i, sums) in room.sums[..n_tiles].iter_mut().enumerate() {
             let tile = Tile::<TOKENS>::new(x, n_blocks, i);
             let x = &tile.x[start * tile.stride..];
@@ -94,10 +93,11 @@ fn one_panel<Q: Format>(
 
 /// Some blocks of a panel from `start` on; whether they have minima.
 #[inline(always)]
-fn unpack<Q: Format>(s: Neon<Mixed>, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
+fn unpack<Q: Format>(s: Neon<Mixed>, panel: &[u8], start: usize, out: &mut [Block]) -> bool {
     let mut minima = false;
-    for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
-        if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
+    for (i, out) in (start..).zip(out) {
+        let Some((head, scales, quants)) = layout::block::<Q>(panel, i) else { break };
+        if let Factors::Whole { scale, min } = Q::factors(s, head, scales) {
             s.store_block(Q::vectors(s, quants), Q::BIAS.by(), scale, min, out);
             minima |= min.is_some();
         }

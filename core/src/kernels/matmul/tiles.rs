@@ -5,12 +5,13 @@
 //! of a block have factors of their own. The operations on every element and their order are the same there and here.
 
 use super::format::{Factors, Format};
-use super::integer::{self, Panel, Sink};
+use super::integer::{self, Sink, panels};
 use super::tokens::Tile;
 use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
 use crate::isa::avx512::Avx512;
-use crate::isa::{LANES, Simd};
+use crate::isa::{LANES, Simd, cache};
 use crate::matmul::Write;
+use crate::packed::layout;
 use crate::pool::Band;
 use crate::quantized::{GROUP, QBlock};
 
@@ -25,9 +26,6 @@ const LEAST: usize = 24;
 
 // So many blocks and tokens meet in tests of whole models (`rows_long_enough_for_tiles` in `models/tests/exact.rs`).
 const _: () = assert!(LEAST <= 24 && TOKENS <= 61, "no whole model is tested on tiles any more");
-
-/// Bytes of activations that stay in the second cache, with little else.
-const FIT: usize = 3 << 19;
 
 /// Room for parts of two panels, and for the sums of all tokens that they meet.
 struct Room {
@@ -60,19 +58,19 @@ fn multiply<Q: Format>(
         Room { blocks: [[Block::ZERO; DEPTH]; 2], sums: [[[[0.0; LANES]; TOKENS]; 4]; MOST / (2 * TOKENS)] };
     let n_together = together(n_tokens - n_rest, n_blocks);
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
-        let mut panels = Panel::<Q>::all(w, n_blocks).enumerate();
+        let mut panels = panels::<Q>(w, n_blocks).enumerate();
         while let Some((panel, first)) = panels.next() {
             let second = panels.next().map(|(_, panel)| panel);
             let sink = Sink { out: &mut *out, panel, token: i * n_together, write };
-            two_panels(s, &mut tiles, &mut room, [Some(&first), second.as_ref()], x, sink);
+            two_panels::<Q>(s, &mut tiles, &mut room, [Some(first), second], n_blocks, x, sink);
         }
     }
     integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
 }
 
-/// How many tokens pass together: whole groups, about as many in each pass.
+/// How many tokens pass together: whole groups, about as many in each pass. They stay in the second cache, with little else.
 fn together(n_tokens: usize, n_blocks: usize) -> usize {
-    let fit = (FIT / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP;
+    let fit = (cache::quarters(3) / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP;
     let n_groups = n_tokens.div_ceil(GROUP);
     n_groups.div_ceil(n_groups.div_ceil(fit)) * GROUP
 }
@@ -83,19 +81,18 @@ fn two_panels<Q: Format>(
     s: Avx512,
     tiles: &mut Tiles,
     room: &mut Room,
-    panels: [Option<&Panel<'_, Q>>; 2],
+    panels: [Option<&[u8]>; 2],
+    n_blocks: usize,
     x: &[QBlock],
     mut sink: Sink<'_, '_>,
 ) {
-    let n_blocks = panels[0].map_or(0, |panel| panel.quants.len());
-    // Whole units of scales.
-    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH)).next_multiple_of(Q::BLOCKS).min(DEPTH);
+    let depth = n_blocks.div_ceil(n_blocks.div_ceil(DEPTH));
     for start in (0..n_blocks).step_by(depth) {
         let end = n_blocks.min(start + depth);
         let mut minima = false;
         for (panel, blocks) in panels.iter().zip(&mut room.blocks) {
             if let Some(panel) = panel {
-                minima = unpack(s, panel, start, &mut blocks[..end - start]);
+                minima = unpack::<Q>(s, panel, start, &mut blocks[..end - start]);
             }
         }
         let w = room.blocks.each_ref().map(|blocks| &blocks[..end - start]);
@@ -139,14 +136,15 @@ fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_, TOKENS>, left: &Sums,
 
 /// Some blocks of a panel from `start` on, as tiles load them; whether they have minima.
 #[inline(always)]
-fn unpack<Q: Format>(s: Avx512, panel: &Panel<'_, Q>, start: usize, out: &mut [Block]) -> bool {
+fn unpack<Q: Format>(s: Avx512, panel: &[u8], start: usize, out: &mut [Block]) -> bool {
     let mut minima = false;
-    for (i, (quants, out)) in (start..).zip(panel.quants[start..].iter().zip(out)) {
+    for (i, out) in (start..).zip(out) {
+        let Some((head, scales, quants)) = layout::block::<Q>(panel, i) else { break };
         let vectors = Q::vectors(s, quants);
         for (vector, out) in vectors.into_iter().zip(&mut out.q) {
             s.store_less(vector, Q::BIAS.by(), out);
         }
-        if let Factors::Whole { scale, min } = Q::factors(s, &panel.scales[i / Q::BLOCKS], i % Q::BLOCKS) {
+        if let Factors::Whole { scale, min } = Q::factors(s, head, scales) {
             s.store(scale, &mut out.scales);
             if let Some(min) = min {
                 s.store(min, &mut out.mins);

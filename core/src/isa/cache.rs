@@ -1,0 +1,85 @@
+//! The size of the second cache, which decides how many tokens pass a panel of weights together.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Taken where the processor does not tell: small enough for what is built today.
+const DEFAULT: usize = 1 << 20;
+
+/// Bytes of the second cache that one core has for itself; none where the processor does not tell (it is asked on x86-64), or
+/// tells what cannot be, as some virtual machines do.
+pub fn second_cache() -> Option<usize> {
+    const UNKNOWN: usize = usize::MAX;
+    static KNOWN: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    let mut size = KNOWN.load(Ordering::Relaxed);
+    if size == UNKNOWN {
+        size = ask().filter(|size| (64 << 10..=64 << 20).contains(size)).unwrap_or(0);
+        KNOWN.store(size, Ordering::Relaxed);
+    }
+    (size != 0).then_some(size)
+}
+
+/// So many quarters of the second cache.
+pub(crate) fn quarters(n: usize) -> usize {
+    second_cache().unwrap_or(DEFAULT) / 4 * n
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ask() -> Option<usize> {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+    // AMD's processors describe their caches in a leaf of their own, in the form of Intel's.
+    const INTEL: u32 = 4;
+    const AMD: u32 = 0x8000_001d;
+    const AMD_DESCRIBES: u32 = 1 << 22;
+    let has_amd = __cpuid(0x8000_0000).eax >= AMD && __cpuid(0x8000_0001).ecx & AMD_DESCRIBES != 0;
+    let leaf = match has_amd {
+        true => AMD,
+        false if __cpuid(0).eax >= INTEL => INTEL,
+        false => return None,
+    };
+    // No processor lists more than a handful.
+    (0..16)
+        .map(|i| __cpuid_count(leaf, i))
+        .take_while(|cache| cache.eax & 31 != 0)
+        .find_map(|cache| of_level(2, [cache.eax, cache.ebx, cache.ecx]))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ask() -> Option<usize> {
+    None
+}
+
+/// The bytes for one core of a cache that CPUID describes so, if it is of that level. The two threads of a core have them
+/// together; where several cores share a cache, each has its part.
+#[cfg(any(target_arch = "x86_64", test))]
+fn of_level(level: u32, [eax, ebx, ecx]: [u32; 3]) -> Option<usize> {
+    if eax >> 5 & 7 != level {
+        return None;
+    }
+    let parts = [ebx >> 22, ebx >> 12 & 0x3ff, ebx & 0xfff, ecx].map(|less_1| u64::from(less_1) + 1);
+    let bytes = parts.iter().try_fold(1_u64, |bytes, part| bytes.checked_mul(*part))?;
+    let n_cores = u64::from((eax >> 14 & 0xfff) + 1).div_ceil(2);
+    usize::try_from(bytes / n_cores).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read_as_the_manuals_say() {
+        // Zen 4: 8 ways, lines of 64 bytes, 2,048 sets, shared by two threads.
+        let zen4 = [3 | 2 << 5 | 1 << 14, 7 << 22 | 63, 2047];
+        assert_eq!(of_level(2, zen4), Some(1 << 20));
+        assert_eq!(of_level(3, zen4), None);
+        // Sapphire Rapids: 16 ways, 2,048 sets. Four small cores that share 4 MiB, 16 ways, have one each.
+        assert_eq!(of_level(2, [3 | 2 << 5 | 1 << 14, 15 << 22 | 63, 2047]), Some(2 << 20));
+        assert_eq!(of_level(2, [3 | 2 << 5 | 7 << 14, 15 << 22 | 63, 4095]), Some(1 << 20));
+    }
+
+    #[test]
+    fn what_is_asked_once_stays() {
+        assert_eq!(second_cache(), second_cache());
+        assert!(second_cache().is_none_or(|size| size >= 64 << 10));
+        assert!(quarters(2) >= 32 << 10);
+    }
+}
