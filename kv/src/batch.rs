@@ -8,6 +8,28 @@ use crate::ids::{Pos, SeqId, Token};
 use crate::room;
 use alloc::vec::Vec;
 
+/// Which of some tokens are asked for their outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// None of them.
+    None,
+    /// The last.
+    Last,
+    /// All of them.
+    All,
+}
+
+impl Wanted {
+    /// Return true if token `index` of `len` is asked for its output.
+    fn includes(self, index: usize, len: usize) -> bool {
+        match self {
+            Wanted::None => false,
+            Wanted::Last => index + 1 == len,
+            Wanted::All => true,
+        }
+    }
+}
+
 /// Tokens or embeddings, each with a position, the sequences it belongs to, and whether its output is wanted.
 ///
 /// # Example
@@ -56,6 +78,41 @@ impl Batch {
         self
     }
 
+    /// Adds `tokens` of one sequence from position `pos` on.
+    ///
+    /// # Errors
+    /// [`Error::Position`] if they go beyond the last position, [`Error::OutOfMemory`]; nothing was added then.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
+    ///
+    /// let mut batch = Batch::new();
+    /// batch.extend(SeqId(0), Pos(0), &[Token(1), Token(7), Token(3)], Wanted::Last)?;
+    /// batch.extend(SeqId(1), Pos(20), &[Token(4)], Wanted::Last)?;
+    /// assert_eq!(batch.outputs(), [false, false, true, true]);
+    /// # Ok::<(), backstitch_kv::Error>(())
+    /// ```
+    pub fn extend(
+        &mut self,
+        seq: SeqId,
+        pos: Pos,
+        tokens: &[Token],
+        outputs: Wanted,
+    ) -> Result<&mut Batch, Error> {
+        let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        if n > 0 && pos.checked_add(n).is_none() {
+            let first_beyond = (Pos::MAX - pos).max(0) as u64;
+            let index = u32::try_from(self.len() as u64 + first_beyond).unwrap_or(u32::MAX);
+            return Err(Error::Position { index, pos: Pos::MAX });
+        }
+        self.make_more_room(tokens.len())?;
+        for (i, &token) in tokens.iter().enumerate() {
+            self.push(token, pos + i as u32, &[seq], outputs.includes(i, tokens.len()));
+        }
+        Ok(self)
+    }
+
     /// Adds an embedding `[n_embd]` to a batch made by [`Batch::of_embeddings`].
     pub fn push_embedding(&mut self, row: &[f32], pos: Pos, seqs: &[SeqId], output: bool) -> &mut Batch {
         self.embeddings.extend_from_slice(row);
@@ -83,6 +140,15 @@ impl Batch {
         room::for_len(&mut self.outputs, n_tokens)?;
         room::for_len(&mut self.seqs, n_tokens)?;
         room::for_len(&mut self.seq_ends, n_tokens)
+    }
+
+    /// Makes room for `n` more tokens of one sequence each, and for some to spare.
+    fn make_more_room(&mut self, n: usize) -> Result<(), Error> {
+        room::for_more(&mut self.tokens, n)?;
+        room::for_more(&mut self.pos, n)?;
+        room::for_more(&mut self.outputs, n)?;
+        room::for_more(&mut self.seqs, n)?;
+        room::for_more(&mut self.seq_ends, n)
     }
 
     /// Becomes a copy of tokens `range` of another batch; what lies beyond its end is left out.
@@ -204,6 +270,24 @@ mod tests {
         assert_eq!(batch.seqs(0), seqs(&[0, 2]));
         assert_eq!(batch.seqs(1), seqs(&[1]));
         assert!(batch.seqs(2).is_empty());
+    }
+
+    #[test]
+    fn tokens_of_a_sequence_are_added_in_one_go_or_not_at_all() {
+        let tokens: Vec<Token> = (0..5).map(Token).collect();
+        let mut batch = Batch::new();
+        batch.extend(SeqId(2), Pos(7), &tokens, Wanted::Last).unwrap();
+        batch.extend(SeqId(1), Pos(0), &tokens[..2], Wanted::All).unwrap();
+        batch.extend(SeqId(1), Pos(2), &tokens[..1], Wanted::None).unwrap();
+        batch.extend(SeqId(0), Pos::MAX, &[], Wanted::All).unwrap();
+        assert_eq!(batch.positions(), [7, 8, 9, 10, 11, 0, 1, 2].map(Pos));
+        assert_eq!(batch.outputs(), [false, false, false, false, true, true, true, false]);
+        assert_eq!((batch.seqs(4), batch.seqs(7)), (&seqs(&[2])[..], &seqs(&[1])[..]));
+        let refused = batch.extend(SeqId(0), Pos(i32::MAX - 3), &tokens, Wanted::None).map(|_| ());
+        assert_eq!(refused, Err(Error::Position { index: 11, pos: Pos::MAX }));
+        assert_eq!(batch.len(), 8);
+        batch.extend(SeqId(0), Pos(i32::MAX - 3), &tokens[..3], Wanted::None).unwrap();
+        assert_eq!(batch.check(64, 4), Ok(()));
     }
 
     #[test]

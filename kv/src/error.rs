@@ -136,6 +136,13 @@ pub enum Error {
         /// The most there can be.
         limit: u64,
     },
+    /// A memory without storage changed cells, and nobody took the changes.
+    Unfollowed {
+        /// How many changes wait.
+        n_changes: u64,
+    },
+    /// The bytes were asked of a memory that does not keep them.
+    NoStorage,
     /// A batch has tokens and embeddings, or embeddings of another length than it was made for.
     MixedInputs {
         /// Tokens of the batch.
@@ -267,6 +274,13 @@ impl fmt::Display for Error {
             ),
             Error::Future { seq, pos, end } => {
                 write!(f, "sequence {seq} ends at {end}: {pos} was not reached; go back to {end} or before")
+            }
+            Error::Unfollowed { n_changes } => write!(
+                f,
+                "{n_changes} changes to cells wait for the storage elsewhere; take_changes and make them first"
+            ),
+            Error::NoStorage => {
+                f.write_str("this memory keeps no bytes; read and write them where the engine has them")
             }
             Error::TooMany { what, value, limit } => write!(f, "{value} {what}: {limit} at most"),
             Error::MixedInputs { n_tokens, n_values } => write!(

@@ -6,16 +6,21 @@
 
 #![allow(unsafe_code)]
 
+use crate::private::open_to_read;
 use core::fmt;
 use core::ops::Range;
 use std::boxed::Box;
+use std::format;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 use std::vec::Vec;
 
+pub use crate::private::check_target;
+
 /// Why a file could not be opened as bytes.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct FileError {
     /// The path as it was given.
     pub path: Box<Path>,
@@ -53,6 +58,13 @@ pub enum Problem {
     Io(io::Error),
 }
 
+impl FileError {
+    /// Return that there is `problem` with the file at `path`.
+    pub fn new(path: impl AsRef<Path>, problem: Problem) -> Self {
+        FileError { path: path.as_ref().into(), problem }
+    }
+}
+
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
@@ -81,7 +93,8 @@ impl fmt::Display for FileError {
 impl core::error::Error for FileError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match &self.problem {
-            Problem::Io(error) => Some(error),
+            // The text has what the system says.
+            Problem::Io(error) => error.source(),
             _ => None,
         }
     }
@@ -307,11 +320,40 @@ fn advise_huge(map: &Anonymous) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge(_map: &Anonymous) {}
 
-/// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a pipe waits for its other end, and
-/// again after, because the path may lead elsewhere by then.
+/// Refuses to make a file longer than this process may make one. Asked before writing, because the system answers a write beyond its limit
+/// with a signal that ends the process, where a full disk is an error.
+pub(crate) fn expect_size(bytes: u64) -> io::Result<()> {
+    match size_limit() {
+        Some(limit) if bytes > limit => {
+            let text = format!(
+                "{bytes} bytes are more than the {limit} that a file may have here; raise the limit (ulimit -f)"
+            );
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The most bytes of a file that this process may write, if there is such a limit.
+#[cfg(unix)]
+fn size_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes to the place it is given and nowhere else, and that is a `rlimit` of this function's.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    #[allow(clippy::unnecessary_cast, reason = "signed on some systems")]
+    (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as u64)
+}
+
+#[cfg(not(unix))]
+fn size_limit() -> Option<u64> {
+    None
+}
+
+/// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a device may do something, and again
+/// after, because the path may lead elsewhere by then.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     check_kind(&fs::metadata(path)?)?;
-    let file = File::open(path)?;
+    let file = open_to_read(path)?;
     let metadata = file.metadata()?;
     check_kind(&metadata)?;
     let bytes = metadata.len();

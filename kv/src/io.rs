@@ -109,8 +109,9 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
+            // The text has what the system says.
             #[cfg(feature = "std")]
-            Self::System(error) => Some(error),
+            Self::System(error) => error.source(),
             _ => None,
         }
     }

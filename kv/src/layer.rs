@@ -117,7 +117,15 @@ pub(crate) fn state_len(parts: &[StatePart]) -> usize {
 }
 
 /// Sizes of a memory; all of it is allocated when the memory is made.
+///
+/// ```
+/// use backstitch_kv::{Params, TimelineParams};
+///
+/// let params = Params::default().n_ctx(8192).timeline(TimelineParams::OFF);
+/// assert_eq!((params.n_ctx, params.n_seq_max, params.n_batch), (8192, 1, 2048));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Params {
     /// The most tokens one sequence, or all of them together, can hold where all of them are kept.
     pub n_ctx: u32,
@@ -143,7 +151,57 @@ fn capped(n_blocks: u64) -> u32 {
     n_blocks.min(u64::from(u32::MAX / 64)) as u32
 }
 
+impl Default for Params {
+    /// 4096 tokens in one sequence, 2048 of them in a batch, F16 cells, and the usual ways back.
+    fn default() -> Self {
+        Params {
+            n_ctx: 4096,
+            n_seq_max: 1,
+            n_batch: 2048,
+            k_type: CellType::F16,
+            v_type: CellType::F16,
+            timeline: TimelineParams::default(),
+        }
+    }
+}
+
 impl Params {
+    /// Return the same with another [`n_ctx`](#structfield.n_ctx).
+    #[must_use]
+    pub fn n_ctx(self, n_ctx: u32) -> Self {
+        Params { n_ctx, ..self }
+    }
+
+    /// Return the same with another [`n_seq_max`](#structfield.n_seq_max).
+    #[must_use]
+    pub fn n_seq_max(self, n_seq_max: u32) -> Self {
+        Params { n_seq_max, ..self }
+    }
+
+    /// Return the same with another [`n_batch`](#structfield.n_batch).
+    #[must_use]
+    pub fn n_batch(self, n_batch: u32) -> Self {
+        Params { n_batch, ..self }
+    }
+
+    /// Return the same with another [`k_type`](#structfield.k_type).
+    #[must_use]
+    pub fn k_type(self, k_type: CellType) -> Self {
+        Params { k_type, ..self }
+    }
+
+    /// Return the same with another [`v_type`](#structfield.v_type).
+    #[must_use]
+    pub fn v_type(self, v_type: CellType) -> Self {
+        Params { v_type, ..self }
+    }
+
+    /// Return the same with another [`timeline`](#structfield.timeline).
+    #[must_use]
+    pub fn timeline(self, timeline: TimelineParams) -> Self {
+        Params { timeline, ..self }
+    }
+
     /// Blocks of the cache: enough for `n_ctx` cells plus, for each further sequence, a partly filled block at its
     /// end and one where it left another.
     pub(crate) fn n_blocks(&self) -> u32 {
@@ -178,11 +236,19 @@ impl Params {
         self.n_seq_max.saturating_mul(2).saturating_add(n_checkpoints)
     }
 
-    /// What caches, states and journals of these layers take.
-    pub fn bytes(&self, layers: &[LayerSpec]) -> u64 {
+    /// The bytes that a memory for these layers takes.
+    pub fn bytes(&self, layers: &[LayerSpec]) -> MemoryBytes {
         let params = self.settled();
         let sizes = Sizes::new(layers, &params);
-        layers.iter().map(|layer| params.layer_bytes(layer, &sizes)).sum()
+        let floats = |len: fn(&[StatePart]) -> usize| {
+            layers.iter().map(|layer| 4 * len(&layer.recurrent) as u64).sum::<u64>()
+        };
+        let n_rows = u64::from(sizes.n_journals) * u64::from(params.timeline.journal);
+        MemoryBytes {
+            caches: params.caches_bytes(layers, &sizes),
+            states: u64::from(params.n_states(sizes.n_checkpoints)).saturating_mul(floats(state_len)),
+            journals: n_rows.saturating_mul(floats(input_len)),
+        }
     }
 
     /// The same with what the timeline's fields promise about each other made true.
@@ -190,21 +256,69 @@ impl Params {
         Params { timeline: self.timeline.settled(), ..*self }
     }
 
-    fn layer_bytes(&self, layer: &LayerSpec, sizes: &Sizes) -> u64 {
-        let block = |l: &AttentionLayer| l.layout(self.k_type, self.v_type).block_bytes() as u64;
-        let n_blocks = |l: &AttentionLayer| match l.recycled(self.n_ctx) {
-            Some(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
-            None => self.n_blocks(),
-        };
-        let attention = match &layer.attention {
-            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => 0,
-            AttentionSpec::Cached(l) => u64::from(n_blocks(l)) * block(l),
-            AttentionSpec::Uncached { layer, .. } => u64::from(self.n_blocks_uncached()) * block(layer),
-            AttentionSpec::Cross(layer) => u64::from(self.n_blocks_cross()) * block(layer),
-        };
-        let states = u64::from(self.n_states(sizes.n_checkpoints)) * state_len(&layer.recurrent) as u64;
-        let rows = u64::from(sizes.n_journals) * u64::from(self.timeline.journal);
-        attention + 4 * (states + rows * input_len(&layer.recurrent) as u64)
+    /// Cells of all layers, and the lists of those that share theirs.
+    fn caches_bytes(&self, layers: &[LayerSpec], sizes: &Sizes) -> u64 {
+        let mut listed = Vec::new();
+        let mut sum = 0u64;
+        for layer in layers {
+            let Some((shape, cache)) = self.cache_of(layer) else { continue };
+            let n_blocks = match cache {
+                Cache::All => self.n_blocks(),
+                Cache::Window(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
+                Cache::Batch { .. } => self.n_blocks_uncached(),
+                Cache::Text => self.n_blocks_cross(),
+            };
+            let block_bytes = shape.layout(self.k_type, self.v_type).block_bytes() as u64;
+            sum = sum.saturating_add(u64::from(n_blocks).saturating_mul(block_bytes));
+            if !listed.contains(&cache) {
+                sum = sum.saturating_add(u64::from(n_blocks) * LISTED_BYTES);
+                listed.push(cache);
+            }
+        }
+        sum
+    }
+
+    /// In which cache a layer's cells lie, if it has any of its own.
+    fn cache_of<'l>(&self, layer: &'l LayerSpec) -> Option<(&'l AttentionLayer, Cache)> {
+        Some(match &layer.attention {
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => return None,
+            AttentionSpec::Cached(layer) => {
+                (layer, layer.recycled(self.n_ctx).map_or(Cache::All, Cache::Window))
+            }
+            AttentionSpec::Uncached { layer, causal } => (layer, Cache::Batch { causal: *causal }),
+            AttentionSpec::Cross(layer) => (layer, Cache::Text),
+        })
+    }
+}
+
+/// Layers that have one share the lists of its blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    All,
+    Window(Window),
+    Batch { causal: bool },
+    Text,
+}
+
+/// Bytes that are listed of each block: its users, the positions of its cells, and an extent of a sequence.
+const LISTED_BYTES: u64 = 8 + 4 * BLOCK_CELLS as u64 + 8;
+
+/// The bytes of a memory, all of which are allocated when it is made. Lists of a few bytes for each block and sequence come on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryBytes {
+    /// Keys and values of attention layers, those included that checkpoints of windows keep.
+    pub caches: u64,
+    /// Recurrent states, those included that checkpoints keep.
+    pub states: u64,
+    /// Inputs of the recurrences, journaled for going back.
+    pub journals: u64,
+}
+
+impl MemoryBytes {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.caches.saturating_add(self.states).saturating_add(self.journals)
     }
 }
 

@@ -11,6 +11,7 @@ mod ask;
 mod back;
 mod cells;
 mod cross;
+mod elsewhere;
 mod hybrid;
 mod none;
 mod recurrent;
@@ -35,6 +36,7 @@ use crate::ids::{Pos, SeqId};
 use crate::plan::{Attention, Plan, States, Store};
 use crate::rewind::{Rewind, Stretch};
 use crate::split::{Schedule, Split};
+use crate::storage::Change;
 use crate::survey::{Held, Layers};
 use crate::timeline::Route;
 use alloc::vec::Vec;
@@ -42,6 +44,7 @@ use cells::CellPart;
 use core::fmt;
 use core::ops::Range;
 use recurrent::Recurrent;
+use unified::Swap;
 
 /// What a memory is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,6 +351,26 @@ pub(crate) trait Part: Send {
     /// Forgets what was reserved.
     fn undo(&mut self);
 
+    /// Shared blocks that the plan exchanges for copies.
+    fn swaps(&self) -> &[Swap] {
+        &[]
+    }
+
+    /// Runs of tokens that step recurrent states.
+    fn runs(&self) -> &[StateRun] {
+        &[]
+    }
+
+    /// Blocks of cells.
+    fn n_blocks(&self) -> u32 {
+        0
+    }
+
+    /// What operations changed, if somebody wants to know; the cache is not named yet.
+    fn listed(&mut self) -> Option<&mut Vec<Change>> {
+        None
+    }
+
     /// Keys and values of `layer` (its number within the part) as tokens `range` of the schedule see them.
     fn attention(&self, _layer: usize, _tokens: Range<usize>) -> Option<Attention<'_>> {
         None
@@ -388,6 +411,18 @@ pub(crate) trait Part: Send {
     #[cfg(any(test, feature = "oracle"))]
     fn cells(&self, _layer: usize, _seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
         Vec::new()
+    }
+
+    /// Position and place of every token of `seq`, in order.
+    #[cfg(any(test, feature = "oracle"))]
+    fn cell_places(&self, _seq: SeqId) -> Vec<(Pos, Cell)> {
+        Vec::new()
+    }
+
+    /// The slot of the state after the last token of `seq`.
+    #[cfg(any(test, feature = "oracle"))]
+    fn state_slot(&self, _seq: SeqId) -> Option<u32> {
+        None
     }
 
     /// The first piece of the state after the last token of `seq`.

@@ -1,31 +1,44 @@
-//! The naive memory: the truth that tests and fuzzing hold the real one to.
+//! Tools for tests and fuzzing, of this crate and of engines on top of it (feature `oracle`).
 //!
-//! [`Naive`] keeps a plain list of tokens a sequence, each with its own copy of every layer's key and value, and for
-//! recurrent layers the list of tokens that the state has seen. It shares nothing, has no blocks, reserves nothing and
-//! never runs out; so it says what a sequence holds after any program of operations, and which operations are errors,
-//! save for those that depend on room. The second half of this file lets a test look inside a [`Hybrid`].
+//! - [`Naive`] is the oracle: the truth that the real memory is held to.
+//! - [`programs`] runs random programs of operations on a memory, an engine's own storage and the oracle, and compares them after
+//!   each step; with the feature `proptest` there are strategies for such programs.
+//! - [`forge`] makes saved states that are nearly right, [`live`] the memories to save, [`kept`] compares what came back.
+//!
+//! `kv/examples/property_test.rs` and `fuzz/fuzz_targets/kv_programs.rs` are a property test and a fuzz
+//! target to copy.
+//!
+//! [`Naive`] keeps a plain list of tokens a sequence, each with its own copy of every layer's key and value,
+//! and for recurrent layers the list of tokens that the state has seen. It shares nothing, has no blocks,
+//! reserves nothing and never runs out; so it says what a sequence holds after any program of operations, and
+//! which operations are errors, save for those that depend on room. The second half of this file lets a test
+//! look inside a [`Hybrid`].
 
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation};
-use crate::memory::{Hybrid, Kind, Op, Operation, turn_cells};
+use crate::memory::{Cell, Hybrid, Kind, Op, Operation, turn_cells};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellLayout;
 use core::ops::Range;
 
-#[cfg(test)]
-mod programs;
+pub mod edit;
+pub mod forge;
+pub mod kept;
+pub mod live;
+pub mod programs;
 
 /// One token of a sequence.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NaiveCell {
     /// Its position.
     pub pos: Pos,
-    /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as rounded by
-    /// the cache.
+    /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as
+    /// rounded by the cache.
     pub rows: Arc<[Rows]>,
     /// The same for tokens that sequences got from one another and did not move.
     id: u64,
@@ -33,6 +46,7 @@ pub struct NaiveCell {
 
 /// What a recurrent layer knows of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NaiveState {
     /// The tokens that the state has seen, by what `append` was told they are.
     pub seen: Vec<u64>,
@@ -42,6 +56,7 @@ pub struct NaiveState {
 
 /// One sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct NaiveSequence {
     /// What attention sees, in order.
     pub cells: Vec<NaiveCell>,
@@ -180,8 +195,8 @@ impl Naive {
         self.seqs.fill(NaiveSequence::default());
     }
 
-    /// Counterpart of preparing and committing `batch`. `rows` gives the key and value of a token (by its index in
-    /// the batch) in a layer that caches (by its number among those).
+    /// Counterpart of preparing and committing `batch`. `rows` gives the key and value of a token (by its
+    /// index in the batch) in a layer that caches (by its number among those).
     ///
     /// # Errors
     /// The same; [`Error::Full`] only where a sequence would be longer than `n_ctx`.
@@ -415,6 +430,16 @@ impl Hybrid {
     /// The position, key and value of every token that `layer` holds of `seq`, in order.
     pub fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Rows)> {
         self.place(layer).map_or(Vec::new(), |(part, layer)| part.cells(layer, seq))
+    }
+
+    /// The position of every token that `layer` holds of `seq`, and where its key and value lie, in order.
+    pub fn cell_places(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Cell)> {
+        self.place(layer).map_or(Vec::new(), |(part, _)| part.cell_places(seq))
+    }
+
+    /// The slot of the recurrent state after the last token of `seq`.
+    pub fn state_slot(&self, seq: SeqId) -> Option<u32> {
+        self.inside().find_map(|part| part.state_slot(seq))
     }
 
     /// The recurrent state of `layer` after the last token of `seq`.

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::ids::Pos;
 use crate::memory::{Cell, Hybrid, StateRun, Visible};
 use crate::split::{Span, UbatchToken};
+use crate::storage::{CellCopy, PlannedCopy};
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout, Extent};
 
 /// Room reserved for a batch. Compute its ubatches in order, then commit.
@@ -42,12 +43,22 @@ impl<'a> Plan<'a> {
         self.memory.schedule().ubatches().len()
     }
 
+    /// The copies that this plan makes of cells and states, in the order in which they are made, each with
+    /// the ubatch before which that is: a sequence that appends to a block which others use too moves to a
+    /// copy of it, and a recurrent state is stepped in a slot of its own. A memory with its own storage
+    /// copies cells by itself; a memory [without](Hybrid::without_storage) leaves it to the caller, one
+    /// ubatch after the other ([`Ubatch::copies`]) or, if ubatches are queued ahead, from this list.
+    pub fn copies(&self) -> impl Iterator<Item = PlannedCopy> + '_ {
+        self.memory.planned()
+    }
+
     /// The next ubatch to compute; `None` after the last.
     pub fn next_ubatch(&mut self) -> Option<Ubatch<'_>> {
         let span = self.memory.schedule().ubatches().get(self.started)?.clone();
-        self.memory.begin(self.started as u32);
+        let number = self.started as u32;
+        self.memory.begin(number);
         self.started += 1;
-        Some(Ubatch { memory: self.memory, batch: Some(self.batch), span })
+        Some(Ubatch { memory: self.memory, batch: Some(self.batch), span, number })
     }
 
     /// Makes the batch part of its sequences.
@@ -76,6 +87,8 @@ pub struct Ubatch<'p> {
     /// `None` while a way back is replayed.
     pub(crate) batch: Option<&'p Batch>,
     pub(crate) span: Span,
+    /// Counted from the first of the plan.
+    pub(crate) number: u32,
 }
 
 impl Ubatch<'_> {
@@ -93,6 +106,19 @@ impl Ubatch<'_> {
     /// The embedding `[n_embd]` of token `i`, if the batch is one of embeddings.
     pub fn embedding(&self, i: usize) -> Option<&[f32]> {
         self.batch?.embedding(self.tokens().get(i)?.index as usize)
+    }
+
+    /// The copies of cells to make in storage elsewhere before this ubatch is computed, in their order.
+    /// Allocates nothing.
+    pub fn copies(&self) -> impl Iterator<Item = CellCopy> + '_ {
+        self.memory.cell_copies(self.number)
+    }
+
+    /// The runs of tokens that step recurrent states, the same in every recurrent layer; see
+    /// [`States::runs`].
+    pub fn state_runs(&self) -> impl Iterator<Item = StateRun> + '_ {
+        let (runs, first) = (self.span.runs.clone(), self.span.tokens.start as u32);
+        self.memory.runs(runs).iter().map(move |run| run.counted_from(first))
     }
 
     /// The keys and values that `layer` attends to; `None` if it does not attend.
@@ -113,10 +139,11 @@ impl Ubatch<'_> {
 
 /// One layer's keys and values as the tokens of a ubatch see them.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Attention<'u> {
     /// How the bytes lie.
     pub layout: CellLayout,
-    /// The layer's blocks, 64-byte aligned.
+    /// The layer's blocks, 64-byte aligned; empty if they are elsewhere.
     pub storage: &'u [u8],
     pub(crate) tables: Tables<'u>,
     pub(crate) visible: &'u [Visible],
@@ -144,28 +171,30 @@ impl<'u> Attention<'u> {
 }
 
 /// Where the tokens of a ubatch store one layer's keys and values.
+#[non_exhaustive]
 pub struct Store<'u> {
     /// How the bytes lie.
     pub layout: CellLayout,
-    /// The layer's blocks, 64-byte aligned.
+    /// The layer's blocks, 64-byte aligned; empty if they are elsewhere.
     pub storage: &'u mut [u8],
     /// The cell of each token, in the ubatch's order. No two are the same.
     pub cells: &'u [Cell],
 }
 
 impl Store<'_> {
-    /// Stores keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of the whole ubatch,
-    /// rounded to nearest even.
+    /// Stores keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of the whole
+    /// ubatch, rounded to nearest even.
     ///
     /// # Errors
-    /// [`Error::Shape`] for slices of another length.
+    /// [`Error::Shape`] for slices of another length; [`Error::NoStorage`] if the blocks are elsewhere.
     pub fn put(&mut self, k: &[f32], v: &[f32]) -> Result<(), Error> {
         let layout = self.layout;
         let (k_width, v_width) = (layout.n_head_kv * layout.d_k, layout.n_head_kv * layout.d_v);
         check_rows("keys of a ubatch", k, self.cells.len(), k_width)?;
         check_rows("values of a ubatch", v, self.cells.len(), v_width)?;
         for (i, cell) in self.cells.iter().enumerate() {
-            let block = &mut self.storage[layout.block_range(cell.block as usize)];
+            let range = layout.block_range(cell.block as usize);
+            let block = self.storage.get_mut(range).ok_or(Error::NoStorage)?;
             layout.store_k(block, cell.cell as usize, &k[i * k_width..(i + 1) * k_width]);
             layout.store_v(block, cell.cell as usize, &v[i * v_width..(i + 1) * v_width]);
         }
@@ -185,7 +214,7 @@ fn check_rows(what: &'static str, rows: &[f32], n_rows: usize, width: usize) -> 
 pub struct States<'u> {
     /// Numbers of a state.
     pub len: usize,
-    /// `[n_slots, len]`.
+    /// `[n_slots, len]`; empty if the states are elsewhere.
     pub states: &'u mut [f32],
     /// Numbers that enter a state with a token.
     pub(crate) input: usize,
@@ -198,8 +227,11 @@ pub struct States<'u> {
 }
 
 impl<'u> States<'u> {
-    /// The state that `run` steps, brought to where it is written.
+    /// The state that `run` steps, brought to where it is written; empty if the states are elsewhere.
     pub fn carry(&mut self, run: &StateRun) -> &mut [f32] {
+        if self.states.is_empty() {
+            return self.states;
+        }
         let at = |slot: u32| slot as usize * self.len..(slot as usize + 1) * self.len;
         match run.read {
             Some(slot) if slot != run.write => self.states.copy_within(at(slot), at(run.write).start),
@@ -209,16 +241,18 @@ impl<'u> States<'u> {
         &mut self.states[at(run.write)]
     }
 
-    /// What enters the state with the tokens of `run`, `[n_tokens, input]`, in the journal: to be written while a batch is
-    /// computed, and read while a way back is replayed. `None` if these tokens are not journaled.
+    /// What enters the state with the tokens of `run`, `[n_tokens, input]`, in the journal: to be written
+    /// while a batch is computed, and read while a way back is replayed. `None` if these tokens are not
+    /// journaled.
     pub fn inputs(&mut self, run: &StateRun) -> Option<&mut [f32]> {
         let (row, n_tokens) = (run.row? as usize, (run.end - run.start) as usize);
         self.journal.get_mut(row * self.input..(row + n_tokens) * self.input)
     }
 
-    /// The runs of the ubatch, in order; they tile it. A run may read what an earlier one wrote. Tokens are counted from the start of the ubatch.
+    /// The runs of the ubatch, in order; they tile it. A run may read what an earlier one wrote. Tokens are
+    /// counted from the start of the ubatch.
     pub fn runs(&self) -> impl Iterator<Item = StateRun> + 'u {
         let (runs, first) = (self.runs, self.first);
-        runs.iter().map(move |run| StateRun { start: run.start - first, end: run.end - first, ..*run })
+        runs.iter().map(move |run| run.counted_from(first))
     }
 }

@@ -39,6 +39,7 @@ pub struct Rewind<'a> {
 
 /// Positions of a sequence that can be gone back to in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stretch {
     /// The positions.
     pub positions: Range<Pos>,
@@ -48,8 +49,16 @@ pub struct Stretch {
     pub means: Means,
 }
 
+impl Stretch {
+    /// Return a stretch made up by the caller: to show one, say.
+    pub fn new(positions: Range<Pos>, restored_from: Pos, means: Means) -> Self {
+        Stretch { positions, restored_from, means }
+    }
+}
+
 /// What going back takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Means {
     /// Nothing: the position is held.
     Held,
@@ -91,7 +100,7 @@ impl<'a> Rewind<'a> {
         let run = self.started as usize;
         self.started += 1;
         let span = Span { tokens: start as usize..end as usize, runs: run..run + 1 };
-        Some(Ubatch { memory: self.memory, batch: None, span })
+        Some(Ubatch { memory: self.memory, batch: None, span, number: run as u32 })
     }
 
     /// Takes the sequence back.

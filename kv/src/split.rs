@@ -25,6 +25,7 @@ pub(crate) enum Split {
 
 /// A token of a ubatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UbatchToken {
     /// The token; 0 in a batch of embeddings.
     pub token: Token,

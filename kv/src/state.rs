@@ -23,6 +23,7 @@ mod fields;
 #[cfg(feature = "std")]
 mod file;
 mod layout;
+mod limits;
 pub mod llama;
 mod open;
 #[cfg(feature = "std")]
@@ -44,9 +45,12 @@ pub use error::Operation;
 pub use fields::Fields;
 #[cfg(feature = "std")]
 pub use file::StateFile;
+pub use limits::{MAX_DIRECTORY, MAX_READ};
 #[cfg(feature = "std")]
-pub use save::{Saved, Sync, save};
+pub use save::{Saved, Sync, Watch, save, save_watched};
 pub use section::{Codec, Section};
+#[cfg(any(test, feature = "oracle"))]
+pub use stored::forge_image;
 pub use stored::{
     CELLS, IMAGE, IMAGE_TAGS, IMAGE_VERSION, ROWS, SHAPE, STATE, StoredImage, encode_shape, write_image,
     write_image_with,

@@ -97,6 +97,7 @@ pub enum Need {
 
 /// What a store did since it was opened, and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Packs in the folder.
     pub packs: u64,
@@ -161,6 +162,14 @@ impl Store {
             let _ = store.tidy();
         }
         Ok(store)
+    }
+
+    /// Return true if the folder at `path` is a store: it holds the lock or files of one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be listed.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool, Error> {
+        Folder::new(path.as_ref()).is_store()
     }
 
     /// The longest stored beginning of `tokens`, at most `max_tokens` of them. Pass one less than the prompt has if its last token's

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 /// What one sequence holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Survey {
     /// The sequence.
     pub seq: SeqId,
@@ -28,6 +29,7 @@ pub struct Survey {
 
 /// What layers of one kind hold of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Layers {
     /// How they remember.
     pub kind: Kind,
@@ -52,7 +54,8 @@ pub struct Layers {
 }
 
 /// A block with cells of a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Extent {
     /// Its number.
     pub block: u32,
@@ -70,6 +73,7 @@ pub struct Extent {
 
 /// A position that a sequence can be restored from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// The position of the token that follows.
     pub pos: Pos,
@@ -92,7 +96,8 @@ pub struct Checkpoint {
 }
 
 /// What is kept for going back, of all sequences together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// What was asked for, with what its fields promise about each other made true.
     pub params: TimelineParams,
@@ -104,6 +109,7 @@ pub struct Budget {
 
 /// What a sequence takes, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Bytes {
     /// Blocks with its cells.
     pub cells: u64,
@@ -118,6 +124,11 @@ pub struct Bytes {
 }
 
 impl Survey {
+    /// A sequence of a memory of this kind that ends at `end`, of which nothing more is said.
+    pub fn new(seq: SeqId, kind: Kind, end: Pos) -> Survey {
+        Survey { seq, kind, end, layers: Vec::new(), checkpoints: Vec::new(), budget: Budget::default() }
+    }
+
     /// What the sequence takes.
     pub fn bytes(&self) -> Bytes {
         let n_rows: u64 = self.checkpoints.iter().map(|checkpoint| u64::from(checkpoint.n_rows)).sum();

@@ -34,6 +34,7 @@ pub(crate) use line::{Entry, Line};
 
 /// What is kept for going back. All of it is allocated with the memory, and touched only when used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimelineParams {
     /// The most bytes that checkpoints take, those that journals begin at not counted. They are shared by all
     /// sequences; if they run out, the least useful goes.
@@ -61,6 +62,30 @@ impl TimelineParams {
     pub const OFF: TimelineParams =
         TimelineParams { checkpoint_bytes: 0, spacing: 256, journal: 0, margin: 0 };
 
+    /// Return the same with another [`checkpoint_bytes`](#structfield.checkpoint_bytes).
+    #[must_use]
+    pub fn checkpoint_bytes(self, checkpoint_bytes: u64) -> Self {
+        TimelineParams { checkpoint_bytes, ..self }
+    }
+
+    /// Return the same with another [`spacing`](#structfield.spacing).
+    #[must_use]
+    pub fn spacing(self, spacing: u32) -> Self {
+        TimelineParams { spacing, ..self }
+    }
+
+    /// Return the same with another [`journal`](#structfield.journal).
+    #[must_use]
+    pub fn journal(self, journal: u32) -> Self {
+        TimelineParams { journal, ..self }
+    }
+
+    /// Return the same with another [`margin`](#structfield.margin).
+    #[must_use]
+    pub fn margin(self, margin: u32) -> Self {
+        TimelineParams { margin, ..self }
+    }
+
     /// The same with what the fields promise about each other made true.
     pub(crate) fn settled(self) -> Self {
         let journal = self.journal.min(1 << 16);
@@ -85,6 +110,7 @@ impl TimelineParams {
 
 /// How a position is reached again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Route {
     /// The position of the checkpoint to start from; the wanted position itself if it is still held, 0 if nothing before
     /// it is.
@@ -180,6 +206,11 @@ impl Timeline {
     /// The rows behind a checkpoint: the first of them, if it has a journal.
     pub fn first_row(&self, id: u32) -> Option<u32> {
         Some(self.checkpoints[id as usize].journal? * self.params.journal)
+    }
+
+    /// Rows of all journals.
+    pub fn n_rows(&self) -> u32 {
+        self.sizes.n_journals.saturating_mul(self.params.journal)
     }
 
     /// Whether any checkpoint can ever be made.

@@ -18,14 +18,13 @@ fn hybrid() -> Result<Hybrid, Error> {
     let (k_type, v_type) = (CellType::F16, CellType::BF16);
     Hybrid::new(
         &layers,
-        &Params {
-            n_ctx: 2048,
-            n_seq_max: 4,
-            n_batch: 256,
-            k_type,
-            v_type,
-            timeline: TimelineParams::default(),
-        },
+        &Params::default()
+            .n_ctx(2048)
+            .n_seq_max(4)
+            .n_batch(256)
+            .k_type(k_type)
+            .v_type(v_type)
+            .timeline(TimelineParams::default()),
     )
 }
 

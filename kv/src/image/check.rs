@@ -4,7 +4,7 @@ use super::{Block, Cells, Checkpoint, Group, Image, Sees, Sequence, Shape, State
 use crate::error::Error;
 use crate::extent::{SPAN, bits};
 use crate::ids::Pos;
-use alloc::vec;
+use crate::room;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, Extent};
 
@@ -28,8 +28,8 @@ struct Met {
 }
 
 impl Met {
-    fn new(n: usize) -> Self {
-        Met { turns: vec![0; n], turn: 0 }
+    fn new(n: usize) -> Result<Self, Error> {
+        Ok(Met { turns: room::filled(n, 0)?, turn: 0 })
     }
 
     /// Takes as long for many things as for few.
@@ -76,12 +76,13 @@ impl Image {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
-        let mut blocks: Vec<Met> = self.blocks.iter().map(|blocks| Met::new(blocks.len())).collect();
+        let mut blocks: Vec<Met> =
+            self.blocks.iter().map(|blocks| Met::new(blocks.len())).collect::<Result<_, _>>()?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             self.check_checkpoint(i, checkpoint, &mut blocks)?;
         }
         let n = self.checkpoints.len();
-        let mut checkpoints = Places { met: Met::new(n), of: vec![None; n] };
+        let mut checkpoints = Places { met: Met::new(n)?, of: room::filled(n, None)? };
         for (i, sequence) in self.sequences.iter().enumerate() {
             self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
         }
@@ -102,7 +103,7 @@ impl Image {
 
     /// Every journal belongs to one checkpoint.
     fn check_journals(&self) -> Result<(), Error> {
-        let mut owned = vec![false; self.journals.len()];
+        let mut owned = room::filled(self.journals.len(), false)?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             let Some(journal) = checkpoint.journal else { continue };
             let slot = owned.get_mut(journal as usize).filter(|owned| !**owned);
@@ -191,7 +192,7 @@ impl Image {
 
 impl Shape {
     /// Checks that sizes are possible.
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         ensure(self.groups.len() <= MAX_GROUPS, "number of groups", self.groups.len())?;
         for (i, group) in self.groups.iter().enumerate() {
             let is_known = |other: &Group| other.sees == group.sees;

@@ -15,6 +15,7 @@ use crate::layer::{AttentionLayer, Params};
 use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::storage::Home;
 use crate::survey::{Held, Layers};
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
@@ -43,9 +44,9 @@ pub(super) struct Cross {
 }
 
 impl Cross {
-    pub fn new(layers: &[AttentionLayer], params: &Params) -> Result<Cross, Error> {
+    pub fn new(layers: &[AttentionLayer], params: &Params, home: Home) -> Result<Cross, Error> {
         let (n_blocks, n_seq_max) = (params.n_blocks_cross(), params.n_seq_max as usize);
-        let made = layers.iter().map(|spec| Layer::new(spec, params, 0, n_blocks));
+        let made = layers.iter().map(|spec| Layer::new(spec, params, 0, n_blocks, home));
         let table_room = (params.n_batch as usize).div_ceil(BLOCK_CELLS) + SPAN;
         let tables = || -> Result<Vec<Table>, Error> {
             let mut tables: Vec<Table> = (0..n_seq_max).map(|_| Table::default()).collect();
@@ -250,6 +251,10 @@ impl Part for Cross {
 
     fn undo(&mut self) {
         self.forget_plan();
+    }
+
+    fn n_blocks(&self) -> u32 {
+        self.pool.len() as u32
     }
 
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {

@@ -14,6 +14,7 @@ use crate::plan::{Attention, Plan, States, Store};
 use crate::rewind::{Rewind, Stretch};
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::storage::Home;
 use crate::timeline::{Route, Timeline};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,7 +49,7 @@ pub(super) struct Places {
 /// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() }];
 /// let (k_type, v_type) = (CellType::F16, CellType::F16);
 /// let timeline = TimelineParams::default();
-/// let params = Params { n_ctx: 256, n_seq_max: 2, n_batch: 64, k_type, v_type, timeline };
+/// let params = Params::default().n_ctx(256).n_seq_max(2).n_batch(64).k_type(k_type).v_type(v_type).timeline(timeline);
 /// let mut memory = Hybrid::new(&layers, &params)?;
 ///
 /// let mut batch = Batch::new();
@@ -66,6 +67,8 @@ pub(super) struct Places {
 /// ```
 pub struct Hybrid {
     pub(super) params: Params,
+    /// Where cells and states are.
+    pub(super) home: Home,
     pub(super) parts: Vec<Box<dyn Part>>,
     pub(super) timeline: Timeline,
     pub(super) places: Vec<Places>,
@@ -94,6 +97,10 @@ impl Hybrid {
     /// # Errors
     /// [`Error::Layer`] for impossible layers, [`Error::OutOfMemory`].
     pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Hybrid, Error> {
+        Hybrid::with_home(layers, params, Home::HERE)
+    }
+
+    pub(super) fn with_home(layers: &[LayerSpec], params: &Params, home: Home) -> Result<Hybrid, Error> {
         check_layers(layers, params)?;
         let params = &params.settled();
         let sizes = Sizes::new(layers, params);
@@ -104,7 +111,7 @@ impl Hybrid {
             let shared = matches!(spec.attention, AttentionSpec::SharedWith(_));
             places.push(Places { attention, shared, recurrent: None });
         }
-        let mut parts = sorted.parts(params, &sizes, &mut places)?;
+        let mut parts = sorted.parts(params, &sizes, &mut places, home)?;
         let recurrent: Vec<&[_]> =
             layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
         if !recurrent.is_empty() {
@@ -112,10 +119,11 @@ impl Hybrid {
             for (layer, (place, _)) in with_state.enumerate() {
                 place.recurrent = Some(Place { part: parts.len(), layer });
             }
-            parts.push(Box::new(Recurrent::new(&recurrent, params, &sizes)?));
+            parts.push(Box::new(Recurrent::new(&recurrent, params, &sizes, home)?));
         }
         Ok(Hybrid {
             params: *params,
+            home,
             parts,
             places,
             timeline: Timeline::new(params.timeline, sizes, params.n_seq_max)?,
@@ -250,6 +258,7 @@ impl Hybrid {
         pass: Pass,
     ) -> Result<Plan<'a>, Error> {
         self.undo();
+        self.check_followed()?;
         if n_ubatch == 0 {
             return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
         }
@@ -299,7 +308,6 @@ impl Hybrid {
     }
 
     /// Drops at once what the budget of checkpoints does not pay for; after a rollback that waits for the next token.
-    #[cfg(test)]
     pub(crate) fn keep_to_budget(&mut self) {
         self.timeline.settle(&mut self.parts);
     }
@@ -352,24 +360,25 @@ impl Sorted {
         params: &Params,
         sizes: &Sizes,
         places: &mut [Places],
+        home: Home,
     ) -> Result<Vec<Box<dyn Part>>, Error> {
         let mut parts: Vec<Box<dyn Part>> = Vec::new();
         let mut numbers = Vec::new();
         for (layers, causal) in [(self.causal, true), (self.bidirectional, false)] {
             numbers.push(parts.len());
             if !layers.is_empty() {
-                parts.push(Box::new(Uncached::new(&layers, params, causal)?));
+                parts.push(Box::new(Uncached::new(&layers, params, causal, home)?));
             }
         }
         numbers.push(parts.len());
         if !self.cross.is_empty() {
-            parts.push(Box::new(Cross::new(&self.cross, params)?));
+            parts.push(Box::new(Cross::new(&self.cross, params, home)?));
         }
         for (window, layers) in &self.cached {
             numbers.push(parts.len());
             parts.push(Box::new(match window {
-                Some(window) => Unified::windowed(layers, params, *window, sizes)?,
-                None => Unified::new(layers, params, params.n_ctx, params.n_blocks())?,
+                Some(window) => Unified::windowed(layers, params, *window, sizes, home)?,
+                None => Unified::new(layers, params, params.n_ctx, params.n_blocks(), home)?,
             }));
         }
         for place in places.iter_mut().filter_map(|places| places.attention.as_mut()) {

@@ -3,7 +3,7 @@
 //! Their keys and values still have to lie somewhere while a batch is computed. That is a cache of the size of one
 //! batch, which forgets when the plan ends; so attention reads them the same way as a cache that stays.
 
-use super::unified::Unified;
+use super::unified::{Swap, Unified};
 use super::{Kind, Op, Part, Restore};
 use crate::batch::Batch;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::ids::{Pos, SeqId};
 use crate::layer::{AttentionLayer, Params};
 use crate::plan::{Attention, Store};
 use crate::split::{Schedule, Split};
+use crate::storage::Home;
 use crate::survey::{Held, Layers};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -22,8 +23,13 @@ pub(super) struct Uncached {
 }
 
 impl Uncached {
-    pub fn new(layers: &[AttentionLayer], params: &Params, causal: bool) -> Result<Uncached, Error> {
-        let cells = Unified::new(layers, params, params.n_batch, params.n_blocks_uncached())?;
+    pub fn new(
+        layers: &[AttentionLayer],
+        params: &Params,
+        causal: bool,
+        home: Home,
+    ) -> Result<Uncached, Error> {
+        let cells = Unified::new(layers, params, params.n_batch, params.n_blocks_uncached(), home)?;
         Ok(Uncached { cells, causal })
     }
 
@@ -104,6 +110,14 @@ impl Part for Uncached {
 
     fn undo(&mut self) {
         self.cells.undo();
+    }
+
+    fn swaps(&self) -> &[Swap] {
+        self.cells.swaps()
+    }
+
+    fn n_blocks(&self) -> u32 {
+        self.cells.n_blocks()
     }
 
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {

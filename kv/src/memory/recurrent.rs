@@ -15,6 +15,7 @@ use crate::layer::{Params, Sizes, StatePart};
 use crate::plan::States;
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::storage::{Home, StateCopy};
 use crate::survey;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -22,6 +23,7 @@ use core::ops::Range;
 
 /// Tokens of a ubatch that step one state, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StateRun {
     /// The first token.
     pub start: u32,
@@ -33,6 +35,19 @@ pub struct StateRun {
     pub write: u32,
     /// The row of the journals that holds what enters the state with the first token; `None`: not journaled.
     pub row: Option<u32>,
+}
+
+impl StateRun {
+    /// The copy that this run begins with; `None` if it goes on in the slot that it reads.
+    pub fn copy(&self) -> Option<StateCopy> {
+        let StateRun { start: token, read: from, write: to, .. } = *self;
+        (from != Some(to)).then_some(StateCopy { from, to, token })
+    }
+
+    /// The same with tokens counted from `first`.
+    pub(crate) fn counted_from(self, first: u32) -> StateRun {
+        StateRun { start: self.start - first, end: self.end - first, ..self }
+    }
 }
 
 /// The state of a sequence that is not empty.
@@ -110,12 +125,18 @@ pub(crate) struct Recurrent {
 }
 
 impl Recurrent {
-    pub fn new(layers: &[&[StatePart]], params: &Params, sizes: &Sizes) -> Result<Recurrent, Error> {
+    pub fn new(
+        layers: &[&[StatePart]],
+        params: &Params,
+        sizes: &Sizes,
+        home: Home,
+    ) -> Result<Recurrent, Error> {
         let (n_slots, n_seq_max) = (params.n_states(sizes.n_checkpoints), params.n_seq_max as usize);
         let n_rows = u64::from(sizes.n_journals) * u64::from(params.timeline.journal);
         let piece = |&StatePart { len, input }: &StatePart| {
-            let states = room::zeroed(u64::from(n_slots) * len as u64)?;
-            Ok(Piece { len, states, input, journal: room::zeroed(n_rows * input as u64)? })
+            let states = room::zeroed(home.len(u64::from(n_slots) * len as u64))?;
+            let journal = room::zeroed(home.len(n_rows * input as u64))?;
+            Ok(Piece { len, states, input, journal })
         };
         let layers = layers.iter().map(|parts| parts.iter().map(piece).collect());
         let mut runs = Vec::new();
@@ -456,6 +477,10 @@ impl Part for Recurrent {
         Some(States { len, states, input, journal, runs, first })
     }
 
+    fn runs(&self) -> &[StateRun] {
+        &self.runs
+    }
+
     fn as_states(&self) -> Option<&Recurrent> {
         Some(self)
     }
@@ -490,8 +515,13 @@ impl Part for Recurrent {
     #[cfg(any(test, feature = "oracle"))]
     fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
         let piece = self.layers[layer].first()?;
-        let tip = self.tips[seq.index()]?;
-        piece.states.chunks_exact(piece.len).nth(tip.slot as usize)
+        let slot = self.state_slot(seq)?;
+        piece.states.chunks_exact(piece.len).nth(slot as usize)
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn state_slot(&self, seq: SeqId) -> Option<u32> {
+        self.tips[seq.index()].map(|tip| tip.slot)
     }
 
     #[cfg(any(test, feature = "oracle"))]

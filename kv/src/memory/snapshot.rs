@@ -25,14 +25,14 @@ pub(super) struct Place {
 /// What sequences of a memory hold, while nothing changes it.
 pub struct Snapshot<'a> {
     memory: &'a Hybrid,
-    image: Image,
-    places: Vec<Place>,
+    pub(super) image: Image,
+    pub(super) places: Vec<Place>,
     /// For each group the block of its part that each block of the image is.
-    blocks: Vec<Vec<u32>>,
+    pub(super) blocks: Vec<Vec<u32>>,
     /// The slot that each state is.
-    slots: Vec<u32>,
+    pub(super) slots: Vec<u32>,
     /// The first row of each journal.
-    rows: Vec<u32>,
+    pub(super) rows: Vec<u32>,
 }
 
 impl core::fmt::Debug for Snapshot<'_> {

@@ -16,12 +16,15 @@ use super::recurrent::{Held, Tip};
 use crate::error::Error;
 use crate::ids::SeqId;
 use crate::image::{Image, Source};
+use crate::storage::Placement;
 use crate::timeline::Line;
 use alloc::vec::Vec;
 use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
+use fit::Matched;
 pub use fit::{Conversion, Fit};
+use reserve::Reserved;
 
 /// Why sequences cannot be taken from an image; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +52,10 @@ impl<E: fmt::Display> fmt::Display for StageError<E> {
 
 impl<E: core::error::Error + 'static> core::error::Error for StageError<E> {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The text is that of the error inside, so the chain goes on behind it.
         match self {
-            StageError::Memory(error) => Some(error),
-            StageError::Source(error) => Some(error),
+            StageError::Memory(error) => error.source(),
+            StageError::Source(error) => error.source(),
         }
     }
 }
@@ -93,6 +97,7 @@ impl Stage {
 pub struct Staged<'a> {
     memory: &'a mut Hybrid,
     fit: Fit,
+    placement: Placement,
 }
 
 impl fmt::Debug for Staged<'_> {
@@ -107,6 +112,12 @@ impl Staged<'_> {
         self.fit
     }
 
+    /// Where blocks, states and journals of the image are to lie. An engine that keeps the bytes of a memory
+    /// [without storage](Hybrid::without_storage) puts them there before the commit; any other memory has done so.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// Gives the sequences what was staged, in place of what they held. Cannot fail. What the budget for ways back does not pay for beside those
     /// of the other sequences goes now, and is counted among the checkpoints that were left out.
     pub fn commit(mut self) -> Fit {
@@ -119,6 +130,14 @@ impl Drop for Staged<'_> {
     fn drop(&mut self) {
         self.memory.drop_stage();
     }
+}
+
+fn placement(matched: &[Matched], reserved: Reserved) -> Placement {
+    let mut caches = alloc::vec![0; matched.len()];
+    for Matched { place, group } in matched {
+        caches[*group] = place.part as u32;
+    }
+    Placement { caches, blocks: reserved.blocks, states: reserved.slots, journals: reserved.rows }
 }
 
 impl Hybrid {
@@ -160,20 +179,23 @@ impl Hybrid {
         S::Error: Send,
     {
         self.undo();
+        self.check_followed()?;
         image.check()?;
         self.check_targets(image, seqs)?;
         let matched = self.match_groups(image, convert)?;
         let choice = self.choose(image, seqs, &matched)?;
         let mut fit = choice.fit(image);
         let reserved = self.reserve_stage(image, seqs, &matched, &choice)?;
-        match self.fill_stage(image, source, &matched, &reserved, pool) {
-            Ok(conversion) => fit.conversion = conversion,
-            Err(error) => {
-                self.drop_stage();
-                return Err(error);
+        if self.home.own {
+            match self.fill_stage(image, source, &matched, &reserved, pool) {
+                Ok(conversion) => fit.conversion = conversion,
+                Err(error) => {
+                    self.drop_stage();
+                    return Err(error);
+                }
             }
         }
-        Ok(Staged { memory: self, fit })
+        Ok(Staged { memory: self, fit, placement: placement(&matched, reserved) })
     }
 
     fn check_targets(&self, image: &Image, seqs: &[SeqId]) -> Result<(), Error> {

@@ -1,5 +1,9 @@
 //! What a memory promises, one kind after the other, through the interface that callers have.
 
+mod elsewhere;
+mod hybrid;
+mod together;
+mod uncached;
 mod way_back;
 
 use super::*;
@@ -235,6 +239,55 @@ fn a_move_that_would_break_the_order_changes_nothing() {
     assert_eq!(memory.cells(0, SeqId(0)), before);
 }
 
+/// Nothing of what a memory reckons with positions goes beyond the last.
+#[test]
+fn the_last_positions_are_as_good_as_any() {
+    let timelines = [
+        TimelineParams { checkpoint_bytes: 1 << 12, spacing: 8, journal: 4, margin: 8 },
+        TimelineParams { checkpoint_bytes: 1 << 12, spacing: 8, journal: 0, margin: 0 },
+        TimelineParams::OFF,
+    ];
+    let windowed = |window| LayerSpec {
+        attention: AttentionSpec::Cached(shape(Some(window))),
+        recurrent: vec![StatePart { len: 1, input: 1 }],
+    };
+    let kinds = [cached(), both(), windowed(Window::Sliding(12)), windowed(Window::Chunked(12))];
+    for (spec, timeline) in kinds.iter().flat_map(|spec| timelines.map(|timeline| (spec, timeline))) {
+        let mut memory =
+            Hybrid::new(std::slice::from_ref(spec), &Params { timeline, ..params(512, 3) }).unwrap();
+        let (a, b, last) = (SeqId(0), SeqId(1), i32::MAX);
+        append(&mut memory, &run_of(0, last - 200..last - 40)).unwrap();
+        memory.seq_cp(a, b, Pos::ZERO..Pos::MAX).unwrap();
+        // More pins than the budget pays for, the last of them after the last position.
+        for start in (last - 40..last).step_by(5) {
+            append(&mut memory, &run_of(0, start..start + 5)).unwrap();
+            let _ = memory.pin(a);
+            if memory.hold(a).unwrap() {
+                memory.unpin(a, Pos(start + 5)).unwrap();
+            }
+        }
+        append(&mut memory, &run_of(1, last - 40..last)).unwrap();
+        for seq in [a, b] {
+            assert_eq!(memory.seq_pos_max(seq), Some(Pos(last - 1)));
+            memory.positions(seq).unwrap();
+            memory.survey(seq).unwrap();
+        }
+        let refused = append(&mut memory, &run_of(0, last..last));
+        assert!(refused.is_ok(), "no tokens");
+        let mut beyond = Batch::new();
+        beyond.push(Token(0), Pos::MAX, &[a], false);
+        assert!(matches!(append(&mut memory, &beyond), Err(Error::Position { index: 0, pos: Pos::MAX })));
+        assert!(memory.seq_add(b, Pos(last - 20)..Pos::MAX, 1).is_err());
+        let _ = memory.seq_add(b, Pos(last - 20)..Pos::MAX, -1);
+        while let Some(end) = memory.seq_pos_max(a).filter(|end| end.0 > last - 60) {
+            let mut rewind = memory.rewind(a, end, 64).unwrap();
+            while rewind.next_ubatch().is_some() {}
+            rewind.commit().unwrap();
+        }
+        memory.audit().unwrap();
+    }
+}
+
 #[test]
 fn bad_calls_are_typed_errors_that_name_the_value() {
     let mut memory = Hybrid::new(&[cached(), both()], &params(128, 2)).unwrap();
@@ -315,199 +368,6 @@ fn a_window_as_wide_as_the_context_takes_no_more_than_none() {
     }
 }
 
-mod hybrid {
-    use super::*;
-
-    fn memory() -> Hybrid {
-        Hybrid::new(&[both(), cached()], &params(256, 2)).unwrap()
-    }
-
-    #[test]
-    fn the_first_position_is_the_last_because_the_state_knows_no_other() {
-        let mut memory = memory();
-        append(&mut memory, &run_of(0, 0..56)).unwrap();
-        let ends = |memory: &Hybrid| (memory.seq_pos_min(SeqId(0)), memory.seq_pos_max(SeqId(0)));
-        assert_eq!(ends(&memory), (Some(Pos(55)), Some(Pos(55))));
-        memory.seq_rm(SeqId(0), ALL).unwrap();
-        assert_eq!(ends(&memory), (None, None));
-    }
-
-    #[test]
-    fn a_context_shift_moves_the_cache_and_keeps_the_state() {
-        let mut memory = memory();
-        append(&mut memory, &run_of(0, 0..40)).unwrap();
-        memory.seq_rm(SeqId(0), Pos(8)..Pos(20)).unwrap();
-        memory.seq_add(SeqId(0), Pos(20)..Pos::MAX, -12).unwrap();
-        assert_eq!(memory.seq_pos_min(SeqId(0)), Some(Pos(27)));
-        assert_eq!(memory.seq_pos_max(SeqId(0)), Some(Pos(27)));
-        append(&mut memory, &run_of(0, 28..36)).unwrap();
-        assert_eq!(memory.cells(0, SeqId(0)).len(), 36);
-    }
-
-    #[test]
-    fn a_tail_is_unsupported_and_no_layer_forgets_it() {
-        let mut memory = memory();
-        append(&mut memory, &run_of(0, 0..40)).unwrap();
-        let unsupported = |op| Err(Error::Unsupported { op, kind: Kind::Recurrent });
-        assert_eq!(memory.seq_rm(SeqId(0), Pos(30)..Pos::MAX), unsupported(Operation::Remove));
-        assert_eq!(memory.seq_cp(SeqId(0), SeqId(1), Pos(0)..Pos(30)), unsupported(Operation::Copy));
-        assert_eq!(memory.seq_add(SeqId(0), Pos(30)..Pos::MAX, -99), unsupported(Operation::Add));
-        assert_eq!((memory.cells(0, SeqId(0)).len(), memory.cells(0, SeqId(1)).len()), (40, 0));
-        append(&mut memory, &run_of(0, 40..50)).unwrap();
-    }
-
-    #[test]
-    fn a_part_that_is_full_leaves_the_others_untouched() {
-        let mut memory = Hybrid::new(&[both()], &params(32, 2)).unwrap();
-        append(&mut memory, &run_of(0, 0..32)).unwrap();
-        let state = memory.state(0, SeqId(0)).map(<[f32]>::to_vec);
-        assert!(append(&mut memory, &run_of(0, 32..33)).is_err());
-        assert_eq!(memory.state(0, SeqId(0)).map(<[f32]>::to_vec), state);
-        memory.audit().unwrap();
-    }
-
-    #[test]
-    fn the_first_ubatch_writes_a_fresh_state_and_later_ones_go_on_in_place() {
-        let mut memory = memory();
-        append(&mut memory, &run_of(0, 0..10)).unwrap();
-        let batch = run_of(0, 10..15);
-        let mut plan = memory.prepare(&batch, 2).unwrap();
-        let mut slots = Vec::new();
-        while let Some(mut ubatch) = plan.next_ubatch() {
-            let n_tokens = ubatch.n_tokens() as u32;
-            let runs: Vec<StateRun> = ubatch.states(0, 0).unwrap().runs().collect();
-            assert_eq!((runs.len(), runs[0].start, runs[0].end), (1, 0, n_tokens));
-            slots.push((runs[0].read.unwrap(), runs[0].write));
-        }
-        let [(old, fresh), second, third] = slots[..] else { panic!("{slots:?}") };
-        assert_ne!(old, fresh);
-        assert_eq!((second, third), ((fresh, fresh), (fresh, fresh)));
-    }
-}
-
-mod uncached {
-    use super::*;
-
-    fn memory(causal: bool) -> Hybrid {
-        let attention = AttentionSpec::Uncached { layer: shape(None), causal };
-        Hybrid::new(&[LayerSpec { attention, ..LayerSpec::default() }], &params(64, 3)).unwrap()
-    }
-
-    fn interleaved() -> Batch {
-        let mut batch = Batch::new();
-        for pos in 0..40 {
-            for seq in [2, 0] {
-                batch.push(Token(pos), Pos(pos as i32), &[SeqId(seq)], true);
-            }
-        }
-        batch
-    }
-
-    #[test]
-    fn tokens_see_all_of_their_sequence_and_nothing_stays() {
-        let (mut memory, batch) = (memory(false), interleaved());
-        for _ in 0..3 {
-            let mut plan = memory.prepare(&batch, 64).unwrap();
-            let mut n_tokens = 0;
-            while let Some(ubatch) = plan.next_ubatch() {
-                let view = ubatch.attention(0).unwrap();
-                assert!(view.visible().iter().all(|seen| (seen.lo, seen.hi) == (0, 40)));
-                n_tokens += ubatch.n_tokens();
-            }
-            plan.commit().unwrap();
-            assert_eq!((n_tokens, memory.seq_pos_max(SeqId(0))), (80, None));
-            memory.audit().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_sequence_that_does_not_fit_a_ubatch_is_refused() {
-        let mut memory = memory(false);
-        let refused = memory.prepare(&run_of(1, 0..20), 16).err();
-        let what = "tokens of one sequence in a ubatch";
-        assert_eq!(refused, Some(Error::TooMany { what, value: 20, limit: 16 }));
-        memory.audit().unwrap();
-    }
-
-    #[test]
-    fn causal_tokens_see_those_before_them_across_ubatches() {
-        let (mut memory, batch) = (memory(true), interleaved());
-        let mut plan = memory.prepare(&batch, 7).unwrap();
-        while let Some(ubatch) = plan.next_ubatch() {
-            for (token, seen) in ubatch.tokens().iter().zip(ubatch.attention(0).unwrap().visible()) {
-                assert_eq!((seen.seq, seen.lo, seen.hi), (token.seq, 0, token.pos.0 as u32 + 1));
-            }
-        }
-        plan.commit().unwrap();
-        assert_eq!(memory.seq_pos_max(SeqId(2)), None);
-    }
-}
-
-mod together {
-    use super::*;
-
-    fn shared_prompt_and_endings() -> Batch {
-        let mut batch = Batch::new();
-        let all: Vec<SeqId> = (0..4).map(SeqId).collect();
-        for pos in 0..40 {
-            batch.push(Token(pos), Pos(pos as i32), &all, false);
-        }
-        for seq in 0..4 {
-            for pos in 40..45 {
-                batch.push(Token(100 * seq + pos), Pos(pos as i32), &[SeqId(seq)], true);
-            }
-        }
-        batch
-    }
-
-    #[test]
-    fn a_prompt_for_all_and_an_ending_for_each_go_in_one_batch() {
-        let mut memory = Hybrid::new(&[both()], &params(128, 4)).unwrap();
-        append_turned(&mut memory, &shared_prompt_and_endings());
-        for seq in 0..4 {
-            let cells = memory.cells(0, SeqId(seq));
-            let tokens = cells.iter().map(|(_, (_, values))| values[0] as u32);
-            assert!(tokens.eq((0..40).chain((40..45).map(|pos| 100 * seq + pos))), "sequence {seq}");
-        }
-        // One block for the prompt's first 32 tokens, one for each sequence's rest.
-        assert_eq!(memory.n_free_blocks(), params(128, 4).n_blocks() - 5);
-        memory.audit().unwrap();
-    }
-
-    #[test]
-    fn dropping_such_a_plan_leaves_nothing() {
-        let mut memory = Hybrid::new(&[both()], &params(128, 4)).unwrap();
-        let batch = shared_prompt_and_endings();
-        for n in 0..3 {
-            let mut plan = memory.prepare(&batch, 64).unwrap();
-            for _ in 0..n {
-                plan.next_ubatch().unwrap();
-            }
-            drop(plan);
-            assert_eq!(memory.n_free_blocks(), params(128, 4).n_blocks());
-            memory.audit().unwrap();
-        }
-    }
-
-    #[test]
-    fn many_recurrent_sequences_step_in_one_ubatch() {
-        let layers = [LayerSpec { attention: AttentionSpec::Absent, ..both() }];
-        let mut memory = Hybrid::new(&layers, &params(1024, 256)).unwrap();
-        for pos in 0..3 {
-            let mut batch = Batch::new();
-            for seq in 0..256 {
-                batch.push(Token(seq), Pos(pos), &[SeqId(seq)], true);
-            }
-            let mut plan = memory.prepare(&batch, 256).unwrap();
-            assert_eq!(plan.n_ubatch(), 1);
-            let n_runs = plan.next_ubatch().and_then(|mut ubatch| Some(ubatch.states(0, 0)?.runs().count()));
-            assert_eq!(n_runs, Some(256));
-            plan.commit().unwrap();
-        }
-        memory.audit().unwrap();
-    }
-}
-
 /// All kinds in one memory.
 fn hybrid() -> Vec<LayerSpec> {
     let windowed = AttentionSpec::Cached(shape(Some(Window::Sliding(100))));
@@ -548,7 +408,7 @@ fn a_journal_of_32_tokens_takes_less_than_a_tenth_of_32_states() {
         (0..64).map(|_| LayerSpec { recurrent: vec![conv, ssd], ..LayerSpec::default() }).collect();
     let bytes = |journal| {
         let timeline = TimelineParams { checkpoint_bytes: 0, spacing: 256, journal, margin: 0 };
-        Params { timeline, ..params(4096, 1) }.bytes(&layers)
+        Params { timeline, ..params(4096, 1) }.bytes(&layers).total()
     };
     let state = 64 * 4 * (conv.len + ssd.len) as u64;
     let rows = 64 * 4 * 32 * (conv.input + ssd.input) as u64;

@@ -23,15 +23,17 @@ use crate::layer::{AttentionLayer, Params, Sizes, Window};
 use crate::plan::{Attention, Store};
 use crate::room;
 use crate::split::{Schedule, Split};
+use crate::storage::{CellCopy, Change, Home, KeyShift};
 use crate::survey::{Held, Layers};
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
 use recycle::Recycle;
-use reserve::{Saved, Swap};
+use reserve::Saved;
+pub(super) use reserve::{Swap, copies};
 pub(super) use storage::Layer;
-use storage::copy_bytes;
+use storage::{by_distance, copy_bytes};
 
 /// Where a token's key and value are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub struct Cell {
 
 /// What a token sees: slots `lo..hi` of a sequence, its own included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Visible {
     /// The sequence whose table holds the slots.
     pub seq: SeqId,
@@ -82,6 +85,8 @@ pub(super) struct Unified {
     need: u32,
     /// The first sequence of the plan that there was no block for.
     lacking: Option<SeqId>,
+    /// What operations changed, for storage elsewhere.
+    listed: Option<Vec<Change>>,
 }
 
 impl Unified {
@@ -91,6 +96,7 @@ impl Unified {
         params: &Params,
         n_ctx: u32,
         n_blocks: u32,
+        home: Home,
     ) -> Result<Unified, Error> {
         let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
         let mut views: Vec<View> = Vec::new();
@@ -100,7 +106,7 @@ impl Unified {
                 views.push(View { window: spec.window, visible: Vec::new() });
                 views.len() - 1
             });
-            made.push(Layer::new(spec, params, view, n_blocks)?);
+            made.push(Layer::new(spec, params, view, n_blocks, home)?);
         }
         for view in &mut views {
             room::for_len(&mut view.visible, n_batch)?;
@@ -124,6 +130,7 @@ impl Unified {
             cells,
             need: 0,
             lacking: None,
+            listed: home.listed.then(Vec::new),
         })
     }
 
@@ -133,9 +140,10 @@ impl Unified {
         params: &Params,
         window: Window,
         sizes: &Sizes,
+        home: Home,
     ) -> Result<Unified, Error> {
         let n_blocks = params.n_blocks_windowed(window, sizes.n_checkpoints);
-        let mut part = Unified::new(layers, params, Recycle::n_cells(window, params), n_blocks)?;
+        let mut part = Unified::new(layers, params, Recycle::n_cells(window, params), n_blocks, home)?;
         part.recycle = Some(Recycle::new(window, params, sizes.n_checkpoints)?);
         // However long a sequence becomes, its cells are these at most.
         part.n_ctx = u32::MAX;
@@ -189,7 +197,7 @@ impl Unified {
     }
 
     /// Checks that a move keeps positions in order and that shared blocks can be copied.
-    fn admit_move(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+    fn admit_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
         let table = self.table(seq);
         let (_, kept) = self.moving(seq, range, op);
         let Some(first) = table.pos_from(&self.pool, kept.start).filter(|_| !kept.is_empty()) else {
@@ -205,13 +213,18 @@ impl Unified {
         if high >= after.map_or(i64::from(Pos::MAX.0), |after| i64::from(after.0) + 1) {
             return Err(Error::Overtakes { seq, pos: last, moved: high });
         }
+        let n_blocks = table.touched(kept.clone()).count();
         let shared = table.touched(kept).filter(|&(_, block, _)| self.pool.refs(block) > 1).count() as u64;
         let free = u64::from(self.pool.n_free());
         if shared > free {
             let cells = BLOCK_CELLS as u64;
             return Err(Error::Full { what: "cells", need: shared * cells, free: free * cells, seq });
         }
-        Ok(())
+        match &mut self.listed {
+            // A copy of each block, and at most one distance a cell.
+            Some(listed) => room::for_more(listed, n_blocks.saturating_mul(1 + BLOCK_CELLS)),
+            None => Ok(()),
+        }
     }
 
     fn apply_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
@@ -223,6 +236,7 @@ impl Unified {
         for layer in &mut self.layers {
             layer.turn_keys(&self.pool, &moving, op);
         }
+        self.list_shifts(&moving, op);
         for &(_, block, live) in &moving {
             let old = *self.pool.pos(block);
             bits(live)
@@ -233,6 +247,18 @@ impl Unified {
         table.close_gaps(dead);
     }
 
+    /// Lists the keys that a move turns.
+    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], op: &Op) {
+        let Some(listed) = self.listed.as_mut().filter(|_| self.layers.iter().any(Layer::turns)) else {
+            return;
+        };
+        for &(_, block, live) in moving {
+            by_distance(self.pool.pos(block), live, op, |cells, delta| {
+                listed.push(Change::ShiftKeys(KeyShift { cache: 0, block, cells, delta }));
+            });
+        }
+    }
+
     /// The block of an entry after making sure that nobody else uses it.
     fn own(&mut self, seq: SeqId, index: usize, block: u32) -> u32 {
         if self.pool.refs(block) < 2 {
@@ -240,6 +266,10 @@ impl Unified {
         }
         let Some(own) = self.pool.take(1) else { return block };
         copy_bytes(&mut self.layers, block, own);
+        if let Some(listed) = &mut self.listed {
+            let cells = self.tables[seq.index()].extents().get(index).map_or(0, |extent| extent.live);
+            listed.push(Change::CopyCells(CellCopy { cache: 0, from: block, to: own, cells }));
+        }
         self.pool.copy_pos(block, own);
         self.pool.release(block);
         self.tables[seq.index()].set_block(index, own);
@@ -380,6 +410,18 @@ impl Part for Unified {
         self.undo_plan();
     }
 
+    fn swaps(&self) -> &[Swap] {
+        &self.swaps
+    }
+
+    fn n_blocks(&self) -> u32 {
+        self.pool.len() as u32
+    }
+
+    fn listed(&mut self) -> Option<&mut Vec<Change>> {
+        self.listed.as_mut()
+    }
+
     fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
         let layer = self.layers.get(layer)?;
         let visible = self.views[layer.view].visible.get(tokens)?;
@@ -411,6 +453,9 @@ impl Part for Unified {
     fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
         let layer = &self.layers[layer];
         let storage: &[u8] = layer.storage();
+        if storage.is_empty() {
+            return Vec::new();
+        }
         let backstitch_core::cell::CellLayout { n_head_kv, d_k, d_v, .. } = layer.layout;
         let read = |block: u32, cell: u32| {
             let bytes = &storage[layer.layout.block_range(block as usize)];
@@ -419,8 +464,14 @@ impl Part for Unified {
             layer.layout.load_v(bytes, cell as usize, &mut v);
             (self.pool.pos(block)[cell as usize], (k, v))
         };
-        let touched = self.table(seq).touched(0..u32::MAX);
-        touched.flat_map(|(_, block, live)| bits(live).map(move |cell| read(block, cell))).collect()
+        self.cell_places(seq).into_iter().map(|(_, Cell { block, cell })| read(block, cell)).collect()
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    fn cell_places(&self, seq: SeqId) -> Vec<(Pos, Cell)> {
+        let places = |(_, block, live)| bits(live).map(move |cell| Cell { block, cell });
+        let places = self.table(seq).touched(0..u32::MAX).flat_map(places);
+        places.map(|at| (self.pool.pos(at.block)[at.cell as usize], at)).collect()
     }
 
     #[cfg(any(test, feature = "oracle"))]

@@ -1,14 +1,43 @@
 //! Random programs on the real memory and the naive one, compared after every step.
 //!
-//! A program is a list of steps over few sequences and a cache so small that it fills up. Numbers in steps are taken
-//! modulo what makes sense when they run, so that shrinking a program keeps it meaningful. Keys, values and
-//! states are functions of the token alone, every token is new, and every cell that attention would read is compared
-//! while a plan is open.
+//! A program is a list of [`Step`]s over few sequences and a cache so small that it fills up. A [`Machine`]
+//! runs it; keys, values and states are functions of the token alone, every token is new, and every cell that
+//! attention would read is compared while a plan is open. Beside the memory's own bytes the machine checks
+//! those of an [`Engine`], which stores what ubatches tell it to and follows the changes that the memory
+//! lists; [`Blocks`] is one.
+//!
+//! # Example
+//! An engine of one's own takes the place of [`Blocks`]; with the feature `proptest`, `program()` makes the
+//! steps.
+//! ```
+//! use backstitch_core::cell::CellType;
+//! use backstitch_kv::oracle::programs::{Blocks, End, Machine, Step, hybrid};
+//!
+//! let mut machine = Machine::<Blocks>::new(hybrid(), 160, CellType::F32, CellType::F32);
+//! let decode = |seqs, n| Step::Decode { runs: vec![(seqs, n)], woven: false, n_ubatch: 16, end: End::Commit };
+//! machine.run(&decode(0b0001, 40));
+//! machine.run(&Step::Copy { src: 0, dst: 1, range: (0, 255), emptied: true });
+//! machine.run(&decode(0b0010, 5)); // The fork appends: a block is copied.
+//! machine.run(&Step::Rewind { seq: 0, n: 7, n_ubatch: 4, dropped: None });
+//! assert_eq!(machine.tally().commits, 2);
+//! ```
 
 mod compute;
+mod engine;
 mod layers;
 mod machine;
 mod steps;
+#[cfg(any(test, feature = "proptest"))]
+mod strategies;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{Blocks, Engine};
+pub use layers::{hybrid, recurrent, transformer, widened, windowed, windowed_and_recurrent};
+pub use machine::{Machine, Tally};
+pub use steps::{End, Step};
+#[cfg(any(test, feature = "proptest"))]
+pub use strategies::{program, step};
 
 use super::*;
 use crate::extent::bits;
@@ -19,115 +48,11 @@ use crate::memory::{Fit, Memory, StageError, Visible};
 use crate::plan::{Plan, Ubatch};
 use crate::rewind::Means;
 use crate::state::{Container, Fingerprint, Header, Scope, StoredImage, Writer, write_image};
+use crate::storage::Placement;
 use crate::timeline::TimelineParams;
 use alloc::vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 use backstitch_core::rope::{Pairs, Rope};
-use proptest::prelude::*;
 
 use compute::*;
 use layers::*;
-use machine::*;
-use steps::*;
-
-const TYPES: [(CellType, CellType); 5] = [
-    (CellType::F32, CellType::F32),
-    (CellType::F16, CellType::BF16),
-    (CellType::BF16, CellType::F16),
-    (CellType::Q8_0, CellType::Q4_0),
-    (CellType::Q4_0, CellType::Q8_0),
-];
-
-fn run(layers: Vec<LayerSpec>, n_ctx: u32, steps: &[Step]) -> Tally {
-    let (k_type, v_type) = TYPES[steps.len() % TYPES.len()];
-    let mut machine = Machine::new(widened(layers, k_type, v_type), n_ctx, k_type, v_type);
-    steps.iter().for_each(|step| machine.run(step));
-    machine.tally
-}
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, max_shrink_iters: 4_000, ..ProptestConfig::default() }
-}
-
-/// Runs `cases` programs, and makes sure that they did something.
-fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        test_name: Some(name),
-        source_file: Some(file!()),
-        ..config(cases)
-    });
-    let sum = core::cell::Cell::new(Tally::default());
-    let result = runner.run(&program(), |(n_ctx, steps)| {
-        let (t, s) = (run(layers(), n_ctx, &steps), sum.get());
-        sum.set(Tally {
-            commits: s.commits + t.commits,
-            undone: s.undone + t.undone,
-            full: s.full + t.full,
-            diverged: s.diverged + t.diverged,
-            errors: s.errors + t.errors,
-            shared: s.shared + t.shared,
-            held: s.held + t.held,
-            replayed: s.replayed + t.replayed,
-            evaluated: s.evaluated + t.evaluated,
-            restored: s.restored + t.restored,
-        });
-        Ok(())
-    });
-    result.unwrap_or_else(|error| panic!("{error}\n{runner}"));
-    let t = sum.get();
-    std::println!("{name}: {cases} programs, {t:?}");
-    assert!(t.commits > cases && t.undone > cases && t.errors > cases / 2, "programs do too little: {t:?}");
-    let caches = layers().iter().any(|spec| !matches!(spec.attention, AttentionSpec::Absent));
-    assert!(
-        !caches || name.starts_with("windowed") || (t.full > cases / 20 && t.shared > cases),
-        "programs never fill or share the cache: {t:?}"
-    );
-    let goes_back = match name {
-        "recurrent" | "hybrid" => t.held.min(t.replayed).min(t.evaluated),
-        "windowed" => t.held.min(t.evaluated),
-        _ => t.held,
-    };
-    assert!(goes_back > cases / 10, "programs seldom go back: {t:?}");
-    assert!(t.restored > cases, "images are seldom restored: {t:?}");
-}
-
-#[test]
-fn unified_agrees_with_the_oracle() {
-    hold(transformer, 300, "unified");
-}
-
-#[test]
-fn windowed_agrees_with_the_oracle() {
-    hold(windowed, 200, "windowed");
-    hold(windowed_and_recurrent, 200, "windowed and recurrent");
-}
-
-#[test]
-fn recurrent_agrees_with_the_oracle() {
-    hold(recurrent, 200, "recurrent");
-}
-
-#[test]
-fn hybrid_agrees_with_the_oracle() {
-    hold(hybrid, 200, "hybrid");
-}
-
-/// As many programs as the environment variable `PROGRAMS` says.
-fn many() -> u32 {
-    std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
-}
-
-#[test]
-#[ignore = "takes a while; PROGRAMS says how many"]
-fn unified_and_windowed_agree_with_the_oracle_in_many_programs() {
-    hold(transformer, many(), "unified");
-    hold(windowed, many(), "windowed");
-}
-
-#[test]
-#[ignore = "takes a while; PROGRAMS says how many"]
-fn recurrent_and_hybrid_agree_with_the_oracle_in_many_programs() {
-    hold(recurrent, many(), "recurrent");
-    hold(hybrid, many(), "hybrid");
-    hold(windowed_and_recurrent, many(), "windowed and recurrent");
-}

@@ -5,6 +5,7 @@ use super::codec::decompress;
 use super::layout::{
     ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, HeaderBytes, RECORD_BYTES, RecordBytes, verify,
 };
+use super::limits::{MAX_READ, expect_at_most};
 use super::open::{self, Opened};
 use super::section::{by_offset, check_all};
 use super::source::Source;
@@ -57,6 +58,7 @@ impl<'a> Container<'a> {
     fn on(source: Source<'a>) -> Result<Self, Error> {
         let Opened { len, head, header, stream, commit, footer, directory } = open::open(&source)?;
         let sections = decode(&directory)?;
+        drop(directory);
         let used = check_all(&sections, footer.directory_offset)?;
         Ok(Self { source, len, head, header, stream, commit, sections, used })
     }
@@ -180,12 +182,21 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// The content of a section, checked; borrowed if the container lies in a slice and the section is not compressed. From a device at
-    /// most 1 GiB.
+    /// The content of a section, checked; borrowed if the container lies in a slice and the section is not compressed. At most
+    /// [`MAX_READ`](super::MAX_READ) bytes.
     ///
     /// # Errors
     /// [`Error::Checksum`], [`Error::TooLarge`], [`Error::Codec`], and what is wrong with a compressed section.
     pub fn read(&self, section: &Section) -> Result<Cow<'a, [u8]>, Error> {
+        self.read_at_most(section, MAX_READ)
+    }
+
+    /// The content of a section, as [`Container::read`] gives it, if it has at most `limit` bytes: nothing is allocated for one that has more.
+    ///
+    /// # Errors
+    /// As [`Container::read`].
+    pub fn read_at_most(&self, section: &Section, limit: u64) -> Result<Cow<'a, [u8]>, Error> {
+        expect_at_most("bytes of a section that is read at once", section.raw_len, limit)?;
         let stored = self.stored(section)?;
         let content = match section.codec {
             Codec::RAW => stored,

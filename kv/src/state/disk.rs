@@ -4,13 +4,17 @@
 //! at any operation.
 
 use super::file::read_at;
-use crate::file::{Problem, check_kind};
+use crate::file::{Problem, expect_size};
 use crate::io::ReadAt;
+use crate::lock::LockFile;
+use crate::private;
 use std::boxed::Box;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use std::vec::Vec;
 
 #[cfg(any(test, feature = "oracle"))]
 pub mod fake;
@@ -23,24 +27,38 @@ pub trait Disk: Sync {
     /// [`Problem::Directory`], [`Problem::NotAFile`], [`Problem::Dangling`], or what the system says.
     fn find(&self, path: &Path) -> Result<Option<PathBuf>, Problem>;
 
-    /// Opens a file for reading and writing in place.
+    /// Opens a file for reading and writing in place, and keeps it from all but its owner.
     ///
     /// # Errors
     /// What the system says.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a file where there is nothing, with the permissions of the file `like`; without one, and until it has them, for its owner alone.
+    /// Makes a file where there is nothing, for its owner alone.
     ///
     /// # Errors
     /// What the system says; [`ErrorKind::AlreadyExists`] if there is something.
-    fn create(&self, path: &Path, like: Option<&Path>) -> io::Result<Box<dyn DiskFile>>;
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     /// Waits until nobody else has locked `path`, but no longer than `most`, and keeps them out until the result is dropped. Makes an empty
-    /// file there.
+    /// file there, which goes with the lock.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if somebody had it locked all the time, else what the system says.
-    fn lock(&self, path: &Path, most: Duration) -> io::Result<Box<dyn Send>>;
+    fn lock(&self, path: &Path, most: Duration) -> io::Result<Lock>;
+
+    /// As [`Disk::lock`], until `stop` returns true. A disk that never waits need not ask.
+    ///
+    /// # Errors
+    /// As there; [`ErrorKind::Interrupted`] if `stop` returned true.
+    fn lock_unless(&self, path: &Path, most: Duration, _stop: &dyn Fn() -> bool) -> io::Result<Lock> {
+        self.lock(path, most)
+    }
+
+    /// Lists the names in a folder.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn names_in(&self, folder: &Path) -> io::Result<Vec<OsString>>;
 
     /// Gives a file another name in the same folder, in place of whatever has it, in one step.
     ///
@@ -59,6 +77,14 @@ pub trait Disk: Sync {
     /// # Errors
     /// What the system says.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// A lock that is held until it is dropped.
+pub struct Lock {
+    /// Nobody held it before since its file was made: no process that died can have left anything.
+    pub is_fresh: bool,
+    /// Releases the lock when it is dropped.
+    pub guard: Box<dyn Send>,
 }
 
 /// An open file. One thread at a time writes to it.
@@ -100,68 +126,36 @@ pub trait DiskFile: ReadAt {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// How long to sleep between two tries to get a lock.
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
-/// Options for a file that only its owner may read: states hold what was said.
-#[cfg(unix)]
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-/// Other systems take over who may read a file from its folder.
-#[cfg(not(unix))]
-fn private() -> OpenOptions {
-    OpenOptions::new()
-}
-
 /// The disk of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn find(&self, path: &Path) -> Result<Option<PathBuf>, Problem> {
-        match fs::metadata(path) {
-            Ok(metadata) => check_kind(&metadata)?,
-            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
-                return Err(Problem::Dangling);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-        let link = fs::symlink_metadata(path)?.is_symlink();
-        Ok(Some(if link { fs::canonicalize(path)? } else { path.into() }))
+        private::find(path)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
-    }
-
-    fn create(&self, path: &Path, like: Option<&Path>) -> io::Result<Box<dyn DiskFile>> {
-        let file = private().read(true).write(true).create_new(true).open(path)?;
-        if let Some(like) = like {
-            file.set_permissions(fs::metadata(like)?.permissions())?;
-        }
+        let file = private::open_plain(path, OpenOptions::new().read(true).write(true))?;
+        private::keep_from_others(&file)?;
         Ok(Box::new(RealFile(file)))
     }
 
-    fn lock(&self, path: &Path, most: Duration) -> io::Result<Box<dyn Send>> {
-        // Opening a pipe would wait for its other end.
-        match fs::symlink_metadata(path) {
-            Ok(metadata) if !metadata.is_file() => return Err(ErrorKind::AlreadyExists.into()),
-            _ => {}
-        }
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Box::new(file)),
-                Err(TryLockError::WouldBlock) if began.elapsed() < most => std::thread::sleep(LOCK_PAUSE),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(RealFile(private::create(path)?)))
+    }
+
+    fn lock(&self, path: &Path, most: Duration) -> io::Result<Lock> {
+        self.lock_unless(path, most, &|| false)
+    }
+
+    fn lock_unless(&self, path: &Path, most: Duration, stop: &dyn Fn() -> bool) -> io::Result<Lock> {
+        let lock = LockFile::acquire_unless(path, most, stop)?.goes();
+        Ok(Lock { is_fresh: lock.is_fresh, guard: Box::new(lock) })
+    }
+
+    fn names_in(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -172,19 +166,8 @@ impl Disk for RealDisk {
         fs::remove_file(path)
     }
 
-    #[cfg(unix)]
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        match File::open(folder)?.sync_all() {
-            // A file system without such a thing: names are as durable there as they get.
-            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Other systems cannot open folders; their renames are durable by themselves.
-    #[cfg(not(unix))]
-    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
-        Ok(())
+        private::sync_folder(folder)
     }
 }
 
@@ -203,11 +186,14 @@ impl ReadAt for RealFile {
 
 impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        expect_size(offset.saturating_add(bytes.len() as u64))?;
         (&self.0).seek(SeekFrom::Start(offset))?;
         (&self.0).write_all(bytes)
     }
 
     fn write_pieces_at(&self, offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let len = pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add);
+        expect_size(offset.saturating_add(len))?;
         (&self.0).seek(SeekFrom::Start(offset))?;
         // What is empty would look like a disk that takes nothing.
         IoSlice::advance_slices(&mut pieces, 0);
@@ -234,6 +220,7 @@ impl DiskFile for RealFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        expect_size(len)?;
         self.0.set_len(len)
     }
 

@@ -146,6 +146,21 @@ pub enum Error {
         /// How long it was waited for, in seconds.
         seconds: u64,
     },
+    /// What is at the path was to be kept, as a [`Watch`](super::Watch) said; nothing was saved.
+    #[cfg(feature = "std")]
+    NotReplaced {
+        /// The file that is there.
+        path: std::boxed::Box<std::path::Path>,
+    },
+    /// The file could not be saved to, because its lock could not be had or it could not be written; all that was to be saved is in a file
+    /// beside it.
+    #[cfg(feature = "std")]
+    SavedBeside {
+        /// The file that holds it.
+        path: std::boxed::Box<std::path::Path>,
+        /// What kept the other from being saved to.
+        cause: std::boxed::Box<Error>,
+    },
     /// A file could not be read or written.
     #[cfg(feature = "std")]
     File {
@@ -159,6 +174,7 @@ pub enum Error {
 /// What is done to files.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Operation {
     /// Opening it.
     Open,
@@ -260,6 +276,14 @@ impl fmt::Display for Error {
                 path.display()
             ),
             #[cfg(feature = "std")]
+            Self::NotReplaced { ref path } => {
+                write!(f, "{} is to stay as it is; save to another file", path.display())
+            }
+            #[cfg(feature = "std")]
+            Self::SavedBeside { ref path, ref cause } => {
+                write!(f, "{cause}; saved as {} instead, rename it once that is mended", path.display())
+            }
+            #[cfg(feature = "std")]
             Self::File { operation, ref error } => write!(f, "cannot {operation}: {error}"),
         }
     }
@@ -267,11 +291,14 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The text has that of the error inside, so the chain goes on behind it.
         match self {
-            Self::Memory(error) => Some(error),
-            Self::Io(error) => Some(error),
+            Self::Memory(error) => error.source(),
+            Self::Io(error) => error.source(),
             #[cfg(feature = "std")]
-            Self::File { error, .. } => Some(error),
+            Self::SavedBeside { cause, .. } => cause.source(),
+            #[cfg(feature = "std")]
+            Self::File { error, .. } => error.source(),
             _ => None,
         }
     }

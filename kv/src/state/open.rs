@@ -5,6 +5,7 @@ use super::layout::{
     ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, FooterBytes, HEADER_BYTES, HeaderBytes, MAGIC, N_SLOTS,
     RECORD_BYTES, SLOT_BYTES, SlotBytes, align, verify,
 };
+use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::source::Source;
 use super::{Error, Header, Tag};
 use alloc::borrow::Cow;
@@ -101,6 +102,7 @@ fn directory<'a>(
     equal("directory offset", start, start.max(DATA_OFFSET))?;
     let end = start.checked_add(len).and_then(align);
     equal("end of the directory", end.unwrap_or(u64::MAX), offset)?;
+    expect_at_most("bytes of the directory", len, MAX_DIRECTORY)?;
     let directory = source.bytes(Tag::DIRECTORY, start, len)?;
     verify(Tag::DIRECTORY, start, footer.directory_checksum, checksum(&directory))?;
     let whole = of_pieces(&[bytemuck::bytes_of(head), &directory]);

@@ -21,7 +21,7 @@ impl Codec {
 pub(super) const MAX_RATIO: u64 = 64;
 
 /// Compressed sections have at most so many bytes of content, because all of it is in memory at once.
-pub(super) const MAX_COMPRESSED: u64 = 1 << 30;
+pub(super) const MAX_COMPRESSED: u64 = 32 << 20;
 
 /// One section of a container: where it lies and what must be true of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

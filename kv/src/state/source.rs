@@ -1,6 +1,7 @@
 //! Where a container lies: in memory, or on a device that is read piece by piece.
 
 use super::checksum::Checksum;
+use super::limits::{MAX_READ, expect_at_most};
 use super::{Error, Tag};
 use crate::io::ReadAt;
 use alloc::borrow::Cow;
@@ -11,10 +12,6 @@ use core::fmt;
 
 /// Bytes of a device that are shown at a time.
 const SHOWN: usize = 128 << 10;
-
-/// Bytes that are taken from a device into memory of their own, at most. A file can be said to be long without filling any disk, and directories and
-/// what is read whole are far shorter; what is long goes where it belongs, piece by piece.
-const MAX_OWNED: u64 = 1 << 30;
 
 /// Where a container lies.
 #[derive(Clone, Copy)]
@@ -82,7 +79,7 @@ impl<'a> Source<'a> {
         Ok(part)
     }
 
-    /// `len` bytes from `offset`, which the caller has found to lie within the length of the source; from a device at most 1 GiB.
+    /// `len` bytes from `offset`, which the caller has found to lie within the length of the source; from a device at most [`MAX_READ`].
     pub fn bytes(&self, section: Tag, offset: u64, len: u64) -> Result<Cow<'a, [u8]>, Error> {
         let cut = || Error::Truncated {
             section,
@@ -93,10 +90,7 @@ impl<'a> Source<'a> {
         match self {
             Self::Slice(bytes) => slice_of(bytes, offset, len).map(Cow::Borrowed).ok_or_else(cut),
             Self::Device(_) => {
-                if len > MAX_OWNED {
-                    let what = "bytes that are read at once";
-                    return Err(Error::TooLarge { what, value: len, limit: MAX_OWNED });
-                }
+                expect_at_most("bytes that are read at once", len, MAX_READ)?;
                 let refused = Error::OutOfMemory { bytes: len };
                 let mut bytes = Vec::new();
                 let n = usize::try_from(len).map_err(|_| cut())?;

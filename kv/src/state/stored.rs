@@ -10,9 +10,11 @@ mod pieces;
 mod tests;
 
 use super::fields::Fields;
+use super::layout::RECORD_BYTES;
+use super::limits::{MAX_DIRECTORY, MAX_IMAGE, MAX_SHAPE, Room, expect_at_most};
 use super::together::Pending;
 use super::{Container, Error, Section, Tag, Writer};
-use crate::image::{Content, Image, Shape, Source};
+use crate::image::{Block, Content, Image, Shape, Source};
 use crate::memory::StageError;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -37,9 +39,6 @@ pub const ROWS: Tag = Tag(*b"ROWS");
 
 /// The version of all of them.
 pub const IMAGE_VERSION: u16 = 1;
-
-/// The most bytes of a description: that of some hundred million tokens.
-const MAX_DESCRIPTION: u64 = 64 << 20;
 
 /// Sections that are written together, at most.
 const MAX_WAITING: usize = 256;
@@ -73,7 +72,8 @@ pub fn encode_shape(shape: &Shape) -> Vec<u8> {
 /// Writes all of `content`. Where a container is continued, `old` is the image in it.
 ///
 /// # Errors
-/// Those of the writer.
+/// Those of the writer; [`Error::TooLarge`] and [`Error::Memory`] before anything is written, if it could not be read again, or
+/// `content` is of a memory [without storage](crate::Hybrid::without_storage): its bytes are not there to be written.
 pub fn write_image(
     writer: &mut Writer<'_>,
     content: &impl Content,
@@ -93,20 +93,60 @@ pub fn write_image_with(
     old: Option<&StoredImage<'_>>,
     pool: &dyn Pool,
 ) -> Result<(), Error> {
+    expect_storage(content)?;
+    put_image(writer, content, old, pool, expect_read_again)
+}
+
+/// Refuses what has no bytes to write: a snapshot of a memory whose bytes somebody else has.
+fn expect_storage(content: &impl Content) -> Result<(), Error> {
+    let image = content.image();
+    let lacks_cells = |(group, blocks): (usize, &Vec<Block>)| {
+        let n_layers = image.shape.groups.get(group).map_or(0, |group| group.layers.len());
+        !blocks.is_empty() && content.block(group, 0).len() < n_layers
+    };
+    let lacks_states = image.n_states > 0 && content.state(0).iter().all(|piece| piece.is_empty());
+    if lacks_states || image.blocks.iter().enumerate().any(lacks_cells) {
+        return Err(Error::Memory(crate::Error::NoStorage));
+    }
+    Ok(())
+}
+
+/// As [`write_image`], whatever the image says: for tests of those who read it.
+///
+/// # Errors
+/// Those of the writer.
+#[cfg(any(test, feature = "oracle"))]
+pub fn forge_image(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+) -> Result<(), Error> {
+    put_image(writer, content, old, &Inline, |_, _, _, _| Ok(()))
+}
+
+/// What is asked about an image, its pieces, and the descriptions of both before they are written.
+type Check = fn(&Image, &Pieces, &[u8], &[u8]) -> Result<(), Error>;
+
+fn put_image(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+    pool: &dyn Pool,
+    check: Check,
+) -> Result<(), Error> {
     let image = content.image();
     let pieces = Pieces::plan(image, old.map(|old| (&old.image, &old.pieces)));
-    let shape = encode::shape(&image.shape);
+    let (shape, description) = (encode::shape(&image.shape), encode::image(image, &pieces)?);
+    check(image, &pieces, &shape, &description)?;
     writer.section(SHAPE, IMAGE_VERSION, true, 0, &[&shape])?;
-    writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&encode::image(image, &pieces)])?;
+    writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&description])?;
     let mut queue = Queue { writer, pool, waiting: Vec::new() };
     for (group, blocks) in pieces.groups().enumerate() {
         let layouts: Vec<CellLayout> =
             image.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
-        let mut number = 0;
-        for (block, masks) in blocks.iter().enumerate() {
-            for &mask in masks {
+        for block in 0..blocks.ends.len() {
+            for (number, &mask) in blocks.range(block).zip(blocks.of(block)) {
                 let (layers, index) = (content.block(group, block), section_index(group, number));
-                number += 1;
                 if mask == ALL {
                     queue.push(CELLS, index, layers)?;
                 } else {
@@ -124,6 +164,19 @@ pub fn write_image_with(
         queue.push(ROWS, journal as u64, bytes_of(&content.journal(journal)))?;
     }
     queue.flush()
+}
+
+/// Reads the descriptions as a reader does, so that nothing is written that it would refuse. The container has more bytes than what is counted
+/// here of it.
+fn expect_read_again(image: &Image, pieces: &Pieces, shape: &[u8], description: &[u8]) -> Result<(), Error> {
+    let n_pieces: usize = pieces.groups().map(|group| group.masks.len()).sum();
+    let n_sections = n_pieces + image.n_states as usize + image.journals.len();
+    let bytes = description.len() as u64 + RECORD_BYTES * n_sections as u64;
+    expect_at_most("bytes of the directory", RECORD_BYTES * n_sections as u64, MAX_DIRECTORY)?;
+    expect_at_most("bytes of a description of layers", shape.len() as u64, MAX_SHAPE)?;
+    let shape = encode::read_shape(Fields::new(SHAPE, shape))?;
+    let (again, _) = encode::read_image(Fields::new(IMAGE, description), shape, Room::of(bytes))?;
+    Ok(again.check()?)
 }
 
 fn bytes_of<'a>(pieces: &[&'a [f32]]) -> Vec<&'a [u8]> {
@@ -180,8 +233,6 @@ pub struct StoredImage<'a> {
     container: &'a Container<'a>,
     image: Image,
     pieces: Pieces,
-    /// For each group the number of the first piece of each block.
-    first: Vec<Vec<usize>>,
 }
 
 impl<'a> StoredImage<'a> {
@@ -190,22 +241,14 @@ impl<'a> StoredImage<'a> {
     /// # Errors
     /// [`Error`] with the section that is missing or wrong, [`Error::Memory`] where the description contradicts itself.
     pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
-        let described = |tag| container.read(small(container.require(tag, 0)?)?);
-        let (shape, memo) = (described(SHAPE)?, described(IMAGE)?);
-        let shape = encode::read_shape(Fields::new(SHAPE, &shape))?;
-        let (image, pieces) = encode::read_image(Fields::new(IMAGE, &memo), shape)?;
+        let described = |tag, limit| container.read_at_most(container.require(tag, 0)?, limit);
+        let shape = encode::read_shape(Fields::new(SHAPE, &described(SHAPE, MAX_SHAPE)?))?;
+        let room = Room::of(container.committed_len());
+        let (image, pieces) =
+            encode::read_image(Fields::new(IMAGE, &described(IMAGE, MAX_IMAGE)?), shape, room)?;
         image.check().map_err(Error::Memory)?;
         pieces.check(&image)?;
-        let first = pieces.groups().map(|blocks| {
-            let mut at = 0;
-            let starts = blocks.iter().map(|masks| {
-                at += masks.len();
-                at - masks.len()
-            });
-            starts.collect()
-        });
-        let first = first.collect();
-        let stored = StoredImage { container, image, pieces, first };
+        let stored = StoredImage { container, image, pieces };
         stored.check_lengths()?;
         Ok(stored)
     }
@@ -219,7 +262,7 @@ impl<'a> StoredImage<'a> {
     fn check_lengths(&self) -> Result<(), Error> {
         for (group, blocks) in self.pieces.groups().enumerate() {
             let cell: u64 = self.layouts(group).map(|layout| layout.cell_bytes() as u64).sum();
-            for (number, mask) in blocks.iter().flatten().enumerate() {
+            for (number, mask) in blocks.masks.iter().enumerate() {
                 let len = cell * u64::from(mask.count_ones());
                 self.check_length(CELLS, section_index(group, number), len)?;
             }
@@ -280,12 +323,6 @@ impl<'a> StoredImage<'a> {
     }
 }
 
-/// Descriptions are small, and what is read from one takes several times its bytes.
-fn small(section: &Section) -> Result<&Section, Error> {
-    let (what, value, limit) = ("bytes of a description", section.raw_len, MAX_DESCRIPTION);
-    if value > limit { Err(Error::TooLarge { what, value, limit }) } else { Ok(section) }
-}
-
 fn short(section: &Section, found: usize, wanted: usize) -> Error {
     let Section { tag, offset, .. } = *section;
     let (found, wanted) = (found as u64, wanted as u64);
@@ -296,9 +333,9 @@ impl Source for StoredImage<'_> {
     type Error = Error;
 
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
-        let first = self.first.get(group).and_then(|first| first.get(block)).copied();
-        for (i, &mask) in self.pieces.of(group, block).iter().enumerate() {
-            let index = section_index(group, first.unwrap_or_default() + i);
+        let Some(pieces) = self.pieces.group(group) else { return Ok(()) };
+        for (number, &mask) in pieces.range(block).zip(pieces.of(block)) {
+            let index = section_index(group, number);
             let section = self.container.require(CELLS, index)?;
             match mask {
                 ALL => self.container.read_into(section, layers)?,

@@ -2,9 +2,10 @@
 
 use super::checksum::{Checksum, checksum, of_pieces};
 use super::layout::{
-    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, FooterBytes, HEADER_BYTES, HeaderBytes, RecordBytes,
-    SLOT_BYTES, SlotBytes, align,
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, FooterBytes, HEADER_BYTES, HeaderBytes, RECORD_BYTES,
+    RecordBytes, SLOT_BYTES, SlotBytes, align,
 };
+use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::{Codec, Container, Error, Header, Section, Tag};
 use crate::io::Write;
 use alloc::collections::BTreeMap;
@@ -288,9 +289,11 @@ impl<'a> Writer<'a> {
     /// Writes the directory and the footer.
     ///
     /// # Errors
-    /// What the receiver says.
+    /// [`Error::TooLarge`] if there are more sections than a reader takes; what the receiver says.
     pub fn finish(mut self) -> Result<Written, Error> {
         let directory_offset = self.at;
+        let bytes = (self.sections.len() as u64).saturating_mul(RECORD_BYTES);
+        expect_at_most("bytes of the directory", bytes, MAX_DIRECTORY)?;
         let records: Vec<RecordBytes> = self.sections.values().map(Section::encode).collect();
         let directory: &[u8] = bytemuck::must_cast_slice(&records);
         self.write(directory)?;

@@ -19,6 +19,7 @@ use std::vec::Vec;
 
 /// A pack of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Listed {
     /// The file's name.
     pub name: String,
@@ -38,6 +39,7 @@ pub struct Listed {
 
 /// What a store looks like.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Whole packs.
     pub packs: u64,
@@ -53,6 +55,7 @@ pub struct Report {
 
 /// Something that is not as it should be.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Finding {
     /// The file's name.
     pub name: String,
@@ -150,10 +153,23 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
     pub fn check(&self) -> Result<Report, Error> {
+        self.check_with(&mut |_, _| {})
+    }
+
+    /// As [`Store::check`]; `progress` hears how many bytes of how many are read.
+    ///
+    /// # Errors
+    /// As [`Store::check`].
+    pub fn check_with(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Error> {
         let mut report = Report::default();
         let mut seen = (BTreeSet::new(), BTreeSet::new());
         let listing = self.shared.folder.list()?;
-        for name in &listing.packs {
+        let len = |name| self.shared.folder.facts(name).map_or(0, |facts| facts.len);
+        let lens: Vec<_> = listing.packs.iter().map(len).collect();
+        let (mut done, total) = (0u64, lens.iter().fold(0, |sum: u64, len| sum.saturating_add(*len)));
+        for (name, len) in listing.packs.iter().zip(lens) {
+            progress(done, total);
+            done = done.saturating_add(len);
             match self.shared.folder.head(name) {
                 Ok(head) => self.shared.check_pack(name, &head, &mut seen, &mut report),
                 Err(error) if error.is_gone() => {}
@@ -163,6 +179,25 @@ impl Store {
         }
         self.check_folder(&mut report)?;
         Ok(report)
+    }
+
+    /// Removes the packs in which [`Store::check`] finds damage that opening a store does not see.
+    pub(super) fn remove_findings(&self) -> Result<(), Error> {
+        let is_beyond_heads = |finding: &Finding| {
+            matches!(
+                finding.problem,
+                Problem::Payload { .. } | Problem::Padding { .. } | Problem::Twice { .. }
+            )
+        };
+        let findings = self.check()?.findings;
+        let names: BTreeSet<_> =
+            findings.into_iter().filter(is_beyond_heads).map(|finding| finding.name).collect();
+        for name in self.shared.folder.list()?.packs {
+            if names.contains(&format!("{name}")) {
+                self.shared.remove_damaged(&name);
+            }
+        }
+        Ok(())
     }
 }
 

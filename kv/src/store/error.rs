@@ -215,7 +215,8 @@ impl Error {
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::Io { error, .. } => Some(error),
+            // The text has what the system says.
+            Self::Io { error, .. } => error.source(),
             _ => None,
         }
     }

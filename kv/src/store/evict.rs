@@ -21,6 +21,8 @@ pub enum Prune {
     ToBytes(u64),
     /// What was used within this time.
     OlderThan(Duration),
+    /// What [`Store::check`] finds sound. Reads everything.
+    Damaged,
 }
 
 /// Where evicting ends.
@@ -45,6 +47,7 @@ impl Stop {
 
 /// What evicting came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evicted {
     /// Packs that were removed.
     pub packs: u64,
@@ -76,7 +79,11 @@ impl Store {
     /// have to go are removed then.
     pub fn prune(&self, prune: Prune) -> Result<Evicted, Error> {
         self.shared.budget()?;
+        if prune == Prune::Damaged {
+            self.remove_findings()?;
+        }
         let stop = match prune {
+            Prune::Damaged => Stop::AtTime(SystemTime::UNIX_EPOCH),
             Prune::ToBytes(bytes) => Stop::AtBytes(bytes),
             Prune::OlderThan(age) => {
                 Stop::AtTime(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))

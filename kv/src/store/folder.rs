@@ -6,14 +6,18 @@
 use super::error::{Doing, Error};
 use super::key::{KEY_BYTES, Key};
 use super::pack::{self, Flaw, Head};
+use crate::file::expect_size;
+use crate::lock::LockFile;
+use crate::private;
 use core::fmt;
 use std::boxed::Box;
+use std::ffi::OsString;
 use std::format;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::string::String;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use std::vec;
 use std::vec::Vec;
 
@@ -25,8 +29,6 @@ const PART: &str = ".part";
 const LOCK: &str = "store.lock";
 /// How long to wait for the lock. It is held for milliseconds; only a stopped process holds it longer.
 const LOCK_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// How long to sleep between two tries to get the lock.
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// File systems tell times in steps of up to 2 seconds (FAT): a folder changed within them may change again unnoticed.
 const TIME_STEP: Duration = Duration::from_secs(3);
 
@@ -63,11 +65,13 @@ impl fmt::Display for PackName {
     }
 }
 
-/// Whether a file is one that is, or was, being written: a process id, a dash, a number.
+/// Whether a file is one that is, or was, being written: a process id, a dash, random digits.
 fn is_part(name: &str) -> bool {
-    let number = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let all = |text: &str, is: fn(&u8) -> bool| !text.is_empty() && text.as_bytes().iter().all(is);
     let numbers = name.strip_suffix(PART).and_then(|stem| stem.split_once('-'));
-    numbers.is_some_and(|(process, n)| number(process) && number(n))
+    numbers.is_some_and(|(process, random)| {
+        all(process, u8::is_ascii_digit) && all(random, u8::is_ascii_hexdigit)
+    })
 }
 
 /// What a folder holds.
@@ -93,10 +97,10 @@ pub(super) struct Part {
     path: PathBuf,
 }
 
-/// The folder's lock; dropping it releases it.
+/// The folder's lock; dropping it releases it. Its file stays: others list the folder again whenever a name in it changes.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    _file: LockFile,
 }
 
 /// Decides whether a call to the file system fails in a test.
@@ -189,6 +193,13 @@ impl Folder {
         })
     }
 
+    /// Return true if a store was here.
+    pub(super) fn is_store(&self) -> Result<bool, Error> {
+        let Listing { packs, parts } = self.list()?;
+        let has_lock = || fs::symlink_metadata(self.path.join(LOCK)).is_ok();
+        Ok(!packs.is_empty() || !parts.is_empty() || has_lock())
+    }
+
     /// Length and time of last use of a pack.
     pub(super) fn facts(&self, name: &PackName) -> Result<Facts, Error> {
         self.facts_at(&self.path_of(name))
@@ -210,13 +221,9 @@ impl Folder {
     pub(super) fn open(&self, name: &PackName) -> Result<(File, u64), Error> {
         let path = self.path_of(name);
         self.call(Doing::Open, &path, || {
-            let file = File::open(&path)?;
-            let metadata = file.metadata()?;
-            if metadata.is_file() {
-                Ok((file, metadata.len()))
-            } else {
-                Err(io::ErrorKind::InvalidInput.into())
-            }
+            let file = private::open_plain(&path, OpenOptions::new().read(true))?;
+            let len = file.metadata()?.len();
+            Ok((file, len))
         })
     }
 
@@ -266,50 +273,34 @@ impl Folder {
     /// The folder's lock, if nobody holds it for long.
     pub(super) fn lock_within(&self, wait: Duration) -> Result<Lock, Error> {
         let path = self.path.join(LOCK);
-        let file = self.call(Doing::Lock, &path, || {
-            OpenOptions::new().create(true).truncate(false).write(true).open(&path)
-        })?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file }),
-                Err(TryLockError::Error(error)) => return self.call(Doing::Lock, &path, || Err(error)),
-                Err(TryLockError::WouldBlock) if began.elapsed() < wait => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Error::Locked { folder: self.path(), seconds: wait.as_secs() });
-                }
-            }
-        }
+        self.call(Doing::Lock, &path, || match LockFile::acquire(&path, wait) {
+            Ok(file) => Ok(Some(Lock { _file: file })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        })?
+        .ok_or_else(|| Error::Locked { folder: self.path(), seconds: wait.as_secs() })
     }
 
     /// Makes a file of `len` bytes that nobody reads yet. Its length is its reservation: others count it from now on.
     pub(super) fn reserve(&self, _lock: &Lock, len: u64) -> Result<Part, Error> {
-        let process = std::process::id();
-        for n in 0..u32::MAX {
-            let path = self.path.join(format!("{process}-{n}{PART}"));
-            let created = self.call(Doing::Create, &path, || {
-                match OpenOptions::new().create_new(true).write(true).open(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-                    other => other.map(Some),
-                }
-            })?;
-            let Some(file) = created else { continue };
-            let part = Part { file, path };
-            let reserved = self.call(Doing::Reserve, &part.path, || {
-                // Somebody who checks the folder may hold it for a moment.
-                part.file.lock()?;
-                part.file.set_len(len)
-            });
-            return match reserved {
-                Ok(()) => Ok(part),
-                Err(error) => {
-                    self.discard(part);
-                    Err(error)
-                }
-            };
+        let front = OsString::from(format!("{}-", std::process::id()));
+        let (file, path) = self.call(Doing::Create, &self.path, || {
+            private::random_names(&self.path, &front, PART, private::create)
+        })?;
+        let part = Part { file, path };
+        let reserved = self.call(Doing::Reserve, &part.path, || {
+            expect_size(len)?;
+            // Somebody who checks the folder may hold it for a moment.
+            part.file.lock()?;
+            part.file.set_len(len)
+        });
+        match reserved {
+            Ok(()) => Ok(part),
+            Err(error) => {
+                self.discard(part);
+                Err(error)
+            }
         }
-        let full = || Err(io::ErrorKind::AlreadyExists.into());
-        self.call(Doing::Create, &self.path, full)
     }
 
     /// Writes all of `bytes` at the file's cursor.
@@ -353,7 +344,7 @@ impl Folder {
 
 /// Whether nobody holds the lock of a file.
 fn is_unlocked(path: &Path) -> io::Result<bool> {
-    match File::open(path)?.try_lock_shared() {
+    match private::open_plain(path, OpenOptions::new().read(true))?.try_lock_shared() {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),
@@ -365,7 +356,7 @@ fn remove_unlocked(path: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    let file = OpenOptions::new().write(true).open(path)?;
+    let file = private::open_plain(path, OpenOptions::new().write(true))?;
     match file.try_lock() {
         Ok(()) => fs::remove_file(path).map(|()| true),
         Err(TryLockError::WouldBlock) => Ok(false),

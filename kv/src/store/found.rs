@@ -19,6 +19,7 @@ const STEP: usize = 128 << 10;
 ///
 /// It holds its files open: whatever happens to the folder, what was found stays readable.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Found {
     /// Tokens that need not be evaluated: a multiple of [`BLOCK_TOKENS`](super::BLOCK_TOKENS), 0 if nothing is of use.
     pub n_tokens: usize,

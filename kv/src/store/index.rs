@@ -90,10 +90,19 @@ impl Index {
         Ok(())
     }
 
-    /// Forgets what is where, and learns it again from the heads.
+    /// Forgets what is where, and learns it again from the heads. Where there is no memory for that, nothing is found, and the folder is
+    /// read again the next time.
     pub(super) fn rebuild(&mut self) {
         self.blocks.clear();
         self.resumes.clear();
+        let (n_blocks, n_resumes) = self.heads().fold((0usize, 0usize), |(blocks, resumes), (_, head)| {
+            (blocks.saturating_add(head.blocks.len()), resumes.saturating_add(head.resumes.len()))
+        });
+        let room = self.blocks.try_reserve(n_blocks).and_then(|()| self.resumes.try_reserve(n_resumes));
+        if room.is_err() {
+            *self = Index::default();
+            return;
+        }
         for (&pack, known) in &self.packs {
             let Known::Whole(head) = known else { continue };
             for (entry, block) in head.blocks.iter().enumerate() {

@@ -16,6 +16,7 @@ pub struct Writer {
 
 /// What a writer did, and has before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WriterStats {
     /// What was stored.
     pub stored: Put,

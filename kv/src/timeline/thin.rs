@@ -58,10 +58,12 @@ impl Timeline {
                 if self.stays(entry.id) || checkpoint.readers > 0 || is_held {
                     continue;
                 }
-                let before = i.checked_sub(1).map_or(0, |i| line[i].pos.0);
-                let end = line.last().map_or(entry.pos, |last| last.pos).0.max(entry.pos.0) + 1;
-                let after = line.get(i + 1).map_or(end, |next| next.pos.0);
-                let (gap, distance) = ((after - before) as u64, (end - entry.pos.0) as u64);
+                // A checkpoint can lie at the last position that there is.
+                let wide = |pos: Pos| i64::from(pos.0);
+                let before = i.checked_sub(1).map_or(0, |i| wide(line[i].pos));
+                let end = wide(line.last().map_or(entry.pos, |last| last.pos).max(entry.pos)) + 1;
+                let after = line.get(i + 1).map_or(end, |next| wide(next.pos));
+                let (gap, distance) = ((after - before) as u64, (end - wide(entry.pos)) as u64);
                 let worth = (gap << 20) / distance.max(1);
                 if best.is_none_or(|(_, least)| worth < least) {
                     best = Some((entry.id, worth));

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 /// How an image fitted a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Fit {
     /// Checkpoints that the memory has no room for or no use of.
     pub n_checkpoints_dropped: u32,
@@ -21,6 +22,7 @@ pub struct Fit {
 
 /// What converting keys and values to another type did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Conversion {
     /// Numbers converted.
     pub n_values: u64,

@@ -15,6 +15,7 @@ use crate::extent::Mark;
 use crate::ids::{Pos, SeqId};
 use crate::room;
 use crate::split::Schedule;
+use crate::storage::CellCopy;
 use backstitch_core::cell::BLOCK_CELLS;
 
 /// A sequence that a plan appends to.
@@ -24,7 +25,7 @@ pub(super) struct Saved {
 }
 
 /// A shared block that a plan exchanged for a copy.
-pub(super) struct Swap {
+pub(crate) struct Swap {
     ubatch: u32,
     seq: SeqId,
     index: usize,
@@ -36,6 +37,14 @@ pub(super) struct Swap {
     held: bool,
     /// Whether the table has the copy.
     done: bool,
+}
+
+/// The copies that swaps take, in their order, each with its ubatch.
+pub(crate) fn copies(swaps: &[Swap]) -> impl Iterator<Item = (u32, CellCopy)> + '_ {
+    // Sequences that move together share a copy.
+    let is_new = |(i, swap): &(usize, &Swap)| *i == 0 || swaps[i - 1].to != swap.to;
+    let copy = |swap: &Swap| CellCopy { cache: 0, from: swap.from, to: swap.to, cells: swap.live };
+    swaps.iter().enumerate().filter(is_new).map(move |(_, swap)| (swap.ubatch, copy(swap)))
 }
 
 impl Unified {
@@ -53,12 +62,10 @@ impl Unified {
 
     /// Does the swaps of a ubatch.
     pub(super) fn begin_ubatch(&mut self, ubatch: u32) {
-        let mut copied = None;
+        for (_, copy) in copies(&self.swaps).filter(|(of, _)| *of == ubatch) {
+            copy_bytes(&mut self.layers, copy.from, copy.to);
+        }
         for swap in self.swaps.iter_mut().filter(|swap| swap.ubatch == ubatch) {
-            if copied != Some(swap.to) {
-                copy_bytes(&mut self.layers, swap.from, swap.to);
-                copied = Some(swap.to);
-            }
             self.tables[swap.seq.index()].set_block(swap.index, swap.to);
             swap.done = true;
         }

@@ -6,6 +6,7 @@ use crate::extent::bits;
 use crate::ids::Pos;
 use crate::layer::{AttentionLayer, Params, Rotation};
 use crate::memory::Op;
+use crate::storage::Home;
 use alloc::vec::Vec;
 use backstitch_core::KernelSet;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
@@ -27,9 +28,15 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    pub fn new(spec: &AttentionLayer, params: &Params, view: usize, n_blocks: u32) -> Result<Layer, Error> {
+    pub fn new(
+        spec: &AttentionLayer,
+        params: &Params,
+        view: usize,
+        n_blocks: u32,
+        home: Home,
+    ) -> Result<Layer, Error> {
         let layout = spec.layout(params.k_type, params.v_type);
-        let bytes = u64::from(n_blocks) * layout.block_bytes() as u64;
+        let bytes = home.len(u64::from(n_blocks) * layout.block_bytes() as u64);
         let out_of_memory = Error::OutOfMemory { bytes };
         let len = usize::try_from(bytes).map_err(|_| out_of_memory)?;
         let padded = len.checked_add(ALIGNMENT).ok_or(out_of_memory)?;
@@ -38,7 +45,7 @@ impl Layer {
         Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), view })
     }
 
-    /// The bytes of all blocks.
+    /// The bytes of all blocks; none if they are elsewhere.
     pub fn storage(&self) -> &[u8] {
         &self.bytes[self.start..self.start + self.len]
     }
@@ -47,13 +54,18 @@ impl Layer {
         &mut self.bytes[self.start..self.start + self.len]
     }
 
+    /// Return true if keys carry a rotation.
+    pub fn turns(&self) -> bool {
+        self.rope.is_some()
+    }
+
     /// Turns the keys of cells that move: entries of a table, with blocks that nobody else uses.
     pub fn turn_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], op: &Op) {
         let layout = self.layout;
         let Some(rotation) = self.rope.take() else { return };
         let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
         for &(_, block, live) in moving {
-            let bytes = &mut self.storage_mut()[layout.block_range(block as usize)];
+            let Some(bytes) = self.storage_mut().get_mut(layout.block_range(block as usize)) else { break };
             by_distance(pool.pos(block), live, op, |cells, delta| {
                 turn_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
             });
@@ -63,7 +75,7 @@ impl Layer {
 }
 
 /// Calls `f` for the cells of each distance that `op` moves some of `live` by.
-fn by_distance(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
+pub(super) fn by_distance(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
     // Positions are never negative, so that their differences fit.
     let distance = |cell: u32| (op.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
     let mut left = live;
@@ -93,9 +105,9 @@ pub(crate) fn turn_cells(
     debug_assert!(done.is_ok(), "shapes were checked when the memory was made: {done:?}");
 }
 
-/// Copies the bytes of a block in all layers.
+/// Copies the bytes of a block in all layers, where they are here.
 pub(super) fn copy_bytes(layers: &mut [Layer], from: u32, to: u32) {
-    for layer in layers {
+    for layer in layers.iter_mut().filter(|layer| layer.len > 0) {
         let source = layer.layout.block_range(from as usize);
         let target = layer.layout.block_range(to as usize).start;
         layer.storage_mut().copy_within(source, target);

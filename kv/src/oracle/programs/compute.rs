@@ -1,6 +1,8 @@
 //! Computing a plan as a model would, and comparing what attention would read.
 
 use super::*;
+use crate::memory::StateRun;
+use crate::storage::{PlanCopy, PlannedCopy};
 
 pub(super) fn assert_bits(real: &Rows, naive: &Rows) {
     let same = |a: &[f32], b: &[f32]| a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()));
@@ -8,19 +10,29 @@ pub(super) fn assert_bits(real: &Rows, naive: &Rows) {
 }
 
 /// Computes as a model would, then ends the plan.
-pub(super) fn finish(mut plan: Plan<'_>, layers: &[LayerSpec], after: &Naive, end: End) {
+pub(super) fn finish<E: Engine>(
+    mut plan: Plan<'_>,
+    layers: &[LayerSpec],
+    after: &Naive,
+    end: End,
+    engine: &mut E,
+) -> u32 {
+    let planned: Vec<PlannedCopy> = plan.copies().collect();
     let n_ubatch = match end {
         End::Drop(n) => usize::from(n).min(plan.n_ubatch()),
         End::Commit | End::Leak => plan.n_ubatch(),
     };
+    let mut due = planned.iter().map(|planned| planned.copy);
     for _ in 0..n_ubatch {
         let Some(mut ubatch) = plan.next_ubatch() else { break };
+        follow(&ubatch, engine, &mut due);
         let mut owners = Vec::new();
         for (i, spec) in layers.iter().enumerate() {
             let owner = match &spec.attention {
                 AttentionSpec::Cached(own) => {
-                    store(&mut ubatch, i, own, owners.iter().flatten().count());
-                    Some((owners.iter().flatten().count(), own))
+                    let cached = owners.iter().flatten().count();
+                    store(&mut ubatch, i, own, cached, engine);
+                    Some((i, cached, own))
                 }
                 _ => None,
             };
@@ -33,10 +45,10 @@ pub(super) fn finish(mut plan: Plan<'_>, layers: &[LayerSpec], after: &Naive, en
                 _ => owner,
             };
             match read {
-                Some((cached, own)) => read_back(&ubatch, i, own, cached, after),
+                Some((owner, cached, own)) => read_back(&ubatch, (i, owner), own, cached, after, engine),
                 None => assert!(ubatch.attention(i).is_none()),
             }
-            assert_eq!(step_states(&mut ubatch, i), !spec.recurrent.is_empty());
+            assert_eq!(step_states(&mut ubatch, i, engine), !spec.recurrent.is_empty());
         }
     }
     match end {
@@ -44,9 +56,27 @@ pub(super) fn finish(mut plan: Plan<'_>, layers: &[LayerSpec], after: &Naive, en
         End::Drop(_) => drop(plan),
         End::Leak => core::mem::forget(plan),
     }
+    planned.len() as u32
 }
 
-pub(super) fn store(ubatch: &mut Ubatch<'_>, layer: usize, own: &AttentionLayer, cached: usize) {
+/// Makes the copies of cells that a ubatch lists, which are those that the plan listed next.
+fn follow<E: Engine>(ubatch: &Ubatch<'_>, engine: &mut E, due: &mut impl Iterator<Item = PlanCopy>) {
+    for copy in ubatch.copies() {
+        assert_eq!(due.next(), Some(PlanCopy::Cells(copy)));
+        let Ok(()) = engine.copy_cells(copy);
+    }
+    for copy in ubatch.state_runs().filter_map(|run| run.copy()) {
+        assert_eq!(due.next(), Some(PlanCopy::State(copy)));
+    }
+}
+
+pub(super) fn store<E: Engine>(
+    ubatch: &mut Ubatch<'_>,
+    layer: usize,
+    own: &AttentionLayer,
+    cached: usize,
+    engine: &mut E,
+) {
     let tokens: Vec<Token> = ubatch.tokens().iter().map(|t| t.token).collect();
     let (mut k, mut v) = (Vec::new(), Vec::new());
     for token in tokens {
@@ -57,15 +87,20 @@ pub(super) fn store(ubatch: &mut Ubatch<'_>, layer: usize, own: &AttentionLayer,
     let mut store = ubatch.store(layer).unwrap();
     assert!(store.put(&k[1..], &v).is_err());
     store.put(&k, &v).unwrap();
+    let keys = k.chunks_exact(own.n_head_kv * own.d_k);
+    for ((cell, key), value) in store.cells.iter().zip(keys).zip(v.chunks_exact(own.n_head_kv * own.d_v)) {
+        engine.put(layer, *cell, key, value);
+    }
 }
 
 /// What attention would read: the tokens up to each one's own, in order, inside the window.
-pub(super) fn read_back(
+pub(super) fn read_back<E: Engine>(
     ubatch: &Ubatch<'_>,
-    layer: usize,
+    (layer, owner): (usize, usize),
     own: &AttentionLayer,
     cached: usize,
     after: &Naive,
+    engine: &E,
 ) {
     let view = ubatch.attention(layer).unwrap();
     assert_eq!(view.storage.as_ptr() as usize % 64, 0);
@@ -93,6 +128,8 @@ pub(super) fn read_back(
             view.layout.load_k(bytes, slot as usize % BLOCK_CELLS, &mut row.0);
             view.layout.load_v(bytes, slot as usize % BLOCK_CELLS, &mut row.1);
             assert_bits(&row, &cell.rows[cached]);
+            let place = Cell { block: block as u32, cell: slot % BLOCK_CELLS as u32 };
+            assert_bits(&engine.get(owner, place), &cell.rows[cached]);
         }
     }
 }
@@ -103,7 +140,7 @@ pub(super) fn window_bits(i: u32, visible: &Visible) -> u32 {
 }
 
 /// Steps the states of a layer; false if it has none.
-pub(super) fn step_states(ubatch: &mut Ubatch<'_>, layer: usize) -> bool {
+pub(super) fn step_states<E: Engine>(ubatch: &mut Ubatch<'_>, layer: usize, engine: &mut E) -> bool {
     let tokens: Vec<u64> = ubatch.tokens().iter().map(|t| t.token.0.into()).collect();
     let Some(mut states) = ubatch.states(layer, 0) else { return false };
     let (mut next, mut written) = (0, Vec::new());
@@ -117,6 +154,7 @@ pub(super) fn step_states(ubatch: &mut Ubatch<'_>, layer: usize) -> bool {
         let state = states.carry(&run);
         let tokens = &tokens[run.start as usize..run.end as usize];
         tokens.iter().for_each(|&token| advance(state, token));
+        step_elsewhere(engine, layer, &run, tokens);
         if let Some(inputs) = states.inputs(&run) {
             inputs.iter_mut().zip(tokens).for_each(|(input, &token)| *input = token as f32);
         }
@@ -125,12 +163,24 @@ pub(super) fn step_states(ubatch: &mut Ubatch<'_>, layer: usize) -> bool {
     true
 }
 
+/// The same in the engine's storage.
+fn step_elsewhere<E: Engine>(engine: &mut E, layer: usize, run: &StateRun, tokens: &[u64]) {
+    if let Some(copy) = run.copy() {
+        let Ok(()) = engine.copy_state(layer, copy);
+    }
+    let mut state = engine.state(layer, run.write);
+    tokens.iter().for_each(|&token| advance(&mut state, token));
+    engine.put_state(layer, run.write, &state);
+}
+
 /// Steps the states of a layer through what was journaled.
-pub(super) fn replay_states(ubatch: &mut Ubatch<'_>, layer: usize) {
+pub(super) fn replay_states<E: Engine>(ubatch: &mut Ubatch<'_>, layer: usize, engine: &mut E) {
     let Some(mut states) = ubatch.states(layer, 0) else { return };
     for run in states.runs() {
         let inputs = states.inputs(&run).unwrap().to_vec();
         let state = states.carry(&run);
         inputs.iter().for_each(|&token| advance(state, token as u64));
+        let tokens: Vec<u64> = inputs.iter().map(|&token| token as u64).collect();
+        step_elsewhere(engine, layer, &run, &tokens);
     }
 }

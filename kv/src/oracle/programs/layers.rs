@@ -1,4 +1,4 @@
-//! The kinds of memory that programs run on, and what their layers would compute.
+//! Layers of every kind of memory to run programs on, and what they would compute.
 
 use super::*;
 
@@ -20,8 +20,8 @@ pub(super) fn layer(attention: AttentionSpec) -> LayerSpec {
     LayerSpec { attention, ..LayerSpec::default() }
 }
 
-/// Two sequences' attention: shapes differ, one has a window, one shares.
-pub(super) fn transformer() -> Vec<LayerSpec> {
+/// Layers of attention: shapes differ, one has a window, one shares.
+pub fn transformer() -> Vec<LayerSpec> {
     vec![
         layer(attention(2, 5, 3, None, Some(Pairs::Split))),
         layer(attention(1, 4, 2, Some(Window::Sliding(9)), Some(Pairs::Adjacent))),
@@ -30,8 +30,8 @@ pub(super) fn transformer() -> Vec<LayerSpec> {
     ]
 }
 
-/// Nothing is kept whole.
-pub(super) fn windowed() -> Vec<LayerSpec> {
+/// Layers with windows: no cell is kept for ever.
+pub fn windowed() -> Vec<LayerSpec> {
     vec![
         layer(attention(2, 5, 3, Some(Window::Sliding(20)), Some(Pairs::Split))),
         layer(attention(1, 2, 1, Some(Window::Chunked(16)), None)),
@@ -39,16 +39,18 @@ pub(super) fn windowed() -> Vec<LayerSpec> {
 }
 
 /// Windows and states, no layer that keeps everything.
-pub(super) fn windowed_and_recurrent() -> Vec<LayerSpec> {
+pub fn windowed_and_recurrent() -> Vec<LayerSpec> {
     [windowed(), recurrent()].concat()
 }
 
-pub(super) fn recurrent() -> Vec<LayerSpec> {
+/// A layer with a recurrent state, and one that keeps nothing.
+pub fn recurrent() -> Vec<LayerSpec> {
     let recurrent = vec![StatePart { len: 3, input: 1 }];
     vec![LayerSpec { attention: AttentionSpec::Absent, recurrent }, LayerSpec::default()]
 }
 
-pub(super) fn hybrid() -> Vec<LayerSpec> {
+/// Layers of attention and recurrent ones.
+pub fn hybrid() -> Vec<LayerSpec> {
     let mut layers = transformer();
     layers[1].recurrent = vec![StatePart { len: 3, input: 1 }];
     layers.extend(recurrent());
@@ -56,7 +58,7 @@ pub(super) fn hybrid() -> Vec<LayerSpec> {
 }
 
 /// The same layers with heads wide enough for blocks of quants.
-pub(super) fn widened(mut layers: Vec<LayerSpec>, k_type: CellType, v_type: CellType) -> Vec<LayerSpec> {
+pub fn widened(mut layers: Vec<LayerSpec>, k_type: CellType, v_type: CellType) -> Vec<LayerSpec> {
     for spec in &mut layers {
         if let AttentionSpec::Cached(own) = &mut spec.attention {
             own.d_k = own.d_k.next_multiple_of(k_type.unit());

@@ -2,10 +2,14 @@
 
 use super::*;
 
-pub(super) struct Machine {
+/// Runs steps on a memory, an engine's storage and the oracle, and compares them after each. Panics where
+/// they differ.
+pub struct Machine<E> {
     layers: Vec<LayerSpec>,
     params: Params,
     real: Hybrid,
+    /// Storage elsewhere, which follows.
+    engine: E,
     naive: Naive,
     batch: Batch,
     next_token: u32,
@@ -15,40 +19,54 @@ pub(super) struct Machine {
     pins: Vec<(SeqId, Pos)>,
     /// What was saved last.
     saved: Vec<u8>,
-    /// How often each interesting thing happened.
-    pub(super) tally: Tally,
+    tally: Tally,
 }
 
+/// How often each interesting thing happened, so that a test can make sure that its programs do something.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) commits: u32,
-    pub(super) undone: u32,
-    pub(super) full: u32,
-    pub(super) diverged: u32,
-    pub(super) errors: u32,
-    pub(super) shared: u32,
-    /// Ways back of each kind.
-    pub(super) held: u32,
-    pub(super) replayed: u32,
-    pub(super) evaluated: u32,
-    /// Images taken and restored.
-    pub(super) restored: u32,
+#[non_exhaustive]
+pub struct Tally {
+    /// Batches committed.
+    pub commits: u32,
+    /// Batches prepared and undone.
+    pub undone: u32,
+    /// Steps refused for lack of room.
+    pub full: u32,
+    /// Tokens refused because their sequences lie in different blocks.
+    pub diverged: u32,
+    /// Steps refused for other reasons.
+    pub errors: u32,
+    /// Steps after which sequences shared blocks.
+    pub shared: u32,
+    /// Rollbacks to positions still held.
+    pub held: u32,
+    /// Rollbacks that replayed the journal.
+    pub replayed: u32,
+    /// Rollbacks that leave tokens to evaluate again.
+    pub evaluated: u32,
+    /// Snapshots restored.
+    pub restored: u32,
+    /// Copies and shifts that storage elsewhere followed.
+    pub copied: u32,
 }
 
-impl Machine {
-    pub(super) fn new(layers: Vec<LayerSpec>, n_ctx: u32, k_type: CellType, v_type: CellType) -> Machine {
+impl<E: Engine> Machine<E> {
+    /// A machine of four empty sequences. Odd `n_ctx` makes checkpoints scarce; 33 turns them off.
+    pub fn new(layers: Vec<LayerSpec>, n_ctx: u32, k_type: CellType, v_type: CellType) -> Machine<E> {
         // Few checkpoints, so that they are taken from one another.
         let state = if n_ctx.is_multiple_of(2) { 1 << 20 } else { 3_000 };
         let timeline = TimelineParams { checkpoint_bytes: state, spacing: 8, journal: 4, margin: 8 };
         let timeline = if n_ctx == 33 { TimelineParams::OFF } else { timeline };
         let params = Params { n_ctx, n_seq_max: 4, n_batch: 128, k_type, v_type, timeline };
-        let real = Hybrid::new(&layers, &params).unwrap();
+        let real = Hybrid::listing(&layers, &params).unwrap();
+        let engine = E::new(&real, &layers, &params);
         let naive = Naive::new(&layers, &params);
         let (batch, pins) = (Batch::new(), Vec::new());
         Machine {
             layers,
             params,
             real,
+            engine,
             naive,
             batch,
             next_token: 0,
@@ -59,7 +77,13 @@ impl Machine {
         }
     }
 
-    pub(super) fn run(&mut self, step: &Step) {
+    /// How often each interesting thing happened.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Runs a step and compares everything.
+    pub fn run(&mut self, step: &Step) {
         match step {
             Step::Decode { runs, woven, n_ubatch, end } => {
                 self.fill(runs, *woven);
@@ -111,6 +135,10 @@ impl Machine {
                 self.restore(SeqId(u32::from(*src)), SeqId(u32::from(*dst)), *end);
             }
         }
+        for change in self.real.take_changes() {
+            self.tally.copied += 1;
+            let Ok(()) = self.engine.follow(change);
+        }
         self.compare();
     }
 
@@ -123,10 +151,14 @@ impl Machine {
         let container = Container::parse(&self.saved).unwrap();
         assert_eq!(container.uncommitted(), 0);
         let stored = StoredImage::open(&container).unwrap();
-        let mut other = Hybrid::new(&self.layers, &self.params).unwrap();
-        let fit = other.stage(stored.image(), &stored, &seqs, false).unwrap().commit();
+        let mut other = Hybrid::listing(&self.layers, &self.params).unwrap();
+        let mut engine = E::new(&other, &self.layers, &self.params);
+        let staged = other.stage(stored.image(), &stored, &seqs, false).unwrap();
+        let owned = Owned::load(stored.image(), &stored).unwrap();
+        restore_elsewhere(&mut engine, &owned, staged.placement());
+        let fit = staged.commit();
         assert_eq!(fit, Fit::default());
-        self.real = other;
+        (self.real, self.engine) = (other, engine);
         assert_eq!(seqs.map(|seq| self.real.positions(seq)), ways);
         self.tally.restored += 1;
     }
@@ -139,13 +171,17 @@ impl Machine {
         let timeline = TimelineParams { checkpoint_bytes, spacing: 8, journal, margin: 8 };
         let params = Params { timeline, ..self.params };
         let owned = Owned::copy(&self.real.snapshot(&seqs).unwrap());
-        let mut other = Hybrid::new(&self.layers, &params).unwrap();
+        let mut other = Hybrid::listing(&self.layers, &params).unwrap();
+        let mut engine = E::new(&other, &self.layers, &params);
         match other.stage(&owned.image, &owned, &seqs, false) {
-            Ok(staged) => drop(staged.commit()),
+            Ok(staged) => {
+                restore_elsewhere(&mut engine, &owned, staged.placement());
+                staged.commit();
+            }
             Err(StageError::Memory(Error::Full { .. })) => return self.tally.full += 1,
             Err(error) => panic!("{error:?}"),
         }
-        (self.real, self.params) = (other, params);
+        (self.real, self.engine, self.params) = (other, engine, params);
         // The budget may not pay for all of them here.
         self.pins.clear();
         self.tally.restored += 1;
@@ -159,6 +195,8 @@ impl Machine {
             Err(StageError::Memory(Error::UnknownSequence { .. })) => return assert!(dst.0 >= 4),
             Err(error) => panic!("{error:?}"),
         };
+        // Bytes of blocks that nobody uses may be filled whatever comes of it.
+        restore_elsewhere(&mut self.engine, &owned, staged.placement());
         match end {
             End::Commit => {
                 staged.commit();
@@ -184,7 +222,8 @@ impl Machine {
         }
     }
 
-    /// Whether an error is about cells behind a window that are really gone, seen from where a sequence would end.
+    /// Whether an error is about cells behind a window that are really gone, seen from where a sequence would
+    /// end.
     fn is_gone(&mut self, seq: SeqId, end: Pos, result: Result<(), Error>) -> bool {
         if !matches!(result, Err(Error::Unsupported { kind: Kind::Windowed, .. })) {
             return false;
@@ -241,7 +280,9 @@ impl Machine {
         while dropped.is_none_or(|n| n_replayed < u32::from(n)) {
             let Some(mut ubatch) = rewind.next_ubatch() else { break };
             assert!(ubatch.tokens().is_empty());
-            (0..self.layers.len()).for_each(|layer| replay_states(&mut ubatch, layer));
+            for layer in 0..self.layers.len() {
+                replay_states(&mut ubatch, layer, &mut self.engine);
+            }
             n_replayed += 1;
         }
         if dropped.is_some() {
@@ -384,12 +425,14 @@ impl Machine {
         let mut after = self.naive.clone();
         let wanted = after.append(&self.batch, |index, i| rows(tokens[index], &layers[i], i));
         let free = self.real.n_free_blocks();
-        let specs = &self.layers;
-        let finished = self.real.prepare(&self.batch, n_ubatch).map(|plan| finish(plan, specs, &after, end));
+        let (specs, engine) = (&self.layers, &mut self.engine);
+        let prepared = self.real.prepare(&self.batch, n_ubatch);
+        let finished = prepared.map(|plan| finish(plan, specs, &after, end, engine));
         match finished {
             Err(error) => self.refused(error, wanted, free),
-            Ok(()) => {
+            Ok(n_copies) => {
                 assert_eq!(wanted, Ok(()));
+                self.tally.copied += n_copies;
                 if let End::Commit = end {
                     self.naive = after;
                     self.tally.commits += 1;
@@ -447,9 +490,12 @@ impl Machine {
                         gone == 0 || own.window.is_some() && naive[gone - 1].pos < first_seen,
                         "layer {i}, sequence {seq}"
                     );
-                    for (real, naive) in real.iter().zip(&naive[gone..]) {
-                        assert_eq!(real.0, naive.pos, "layer {i}, sequence {seq}");
+                    let places = self.real.cell_places(i, seq);
+                    assert_eq!(places.len(), real.len());
+                    for ((real, place), naive) in real.iter().zip(places).zip(&naive[gone..]) {
+                        assert_eq!((real.0, place.0), (naive.pos, naive.pos), "layer {i}, sequence {seq}");
                         assert_bits(&real.1, &naive.rows[cached]);
+                        assert_bits(&self.engine.get(i, place.1), &naive.rows[cached]);
                     }
                 }
                 cached += 1;
@@ -482,7 +528,29 @@ impl Machine {
                 state.seen.iter().for_each(|&token| advance(&mut x, token));
                 x
             });
-            assert_eq!(self.real.state(layer, seq), seen.as_ref().map(|x| x.as_slice()), "state of {seq}");
+            let wanted = seen.as_ref().map(|x| x.as_slice());
+            assert_eq!(self.real.state(layer, seq), wanted, "state of {seq}");
+            let elsewhere = self.real.state_slot(seq).map(|slot| self.engine.state(layer, slot));
+            assert_eq!(elsewhere.as_deref(), wanted, "state of {seq} elsewhere");
+        }
+    }
+}
+
+/// Puts what is restored where the memory has room for it.
+fn restore_elsewhere<E: Engine>(engine: &mut E, owned: &Owned, placement: &Placement) {
+    let groups = owned.image.shape.groups.iter().zip(&owned.blocks).zip(&placement.blocks);
+    for ((group, blocks), places) in groups {
+        for (layers, block) in blocks.iter().zip(places) {
+            let Some(block) = *block else { continue };
+            for (layer, bytes) in group.layers.iter().zip(layers) {
+                engine.fill_block(layer.layer as usize, block, bytes);
+            }
+        }
+    }
+    for (pieces, slot) in owned.states.iter().zip(&placement.states) {
+        let Some(slot) = *slot else { continue };
+        for (layer, state) in owned.image.shape.recurrent.iter().zip(pieces) {
+            engine.put_state(layer.layer as usize, slot, state);
         }
     }
 }

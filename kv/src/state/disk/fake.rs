@@ -4,11 +4,12 @@
 //! length and change of a name in between. [`FakeDisk::fail_at`] makes one operation fail, tear, or be the last of the process;
 //! [`FakeDisk::after_power_loss`] gives a disk on which any part of what was not synced has survived.
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, Lock};
 use crate::file::Problem;
 use crate::io::ReadAt;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ struct State {
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     locked: BTreeSet<PathBuf>,
+    /// Files of locks that nobody released.
+    lock_files: BTreeSet<PathBuf>,
     operations: u64,
     fault: Option<(u64, Fault)>,
     dead: bool,
@@ -196,6 +199,7 @@ impl FakeDisk {
             files: state.files.clone(),
             names: state.names.clone(),
             durable_names: state.durable_names.clone(),
+            lock_files: state.lock_files.clone(),
             ..State::default()
         };
         Self(Arc::new(Mutex::new(left)))
@@ -218,7 +222,8 @@ impl FakeDisk {
             from.get(name).map(|&file| (name.clone(), file))
         });
         let names: BTreeMap<PathBuf, usize> = names.collect();
-        let left = State { files, durable_names: names.clone(), names, ..State::default() };
+        let lock_files = state.lock_files.iter().filter(|_| chance.take()).cloned().collect();
+        let left = State { files, durable_names: names.clone(), names, lock_files, ..State::default() };
         Self(Arc::new(Mutex::new(left)))
     }
 }
@@ -291,7 +296,7 @@ impl Disk for FakeDisk {
         Ok(Box::new(FakeFile { disk: self.clone(), file }))
     }
 
-    fn create(&self, path: &Path, _like: Option<&Path>) -> io::Result<Box<dyn DiskFile>> {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state();
         state.begin_whole()?;
         if state.names.contains_key(path) {
@@ -304,13 +309,21 @@ impl Disk for FakeDisk {
     }
 
     /// Does not wait: a lock that is held is an error here, because nobody else is there to give it up.
-    fn lock(&self, path: &Path, _most: Duration) -> io::Result<Box<dyn Send>> {
+    fn lock(&self, path: &Path, _most: Duration) -> io::Result<Lock> {
         let mut state = self.state();
         state.begin_whole()?;
         if !state.locked.insert(path.into()) {
             return Err(ErrorKind::WouldBlock.into());
         }
-        Ok(Box::new(FakeLock { disk: self.clone(), path: path.into() }))
+        let is_fresh = state.lock_files.insert(path.into());
+        Ok(Lock { is_fresh, guard: Box::new(FakeLock { disk: self.clone(), path: path.into() }) })
+    }
+
+    fn names_in(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        let mut state = self.state();
+        state.begin_whole()?;
+        let inside = state.names.keys().filter(|name| name.parent() == Some(folder));
+        Ok(inside.filter_map(|name| Some(name.file_name()?.to_owned())).collect())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -348,7 +361,11 @@ struct FakeLock {
 
 impl Drop for FakeLock {
     fn drop(&mut self) {
-        self.disk.state().locked.remove(&self.path);
+        let mut state = self.disk.state();
+        state.locked.remove(&self.path);
+        if !state.dead {
+            state.lock_files.remove(&self.path);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Error, Form, Layout, Section};
 use crate::ids::Pos;
 use crate::image::{Block, Cells, Image, Sees, Sequence, State};
 use crate::layer::Window;
+use crate::room;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,14 +31,15 @@ pub(super) fn assemble(
 ) -> Result<(Image, Vec<Vec<Members>>), Error> {
     let n_groups = layout.shape.groups.len();
     let n_sequences = n_sequences(form, caches, states);
-    let lines: Vec<Vec<Line>> = caches.iter().map(|cache| lines(cache, form, n_sequences)).collect();
+    let lines = caches.iter().map(|cache| lines(cache, form, n_sequences));
+    let lines: Vec<Vec<Line>> = lines.collect::<Result<_, _>>()?;
     let ranges = ranges(layout, form, states, &lines, n_sequences)?;
     let empty = Sequence { cells: vec![Cells::default(); n_groups], ..Sequence::default() };
     let mut image = Image {
         shape: layout.shape.clone(),
         blocks: vec![Vec::new(); n_groups],
         n_states: states.states.len() as u32,
-        sequences: vec![empty; n_sequences],
+        sequences: room::filled(n_sequences, empty)?,
         ..Image::default()
     };
     let mut members = vec![Vec::new(); n_groups];
@@ -78,17 +80,18 @@ fn n_sequences(form: Form, caches: &[Cache<'_>], states: &States<'_>) -> usize {
 }
 
 /// The cells of each sequence.
-fn lines(cache: &Cache<'_>, form: Form, n_sequences: usize) -> Vec<Line> {
-    let mut lines = vec![Line::new(); n_sequences];
+fn lines(cache: &Cache<'_>, form: Form, n_sequences: usize) -> Result<Vec<Line>, Error> {
+    let mut lines = room::filled(n_sequences, Line::new())?;
     for (index, cell) in (0..).zip(&cache.cells) {
         for &id in if form == Form::Session { cache.ids(cell) } else { &[0] } {
             if let Some(line) = lines.get_mut(id as usize) {
+                room::for_more(line, 1)?;
                 line.push((cell.pos, index));
             }
         }
     }
     lines.iter_mut().for_each(|line| line.sort_unstable());
-    lines
+    Ok(lines)
 }
 
 /// The state of a sequence.
@@ -194,7 +197,8 @@ impl Packer {
     }
 
     fn pack(&mut self, part: Part<'_>) -> Result<Cells, Error> {
-        let mut extents = vec![Extent::EMPTY; part.first_slot / BLOCK_CELLS];
+        let mut extents = room::filled(part.first_slot / BLOCK_CELLS, Extent::EMPTY)?;
+        room::for_more(&mut extents, part.line.len() / BLOCK_CELLS + 2)?;
         let mut slot = part.first_slot % BLOCK_CELLS;
         let mut rest = part.line;
         while !rest.is_empty() {
@@ -220,6 +224,8 @@ impl Packer {
             return Err(Error::Scattered { cache: self.cache, n_blocks, limit: self.limit as u64 });
         }
         let block = self.blocks.len() as u32;
+        room::for_more(&mut self.blocks, 1)?;
+        room::for_more(&mut self.members, 1)?;
         self.known.insert(members, block);
         self.blocks.push(Block { live, pos });
         self.members.push(members);

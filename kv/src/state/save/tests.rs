@@ -77,6 +77,9 @@ fn faults_leave_old_or_new(before: &FakeDisk, old: Option<State>, new: &State) {
             let result = save_to(&disk, path(), new);
             let context = format!("{fault:?} at operation {n}: {result:?}");
             check_images(&disk, result.is_ok(), &old, new, &context);
+            if let Err(Error::SavedBeside { path, .. }) = &result {
+                assert_eq!(read(&disk.after_power_loss(0).bytes(path).unwrap()).unwrap(), *new, "{context}");
+            }
             if disk.operations() <= n {
                 assert!(result.is_ok() && n > 5, "{context}");
                 break;
@@ -96,7 +99,9 @@ fn check_images(disk: &FakeDisk, durable: bool, old: &Option<State>, new: &State
             let later = vec![90, 91];
             save_to(&image, path(), &later).unwrap();
             assert_eq!(found(&image), Some(later));
-            assert_eq!(image.names(), [path()], "{context}");
+            let mut names = image.names();
+            names.retain(|name| !name.to_str().unwrap().contains(UNSAVED));
+            assert_eq!(names, [path()], "{context}");
         }
     }
 }
@@ -113,7 +118,7 @@ fn a_fault_anywhere_in_an_append_leaves_the_old_or_the_new_state() {
         let new = [&states[n - 1][..], &[77]].concat();
         let disk = disk_of(&states[..n]);
         let saved = save_to(&disk.after_kill(), path(), &new).unwrap();
-        assert!(!saved.replaced);
+        assert!(saved.appended);
         faults_leave_old_or_new(&disk, Some(states[n - 1].clone()), &new);
     }
 }
@@ -142,7 +147,7 @@ fn a_synced_save_is_durable_even_where_the_one_before_was_not() {
     let disk = FakeDisk::new();
     save(&disk, path(), HEADER, Sync::No, &mut fill(&vec![1, 2])).unwrap();
     let saved = save_to(&disk, path(), &vec![1, 2, 3]).unwrap();
-    assert!(!saved.replaced);
+    assert!(saved.appended);
     for seed in 0..40 {
         assert_eq!(found(&disk.after_power_loss(seed)), Some(vec![1, 2, 3]), "seed {seed}");
     }
@@ -211,8 +216,8 @@ fn waste_stays_below_half_and_unchanged_blocks_are_not_written_again() {
         let state: State = (step..step + 10).collect();
         let saved = save_to(&disk, path(), &state).unwrap();
         assert!(saved.container.waste <= saved.container.bytes / 2);
-        assert!(saved.replaced || saved.container.written < 2 * 1024 + 1024, "{saved:?}");
-        replaced += usize::from(saved.replaced);
+        assert!(!saved.appended || saved.container.written < 2 * 1024 + 1024, "{saved:?}");
+        replaced += usize::from(!saved.appended);
         assert_eq!(found(&disk), Some(state));
     }
     assert!((2..20).contains(&replaced), "{replaced} of 60 saves were new files");
@@ -253,12 +258,19 @@ fn somebody_who_saves_keeps_others_out() {
     let inner = disk.clone();
     let nested = &mut |_: &mut Writer<'_>| {
         let error = save_to(&inner, path(), &vec![2]).unwrap_err();
-        let text = "/states/.a.bst.lock was locked for 60 s by another process that saves; see whether that one is stopped";
-        assert!(matches!(error, Error::Locked { seconds: 60, .. }) && error.to_string() == text, "{error}");
+        let text = "/states/.a.bst.lock was locked for 60 s by another process that saves; see whether that one is stopped; saved as /states/a.bst.unsaved-";
+        assert!(error.to_string().starts_with(text), "{error}");
+        let Error::SavedBeside { path: beside, cause } = error else { unreachable!() };
+        assert!(matches!(*cause, Error::Locked { seconds: 60, .. }));
+        for seed in 0..40 {
+            let left = inner.after_power_loss(seed).bytes(&beside).unwrap();
+            assert_eq!(read(&left).unwrap(), [2], "nothing is lost");
+        }
         Ok(())
     };
     save(&disk, path(), HEADER, Sync::No, nested).unwrap();
     save_to(&disk, path(), &vec![2]).unwrap();
+    assert_eq!(disk.names().len(), 2, "the later save lets the one beside be");
 }
 
 #[test]
@@ -287,18 +299,21 @@ fn read_file(path: &Path) -> Result<State, Error> {
 fn a_real_file_is_saved_appended_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.bst");
-    fs::write(folder.path().join(".a.bst.tmp"), b"left by a killed process").unwrap();
+    for name in [".a.bst.lock", ".a.bst.0123456789abcdef.tmp", ".a.bst.c.tmp", ".b.bst.0123456789abcdef.tmp"]
+    {
+        fs::write(folder.path().join(name), b"left by a killed process, or somebody else's").unwrap();
+    }
     let states = [vec![1, 2, 3], vec![1, 2, 3, 4], vec![9, 10]];
-    let replaced = states.each_ref().map(|state| {
+    let done = states.each_ref().map(|state| {
         let saved = save_to(&RealDisk, &path, state).unwrap();
         assert_eq!(read_file(&path).unwrap(), *state);
-        saved.replaced
+        (saved.appended, saved.replaced)
     });
-    assert_eq!(replaced, [true, false, true]);
+    assert_eq!(done, [(false, false), (true, false), (false, true)], "a first save replaces nothing");
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [".a.bst.lock", "a.bst"]);
+    assert_eq!(names, [".a.bst.c.tmp", ".b.bst.0123456789abcdef.tmp", "a.bst"]);
 }
 
 #[cfg(unix)]
@@ -342,20 +357,52 @@ fn a_lock_that_somebody_holds_is_not_waited_for_without_end() {
 
 #[cfg(unix)]
 #[test]
-fn a_first_save_is_for_its_owner_alone_and_so_is_every_file_before_it_has_its_permissions() {
+fn every_file_that_a_save_makes_or_continues_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.bst");
-    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-    save_to(&RealDisk, &path, &vec![1, 2]).unwrap();
-    assert_eq!(mode(), 0o600);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let others_may_read = || fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let in_between = &mut |writer: &mut Writer<'_>| {
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            let other = entry.unwrap().path();
+            assert!(other == path || mode(&other) == 0o600, "{}", other.display());
+        }
+        writer.section(BLOCK, 1, true, 0, &[&content(1)])
+    };
+    assert!(!save(&RealDisk, &path, HEADER, Sync::Yes, in_between).unwrap().appended);
+    assert_eq!(mode(&path), 0o600);
+    others_may_read();
+    assert!(save_to(&RealDisk, &path, &vec![1, 2]).unwrap().appended);
+    assert_eq!(mode(&path), 0o600, "a file that is continued");
+    others_may_read();
     assert!(save(&RealDisk, &path, OTHER, Sync::Yes, &mut fill(&vec![8])).unwrap().replaced);
-    assert_eq!(mode(), 0o640, "those that the owner gave it stay");
-    // What it is like cannot be found out, so it is as it was created.
-    let temp = folder.path().join("temp");
-    assert!(RealDisk.create(&temp, Some(&folder.path().join("missing"))).is_err());
-    assert_eq!(fs::metadata(&temp).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(&path), 0o600, "a file that is replaced");
+}
+
+/// A lock file that cannot be one: what is saved goes beside, at once.
+#[cfg(unix)]
+#[test]
+fn a_pipe_a_folder_or_a_link_in_place_of_the_lock_is_neither_waited_for_nor_followed() {
+    let make = |name: &str, path: &Path| match name {
+        "pipe" => assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success()),
+        "folder" => fs::create_dir(path).unwrap(),
+        _ => std::os::unix::fs::symlink(path.with_file_name("elsewhere"), path).unwrap(),
+    };
+    for name in ["pipe", "folder", "link"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bst");
+        save_to(&RealDisk, &path, &vec![1]).unwrap();
+        make(name, &folder.path().join(".a.bst.lock"));
+        let began = std::time::Instant::now();
+        let error = save_to(&RealDisk, &path, &vec![1, 2]).unwrap_err();
+        assert!(began.elapsed().as_secs() < 20, "{name}");
+        let Error::SavedBeside { path: beside, cause } = error else { panic!("{name}: {error}") };
+        assert!(matches!(*cause, Error::File { operation: Operation::Lock, .. }), "{name}: {cause}");
+        assert_eq!(read_file(&beside).unwrap(), [1, 2]);
+        assert_eq!(read_file(&path).unwrap(), [1], "{name}");
+        assert!(!folder.path().join("elsewhere").exists(), "{name}");
+    }
 }
 
 #[cfg(unix)]
@@ -369,7 +416,7 @@ fn a_file_that_has_another_name_too_is_replaced_so_that_the_other_name_keeps_the
     assert!(save_to(&RealDisk, &path, &vec![1, 2, 3]).unwrap().replaced);
     assert_eq!(fs::read(&backup).unwrap(), before);
     assert_eq!(read_file(&path).unwrap(), [1, 2, 3]);
-    assert!(!save_to(&RealDisk, &path, &vec![1, 2, 3, 4]).unwrap().replaced, "it has one name again");
+    assert!(save_to(&RealDisk, &path, &vec![1, 2, 3, 4]).unwrap().appended, "it has one name again");
 }
 
 #[cfg(unix)]
@@ -428,4 +475,76 @@ fn a_file_that_shrinks_while_it_is_read_is_an_error() {
     assert!(container.read(last).is_err());
     assert!(container.read(container.find(BLOCK, 0).unwrap()).is_ok());
     assert!(matches!(file.container().unwrap_err(), Error::Truncated { section: Tag::FOOTER, .. }));
+}
+
+/// Somebody who gives up waiting, or keeps what is there.
+struct Wish {
+    stops: bool,
+    allows: bool,
+}
+
+impl Watch for Wish {
+    fn stops_waiting(&self) -> bool {
+        self.stops
+    }
+
+    fn may_write(&self, _path: &Path) -> bool {
+        self.allows
+    }
+}
+
+#[test]
+fn what_is_to_be_kept_is_found_out_under_the_lock() {
+    let disk = disk_of(&[vec![1]]);
+    let inner = disk.clone();
+    struct Late<'a>(&'a FakeDisk);
+    impl Watch for Late<'_> {
+        fn may_write(&self, path: &Path) -> bool {
+            let lock = self.0.lock(&lock_of(path), std::time::Duration::ZERO);
+            assert_eq!(lock.map(drop).unwrap_err().kind(), ErrorKind::WouldBlock, "others are kept out");
+            false
+        }
+    }
+    let watched =
+        |watch: &dyn Watch| save_watched(&disk, path(), HEADER, Sync::Yes, watch, &mut fill(&vec![1, 2]));
+    let error = watched(&Late(&inner)).unwrap_err();
+    assert!(matches!(error, Error::NotReplaced { .. }), "{error}");
+    assert_eq!((found(&disk), disk.names().len()), (Some(vec![1]), 1));
+    watched(&Wish { stops: true, allows: true }).unwrap();
+    assert_eq!(found(&disk), Some(vec![1, 2]), "who need not wait has nothing to stop");
+}
+
+#[test]
+fn a_save_that_is_told_to_wait_no_longer_goes_beside_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bst");
+    let lock = RealDisk.lock(&lock_of(&path), std::time::Duration::ZERO).unwrap();
+    let wish = Wish { stops: true, allows: false };
+    let saved = save_watched(&RealDisk, &path, HEADER, Sync::No, &wish, &mut fill(&vec![1, 2]));
+    let Err(Error::SavedBeside { path: beside, cause }) = saved else { panic!("{saved:?}") };
+    assert!(matches!(*cause, Error::Locked { seconds: 0..60, .. }), "{cause}");
+    assert_eq!(read_file(&beside).unwrap(), [1, 2]);
+    assert!(!path.exists());
+    drop(lock);
+}
+
+#[test]
+fn what_cannot_be_written_to_its_file_is_written_beside() {
+    let (old, mut mended) = (vec![1, 2, 3, 4, 5, 6], Vec::new());
+    for n in 0..400 {
+        let disk = disk_of(core::slice::from_ref(&old));
+        disk.fail_at(n, Fault::Error);
+        let Err(Error::SavedBeside { path: beside, cause }) = save_to(&disk, path(), &vec![7, 8]) else {
+            continue;
+        };
+        assert_eq!(read(&disk.bytes(&beside).unwrap()).unwrap(), [7, 8]);
+        assert_eq!(found(&disk), Some(old.clone()));
+        assert_eq!(disk.names().len(), 2, "and nothing else");
+        if let Error::File { operation, .. } = *cause {
+            mended.push(operation);
+        }
+    }
+    for operation in [Operation::Open, Operation::Write, Operation::Rename] {
+        assert!(mended.contains(&operation), "{operation}: {mended:?}");
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::super::Error;
 use super::super::fields::{Fields, Put};
-use super::pieces::Pieces;
+use super::super::limits::{MAX_IMAGE, Room, expect_at_most};
+use super::pieces::{GroupPieces, Pieces};
 use crate::ids::Pos;
 use crate::image::{
     Block, CellLayer, Cells, Checkpoint, Group, Image, Mark, Sees, Sequence, Shape, State, StateLayer,
@@ -56,25 +57,40 @@ pub(super) fn shape(shape: &Shape) -> Vec<u8> {
     out
 }
 
+/// Reads what layers keep, checked.
 pub(super) fn read_shape(mut fields: Fields<'_>) -> Result<Shape, Error> {
-    let mut shape = Shape::default();
-    for _ in 0..fields.count(11)? {
-        shape.groups.push(read_group(&mut fields)?);
-    }
-    for _ in 0..fields.count(8)? {
+    let (mut shape, mut room) = (Shape::default(), Room::of(0));
+    // A group has a layer at least.
+    shape.groups = list(&mut fields, &mut room, 27, read_group)?;
+    // And so has a recurrent layer a piece of state.
+    shape.recurrent = list(&mut fields, &mut room, 16, |fields, room| {
         let layer = fields.u32()?;
-        let mut parts = Vec::new();
-        for _ in 0..fields.count(8)? {
-            let (len, input) = (fields.u32()? as usize, fields.u32()? as usize);
-            parts.push(StatePart { len, input });
-        }
-        shape.recurrent.push(StateLayer { layer, parts });
-    }
+        let parts = list(fields, room, 8, |fields, _| {
+            Ok(StatePart { len: fields.u32()? as usize, input: fields.u32()? as usize })
+        })?;
+        Ok(StateLayer { layer, parts })
+    })?;
     fields.end()?;
+    shape.check()?;
     Ok(shape)
 }
 
-fn read_group(fields: &mut Fields<'_>) -> Result<Group, Error> {
+/// Reads a count and so many entries of at least `least` bytes each.
+fn list<T>(
+    fields: &mut Fields<'_>,
+    room: &mut Room,
+    least: usize,
+    mut read: impl FnMut(&mut Fields<'_>, &mut Room) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let n = fields.count(least)?;
+    let mut list = room.list(n)?;
+    for _ in 0..n {
+        list.push(read(fields, room)?);
+    }
+    Ok(list)
+}
+
+fn read_group(fields: &mut Fields<'_>, room: &mut Room) -> Result<Group, Error> {
     let (kind, window) = (fields.u8()?, fields.u32()?);
     let sees = match (kind, window) {
         (0, 0) => Sees::All,
@@ -84,11 +100,10 @@ fn read_group(fields: &mut Fields<'_>) -> Result<Group, Error> {
         _ => return Err(fields.malformed("what a group sees", kind.into(), 0)),
     };
     let (k_type, v_type) = (read_type(fields)?, read_type(fields)?);
-    let mut layers = Vec::new();
-    for _ in 0..fields.count(16)? {
+    let layers = list(fields, room, 16, |fields, _| {
         let (layer, n_head_kv) = (fields.u32()?, fields.u32()?);
-        layers.push(CellLayer { layer, n_head_kv, d_k: fields.u32()?, d_v: fields.u32()? });
-    }
+        Ok(CellLayer { layer, n_head_kv, d_k: fields.u32()?, d_v: fields.u32()? })
+    })?;
     let group = Group { sees, k_type, v_type, layers };
     if group.layouts().any(|layout| layout.check().is_err()) {
         return Err(fields.malformed("element type", type_number(k_type).into(), 0));
@@ -96,7 +111,8 @@ fn read_group(fields: &mut Fields<'_>) -> Result<Group, Error> {
     Ok(group)
 }
 
-pub(super) fn image(image: &Image, pieces: &Pieces) -> Vec<u8> {
+/// Writes what sequences hold; stops where a reader would refuse it as too long.
+pub(super) fn image(image: &Image, pieces: &Pieces) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     for (group, blocks) in image.blocks.iter().enumerate() {
         out.put_len(blocks.len());
@@ -106,15 +122,26 @@ pub(super) fn image(image: &Image, pieces: &Pieces) -> Vec<u8> {
             out.put_u8(masks.len() as u8);
             masks.iter().for_each(|mask| out.put_u32(*mask));
         }
+        expect_short(&out)?;
     }
     out.put_u32(image.n_states);
     out.put_len(image.journals.len());
     image.journals.iter().for_each(|n_rows| out.put_u32(*n_rows));
     out.put_len(image.checkpoints.len());
-    image.checkpoints.iter().for_each(|checkpoint| put_checkpoint(&mut out, checkpoint));
+    for checkpoint in &image.checkpoints {
+        put_checkpoint(&mut out, checkpoint);
+        expect_short(&out)?;
+    }
     out.put_len(image.sequences.len());
-    image.sequences.iter().for_each(|sequence| put_sequence(&mut out, sequence));
-    out
+    for sequence in &image.sequences {
+        put_sequence(&mut out, sequence);
+        expect_short(&out)?;
+    }
+    Ok(out)
+}
+
+fn expect_short(description: &[u8]) -> Result<(), Error> {
+    expect_at_most("bytes of a description of sequences", description.len() as u64, MAX_IMAGE)
 }
 
 /// What the position of cell 0 would be if positions go up by one from cell to cell.
@@ -164,12 +191,10 @@ fn put_cells(out: &mut Vec<u8>, cells: &Cells) {
     }
 }
 
-fn read_cells(fields: &mut Fields<'_>) -> Result<Cells, Error> {
+fn read_cells(fields: &mut Fields<'_>, room: &mut Room) -> Result<Cells, Error> {
     let (whole_from, start) = (Pos(fields.i32()?), Pos(fields.i32()?));
-    let mut extents = Vec::new();
-    for _ in 0..fields.count(8)? {
-        extents.push(Extent { block: fields.u32()?, live: fields.u32()? });
-    }
+    let extents =
+        list(fields, room, 8, |fields, _| Ok(Extent { block: fields.u32()?, live: fields.u32()? }))?;
     Ok(Cells { extents, whole_from, start })
 }
 
@@ -223,12 +248,12 @@ fn put_checkpoint(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
     }
 }
 
-fn read_checkpoint(fields: &mut Fields<'_>, n_groups: usize) -> Result<Checkpoint, Error> {
+fn read_checkpoint(fields: &mut Fields<'_>, room: &mut Room, n_groups: usize) -> Result<Checkpoint, Error> {
     let (pinned, anchor) = (read_flag(fields)?, read_flag(fields)?);
     let (journal, state) = (read_option(fields)?, read_state(fields)?);
-    let mut cells = Vec::new();
+    let mut cells = room.list(n_groups)?;
     for _ in 0..n_groups {
-        cells.push(if read_flag(fields)? { Some(read_cells(fields)?) } else { None });
+        cells.push(if read_flag(fields)? { Some(read_cells(fields, room)?) } else { None });
     }
     Ok(Checkpoint { pinned, anchor, journal, cells, state })
 }
@@ -245,57 +270,56 @@ fn put_sequence(out: &mut Vec<u8>, sequence: &Sequence) {
     }
 }
 
-fn read_sequence(fields: &mut Fields<'_>, n_groups: usize) -> Result<Sequence, Error> {
-    let mut cells = Vec::new();
+fn read_sequence(fields: &mut Fields<'_>, room: &mut Room, n_groups: usize) -> Result<Sequence, Error> {
+    let mut cells = room.list(n_groups)?;
     for _ in 0..n_groups {
-        cells.push(read_cells(fields)?);
+        cells.push(read_cells(fields, room)?);
     }
     let (state, last) = (read_state(fields)?, Pos(fields.i32()?));
-    let mut line = Vec::new();
-    for _ in 0..fields.count(12)? {
-        line.push(Mark { checkpoint: fields.u32()?, pos: Pos(fields.i32()?), n_rows: fields.u32()? });
-    }
+    let line = list(fields, room, 12, |fields, _| {
+        Ok(Mark { checkpoint: fields.u32()?, pos: Pos(fields.i32()?), n_rows: fields.u32()? })
+    })?;
     Ok(Sequence { cells, state, last, line })
 }
 
-/// Room for `n` entries, or an error instead of an abort.
-fn reserve<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
-    let bytes = n as u64 * size_of::<T>() as u64;
-    list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes })
+fn read_blocks(fields: &mut Fields<'_>, room: &mut Room) -> Result<(Vec<Block>, GroupPieces), Error> {
+    // A block has cells, how they stand, and a piece at least.
+    let n = fields.count(14)?;
+    let (mut blocks, mut pieces) = (room.list(n)?, GroupPieces { ends: room.list(n)?, masks: Vec::new() });
+    for _ in 0..n {
+        blocks.push(read_block(fields)?);
+        let n_pieces = fields.u8()?.into();
+        room.more(&mut pieces.masks, n_pieces)?;
+        for _ in 0..n_pieces {
+            pieces.masks.push(fields.u32()?);
+        }
+        pieces.ends.push(pieces.masks.len() as u32);
+    }
+    Ok((blocks, pieces))
 }
 
-pub(super) fn read_image(mut fields: Fields<'_>, shape: Shape) -> Result<(Image, Pieces), Error> {
-    let n_groups = shape.groups.len();
-    let mut image = Image { shape, ..Image::default() };
-    let mut pieces = Pieces::default();
+/// Reads what sequences hold, in lists that take no more than `room`.
+pub(super) fn read_image(
+    mut fields: Fields<'_>,
+    shape: Shape,
+    mut room: Room,
+) -> Result<(Image, Pieces), Error> {
+    let (fields, room, n_groups) = (&mut fields, &mut room, shape.groups.len());
+    let mut image = Image { shape, blocks: room.list(n_groups)?, ..Image::default() };
+    let mut pieces = Pieces(room.list(n_groups)?);
     for _ in 0..n_groups {
-        let (mut blocks, mut masks) = (Vec::new(), Vec::new());
-        // A block has cells, how they stand, and a piece at least.
-        let n_blocks = fields.count(14)?;
-        reserve(&mut blocks, n_blocks)?;
-        reserve(&mut masks, n_blocks)?;
-        for _ in 0..n_blocks {
-            blocks.push(read_block(&mut fields)?);
-            let mut list = Vec::new();
-            for _ in 0..fields.u8()? {
-                list.push(fields.u32()?);
-            }
-            masks.push(list);
-        }
+        let (blocks, of_blocks) = read_blocks(fields, room)?;
         image.blocks.push(blocks);
-        pieces.0.push(masks);
+        pieces.0.push(of_blocks);
     }
     image.n_states = fields.u32()?;
-    for _ in 0..fields.count(4)? {
-        image.journals.push(fields.u32()?);
-    }
-    for _ in 0..fields.count(8)? {
-        image.checkpoints.push(read_checkpoint(&mut fields, n_groups)?);
-    }
-    // A sequence has a state's flag, a position and a count at least.
-    for _ in 0..fields.count(9)? {
-        image.sequences.push(read_sequence(&mut fields, n_groups)?);
-    }
-    fields.end()?;
+    image.journals = list(fields, room, 4, |fields, _| fields.u32())?;
+    // A checkpoint has two flags, the option of a journal, the flag of a state and one for each group.
+    image.checkpoints =
+        list(fields, room, 8 + n_groups, |fields, room| read_checkpoint(fields, room, n_groups))?;
+    // A sequence has cells of each group, a state's flag, a position and a count at least.
+    image.sequences =
+        list(fields, room, 9 + 12 * n_groups, |fields, room| read_sequence(fields, room, n_groups))?;
+    fields.clone().end()?;
     Ok((image, pieces))
 }

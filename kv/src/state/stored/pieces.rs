@@ -6,29 +6,63 @@ use crate::image::{Block, Image};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A block that became full in more pieces than this is written again as one, which is read faster.
 const MAX_PIECES: usize = 4;
 
 /// For each group, for each block, the cells of each of its pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pieces(pub Vec<Vec<Vec<u32>>>);
+pub(super) struct Pieces(pub Vec<GroupPieces>);
+
+/// The pieces of a group's blocks, numbered through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupPieces {
+    /// The cells of each piece.
+    pub masks: Vec<u32>,
+    /// For each block the number of the piece behind its last.
+    pub ends: Vec<u32>,
+}
+
+impl GroupPieces {
+    /// The numbers of a block's pieces.
+    pub fn range(&self, block: usize) -> Range<usize> {
+        let end = |block: usize| self.ends.get(block).map_or(0, |end| *end as usize);
+        block.checked_sub(1).map_or(0, end)..end(block)
+    }
+
+    pub fn of(&self, block: usize) -> &[u32] {
+        self.masks.get(self.range(block)).unwrap_or_default()
+    }
+
+    fn push(&mut self, masks: &[u32]) {
+        self.masks.extend_from_slice(masks);
+        self.ends.push(self.masks.len() as u32);
+    }
+}
 
 impl Pieces {
-    pub fn groups(&self) -> impl Iterator<Item = &Vec<Vec<u32>>> {
+    pub fn groups(&self) -> impl Iterator<Item = &GroupPieces> {
         self.0.iter()
     }
 
+    pub fn group(&self, group: usize) -> Option<&GroupPieces> {
+        self.0.get(group)
+    }
+
     pub fn of(&self, group: usize, block: usize) -> &[u32] {
-        self.0.get(group).and_then(|blocks| blocks.get(block)).map_or(&[], Vec::as_slice)
+        self.group(group).map_or(&[], |pieces| pieces.of(block))
     }
 
     /// One piece for what is new of each block, and those that were stored before.
     pub fn plan(image: &Image, old: Option<(&Image, &Pieces)>) -> Pieces {
         let group = |(group, blocks): (usize, &Vec<Block>)| {
             let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
-            let cut = |block: &Block| cut(block.live, known.get(&first(block)).copied().unwrap_or_default());
-            blocks.iter().map(cut).collect()
+            let mut pieces = GroupPieces::default();
+            for block in blocks {
+                pieces.push(&cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
+            }
+            pieces
         };
         Pieces(image.blocks.iter().enumerate().map(group).collect())
     }

@@ -80,7 +80,7 @@ fn sample() -> Image {
 }
 
 fn encoded(image: &Image) -> Vec<u8> {
-    encode::image(image, &Pieces::plan(image, None))
+    encode::image(image, &Pieces::plan(image, None)).unwrap()
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn tags_are_those_of_the_document() {
 fn descriptions_come_back_and_bytes_too_many_or_too_few_are_errors() {
     let (image, shape) = (sample(), encode::shape(&sample_shape()));
     let bytes = encoded(&image);
-    let read = |bytes: &[u8]| encode::read_image(Fields::new(IMAGE, bytes), sample_shape());
+    let read = |bytes: &[u8]| encode::read_image(Fields::new(IMAGE, bytes), sample_shape(), Room::of(0));
     assert_eq!(read(&bytes).unwrap(), (image.clone(), Pieces::plan(&image, None)));
     assert_eq!(image.check(), Ok(()));
     for n in 0..bytes.len() {

@@ -1,0 +1,35 @@
+//! A property test of an engine's own storage, to be copied.
+//!
+//! The programs are those that this crate's own tests run: batches in pieces, forks, rollbacks, removals,
+//! shifts, pins, full caches, plans that are dropped or leaked, snapshots restored elsewhere. The machine
+//! holds the memory to the oracle, and the engine's storage to both, after every step. To test an engine,
+//! implement [`Storage`](backstitch_kv::storage::Storage) and
+//! [`Engine`](backstitch_kv::oracle::programs::Engine) for it and put it in the place of `Blocks`:
+//!
+//! ```text
+//! [dev-dependencies]
+//! backstitch-kv = { version = "0.1", features = ["proptest"] }
+//! proptest = "1"
+//! ```
+//!
+//! As a test, `main`'s body stands in a function with `#[test]`.
+
+use backstitch_core::cell::CellType;
+use backstitch_kv::oracle::programs::{self, Blocks, Machine};
+use proptest::test_runner::{Config, TestRunner};
+
+fn main() {
+    let kinds =
+        [programs::transformer, programs::windowed, programs::recurrent, programs::hybrid].map(|kind| kind());
+    for layers in kinds {
+        let mut runner =
+            TestRunner::new(Config { cases: 20, failure_persistence: None, ..Config::default() });
+        let result = runner.run(&programs::program(), |(n_ctx, steps)| {
+            let mut machine = Machine::<Blocks>::new(layers.clone(), n_ctx, CellType::F32, CellType::F32);
+            steps.iter().for_each(|step| machine.run(step));
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{error}\n{runner}"));
+    }
+    println!("the engine's storage agrees with the oracle");
+}

@@ -1,0 +1,144 @@
+//! Storage of an engine under test, and one that keeps blocks of bytes.
+
+use super::Rows;
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params};
+use crate::memory::{Cell, Hybrid, turn_cells};
+use crate::storage::{CacheShape, CellCopy, KeyShift, StateCopy, Storage};
+use alloc::vec;
+use alloc::vec::Vec;
+use backstitch_core::cell::CellLayout;
+use core::convert::Infallible;
+
+/// Storage that a [`Machine`](super::Machine) tests: it stores what ubatches tell it to, follows the changes
+/// that the memory lists, and has to hold at any time what the oracle says.
+///
+/// Layers are numbered as in the model. Keys and values come back as rounded by the types that the machine
+/// was made with; an engine that keeps them unrounded is tested with f32.
+pub trait Engine: Storage<Error = Infallible> + Sized {
+    /// Empty storage for a memory of these layers.
+    fn new(memory: &Hybrid, layers: &[LayerSpec], params: &Params) -> Self;
+
+    /// Stores the key and value of a token.
+    fn put(&mut self, layer: usize, cell: Cell, key: &[f32], value: &[f32]);
+
+    /// The key and value of a cell.
+    fn get(&self, layer: usize, cell: Cell) -> Rows;
+
+    /// Stores a restored block: 32 cells as the [`CellLayout`] of the layer has them.
+    fn fill_block(&mut self, layer: usize, block: u32, bytes: &[u8]);
+
+    /// Stores a layer's recurrent state.
+    fn put_state(&mut self, layer: usize, slot: u32, state: &[f32]);
+
+    /// The recurrent state of a layer.
+    fn state(&self, layer: usize, slot: u32) -> Vec<f32>;
+}
+
+/// A layer's blocks.
+struct Layer {
+    spec: AttentionLayer,
+    layout: CellLayout,
+    bytes: Vec<u8>,
+}
+
+/// An engine that copies exactly the cells that it is told to, in layouts of the memory.
+pub struct Blocks {
+    caches: Vec<CacheShape>,
+    layers: Vec<Option<Layer>>,
+    /// By layer, then by slot.
+    states: Vec<Vec<Vec<f32>>>,
+}
+
+impl Blocks {
+    fn layers_of(&mut self, cache: u32) -> impl Iterator<Item = &mut Layer> {
+        let own = &self.caches[cache as usize].layers;
+        let layers = self.layers.iter_mut().enumerate();
+        layers.filter(|(layer, _)| own.contains(&(*layer as u32))).filter_map(|(_, layer)| layer.as_mut())
+    }
+
+    fn layer(&self, layer: usize) -> &Layer {
+        self.layers[layer].as_ref().expect("only layers with a cache store cells")
+    }
+}
+
+impl Storage for Blocks {
+    type Error = Infallible;
+
+    fn copy_cells(&mut self, copy: CellCopy) -> Result<(), Infallible> {
+        for Layer { layout, bytes, .. } in self.layers_of(copy.cache) {
+            let mut cell = vec![0; layout.cell_bytes()];
+            for i in crate::extent::bits(copy.cells) {
+                layout.take_cell(&bytes[layout.block_range(copy.from as usize)], i as usize, &mut cell);
+                layout.put_cell(&mut bytes[layout.block_range(copy.to as usize)], i as usize, &cell);
+            }
+        }
+        Ok(())
+    }
+
+    fn shift_keys(&mut self, shift: KeyShift) -> Result<(), Infallible> {
+        for Layer { spec, layout, bytes } in self.layers_of(shift.cache) {
+            let Some(rotation) = &spec.rope else { continue };
+            let mut scratch = vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
+            let block = &mut bytes[layout.block_range(shift.block as usize)];
+            turn_cells(rotation, layout, block, shift.cells, shift.delta, &mut scratch);
+        }
+        Ok(())
+    }
+
+    fn copy_state(&mut self, layer: usize, copy: StateCopy) -> Result<(), Infallible> {
+        let states = &mut self.states[layer];
+        let len = states.first().map_or(0, Vec::len);
+        states[copy.to as usize] = copy.from.map_or(vec![0.0; len], |from| states[from as usize].clone());
+        Ok(())
+    }
+}
+
+impl Engine for Blocks {
+    fn new(memory: &Hybrid, layers: &[LayerSpec], params: &Params) -> Blocks {
+        let shape = memory.storage_shape();
+        let own = |(number, spec): (usize, &LayerSpec)| {
+            let AttentionSpec::Cached(spec) = &spec.attention else { return None };
+            let cache = shape.caches.iter().find(|cache| cache.layers.contains(&(number as u32)))?;
+            let layout = spec.layout(params.k_type, params.v_type);
+            // Cells that nobody stored hold something that no token has.
+            let bytes = vec![0xa5; cache.n_blocks as usize * layout.block_bytes()];
+            Some(Layer { spec: spec.clone(), layout, bytes })
+        };
+        let len = |spec: &LayerSpec| spec.recurrent.first().map_or(0, |part| part.len);
+        let states = layers.iter().map(|spec| vec![vec![f32::NAN; len(spec)]; shape.n_states as usize]);
+        Blocks {
+            layers: layers.iter().enumerate().map(own).collect(),
+            states: states.collect(),
+            caches: shape.caches,
+        }
+    }
+
+    fn put(&mut self, layer: usize, cell: Cell, key: &[f32], value: &[f32]) {
+        let Some(Layer { layout, bytes, .. }) = &mut self.layers[layer] else { return };
+        let block = &mut bytes[layout.block_range(cell.block as usize)];
+        layout.store_k(block, cell.cell as usize, key);
+        layout.store_v(block, cell.cell as usize, value);
+    }
+
+    fn get(&self, layer: usize, cell: Cell) -> Rows {
+        let Layer { layout, bytes, .. } = self.layer(layer);
+        let block = &bytes[layout.block_range(cell.block as usize)];
+        let mut rows = (vec![0.0; layout.n_head_kv * layout.d_k], vec![0.0; layout.n_head_kv * layout.d_v]);
+        layout.load_k(block, cell.cell as usize, &mut rows.0);
+        layout.load_v(block, cell.cell as usize, &mut rows.1);
+        rows
+    }
+
+    fn fill_block(&mut self, layer: usize, block: u32, from: &[u8]) {
+        let Some(Layer { layout, bytes, .. }) = &mut self.layers[layer] else { return };
+        bytes[layout.block_range(block as usize)].copy_from_slice(from);
+    }
+
+    fn put_state(&mut self, layer: usize, slot: u32, state: &[f32]) {
+        self.states[layer][slot as usize] = state.to_vec();
+    }
+
+    fn state(&self, layer: usize, slot: u32) -> Vec<f32> {
+        self.states[layer][slot as usize].clone()
+    }
+}

@@ -1,0 +1,108 @@
+//! Every kind of memory, and storage elsewhere that follows it, agree with the oracle.
+
+use super::*;
+use proptest::prelude::*;
+
+const TYPES: [(CellType, CellType); 5] = [
+    (CellType::F32, CellType::F32),
+    (CellType::F16, CellType::BF16),
+    (CellType::BF16, CellType::F16),
+    (CellType::Q8_0, CellType::Q4_0),
+    (CellType::Q4_0, CellType::Q8_0),
+];
+
+fn run(layers: Vec<LayerSpec>, n_ctx: u32, steps: &[Step]) -> Tally {
+    let (k_type, v_type) = TYPES[steps.len() % TYPES.len()];
+    let mut machine = Machine::<Blocks>::new(widened(layers, k_type, v_type), n_ctx, k_type, v_type);
+    steps.iter().for_each(|step| machine.run(step));
+    machine.tally()
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, max_shrink_iters: 4_000, ..ProptestConfig::default() }
+}
+
+/// Runs `cases` programs, and makes sure that they did something.
+fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        test_name: Some(name),
+        source_file: Some(file!()),
+        ..config(cases)
+    });
+    let sum = core::cell::Cell::new(Tally::default());
+    let result = runner.run(&program(), |(n_ctx, steps)| {
+        let (t, s) = (run(layers(), n_ctx, &steps), sum.get());
+        sum.set(Tally {
+            commits: s.commits + t.commits,
+            undone: s.undone + t.undone,
+            full: s.full + t.full,
+            diverged: s.diverged + t.diverged,
+            errors: s.errors + t.errors,
+            shared: s.shared + t.shared,
+            held: s.held + t.held,
+            replayed: s.replayed + t.replayed,
+            evaluated: s.evaluated + t.evaluated,
+            restored: s.restored + t.restored,
+            copied: s.copied + t.copied,
+        });
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}\n{runner}"));
+    let t = sum.get();
+    std::println!("{name}: {cases} programs, {t:?}");
+    assert!(t.commits > cases && t.undone > cases && t.errors > cases / 2, "programs do too little: {t:?}");
+    let caches = layers().iter().any(|spec| !matches!(spec.attention, AttentionSpec::Absent));
+    assert!(
+        !caches || name.starts_with("windowed") || (t.full > cases / 20 && t.shared > cases),
+        "programs never fill or share the cache: {t:?}"
+    );
+    let goes_back = match name {
+        "recurrent" | "hybrid" => t.held.min(t.replayed).min(t.evaluated),
+        "windowed" => t.held.min(t.evaluated),
+        _ => t.held,
+    };
+    assert!(goes_back > cases / 10, "programs seldom go back: {t:?}");
+    assert!(t.restored > cases, "images are seldom restored: {t:?}");
+    assert!(t.copied > cases, "storage elsewhere has little to copy: {t:?}");
+}
+
+#[test]
+fn unified_agrees_with_the_oracle() {
+    hold(transformer, 300, "unified");
+}
+
+#[test]
+fn windowed_agrees_with_the_oracle() {
+    hold(windowed, 200, "windowed");
+    hold(windowed_and_recurrent, 200, "windowed and recurrent");
+}
+
+#[test]
+fn recurrent_agrees_with_the_oracle() {
+    hold(recurrent, 200, "recurrent");
+}
+
+#[test]
+fn hybrid_agrees_with_the_oracle() {
+    hold(hybrid, 200, "hybrid");
+}
+
+/// As many programs as the environment variable `PROGRAMS` says.
+fn many() -> u32 {
+    std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
+}
+
+#[test]
+#[ignore = "takes a while; PROGRAMS says how many"]
+fn unified_and_windowed_agree_with_the_oracle_in_many_programs() {
+    hold(transformer, many(), "unified");
+    hold(windowed, many(), "windowed");
+}
+
+#[test]
+#[ignore = "takes a while; PROGRAMS says how many"]
+fn recurrent_and_hybrid_agree_with_the_oracle_in_many_programs() {
+    hold(recurrent, many(), "recurrent");
+    hold(hybrid, many(), "hybrid");
+    hold(windowed_and_recurrent, many(), "windowed and recurrent");
+}

@@ -1,0 +1,197 @@
+//! Reading a state takes at most four times its bytes and 64 MiB, whatever it claims: every length and checksum in these files is right.
+
+use backstitch_core::cell::{CellType, Extent};
+use backstitch_kv::Pos;
+use backstitch_kv::image::{Block, CellLayer, Cells, Content, Group, Image, Sees, Sequence, Shape};
+use backstitch_kv::io::{self, ReadAt};
+use backstitch_kv::state::{
+    CELLS, Container, Error, Fingerprint, Header, IMAGE, MAX_READ, SHAPE, Scope, StoredImage, Tag, Writer,
+    write_image,
+};
+use backstitch_testing::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting::new();
+
+const HEADER: Header = Header { fingerprint: Fingerprint([5; 32]), scope: Scope::Sequence };
+
+/// A container of these descriptions and what else `rest` writes.
+fn container(shape: &[u8], image: &[u8], rest: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, HEADER).unwrap();
+    writer.section(SHAPE, 1, true, 0, &[shape]).unwrap();
+    writer.section(IMAGE, 1, true, 0, &[image]).unwrap();
+    rest(&mut writer);
+    writer.finish().unwrap();
+    bytes
+}
+
+/// Bytes that are read piece by piece, as those of a file.
+struct Device<'a>(&'a [u8]);
+
+impl ReadAt for Device<'_> {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, io::Error> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let n = rest.len().min(into.len());
+        into[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+}
+
+/// Opens what `bytes` hold as somebody does who reads a file, and gives the error and the most memory that it took.
+fn refused(bytes: &[u8]) -> (Error, u64) {
+    let device = Device(bytes);
+    let open = || StoredImage::open(&Container::open(&device)?).map(drop);
+    let (result, peak) = ALLOCATOR.peak_here(open);
+    (result.unwrap_err(), peak)
+}
+
+fn expect_bounded(name: &str, bytes: &[u8]) {
+    let (error, peak) = refused(bytes);
+    let bound = 4 * bytes.len() as u64 + (64 << 20);
+    assert!(peak <= bound, "{name}: {peak} bytes for {} of file: {error}", bytes.len());
+}
+
+/// A count and as many entries.
+fn list(n: u32, entry: &[u8]) -> Vec<u8> {
+    [&n.to_le_bytes()[..], &entry.repeat(n as usize)].concat()
+}
+
+/// No groups and no recurrent layers.
+const NO_SHAPE: [u8; 8] = [0; 8];
+
+#[test]
+fn lists_of_the_smallest_entries_are_refused_before_they_are_made() {
+    let group = [0; 11];
+    let groups = [list(5_500_000, &group), vec![0; 4]].concat();
+    let recurrent = [vec![0; 4], list(7_500_000, &[0; 8])].concat();
+    let zeros = vec![0; 60 << 20];
+    expect_bounded("groups", &container(&groups, &zeros, |_| ()));
+    expect_bounded("recurrent layers", &container(&recurrent, &zeros, |_| ()));
+    let before_checkpoints = [0; 8];
+    let checkpoints = [&before_checkpoints[..], &list(6_000_000, &[0; 8])].concat();
+    expect_bounded("checkpoints", &container(&NO_SHAPE, &checkpoints, |_| ()));
+    let sequences = [&[0; 12][..], &list(6_000_000, &[0; 9])].concat();
+    expect_bounded("sequences", &container(&NO_SHAPE, &sequences, |_| ()));
+}
+
+/// One group of one layer with a cell of two numbers.
+fn one_group() -> Vec<u8> {
+    let numbers = |list: &[u32]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    [&numbers(&[1])[..], &[0], &numbers(&[0]), &[0, 0], &numbers(&[1, 0, 1, 1, 1, 0])].concat()
+}
+
+#[test]
+fn blocks_cost_in_proportion_to_what_the_file_has_of_them() {
+    // Live, not listed, at position 0, one piece of one cell.
+    let block = [[1, 0, 0, 0].as_slice(), &[0], &[0; 4], &[1], &[1, 0, 0, 0]].concat();
+    expect_bounded("blocks", &container(&one_group(), &list(4_500_000, &block), |_| ()));
+    let n = 120_000;
+    let with_cells = container(&one_group(), &[list(n, &block), vec![0; 16]].concat(), |writer| {
+        (0..u64::from(n)).for_each(|index| writer.section(CELLS, 1, true, index, &[&[7; 8]]).unwrap());
+    });
+    let container = Container::parse(&with_cells).unwrap();
+    let (stored, peak) = ALLOCATOR.peak_here(|| StoredImage::open(&container).unwrap());
+    assert_eq!(stored.image().blocks[0].len(), n as usize, "as many as that are there");
+    assert!(peak <= 4 * with_cells.len() as u64 + (64 << 20));
+}
+
+#[test]
+fn a_directory_of_the_smallest_sections_is_bounded() {
+    let many = container(&NO_SHAPE, &[0; 16], |writer| {
+        (0..1_300_000).for_each(|index| writer.section(Tag(*b"NONE"), 1, false, index, &[]).unwrap());
+    });
+    let container = || Container::parse(&many).map(|container| container.sections().len());
+    let (n, peak) = ALLOCATOR.peak_here(container);
+    assert_eq!(n.unwrap(), 1_300_002);
+    assert!(peak <= 4 * many.len() as u64 + (64 << 20), "{peak}");
+}
+
+#[test]
+fn more_sections_than_a_reader_takes_are_not_written() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, HEADER).unwrap();
+    (0..1_400_000).for_each(|index| writer.section(Tag(*b"NONE"), 1, false, index, &[]).unwrap());
+    let error = writer.finish().unwrap_err();
+    assert!(matches!(error, Error::TooLarge { what: "bytes of the directory", .. }), "{error}");
+}
+
+#[test]
+fn a_section_that_is_too_long_to_be_read_at_once_is_refused_and_costs_nothing() {
+    let long = vec![0; MAX_READ as usize + 1];
+    let bytes = container(&NO_SHAPE, &[0; 16], |writer| {
+        writer.section(Tag(*b"META"), 1, false, 0, &[&long]).unwrap();
+    });
+    drop(long);
+    let device = Device(&bytes);
+    let container = Container::open(&device).unwrap();
+    let section = container.require(Tag(*b"META"), 0).unwrap();
+    let (error, peak) = ALLOCATOR.peak_here(|| container.read(section).map(drop).unwrap_err());
+    assert!(matches!(error, Error::TooLarge { limit: MAX_READ, .. }), "{error}");
+    assert!(peak < 1000, "{peak}");
+}
+
+/// An image of `n` forks of a sequence of `n_blocks` whole blocks.
+struct Forks {
+    image: Image,
+    zeros: Vec<u8>,
+}
+
+impl Forks {
+    fn new(n: usize, n_blocks: u32) -> Forks {
+        let layer = CellLayer { layer: 0, n_head_kv: 1, d_k: 1, d_v: 1 };
+        let (k_type, v_type) = (CellType::F32, CellType::F32);
+        let group = Group { sees: Sees::All, k_type, v_type, layers: vec![layer] };
+        let pos = |block: u32| core::array::from_fn(|cell| Pos((32 * block) as i32 + cell as i32));
+        let blocks = (0..n_blocks).map(|block| Block { live: u32::MAX, pos: pos(block) }).collect();
+        let extents = (0..n_blocks).map(|block| Extent { block, live: u32::MAX }).collect();
+        let sequence = Sequence { cells: vec![Cells { extents, ..Cells::default() }], ..Sequence::default() };
+        let shape = Shape { groups: vec![group], recurrent: vec![] };
+        let image = Image { shape, blocks: vec![blocks], sequences: vec![sequence; n], ..Image::default() };
+        Forks { image, zeros: vec![0; 256] }
+    }
+
+    fn save(&self) -> (Result<(), Error>, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes, HEADER).unwrap();
+        let saved = write_image(&mut writer, self, None).and_then(|()| writer.finish().map(drop));
+        (saved, bytes)
+    }
+}
+
+impl Content for Forks {
+    fn image(&self) -> &Image {
+        &self.image
+    }
+
+    fn block(&self, _group: usize, _block: usize) -> Vec<&[u8]> {
+        vec![&self.zeros]
+    }
+
+    fn state(&self, _state: usize) -> Vec<&[f32]> {
+        Vec::new()
+    }
+
+    fn journal(&self, _journal: usize) -> Vec<&[f32]> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn as_many_forks_are_saved_as_can_be_restored() {
+    let forks = Forks::new(4000, 2000);
+    let (saved, bytes) = forks.save();
+    saved.unwrap();
+    let (stored, peak) = ALLOCATOR.peak_here(|| {
+        let container = Container::parse(&bytes).unwrap();
+        StoredImage::open(&container).unwrap().image() == forks.image()
+    });
+    assert!(stored && peak <= 4 * bytes.len() as u64 + (64 << 20), "{peak} bytes");
+    let (saved, bytes) = Forks::new(8000, 2000).save();
+    assert!(matches!(saved, Err(Error::TooLarge { .. })), "{saved:?}");
+    assert_eq!(bytes.len(), 1536, "nothing was written but the header");
+}
