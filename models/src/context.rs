@@ -2,8 +2,10 @@
 
 mod encode;
 mod history;
+mod logits;
 mod operations;
 mod outputs;
+mod params;
 mod pooling;
 #[cfg(feature = "std")]
 mod recall;
@@ -12,19 +14,22 @@ mod state;
 mod whole;
 
 use crate::{
+    budget::Budget,
+    cancel::{Cancel, Stoppable},
     error::Error,
     graph::Head,
     model::Model,
     runner::{Runner, Side},
 };
-use alloc::{boxed::Box, vec::Vec};
-use backstitch_core::{KernelSet, cell::CellType, pool::Pool};
-use backstitch_kv::{
-    AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Plan, Pos, SeqId, TimelineParams, Token,
-};
+use alloc::{sync::Arc, vec::Vec};
+use backstitch_core::{KernelSet, pool::Pool};
+use backstitch_kv::{Batch, Hybrid, Memory, Plan, Pos, SeqId, Token, Wanted};
 
 use history::History;
 pub(crate) use outputs::Outputs;
+pub use params::Params;
+#[cfg(feature = "std")]
+pub(crate) use params::all_threads;
 pub use pooling::Pooling;
 #[cfg(feature = "std")]
 pub use recall::Recalled;
@@ -32,53 +37,6 @@ pub use rollback::Rollback;
 pub use state::sections;
 pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions};
 use whole::Whole;
-
-/// Sizes and choices of a context; all of its memory follows from them.
-#[derive(Clone, Copy, Debug)]
-pub struct Params {
-    /// The most tokens that one sequence, or all together, can hold; 0: as many as the model was trained with. Where no layer
-    /// keeps all tokens, because all have a window or a recurrent state, sequences can become longer; beyond so many tokens the
-    /// list of them grows now and then.
-    pub n_ctx: u32,
-    /// The most tokens computed at once. More need more memory and make prompts faster, up to a point.
-    pub n_ubatch: u32,
-    /// The most tokens planned at once; of longer batches the memory takes one piece after the other, and they happen whole
-    /// or not at all just the same. Layers with a window need room for so many.
-    pub n_batch: u32,
-    /// How many sequences there can be.
-    pub n_seq_max: u32,
-    /// Threads, 1 to 512; without `std` there is always one.
-    pub n_threads: u32,
-    /// Element type of cached keys.
-    pub type_k: CellType,
-    /// Element type of cached values.
-    pub type_v: CellType,
-    /// What is kept for going back.
-    pub timeline: TimelineParams,
-    /// How an encoder makes one embedding of a text; none: as the model says.
-    pub pooling: Option<Pooling>,
-    /// Which kernels to use; none: the fastest of this processor, or the one that `BACKSTITCH_ISA` names.
-    pub kernels: Option<&'static KernelSet>,
-}
-
-impl Default for Params {
-    /// The model's own context length, 512 tokens at once, 2048 planned, one sequence, one thread, F16 caches, and the usual
-    /// way back.
-    fn default() -> Self {
-        Params {
-            n_ctx: 0,
-            n_ubatch: 512,
-            n_batch: 2048,
-            n_seq_max: 1,
-            n_threads: 1,
-            type_k: CellType::F16,
-            type_v: CellType::F16,
-            timeline: TimelineParams::default(),
-            pooling: None,
-            kernels: None,
-        }
-    }
-}
 
 /// Sequences of a model and all that is needed to extend them.
 ///
@@ -89,25 +47,26 @@ impl Default for Params {
 /// ```
 /// use backstitch_models::{Context, Model, Params, Token};
 ///
-/// let model = Model::from_bytes(&std::fs::read("../goldens/models/falcon_h1.gguf")?)?;
-/// let mut ctx = Context::new(&model, Params { n_ctx: 128, n_seq_max: 2, ..Params::default() })?;
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut ctx = Context::new(&model, Params::default().n_ctx(128).n_seq_max(2))?;
 /// let a = ctx.sequence()?;
 /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
-/// let mark = ctx.pos(a);
+/// let mark = ctx.pos(a)?;
 /// let b = ctx.fork(a)?; // shares what a holds
 /// ctx.append(b, &[Token(8)])?;
-/// let of_b = ctx.logits(b).map(<[f32]>::to_vec);
+/// let of_b = ctx.logits(b)?.to_vec();
 /// ctx.append(a, &[Token(9)])?;
 /// ctx.rollback(a, mark)?; // any kind of model
 /// ctx.append(a, &[Token(8)])?;
-/// assert_eq!(ctx.logits(a).map(<[f32]>::to_vec), of_b); // the same bits
+/// assert_eq!(ctx.logits(a)?, of_b); // the same bits
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Context {
     model: Model,
     params: Params,
     memory: Hybrid,
-    pool: Box<dyn Pool + Send>,
+    pool: Arc<dyn Pool + Send + Sync>,
+    cancel: Option<Cancel>,
     runner: Runner,
     outputs: Outputs,
     /// What each sequence holds; `None` where it is free.
@@ -123,13 +82,13 @@ impl core::fmt::Debug for Context {
     }
 }
 
-fn new_pool(n_threads: u32) -> Result<Box<dyn Pool + Send>, Error> {
+fn new_pool(n_threads: u32) -> Result<Arc<dyn Pool + Send + Sync>, Error> {
     #[cfg(feature = "std")]
-    return Ok(Box::new(backstitch_core::pool::ThreadPool::new(n_threads as usize)?));
+    return Ok(Arc::new(backstitch_core::pool::ThreadPool::new(n_threads as usize)?));
     #[cfg(not(feature = "std"))]
     {
         let _ = n_threads;
-        Ok(Box::new(backstitch_core::pool::Inline))
+        Ok(Arc::new(backstitch_core::pool::Inline))
     }
 }
 
@@ -143,26 +102,23 @@ impl Context {
         Self::with_pool(model, params, pool)
     }
 
-    /// As [`Context::new`], with a pool of the caller's.
+    /// As [`Context::new`], with a pool of the caller's, which several contexts may share: they take turns with it.
     ///
     /// # Errors
     /// As [`Context::new`].
-    pub fn with_pool(model: &Model, mut params: Params, pool: Box<dyn Pool + Send>) -> Result<Self, Error> {
-        if params.n_ctx == 0 {
-            params.n_ctx = model.hparams().n_ctx_train;
-        }
-        check(&params)?;
+    pub fn with_pool(
+        model: &Model,
+        mut params: Params,
+        pool: Arc<dyn Pool + Send + Sync>,
+    ) -> Result<Self, Error> {
+        params = params.settled(model.hparams(), model.graph());
+        params.check()?;
         let set = match params.kernels {
             Some(set) => set,
             None => KernelSet::detect()?,
         };
-        params.n_ubatch = params.n_ubatch.min(params.n_ctx);
         let layers = model.graph().layers();
-        // What is not kept has to be seen in one piece.
-        let is_uncached = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::Uncached { .. });
-        let in_pieces = !layers.iter().any(is_uncached);
-        params.n_batch = if in_pieces { params.n_batch.min(params.n_ctx) } else { params.n_ctx };
-        let memory = Hybrid::new(layers, &Self::memory_params(&params))?;
+        let memory = Hybrid::new(layers, &params.memory())?;
         let runner = Runner::new(model, &params, set, &*pool)?;
         let pooling = *params.pooling.get_or_insert(model.hparams().pooling);
         let outputs = Outputs::new(model.hparams(), params.n_seq_max, pooling);
@@ -172,6 +128,7 @@ impl Context {
             params,
             memory,
             pool,
+            cancel: None,
             runner,
             outputs,
             sequences,
@@ -180,21 +137,11 @@ impl Context {
         })
     }
 
-    /// Bytes of caches and states that a context of these parameters keeps.
-    pub fn memory_bytes(layers: &[backstitch_kv::LayerSpec], params: &Params) -> u64 {
-        Self::memory_params(params).bytes(layers)
-    }
-
-    fn memory_params(params: &Params) -> backstitch_kv::Params {
-        backstitch_kv::Params {
-            n_ctx: params.n_ctx,
-            // One more than callers can have: a rollback keeps the old state there until the new one is sure.
-            n_seq_max: params.n_seq_max.saturating_add(1),
-            n_batch: params.n_batch.min(params.n_ctx),
-            k_type: params.type_k,
-            v_type: params.type_v,
-            timeline: params.timeline,
-        }
+    /// The bytes that this context and its model take.
+    pub fn budget(&self) -> Budget {
+        let params = Params { n_threads: self.pool.n_threads() as u32, ..self.params };
+        let (hparams, graph) = (self.model.hparams(), self.model.graph());
+        Budget { weights: self.model.n_bytes() as u64, ..Budget::new(hparams, graph, &params) }
     }
 
     /// The model.
@@ -205,6 +152,16 @@ impl Context {
     /// The parameters, with what they left open decided.
     pub fn params(&self) -> &Params {
         &self.params
+    }
+
+    /// Look at `cancel` from now on whenever something is computed or restored: at the latest after some milliseconds of
+    /// work, it ends with [`Error::Cancelled`] once the request was made. `None` ends that. Saving does not look at it, because who
+    /// was stopped often saves what there is.
+    ///
+    /// Whatever was cancelled leaves all sequences as they were, as any other error does. [`Context::append_partly`] keeps what
+    /// was computed until then.
+    pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
+        self.cancel = cancel;
     }
 
     /// The kernels in use.
@@ -225,7 +182,7 @@ impl Context {
         Ok(SeqId(id as u32))
     }
 
-    /// Drops a sequence and frees its memory.
+    /// Drops a sequence and frees its memory. A later sequence may get its id.
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -242,8 +199,17 @@ impl Context {
         self.sequences.get(seq.index()).and_then(Option::as_ref).ok_or(Error::Sequence { seq: seq.0 })
     }
 
-    /// The position that the next token of `seq` gets; 0 if it is empty or does not exist.
-    pub fn pos(&self, seq: SeqId) -> Pos {
+    /// The position that the next token of `seq` gets; 0 if it is empty.
+    ///
+    /// # Errors
+    /// [`Error::Sequence`] if it does not exist, because it was released, say.
+    pub fn pos(&self, seq: SeqId) -> Result<Pos, Error> {
+        self.history(seq)?;
+        Ok(self.end(seq))
+    }
+
+    /// As [`Context::pos`], of any sequence of the memory; 0 of those that nobody has.
+    fn end(&self, seq: SeqId) -> Pos {
         self.memory.seq_pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
     }
 
@@ -261,7 +227,7 @@ impl Context {
     /// If they do not fit, or are not in the vocabulary; nothing has changed then.
     pub fn append(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
         self.history(seq)?;
-        let start = self.pos(seq);
+        let start = self.end(seq);
         let mut batch = core::mem::take(&mut self.batch);
         let filled = fill(&mut batch, seq, start, tokens, Wanted::Last);
         let result = filled.and_then(|()| self.decode(&batch));
@@ -269,14 +235,60 @@ impl Context {
         result
     }
 
-    /// Evaluates a batch: tokens of any sequences, each with its position. Logits of the tokens whose output was
-    /// asked for are then to be had from [`Context::output`]; those of earlier batches are gone.
+    /// As [`Context::append`], in steps of [`Params::n_ubatch`] tokens, and after a request to stop the sequence keeps the steps
+    /// that were done. Return how many of `tokens` it holds; `progress` hears that after every step.
+    ///
+    /// # Errors
+    /// As [`Context::append`], but for [`Error::Cancelled`]; nothing has changed then.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Cancel, Context, Model, Params, Pos, Token};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default().n_ctx(64).n_ubatch(8))?;
+    /// let (seq, cancel) = (ctx.sequence()?, Cancel::new());
+    /// ctx.set_cancel(Some(cancel.clone()));
+    /// let stop_at_half = |n| if n >= 16 { cancel.cancel() };
+    /// assert_eq!(ctx.append_partly(seq, &[Token(5); 32], stop_at_half)?, 16);
+    /// assert_eq!(ctx.pos(seq)?, Pos(16));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn append_partly(
+        &mut self,
+        seq: SeqId,
+        tokens: &[Token],
+        mut progress: impl FnMut(usize),
+    ) -> Result<usize, Error> {
+        self.history(seq)?;
+        let mut batch = Batch::new();
+        fill(&mut batch, seq, self.end(seq), tokens, Wanted::Last)?;
+        self.check_batch(&batch)?;
+        self.memory.admits(&batch)?;
+        let n_step = self.params.n_ubatch as usize;
+        let (mut whole, mut step, mut n_done) = (Whole::hold(self, &batch)?, Batch::new(), 0);
+        while n_done < tokens.len() {
+            let end = tokens.len().min(n_done + n_step);
+            step.copy_from(&batch, n_done..end)?;
+            match whole.ctx.decode(&step) {
+                Ok(()) => n_done = end,
+                Err(Error::Cancelled) => break,
+                Err(error) => return Err(error),
+            }
+            progress(n_done);
+        }
+        whole.is_done = true;
+        Ok(n_done)
+    }
+
+    /// Evaluates a batch: tokens of any sequences, each with its position. [`Context::output`] then has the logits of the tokens whose
+    /// output was asked for, in place of those of the batch before.
     ///
     /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it exist.
     ///
     /// # Errors
-    /// If the batch is malformed or does not fit, and [`Error::EncoderOnly`] if the model only encodes; nothing has
-    /// changed then.
+    /// If the batch is malformed or does not fit, [`Error::EncoderOnly`] if the model only encodes, [`Error::Cancelled`]; nothing has
+    /// changed then, and the outputs of the batch before are still there.
     pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
         if self.model.graph().head() == Head::Embeddings {
             return Err(Error::EncoderOnly);
@@ -286,9 +298,12 @@ impl Context {
             return Ok(());
         }
         let room = self.make_histories(batch).and_then(|()| self.make_room(batch));
-        let result = room.and_then(|()| self.compute(batch, Fresh::Outputs));
+        let result = room.and_then(|()| self.compute(batch));
         match result {
-            Ok(()) => self.record(batch),
+            Ok(()) => {
+                self.outputs.publish();
+                self.record(batch);
+            }
             Err(_) => self.drop_unclaimed(),
         }
         result
@@ -342,26 +357,22 @@ impl Context {
         }
     }
 
-    fn compute(&mut self, batch: &Batch, fresh: Fresh) -> Result<(), Error> {
-        let begins = (fresh == Fresh::Outputs).then_some(batch);
+    /// Computes a batch; its outputs, if it asks for any, wait to be published.
+    fn compute(&mut self, batch: &Batch) -> Result<(), Error> {
         if batch.len() <= self.params.n_batch as usize {
-            self.compute_piece(batch, begins, 0)?;
+            self.compute_piece(batch, Some(batch), 0)
         } else {
-            self.compute_pieces(batch, begins)?;
+            self.compute_pieces(batch)
         }
-        if fresh == Fresh::Outputs {
-            self.outputs.publish();
-        }
-        Ok(())
     }
 
     /// Computes a batch that is too long to be planned at once.
-    fn compute_pieces(&mut self, batch: &Batch, mut begins: Option<&Batch>) -> Result<(), Error> {
+    fn compute_pieces(&mut self, batch: &Batch) -> Result<(), Error> {
         self.memory.admits(batch)?;
         let n_batch = self.params.n_batch as usize;
         let mut whole = Whole::hold(self, batch)?;
         let ctx = &mut *whole.ctx;
-        let mut piece = core::mem::take(&mut ctx.piece);
+        let (mut piece, mut begins) = (core::mem::take(&mut ctx.piece), Some(batch));
         let result = (0..batch.len()).step_by(n_batch).try_for_each(|start| {
             piece.copy_from(batch, start..batch.len().min(start + n_batch))?;
             ctx.compute_piece(&piece, begins.take(), start).map_err(|error| in_batch(error, start))
@@ -379,7 +390,8 @@ impl Context {
             self.outputs.begin(batch, Head::Logits)?;
         }
         self.outputs.start_at(start);
-        run(plan, &mut self.runner, &self.model, &*self.pool, Side::Decoder, &mut self.outputs)
+        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
+        run(plan, &mut self.runner, &self.model, &work, Side::Decoder, &mut self.outputs)
     }
 
     /// Notes which tokens the sequences now hold, and which outputs are whose.
@@ -398,15 +410,9 @@ impl Context {
         }
     }
 
-    /// The logits `[n_vocab]` of token `index` of the last batch, if its output was asked for.
+    /// The logits `[n_vocab]` of token `index` of the last batch that succeeded, if its output was asked for.
     pub fn output(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Logits, index)
-    }
-
-    /// The logits `[n_vocab]` of the last token of `seq`, if the last batch computed them and the sequence has not been
-    /// changed since.
-    pub fn logits(&self, seq: SeqId) -> Option<&[f32]> {
-        self.outputs.of_sequence(seq)
     }
 
     /// How many more tokens a sequence of `len` has room for, other sequences aside.
@@ -445,12 +451,12 @@ fn run(
     mut plan: Plan<'_>,
     runner: &mut Runner,
     model: &Model,
-    pool: &dyn Pool,
+    work: &Stoppable<'_>,
     side: Side,
     outputs: &mut Outputs,
 ) -> Result<(), Error> {
     while let Some(mut ubatch) = plan.next_ubatch() {
-        runner.run(model, pool, side, &mut ubatch, outputs)?;
+        runner.run(model, work, side, &mut ubatch, outputs)?;
     }
     Ok(plan.commit()?)
 }
@@ -464,43 +470,10 @@ fn in_batch(mut error: Error, start: usize) -> Error {
     error
 }
 
-/// Whether a computation replaces the logits of the last batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fresh {
-    Outputs,
-    Nothing,
-}
-
-/// Which tokens' outputs are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    None,
-    Last,
-    All,
-}
-
 /// Fills `batch` with tokens of one sequence from `start` on.
 fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], wanted: Wanted) -> Result<(), Error> {
     batch.clear();
     batch.make_room(tokens.len())?;
-    for (i, &token) in tokens.iter().enumerate() {
-        let output = wanted == Wanted::All || wanted == Wanted::Last && i + 1 == tokens.len();
-        // Saturates where it cannot fit; the memory refuses such a batch.
-        let pos = Pos(start.0.saturating_add(i.min(i32::MAX as usize) as i32));
-        batch.push(token, pos, &[seq], output);
-    }
+    batch.extend(seq, start, tokens, wanted)?;
     Ok(())
-}
-
-fn check(params: &Params) -> Result<(), Error> {
-    let bounds = [
-        ("n_ctx", params.n_ctx, 1 << 30, "a number from 1 to 2^30"),
-        ("n_ubatch", params.n_ubatch, 1 << 16, "a number from 1 to 65536"),
-        ("n_batch", params.n_batch, 1 << 30, "a number from 1 to 2^30"),
-        ("n_seq_max", params.n_seq_max, 1 << 16, "a number from 1 to 65536"),
-    ];
-    match bounds.into_iter().find(|&(_, found, limit, _)| found == 0 || found > limit) {
-        Some((what, found, _, wanted)) => Err(Error::Params { what, found: found.into(), wanted }),
-        None => Ok(()),
-    }
 }

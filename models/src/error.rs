@@ -5,6 +5,7 @@
 //! file as a whole, its metadata, its tensors, what it describes, its use, files on disk, lower layers. Names that came from a file
 //! are printed escaped and shortened, because whoever wrote the file chose them.
 
+mod from;
 mod text;
 
 use alloc::boxed::Box;
@@ -58,7 +59,7 @@ pub enum Error {
         offset: u64,
         /// The count.
         found: u64,
-        /// The largest count the rest of the file can hold.
+        /// The largest count the rest of the file can hold, or that is read of any file.
         limit: u64,
     },
     /// Text is not valid UTF-8.
@@ -196,6 +197,17 @@ pub enum Error {
         /// The type number.
         found: u32,
     },
+    /// A tensor was packed by an older or a later version of this program, in another order.
+    PackedVersion {
+        /// The tensor.
+        tensor: Box<str>,
+        /// Where the type is stored.
+        offset: u64,
+        /// The version of its layout.
+        found: u32,
+        /// The version that this reader knows.
+        wanted: u32,
+    },
     /// The rows of a tensor do not consist of whole blocks of its format.
     PartialBlock {
         /// The tensor.
@@ -328,6 +340,8 @@ pub enum Error {
         /// The sequence.
         seq: u32,
     },
+    /// A request to stop was made; see [`Cancel`](crate::Cancel).
+    Cancelled,
     /// Parameters of a context that cannot be.
     Params {
         /// Which parameter.
@@ -344,10 +358,58 @@ pub enum Error {
         /// Its size.
         n_bytes: u64,
     },
+    /// A model that is read from a stream goes on behind the bytes that were allowed.
+    ModelTooLarge {
+        /// The bytes allowed.
+        limit: u64,
+    },
+    /// The bytes of a model could not be read from a stream.
+    Stream(backstitch_kv::io::Error),
     /// A sequence cannot be continued: its last token was not evaluated with its output.
     NoLogits {
         /// The sequence.
         seq: u32,
+    },
+    /// More tokens than a sequence of this context can hold.
+    TooLong {
+        /// How many it would have to hold.
+        n_tokens: usize,
+        /// How many it can hold.
+        n_ctx: usize,
+    },
+    /// The last branch of a session cannot be removed.
+    LastBranch {
+        /// Its sequence.
+        seq: u32,
+    },
+    /// There is no answer to generate again.
+    NothingGenerated {
+        /// The sequence.
+        seq: u32,
+    },
+    /// An encoder-decoder names no token for its decoder to start from.
+    NoDecoderStart,
+    /// The samplers left no token to go on with: each is banned, or its logit is not a number.
+    NoToken {
+        /// The sequence.
+        seq: u32,
+    },
+    /// A logit bias is for a token that is not in the vocabulary.
+    LogitBias {
+        /// The token.
+        token: u32,
+        /// Tokens of the vocabulary.
+        n_vocab: usize,
+    },
+    /// A sampler of a chain has a state, and none was saved for it.
+    NoSamplerState {
+        /// Its place in the chain, from 0.
+        index: usize,
+    },
+    /// A state was saved for a sampler that the chain lacks, or that keeps none.
+    OtherSamplers {
+        /// Its place in the chain, from 0.
+        index: usize,
     },
     /// Saved bytes are fewer or more than what they say.
     SavedLength {
@@ -470,86 +532,10 @@ pub enum Place {
 
 /// The two shapes of [`Error::Shape`], outermost dimension first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shapes {
     /// The shape in the file.
     pub found: Box<[usize]>,
     /// The shape the model needs.
     pub wanted: Box<[usize]>,
-}
-
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Part { source, .. } => Some(source.as_ref()),
-            Self::Core(source) => Some(source),
-            Self::KernelSet(source) => Some(source),
-            Self::Memory(source) => Some(source),
-            Self::State(source) => Some(source),
-            Self::Llama(source) => Some(&**source),
-            Self::Vocab(source) => Some(source),
-            #[cfg(feature = "chat")]
-            Self::Chat(source) => Some(source),
-            #[cfg(feature = "std")]
-            Self::Io(source) => Some(source),
-            #[cfg(feature = "std")]
-            Self::File { source, .. } => Some(source.as_ref()),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(feature = "chat")]
-impl From<ChatError> for Error {
-    fn from(error: ChatError) -> Self {
-        Self::Chat(error)
-    }
-}
-
-impl From<VocabError> for Error {
-    fn from(error: VocabError) -> Self {
-        Self::Vocab(error)
-    }
-}
-
-impl From<backstitch_core::Error> for Error {
-    fn from(error: backstitch_core::Error) -> Self {
-        Self::Core(error)
-    }
-}
-
-impl From<backstitch_core::isa::SetUnavailable> for Error {
-    fn from(error: backstitch_core::isa::SetUnavailable) -> Self {
-        Self::KernelSet(error)
-    }
-}
-
-impl From<backstitch_core::pool::Panicked> for Error {
-    fn from(error: backstitch_core::pool::Panicked) -> Self {
-        Self::Core(error.into())
-    }
-}
-
-impl From<backstitch_kv::Error> for Error {
-    fn from(error: backstitch_kv::Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
-impl From<backstitch_kv::state::llama::Error> for Error {
-    fn from(error: backstitch_kv::state::llama::Error) -> Self {
-        Self::Llama(Box::new(error))
-    }
-}
-
-impl From<backstitch_kv::state::Error> for Error {
-    fn from(error: backstitch_kv::state::Error) -> Self {
-        Self::State(error)
-    }
-}
-
-#[cfg(feature = "std")]
-impl From<backstitch_kv::file::FileError> for Error {
-    fn from(error: backstitch_kv::file::FileError) -> Self {
-        Self::Io(error)
-    }
 }

@@ -38,10 +38,10 @@ pub(crate) const ORIGINAL: &str = "backstitch.fingerprint";
 /// ```
 /// use backstitch_models::{Model, fingerprint, gguf::Gguf};
 ///
-/// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
-/// let model = Model::from_bytes(&bytes)?;
-/// assert_eq!(model.fingerprint(), fingerprint(&Gguf::parse(&bytes)?));
-/// assert!(model.fingerprint().to_string().starts_with("414cb398"));
+/// let bytes = backstitch_demo::GGUF;
+/// let model = Model::from_bytes(bytes)?;
+/// assert_eq!(model.fingerprint(), fingerprint(&Gguf::parse(bytes)?));
+/// assert!(model.fingerprint().to_string().starts_with("9d2e8788"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {

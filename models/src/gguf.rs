@@ -19,6 +19,7 @@ mod reader;
 #[cfg(feature = "std")]
 mod source;
 mod split;
+mod stream;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use reader::{Gguf, KeyValue};
 #[cfg(feature = "std")]
 pub use source::{Access, Source};
 pub use split::SplitName;
+pub(crate) use stream::read_stream;
 pub use tensor::{MAX_RANK, TensorInfo};
 pub use value::{Array, FromValue, Mismatch, Value, ValueType};
 pub use writer::Writer;

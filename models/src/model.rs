@@ -2,9 +2,10 @@
 
 use crate::{
     arch::{self, Arch},
+    cancel::Stoppable,
     error::Error,
     fingerprint::fingerprint,
-    gguf::{Gguf, TensorInfo},
+    gguf::{Gguf, TensorInfo, read_stream},
     graph::{Builder, Graph},
     hparams::Hparams,
     vocab::Vocab,
@@ -12,6 +13,7 @@ use crate::{
 };
 use alloc::{string::String, sync::Arc};
 use backstitch_core::pool::Pool;
+use backstitch_kv::io::Read;
 use backstitch_kv::state::Fingerprint;
 use core::ops::Range;
 
@@ -21,10 +23,9 @@ use core::ops::Range;
 /// ```
 /// use backstitch_models::{Context, Model, Params};
 ///
-/// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
-/// let model = Model::from_bytes(&bytes)?;
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
 /// let mut ctx = Context::new(&model, Params::default())?;
-/// assert_eq!(ctx.model().hparams().architecture, "llama");
+/// assert_eq!(ctx.model().hparams().architecture, "falcon-h1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl Inner {
     fn load(
         gguf: &Gguf<'_>,
         archs: &[&Arch],
-        pool: &dyn Pool,
+        work: &Stoppable<'_>,
         keep: bool,
         done: impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Self, Error> {
@@ -54,7 +55,7 @@ impl Inner {
         let vocab = Vocab::from_gguf(gguf)?;
         // Before the weights: pages of the file are given back as these are read.
         let fingerprint = fingerprint(gguf);
-        let weights = Weights::load(gguf, &graph, pool, keep, done)?;
+        let weights = Weights::load(gguf, &graph, work, keep, done)?;
         let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
         let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
         Ok(Inner { hparams, graph, weights, vocab, fingerprint, name, chat_template })
@@ -63,22 +64,32 @@ impl Inner {
 
 /// How to load a model.
 #[cfg(feature = "std")]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LoadParams {
     /// How to get at the bytes of the file.
     pub access: crate::gguf::Access,
     /// Threads that pack weights, 1 to 512.
     pub n_threads: usize,
+    /// A request to stop, looked at between pieces of weights.
+    pub cancel: Option<crate::Cancel>,
 }
 
 #[cfg(feature = "std")]
+crate::setters::setters!(LoadParams {
+    access: crate::gguf::Access,
+    n_threads: usize,
+    cancel: Option<crate::Cancel>,
+});
+
+#[cfg(feature = "std")]
 impl Default for LoadParams {
-    /// Maps the file; as many threads as the machine has.
+    /// Maps the file; as many threads as the process may use.
     fn default() -> Self {
-        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
         LoadParams {
             access: crate::gguf::Access::Map,
-            n_threads: n_threads.min(backstitch_core::pool::MAX_THREADS),
+            n_threads: crate::context::all_threads() as usize,
+            cancel: None,
         }
     }
 }
@@ -96,7 +107,7 @@ impl Model {
     /// As [`Model::open`], with parameters; `progress` hears how many bytes of how many are done.
     ///
     /// # Errors
-    /// As [`Model::open`].
+    /// As [`Model::open`], and [`Error::Cancelled`] if `params` ask to stop.
     #[cfg(feature = "std")]
     pub fn open_with(
         path: impl AsRef<std::path::Path>,
@@ -109,7 +120,8 @@ impl Model {
         let total = gguf.tensors().iter().map(|t| t.n_bytes() as u64).sum();
         let is_packed = gguf.tensors().iter().any(TensorInfo::is_packed);
         let mut read = 0;
-        let mut inner = Inner::load(&gguf, arch::ALL, &pool, true, |tensor, range| {
+        let work = Stoppable::new(&pool, params.cancel.as_ref());
+        let mut inner = Inner::load(&gguf, arch::ALL, &work, true, |tensor, range| {
             read += range.len() as u64;
             let start = tensor.range().start;
             source.release(tensor.part(), start + range.start..start + range.end);
@@ -130,6 +142,26 @@ impl Model {
         Self::from_gguf(&gguf, arch::ALL, &backstitch_core::pool::Inline, |_, _| {})
     }
 
+    /// Loads the model that comes from `input`, a GGUF file in one part of at most `limit` bytes: from a socket, an archive,
+    /// standard input. Its bytes are held until it is loaded. Of a stream that goes on behind the file, as many bytes
+    /// again are read at most.
+    ///
+    /// # Errors
+    /// As `Model::open`; [`Error::Stream`] if reading fails, [`Error::ModelTooLarge`] if the file is longer than `limit`.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Model;
+    ///
+    /// let mut stream = std::fs::File::open("../goldens/models/llama.gguf")?; // anything that implements Read
+    /// let model = Model::from_reader(&mut stream, 1 << 30)?;
+    /// assert_eq!(model.hparams().architecture, "llama");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_reader(input: &mut dyn Read, limit: u64) -> Result<Self, Error> {
+        Self::from_bytes(&read_stream(input, limit)?)
+    }
+
     /// Loads a model whose header was read already, knowing the architectures `archs` only. After each piece of weights `done` hears which bytes of
     /// which tensor are no longer needed.
     ///
@@ -141,7 +173,7 @@ impl Model {
         pool: &dyn Pool,
         done: impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Self, Error> {
-        Ok(Model(Arc::new(Inner::load(gguf, archs, pool, false, done)?)))
+        Ok(Model(Arc::new(Inner::load(gguf, archs, &Stoppable::new(pool, None), false, done)?)))
     }
 
     /// The numbers and the graph of the model that `gguf` describes, without its weights.

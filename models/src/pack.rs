@@ -3,6 +3,7 @@
 //! `docs/packed-format.md` describes the file.
 
 use crate::arch;
+use crate::cancel::{Cancel, Stoppable};
 use crate::error::Error;
 use crate::fingerprint::{ORIGINAL, fingerprint};
 use crate::gguf::{Gguf, TensorInfo, Writer};
@@ -32,22 +33,23 @@ impl<'a> PackedModel<'a> {
     /// Packs all tensors that the model uses as matrices only; `done` gets each tensor, packed or not.
     ///
     /// # Errors
-    /// As `Model::open`, for models that are not known; [`Error::OutOfMemory`].
+    /// As `Model::open`, for models that are not known; [`Error::OutOfMemory`]; [`Error::Cancelled`] if `cancel` asks to stop.
     ///
     /// # Example
     /// ```
     /// use backstitch_core::pool::Inline;
     /// use backstitch_models::{Model, PackedModel, gguf::Gguf};
     ///
-    /// let bytes = std::fs::read("../goldens/models/llama.gguf")?;
-    /// let packed = PackedModel::new(&Gguf::parse(&bytes)?, &Inline, |_| {})?.writer()?.to_bytes();
-    /// let (model, original) = (Model::from_bytes(&packed)?, Model::from_bytes(&bytes)?);
+    /// let bytes = backstitch_demo::GGUF;
+    /// let packed = PackedModel::new(&Gguf::parse(bytes)?, &Inline, None, |_| {})?.writer()?.to_bytes();
+    /// let (model, original) = (Model::from_bytes(&packed)?, Model::from_bytes(bytes)?);
     /// assert_eq!(model.fingerprint(), original.fingerprint());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(
         gguf: &'a Gguf<'a>,
         pool: &dyn Pool,
+        cancel: Option<&Cancel>,
         mut done: impl FnMut(&TensorInfo<'a>),
     ) -> Result<Self, Error> {
         let (_, graph) = Model::describe(gguf, arch::ALL)?;
@@ -59,9 +61,10 @@ impl<'a> PackedModel<'a> {
             end = end.saturating_add(n_bytes.unwrap_or_default());
         }
         let mut arena = Arena::new(end)?;
+        let work = Stoppable::new(pool, cancel);
         for (tensor, place) in gguf.tensors().iter().zip(&places) {
             if let Some(room) = place.clone().and_then(|place| arena.bytes_mut().get_mut(place)) {
-                pack_tensor(tensor, gguf.tensor_data(tensor), room, pool)?;
+                pack_tensor(tensor, gguf.tensor_data(tensor), room, &work)?;
             }
             done(tensor);
         }
@@ -113,12 +116,17 @@ fn panel_bytes(tensor: &TensorInfo<'_>) -> Result<Option<usize>, Error> {
 }
 
 /// Packs each matrix of a tensor.
-fn pack_tensor(tensor: &TensorInfo<'_>, data: &[u8], room: &mut [u8], pool: &dyn Pool) -> Result<(), Error> {
+fn pack_tensor(
+    tensor: &TensorInfo<'_>,
+    data: &[u8],
+    room: &mut [u8],
+    work: &Stoppable<'_>,
+) -> Result<(), Error> {
     let (n_rows, n_cols) = tensor.rows_and_cols();
     let n_matrices = (tensor.n_elements() / n_rows / n_cols).max(1);
     let (from, to) = ((data.len() / n_matrices).max(1), (room.len() / n_matrices).max(1));
     for (from, to) in data.chunks(from).zip(room.chunks_mut(to)) {
-        pack_in_parallel(&Source::new(tensor.dtype(), n_rows, n_cols, from)?, to, pool)?;
+        pack_in_parallel(&Source::new(tensor.dtype(), n_rows, n_cols, from)?, to, work)?;
     }
     Ok(())
 }

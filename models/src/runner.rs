@@ -9,6 +9,7 @@ mod recurrent;
 mod rows;
 
 use crate::{
+    cancel::Stoppable,
     context::{Outputs, Params},
     error::Error,
     graph::{Graph, Head, Op, Plan, Profile, Rotation, Rows, Value},
@@ -87,7 +88,7 @@ struct Values<'r> {
 
 fn zeroed(n_floats: usize, what: &'static str) -> Result<Vec<Line>, Error> {
     let n_lines = n_floats.div_ceil(size_of::<Line>() / 4);
-    let refused = |()| Error::OutOfMemory { what, n_bytes: 4 * n_floats as u64 };
+    let refused = |()| Error::OutOfMemory { what, n_bytes: (n_floats as u64).saturating_mul(4) };
     bytemuck::allocation::try_zeroed_vec(n_lines).map_err(refused)
 }
 
@@ -118,6 +119,14 @@ impl Values<'_> {
     }
 }
 
+/// The floats that activations and attention take.
+pub(crate) fn sizes(graph: &Graph, params: &Params, n_threads: usize) -> (usize, usize) {
+    let graphs = || [Some(graph), graph.encoder()].into_iter().flatten();
+    let width = graphs().map(|graph| Plan::new(graph).width()).max().unwrap_or(0);
+    let scratch = graphs().map(|graph| attend::scratch_len(graph, params, n_threads)).max().unwrap_or(0);
+    (width.saturating_mul(params.n_ubatch as usize), scratch)
+}
+
 impl Runner {
     pub(crate) fn new(
         model: &Model,
@@ -127,13 +136,9 @@ impl Runner {
     ) -> Result<Self, Error> {
         let (graph, n_ubatch) = (model.graph(), params.n_ubatch as usize);
         let (main, encoder) = (Program::new(graph), graph.encoder().map(Program::new));
-        let width = main.plan.width().max(encoder.as_ref().map_or(0, |encoder| encoder.plan.width()));
-        let too_large = Error::OutOfMemory { what: "activations", n_bytes: u64::MAX };
-        let n_floats = width.checked_mul(n_ubatch).ok_or(too_large)?;
-        let arena = zeroed(n_floats, "activations")?;
-        let scratch = |graph| attend::scratch_len(graph, params, pool.n_threads());
-        let scratch_len = scratch(graph).max(graph.encoder().map_or(0, scratch));
-        let scratch = zeroed(scratch_len, "attention")?;
+        let (n_arena, n_scratch) = sizes(graph, params, pool.n_threads());
+        let arena = zeroed(n_arena, "activations")?;
+        let scratch = zeroed(n_scratch, "attention")?;
         Ok(Runner { set, main, encoder, arena, scratch, wanted: vec![0; n_ubatch], profile: None })
     }
 
@@ -153,7 +158,7 @@ impl Runner {
     pub(crate) fn run(
         &mut self,
         model: &Model,
-        pool: &dyn Pool,
+        work: &Stoppable<'_>,
         side: Side,
         ubatch: &mut Ubatch<'_>,
         outputs: &mut Outputs,
@@ -163,13 +168,14 @@ impl Runner {
         let all = graph.head() == Head::Embeddings && outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
-        let (mut frame, profile, outputs_only) = self.frame(model, pool, side, ubatch.n_tokens());
+        let (mut frame, profile, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
         // The profile is one of the main graph's steps.
         let mut profile = profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));
         for (i, step) in graph.steps().iter().enumerate() {
             if frame.wanted.is_empty() && outputs_only[i] {
                 continue;
             }
+            work.check()?;
             let mut run = || {
                 frame.log(&step.op, ubatch)?;
                 frame.step(&step.op, ubatch, outputs)
@@ -179,20 +185,25 @@ impl Runner {
                 None => run()?,
             }
         }
-        Ok(())
+        // What was left out of the last step too.
+        work.check()
     }
 
     /// Steps the recurrent states through one ubatch of the journal.
     pub(crate) fn replay(
         &mut self,
         model: &Model,
-        pool: &dyn Pool,
+        work: &Stoppable<'_>,
         ubatch: &mut Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
-        let (mut frame, ..) = self.frame(model, pool, Side::Decoder, ubatch.n_tokens());
-        model.graph().steps().iter().try_for_each(|step| frame.replay(&step.op, ubatch, outputs))
+        let (mut frame, ..) = self.frame(model, work.pool(), Side::Decoder, ubatch.n_tokens());
+        for step in model.graph().steps() {
+            work.check()?;
+            frame.replay(&step.op, ubatch, outputs)?;
+        }
+        work.check()
     }
 
     /// What the steps of a ubatch of `n_tokens` share, and what `run` needs beside it.

@@ -1,14 +1,16 @@
 //! From logits to the next token.
 //!
-//! A sampler is a small value that changes a list of candidates: raises or lowers logits, or drops tokens. A [`Chain`]
-//! runs several in order and draws one of what is left. Samplers hold no state: everything that changes from token to
-//! token is the [`History`] of recent tokens and the position of the [`Rng`], both owned by the chain, so that a chain
-//! can be cloned before a guess and put back after it.
+//! A sampler is a small value that changes a list of candidates: raises or lowers logits, or drops tokens.
+//! A [`Chain`] runs several in order and draws one of what is left. Most samplers hold no state: the
+//! [`History`] of recent tokens and the position of the [`Rng`] belong to the chain. A sampler with state
+//! of its own overrides [`Sampler::accept`], [`Sampler::save`], [`Sampler::restore`] and
+//! [`Sampler::reset`]; a clone of a chain clones it, and [`Chain::state`] holds its bytes.
 //!
-//! The same logits, settings and seed give the same token on every platform. All sums run in `f64` over the candidates
-//! in their current order, which is token order after loading and descending logits (lower token first among equals)
-//! after a sampler has selected. Logits that are not numbers count as minus infinity. No sampler drops the last
-//! candidate, and none allocates.
+//! The same logits, settings and seed give the same token on every platform. All sums run in `f64` over the
+//! candidates in their current order, which is token order after loading and descending logits (lower token
+//! first among equals) after a sampler has selected. Logits that are not numbers count as minus infinity.
+//! No sampler of this module drops the last candidate, and none allocates. A token with a logit of minus
+//! infinity is banned: [`Chain::sample`] never draws it, and returns `None` if no other is left.
 //!
 //! Meanings and defaults are those of llama.cpp's samplers of the same names.
 //!
@@ -16,7 +18,7 @@
 //! use backstitch_kv::Token;
 //! use backstitch_models::sampler::{Chain, Settings};
 //!
-//! let mut chain = Chain::new(4, &Settings { temp: 0.0, ..Settings::default() });
+//! let mut chain = Chain::new(4, &Settings::default().temp(0.0));
 //! let token = chain.sample(&[0.1, 2.5, -1.0, 2.4]);
 //! assert_eq!(token, Some(Token(1)));
 //! chain.accept(Token(1));
@@ -27,6 +29,7 @@ mod chain;
 mod greedy;
 mod history;
 mod logit_bias;
+mod logprobs;
 mod min_p;
 mod penalties;
 mod rng;
@@ -35,6 +38,7 @@ mod state;
 mod temperature;
 mod top_k;
 mod top_p;
+mod trail;
 mod typical;
 
 pub use candidates::{Candidate, Candidates};
@@ -42,32 +46,130 @@ pub use chain::{Builder, Chain};
 pub use greedy::Greedy;
 pub use history::History;
 pub use logit_bias::LogitBias;
+pub use logprobs::{Logprob, Logprobs};
 pub use min_p::MinP;
 pub use penalties::Penalties;
 pub use rng::Rng;
 pub use settings::Settings;
-pub use state::State;
+pub use state::{SamplerState, State};
 pub use temperature::Temperature;
 pub use top_k::TopK;
 pub use top_p::TopP;
+pub use trail::Trail;
 pub use typical::Typical;
 
+use crate::error::Error;
+use alloc::{boxed::Box, vec::Vec};
+use backstitch_kv::Token;
+
 /// One step between the logits and the draw.
-pub trait Sampler {
-    /// Changes logits or drops candidates; `history` holds the tokens accepted so far.
-    fn apply(&self, candidates: &mut Candidates, history: &History);
+///
+/// A sampler without state needs [`Sampler::apply`] and `Clone` alone. One with state keeps it in buffers
+/// that it makes when it is made: `apply`, `accept` and `save` into a vector with room run once a token,
+/// where nothing may allocate.
+///
+/// ```
+/// use backstitch_kv::Token;
+/// use backstitch_models::Error;
+/// use backstitch_models::sampler::{Candidates, Chain, Greedy, History, Sampler};
+///
+/// /// Bans every token that came already.
+/// #[derive(Clone)]
+/// struct Once(Vec<bool>);
+///
+/// impl Sampler for Once {
+///     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+///         let is_used = |token: Token| self.0.get(token.0 as usize) == Some(&true);
+///         candidates.map(|c| if is_used(c.id) { f32::NEG_INFINITY } else { c.logit });
+///     }
+///
+///     fn accept(&mut self, token: Token) {
+///         self.0.get_mut(token.0 as usize).into_iter().for_each(|used| *used = true);
+///     }
+///
+///     fn reset(&mut self) {
+///         self.0.fill(false);
+///     }
+///
+///     fn save(&self, bytes: &mut Vec<u8>) {
+///         bytes.extend(self.0.iter().map(|&used| u8::from(used)));
+///     }
+///
+///     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
+///         let (what, found, wanted) = ("the used tokens", bytes.len() as u64, self.0.len() as u64);
+///         if found != wanted {
+///             return Err(Error::SavedLength { what, found, wanted });
+///         }
+///         self.0.iter_mut().zip(bytes).for_each(|(used, &byte)| *used = byte != 0);
+///         Ok(())
+///     }
+/// }
+///
+/// let mut chain = Chain::builder(3).with(Once(vec![false; 3])).with(Greedy).build();
+/// let mut tokens = Vec::new();
+/// while let Some(token) = chain.sample(&[0.5, 2.0, 1.0]) {
+///     chain.accept(token);
+///     tokens.push(token.0);
+/// }
+/// assert_eq!(tokens, [1, 2, 0]); // then all are banned
+/// ```
+pub trait Sampler: CloneBoxed + Send + Sync {
+    /// Change logits or drop candidates; `history` holds the tokens accepted so far.
+    fn apply(&mut self, candidates: &mut Candidates, history: &History);
+
+    /// Note a token of the sequence, from the prompt or drawn.
+    fn accept(&mut self, token: Token) {
+        let _ = token;
+    }
+
+    /// Return to the state in which no token was accepted.
+    fn reset(&mut self) {}
+
+    /// Append the state to `bytes`; nothing if there is none. A sampler with a state writes at least one byte
+    /// in every state, so that one that was not saved is missed where it is to be restored.
+    ///
+    /// A state that was not saved may be made again by accepting all tokens of the sequence, so it has to
+    /// follow from these.
+    fn save(&self, bytes: &mut Vec<u8>) {
+        let _ = bytes;
+    }
+
+    /// Take the state over that [`Sampler::save`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::SavedLength`] or [`Error::SavedValue`] if the bytes are not such a state. A sampler without
+    /// state refuses all bytes.
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match bytes.len() as u64 {
+            0 => Ok(()),
+            found => {
+                Err(Error::SavedLength { what: "the state of a sampler that has none", found, wanted: 0 })
+            }
+        }
+    }
+}
+
+/// Cloning behind a box: every [`Sampler`] that is `Clone` has it.
+pub trait CloneBoxed {
+    /// Return an independent copy.
+    fn clone_boxed(&self) -> Box<dyn Sampler>;
+}
+
+impl<T: Sampler + Clone + 'static> CloneBoxed for T {
+    fn clone_boxed(&self) -> Box<dyn Sampler> {
+        Box::new(self.clone())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     /// Token and logit of what one sampler leaves.
     pub(super) fn after(sampler: &dyn Sampler, logits: &[f32]) -> Vec<(u32, f32)> {
         let mut candidates = Candidates::new(logits.len());
         candidates.load(logits);
-        sampler.apply(&mut candidates, &History::new(logits.len(), 0));
+        sampler.clone_boxed().apply(&mut candidates, &History::new(logits.len(), 0));
         candidates.items().iter().map(|c| (c.id.0, c.logit)).collect()
     }
 

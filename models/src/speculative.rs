@@ -1,23 +1,25 @@
-//! Speculative decoding: guess the next tokens, evaluate them together, keep those that plain decoding would have chosen.
+//! Speculative decoding: guess the next tokens, evaluate them together, keep those that plain decoding
+//! would have chosen.
 //!
-//! Evaluating a few tokens at once costs little more than evaluating one, because the weights are read once. A [`Drafter`]
-//! guesses what comes next, from the text itself ([`Lookup`]) or with a smaller model ([`DraftModel`]); one batch
-//! evaluates the guesses; then the sampler chain draws from the target's own logits, position by position, as it would have without any guess.
-//! As long as what it draws is what was guessed, the next position's logits are there already. The first guess that
-//! differs, and all behind it, are rolled back.
+//! Evaluating a few tokens at once costs little more than evaluating one, because the weights are read
+//! once. A [`Drafter`] guesses what comes next, from the text itself ([`Lookup`]) or with a smaller model
+//! ([`DraftModel`]); one batch evaluates the guesses; then the sampler chain draws from the target's own
+//! logits, position by position, as it would have without any guess. As long as what it draws is what was
+//! guessed, the next position's logits are there already. The first guess that differs, and all behind it,
+//! are rolled back.
 //!
-//! So guesses decide about speed only. The chain sees the same logits (bit for bit, by contract 1) and the same history and
-//! draws as many random numbers as plain decoding, so the text is the same for the same seed, greedy or sampled, with
-//! every kind of memory, however bad the drafter.
+//! So guesses decide about speed only. The chain sees the same logits (bit for bit, by contract 1) and the
+//! same history and draws as many random numbers as plain decoding, so the text is the same for the same
+//! seed, greedy or sampled, with every kind of memory, however bad the drafter.
 //!
 //! ```
 //! use backstitch_models::sampler::{Chain, Settings};
 //! use backstitch_models::speculative::{Lookup, Speculative};
 //! use backstitch_models::{Context, Model, Params, Token};
 //!
-//! let model = Model::from_bytes(&std::fs::read("../goldens/models/llama.gguf")?)?;
-//! let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() })?;
-//! let mut chain = Chain::new(model.hparams().n_vocab, &Settings { seed: 7, ..Settings::default() });
+//! let model = Model::from_bytes(backstitch_demo::GGUF)?;
+//! let mut ctx = Context::new(&model, Params::default().n_ctx(128))?;
+//! let mut chain = Chain::new(model.hparams().n_vocab, &Settings::default().seed(7));
 //! let seq = ctx.sequence()?;
 //! ctx.append(seq, &[Token(5), Token(6), Token(7), Token(5), Token(6)])?;
 //!
@@ -41,13 +43,15 @@ pub use lookup::Lookup;
 use crate::{context::Context, error::Error, sampler::Chain};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Batch, Pos, SeqId, Token};
+use core::ops::ControlFlow;
 
 /// Guesses how a text goes on.
 pub trait Drafter {
-    /// Appends at most `n` tokens that may come after `held` and then `last` to the empty `draft`; none is fine.
+    /// Appends at most `n` tokens that may come after `held` and then `last` to the empty `draft`; none is
+    /// fine.
     ///
-    /// `held` is what the sequence holds, and empty if that is not known. Guesses cost time when they are wrong; they
-    /// never change a text.
+    /// `held` is what the sequence holds, and empty if that is not known. Guesses cost time when they are
+    /// wrong; they never change a text.
     ///
     /// # Errors
     /// Those of the drafter's own work. The step that asked fails then, and nothing has changed.
@@ -69,6 +73,7 @@ impl<D: Drafter> Drafter for Option<D> {
 
 /// What speculation has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Tokens guessed and evaluated.
     pub n_drafted: u64,
@@ -82,6 +87,7 @@ pub struct Stats {
 
 /// What a step has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Step<'a> {
     /// The next tokens of the text, at least one unless the text ended.
     pub tokens: &'a [Token],
@@ -127,22 +133,34 @@ impl<D: Drafter> Speculative<D> {
         }
     }
 
-    /// Chooses the next tokens with `chain`: one if no guess is right, at most `limit`. The chain has accepted them
-    /// afterwards. Choosing stops at a token for which `ends` is true.
+    /// Chooses the next tokens with `chain`: one if no guess is right, at most `limit`. The chain has
+    /// accepted them afterwards. Choosing stops at a token for which `ends` is true.
     ///
     /// The first step draws from the logits of the sequence's last token, as plain decoding does.
     ///
     /// # Errors
-    /// [`Error::NoLogits`] if the sequence's last token was not evaluated with its output or the chain leaves no token, and those of
-    /// [`Context::decode`], [`Context::rollback`] and the drafter. Nothing was chosen then and the sequence ends where it did; the
-    /// step can be tried again. Where only the guesses find no room, it goes on without them.
+    /// [`Error::NoToken`] if the chain leaves no token, and those of [`Context::logits`],
+    /// [`Context::decode`], [`Context::rollback`] and the drafter. Nothing was chosen then and the sequence
+    /// ends where it did; the step can be tried again. Where only the guesses find no room, it goes on
+    /// without them.
     ///
-    /// That wrong guesses cannot be rolled back is no error of the step that chose the tokens: the next one tries again,
-    /// and fails if it cannot either.
+    /// That wrong guesses cannot be rolled back is no error of the step that chose the tokens: the next one
+    /// tries again, and fails if it cannot either.
     pub fn step(
         &mut self,
         ctx: &mut Context,
         chain: &mut Chain,
+        limit: usize,
+        ends: impl Fn(Token) -> bool,
+    ) -> Result<Step<'_>, Error> {
+        self.step_with(ctx, chain, limit, ends)
+    }
+
+    /// As [`Speculative::step`], with whoever chooses.
+    pub(crate) fn step_with(
+        &mut self,
+        ctx: &mut Context,
+        chooser: &mut impl Choose,
         limit: usize,
         ends: impl Fn(Token) -> bool,
     ) -> Result<Step<'_>, Error> {
@@ -152,35 +170,36 @@ impl<D: Drafter> Speculative<D> {
         let end = match self.next {
             _ if limit == 0 => None,
             None => {
-                let logits = ctx.logits(self.seq);
-                match draw(chain, logits).ok_or(Error::NoLogits { seq: self.seq.0 })? {
+                let logits = ctx.logits(self.seq)?;
+                match chooser.draw(logits).ok_or(Error::NoToken { seq: self.seq.0 })? {
                     token if ends(token) => Some(token),
                     token => {
-                        self.choose(chain, token);
+                        // The first is chosen alone: enough or not, the step is over.
+                        let _ = self.choose(chooser, token);
                         None
                     }
                 }
             }
             Some(last) => {
-                let start = ctx.pos(self.seq);
+                let start = ctx.pos(self.seq)?;
                 self.guess(ctx, last, limit - 1)?;
                 self.evaluate(ctx, last)?;
-                self.check(ctx, chain, start, last, ends)?
+                self.check(ctx, chooser, start, last, ends)?
             }
         };
         Ok(Step { tokens: &self.chosen, end })
     }
 
-    fn choose(&mut self, chain: &mut Chain, token: Token) {
-        chain.accept(token);
+    fn choose(&mut self, chooser: &mut impl Choose, token: Token) -> ControlFlow<()> {
         self.chosen.push(token);
         self.next = Some(token);
+        chooser.take(token)
     }
 
     /// Asks for guesses, no more than `limit` and than there is room for.
     fn guess(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
         let held = ctx.tokens(self.seq)?;
-        let end = usize::try_from(ctx.pos(self.seq).0).unwrap_or(usize::MAX);
+        let end = usize::try_from(ctx.pos(self.seq)?.0).unwrap_or(usize::MAX);
         let room = ctx.room_after(end.saturating_add(1));
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
@@ -196,11 +215,11 @@ impl<D: Drafter> Speculative<D> {
 
     /// Evaluates the last token and the guesses behind it; without these if they find no room.
     fn evaluate(&mut self, ctx: &mut Context, last: Token) -> Result<(), Error> {
-        self.fill(ctx.pos(self.seq), last);
+        self.fill(ctx.pos(self.seq)?, last);
         match ctx.decode(&self.batch) {
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) if !self.draft.is_empty() => {
                 self.draft.clear();
-                self.fill(ctx.pos(self.seq), last);
+                self.fill(ctx.pos(self.seq)?, last);
                 ctx.decode(&self.batch)?;
             }
             result => result?,
@@ -218,26 +237,27 @@ impl<D: Drafter> Speculative<D> {
         }
     }
 
-    /// Draws at each position until a guess differs, and rolls back what was guessed from there on.
+    /// Draws at each position until a guess differs or enough was chosen, and rolls back what was guessed
+    /// from there on.
     fn check(
         &mut self,
         ctx: &mut Context,
-        chain: &mut Chain,
+        chooser: &mut impl Choose,
         start: Pos,
         last: Token,
         ends: impl Fn(Token) -> bool,
     ) -> Result<Option<Token>, Error> {
         let mut n_right = 0;
         let end = loop {
-            let Some(token) = draw(chain, ctx.output(n_right)) else {
+            let Some(token) = ctx.output(n_right).and_then(|logits| chooser.draw(logits)) else {
                 return self.stop(ctx, start, last, n_right).map(|()| None);
             };
             if ends(token) {
                 self.next = None;
                 break Some(token);
             }
-            self.choose(chain, token);
-            if self.draft.get(n_right) != Some(&token) {
+            let go = self.choose(chooser, token);
+            if go.is_break() || self.draft.get(n_right) != Some(&token) {
                 break None;
             }
             n_right += 1;
@@ -246,7 +266,8 @@ impl<D: Drafter> Speculative<D> {
         if n_right < self.draft.len() {
             self.n_draft = (n_right + 1).min(self.n_max);
             self.end = Some(Pos(start.0 + 1 + n_right as i32));
-            // The tokens are chosen whether this succeeds or not; what fails is tried again before the next step.
+            // The tokens are chosen whether this succeeds or not; what fails is tried again before the next
+            // step.
             let _ = self.settle(ctx);
         } else if n_right > 0 {
             self.n_draft = self.n_draft.saturating_mul(2).min(self.n_max);
@@ -254,14 +275,15 @@ impl<D: Drafter> Speculative<D> {
         Ok(end)
     }
 
-    /// Nothing could be drawn after `n_right` guesses. What was chosen stays; its last token counts as not evaluated, so that the
-    /// next step evaluates it again and draws from its logits, or fails as this one does if it chose nothing.
+    /// Nothing could be drawn after `n_right` guesses. What was chosen stays; its last token counts as not
+    /// evaluated, so that the next step evaluates it again and draws from its logits, or fails as this one
+    /// does if it chose nothing.
     fn stop(&mut self, ctx: &mut Context, start: Pos, last: Token, n_right: usize) -> Result<(), Error> {
         self.stats.n_accepted += n_right as u64;
         self.next = Some(self.chosen.last().copied().unwrap_or(last));
         self.end = Some(Pos(start.0 + n_right as i32));
         let _ = self.settle(ctx);
-        if n_right == 0 { Err(Error::NoLogits { seq: self.seq.0 }) } else { Ok(()) }
+        if n_right == 0 { Err(Error::NoToken { seq: self.seq.0 }) } else { Ok(()) }
     }
 
     /// Rolls back the wrong guesses that are still there.
@@ -292,6 +314,17 @@ impl<D: Drafter> Speculative<D> {
         (self.next, self.end) = (None, None);
     }
 
+    /// Continues `seq` from now on, which is left as `unsettled` says; the sequence before is as it was left.
+    pub(crate) fn follow(&mut self, seq: SeqId, unsettled: Unsettled) {
+        self.seq = seq;
+        Unsettled { next: self.next, end: self.end } = unsettled;
+    }
+
+    /// What is still to be done for the sequence.
+    pub(crate) fn unsettled(&self) -> Unsettled {
+        Unsettled { next: self.next, end: self.end }
+    }
+
     /// The last token chosen, if it is not evaluated yet.
     pub fn next(&self) -> Option<Token> {
         self.next
@@ -303,6 +336,31 @@ impl<D: Drafter> Speculative<D> {
     }
 }
 
-fn draw(chain: &mut Chain, logits: Option<&[f32]>) -> Option<Token> {
-    chain.sample(logits?)
+/// Draws tokens, and is told of each that becomes part of the text.
+pub(crate) trait Choose {
+    /// Draws the next token, if any is left.
+    fn draw(&mut self, logits: &[f32]) -> Option<Token>;
+
+    /// Notes that `token` was drawn and does not end the text. Breaks if no further one is wanted.
+    fn take(&mut self, token: Token) -> ControlFlow<()>;
+}
+
+impl Choose for Chain {
+    fn draw(&mut self, logits: &[f32]) -> Option<Token> {
+        self.sample(logits)
+    }
+
+    fn take(&mut self, token: Token) -> ControlFlow<()> {
+        self.accept(token);
+        ControlFlow::Continue(())
+    }
+}
+
+/// How far the context is behind the tokens chosen for a sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsettled {
+    /// The last token chosen, if it is not evaluated yet.
+    pub next: Option<Token>,
+    /// Where the sequence ends, if wrong guesses could not be rolled back yet.
+    pub end: Option<Pos>,
 }

@@ -17,6 +17,7 @@ mod error;
 mod merges;
 mod partition;
 mod pre;
+mod room;
 mod rwkv;
 mod source;
 mod special;
@@ -27,8 +28,8 @@ mod unigram;
 mod wordpiece;
 
 use alloc::vec::Vec;
-
 use backstitch_kv::Token;
+use core::ops::Range;
 
 use crate::error::Error;
 use crate::gguf::Gguf;
@@ -36,6 +37,7 @@ use crate::gguf::Gguf;
 use self::bpe::Bpe;
 use self::partition::{Partition, Piece};
 use self::pre::Pre;
+use self::room::{make_room, room_for};
 use self::rwkv::Rwkv;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
@@ -61,7 +63,8 @@ pub enum AddSpecial {
 pub enum ParseSpecial {
     /// They are text like any other: right for what users type.
     No,
-    /// They steer the model: right for what a chat template wrote.
+    /// They steer the model: right for text whose every byte is trusted. For conversations there is
+    /// [`Vocab::tokenize_trusted`].
     Yes,
 }
 
@@ -136,7 +139,7 @@ impl Vocab {
         let name = source.pre.unwrap_or("default");
         let pre = Pre::named(name).ok_or_else(|| VocabError::Pre { found: name.into() })?;
         let mut texts = token_texts(source)?;
-        let specials = Specials::new(source, Roles::default(), &texts);
+        let specials = Specials::new(source, Roles::default(), &texts)?;
         let bpe = Bpe::new(pre, &mut texts, source.merges)?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Bpe(bpe))?;
         vocab.add_bos = source.add_bos.unwrap_or(pre.add_bos);
@@ -150,7 +153,7 @@ impl Vocab {
         }
         let texts = token_texts(source)?;
         let defaults = Roles { bos: Some(1), eos: Some(2), unk: Some(0), ..Roles::default() };
-        let specials = Specials::new(source, defaults, &texts);
+        let specials = Specials::new(source, defaults, &texts)?;
         let spm = Spm::new(&texts, &source.scores, specials.roles.unk.map(Token))?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Spm(spm))?;
         vocab.add_bos = source.add_bos.unwrap_or(true);
@@ -164,7 +167,7 @@ impl Vocab {
         }
         let texts = token_texts(source)?;
         let defaults = Roles { eos: Some(1), unk: Some(2), pad: Some(0), ..Roles::default() };
-        let specials = Specials::new(source, defaults, &texts);
+        let specials = Specials::new(source, defaults, &texts)?;
         let add_space_prefix = source.add_space_prefix.unwrap_or(true);
         let unigram = Unigram::new(source, &texts, specials.roles.unk.map(Token), add_space_prefix)?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Unigram(unigram))?;
@@ -185,7 +188,7 @@ impl Vocab {
             mask: Some(103),
             ..Roles::default()
         };
-        let mut specials = Specials::new(source, defaults, &texts);
+        let mut specials = Specials::new(source, defaults, &texts)?;
         specials.roles.eos = specials.roles.sep.or(specials.roles.eos);
         let wordpiece = WordPiece::new(&texts, specials.roles.unk.map(Token))?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::WordPiece(wordpiece))?;
@@ -195,7 +198,7 @@ impl Vocab {
 
     fn rwkv(source: &VocabSource<'_>) -> Result<Self, VocabError> {
         let texts = token_texts(source)?;
-        let specials = Specials::new(source, Roles::default(), &texts);
+        let specials = Specials::new(source, Roles::default(), &texts)?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Rwkv(Rwkv::default()))?;
         vocab.tokenizer = Tokenizer::Rwkv(Rwkv::new(&vocab)?);
         vocab.add_bos = source.add_bos.unwrap_or(false);
@@ -213,9 +216,9 @@ impl Vocab {
         const ALL: Attr = USER.or(Attr::CONTROL).or(Attr::UNKNOWN);
         let mut vocab = Self {
             pieces: Vec::new(),
-            piece_ends: Vec::with_capacity(source.tokens.len()),
-            parse_all: Partition::new(&specials, ALL, &texts),
-            parse_user: Partition::new(&specials, USER, &texts),
+            piece_ends: room_for(source.tokens.len())?,
+            parse_all: Partition::new(&specials, ALL, &texts)?,
+            parse_user: Partition::new(&specials, USER, &texts)?,
             texts,
             specials,
             tokenizer,
@@ -224,8 +227,10 @@ impl Vocab {
             add_space_prefix: source.add_space_prefix.unwrap_or(false),
             clean_spaces: false,
         };
-        for id in 0..vocab.n_vocab() {
+        for id in 0..vocab.n_vocab() as u32 {
             let mut piece = core::mem::take(&mut vocab.pieces);
+            // No piece is longer than the text of its token.
+            make_room(&mut piece, vocab.texts.at(id).len())?;
             vocab.write_piece(id, &mut piece);
             vocab.pieces = piece;
             let end = u32::try_from(vocab.pieces.len());
@@ -258,8 +263,8 @@ impl Vocab {
     }
 
     /// How many tokens there are.
-    pub fn n_vocab(&self) -> u32 {
-        self.specials.attrs.len() as u32
+    pub fn n_vocab(&self) -> usize {
+        self.specials.attrs.len()
     }
 
     /// Appends the tokens of `text` to `out`.
@@ -268,23 +273,58 @@ impl Vocab {
     /// of the longest token, which is bounded. Bytes that a byte-pair vocabulary cannot express are left
     /// out; the others have the unknown token for them.
     pub fn tokenize(&self, text: &str, add: AddSpecial, parse: ParseSpecial, out: &mut Vec<Token>) {
-        let partition = match parse {
-            ParseSpecial::No => &self.parse_user,
-            ParseSpecial::Yes => &self.parse_all,
+        let whole = 0..text.len();
+        let trusted = match parse {
+            ParseSpecial::No => &[],
+            ParseSpecial::Yes => core::slice::from_ref(&whole),
         };
+        self.tokenize_trusted(text, trusted, add, out);
+    }
+
+    /// Append the tokens of a `text` of which some parts may steer the model and others may not, to `out`.
+    /// Control tokens written out in it become those tokens where all of their bytes lie in one of the ranges
+    /// `trusted`; anywhere else they are text like any other. User-defined tokens always are tokens. All text
+    /// is tokenised as if it came from one writer: no token changes because a range ends there. Ranges are
+    /// byte offsets in ascending order that do not overlap.
+    ///
+    /// Costs as much as [`tokenize`](Self::tokenize).
+    pub fn tokenize_trusted(
+        &self,
+        text: &str,
+        trusted: &[Range<usize>],
+        add: AddSpecial,
+        out: &mut Vec<Token>,
+    ) {
+        let partition = if trusted.is_empty() { &self.parse_user } else { &self.parse_all };
         if add == AddSpecial::Yes && self.add_bos {
             out.extend(self.bos());
         }
-        let mut after_special = true;
-        for piece in partition.pieces(text, &self.specials, &self.texts) {
-            match piece {
-                Piece::Token(token) => out.push(token),
-                Piece::Text(text) => self.tokenize_plain(text, after_special, out),
-            }
-            after_special = matches!(piece, Piece::Token(_));
-        }
+        self.tokenize_pieces(partition.pieces(text, trusted, &self.specials, &self.texts), true, out);
         if add == AddSpecial::Yes && self.add_eos {
             out.extend(self.eos());
+        }
+    }
+
+    /// Append the tokens of a `text` that goes on where another one ended to `out`: together they are the text
+    /// of both, because no space is put before it, and nothing is added. Control tokens written out in it are
+    /// treated as in [`tokenize`](Self::tokenize).
+    pub fn tokenize_behind(&self, text: &str, parse: ParseSpecial, out: &mut Vec<Token>) {
+        let whole = 0..text.len();
+        let (partition, trusted) = match parse {
+            ParseSpecial::No => (&self.parse_user, &[][..]),
+            ParseSpecial::Yes => (&self.parse_all, core::slice::from_ref(&whole)),
+        };
+        self.tokenize_pieces(partition.pieces(text, trusted, &self.specials, &self.texts), false, out);
+    }
+
+    /// Appends the tokens of `pieces`, the first of which begins a text if `begins`.
+    fn tokenize_pieces(&self, pieces: Vec<Piece<'_>>, mut begins: bool, out: &mut Vec<Token>) {
+        for piece in pieces {
+            match piece {
+                Piece::Token(token) => out.push(token),
+                Piece::Text(text) => self.tokenize_plain(text, begins, out),
+            }
+            begins = matches!(piece, Piece::Token(_));
         }
     }
 
@@ -310,12 +350,12 @@ impl Vocab {
 
     /// The text of `token` as the model file writes it.
     pub fn token_text(&self, token: Token) -> &[u8] {
-        if token.0 < self.n_vocab() { self.texts.at(token.0) } else { &[] }
+        if (token.0 as usize) < self.n_vocab() { self.texts.at(token.0) } else { &[] }
     }
 
     /// The first token whose text in the model file is `text`.
     pub fn find(&self, text: &[u8]) -> Option<Token> {
-        self.texts.find(text).filter(|&id| id < self.n_vocab()).map(Token)
+        self.texts.find(text).filter(|&id| (id as usize) < self.n_vocab()).map(Token)
     }
 
     /// The text of `tokens`, tidied as the model's own tokeniser does: without the space put in front when tokenising, and
@@ -335,9 +375,14 @@ impl Vocab {
         if self.clean_spaces { text::clean_spaces(&text) } else { text }
     }
 
-    /// Whether `token` is no part of what users read: a control token or the unknown token.
+    /// Return true if `token` is no part of what users read: a control token or the unknown token.
     pub fn is_hidden(&self, token: Token) -> bool {
         self.specials.attr(token.0).any(Attr::CONTROL.or(Attr::UNKNOWN))
+    }
+
+    /// Return true if text behind `token` begins as at the start of a text: it was cut out before tokenising.
+    pub(crate) fn is_special(&self, token: Token) -> bool {
+        self.specials.attr(token.0).any(Attr::CONTROL.or(Attr::UNKNOWN).or(Attr::USER))
     }
 
     /// Whether generation ends with `token`.
@@ -376,6 +421,12 @@ impl Vocab {
     }
 }
 
+/// The most tokens; the largest vocabularies have a million.
+const MAX_TOKENS: usize = 1 << 20;
+/// The most bytes of all texts, beside so many of each token: every byte of a text may become a node of a table.
+const MAX_TEXTS: usize = 4 << 20;
+const TEXT_OF_TOKEN: usize = 6;
+
 /// The texts of the tokens, after checking that the lists beside them are long enough.
 fn token_texts(source: &VocabSource<'_>) -> Result<Strings, VocabError> {
     let wanted = source.tokens.len();
@@ -390,7 +441,10 @@ fn token_texts(source: &VocabSource<'_>) -> Result<Strings, VocabError> {
         }
     }
     let n_bytes = source.tokens.iter().map(|text| text.len()).sum();
-    let mut texts = Strings::with_capacity(wanted, n_bytes);
+    if wanted > MAX_TOKENS || n_bytes > MAX_TEXTS + TEXT_OF_TOKEN * wanted {
+        return Err(VocabError::TooLarge { what: "the list of tokens" });
+    }
+    let mut texts = Strings::with_capacity(wanted, n_bytes)?;
     for text in source.tokens {
         texts.push(text.as_bytes())?;
     }

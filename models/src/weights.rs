@@ -7,6 +7,7 @@ pub(crate) use arena::Arena;
 pub(crate) use distances::REACH;
 
 use crate::{
+    cancel::Stoppable,
     error::Error,
     gguf::{Gguf, TensorInfo},
     graph::{Graph, WeightId, WeightInfo, WeightShape},
@@ -14,7 +15,7 @@ use crate::{
 use alloc::{boxed::Box, vec, vec::Vec};
 use backstitch_core::{
     packed::{PANEL, Packed, PackedType, Source, pack, packed_bytes},
-    pool::{Parts, Pool},
+    pool::Parts,
 };
 use core::ops::Range;
 
@@ -81,11 +82,11 @@ impl Weights {
     /// has packed are copied, unless `keep` promises that the files will be [kept](Weights::keep).
     ///
     /// # Errors
-    /// If memory runs out, or a tensor is not what the graph was built from.
+    /// If memory runs out, or a tensor is not what the graph was built from; [`Error::Cancelled`].
     pub(crate) fn load(
         gguf: &Gguf<'_>,
         graph: &Graph,
-        pool: &dyn Pool,
+        work: &Stoppable<'_>,
         keep: bool,
         mut done: impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Self, Error> {
@@ -101,7 +102,7 @@ impl Weights {
             }
         }
         let mut arena = Arena::new(n_bytes)?;
-        let mut loader = Loader { pool, keep, room: arena.bytes_mut(), at: 0 };
+        let mut loader = Loader { work, keep, room: arena.bytes_mut(), at: 0 };
         let mut all = Vec::with_capacity(graph.weights().len());
         for wanted in graph.weights() {
             let info = find(wanted)?;
@@ -218,7 +219,7 @@ fn panels_of(info: &TensorInfo<'_>, rows: Range<usize>, n_cols: usize) -> Result
 
 /// Where matrices go, one after the other.
 struct Loader<'a> {
-    pool: &'a dyn Pool,
+    work: &'a Stoppable<'a>,
     keep: bool,
     room: &'a mut [u8],
     at: usize,
@@ -264,15 +265,15 @@ impl Loader<'_> {
         n_cols: usize,
         done: &mut impl FnMut(&TensorInfo<'_>, Range<usize>),
     ) -> Result<Matrix, Error> {
-        let (kind, n_rows) = (packed_type(info)?, rows.len());
+        let (kind, n_rows, work) = (packed_type(info)?, rows.len(), self.work);
+        work.check()?;
         if !info.is_packed() {
             let row_bytes = info.dtype().row_bytes(n_cols).ok_or_else(|| not_weights(info))?;
             let bytes = rows.start * row_bytes..rows.end * row_bytes;
             let piece = data.get(bytes.clone()).ok_or_else(|| not_weights(info))?;
             let source = Source::new(info.dtype(), n_rows, n_cols, piece)?;
-            let pool = self.pool;
             let (place, room) = self.take(packed_bytes(kind, n_rows, n_cols)?)?;
-            pack_in_parallel(&source, room, pool)?;
+            pack_in_parallel(&source, room, work)?;
             done(info, bytes);
             return Ok(Matrix { kind, n_rows, n_cols, place });
         }
@@ -299,13 +300,21 @@ impl Loader<'_> {
     }
 }
 
+/// Cost of packing a byte, in multiply-adds: it may have to come from a disk.
+const PACKING: u64 = 32;
+
 /// Packs a matrix on all threads of `pool`, which also are the first to write to their part of `out`.
 ///
 /// # Errors
-/// If `out` is not as long as the packed matrix.
-pub(crate) fn pack_in_parallel(source: &Source<'_>, out: &mut [u8], pool: &dyn Pool) -> Result<(), Error> {
-    let panel_bytes = source.panel_bytes().max(1);
-    let n_jobs = backstitch_core::pool::n_jobs(pool, source.n_panels(), 8);
+/// If `out` is not as long as the packed matrix; [`Error::Cancelled`].
+pub(crate) fn pack_in_parallel(
+    source: &Source<'_>,
+    out: &mut [u8],
+    work: &Stoppable<'_>,
+) -> Result<(), Error> {
+    let (panel_bytes, pool) = (source.panel_bytes().max(1), work.pool());
+    let cost = PACKING * panel_bytes as u64;
+    let n_jobs = backstitch_core::pool::n_limited_jobs(pool, source.n_panels(), 8, cost);
     let mut results = vec![Ok(()); n_jobs];
     let (parts, verdicts) = (Parts::new(out, panel_bytes, n_jobs), Parts::new(&mut results, 1, n_jobs));
     pool.run(n_jobs, &|job| {
@@ -313,5 +322,6 @@ pub(crate) fn pack_in_parallel(source: &Source<'_>, out: &mut [u8], pool: &dyn P
             *verdict = pack(source, start / panel_bytes, part);
         }
     })?;
+    work.check()?;
     Ok(results.into_iter().collect::<Result<(), _>>()?)
 }

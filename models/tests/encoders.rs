@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
 
 fn params(kernels: &'static KernelSet, n_threads: u32) -> Params {
-    Params { n_ctx: 1024, n_seq_max: 4, n_threads, kernels: Some(kernels), ..Params::default() }
+    Params::default().n_ctx(1024).n_seq_max(4).n_threads(n_threads).kernels(Some(kernels))
 }
 
 /// Embeddings of all tokens of some texts, then the pooled ones.
@@ -44,7 +44,7 @@ fn embeddings_have_the_same_bits_whatever_lies_beside_a_text() {
         let model = model("bert", dtype);
         let texts: Vec<Vec<Token>> = (0..4).map(|i| tokens(&model, 20 + i, 1 + 42 * i as usize)).collect();
         for pooling in [Pooling::Mean, Pooling::Cls, Pooling::Last] {
-            let pooled = |set, n_threads| Params { pooling: Some(pooling), ..params(set, n_threads) };
+            let pooled = |set, n_threads| params(set, n_threads).pooling(Some(pooling));
             let alone = |text: &Vec<Token>| {
                 embeddings(&model, pooled(KernelSet::scalar(), 1), core::slice::from_ref(text)).remove(0)
             };
@@ -68,7 +68,7 @@ fn embeddings_have_the_same_bits_whatever_lies_beside_a_text() {
 #[test]
 fn what_an_encoder_cannot_do_is_refused_with_the_way_out() {
     let model = model("bert", DType::F32);
-    let mut ctx = Context::new(&model, Params { n_ubatch: 16, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ubatch(16)).unwrap();
     let seq = ctx.sequence().unwrap();
     assert!(matches!(ctx.append(seq, &[Token(1)]), Err(Error::EncoderOnly)));
     let too_long = ctx.encode(seq, &tokens(&model, 1, 17)).unwrap_err();
@@ -78,8 +78,8 @@ fn what_an_encoder_cannot_do_is_refused_with_the_way_out() {
     let beyond = ctx.encode_batch(&batch).unwrap_err();
     assert!(matches!(beyond, Error::BeyondPositions { pos: 500, n_pos: 128 }), "{beyond}");
     ctx.encode(seq, &tokens(&model, 1, 16)).unwrap();
-    assert!(ctx.pooled(seq).is_some() && ctx.embedding(15).is_some() && ctx.logits(seq).is_none());
-    assert_eq!(ctx.pos(seq), Pos(0), "nothing is kept");
+    assert!(ctx.pooled(seq).is_some() && ctx.embedding(15).is_some() && ctx.logits_at_hand(seq).is_none());
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(0), "nothing is kept");
     ctx.release(seq).unwrap();
     assert!(ctx.pooled(seq).is_none());
     let llama = self::model("llama", DType::F32);
@@ -97,7 +97,7 @@ fn answers(ctx: &mut Context, seq: SeqId, text: &[Token], tokens: &[Token], piec
     while !rest.is_empty() {
         let n = pieces.next().copied().unwrap_or(rest.len()).min(rest.len());
         let mut batch = Batch::new();
-        let start = ctx.pos(seq).0;
+        let start = ctx.pos(seq).unwrap().0;
         for (i, &token) in rest[..n].iter().enumerate() {
             batch.push(token, Pos(start + i as i32), &[seq], true);
         }
@@ -126,7 +126,7 @@ fn a_decoder_gives_the_same_bits_in_any_pieces_with_any_threads_and_kernels() {
             for (n_threads, pieces, n_ubatch) in
                 [(1, &[1; 300][..], 512), (2, &[1, 7, 16], 150), (3, &[], 512), (2, &[255, 1], 151)]
             {
-                let params = Params { n_ubatch, ..params(set, n_threads) };
+                let params = (params(set, n_threads)).n_ubatch(n_ubatch);
                 let mut ctx = Context::new(&model, params).unwrap();
                 let seq = ctx.sequence().unwrap();
                 let got = answers(&mut ctx, seq, &text, &made, pieces);
@@ -205,8 +205,8 @@ impl Pool for Faulty {
 fn an_encoding_that_fails_leaves_the_last_text() {
     let model = model("t5", DType::F32);
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
-    let pool = Box::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
-    let params = Params { n_ctx: 128, n_ubatch: 64, n_seq_max: 2, ..Params::default() };
+    let pool = Arc::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
+    let params = Params::default().n_ctx(128).n_ubatch(64).n_seq_max(2);
     let mut ctx = Context::with_pool(&model, params, pool).unwrap();
     let seq = ctx.sequence().unwrap();
     let (old, new, made) = (tokens(&model, 8, 60), tokens(&model, 9, 64), tokens(&model, 10, 20));

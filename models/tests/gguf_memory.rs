@@ -1,7 +1,9 @@
 //! Reading a GGUF file never allocates more than a fixed multiple of the file's real length, whatever its header claims.
 
 use backstitch_core::DType;
+use backstitch_models::Error;
 use backstitch_models::gguf::{Gguf, Writer};
+use backstitch_models::vocab::{Vocab, VocabError, VocabSource};
 use backstitch_testing::Counting;
 
 #[global_allocator]
@@ -45,6 +47,64 @@ fn the_dearest_files_stay_below_the_bound() {
     for file in [keys.to_bytes(), tensors.to_bytes()] {
         let (cost, limit) = (cost(&file), INDEX_PER_BYTE * file.len() as u64);
         assert!(cost <= limit, "{cost} bytes for {} bytes of file", file.len());
+    }
+}
+
+/// Counts and texts that the length of the file would allow.
+#[test]
+fn more_than_any_model_has_is_refused_before_anything_is_allocated_for_it() {
+    let header = |n_tensors: u64, n_entries: u64| {
+        let mut file = b"GGUF\x03\0\0\0".to_vec();
+        file.extend(n_tensors.to_le_bytes());
+        file.extend(n_entries.to_le_bytes());
+        file.resize(64 << 20, 0);
+        file
+    };
+    for file in [header(1 << 20, 0), header(0, 1 << 20)] {
+        let (error, peak) = ALLOCATOR.peak_here(|| Gguf::parse(&file).map(drop).unwrap_err());
+        assert!(matches!(error, Error::TooMany { limit: 1..=0x4_0000, .. }), "{error}");
+        assert!(peak < 1000, "{peak}");
+    }
+}
+
+#[test]
+fn a_file_of_as_many_tensors_and_keys_as_are_read_stays_below_the_bound() {
+    let mut file = b"GGUF\x03\0\0\0".to_vec();
+    let (n_tensors, n_entries) = (1_u64 << 18, 1_u64 << 16);
+    file.extend(n_tensors.to_le_bytes());
+    file.extend(n_entries.to_le_bytes());
+    for i in 0..n_entries {
+        let key = format!("{i}");
+        file.extend((key.len() as u64).to_le_bytes());
+        file.extend(key.as_bytes());
+        file.extend(0_u32.to_le_bytes());
+        file.push(1);
+    }
+    for i in 0..n_tensors {
+        let name = format!("{i}");
+        file.extend((name.len() as u64).to_le_bytes());
+        file.extend(name.as_bytes());
+        file.extend(1_u32.to_le_bytes());
+        file.extend(1_u64.to_le_bytes());
+        file.extend(24_u32.to_le_bytes());
+        file.extend((32 * i).to_le_bytes());
+    }
+    file.resize(file.len().next_multiple_of(32) + 32 * n_tensors as usize, 0);
+    let (n, peak) = ALLOCATOR.peak_here(|| Gguf::parse(&file).map(|gguf| gguf.tensors().len()));
+    assert_eq!(n.unwrap() as u64, n_tensors);
+    // Were the tensors empty, the file would have 8 MiB less.
+    assert!(peak <= 4 * (file.len() as u64 - (8 << 20)) + (64 << 20), "{peak}");
+}
+
+#[test]
+fn texts_longer_than_any_vocabulary_has_are_refused() {
+    let long = "a".repeat(5 << 20);
+    let source = VocabSource { tokens: &[long.as_str()], scores: vec![0.0], ..VocabSource::default() };
+    for model in ["gpt2", "llama", "t5", "bert"] {
+        let build = || Vocab::new(&VocabSource { model, ..source.clone() }).map(drop).unwrap_err();
+        let (error, peak) = ALLOCATOR.peak_here(build);
+        assert!(matches!(error, VocabError::TooLarge { .. }), "{model}: {error}");
+        assert!(peak < 1000, "{model}: {peak}");
     }
 }
 

@@ -7,7 +7,7 @@ use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId};
 use converted::{model, tokens};
 
 fn logits(model: &Model, cells: CellType) -> Vec<f32> {
-    let params = Params { n_ctx: 512, type_k: cells, type_v: cells, ..Params::default() };
+    let params = Params::default().n_ctx(512).type_k(cells).type_v(cells);
     let mut ctx = Context::new(model, params).unwrap();
     let mut batch = Batch::new();
     let tokens = tokens(model, 1, 300);

@@ -4,6 +4,7 @@ use backstitch_core::cell::CellType;
 use backstitch_models::{
     Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
     sampler::{Chain, Settings},
+    session::{GenerateOptions, Session},
     speculative::{DraftModel, Drafter, Lookup, Speculative},
 };
 use backstitch_testing::Counting;
@@ -24,6 +25,26 @@ fn decoding_a_token_allocates_nothing() {
     decoding_allocates_nothing();
     decoding_far_behind_allocates_nothing();
     speculation_allocates_nothing();
+    a_session_allocates_nothing();
+}
+
+/// Pieces are lent, with stop strings that do not come.
+fn a_session_allocates_nothing() {
+    for name in ["llama", "gemma3", "falcon_h1", "mamba2"] {
+        let model = model(name);
+        let ctx = Context::new(&model, Params::default().n_ctx(512)).unwrap();
+        let settings = Settings::default().repeat_penalty(1.1);
+        let mut session = Session::new(ctx, &settings).unwrap();
+        session.feed(&(0..70).map(Token).collect::<Vec<_>>()).unwrap();
+        let options = GenerateOptions::default().limit(250).ignore_eos().stop("no such text");
+        let mut generation = session.generate(options);
+        let mut tell =
+            |n: usize| (0..n).map(|_| generation.next_piece().unwrap().unwrap().tokens.len()).sum::<usize>();
+        tell(50);
+        let (n, tally) = ALLOCATOR.during(|| tell(150));
+        assert_eq!(n, 150);
+        assert_eq!(tally.allocations, 0, "{name}: {tally:?}");
+    }
 }
 
 fn decoding_allocates_nothing() {
@@ -48,7 +69,7 @@ fn decoding_allocates_nothing() {
     ] {
         let model = model(name);
         for n_threads in [1, 2] {
-            let params = Params { n_ctx: 512, n_seq_max: 3, n_threads, ..Params::default() };
+            let params = Params::default().n_ctx(512).n_seq_max(3).n_threads(n_threads);
             let mut ctx = Context::new(&model, params).unwrap();
             let a = ctx.sequence().unwrap();
             let prompt: Vec<Token> = (0..70).map(Token).collect();
@@ -94,7 +115,7 @@ fn decoding_allocates_nothing() {
 /// Behind more than one span of 256 tokens, what a token sees is shared out between threads.
 fn decoding_far_behind_allocates_nothing() {
     for (name, cells) in [("llama", CellType::F16), ("quant_q8_0", CellType::Q8_0)] {
-        let params = Params { n_ctx: 512, n_threads: 2, type_k: cells, type_v: cells, ..Params::default() };
+        let params = Params::default().n_ctx(512).n_threads(2).type_k(cells).type_v(cells);
         let mut ctx = Context::new(&model(name), params).unwrap();
         let seq = ctx.sequence().unwrap();
         let prompt: Vec<Token> = (0..320).map(|i| Token(i % 250)).collect();
@@ -119,7 +140,7 @@ fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<
 fn speculation_allocates_nothing() {
     for name in ["llama", "gemma3", "falcon_h1", "mamba2", "lfm2", "rwkv7", "qwen35"] {
         let model = model(name);
-        let params = Params { n_ctx: 512, ..Params::default() };
+        let params = Params::default().n_ctx(512);
         let draft_model = DraftModel::new(&model, &model, params).unwrap();
         let lookup = Lookup { n_min: 1, ..Lookup::default() };
         let drafters: [Box<dyn Drafter>; 2] = [Box::new(draft_model), Box::new(lookup)];
@@ -130,7 +151,7 @@ fn speculation_allocates_nothing() {
             ctx.append(seq, &prompt).unwrap();
             let mut speculative = Speculative::new(drafter, seq, 4);
             let chain = |temp| {
-                let settings = Settings { temp, repeat_penalty: 1.1, ..Settings::default() };
+                let settings = Settings::default().temp(temp).repeat_penalty(1.1);
                 Chain::new(model.hparams().n_vocab, &settings)
             };
             // Both right and wrong guesses come up before anything is counted.

@@ -10,11 +10,11 @@ fn golden(name: &str) -> Vec<u8> {
 
 fn pack(bytes: &[u8]) -> Vec<u8> {
     let gguf = Gguf::parse(bytes).unwrap();
-    PackedModel::new(&gguf, &Inline, |_| {}).unwrap().writer().unwrap().to_bytes()
+    PackedModel::new(&gguf, &Inline, None, |_| {}).unwrap().writer().unwrap().to_bytes()
 }
 
 fn logits(model: &Model) -> Vec<u32> {
-    let mut ctx = Context::new(model, Params { n_ctx: 64, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(model, Params::default().n_ctx(64)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &[Token(5), Token(6), Token(7)]).unwrap();
     ctx.logits(seq).unwrap().iter().map(|x| x.to_bits()).collect()
@@ -47,11 +47,26 @@ fn every_cut_of_a_packed_file_and_every_other_type_is_an_error() {
     let gguf = Gguf::parse(&packed).unwrap();
     let tensor = gguf.tensors().iter().find(|tensor| tensor.is_packed()).unwrap();
     let id = tensor.type_id().to_le_bytes();
-    assert_eq!(&id[1..], [1, 0x53, 0x42], "the type says BS and the version of the layout");
+    assert_eq!(&id[1..], [2, 0x53, 0x42], "the type says BS and the version of the layout");
     let at = packed.windows(4).position(|bytes| bytes == id).unwrap();
-    for other in [40, 0x4253_0000, 0x4253_0100 + 24, 0x4253_0200, u32::MAX] {
+    for (other, version) in [
+        (40, None),
+        (0x4253_0218, None),
+        (u32::MAX, None),
+        (0x4253_0008, Some(0)),
+        (0x4253_0108, Some(1)),
+        (0x4253_0308, Some(3)),
+    ] {
         let mut forged = packed.clone();
         forged[at..at + 4].copy_from_slice(&u32::to_le_bytes(other));
-        assert!(matches!(Gguf::parse(&forged), Err(Error::TensorType { .. })), "{other:x}");
+        let error = Gguf::parse(&forged).unwrap_err();
+        match (&error, version) {
+            (Error::TensorType { found, .. }, None) => assert_eq!(*found, other),
+            (Error::PackedVersion { found, wanted: 2, .. }, Some(version)) => {
+                assert_eq!(*found, version);
+                assert!(error.to_string().contains("backstitch pack ORIGINAL.gguf"), "{error}");
+            }
+            _ => panic!("{other:x}: {error}"),
+        }
     }
 }

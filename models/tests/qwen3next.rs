@@ -117,7 +117,7 @@ impl File {
 }
 
 fn logits(model: &Model) -> Vec<f32> {
-    let mut ctx = Context::new(model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(model, Params::default().n_ctx(128)).unwrap();
     let seq = ctx.sequence().unwrap();
     (0..50)
         .flat_map(|i| {

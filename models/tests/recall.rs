@@ -14,7 +14,7 @@ fn model(name: &str) -> Model {
 }
 
 fn params() -> Params {
-    Params { n_ctx: 512, n_seq_max: 2, ..Params::default() }
+    Params::default().n_ctx(512).n_seq_max(2)
 }
 
 fn prompt(n: usize) -> Vec<Token> {
@@ -22,7 +22,7 @@ fn prompt(n: usize) -> Vec<Token> {
 }
 
 fn bits(ctx: &Context, seq: SeqId) -> Vec<u32> {
-    ctx.logits(seq).unwrap().iter().map(|x| x.to_bits()).collect()
+    ctx.logits_at_hand(seq).unwrap().iter().map(|x| x.to_bits()).collect()
 }
 
 /// Evaluates a prompt and stores it.
@@ -48,7 +48,7 @@ fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
         // Opened anew, as another process would, and with other sizes.
         for n_ctx in [512, 400] {
             let store = store(&folder);
-            let mut ctx = Context::new(&model, Params { n_ctx, ..params() }).unwrap();
+            let mut ctx = Context::new(&model, params().n_ctx(n_ctx)).unwrap();
             let (other, seq) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
             ctx.append(other, &tokens[..50]).unwrap();
             let beside = bits(&ctx, other);
@@ -106,7 +106,7 @@ fn a_model_finds_nothing_of_another_and_a_cache_nothing_of_another_type() {
     };
     nothing(&model("qwen3"), params());
     let type_k = CellType::F32;
-    nothing(&model("llama"), Params { type_k, ..params() });
+    nothing(&model("llama"), params().type_k(type_k));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn moved(ctx: &Context, seq: SeqId, params: Params, convert: bool) -> Context {
     let mut bytes = Vec::new();
     ctx.seq_state_write(seq, &mut bytes, &SaveOptions::default()).unwrap();
     let mut other = Context::new(ctx.model(), params).unwrap();
-    other.seq_state_read_bytes(seq, &bytes, &RestoreOptions { convert }).unwrap();
+    other.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default().convert(convert)).unwrap();
     other
 }
 
@@ -171,7 +171,7 @@ fn what_was_not_computed_here_is_never_stored() {
         assert!(is_stored(&foreign, fork), "{name}");
 
         // Rounded, or widened from what was.
-        let wide = Params { type_k: CellType::F32, type_v: CellType::F32, ..params() };
+        let wide = params().type_k(CellType::F32).type_v(CellType::F32);
         let converted = moved(&ctx, seq, wide, true);
         assert!(!is_stored(&converted, seq), "{name}");
         assert!(!is_stored(&moved(&converted, seq, params(), true), seq), "{name}");

@@ -32,7 +32,7 @@ fn changed(bytes: &[u8], keys: &[(&str, Value<'_>)], tensors: &[(String, Vec<usi
 }
 
 fn context(model: &Model, n_seq_max: u32) -> Context {
-    Context::new(model, Params { n_ctx: 1024, n_seq_max, n_threads: 2, ..Params::default() }).unwrap()
+    Context::new(model, Params::default().n_ctx(1024).n_seq_max(n_seq_max).n_threads(2)).unwrap()
 }
 
 fn tokens(seed: u64, n: usize) -> Vec<Token> {

@@ -22,7 +22,7 @@ fn tokens(model: &Model, seed: u64, n: usize) -> Vec<Token> {
 
 /// Logits after `tokens` in a context of their own that keeps no way back.
 fn fresh(model: &Model, tokens: &[Token]) -> Vec<f32> {
-    let params = Params { n_ctx: 4096, timeline: TimelineParams::OFF, ..Params::default() };
+    let params = Params::default().n_ctx(4096).timeline(TimelineParams::OFF);
     let mut ctx = Context::new(model, params).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, tokens).unwrap();
@@ -43,7 +43,7 @@ fn removing_again_what_is_gone_forgets_nothing() {
         let model = model(name);
         let all = tokens(&model, 9, 120);
         let changed = |n: usize| {
-            let mut ctx = Context::new(&model, Params { n_ctx: 256, ..Params::default() }).unwrap();
+            let mut ctx = Context::new(&model, Params::default().n_ctx(256)).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..20]).unwrap();
             ctx.seq_rm(seq, Pos(0)..Pos(4)).unwrap();
@@ -69,7 +69,7 @@ fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
         let model = model(name);
         let all = tokens(&model, 1, 60);
         for back in 1..=12 {
-            let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+            let mut ctx = Context::new(&model, Params::default().n_ctx(128)).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..40]).unwrap();
             for token in &all[40..] {
@@ -80,7 +80,7 @@ fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
         }
         // A whole decode of two tokens, and of many.
         for n in [2, 20] {
-            let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() }).unwrap();
+            let mut ctx = Context::new(&model, Params::default().n_ctx(128)).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..60 - n]).unwrap();
             ctx.append(seq, &all[60 - n..]).unwrap();
@@ -110,8 +110,8 @@ fn after_a_decode_that_was_stopped_both_going_back_and_trying_again_work() {
         let model = model(name);
         let all = tokens(&model, 2, 60);
         let left = Arc::new(AtomicI64::new(i64::MAX));
-        let params = Params { n_ctx: 128, n_ubatch: 8, n_seq_max: 2, ..Params::default() };
-        let mut ctx = Context::with_pool(&model, params, Box::new(Stopping(left.clone()))).unwrap();
+        let params = Params::default().n_ctx(128).n_ubatch(8).n_seq_max(2);
+        let mut ctx = Context::with_pool(&model, params, Arc::new(Stopping(left.clone()))).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &all[..30]).unwrap();
         for stop in [0, 1, 7, 20, 45] {
@@ -119,7 +119,7 @@ fn after_a_decode_that_was_stopped_both_going_back_and_trying_again_work() {
             let stopped = ctx.append(seq, &all[30..60]);
             assert!(matches!(stopped, Err(Error::Core(_))), "{name}: {stopped:?}");
             left.store(i64::MAX, Relaxed);
-            assert_eq!(ctx.pos(seq), Pos(30));
+            assert_eq!(ctx.pos(seq).unwrap(), Pos(30));
             let back = ctx.fork(seq).unwrap();
             ctx.rollback(back, Pos(25)).unwrap();
             assert_goes_on(name, &model, &mut ctx, back, &all, 25);
@@ -136,7 +136,7 @@ fn going_back_behind_a_window_that_moved_on_is_exact() {
     let model = model("gemma3");
     let all = tokens(&model, 3, 700);
     for timeline in [TimelineParams::default(), TimelineParams::OFF] {
-        let params = Params { n_ctx: 2048, n_seq_max: 2, timeline, ..Params::default() };
+        let params = Params::default().n_ctx(2048).n_seq_max(2).timeline(timeline);
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &all).unwrap();
@@ -158,7 +158,7 @@ fn inside_the_journal_nothing_is_evaluated() {
         let all = tokens(&model, 4, 300);
         // However the tokens came.
         for piece in [1, 7, 300] {
-            let params = Params { n_ctx: 512, n_seq_max: 2, n_ubatch: 64, ..Params::default() };
+            let params = Params::default().n_ctx(512).n_seq_max(2).n_ubatch(64);
             let mut ctx = Context::new(&model, params).unwrap();
             let seq = ctx.sequence().unwrap();
             all.chunks(piece).for_each(|piece| ctx.append(seq, piece).unwrap());
@@ -178,7 +178,7 @@ fn inside_the_journal_nothing_is_evaluated() {
 
 /// What going `back` tokens takes, by what the context says.
 fn promised(ctx: &Context, seq: SeqId, back: i32) -> u32 {
-    let pos = Pos(ctx.pos(seq).0 - back);
+    let pos = Pos(ctx.pos(seq).unwrap().0 - back);
     let stretches = ctx.positions(seq).unwrap();
     let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&pos)).unwrap();
     match stretch.means {
@@ -192,7 +192,7 @@ fn going_back_d_tokens_evaluates_no_more_than_d_or_the_spacing() {
     for (name, piece) in [("falcon_h1", 2_100), ("mamba2", 100), ("gemma3", 2_100)] {
         let model = model(name);
         let all = tokens(&model, 5, 2_100);
-        let params = Params { n_ctx: 2_304, n_seq_max: 2, ..Params::default() };
+        let params = Params::default().n_ctx(2_304).n_seq_max(2);
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence().unwrap();
         all.chunks(piece).for_each(|piece| ctx.append(seq, piece).unwrap());
@@ -233,8 +233,8 @@ fn draw(name: &str, costs: &[u32]) {
 fn a_pin_is_reached_at_once_however_far_it_lies_back() {
     let model = model("falcon_h1");
     let all = tokens(&model, 6, 900);
-    let timeline = TimelineParams { checkpoint_bytes: 1 << 20, ..TimelineParams::default() };
-    let mut ctx = Context::new(&model, Params { n_ctx: 1024, timeline, ..Params::default() }).unwrap();
+    let timeline = TimelineParams::default().checkpoint_bytes(1 << 20);
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).timeline(timeline)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &all[..101]).unwrap();
     ctx.pin(seq).unwrap();
@@ -250,13 +250,13 @@ fn a_pin_is_reached_at_once_however_far_it_lies_back() {
 #[test]
 fn a_pin_past_the_budget_is_refused_and_changes_nothing() {
     let model = model("mamba2");
-    let timeline = TimelineParams { checkpoint_bytes: 300_000, ..TimelineParams::default() };
-    let mut ctx = Context::new(&model, Params { n_ctx: 1024, timeline, ..Params::default() }).unwrap();
+    let timeline = TimelineParams::default().checkpoint_bytes(300_000);
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).timeline(timeline)).unwrap();
     let seq = ctx.sequence().unwrap();
     let mut pinned = vec![];
     let refused = (0..200).find_map(|i| {
         ctx.append(seq, &[Token(i)]).unwrap();
-        ctx.pin(seq).map(|()| pinned.push(ctx.pos(seq))).err()
+        ctx.pin(seq).map(|()| pinned.push(ctx.pos(seq).unwrap())).err()
     });
     let Some(Error::Memory(backstitch_kv::Error::Pinned { limit, checkpoint_bytes })) = refused else {
         panic!("{refused:?}")
@@ -274,7 +274,7 @@ fn sixty_four_forks_that_decode_together_stay_exact() {
     for name in ["falcon_h1", "mamba2", "gemma3"] {
         let model = model(name);
         let all = tokens(&model, 7, 200);
-        let params = Params { n_ctx: 4096, n_seq_max: 65, ..Params::default() };
+        let params = Params::default().n_ctx(4096).n_seq_max(65);
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &all).unwrap();
@@ -306,8 +306,8 @@ fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
         let all = tokens(&model, 8, 500);
         for timeline in [TimelineParams::default(), TimelineParams::OFF] {
             let left = Arc::new(AtomicI64::new(i64::MAX));
-            let params = Params { n_ctx: 600, n_ubatch: 32, n_batch: 64, timeline, ..Params::default() };
-            let mut ctx = Context::with_pool(&model, params, Box::new(Stopping(left.clone()))).unwrap();
+            let params = Params::default().n_ctx(600).n_ubatch(32).n_batch(64).timeline(timeline);
+            let mut ctx = Context::with_pool(&model, params, Arc::new(Stopping(left.clone()))).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..77]).unwrap();
             let mut runs = 40;
@@ -315,7 +315,7 @@ fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
                 left.store(runs, Relaxed);
                 match ctx.append(seq, &all[77..]) {
                     Ok(()) => break,
-                    Err(Error::Core(_)) => assert_eq!(ctx.pos(seq), Pos(77)),
+                    Err(Error::Core(_)) => assert_eq!(ctx.pos(seq).unwrap(), Pos(77)),
                     Err(error) => panic!("{error}"),
                 }
                 runs *= 3;

@@ -38,7 +38,7 @@ fn model(name: &str) -> Model {
 }
 
 fn params() -> Params {
-    Params { n_ctx: 512, n_seq_max: 2, ..Params::default() }
+    Params::default().n_ctx(512).n_seq_max(2)
 }
 
 /// A prompt that repeats itself.
@@ -47,10 +47,11 @@ fn prompt() -> Vec<Token> {
 }
 
 /// First in a chain: notes the bits of all logits and the tokens in the history.
+#[derive(Clone)]
 struct Recorder(Arc<Mutex<Vec<u32>>>);
 
 impl Sampler for Recorder {
-    fn apply(&self, candidates: &mut Candidates, history: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, history: &History) {
         let mut seen = self.0.lock().unwrap();
         seen.extend(candidates.items().iter().map(|c| c.logit.to_bits()));
         seen.extend(history.tokens().map(|token| token.0));
@@ -103,7 +104,7 @@ struct Story {
 impl Story {
     fn of(ctx: &Context, seq: SeqId, tokens: Vec<Token>, seen: &Mutex<Vec<u32>>) -> Self {
         let held = ctx.tokens(seq).unwrap().to_vec();
-        let logits = ctx.logits(seq).unwrap().to_vec();
+        let logits = ctx.logits_at_hand(seq).unwrap().to_vec();
         Story { tokens, seen: seen.lock().unwrap().clone(), logits, held }
     }
 }
@@ -226,7 +227,7 @@ fn without_a_way_back_guesses_cost_evaluations_and_change_nothing_either() {
         let target = model(name);
         let expected = plain(&target, CHOICES[1]);
         let timeline = TimelineParams::OFF;
-        let mut ctx = Context::new(&target, Params { timeline, ..params() }).unwrap();
+        let mut ctx = Context::new(&target, params().timeline(timeline)).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &prompt()).unwrap();
         let right = expected.tokens.clone();
@@ -293,7 +294,7 @@ fn a_token_that_ends_the_text_is_drawn_and_left_out() {
 fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
     let target = model("llama");
     let expected = plain(&target, Choice::Greedy);
-    let mut ctx = Context::new(&target, Params { n_ctx: 64, n_seq_max: 1, ..params() }).unwrap();
+    let mut ctx = Context::new(&target, params().n_ctx(64).n_seq_max(1)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &prompt()).unwrap();
     let right = expected.tokens.clone();
@@ -309,7 +310,7 @@ fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
     assert!(matches!(error, Error::Memory(backstitch_kv::Error::Full { .. })), "{error}");
     assert_eq!(tokens.len(), 64 - prompt().len() + 1);
     assert_eq!(tokens, expected.tokens[..tokens.len()]);
-    assert_eq!(ctx.pos(seq), Pos(64));
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(64));
     assert_eq!(speculative.next(), tokens.last().copied());
 }
 
@@ -317,7 +318,7 @@ fn a_full_context_takes_no_guesses_and_then_errs_cleanly() {
 fn guesses_that_find_no_room_beside_other_sequences_are_left_out() {
     let target = model("llama");
     let expected = plain(&target, Choice::Greedy);
-    let mut ctx = Context::new(&target, Params { n_ctx: 128, n_seq_max: 5, ..params() }).unwrap();
+    let mut ctx = Context::new(&target, params().n_ctx(128).n_seq_max(5)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &prompt()).unwrap();
     // Others fill the rest, so that only the sequence's own block has room: cells 24 to 31.
@@ -341,7 +342,7 @@ fn guesses_that_find_no_room_beside_other_sequences_are_left_out() {
 fn a_draft_context_that_is_full_gives_no_guesses() {
     let target = model("llama");
     let expected = plain(&target, Choice::Greedy);
-    let small = Params { n_ctx: prompt().len() as u32 + 10, ..params() };
+    let small = params().n_ctx(prompt().len() as u32 + 10);
     let drafter = DraftModel::new(&target, &target, small).unwrap();
     let mut ctx = Context::new(&target, params()).unwrap();
     let seq = ctx.sequence().unwrap();
@@ -430,7 +431,7 @@ fn a_step_that_fails_can_be_tried_again() {
 
         // A step runs the pool some tens of times; every run in turn is the one that fails.
         let runs = Arc::new(AtomicU64::new(0));
-        let pool = Box::new(Faulty { runs: runs.clone(), every: 97 });
+        let pool = Arc::new(Faulty { runs: runs.clone(), every: 97 });
         let mut ctx = Context::with_pool(&target, params(), pool).unwrap();
         let seq = ctx.sequence().unwrap();
         while ctx.append(seq, &prompt()).is_err() {}
@@ -456,18 +457,20 @@ fn without_logits_there_is_nothing_to_go_on_from() {
     speculative.reset();
     ctx.append(seq, &[Token(5)]).unwrap();
     assert_eq!(speculative.step(&mut ctx, &mut chain, 1, |_| false).unwrap().tokens.len(), 1);
-    assert_eq!(ctx.pos(seq), Pos(11));
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(11));
 }
 
 /// Last in a chain: leaves no token once in so many times.
+#[derive(Clone)]
 struct Mute {
-    calls: AtomicU64,
+    calls: u64,
     every: u64,
 }
 
 impl Sampler for Mute {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
-        if self.calls.fetch_add(1, Relaxed) % self.every == self.every - 1 {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+        self.calls += 1;
+        if self.calls.is_multiple_of(self.every) {
             *candidates = Candidates::new(288);
         }
     }
@@ -483,18 +486,22 @@ fn a_step_in_which_no_token_is_left_can_be_tried_again() {
             let mut ctx = Context::new(&target, params()).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &prompt()).unwrap();
-            let mute = Mute { calls: AtomicU64::new(0), every };
+            let mute = Mute { calls: 0, every };
             let mut chain = Chain::builder(288).with(Greedy).with(mute).build();
             let drafter = Wrong { right: expected.tokens.clone(), every: 4 };
             let mut speculative = Speculative::new(drafter, seq, N_DRAFT);
             let mut tokens = vec![];
             while tokens.len() < N_TOKENS {
-                let (next, pos) = (speculative.next(), ctx.pos(seq));
+                let (next, pos) = (speculative.next(), ctx.pos(seq).unwrap());
                 match speculative.step(&mut ctx, &mut chain, N_TOKENS - tokens.len(), |_| false) {
                     Ok(step) => tokens.extend_from_slice(step.tokens),
-                    Err(Error::NoLogits { .. }) => {
+                    Err(Error::NoToken { .. }) => {
                         n_errors += 1;
-                        assert_eq!((speculative.next(), ctx.pos(seq)), (next, pos), "{name}, every {every}");
+                        assert_eq!(
+                            (speculative.next(), ctx.pos(seq).unwrap()),
+                            (next, pos),
+                            "{name}, every {every}"
+                        );
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -513,7 +520,7 @@ fn a_step_in_which_no_token_is_left_can_be_tried_again() {
 fn a_memory_without_a_limit_is_guessed_for_beyond_the_context() {
     let target = model("mamba2");
     let expected = plain(&target, Choice::Greedy);
-    let small = Params { n_ctx: 48, ..params() };
+    let small = params().n_ctx(48);
     let right = expected.tokens.clone();
     let drafters: [Box<dyn Drafter>; 2] = [
         Box::new(Wrong { right, every: usize::MAX }),

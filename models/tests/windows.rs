@@ -22,7 +22,7 @@ fn logits(name: &str, n_swa: Option<u32>) -> Vec<u32> {
         writer.tensor(info.name(), info.shape(), info.dtype(), gguf.tensor_data(info)).unwrap();
     }
     let model = Model::from_bytes(&writer.to_bytes()).unwrap();
-    let mut ctx = Context::new(&model, Params { n_ctx: 64, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
     let mut batch = Batch::new();
     for i in 0..40 {
         batch.push(Token(7 * i as u32 % 288), Pos(i), &[SeqId(0)], i == 39);

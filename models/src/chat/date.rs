@@ -20,8 +20,8 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// The moment `since_1970`, in UTC, in the given format: `%Y %y %m %d %e %j %B %b %A %a %H %I %M %S %p %F %T %%`, with `-` after the per cent sign
-/// for no leading zero. Other directives stay as they are.
+/// The moment `since_1970`, in UTC, in the given format: `%Y %y %m %d %e %j %B %b %A %a %H %I %M %S %p %F %T
+/// %%`, with `-` after the per cent sign for no leading zero. Other directives stay as they are.
 pub(super) fn written(since_1970: Duration, format: &str) -> String {
     let mut out = String::new();
     let mut rest = format;

@@ -1,207 +1,210 @@
-//! What operators do: the functions that `program.rs` calls in their place. Each pays before it looks or makes.
+//! Operators, as in Python. Everything that has no result there is an error here; so are integers beyond 64
+//! bits.
 
 use alloc::format;
 use alloc::vec::Vec;
-use std::sync::Arc;
 
-use minijinja::value::{Rest, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind};
+use super::ast::{CompareOp, MathOp};
+use super::error::Fault;
+use super::format as formatting;
+use super::heap::Val;
+use super::machine::{Eval, Machine};
+use super::text::{Buf, Str};
 
-use super::meter::Meter;
-use super::program;
-
-/// Registers everything.
-pub(super) fn add_to(env: &mut Environment<'_>, meter: &Arc<Meter>) {
-    let paying = meter.clone();
-    env.add_function(program::ADD, move |a: Value, b: Value| add(&paying, &a, &b));
-    let paying = meter.clone();
-    env.add_function(program::MULTIPLY, move |a: Value, b: Value| multiply(&paying, &a, &b));
-    let paying = meter.clone();
-    env.add_function(program::JOIN, move |a: Value, b: Value| paying.text(&[&a, &b]));
-    let paying = meter.clone();
-    env.add_function(program::ITEM, move |whole: Value, key: Value| item(&paying, &whole, &key));
-    let paying = meter.clone();
-    env.add_function(program::MAP, move |entries: Rest<Value>| map(&paying, &entries));
-    add_comparisons(env, meter);
-    add_payments(env, meter);
-}
-
-fn add_comparisons(env: &mut Environment<'_>, meter: &Arc<Meter>) {
-    type Compare = fn(&Value, &Value) -> bool;
-    let comparisons: [(&str, Compare); 6] = [
-        (program::EQUAL, |a, b| a == b),
-        (program::UNEQUAL, |a, b| a != b),
-        (program::LESS, |a, b| a < b),
-        (program::AT_MOST, |a, b| a <= b),
-        (program::MORE, |a, b| a > b),
-        (program::AT_LEAST, |a, b| a >= b),
-    ];
-    for (name, compare) in comparisons {
-        let paying = meter.clone();
-        env.add_function(name, move |a: Value, b: Value| {
-            paying.pay_to_compare(&a, &b).map(|()| compare(&a, &b))
-        });
+/// `-value`
+pub(super) fn negative(value: &Val) -> Eval<Val> {
+    match (value, value.as_int()) {
+        (Val::Float(x), _) => Ok(Val::Float(-x)),
+        (_, Some(n)) => n.checked_neg().map(Val::Int).ok_or_else(too_large),
+        _ => Err(Fault::failed(format!("{} has no negative", value.kind()))),
     }
-    let paying = meter.clone();
-    env.add_function(program::IN, move |item: Value, whole: Value| {
-        contains(&paying, &item, &whole)?.ok_or_else(|| cannot("in", &item, &whole))
-    });
 }
 
-/// Functions that pay for what the next step does.
-fn add_payments(env: &mut Environment<'_>, meter: &Arc<Meter>) {
-    let paying = meter.clone();
-    env.add_function(program::PAY, move |value: Value| settled(&paying, value));
-    let paying = meter.clone();
-    env.add_function(program::PAY_LOOP, move |value: Value| pay_for_text(&paying, &value).map(|()| value));
-    let paying = meter.clone();
-    env.add_function(program::PAY_PAIR, move |a: Value, b: Value| {
-        paying.pay_to_compare(&a, &b)?;
-        // Looking for one in the other can compare with each element and read the whole text.
-        contains(&paying, &a, &b).map(|_| Value::from_iter([b, a]))
-    });
-    let paying = meter.clone();
-    env.add_function(program::PAY_SLICE, move |whole: Value, from: Value, to: Value, by: Value| {
-        pay_for_text(&paying, &whole)?;
-        if is_list(&whole) {
-            // Passing over elements is cheaper than making them.
-            paying.pay(whole.len().unwrap_or(0) as u64 / 4)?;
+/// `+value`
+pub(super) fn positive(value: Val) -> Eval<Val> {
+    match (&value, value.as_int()) {
+        (Val::Float(_), _) => Ok(value),
+        (_, Some(n)) => Ok(Val::Int(n)),
+        _ => Err(Fault::failed(format!("{} is no number", value.kind()))),
+    }
+}
+
+fn too_large() -> Fault {
+    Fault::failed("a number beyond 64 bits")
+}
+
+impl Machine<'_, '_> {
+    pub(super) fn calculate(&mut self, op: MathOp, a: &Val, b: &Val) -> Eval<Val> {
+        self.budget.pay(1)?;
+        match (op, a, b) {
+            (MathOp::Add, Val::Str(a), Val::Str(b)) => {
+                self.budget.bytes(a.len() + b.len())?;
+                let mut out = Buf::default();
+                out.push_str(a);
+                out.push_str(b);
+                Ok(Val::Str(out.finish()))
+            }
+            (MathOp::Add, Val::List(x), Val::List(y)) => {
+                let items = self.joined(*x, *y)?;
+                self.new_list(items)
+            }
+            (MathOp::Add, Val::Tuple(x), Val::Tuple(y)) => {
+                let items = self.joined(*x, *y)?;
+                self.new_tuple(items)
+            }
+            (MathOp::Mul, sequence @ (Val::Str(_) | Val::List(_) | Val::Tuple(_)), n)
+            | (MathOp::Mul, n, sequence @ (Val::Str(_) | Val::List(_) | Val::Tuple(_))) => {
+                let n = n.as_int().ok_or_else(|| unfit(op, a, b))?;
+                self.repeated(sequence, n.max(0) as u64)
+            }
+            (MathOp::Rem, Val::Str(template), args) => {
+                let args = match args {
+                    Val::Tuple(items) => self.items_of(&Val::Tuple(*items))?,
+                    other => Vec::from([other.clone()]),
+                };
+                formatting::percent(self, template, &args, &[]).map(Val::Str)
+            }
+            _ => numbers(op, a, b),
         }
-        Ok::<_, Error>(Value::from_iter([by, to, from, whole]))
-    });
-    let paying = meter.clone();
-    env.add_function(program::PAY_SPREAD, move |lists: Rest<Value>| {
-        lists.iter().try_for_each(|list| paying.pay_for_elements(list.len().unwrap_or(1)))?;
-        Ok::<_, Error>(lists.iter().rev().cloned().collect::<Value>())
-    });
-}
-
-fn pay_for_text(meter: &Meter, value: &Value) -> Result<(), Error> {
-    value.as_str().map_or(Ok(()), |text| meter.pay(text.len() as u64))
-}
-
-/// Pays for `value`. What is made while it is read becomes a list, or views of views of views would be read many times.
-fn settled(meter: &Meter, value: Value) -> Result<Value, Error> {
-    if value.kind() != ValueKind::Iterable {
-        return meter.pay_for(&value).map(|()| value);
     }
-    let elements = value.try_iter()?.map(|element| meter.pay_for_elements(1).map(|()| element));
-    elements.collect::<Result<Vec<_>, _>>().map(Value::from)
-}
 
-pub(super) fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
-}
-
-pub(super) fn is_container(value: &Value) -> bool {
-    is_list(value) || value.kind() == ValueKind::Map
-}
-
-fn item(meter: &Meter, whole: &Value, key: &Value) -> Result<Value, Error> {
-    pay_for_text(meter, whole)?;
-    pay_for_text(meter, key)?;
-    if whole.kind() == ValueKind::Iterable {
-        meter.pay_for_elements(whole.len().unwrap_or(0))?;
+    fn joined(&mut self, x: u32, y: u32) -> Eval<Vec<Val>> {
+        self.budget.values(self.heap.list(x).len() + self.heap.list(y).len())?;
+        Ok([self.heap.list(x), self.heap.list(y)].concat())
     }
-    if is_container(key) && !whole.is_undefined() {
-        return Ok(Value::UNDEFINED);
-    }
-    whole.get_item(key)
-}
 
-/// A map. Lists and maps cannot be keys, as in Python: looking one up would compare all there is inside.
-fn map(meter: &Meter, entries: &[Value]) -> Result<Value, Error> {
-    meter.pay_for_elements(entries.len())?;
-    let pairs = entries.as_chunks().0.iter().map(|[key, value]| {
-        if is_container(key) {
-            let detail = format!("a {} cannot be a key", key.kind());
-            return Err(Error::new(ErrorKind::InvalidOperation, detail));
+    fn repeated(&mut self, sequence: &Val, n: u64) -> Eval<Val> {
+        match sequence {
+            Val::Str(text) => {
+                self.budget.pay((text.len() as u64).saturating_mul(n))?;
+                let mut out = Buf::default();
+                if !text.is_empty() {
+                    (0..n).for_each(|_| out.push_str(text));
+                }
+                Ok(Val::Str(out.finish()))
+            }
+            Val::List(list) | Val::Tuple(list) => {
+                let len = self.heap.list(*list).len();
+                let total = (len as u64).saturating_mul(n);
+                self.budget.pay(total.saturating_mul(super::budget::VALUE))?;
+                let items = self.heap.list(*list).iter().cycle().take(total as usize).cloned().collect();
+                if let Val::Tuple(_) = sequence { self.new_tuple(items) } else { self.new_list(items) }
+            }
+            other => Err(Fault::failed(format!("{} cannot be repeated", other.kind()))),
         }
-        pay_for_text(meter, key)?;
-        Ok((key.clone(), value.clone()))
-    });
-    pairs.collect::<Result<Vec<_>, _>>().map(Value::from_pairs)
-}
-
-/// Whether `item` is in `whole`. None if that has no meaning.
-pub(super) fn contains(meter: &Meter, item: &Value, whole: &Value) -> Result<Option<bool>, Error> {
-    if let Some(text) = whole.as_str() {
-        meter.pay(text.len() as u64)?;
-        return match item.as_str() {
-            Some(part) => Ok(Some(text.contains(part))),
-            None => Ok(Some(text.contains(&meter.text(&[item])?))),
-        };
     }
-    if is_list(whole) {
-        for element in whole.try_iter()? {
-            meter.pay_to_compare(&element, item)?;
-            if element == *item {
-                return Ok(Some(true));
+
+    pub(super) fn compare(&mut self, op: CompareOp, a: &Val, b: &Val) -> Eval<bool> {
+        use core::cmp::Ordering::{Greater, Less};
+        self.budget.pay(1)?;
+        Ok(match op {
+            CompareOp::Eq => self.equal(a, b)?,
+            CompareOp::Ne => !self.equal(a, b)?,
+            CompareOp::Lt => self.order(a, b)? == Some(Less),
+            CompareOp::Le => matches!(self.order(a, b)?, Some(order) if order != Greater),
+            CompareOp::Gt => self.order(a, b)? == Some(Greater),
+            CompareOp::Ge => matches!(self.order(a, b)?, Some(order) if order != Less),
+            CompareOp::In => self.contains(b, a)?,
+            CompareOp::NotIn => !self.contains(b, a)?,
+        })
+    }
+
+    /// `item in container`
+    pub(super) fn contains(&mut self, container: &Val, item: &Val) -> Eval<bool> {
+        match (container, item) {
+            (Val::Str(text), Val::Str(part)) => self.find(text, part).map(|at| at.is_some()),
+            (Val::Str(_), other) => {
+                Err(Fault::failed(format!("in a string only strings are found, not {}", other.kind())))
+            }
+            (Val::Dict(dict), _) => {
+                let key = self.key_of(item)?;
+                Ok(self.get(*dict, &key)?.is_some())
+            }
+            _ => {
+                for other in self.items_of(container)? {
+                    if self.equal(&other, item)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
             }
         }
-        return Ok(Some(false));
     }
-    if whole.is_undefined() {
-        return Ok(Some(false));
+
+    /// Where `part` first stands in `text`.
+    pub(super) fn find(&mut self, text: &Str, part: &Str) -> Eval<Option<usize>> {
+        self.budget.bytes(text.len() + part.len())?;
+        Ok(text.as_str().find(part.as_str()))
     }
-    let Some(object) = whole.as_object() else { return Ok(None) };
-    pay_for_text(meter, item)?;
-    Ok(Some(whole.kind() == ValueKind::Map && !is_container(item) && object.get_value(item).is_some()))
 }
 
-fn cannot(operator: &str, a: &Value, b: &Value) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{} {operator} {} has no meaning", a.kind(), b.kind()))
+fn unfit(op: MathOp, a: &Val, b: &Val) -> Fault {
+    let op = match op {
+        MathOp::Add => "+",
+        MathOp::Sub => "-",
+        MathOp::Mul => "*",
+        MathOp::Div => "/",
+        MathOp::FloorDiv => "//",
+        MathOp::Rem => "%",
+        MathOp::Pow => "**",
+    };
+    Fault::failed(format!("{} {op} {} has no meaning", a.kind(), b.kind()))
 }
 
-fn add(meter: &Meter, a: &Value, b: &Value) -> Result<Value, Error> {
-    if a.as_str().is_some() && b.as_str().is_some() {
-        return meter.text(&[a, b]).map(Value::from);
+fn numbers(op: MathOp, a: &Val, b: &Val) -> Eval<Val> {
+    if let (Some(x), Some(y)) = (a.as_int(), b.as_int())
+        && op != MathOp::Div
+    {
+        return integers(op, x, y);
     }
-    if is_list(a) && is_list(b) {
-        meter.pay_for(a)?;
-        meter.pay_for(b)?;
-        return Ok(a.try_iter()?.chain(b.try_iter()?).collect());
+    let (Some(x), Some(y)) = (a.as_float(), b.as_float()) else { return Err(unfit(op, a, b)) };
+    if y == 0.0 && matches!(op, MathOp::Div | MathOp::FloorDiv | MathOp::Rem) {
+        return Err(Fault::failed("division by zero"));
     }
-    arithmetic("+", a, b, i128::checked_add, |a, b| a + b)
-}
-
-fn multiply(meter: &Meter, a: &Value, b: &Value) -> Result<Value, Error> {
-    for (value, times) in [(a, b), (b, a)] {
-        let Some(times) = times.as_i64().map(|times| usize::try_from(times).unwrap_or(0)) else { continue };
-        if let Some(text) = value.as_str() {
-            meter.pay((text.len() as u64).saturating_mul(times as u64))?;
-            return Ok(text.repeat(times).into());
+    Ok(Val::Float(match op {
+        MathOp::Add => x + y,
+        MathOp::Sub => x - y,
+        MathOp::Mul => x * y,
+        MathOp::Div => x / y,
+        MathOp::FloorDiv => libm::floor((x - remainder(x, y)) / y + 0.5),
+        MathOp::Rem => remainder(x, y),
+        MathOp::Pow if x == 0.0 && y < 0.0 => return Err(Fault::failed("zero to a negative power")),
+        MathOp::Pow if x < 0.0 && libm::floor(y) != y => {
+            return Err(Fault::failed("a negative number to a power that is no integer"));
         }
-        if is_list(value) {
-            meter.pay_for(value)?;
-            let elements: Vec<Value> = value.try_iter()?.collect();
-            if elements.is_empty() {
-                return Ok(elements.into());
-            }
-            meter.pay_for_elements(elements.len().saturating_mul(times))?;
-            return Ok(core::iter::repeat_n(elements, times).flatten().collect());
-        }
-    }
-    arithmetic("*", a, b, i128::checked_mul, |a, b| a * b)
+        MathOp::Pow => libm::pow(x, y),
+    }))
 }
 
-fn arithmetic(
-    operator: &str,
-    a: &Value,
-    b: &Value,
-    whole: fn(i128, i128) -> Option<i128>,
-    real: fn(f64, f64) -> f64,
-) -> Result<Value, Error> {
-    let number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
-    if !number(a) || !number(b) {
-        return Err(cannot(operator, a, b));
+/// The remainder with the sign of the divisor.
+fn remainder(x: f64, y: f64) -> f64 {
+    let rest = libm::fmod(x, y);
+    if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+}
+
+fn integers(op: MathOp, x: i64, y: i64) -> Eval<Val> {
+    if y == 0 && matches!(op, MathOp::FloorDiv | MathOp::Rem) {
+        return Err(Fault::failed("division by zero"));
     }
-    let is_whole = |value: &Value| value.is_integer() || value.kind() == ValueKind::Bool;
-    if is_whole(a) && is_whole(b) {
-        let (a, b) = (i128::try_from(a.clone())?, i128::try_from(b.clone())?);
-        return whole(a, b)
-            .map(Value::from)
-            .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "number too large"));
-    }
-    Ok(real(f64::try_from(a.clone())?, f64::try_from(b.clone())?).into())
+    let result = match op {
+        MathOp::Add => x.checked_add(y),
+        MathOp::Sub => x.checked_sub(y),
+        MathOp::Mul => x.checked_mul(y),
+        MathOp::Rem => {
+            x.checked_rem(y).map(|rest| if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest })
+        }
+        MathOp::FloorDiv => {
+            let inexact = x.checked_rem(y).is_some_and(|rest| rest != 0);
+            x.checked_div(y).map(|quotient| quotient - i64::from(inexact && (x < 0) != (y < 0)))
+        }
+        MathOp::Pow if y < 0 => return numbers(op, &Val::Float(x as f64), &Val::Float(y as f64)),
+        MathOp::Pow => match (x, u32::try_from(y)) {
+            (0 | 1, _) => Some(if y == 0 { 1 } else { x }),
+            (-1, _) => Some(if y % 2 == 0 { 1 } else { -1 }),
+            (x, Ok(y)) => x.checked_pow(y),
+            (_, Err(_)) => None,
+        },
+        MathOp::Div => None,
+    };
+    result.map(Val::Int).ok_or_else(too_large)
 }

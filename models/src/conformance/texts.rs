@@ -3,7 +3,7 @@
 use super::tokens::{self, TokenCase};
 use super::{Failure, Options, Row, Verdict, files};
 use crate::Error;
-use crate::chat::{ChatTemplate, GenerationPrompt, Message};
+use crate::chat::{ChatTemplate, Conversation, GenerationPrompt, Message};
 use crate::gguf::{Access, Source};
 use crate::vocab::{AddSpecial, ParseSpecial, Vocab, WriteSpecial};
 use alloc::format;
@@ -86,15 +86,14 @@ fn conversation(case: &Value, template: &ChatTemplate, vocab: Option<&Vocab>) ->
     let Some((messages, prompt, rendered, tokens)) = read_conversation(case) else {
         return (Verdict::Failed, "the case lacks something".into());
     };
-    let piece = |token: Option<Token>| {
-        let piece = vocab.zip(token).map(|(vocab, token)| vocab.piece(token)).unwrap_or_default();
-        String::from_utf8_lossy(piece).into_owned()
-    };
-    let (bos, eos) = (piece(vocab.and_then(Vocab::bos)), piece(vocab.and_then(Vocab::eos)));
-    match (template.render(&messages, prompt, &bos, &eos), vocab) {
+    let mut conversation = Conversation::new(messages).prompt(prompt);
+    if let Some(vocab) = vocab {
+        conversation = conversation.tokens_of(vocab);
+    }
+    match (template.render(&conversation), vocab) {
         (Err(error), _) => (Verdict::Failed, error.to_string()),
-        (Ok(text), _) if text != rendered => (Verdict::Failed, "another text".into()),
-        (Ok(text), Some(vocab)) if ids(vocab, &text, AddSpecial::No, ParseSpecial::Yes) != tokens => {
+        (Ok(text), _) if text.as_str() != rendered => (Verdict::Failed, "another text".into()),
+        (Ok(text), Some(vocab)) if ids(vocab, text.as_str(), AddSpecial::No, ParseSpecial::Yes) != tokens => {
             (Verdict::Failed, "other tokens".into())
         }
         (Ok(_), Some(_)) => (Verdict::Passed, String::new()),
@@ -102,9 +101,9 @@ fn conversation(case: &Value, template: &ChatTemplate, vocab: Option<&Vocab>) ->
     }
 }
 
-type Conversation<'a> = (Vec<Message<'a>>, GenerationPrompt, &'a str, Vec<u32>);
+type Case<'a> = (Vec<Message<'a>>, GenerationPrompt, &'a str, Vec<u32>);
 
-fn read_conversation(case: &Value) -> Option<Conversation<'_>> {
+fn read_conversation(case: &Value) -> Option<Case<'_>> {
     let messages = case.get("messages")?.as_array()?.iter();
     let messages = messages.map(|message| {
         Some(Message { role: message.get("role")?.as_str()?, content: message.get("content")?.as_str()? })

@@ -1,8 +1,8 @@
 //! Encoding: texts that go through an encoder, and the embeddings that come out.
 
-use super::{Context, Wanted, fill, run};
-use crate::{error::Error, graph::Head, runner::Side};
-use backstitch_kv::{Batch, Memory, Pos, SeqId, Token};
+use super::{Context, fill, run};
+use crate::{cancel::Stoppable, error::Error, graph::Head, runner::Side};
+use backstitch_kv::{Batch, Memory, Pos, SeqId, Token, Wanted};
 
 impl Context {
     /// Runs the encoder on `tokens`; [`Context::embedding`] and [`Context::pooled`] then have what came out.
@@ -14,16 +14,16 @@ impl Context {
     /// As [`Context::encode_batch`], and [`Error::Sequence`] if `seq` does not exist.
     ///
     /// # Example
-    /// ```
+    /// ```no_run
     /// use backstitch_models::{Context, Model, Params, Token};
     ///
-    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/t5.gguf")?)?;
+    /// let model = Model::open("t5-small.gguf")?;
     /// let mut ctx = Context::new(&model, Params::default())?;
     /// let seq = ctx.sequence()?;
     /// ctx.encode(seq, &[Token(5), Token(6), Token(1)])?;
     /// let start = model.hparams().decoder_start.unwrap_or(0);
     /// ctx.append(seq, &[Token(start)])?; // the answer begins
-    /// assert!(ctx.logits(seq).is_some());
+    /// assert_eq!(ctx.logits(seq)?.len(), model.hparams().n_vocab);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn encode(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
@@ -79,20 +79,21 @@ impl Context {
         let plan = self.memory.prepare_encoding(batch, self.params.n_ubatch as usize)?;
         self.outputs.begin(batch, Head::Embeddings)?;
         self.outputs.start_at(0);
-        run(plan, &mut self.runner, &self.model, &*self.pool, Side::Encoder, &mut self.outputs)?;
+        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
+        run(plan, &mut self.runner, &self.model, &work, Side::Encoder, &mut self.outputs)?;
         self.outputs.pool(batch);
         self.outputs.publish();
         Ok(())
     }
 
     /// The embedding `[n_embd]` of token `index` of the last batch, if that was encoded, and its output asked for or
-    /// used to pool. Embeddings are not normalised.
+    /// used to pool. Not normalised; [`normalize`](crate::normalize) does that.
     pub fn embedding(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Embeddings, index)
     }
 
     /// The one embedding `[n_embd]` of all tokens of `seq` in the last batch, if that was encoded and
-    /// [`Params::pooling`](crate::Params::pooling) or the model asks for one. Not normalised.
+    /// [`Params::pooling`](crate::Params::pooling) or the model asks for one. Not normalised; [`normalize`](crate::normalize) does that.
     pub fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
         self.outputs.pooled(seq)
     }

@@ -1,5 +1,6 @@
 //! The tokens a sequence holds, so that they can be evaluated again.
 
+use super::outputs::Logits;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
@@ -21,6 +22,8 @@ pub(super) struct History {
     edited: bool,
     /// What the sequence holds, or some of it, was not computed here from its tokens: it came from another engine, or was rounded.
     foreign: bool,
+    /// Logits at positions that are pinned, ascending.
+    pins: Vec<(Pos, Logits)>,
     /// Tokens of a batch for which there has to be room.
     n_expected: usize,
     /// Somebody asked for the sequence, or a batch for it was evaluated.
@@ -41,7 +44,10 @@ impl History {
         let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX).max(n_ctx);
         let mut copy = History::new(n)?;
         copy.tokens.extend_from_slice(&self.tokens);
-        Ok(History { start: self.start, edited: self.edited, foreign: self.foreign, claimed: true, ..copy })
+        copy.make_room_for_pins(self.pins.len())?;
+        copy.pins.extend_from_slice(&self.pins);
+        let &History { start, edited, foreign, .. } = self;
+        Ok(History { start, edited, foreign, claimed: true, ..copy })
     }
 
     /// The history in bytes, little-endian: flags (u32, whether it is edited in bit 0, foreign in bit 1), start (i32), the tokens (u32 each).
@@ -129,6 +135,11 @@ impl History {
         is_known.then(|| Pos(self.start.0.saturating_add(self.tokens.len().min(i32::MAX as usize) as i32)))
     }
 
+    /// The position of the first token that is known.
+    pub(super) fn start(&self) -> Pos {
+        self.start
+    }
+
     /// The first position, as far as it is known.
     pub(super) fn first(&self) -> Pos {
         if self.edited { Pos::ZERO } else { self.start }
@@ -157,6 +168,7 @@ impl History {
             Left::Something if range.start.0 >= end || range.is_empty() || range.end <= self.first() => {}
             Left::Something if range.start >= self.start && range.end.0 >= end => {
                 self.tokens.truncate((range.start.0 - self.start.0) as usize);
+                self.pins.retain(|(pos, _)| *pos <= range.start);
             }
             // In the middle or at the front: what is left no longer tells what the model has seen.
             Left::Something => self.edit(),
@@ -171,6 +183,7 @@ impl History {
             Left::Something if range.start > self.first() => self.edit(),
             Left::Something if range.end.0 < end => {
                 self.tokens.truncate((range.end.0 - self.start.0).max(0) as usize);
+                self.pins.retain(|(pos, _)| *pos <= range.end);
             }
             Left::Something => {}
         }
@@ -180,7 +193,30 @@ impl History {
     /// with the next.
     pub(super) fn edit(&mut self) {
         self.tokens.clear();
+        self.pins.clear();
         self.edited = true;
+    }
+
+    /// Makes room for the logits of `n` more pins.
+    pub(super) fn make_room_for_pins(&mut self, n: usize) -> Result<(), Error> {
+        let n_bytes = (n * size_of::<(Pos, Logits)>()) as u64;
+        self.pins.try_reserve(n).map_err(|_| Error::OutOfMemory { what: "pins", n_bytes })
+    }
+
+    /// Keeps the logits of the last token before `pos`, which is pinned, where there is room for them.
+    pub(super) fn pin(&mut self, pos: Pos, logits: Logits) {
+        self.unpin(pos);
+        self.pins.push((pos, logits));
+    }
+
+    /// Forgets the logits kept at `pos`.
+    pub(super) fn unpin(&mut self, pos: Pos) {
+        self.pins.retain(|(pinned, _)| *pinned != pos);
+    }
+
+    /// The logits kept at `pos`.
+    pub(super) fn pinned(&self, pos: Pos) -> Option<Logits> {
+        self.pins.iter().find(|(pinned, _)| *pinned == pos).map(|(_, logits)| logits.clone())
     }
 
     /// The sequence holds nothing.

@@ -25,7 +25,7 @@ impl Context {
         self.check_seq(seq)?;
         let touches = self.memory.has_seen(seq, &range);
         match self.memory.seq_rm(seq, range.clone()) {
-            Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.pos(seq) => {
+            Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.end(seq) => {
                 return self.rollback(seq, range.start).map(drop);
             }
             result => result?,

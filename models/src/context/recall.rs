@@ -1,6 +1,7 @@
 //! Beginnings of prompts that were evaluated before, by this process or another: taken from a store on disk, and given to it.
 
 use super::{Context, History};
+use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::image::{Content, Resume, Sees, Shape};
@@ -60,8 +61,8 @@ impl Context {
     /// empty.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no room, [`Error::OutOfMemory`];
-    /// the sequence holds what it held then.
+    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no room, [`Error::OutOfMemory`],
+    /// [`Error::Cancelled`]; the sequence holds what it held then.
     pub fn recall(&mut self, seq: SeqId, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
         self.history(seq)?;
         let shape = self.memory.shape();
@@ -132,9 +133,12 @@ impl Context {
             Ok(prefix) => prefix,
             Err(error) => return Ok(Err(error.into())),
         };
-        match self.memory.stage_with(prefix.image(), &prefix, &[seq], false, &*self.pool) {
+        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
+        let source = StoppableSource { source: &prefix, work: &work };
+        match self.memory.stage_with(prefix.image(), &source, &[seq], false, &*self.pool) {
             Ok(staged) => drop(staged.commit()),
-            Err(StageError::Source(error)) => return Ok(Err(error)),
+            Err(StageError::Source(SourceError::Cancelled)) => return Err(Error::Cancelled),
+            Err(StageError::Source(SourceError::Source(error))) => return Ok(Err(error)),
             Err(StageError::Memory(
                 error @ (backstitch_kv::Error::Full { .. } | backstitch_kv::Error::OutOfMemory { .. }),
             )) => return Err(error.into()),

@@ -15,6 +15,7 @@ mod write;
 use super::Context;
 use crate::error::Error;
 use crate::sampler::{self, Chain};
+use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_kv::io::{Read, Write, read_to_end};
 use backstitch_kv::state::{Container, Scope, Written};
@@ -22,9 +23,12 @@ use backstitch_kv::{Fit, Pos, SeqId, Stretch};
 
 /// What goes into a state beside what sequences hold.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SaveOptions<'a> {
     /// The samplers to go on with.
     pub sampler: Option<&'a Chain>,
+    /// Where the samplers of single sequences stand, in place of `sampler` for these.
+    pub samplers: &'a [(SeqId, sampler::State)],
     /// Bytes of the caller's: a title, the conversation as text.
     pub metadata: &'a [u8],
     /// Whether a file is only called saved once it would survive a loss of power. Without, it still survives the end of the process.
@@ -39,6 +43,7 @@ impl Default for SaveOptions<'_> {
     fn default() -> Self {
         SaveOptions {
             sampler: None,
+            samplers: &[],
             metadata: &[],
             sync: true,
             #[cfg(feature = "zstd")]
@@ -47,13 +52,25 @@ impl Default for SaveOptions<'_> {
     }
 }
 
+setters!(SaveOptions<'a> {
+    sampler: Option<&'a Chain>,
+    samplers: &'a [(SeqId, sampler::State)],
+    metadata: &'a [u8],
+    sync: bool,
+    #[cfg(feature = "zstd")]
+    compress: bool,
+});
+
 /// How a state is read; by default, only into cells of the same type.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct RestoreOptions {
     /// Whether cells of another element type than the context's are converted; [`Restored::fit`] tells what that did to them. Without, they are
     /// an error.
     pub convert: bool,
 }
+
+setters!(RestoreOptions { convert: bool });
 
 /// What came back.
 #[derive(Clone, Debug)]
@@ -61,7 +78,7 @@ pub struct RestoreOptions {
 pub struct Restored {
     /// The sequences, each under the id that it has now.
     pub sequences: Vec<RestoredSequence>,
-    /// Where the samplers stood; [`Chain::resume`] goes on from there.
+    /// Where the samplers of the first sequence stood; [`Chain::resume`] goes on from there.
     pub sampler: Option<sampler::State>,
     /// Bytes of the caller's.
     pub metadata: Vec<u8>,
@@ -83,6 +100,8 @@ pub struct RestoredSequence {
     pub n_tokens: usize,
     /// Which positions a rollback reaches in which way, as [`Context::positions`].
     pub positions: Vec<Stretch>,
+    /// Where its samplers stood, if that was saved.
+    pub sampler: Option<sampler::State>,
 }
 
 impl Restored {
@@ -115,8 +134,8 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] for damage, and states of another model or another kind; [`Error::Memory`] if the cache is another or has no room;
-    /// [`Error::SavedLength`], [`Error::SavedValue`]; [`Error::Sequence`] for sequences that this context cannot have. Nothing has changed
-    /// then.
+    /// [`Error::SavedLength`], [`Error::SavedValue`]; [`Error::Sequence`] for sequences that this context cannot have;
+    /// [`Error::Cancelled`]. Nothing has changed then.
     pub fn state_read(&mut self, input: &mut dyn Read, options: &RestoreOptions) -> Result<Restored, Error> {
         self.state_read_bytes(&read_all(input)?, options)
     }
@@ -148,17 +167,17 @@ impl Context {
     /// ```
     /// use backstitch_models::{Context, Model, Params, RestoreOptions, SaveOptions, Token};
     ///
-    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/mamba2.gguf")?)?;
-    /// let mut ctx = Context::new(&model, Params { n_ctx: 128, ..Params::default() })?;
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default().n_ctx(128))?;
     /// let a = ctx.sequence()?;
     /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
     /// let mut state = Vec::new();
     /// ctx.seq_state_write(a, &mut state, &SaveOptions::default())?;
     ///
-    /// let mut other = Context::new(&model, Params { n_ctx: 512, n_threads: 2, ..Params::default() })?;
+    /// let mut other = Context::new(&model, Params::default().n_ctx(512).n_threads(2))?;
     /// let b = other.sequence()?;
     /// other.seq_state_read(b, &mut state.as_slice(), &RestoreOptions::default())?;
-    /// assert_eq!(other.logits(b), ctx.logits(a));
+    /// assert_eq!(other.logits(b)?, ctx.logits(a)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn seq_state_write(

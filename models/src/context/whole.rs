@@ -29,7 +29,7 @@ impl<'a> Whole<'a> {
                 let refused = |_| Error::OutOfMemory { what: "ends of sequences", n_bytes: 16 };
                 whole.ends.try_reserve(1).map_err(refused)?;
                 let is_new = whole.ctx.memory.hold(seq)?;
-                let end = whole.ctx.pos(seq);
+                let end = whole.ctx.end(seq);
                 whole.ends.push(Held { seq, end, is_new });
             }
         }
@@ -64,7 +64,7 @@ pub(super) struct Aside<'a> {
 
 impl<'a> Aside<'a> {
     pub fn put(ctx: &'a mut Context, seq: SeqId) -> Result<Self, Error> {
-        let (end, aside) = (ctx.pos(seq), ctx.aside());
+        let (end, aside) = (ctx.end(seq), ctx.aside());
         ctx.memory.seq_cp(seq, aside, Pos::ZERO..Pos::MAX)?;
         Ok(Aside { ctx, seq, end, is_kept: true })
     }
@@ -88,7 +88,7 @@ impl Drop for Aside<'_> {
             debug_assert!(emptied.is_ok() && back.is_ok(), "{emptied:?}, {back:?}");
             self.give_up();
         }
-        let end = self.ctx.pos(self.seq);
+        let end = self.ctx.end(self.seq);
         if end < self.end {
             self.ctx.cut_history(self.seq, end);
         }
@@ -97,7 +97,7 @@ impl Drop for Aside<'_> {
 
 impl Context {
     /// The sequence that the memory has beyond those of callers.
-    fn aside(&self) -> SeqId {
+    pub(super) fn aside(&self) -> SeqId {
         SeqId(self.params.n_seq_max)
     }
 }

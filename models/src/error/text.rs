@@ -84,6 +84,11 @@ impl fmt::Display for Error {
                 "tensor {} has element type {found} at offset {offset}, which is not supported; quantise the model again",
                 Quoted(tensor)
             ),
+            Self::PackedVersion { tensor, offset, found, wanted } => write!(
+                f,
+                "tensor {} is packed in layout {found}, at offset {offset}, and this program reads layout {wanted}; pack the original model again: backstitch pack ORIGINAL.gguf OUT.gguf",
+                Quoted(tensor)
+            ),
             Self::PartialBlock { tensor, offset, found, wanted } => write!(
                 f,
                 "tensor {} at offset {offset} has rows of {found} elements, not a multiple of its block of {wanted}",
@@ -163,13 +168,53 @@ impl fmt::Display for Error {
                 f,
                 "sequence {seq} was edited in its middle and keeps no earlier state; clear it and start again"
             ),
+            Self::Cancelled => f.write_str("cancelled; everything is as it was before"),
             Self::Params { what, found, wanted } => write!(f, "{what} is {found}, not {wanted}"),
             Self::OutOfMemory { what, n_bytes } => {
                 write!(f, "out of memory: {n_bytes} bytes for {what}")
             }
+            Self::ModelTooLarge { limit } => {
+                write!(f, "the model is longer than the {limit} bytes that it was allowed; allow it more")
+            }
+            Self::Stream(error) => write!(f, "the model cannot be read: {error}"),
             Self::NoLogits { seq } => {
                 write!(f, "sequence {seq} has no logits to go on from; append a token first")
             }
+            Self::TooLong { n_tokens, n_ctx } => {
+                write!(
+                    f,
+                    "{n_tokens} tokens do not fit a context of {n_ctx}; raise n_ctx or shorten the text"
+                )
+            }
+            Self::LastBranch { seq } => {
+                write!(f, "sequence {seq} is the last branch of the session; roll it back to 0 to empty it")
+            }
+            Self::NothingGenerated { seq } => {
+                write!(f, "nothing was generated in sequence {seq} that could come again; generate first")
+            }
+            Self::NoDecoderStart => {
+                f.write_str("this model names no token for its decoder to start from; convert it again")
+            }
+            Self::NoToken { seq } => {
+                write!(f, "no token is left to continue sequence {seq} with: all are banned; ban fewer")
+            }
+            Self::LogitBias { token, n_vocab } => {
+                let last = n_vocab.saturating_sub(1);
+                write!(
+                    f,
+                    "token {token} has a bias and does not exist; this vocabulary has tokens 0 to {last}"
+                )
+            }
+            Self::NoSamplerState { index } => write!(
+                f,
+                "sampler {index} of the chain has a state, and none was saved for it; \
+                 give all tokens of the sequence, or the samplers that it was saved with"
+            ),
+            Self::OtherSamplers { index } => write!(
+                f,
+                "a state was saved for sampler {index}, and this chain has no sampler with a state there; \
+                 give the samplers that it was saved with"
+            ),
             Self::SavedLength { what, found, wanted } => {
                 write!(f, "{what} has {found} bytes, not {wanted}; it is damaged, save it again")
             }

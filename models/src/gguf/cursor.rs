@@ -85,9 +85,14 @@ impl<'a> Cursor<'a> {
 
     /// A number of things that follow, each at least `min_bytes` long: never more than the file has room for.
     pub(super) fn count(&mut self, min_bytes: usize) -> Result<usize, Error> {
+        self.count_up_to(min_bytes, usize::MAX)
+    }
+
+    /// The same, and never more than `most`.
+    pub(super) fn count_up_to(&mut self, min_bytes: usize, most: usize) -> Result<usize, Error> {
         let offset = self.offset();
         let found = self.u64()?;
-        let limit = self.left() / min_bytes;
+        let limit = most.min(self.left() / min_bytes);
         match usize::try_from(found) {
             Ok(count) if count <= limit => Ok(count),
             _ => Err(Error::TooMany {

@@ -10,7 +10,7 @@ use backstitch_core::packed::ALIGN;
 
 use super::cursor::{Cursor, Subject};
 use super::split;
-use super::tensor::{MAX_RANK, Shape, TensorInfo, TensorType};
+use super::tensor::{MAX_RANK, PACKED_VERSION, Shape, TensorInfo, TensorType};
 use super::value::{Array, Value, ValueType};
 use crate::error::{Error, Place};
 
@@ -24,6 +24,10 @@ pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
 const MIN_ENTRY: usize = 8 + 1 + 4 + 1;
 /// The fewest bytes of a tensor description: length of the name, one byte of it, rank, one dimension, type, position.
 const MIN_TENSOR: usize = 8 + 1 + 4 + 8 + 4 + 8;
+/// The most metadata entries of a file; real ones have a few dozen. What is kept of an entry takes several times its least bytes.
+const MAX_ENTRIES: usize = 1 << 16;
+/// The most tensors of a file; real ones have up to some ten thousand.
+const MAX_TENSORS: usize = 1 << 18;
 /// The fewest bytes of a text: its length.
 const MIN_TEXT: usize = 8;
 
@@ -96,17 +100,19 @@ impl<'a> Gguf<'a> {
         let mut cursor = Cursor::new(bytes);
         let version = read_version(&mut cursor)?;
         cursor.enter(Place::Tensor, Subject::None);
-        let n_tensors = cursor.count(MIN_TENSOR)?;
+        let n_tensors = cursor.count_up_to(MIN_TENSOR, MAX_TENSORS)?;
         cursor.enter(Place::Key, Subject::None);
-        let n_entries = cursor.count(MIN_ENTRY)?;
+        let n_entries = cursor.count_up_to(MIN_ENTRY, MAX_ENTRIES)?;
         let entries = read_entries(&mut cursor, n_entries)?;
         let by_key = index(&entries, |entry| entry.key, KeyValue::duplicate)?;
         let mut gguf = Self { version, entries, tensors: Vec::new(), by_key, by_tensor: Box::default() };
         let alignment = alignment(gguf.entry(ALIGNMENT_KEY))?;
         let described = read_tensors(&mut cursor, n_tensors)?;
         let data = Data { bytes, base: cursor.offset().checked_next_multiple_of(alignment), alignment, part };
-        gguf.tensors =
-            described.into_iter().map(|tensor| data.locate(tensor)).collect::<Result<_, Error>>()?;
+        gguf.tensors = list("tensors", described.len())?;
+        for tensor in described {
+            gguf.tensors.push(data.locate(tensor)?);
+        }
         gguf.by_tensor = index(&gguf.tensors, |tensor| tensor.name, |tensor| tensor.duplicate())?;
         check_overlaps(&gguf.tensors)?;
         Ok(gguf)
@@ -158,7 +164,9 @@ fn index<'a, T>(
     name: impl Fn(&T) -> &'a str,
     duplicate: impl Fn(&T) -> Error,
 ) -> Result<Names<'a>, Error> {
-    let mut names: Names<'a> = items.iter().enumerate().map(|(i, item)| (name(item), i)).collect();
+    let mut names = list("names", items.len())?;
+    names.extend(items.iter().enumerate().map(|(i, item)| (name(item), i)));
+    let mut names: Names<'a> = names.into();
     names.sort_unstable();
     for pair in names.windows(2) {
         if let [(first, _), (second, i)] = pair
@@ -169,6 +177,14 @@ fn index<'a, T>(
         }
     }
     Ok(names)
+}
+
+/// An empty list with room for `n` entries.
+fn list<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+    let n_bytes = (n as u64).saturating_mul(size_of::<T>() as u64);
+    let mut list = Vec::new();
+    list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what, n_bytes })?;
+    Ok(list)
 }
 
 /// The place of what `name` names.
@@ -195,7 +211,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
 }
 
 fn read_entries<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<KeyValue<'a>>, Error> {
-    let mut entries = Vec::with_capacity(count);
+    let mut entries = list("metadata", count)?;
     for i in 0..count as u64 {
         cursor.enter(Place::Key, Subject::Number(i));
         let offset = cursor.offset();
@@ -240,7 +256,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, Error
 /// Reads the elements of an array of texts, each checked once, here.
 fn read_texts<'a>(cursor: &mut Cursor<'a>) -> Result<Array<'a>, Error> {
     let count = cursor.count(MIN_TEXT)?;
-    let mut texts = Vec::with_capacity(count);
+    let mut texts = list("an array of texts", count)?;
     for _ in 0..count {
         texts.push(cursor.text()?);
     }
@@ -284,7 +300,7 @@ struct Described<'a> {
 }
 
 fn read_tensors<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<Described<'a>>, Error> {
-    let mut described = Vec::with_capacity(count);
+    let mut described = list("descriptions of tensors", count)?;
     for i in 0..count as u64 {
         described.push(read_tensor(cursor, i)?);
     }
@@ -299,10 +315,14 @@ fn read_tensor<'a>(cursor: &mut Cursor<'a>, number: u64) -> Result<Described<'a>
     let shape = read_shape(cursor, name)?;
     let type_at = cursor.offset();
     let found = cursor.u32()?;
-    let ty = TensorType::from_id(found).ok_or_else(|| Error::TensorType {
-        tensor: name.into(),
-        offset: type_at,
-        found,
+    let ty = TensorType::from_id(found).ok_or_else(|| {
+        let (tensor, offset) = (name.into(), type_at);
+        match TensorType::packed_version(found) {
+            Some(version) if version != PACKED_VERSION => {
+                Error::PackedVersion { tensor, offset, found: version, wanted: PACKED_VERSION }
+            }
+            _ => Error::TensorType { tensor, offset, found },
+        }
     })?;
     let n_bytes = shape.bytes(name, ty, offset)?;
     let position_at = cursor.offset();
@@ -371,7 +391,8 @@ impl<'a> Data<'a> {
 
 /// Refuses tensors of one file that share bytes.
 fn check_overlaps(tensors: &[TensorInfo<'_>]) -> Result<(), Error> {
-    let mut places: Vec<_> = tensors.iter().map(|tensor| (tensor.range(), tensor.name)).collect();
+    let mut places = list("places of tensors", tensors.len())?;
+    places.extend(tensors.iter().map(|tensor| (tensor.range(), tensor.name)));
     places.sort_unstable_by_key(|(range, _)| (range.start, range.end));
     for pair in places.windows(2) {
         if let [(first, other), (second, tensor)] = pair

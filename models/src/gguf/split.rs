@@ -15,6 +15,7 @@ const TENSORS_COUNT: &str = "split.tensors.count";
 
 /// The file name of one part of a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SplitName<'a> {
     prefix: &'a str,
     /// The part, from 0.

@@ -65,8 +65,11 @@ impl Shape {
     }
 }
 
-/// What stands in place of a GGUF type for matrices in panels, `BS`, and the version of their layout; the number of the original type is added.
-const PACKED: u32 = 0x4253_0100;
+/// The version of the layout of panels, a byte, that packed matrices are read and written in.
+pub(super) const PACKED_VERSION: u32 = 2;
+
+/// What stands in place of a GGUF type for matrices in panels, `BS`; their version and the number of the original type are added.
+const PACKED: u32 = 0x4253_0000;
 
 /// How a tensor's elements are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,19 +89,26 @@ impl TensorType {
         Some(Self { dtype, packed: Some(PackedType::of(dtype)?) })
     }
 
-    /// The type that GGUF files number `id`; none if this crate does not know it.
+    /// The type that GGUF files number `id`; none if this crate does not know it, or not in the version that
+    /// [`TensorType::packed_version`] tells.
     pub fn from_id(id: u32) -> Option<Self> {
-        match id.checked_sub(PACKED) {
-            Some(id) => Self::panels(DType::from_gguf_id(id)?),
+        match Self::packed_version(id) {
+            Some(PACKED_VERSION) => Self::panels(DType::from_gguf_id(id & 0xff)?),
+            Some(_) => None,
             None => DType::from_gguf_id(id).map(Self::rows),
         }
+    }
+
+    /// The version of the panels' layout, if `id` stands for panels.
+    pub const fn packed_version(id: u32) -> Option<u32> {
+        if id & 0xffff_0000 == PACKED { Some(id >> 8 & 0xff) } else { None }
     }
 
     /// Its number in GGUF files.
     pub const fn id(self) -> u32 {
         match self.packed {
             None => self.dtype.gguf_id(),
-            Some(_) => PACKED + self.dtype.gguf_id(),
+            Some(_) => PACKED | PACKED_VERSION << 8 | self.dtype.gguf_id(),
         }
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 /// Calls and nanoseconds of one kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProfileRow {
     /// The operation's name.
     pub name: &'static str,

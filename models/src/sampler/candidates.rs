@@ -17,7 +17,8 @@ pub struct Candidate {
 
 /// The tokens that may come next, in a defined order.
 ///
-/// Holds one buffer of `n_vocab` entries; nothing here allocates as long as no longer row of logits is loaded.
+/// Holds one buffer of `n_vocab` entries; nothing here allocates as long as no longer row of logits is
+/// loaded.
 #[derive(Debug, Clone)]
 pub struct Candidates {
     items: Vec<Candidate>,
@@ -73,7 +74,8 @@ impl Candidates {
         }
     }
 
-    /// Drops every candidate with a logit below `least`, but never those with the largest logit. Keeps the order.
+    /// Drops every candidate with a logit below `least`, but never those with the largest logit. Keeps the
+    /// order.
     pub fn keep_at_least(&mut self, least: f32) {
         let least = if least < self.max_logit() { least } else { self.max_logit() };
         self.items.retain(|c| c.logit >= least);
@@ -89,8 +91,8 @@ impl Candidates {
         self.sort();
     }
 
-    /// Moves the `k` best to the front in one pass: most candidates lose against the k-th best seen so far at the first
-    /// comparison. `k >= 1`.
+    /// Moves the `k` best to the front in one pass: most candidates lose against the k-th best seen so far
+    /// at the first comparison. `k >= 1`.
     fn gather_best(&mut self, k: usize) {
         let room = (2 * k).max(64);
         let (mut held, mut bar) = (0, None);
@@ -120,10 +122,14 @@ impl Candidates {
         }
     }
 
-    /// Sets every score to the candidate's unnormalised probability, `exp(logit - max_logit)`, and returns their sum in
-    /// current order.
+    /// Sets every score to the candidate's unnormalised probability, `exp(logit - max_logit)`, and returns
+    /// their sum in current order; zero if every candidate is banned.
     pub fn softmax(&mut self) -> f64 {
         let max = self.max_logit();
+        if max == f32::NEG_INFINITY {
+            self.rate(|_| 0.0);
+            return 0.0;
+        }
         let mut sum = 0.0;
         for c in &mut self.items {
             c.score = weight(c.logit, max);
@@ -139,8 +145,9 @@ impl Candidates {
         }
     }
 
-    /// Walks the candidates in the order of `compare` and drops all that come after the first for which `enough`
-    /// returns true; what is kept is sorted by logit afterwards. Sorts no more than about twice what it keeps.
+    /// Walks the candidates in the order of `compare` and drops all that come after the first for which
+    /// `enough` returns true; what is kept is sorted by logit afterwards. Sorts no more than about twice
+    /// what it keeps.
     pub fn keep_prefix(
         &mut self,
         compare: impl Fn(&Candidate, &Candidate) -> Ordering,

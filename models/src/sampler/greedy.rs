@@ -7,7 +7,7 @@ use super::{Candidates, History, Sampler};
 pub struct Greedy;
 
 impl Sampler for Greedy {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         candidates.keep_best(1);
     }
 }

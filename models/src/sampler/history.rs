@@ -22,7 +22,8 @@ impl History {
         Self { ring: Vec::with_capacity(window), next: 0, window, counts: vec![0; counts] }
     }
 
-    /// Appends a token; the oldest one leaves a full window. O(1), allocates nothing. Unknown tokens are ignored.
+    /// Appends a token; the oldest one leaves a full window. O(1), allocates nothing. Unknown tokens are
+    /// ignored.
     pub fn accept(&mut self, token: Token) {
         let Some(count) = self.counts.get_mut(token.0 as usize) else { return };
         *count += 1;

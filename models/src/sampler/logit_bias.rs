@@ -1,15 +1,35 @@
 //! Wishes for single tokens.
 
 use super::{Candidates, History, Sampler};
+use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// Adds a number to the logits of some tokens; minus infinity bans one, unless nothing else is left.
+/// Adds a number to the logits of some tokens; minus infinity bans one. Tokens that do not exist change
+/// nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogitBias(pub Vec<(Token, f32)>);
 
+impl LogitBias {
+    /// Return biases for a vocabulary of `n_vocab` tokens, all of which exist.
+    ///
+    /// # Errors
+    /// [`Error::LogitBias`] for the first token that is not in the vocabulary.
+    pub fn checked(biases: Vec<(Token, f32)>, n_vocab: usize) -> Result<Self, Error> {
+        check(&biases, n_vocab).map(|()| Self(biases))
+    }
+}
+
+/// Checks that all tokens exist.
+pub(super) fn check(biases: &[(Token, f32)], n_vocab: usize) -> Result<(), Error> {
+    match biases.iter().find(|(token, _)| token.0 as usize >= n_vocab) {
+        Some((token, _)) => Err(Error::LogitBias { token: token.0, n_vocab }),
+        None => Ok(()),
+    }
+}
+
 impl Sampler for LogitBias {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         for &(token, bias) in &self.0 {
             candidates.add(token, bias);
         }
@@ -27,5 +47,14 @@ mod tests {
         let bias =
             LogitBias(vec![(Token(1), 0.5), (Token(1), 1.0), (Token(0), f32::NEG_INFINITY), (Token(9), 5.0)]);
         assert_eq!(after(&bias, &[0.0, 0.0, 3.0]), [(0, f32::NEG_INFINITY), (1, 1.5), (2, 3.0)]);
+    }
+
+    #[test]
+    fn a_token_that_does_not_exist_is_named() {
+        let error = LogitBias::checked(vec![(Token(3), 1.0), (Token(288), 1.0)], 288).unwrap_err();
+        assert!(matches!(error, Error::LogitBias { token: 288, n_vocab: 288 }));
+        let text = alloc::string::ToString::to_string(&error);
+        assert!(text.contains("token 288") && text.contains("0 to 287"), "{text}");
+        assert!(LogitBias::checked(vec![(Token(287), 1.0)], 288).is_ok());
     }
 }

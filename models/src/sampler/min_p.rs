@@ -9,7 +9,7 @@ use super::{Candidates, History, Sampler};
 pub struct MinP(pub f32);
 
 impl Sampler for MinP {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         if self.0 > 0.0 {
             // Ratios of probabilities are differences of logits, so no exponential is needed.
             candidates.keep_at_least(candidates.max_logit() + libm::logf(self.0));

@@ -21,7 +21,7 @@ impl Penalties {
 }
 
 impl Sampler for Penalties {
-    fn apply(&self, candidates: &mut Candidates, history: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, history: &History) {
         candidates.map(|c| match history.count(c.id) {
             0 => c.logit,
             n => {

@@ -2,15 +2,15 @@
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014, figure 16).
 ///
-/// One 64-bit word of state that each draw advances by a constant: the same numbers on every platform, eight bytes to
-/// save, and going back is a subtraction.
+/// One 64-bit word of state that each draw advances by a constant: the same numbers on every platform,
+/// eight bytes to save, and going back is a subtraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rng {
     state: u64,
 }
 
 /// The odd number closest to 2^64 divided by the golden ratio.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rng {
     /// A generator that starts at `seed`.

@@ -1,10 +1,14 @@
 //! The usual knobs.
 
+use super::logit_bias;
+use crate::error::Error;
+use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
 /// What people set; the defaults are llama.cpp's. [`Chain::new`](super::Chain::new) turns it into samplers.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Settings {
     /// Where the random numbers start.
     pub seed: u64,
@@ -28,6 +32,31 @@ pub struct Settings {
     pub presence_penalty: f32,
     /// See [`LogitBias`](super::LogitBias).
     pub logit_bias: Vec<(Token, f32)>,
+}
+
+setters!(Settings {
+    seed: u64,
+    temp: f32,
+    top_k: usize,
+    top_p: f32,
+    min_p: f32,
+    typical_p: f32,
+    repeat_last_n: usize,
+    repeat_penalty: f32,
+    frequency_penalty: f32,
+    presence_penalty: f32,
+    logit_bias: Vec<(Token, f32)>,
+});
+
+impl Settings {
+    /// Check that the settings fit a vocabulary of `n_vocab` tokens. [`Chain::new`](super::Chain::new)
+    /// ignores what does not.
+    ///
+    /// # Errors
+    /// [`Error::LogitBias`] for a bias of a token that does not exist.
+    pub fn check(&self, n_vocab: usize) -> Result<(), Error> {
+        logit_bias::check(&self.logit_bias, n_vocab)
+    }
 }
 
 impl Default for Settings {

@@ -1,10 +1,12 @@
-//! What a chain remembers, apart from it: to be kept beside the tokens of a sequence.
+//! The memory of a chain, apart from it: to be kept beside the tokens of a sequence.
 
+use super::Trail;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// Where the random numbers of a [`Chain`](super::Chain) stand and which tokens it remembers. Samplers and their settings are no part of it.
+/// The position of a [`Chain`](super::Chain) in its random numbers, the tokens that it remembers, and the states
+/// of samplers that have one. Samplers themselves and their settings are no part of it.
 ///
 /// # Example
 /// ```
@@ -16,44 +18,69 @@ use backstitch_kv::Token;
 /// let bytes = chain.state().encode();
 ///
 /// let mut other = Chain::new(4, &Settings::default());
-/// other.resume(&State::decode(&bytes)?);
+/// other.resume(&State::decode(&bytes)?)?;
 /// assert_eq!(other.sample(&logits), chain.sample(&logits));
 /// # Ok::<(), backstitch_models::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Where the random numbers started.
+    /// The seed that the random numbers started from.
     pub seed: u64,
-    /// Where they are now.
+    /// The state of the random numbers now.
     pub rng: u64,
     /// The tokens remembered, oldest first.
     pub tokens: Vec<Token>,
+    /// The states of those samplers that have one, in the order of the chain.
+    pub samplers: Vec<SamplerState>,
+    /// The chain's earlier states, by position of its sequence; no part of the bytes of [`State::encode`].
+    pub trail: Trail,
 }
 
-/// The layout of the bytes that [`State::encode`] makes.
-const VERSION: u32 = 1;
+/// The state of one sampler of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SamplerState {
+    /// The sampler's place in the chain, from 0.
+    pub index: u32,
+    /// The bytes that [`Sampler::save`](super::Sampler::save) wrote.
+    pub bytes: Vec<u8>,
+}
+
+/// The layout of the bytes that [`State::encode`] makes of a state without states of samplers.
+const PLAIN: u32 = 1;
+/// The layout with states of samplers behind the tokens.
+const WITH_SAMPLERS: u32 = 2;
 /// Version and number of tokens, u32 each, seed and random numbers, u64 each.
 const HEAD: usize = 24;
 
 impl State {
-    /// The state in bytes, little-endian: version (u32), number of tokens (u32), `seed`, `rng` (u64 each), the tokens (u32 each).
+    /// The state in bytes, little-endian: version (u32), number of tokens (u32), `seed`, `rng` (u64 each),
+    /// the tokens (u32 each). Version 2, for chains with samplers that have a state, adds for each of these
+    /// its place in the chain and its number of bytes (u32 each), then the bytes.
     pub fn encode(&self) -> Vec<u8> {
         // A chain remembers as many tokens as its settings say, which nobody sets to 2^32.
         let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
-        bytes.extend(VERSION.to_le_bytes());
+        let version = if self.samplers.is_empty() { PLAIN } else { WITH_SAMPLERS };
+        bytes.extend(version.to_le_bytes());
         bytes.extend(n.to_le_bytes());
         bytes.extend(self.seed.to_le_bytes());
         bytes.extend(self.rng.to_le_bytes());
         let newest = self.tokens.len() - n as usize;
         self.tokens.iter().skip(newest).for_each(|token| bytes.extend(token.0.to_le_bytes()));
+        for SamplerState { index, bytes: of_sampler } in &self.samplers {
+            let len = u32::try_from(of_sampler.len()).unwrap_or(u32::MAX);
+            bytes.extend(index.to_le_bytes());
+            bytes.extend(len.to_le_bytes());
+            bytes.extend(of_sampler.iter().take(len as usize));
+        }
         bytes
     }
 
     /// The state that [`State::encode`] made these bytes of.
     ///
     /// # Errors
-    /// [`Error::SavedLength`] if they are too few or too many, [`Error::SavedValue`] if their version is unknown.
+    /// [`Error::SavedLength`] if they are too few or too many, [`Error::SavedValue`] if their version is
+    /// unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let what = "the sampler's state";
         let length = |wanted: u64| Error::SavedLength { what, found: bytes.len() as u64, wanted };
@@ -61,16 +88,61 @@ impl State {
             return Err(length(HEAD as u64));
         };
         let [version, n, seed, seed_high, rng, rng_high] = words(head);
-        if version != VERSION {
-            return Err(Error::SavedValue { what, offset: 0, found: version.into(), wanted: "version 1" });
+        if version != PLAIN && version != WITH_SAMPLERS {
+            return Err(Error::SavedValue {
+                what,
+                offset: 0,
+                found: version.into(),
+                wanted: "version 1 or 2",
+            });
         }
-        if rest.len() as u64 != 4 * u64::from(n) {
-            return Err(length(HEAD as u64 + 4 * u64::from(n)));
+        let wanted = 4 * u64::from(n);
+        let split = usize::try_from(wanted).ok().and_then(|n| rest.split_at_checked(n));
+        let (rest, samplers) = split.ok_or(length(HEAD as u64 + wanted))?;
+        if version == PLAIN && !samplers.is_empty() {
+            return Err(length(HEAD as u64 + wanted));
         }
+        let samplers = decode_samplers(samplers)?;
         let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let tokens = rest.as_chunks().0.iter().map(|token| Token(u32::from_le_bytes(*token))).collect();
-        Ok(State { seed: long(seed, seed_high), rng: long(rng, rng_high), tokens })
+        Ok(State {
+            seed: long(seed, seed_high),
+            rng: long(rng, rng_high),
+            tokens,
+            samplers,
+            trail: Trail::default(),
+        })
     }
+}
+
+/// No chain has so many samplers. The bound keeps the list of their states small, however long the bytes are.
+const MAX_SAMPLERS: u32 = 1 << 12;
+
+/// Reads states of samplers until there are no more bytes. Their places ascend.
+pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Error> {
+    let mut samplers: Vec<SamplerState> = Vec::new();
+    while !bytes.is_empty() {
+        let short = |found: usize, wanted: u64| Error::SavedLength {
+            what: "the state of a sampler",
+            found: found as u64,
+            wanted,
+        };
+        let (head, rest) = bytes.split_first_chunk::<8>().ok_or(short(bytes.len(), 8))?;
+        let [a, b, c, d, e, f, g, h] = *head;
+        let (index, len) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        if index >= MAX_SAMPLERS || samplers.last().is_some_and(|last| last.index >= index) {
+            return Err(Error::SavedValue {
+                what: "the place of a sampler in its chain",
+                offset: 0,
+                found: index.into(),
+                wanted: "numbers that ascend and are below 4096",
+            });
+        }
+        let (own, rest) = rest.split_at_checked(len as usize).ok_or(short(rest.len(), len.into()))?;
+        samplers.push(SamplerState { index, bytes: own.to_vec() });
+        bytes = rest;
+    }
+    Ok(samplers)
 }
 
 /// The numbers of a head, each u64 as its two halves, the low one first.
@@ -88,7 +160,8 @@ mod tests {
 
     #[test]
     fn the_bytes_are_pinned() {
-        let state = State { seed: 0x0102_0304_0506_0708, rng: 9, tokens: alloc::vec![Token(7), Token(300)] };
+        let tokens = alloc::vec![Token(7), Token(300)];
+        let state = State { seed: 0x0102_0304_0506_0708, rng: 9, tokens, ..State::default() };
         let bytes =
             [1, 0, 0, 0, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 44, 1, 0, 0];
         assert_eq!(state.encode(), bytes);
@@ -112,8 +185,13 @@ mod tests {
     fn fields_lie_where_the_document_says() {
         let (fields, len) = documented();
         assert_eq!(len, HEAD);
-        let bytes =
-            State { seed: 0x1_0000_0005, rng: 0x2_0000_0006, tokens: alloc::vec![Token(7); 3] }.encode();
+        let bytes = State {
+            seed: 0x1_0000_0005,
+            rng: 0x2_0000_0006,
+            tokens: alloc::vec![Token(7); 3],
+            ..State::default()
+        }
+        .encode();
         assert_eq!(bytes.len(), len + 3 * 4);
         let wanted = [("version", 1), ("n_tokens", 3), ("seed", 5), ("rng", 6)];
         assert_eq!(fields.len(), wanted.len());
@@ -132,11 +210,32 @@ mod tests {
         long.push(0);
         assert!(matches!(State::decode(&long), Err(Error::SavedLength { found: 37, wanted: 36, .. })));
         let mut new = good.clone();
-        new[0] = 2;
-        assert!(matches!(State::decode(&new), Err(Error::SavedValue { offset: 0, found: 2, .. })));
+        new[0] = 3;
+        assert!(matches!(State::decode(&new), Err(Error::SavedValue { offset: 0, found: 3, .. })));
         let mut many = good;
         many[4..8].fill(0xff);
         assert!(State::decode(&many).is_err());
+    }
+
+    #[test]
+    fn states_of_samplers_follow_the_tokens() {
+        let sampler = |index, bytes: &[u8]| SamplerState { index, bytes: bytes.to_vec() };
+        let state = State {
+            tokens: alloc::vec![Token(7)],
+            samplers: alloc::vec![sampler(1, &[5]), sampler(3, &[])],
+            ..State::default()
+        };
+        let bytes = state.encode();
+        assert_eq!(bytes[0], 2);
+        assert_eq!(bytes[28..], [1, 0, 0, 0, 1, 0, 0, 0, 5, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(State::decode(&bytes).unwrap(), state);
+        for n in (0..bytes.len()).filter(|n| ![28, 37].contains(n)) {
+            let error = State::decode(&bytes[..n]).unwrap_err();
+            assert!(matches!(error, Error::SavedLength { .. }), "{n}: {error:?}");
+        }
+        let mut endless = bytes;
+        endless[32..36].fill(0xff);
+        assert!(matches!(State::decode(&endless), Err(Error::SavedLength { .. })));
     }
 
     proptest! {
@@ -155,7 +254,7 @@ mod tests {
             }
             let mut other = Chain::new(32, &Settings { seed: 1, ..settings });
             other.accept(Token(3));
-            other.resume(&State::decode(&chain.state().encode()).unwrap());
+            other.resume(&State::decode(&chain.state().encode()).unwrap()).unwrap();
             for i in 0..30 {
                 if i == 15 {
                     chain.reset();

@@ -2,14 +2,16 @@
 
 use super::{Candidates, Greedy, History, Sampler};
 
-/// Divides every logit by the temperature. Zero or less means [`Greedy`].
+/// Divides every logit by the temperature. Zero or less means [`Greedy`], and so does one so small that the
+/// largest quotient is not finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Temperature(pub f32);
 
 impl Sampler for Temperature {
-    fn apply(&self, candidates: &mut Candidates, history: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, history: &History) {
         let Self(temp) = *self;
-        if temp > 0.0 {
+        let max = candidates.max_logit();
+        if temp > 0.0 && (max / temp).is_finite() == max.is_finite() {
             candidates.map(|c| c.logit / temp);
         } else {
             Greedy.apply(candidates, history);
@@ -36,7 +38,7 @@ mod tests {
 
     #[test]
     fn tiny_temperatures_overflow_to_the_best_token() {
-        let kept = after(&Temperature(1e-45), &[0.0, 3.0, -2.0]);
-        assert_eq!(kept, [(0, 0.0), (1, f32::INFINITY), (2, f32::NEG_INFINITY)]);
+        assert_eq!(after(&Temperature(1e-45), &[0.0, 3.0, -2.0]), [(1, 3.0)]);
+        assert_eq!(after(&Temperature(1e-45), &[-4.0, -3.0]), [(1, -3.0)]);
     }
 }

@@ -7,7 +7,7 @@ use super::{Candidates, History, Sampler};
 pub struct TopK(pub usize);
 
 impl Sampler for TopK {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         if self.0 > 0 {
             candidates.keep_best(self.0);
         }

@@ -3,14 +3,15 @@
 use super::candidates::by_logit;
 use super::{Candidates, History, Sampler};
 
-/// Keeps the fewest candidates whose probabilities, largest first, add up to at least `p`. One or more keeps all.
+/// Keeps the fewest candidates whose probabilities, largest first, add up to at least `p`. One or more
+/// keeps all.
 ///
 /// Holtzman et al., "The curious case of neural text degeneration", 2019.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopP(pub f32);
 
 impl Sampler for TopP {
-    fn apply(&self, candidates: &mut Candidates, _: &History) {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         if self.0 >= 1.0 {
             return;
         }

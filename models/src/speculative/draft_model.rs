@@ -11,7 +11,7 @@ use alloc::{boxed::Box, format, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 
 /// Files of one family pad their vocabularies to different sizes; a difference up to this is no other vocabulary.
-const MAX_PADDING: u32 = 128;
+const MAX_PADDING: usize = 128;
 
 /// A smaller model that tells what it thinks is likeliest. Any architecture will do, if the vocabulary is the same.
 ///
@@ -64,7 +64,7 @@ impl DraftModel {
 
     /// The likeliest token after what the context holds.
     fn best(&self) -> Option<Token> {
-        let logits = self.ctx.logits(self.seq)?.get(..self.n_common)?;
+        let logits = self.ctx.logits_at_hand(self.seq)?.get(..self.n_common)?;
         (self.ctx.kernels().argmax)(logits).map(|i| Token(i as u32))
     }
 }
@@ -96,7 +96,7 @@ fn check_vocabs(draft: &Vocab, target: &Vocab) -> Result<(), Error> {
         return Err(Error::DraftVocab { what, found: found.into(), wanted: wanted.into() });
     }
     let differs = |&id: &u32| draft.piece(Token(id)) != target.piece(Token(id));
-    match (0..found.min(wanted)).find(differs) {
+    match (0..found.min(wanted) as u32).find(differs) {
         None => Ok(()),
         Some(id) => {
             let text = |vocab: &Vocab| -> Box<str> {

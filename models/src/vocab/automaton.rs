@@ -5,12 +5,13 @@
 //! steps linear in the text, and building one linear in the texts of the tokens. Tokens can be entered back to front;
 //! walking a text backwards then finds those that *start* at each place.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::iter::repeat;
 use core::ops::Range;
 
 use super::error::VocabError;
+use super::room::{listed, make_room, room_for};
 use super::strings::Strings;
 
 /// Which way tokens are read.
@@ -51,10 +52,11 @@ impl Automaton {
         texts: &Strings,
         direction: Direction,
     ) -> Result<Self, VocabError> {
-        let mut sorted: Vec<u32> = ids.filter(|&id| !texts.at(id).is_empty()).collect();
+        let mut sorted: Vec<u32> = room_for(texts.len())?;
+        sorted.extend(ids.filter(|&id| !texts.at(id).is_empty()).take(texts.len()));
         sorted.sort_unstable_by(|&a, &b| compare(texts.at(a), texts.at(b), direction).then(a.cmp(&b)));
         let mut automaton = Self::trie(&sorted, texts, direction)?;
-        automaton.link();
+        automaton.link()?;
         Ok(automaton)
     }
 
@@ -63,9 +65,9 @@ impl Automaton {
         // No more nodes than bytes of tokens, and the root; room for all at once, so that no list is held twice while it grows.
         let most = sorted.iter().map(|&id| texts.at(id).len()).sum::<usize>() + 1;
         let mut trie = Self {
-            children: Vec::with_capacity(most + 1),
-            bytes: Vec::with_capacity(most),
-            tokens: Vec::with_capacity(most),
+            children: room_for(most + 1)?,
+            bytes: room_for(most)?,
+            tokens: room_for(most)?,
             suffix: Vec::new(),
             shorter: Vec::new(),
         };
@@ -83,6 +85,7 @@ impl Automaton {
                 while let Some(byte) = Some(start).filter(|&start| start < range.end).and_then(|i| of(&i)) {
                     let n = (start..range.end).take_while(|i| of(i) == Some(byte)).count();
                     trie.bytes.push(byte);
+                    make_room(&mut next, 1)?;
                     next.push(start..start + n);
                     start += n;
                 }
@@ -105,9 +108,9 @@ impl Automaton {
     }
 
     /// Finds the suffixes, level by level: that of a child extends one of its parent's.
-    fn link(&mut self) {
+    fn link(&mut self) -> Result<(), VocabError> {
         let n = self.bytes.len();
-        (self.suffix, self.shorter) = (vec![0; n], vec![0; n]);
+        (self.suffix, self.shorter) = (listed(n, repeat(0))?, listed(n, repeat(0))?);
         for parent in 0..n as Node {
             for child in self.children_of(parent) {
                 let byte = self.bytes[child];
@@ -117,6 +120,7 @@ impl Automaton {
                 self.shorter[child] = if is_token { suffix } else { self.shorter[suffix as usize] };
             }
         }
+        Ok(())
     }
 
     fn children_of(&self, node: Node) -> Range<usize> {
@@ -170,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn strings(texts: &[&[u8]]) -> Strings {
-        let mut strings = Strings::with_capacity(0, 0);
+        let mut strings = Strings::with_capacity(0, 0).unwrap();
         texts.iter().for_each(|text| drop(strings.push(text)));
         strings
     }

@@ -14,6 +14,7 @@ use super::alphabet;
 use super::error::VocabError;
 use super::merges::{Merge, Merges, NO_SYMBOL};
 use super::pre::Pre;
+use super::room::room_for;
 use super::strings::Strings;
 
 /// Words up to this many bytes are merged by scanning.
@@ -36,7 +37,7 @@ impl Bpe {
     /// `Merge` for one that is not two texts with a space between, and those of [`Strings::push`] and [`Merges::new`].
     pub(super) fn new(pre: Pre, texts: &mut Strings, merges: &[&str]) -> Result<Self, VocabError> {
         let n_vocab = texts.len() as u32;
-        let mut ranked = Vec::with_capacity(merges.len());
+        let mut ranked = room_for(merges.len())?;
         let mut merged = Vec::new();
         let mut next = 0;
         for (index, merge) in merges.iter().enumerate() {
@@ -226,7 +227,7 @@ mod tests {
 
     /// The tokeniser over `tokens` and `merges`, cutting words as GPT-2 does.
     fn bpe(tokens: &[&str], merges: &[&str]) -> Result<(Bpe, Strings), VocabError> {
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         for text in tokens {
             texts.push(text.as_bytes())?;
         }

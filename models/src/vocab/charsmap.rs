@@ -4,13 +4,20 @@
 //! children, and whether one of these is a leaf whose value points into the replacements, texts that end with a zero byte,
 //! which fill the rest (the layout of darts-clone, <https://github.com/s-yata/darts-clone>).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::error::VocabError;
+use super::room::listed;
+use super::spm::SPACE;
 
 /// Longer texts are not replaced, and no replacement is longer: real ones have a tenth of it. So no file can make
 /// normalising slow, or its result large.
 const LONGEST: usize = 256;
+
+/// How many bytes a byte of text becomes at most, spaces counted as they are written. One character of Unicode's compatibility forms
+/// has this much need, U+FDFA: it becomes 33 bytes with three spaces, 13 for each of its own.
+const MAX_GROWTH: usize = 16;
 
 /// What is replaced by what; empty for models without.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +30,7 @@ impl CharsMap {
     /// Reads the table from the bytes in a model file; none make an empty table.
     ///
     /// # Errors
-    /// `Charsmap` if lengths do not fit, or replacements are no texts.
+    /// `Charsmap` if lengths do not fit, replacements are no texts, or one is out of proportion to what it replaces.
     pub(super) fn new(bytes: &[u8]) -> Result<Self, VocabError> {
         if bytes.is_empty() {
             return Ok(Self::default());
@@ -43,8 +50,39 @@ impl CharsMap {
         if texts.split('\0').any(|text| text.len() > LONGEST) {
             return Err(wrong("has a replacement of more than 256 bytes"));
         }
-        let units = units.iter().map(|&unit| u32::from_le_bytes(unit)).collect();
-        Ok(Self { units, replacements: replacements.into() })
+        let units = listed(units.len(), units.iter().map(|&unit| u32::from_le_bytes(unit)))?;
+        let map = Self { units, replacements: replacements.into() };
+        if map.grows_beyond_bound() {
+            return Err(wrong("replaces a text by one of more than 16 times its bytes"));
+        }
+        Ok(map)
+    }
+
+    /// Walks the units in the order of the shortest text that leads to each, for which a replacement weighs most: every unit is met once,
+    /// though texts may share ends.
+    fn grows_beyond_bound(&self) -> bool {
+        let unit = |at: u32| self.units.get(at as usize).copied().map(Unit);
+        let mut met = vec![false; self.units.len()];
+        let mut level: Vec<u32> = unit(0).map(|root| root.children(0)).into_iter().collect();
+        for len in 1..=LONGEST {
+            let mut next = Vec::new();
+            for (base, byte) in level.iter().flat_map(|base| (0..=255).map(move |byte| (base, byte))) {
+                let at = base ^ byte;
+                let Some(node) = unit(at).filter(|unit| unit.label() == byte) else { continue };
+                if core::mem::replace(&mut met[at as usize], true) {
+                    continue;
+                }
+                let children = node.children(at);
+                let leaf = unit(children).filter(|_| node.has_leaf());
+                let replacement = leaf.and_then(|leaf| self.replacement(leaf.value()));
+                if replacement.is_some_and(|text| written_len(text) > MAX_GROWTH * len) {
+                    return true;
+                }
+                next.push(children);
+            }
+            level = next;
+        }
+        false
     }
 
     /// The longest start of `text` that is replaced: its length, never 0, and by what.
@@ -69,6 +107,11 @@ impl CharsMap {
         let text = rest.split(|&byte| byte == 0).next()?;
         core::str::from_utf8(text).ok()
     }
+}
+
+/// Bytes of a text when its spaces are written as tokens write them.
+fn written_len(text: &str) -> usize {
+    text.bytes().map(|byte| if byte == b' ' { SPACE.len() } else { 1 }).sum()
 }
 
 /// A unit of the double array.
@@ -156,13 +199,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_replacement_out_of_proportion_is_refused_and_the_longest_of_unicode_is_not() {
+        let map =
+            |from: &str, to: &str| CharsMap::new(&table(&[(from, 0)], &alloc::format!("{to}\0"))).map(drop);
+        assert!(map("a", &"x".repeat(16)).is_ok());
+        assert!(map("ab", &"x".repeat(32)).is_ok());
+        for to in ["x".repeat(17), " ".repeat(6)] {
+            assert!(matches!(map("a", &to), Err(VocabError::Charsmap { .. })), "{to:?}");
+        }
+        // What U+FDFA becomes, for as many bytes as it has.
+        assert!(map("abc", "صلى الله عليه وسلم").is_ok());
+    }
+
     proptest! {
         #[test]
         fn any_units_can_be_walked(units in prop::collection::vec(any::<u32>(), 1..600), text in ".*") {
             let mut bytes = (4 * units.len() as u32).to_le_bytes().to_vec();
             units.iter().for_each(|unit| bytes.extend(unit.to_le_bytes()));
             bytes.extend(b"a\0bc\0");
-            let found = CharsMap::new(&bytes)?;
+            let Ok(found) = CharsMap::new(&bytes) else { return Ok(()) };
             let found = found.longest(&text);
             prop_assert!(found.is_none_or(|(len, _)| len > 0 && text.is_char_boundary(len)));
         }

@@ -55,13 +55,18 @@ pub enum VocabError {
         /// The most it may have.
         limit: usize,
     },
-    /// All texts together are longer than 32-bit offsets reach.
+    /// There are more tokens than any vocabulary has, or their texts are longer together.
     TooLarge {
         /// What is too large.
         what: &'static str,
     },
     /// The texts were chosen so that the look-up table degenerates.
     Collisions,
+    /// An allocation was refused.
+    OutOfMemory {
+        /// Its size.
+        n_bytes: u64,
+    },
 }
 
 impl fmt::Display for VocabError {
@@ -98,6 +103,7 @@ impl fmt::Display for VocabError {
             Self::Collisions => {
                 f.write_str("the token texts collide in the look-up table; the file was made to do that")
             }
+            Self::OutOfMemory { n_bytes } => write!(f, "out of memory: {n_bytes} bytes for the vocabulary"),
         }
     }
 }

@@ -4,10 +4,11 @@
 //! these look-ups touch, so slots are as small as they can be, and a few bits of the hash beside the rank spare most visits
 //! to the list. Like the table of strings it is built under another seed when a chain grows long.
 
-use alloc::vec;
 use alloc::vec::Vec;
+use core::iter::repeat;
 
 use super::error::VocabError;
+use super::room::listed;
 use super::strings::{MAX_PROBES, SEEDS, fold, slots_for};
 
 /// What two neighbouring symbols become.
@@ -41,7 +42,8 @@ impl Merges {
     pub(super) fn new(ranked: Vec<(u32, u32, u32)>) -> Result<Self, VocabError> {
         let n = u32::try_from(ranked.len()).ok().filter(|&n| n < 1 << 31);
         let rank_bits = u32::BITS - n.ok_or(VocabError::TooLarge { what: "the merges" })?.leading_zeros();
-        let mut merges = Self { slots: vec![0; slots_for(ranked.len())], ranked, rank_bits, seed: 0 };
+        let mut merges =
+            Self { slots: listed(slots_for(ranked.len()), repeat(0))?, ranked, rank_bits, seed: 0 };
         for seed in 1..=SEEDS {
             merges.seed = fold(seed, 0x9e37_79b9_7f4a_7c15);
             if (0..merges.ranked.len() as u32).all(|rank| merges.insert(rank)) {

@@ -11,6 +11,8 @@ use core::ops::Range;
 
 use backstitch_kv::Token;
 
+use super::error::VocabError;
+use super::room::room_for;
 use super::special::{Attr, Specials};
 use super::strings::Strings;
 
@@ -40,28 +42,37 @@ type Found = (usize, Reverse<usize>, u32);
 
 impl Partition {
     /// An index over the tokens of any kind in `wanted`.
-    pub(super) fn new(specials: &Specials, wanted: Attr, texts: &Strings) -> Self {
+    pub(super) fn new(specials: &Specials, wanted: Attr, texts: &Strings) -> Result<Self, VocabError> {
         let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| attr.any(wanted)).map(|(id, _)| id);
         let usable = |id: &u32| {
             let text = texts.at(*id);
             (1..=LONGEST).contains(&text.len()) && texts.find(text) == Some(*id)
         };
-        let mut sorted: Vec<u32> = ids.filter(usable).collect();
+        let mut sorted: Vec<u32> = room_for(specials.attrs.len())?;
+        sorted.extend(ids.filter(usable));
+        sorted.shrink_to_fit();
         sorted.sort_unstable_by_key(|&id| texts.at(id));
         let before = |byte: usize| {
             sorted.partition_point(|&id| texts.at(id).first().is_some_and(|&first| usize::from(first) < byte))
                 as u32
         };
         let starts = (0..256).map(|byte| before(byte)..before(byte + 1)).collect();
-        Self { sorted, starts }
+        Ok(Self { sorted, starts })
     }
 
-    /// The pieces of `text`, in order.
-    pub(super) fn pieces<'t>(&self, text: &'t str, specials: &Specials, texts: &Strings) -> Vec<Piece<'t>> {
+    /// The pieces of `text`, in order. Tokens that are not user-defined are looked for in the ranges `trusted` alone, which are in
+    /// ascending order and do not overlap.
+    pub(super) fn pieces<'t>(
+        &self,
+        text: &'t str,
+        trusted: &[Range<usize>],
+        specials: &Specials,
+        texts: &Strings,
+    ) -> Vec<Piece<'t>> {
         let mut pieces = Vec::new();
         let mut at = 0;
         let mut trim_start = false;
-        for (place, id) in self.accepted(text, texts) {
+        for (place, id) in self.accepted(text, trusted, specials, texts) {
             let attr = specials.attr(id);
             let plain = trim(text, at..place, trim_start, attr.any(Attr::LSTRIP));
             pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
@@ -75,12 +86,22 @@ impl Partition {
     }
 
     /// The special tokens that `text` is cut at, with their places, in order of place.
-    fn accepted(&self, text: &str, texts: &Strings) -> Vec<(usize, u32)> {
+    fn accepted(
+        &self,
+        text: &str,
+        trusted: &[Range<usize>],
+        specials: &Specials,
+        texts: &Strings,
+    ) -> Vec<(usize, u32)> {
         let bytes = text.as_bytes();
+        let longest = |range: Range<usize>| {
+            let trusted = trusted_from(trusted, range.start);
+            self.longest(bytes.get(range).unwrap_or(&[]), trusted, specials, texts)
+        };
         let mut heap: BinaryHeap<Found> = BinaryHeap::new();
         for (place, byte) in bytes.iter().enumerate() {
             let starts = self.starts.get(usize::from(*byte)).is_some_and(|range| !range.is_empty());
-            if starts && let Some(id) = self.longest(bytes.get(place..).unwrap_or(&[]), texts) {
+            if starts && let Some(id) = longest(place..bytes.len()) {
                 heap.push((texts.at(id).len(), Reverse(place), id));
             }
         }
@@ -89,15 +110,15 @@ impl Partition {
             let free = free_from(&taken, place, bytes.len());
             if len <= free {
                 taken.insert(place, (len, id));
-            } else if let Some(id) = self.longest(bytes.get(place..place + free).unwrap_or(&[]), texts) {
+            } else if let Some(id) = longest(place..place + free) {
                 heap.push((texts.at(id).len(), Reverse(place), id));
             }
         }
         taken.into_iter().map(|(place, (_, id))| (place, id)).collect()
     }
 
-    /// The longest special token that `text` starts with.
-    fn longest(&self, text: &[u8], texts: &Strings) -> Option<u32> {
+    /// The longest special token that `text` starts with; user-defined, or within its first `trusted` bytes.
+    fn longest(&self, text: &[u8], trusted: usize, specials: &Specials, texts: &Strings) -> Option<u32> {
         let first = self.starts.get(usize::from(*text.first()?))?;
         let mut range = self.sorted.get(first.start as usize..first.end as usize)?;
         let mut longest = None;
@@ -108,12 +129,19 @@ impl Partition {
             range = range.get(start..end).unwrap_or(&[]);
             // Sorted: the text that ends here, if any, comes before those that go on.
             let Some(&candidate) = range.first() else { break };
-            if texts.at(candidate).len() == depth + 1 {
+            let may_be = depth < trusted || specials.attr(candidate).any(Attr::USER);
+            if texts.at(candidate).len() == depth + 1 && may_be {
                 longest = Some(candidate);
             }
         }
         longest
     }
+}
+
+/// The number of trusted bytes from `place` on.
+fn trusted_from(trusted: &[Range<usize>], place: usize) -> usize {
+    let next = trusted.partition_point(|range| range.end <= place);
+    trusted.get(next).filter(|range| range.start <= place).map_or(0, |range| range.end - place)
 }
 
 /// How many bytes from `place` on are not taken yet.
@@ -147,20 +175,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn index(tokens: &[&str]) -> (Partition, Specials, Strings) {
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         for text in tokens {
             assert!(texts.push(text.as_bytes()).is_ok());
         }
         let source =
             VocabSource { tokens, types: tokens.iter().map(|_| 4).collect(), ..VocabSource::default() };
-        let specials = Specials::new(&source, Roles::default(), &texts);
-        (Partition::new(&specials, Attr::USER, &texts), specials, texts)
+        let specials = Specials::new(&source, Roles::default(), &texts).unwrap();
+        (Partition::new(&specials, Attr::USER, &texts).unwrap(), specials, texts)
     }
 
     /// Tokens by number, plain text quoted.
     fn show(tokens: &[&str], text: &str) -> String {
         let (partition, specials, texts) = index(tokens);
-        let pieces = partition.pieces(text, &specials, &texts);
+        let pieces = partition.pieces(text, &[], &specials, &texts);
         let shown = pieces.iter().map(|piece| match piece {
             Piece::Text(text) => alloc::format!("{text:?}"),
             Piece::Token(token) => alloc::format!("{}", token.0),
@@ -211,8 +239,8 @@ mod tests {
             text in "[ab]{0,40}",
         ) {
             let borrowed: Vec<&str> = tokens.iter().map(String::as_str).collect();
-            let (partition, _, texts) = index(&borrowed);
-            let found = partition.accepted(&text, &texts).into_iter();
+            let (partition, specials, texts) = index(&borrowed);
+            let found = partition.accepted(&text, &[], &specials, &texts).into_iter();
             let found: Vec<_> = found.map(|(place, id)| (place, place + texts.at(id).len())).collect();
             prop_assert_eq!(found, by_the_book(&tokens, &text));
         }

@@ -10,6 +10,7 @@ use backstitch_kv::Token;
 
 use super::Vocab;
 use super::error::VocabError;
+use super::room::listed;
 
 /// The longest token in bytes, four times that of RWKV's own vocabulary: a text of `n` bytes takes no more than this
 /// times `n` steps.
@@ -31,7 +32,7 @@ impl Rwkv {
     /// # Errors
     /// `TooLong` for a token of more than [`LONGEST`] bytes.
     pub(super) fn new(vocab: &Vocab) -> Result<Self, VocabError> {
-        let mut order: Vec<Token> = (0..vocab.n_vocab()).map(Token).collect();
+        let mut order = listed(vocab.n_vocab(), (0..).map(Token))?;
         if let Some(&Token(id)) = order.iter().find(|&&token| vocab.piece(token).len() > LONGEST) {
             let found = vocab.piece(Token(id)).len();
             return Err(VocabError::TooLong { index: id as usize, found, limit: LONGEST });

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 
 use backstitch_kv::Token;
 
+use super::error::VocabError;
+use super::room::listed;
 use super::source::{Roles, VocabSource};
 use super::strings::Strings;
 
@@ -71,10 +73,14 @@ pub(super) struct Specials {
 
 impl Specials {
     /// Works out everything from what the file states and from the texts. `roles` out of range count as absent.
-    pub(super) fn new(source: &VocabSource<'_>, defaults: Roles, texts: &Strings) -> Self {
+    pub(super) fn new(
+        source: &VocabSource<'_>,
+        defaults: Roles,
+        texts: &Strings,
+    ) -> Result<Self, VocabError> {
         let n_vocab = source.tokens.len();
         let stated = source.types.iter().map(|&n| Attr::from_gguf(n));
-        let attrs = stated.chain(core::iter::repeat(Attr::NORMAL)).take(n_vocab).collect();
+        let attrs = listed(n_vocab, stated.chain(core::iter::repeat(Attr::NORMAL)))?;
         let mut specials =
             Self { attrs, roles: source.roles.or(defaults).in_range(n_vocab), eog: Vec::new() };
         specials.find_roles(texts);
@@ -87,7 +93,7 @@ impl Specials {
         specials.eog.sort();
         specials.eog.dedup();
         specials.set_strip(source, texts);
-        specials
+        Ok(specials)
     }
 
     /// The kinds of token `id`.
@@ -272,11 +278,11 @@ mod tests {
             ..VocabSource::default()
         };
         change(&mut source);
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         for (text, _) in tokens {
             assert!(texts.push(text.as_bytes()).is_ok());
         }
-        Specials::new(&source, Roles::default(), &texts)
+        Specials::new(&source, Roles::default(), &texts).unwrap()
     }
 
     #[test]

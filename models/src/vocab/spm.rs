@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use backstitch_kv::Token;
 
 use super::error::VocabError;
+use super::room::listed;
 use super::strings::Strings;
 
 /// How a space is written in token texts: `▁`, U+2581.
@@ -36,7 +37,7 @@ impl Spm {
         if let Some(index) = scores.iter().take(n_vocab).position(|score| score.is_nan()) {
             return Err(VocabError::Score { index });
         }
-        let scores = scores.iter().copied().chain(core::iter::repeat(0.0)).take(n_vocab).collect();
+        let scores = listed(n_vocab, scores.iter().copied().chain(core::iter::repeat(0.0)))?;
         let bytes = (0..=255).map(|byte| byte_token(byte, texts)).collect();
         let longest = (0..n_vocab as u32).map(|id| texts.at(id).len()).max().unwrap_or(0);
         let by_words = (0..n_vocab as u32).all(|id| next_word(texts.at(id), 0) == texts.at(id).len());
@@ -229,7 +230,7 @@ mod tests {
     use alloc::string::{String, ToString};
 
     fn cut(tokens: &[(&str, f32)], text: &str, prefix: bool) -> Result<String, VocabError> {
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         for (text, _) in tokens {
             texts.push(text.as_bytes())?;
         }

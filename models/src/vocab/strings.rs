@@ -4,10 +4,11 @@
 //! come from files, so the table does not trust its hash: a chain of more than [`MAX_PROBES`] slots makes it start again
 //! with another seed, and after [`SEEDS`] seeds building fails instead of becoming slow.
 
-use alloc::vec;
 use alloc::vec::Vec;
+use core::iter::repeat;
 
 use super::error::VocabError;
+use super::room::{listed, make_room, room_for};
 
 /// Longest chain of occupied slots. At half load, 2^32 random strings stay below 200.
 pub(super) const MAX_PROBES: usize = 256;
@@ -30,14 +31,17 @@ pub(super) struct Strings {
 
 impl Strings {
     /// An empty set with room for `n` strings of `n_bytes` bytes together.
-    pub(super) fn with_capacity(n: usize, n_bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(n_bytes),
-            ends: Vec::with_capacity(n),
-            slots: vec![0; slots_for(n)],
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn with_capacity(n: usize, n_bytes: usize) -> Result<Self, VocabError> {
+        Ok(Self {
+            bytes: room_for(n_bytes)?,
+            ends: room_for(n)?,
+            slots: listed(slots_for(n), repeat(0))?,
             seed: 0,
             repeats: false,
-        }
+        })
     }
 
     /// How many strings there are.
@@ -76,13 +80,15 @@ impl Strings {
     /// Adds `text` under the next number, even if an equal string is there already. Empty strings are never found.
     ///
     /// # Errors
-    /// `TooLarge` beyond 4 GiB of text, `Collisions` when no seed spreads the strings.
+    /// `TooLarge` beyond 4 GiB of text, `Collisions` when no seed spreads the strings, `OutOfMemory`.
     pub(super) fn push(&mut self, text: &[u8]) -> Result<u32, VocabError> {
         let too_large = VocabError::TooLarge { what: "the texts of tokens and merges" };
         let end = u32::try_from(self.bytes.len() + text.len()).map_err(|_| too_large.clone())?;
         let id = u32::try_from(self.ends.len()).ok().filter(|&id| id < u32::MAX - 1).ok_or(too_large)?;
         let first = !text.is_empty() && self.find(text).is_none();
         self.repeats |= !first;
+        make_room(&mut self.bytes, text.len())?;
+        make_room(&mut self.ends, 1)?;
         self.bytes.extend_from_slice(text);
         self.ends.push(end);
         if first && (self.slots.len() < slots_for(self.ends.len()) || !self.insert(id)) {
@@ -125,6 +131,7 @@ impl Strings {
         let n_slots = self.slots.len().max(slots_for(self.ends.len()));
         for _ in 0..SEEDS {
             self.slots.clear();
+            make_room(&mut self.slots, n_slots)?;
             self.slots.resize(n_slots, 0);
             self.seed = self.seed.wrapping_add(SEED_STEP);
             if (0..self.ends.len() as u32).all(|id| self.holds(id) || self.insert(id)) {
@@ -176,7 +183,7 @@ mod tests {
 
     #[test]
     fn strings_are_found_by_number_and_by_content() {
-        let mut strings = Strings::with_capacity(2, 4);
+        let mut strings = Strings::with_capacity(2, 4).unwrap();
         for i in 0..5000 {
             assert_eq!(strings.push(format!("token {i}").as_bytes()), Ok(i));
         }
@@ -191,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_first_of_equal_strings_is_found_and_empty_ones_never() {
-        let mut strings = Strings::with_capacity(0, 0);
+        let mut strings = Strings::with_capacity(0, 0).unwrap();
         for text in ["a", "", "a", "b", ""] {
             assert!(strings.push(text.as_bytes()).is_ok());
         }
@@ -206,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_crowded_table_is_rebuilt_under_another_seed() -> Result<(), VocabError> {
-        let mut strings = Strings::with_capacity(0, 0);
+        let mut strings = Strings::with_capacity(0, 0).unwrap();
         // Every slot points at a string that is not there: the next insertion finds no free one.
         strings.slots.fill(1 << 32 | 9);
         let id = strings.push(b"new")?;

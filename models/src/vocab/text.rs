@@ -98,6 +98,17 @@ impl TextStream {
         self.held.drain(..self.held.len() - kept);
     }
 
+    /// Starts a new text, with room for pieces of `n` bytes.
+    pub(crate) fn begin(&mut self, n: usize) {
+        self.held.clear();
+        self.held.reserve(n);
+    }
+
+    /// Return true if nothing is held back.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Appends to `out` what was held back, as U+FFFD, at the end of a text.
     pub fn finish(&mut self, out: &mut String) {
         if !self.held.is_empty() {

@@ -12,6 +12,7 @@ use backstitch_kv::Token;
 use super::automaton::{Automaton, Direction};
 use super::charsmap::CharsMap;
 use super::error::VocabError;
+use super::room::listed;
 use super::source::VocabSource;
 use super::spm::SPACE;
 use super::strings::Strings;
@@ -70,7 +71,7 @@ impl Unigram {
         Ok(Self {
             automaton: Automaton::new(found, texts, Direction::Forwards)?,
             // What the user defined is always taken.
-            scores: (0..n_vocab).map(|id| if kind(id) == USER { 0.0 } else { score_of(id) }).collect(),
+            scores: listed(n_vocab, (0..).map(|id| if kind(id) == USER { 0.0 } else { score_of(id) }))?,
             unknown: f64::from(worst - PENALTY),
             unk,
             charsmap: CharsMap::new(&source.charsmap)?,
@@ -177,7 +178,7 @@ mod tests {
             ..VocabSource::default()
         };
         change(&mut source);
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         names.iter().for_each(|text| drop(texts.push(text.as_bytes())));
         let prefix = source.add_space_prefix.unwrap_or(false);
         let unigram = Unigram::new(&source, &texts, Some(Token(0)), prefix).unwrap();
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn scores_that_are_no_numbers_are_refused_and_infinite_ones_harmless() {
-        let texts = Strings::with_capacity(0, 0);
+        let texts = Strings::with_capacity(0, 0).unwrap();
         let mut texts = texts;
         ["a", "b"].iter().for_each(|text| drop(texts.push(text.as_bytes())));
         let source = VocabSource { scores: vec![0.0, f32::NAN], ..VocabSource::default() };

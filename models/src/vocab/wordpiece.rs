@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn tokens(vocab: &[&str], text: &str) -> Vec<u32> {
-        let mut texts = Strings::with_capacity(0, 0);
+        let mut texts = Strings::with_capacity(0, 0).unwrap();
         vocab.iter().for_each(|text| drop(texts.push(text.as_bytes())));
         let mut out = Vec::new();
         WordPiece::new(&texts, Some(Token(0))).unwrap().tokenize(text, &texts, &mut out);

@@ -17,11 +17,27 @@ pub struct Fresh {
     model: Model,
     pub(super) cells: CellType,
     known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
+    /// For what comes before the last `Append` of a recipe: tokens that were appended, and what they gave.
+    appended: HashMap<Vec<Deed>, (Vec<u32>, Vec<u64>)>,
 }
 
 impl Fresh {
     pub fn new(model: &Model, cells: CellType) -> Fresh {
-        Fresh { model: model.clone(), cells, known: HashMap::new() }
+        Fresh { model: model.clone(), cells, known: HashMap::new(), appended: HashMap::new() }
+    }
+
+    /// A hash of the logits of the last token of a recipe that ends with an `Append`; `None` as [`Fresh::rows`].
+    pub(super) fn last(&mut self, recipe: &[Deed]) -> Option<u64> {
+        let (Deed::Append(tokens), before) = recipe.split_last()? else { return None };
+        if let Some((known, rows)) = self.appended.get(before)
+            && known.starts_with(tokens)
+        {
+            return rows.get(tokens.len().checked_sub(1)?).copied();
+        }
+        let rows = self.rows(recipe)?.to_vec();
+        let last = rows.last().copied();
+        self.appended.insert(before.to_vec(), (tokens.clone(), rows));
+        last
     }
 
     /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it is refused because of cells
@@ -29,14 +45,15 @@ impl Fresh {
     pub(super) fn rows(&mut self, recipe: &[Deed]) -> Option<&[u64]> {
         if self.known.len() > 2_000 {
             self.known.clear();
+            self.appended.clear();
         }
         let model = &self.model;
         let known = self.known.entry(recipe.to_vec()).or_insert_with(|| {
             // No ladder and no journal: only the place where a change was made can be gone back to.
             let timeline =
-                TimelineParams { checkpoint_bytes: 1 << 20, spacing: 1 << 20, journal: 0, margin: 1024 };
-            let params = Params { n_ctx: 1024, n_ubatch: 1024, n_batch: 1024, timeline, ..Params::default() };
-            let params = Params { type_k: self.cells, type_v: self.cells, ..params };
+                TimelineParams::default().checkpoint_bytes(1 << 20).spacing(1 << 20).journal(0).margin(1024);
+            let params = Params::default().n_ctx(1024).n_ubatch(1024).n_batch(1024).timeline(timeline);
+            let params = params.type_k(self.cells).type_v(self.cells);
             let mut ctx = Context::new(model, params).unwrap();
             encode(&mut ctx, 0);
             let mut rows = Vec::new();
@@ -44,7 +61,7 @@ impl Fresh {
                 rows.clear();
                 match deed {
                     Deed::Append(tokens) => {
-                        let start = ctx.pos(SeqId(0)).0;
+                        let start = ctx.pos(SeqId(0)).map_or(0, |pos| pos.0);
                         let mut batch = Batch::new();
                         for (i, &token) in tokens.iter().enumerate() {
                             batch.push(Token(token), Pos(start + i as i32), &[SeqId(0)], true);

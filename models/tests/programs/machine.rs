@@ -6,12 +6,14 @@
 //! sequence. Logits that the context gave are compared, bit for bit, with those of the recipe.
 
 mod fresh;
+mod tally;
 
 pub use fresh::Fresh;
+pub use tally::Tally;
 
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
 use backstitch_models::{
-    Batch, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, SaveOptions, SeqId,
+    Batch, Cancel, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, SaveOptions, SeqId,
     TimelineParams, Token,
 };
 use fresh::{Deed, encode, hash};
@@ -24,52 +26,6 @@ pub type Step = [u8; 4];
 
 const N_SEQ: u32 = 4;
 const N_CTX: u32 = 160;
-
-/// How often each thing happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    pub rows_compared: u64,
-    pub decodes: u64,
-    pub faults: u64,
-    pub refused: u64,
-    pub forks: u64,
-    pub held: u64,
-    pub replayed: u64,
-    pub evaluated: u64,
-    pub edits: u64,
-    pub restored: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
-        let mine = [
-            &mut self.rows_compared,
-            &mut self.decodes,
-            &mut self.faults,
-            &mut self.refused,
-            &mut self.forks,
-            &mut self.held,
-            &mut self.replayed,
-            &mut self.evaluated,
-            &mut self.edits,
-            &mut self.restored,
-        ];
-        let o = other;
-        let others = [
-            o.rows_compared,
-            o.decodes,
-            o.faults,
-            o.refused,
-            o.forks,
-            o.held,
-            o.replayed,
-            o.evaluated,
-            o.edits,
-            o.restored,
-        ];
-        mine.into_iter().zip(others).for_each(|(a, b)| *a += b);
-    }
-}
 
 /// A pool that fails when a countdown reaches zero.
 struct Faulty {
@@ -107,10 +63,19 @@ impl Twin {
     }
 }
 
+/// What came of something that was disturbed.
+enum Disturbed<T> {
+    CameThrough(T),
+    Stopped,
+    Refused(Error),
+}
+
 /// A context, and what its sequences should be.
 pub struct Machine<'f> {
     ctx: Context,
     left: Arc<AtomicI64>,
+    /// Looks at the request to stop until it is made.
+    looks: Arc<AtomicI64>,
     twins: Vec<Option<Twin>>,
     fresh: &'f mut Fresh,
     n_vocab: usize,
@@ -126,21 +91,28 @@ impl<'f> Machine<'f> {
             n => Box::new(ThreadPool::new(usize::from(n) + 1).unwrap()),
         };
         let left = Arc::new(AtomicI64::new(i64::MAX));
-        let pool = Box::new(Faulty { inner, left: left.clone() });
+        let pool = Arc::new(Faulty { inner, left: left.clone() });
         let timeline = match shape / 3 % 4 {
-            0 => TimelineParams { checkpoint_bytes: 1 << 20, spacing: 8, journal: 4, margin: 8 },
-            1 => TimelineParams { checkpoint_bytes: 200_000, spacing: 16, journal: 8, margin: 0 },
-            2 => TimelineParams { checkpoint_bytes: 1 << 22, spacing: 12, journal: 0, margin: 3 },
+            0 => TimelineParams::default().checkpoint_bytes(1 << 20).spacing(8).journal(4).margin(8),
+            1 => TimelineParams::default().checkpoint_bytes(200_000).spacing(16).journal(8).margin(0),
+            2 => TimelineParams::default().checkpoint_bytes(1 << 22).spacing(12).journal(0).margin(3),
             _ => TimelineParams::OFF,
         };
         let (n_ubatch, n_batch) = [(7, 24), (64, 160), (16, 16), (3, 50)][usize::from(shape / 12 % 4)];
-        let params =
-            Params { n_ctx: N_CTX, n_seq_max: N_SEQ, n_ubatch, n_batch, timeline, ..Params::default() };
-        let params = Params { type_k: fresh.cells, type_v: fresh.cells, ..params };
-        let ctx = Context::with_pool(model, params, pool).unwrap();
+        let params = Params::default()
+            .n_ctx(N_CTX)
+            .n_seq_max(N_SEQ)
+            .n_ubatch(n_ubatch)
+            .n_batch(n_batch)
+            .timeline(timeline);
+        let params = params.type_k(fresh.cells).type_v(fresh.cells);
+        let mut ctx = Context::with_pool(model, params, pool).unwrap();
+        let looks = Arc::new(AtomicI64::new(i64::MAX));
+        let seen = looks.clone();
+        ctx.set_cancel(Some(Cancel::from_fn(move || seen.fetch_sub(1, Relaxed) == 0)));
         let n_vocab = model.hparams().n_vocab;
         let twins = (0..N_SEQ).map(|_| None).collect();
-        Machine { ctx, left, twins, fresh, n_vocab, next: 1, tally: Tally::default() }
+        Machine { ctx, left, looks, twins, fresh, n_vocab, next: 1, tally: Tally::default() }
     }
 
     /// Runs a program and checks all that is left.
@@ -164,10 +136,61 @@ impl<'f> Machine<'f> {
             _ => self.nonsense(seq, b, c),
         }
         self.compare_positions();
+        // Not of all: logits that nobody asked for must be as good later.
+        (0..N_SEQ).filter(|seq| c >> seq & 1 == 1).for_each(|seq| self.compare_logits(seq));
+    }
+
+    /// Holds the logits that a sequence has, or makes again, to its recipe.
+    fn compare_logits(&mut self, seq: u32) {
+        let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
+        let end = self.end(seq);
+        match self.ctx.logits(SeqId(seq)).map(hash) {
+            Ok(given) => {
+                if let Some(expected) = self.fresh.last(&twin.recipe) {
+                    assert_eq!(given, expected, "logits of sequence {seq}, which ends at {end}");
+                    self.tally.logits_compared += 1;
+                }
+            }
+            Err(Error::NoLogits { .. }) => assert_eq!(end, 0),
+            Err(Error::Edited { .. }) => assert!(twin.recipe.len() > 1),
+            Err(Error::Memory(backstitch_kv::Error::Full { .. })) => self.tally.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(self.end(seq), end);
+    }
+
+    /// The logits at hand: of all sequences, and of the last batch.
+    fn at_hand(&self) -> Vec<Option<u64>> {
+        let of_sequences = (0..N_SEQ).map(|seq| self.ctx.logits_at_hand(SeqId(seq)));
+        of_sequences.chain((0..100).map(|i| self.ctx.output(i))).map(|row| row.map(hash)).collect()
+    }
+
+    /// Lets a pool fail after some runs, or asks to stop after some looks, while `act` runs. Tells if that happened.
+    fn disturb<T>(
+        &mut self,
+        c: u8,
+        after: i64,
+        act: impl Fn(&mut Context) -> Result<T, Error>,
+    ) -> Disturbed<T> {
+        let countdown = if c & 8 == 0 { &self.left } else { &self.looks };
+        countdown.store(after, Relaxed);
+        let result = act(&mut self.ctx);
+        let left = countdown.swap(i64::MAX, Relaxed);
+        match result {
+            Err(Error::Core(_)) if left < 0 && c & 8 == 0 => self.tally.faults += 1,
+            Err(Error::Cancelled) if left < 0 && c & 8 != 0 => self.tally.cancelled += 1,
+            Err(error @ (Error::Core(_) | Error::Cancelled)) => panic!("{error:?} with {left} left"),
+            Ok(done) => {
+                assert!(left >= 0, "it came through, although it was disturbed");
+                return Disturbed::CameThrough(done);
+            }
+            Err(error) => return Disturbed::Refused(error),
+        }
+        Disturbed::Stopped
     }
 
     fn end(&self, seq: u32) -> i32 {
-        self.ctx.pos(SeqId(seq)).0
+        self.ctx.pos(SeqId(seq)).map_or(0, |pos| pos.0)
     }
 
     fn compare_positions(&self) {
@@ -263,16 +286,14 @@ impl<'f> Machine<'f> {
 
     /// Lets a decode fail somewhere; false if the batch no longer fits, because what it did could not be taken back.
     fn fail(&mut self, batch: &Batch, c: u8) -> bool {
-        self.left.store(i64::from(c) * 3 % 97, Relaxed);
-        let result = self.ctx.decode(batch);
-        let left = self.left.swap(i64::MAX, Relaxed);
-        match result {
+        let before = self.at_hand();
+        match self.disturb(c, i64::from(c) * 3 % 97, |ctx| ctx.decode(batch)) {
             // It needed fewer steps: as if it had not been there.
-            Ok(()) if left >= 0 => return self.undo(batch),
-            Err(Error::Core(_)) if left < 0 => self.tally.faults += 1,
-            Err(Error::Memory(_)) => {}
-            other => panic!("{other:?} with {left} steps left"),
+            Disturbed::CameThrough(()) => return self.undo(batch),
+            Disturbed::Stopped | Disturbed::Refused(Error::Memory(_)) => {}
+            Disturbed::Refused(error) => panic!("{error:?}"),
         }
+        assert_eq!(self.at_hand(), before, "what was at hand before a decode that failed");
         true
     }
 
@@ -312,19 +333,11 @@ impl<'f> Machine<'f> {
         let back = i32::from(b) % if c.is_multiple_of(3) { 100 } else { 10 };
         let pos = (end - back).max(0);
         if c % 5 == 1 {
-            self.left.store(i64::from(c) % 31, Relaxed);
-            let result = self.ctx.rollback(SeqId(seq), Pos(pos));
-            self.left.store(i64::MAX, Relaxed);
-            match result {
-                Ok(_) => return self.rolled_back(seq, pos, end),
-                Err(Error::Core(_)) => {
-                    self.tally.faults += 1;
-                    if self.end(seq) < end {
-                        // It was alone in a full cache, and gave its cells up for the new ones.
-                        return self.give_up(seq);
-                    }
-                }
-                Err(_) => {}
+            match self.disturb(c, i64::from(c) % 31, |ctx| ctx.rollback(SeqId(seq), Pos(pos))) {
+                Disturbed::CameThrough(_) => return self.rolled_back(seq, pos, end),
+                // It was alone in a full cache, and gave its cells up for the new ones.
+                Disturbed::Stopped if self.end(seq) < end => return self.give_up(seq),
+                Disturbed::Stopped | Disturbed::Refused(_) => {}
             }
             assert_eq!(self.end(seq), end);
         }
@@ -459,7 +472,7 @@ impl<'f> Machine<'f> {
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
         let free = self.twins.iter().position(Option::is_none).map(|free| free as u32);
         let (target, options) = (free.filter(|_| c % 3 == 1), SaveOptions::default());
-        let logits: Vec<_> = (0..N_SEQ).map(|seq| self.ctx.logits(SeqId(seq)).map(hash)).collect();
+        let logits: Vec<_> = (0..N_SEQ).map(|seq| self.ctx.logits_at_hand(SeqId(seq)).map(hash)).collect();
         let (mut bytes, read) = (Vec::new(), RestoreOptions::default());
         let result = if c.is_multiple_of(3) {
             self.ctx.state_write(&mut bytes, &options).unwrap();
@@ -480,7 +493,7 @@ impl<'f> Machine<'f> {
         self.tally.restored += 1;
         if let Some(target) = target {
             self.twins[target as usize] = Some(Twin { given: vec![None; twin.given.len()], ..twin.clone() });
-            assert_eq!(self.ctx.logits(SeqId(target)).map(hash), logits[seq as usize]);
+            assert_eq!(self.ctx.logits_at_hand(SeqId(target)).map(hash), logits[seq as usize]);
         }
         self.compare_restored(&restored, &logits, target);
     }
@@ -488,7 +501,7 @@ impl<'f> Machine<'f> {
     /// Logits are there as before; pins are lost only where something had to be left out.
     fn compare_restored(&mut self, restored: &Restored, logits: &[Option<u64>], added: Option<u32>) {
         for (seq, before) in (0..).zip(logits).filter(|(seq, _)| Some(*seq) != added) {
-            assert_eq!(self.ctx.logits(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
+            assert_eq!(self.ctx.logits_at_hand(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
         }
         for sequence in &restored.sequences {
             if let Some(Some(twin)) = self.twins.get_mut(sequence.seq.index())

@@ -3,8 +3,8 @@
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
 use backstitch_kv::image::{Checkpoint, Content, Image, Mark, State};
-use backstitch_kv::state::{self, Container, Section, StoredImage, Writer, write_image};
-use backstitch_models::sampler::{Chain, Settings};
+use backstitch_kv::state::{self, Container, MAX_READ, Section, StoredImage, Writer, write_image};
+use backstitch_models::sampler::{self, Chain, SamplerState, Settings};
 use backstitch_models::{
     Context, Error, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, TimelineParams, Token,
 };
@@ -48,13 +48,15 @@ fn as_of_later(bytes: &[u8], tags: &[[u8; 4]], skippable: bool) -> Vec<u8> {
 fn sections_of_a_later_version_are_skipped_where_they_may_be() {
     let Small { mut ctx, saved: seq, .. } = small(&golden("llama"));
     let chain = Chain::new(ctx.model().hparams().n_vocab, &Settings::default());
-    let options = SaveOptions { sampler: Some(&chain), metadata: b"mine", ..SaveOptions::default() };
+    let options = SaveOptions::default().sampler(Some(&chain)).metadata(b"mine");
     let mut bytes = Vec::new();
     ctx.seq_state_write(seq, &mut bytes, &options).unwrap();
     let extra = [*b"LGTS", *b"SMPL", *b"META"];
     let (target, options) = (SeqId(2), RestoreOptions::default());
     let restored = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, true), &options).unwrap();
-    assert!(restored.sampler.is_none() && restored.metadata.is_empty() && ctx.logits(target).is_none());
+    assert!(
+        restored.sampler.is_none() && restored.metadata.is_empty() && ctx.logits_at_hand(target).is_none()
+    );
     assert_eq!(ctx.tokens(target).unwrap(), ctx.tokens(seq).unwrap());
     ctx.release(target).unwrap();
     let error = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, false), &options).unwrap_err();
@@ -69,16 +71,14 @@ struct Small {
 }
 
 fn small(model: &Model) -> Small {
-    let timeline = TimelineParams { checkpoint_bytes: 1 << 20, spacing: 4, journal: 2, margin: 4 };
-    let params = Params {
-        n_ctx: 128,
-        n_ubatch: 16,
-        n_seq_max: 4,
-        timeline,
-        type_k: CellType::F16,
-        type_v: CellType::F16,
-        ..Params::default()
-    };
+    let timeline = TimelineParams::default().checkpoint_bytes(1 << 20).spacing(4).journal(2).margin(4);
+    let params = Params::default()
+        .n_ctx(128)
+        .n_ubatch(16)
+        .n_seq_max(4)
+        .timeline(timeline)
+        .type_k(CellType::F16)
+        .type_v(CellType::F16);
     let mut ctx = Context::new(model, params).unwrap();
     let tell = |ctx: &mut Context, first: u32| {
         let seq = ctx.sequence().unwrap();
@@ -193,12 +193,19 @@ fn hold(reader: &mut Reader, bytes: &[u8], what: &dyn Fn() -> String) {
     let limit = 4 * bytes.len() as u64 + 20_000;
     assert!(tally.bytes < limit, "{}: {} bytes allocated, {limit} at most", what(), tally.bytes);
     if result.is_ok() {
+        let restored_again = |ctx: &mut Context, seq: SeqId| {
+            let bytes = saved(ctx, seq);
+            let again = ctx.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default());
+            again.map(drop).unwrap_or_else(|error| panic!("{}: saved, and then {error}", what()));
+        };
         let used = |ctx: &mut Context| -> Result<(), Error> {
+            restored_again(ctx, target);
             ctx.append(target, &[Token(1), Token(2)])?;
             let fork = ctx.fork(target)?;
-            let end = ctx.pos(fork);
+            let end = ctx.pos(fork).unwrap();
             for back in [1, 3, 5, 8] {
                 let _ = ctx.rollback(fork, Pos(end.0.saturating_sub(back)));
+                restored_again(ctx, fork);
             }
             ctx.release(fork)
         };
@@ -286,6 +293,47 @@ impl Content for Zeros<'_> {
 }
 
 #[test]
+fn a_state_whose_tokens_go_on_across_a_hole_in_its_cells_is_refused() {
+    let mut reader = Reader::new(&golden("llama"));
+    let bytes = saved(&reader.small.ctx, reader.small.saved);
+    // Seven tokens; the cells of the last three move on by two positions, and the list of tokens gets two more.
+    let holed = rewritten(&bytes, |tag, _, content| match tag {
+        b"MEMO" => {
+            assert_eq!(
+                content[4..13],
+                [0x7f, 0, 0, 0, 0, 0, 0, 0, 0],
+                "a block of seven cells from position 0 on"
+            );
+            let listed = [0_i32, 1, 2, 3, 6, 7, 8].iter().flat_map(|pos| pos.to_le_bytes());
+            content.splice(8..13, [1].into_iter().chain(listed));
+        }
+        b"TOKS" => drop(content.splice(24..24, [9, 0, 0, 0, 9, 0, 0, 0])),
+        _ => {}
+    });
+    let error =
+        reader.small.ctx.seq_state_read_bytes(SeqId(2), &holed, &RestoreOptions::default()).unwrap_err();
+    assert!(matches!(error, Error::SavedValue { found: 4, .. }), "{error}");
+    assert_eq!(seen(&reader.small.ctx, reader.small.live), reader.live);
+}
+
+#[test]
+fn what_could_not_be_restored_is_not_saved() {
+    let Small { ctx, saved: seq, .. } = small(&golden("llama"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.bst");
+    ctx.save(seq, &path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let metadata = vec![0; MAX_READ as usize + 1];
+    let options = SaveOptions::default().metadata(&metadata);
+    for error in
+        [ctx.save_with(seq, &path, &options).unwrap_err(), ctx.save_all_with(&path, &options).unwrap_err()]
+    {
+        assert!(matches!(error, Error::State(state::Error::TooLarge { limit: MAX_READ, .. })), "{error}");
+    }
+    assert!(std::fs::read(&path).unwrap() == before);
+}
+
+#[test]
 fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
     let mut reader = Reader::new(&golden("mamba2"));
     let bytes = saved(&reader.small.ctx, reader.small.saved);
@@ -365,4 +413,25 @@ fn a_damaged_context_is_refused_and_all_its_sequences_stay() {
             bytes[at] ^= 0x10;
         }
     }
+}
+
+#[test]
+fn states_of_samplers_that_are_alike_too_often_are_not_saved() {
+    let model = golden("llama");
+    let mut ctx = Context::new(&model, Params::default().n_ctx(64).n_seq_max(3)).unwrap();
+    let samplers = vec![SamplerState { index: 0, bytes: vec![7; 40 << 20] }];
+    let state = sampler::State { samplers, ..sampler::State::default() };
+    let seqs: Vec<_> = (0..3).map(|_| ctx.sequence().unwrap()).collect();
+    seqs.iter().for_each(|&seq| ctx.append(seq, &[Token(30)]).unwrap());
+    let save = |ctx: &Context, n: usize| {
+        let states: Vec<_> = seqs.iter().take(n).map(|&seq| (seq, state.clone())).collect();
+        let mut bytes = Vec::new();
+        let options = SaveOptions::default().samplers(&states);
+        ctx.state_write(&mut bytes, &options).map(|_| bytes)
+    };
+    let error = save(&ctx, 3).unwrap_err();
+    assert!(matches!(error, Error::State(state::Error::TooLarge { .. })), "{error}");
+    let bytes = save(&ctx, 2).unwrap();
+    let mut other = Context::new(&model, *ctx.params()).unwrap();
+    assert_eq!(other.state_read_bytes(&bytes, &RestoreOptions::default()).unwrap().sequences.len(), 3);
 }

@@ -4,7 +4,7 @@ use crate::damage::rewritten;
 use crate::seen::{bits, context, go_back, go_on, golden, params, restore, saved, saved_all, seen, tell};
 use backstitch_core::cell::CellType;
 use backstitch_kv::state::Container;
-use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
+use backstitch_models::{Context, Error, Model, Pos, RestoreOptions, SeqId, Token};
 
 fn read(ctx: &mut Context, seq: SeqId, bytes: &[u8]) -> Result<(), Error> {
     ctx.seq_state_read_bytes(seq, bytes, &RestoreOptions::default()).map(drop)
@@ -167,7 +167,7 @@ fn going_back_behind_the_window_after_a_restore_gives_the_logits_of_never_having
 fn a_state_saved_after_a_move_holds_what_was_moved() {
     for name in ["llama", "falcon_h1", "gemma3"] {
         let model: Model = golden(name);
-        let mut ctx = Context::new(&model, Params { n_ctx: 256, ..params(CellType::F32) }).unwrap();
+        let mut ctx = Context::new(&model, params(CellType::F32).n_ctx(256)).unwrap();
         let a = ctx.sequence().unwrap();
         ctx.append(a, &(0..8).map(Token).collect::<Vec<_>>()).unwrap();
         ctx.seq_rm(a, Pos(2)..Pos(4)).unwrap();
@@ -178,11 +178,24 @@ fn a_state_saved_after_a_move_holds_what_was_moved() {
         restore(&mut ctx, b, &bytes);
         assert_eq!(seen(&ctx, b), before, "{name}");
         assert_eq!(go_on(&mut ctx, b, 3, 6), go_on(&mut ctx, a, 3, 6), "{name}");
-        assert!(bits(ctx.logits(a)).is_some());
+        assert!(bits(ctx.logits_at_hand(a)).is_some());
         // What came before the edit is unknown: going there is refused after the restore as before.
         let [of_a, of_b] = [a, b].map(|seq| {
             ctx.rollback(seq, Pos(1)).map_err(|error| error.to_string().replace("sequence 3", "sequence 0"))
         });
         assert_eq!(of_a, of_b, "{name}");
     }
+}
+
+/// A context with fewer sequences says which it cannot have.
+#[test]
+fn sequences_that_a_context_cannot_have_are_named() {
+    let model = golden("llama");
+    let mut ctx = context(&model, CellType::F16);
+    let ids = [tell(&mut ctx, 1), tell(&mut ctx, 2)];
+    assert_eq!(ids, [SeqId(0), SeqId(1)]);
+    let bytes = saved_all(&ctx);
+    let mut small = Context::new(&model, params(CellType::F16).n_seq_max(1)).unwrap();
+    let refused = small.state_read_bytes(&bytes, &RestoreOptions::default());
+    assert!(matches!(refused, Err(Error::Sequence { seq: 1 })), "{refused:?}");
 }

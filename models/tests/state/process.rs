@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const TASK: &str = "BACKSTITCH_TEST_TASK";
 
 fn chain(model: &Model) -> Chain {
-    let settings = Settings { seed: 3, temp: 1.3, repeat_penalty: 1.1, ..Settings::default() };
+    let settings = Settings::default().seed(3).temp(1.3).repeat_penalty(1.1);
     Chain::new(model.hparams().n_vocab, &settings)
 }
 
@@ -56,14 +56,14 @@ fn the_other_process() {
     if what == "save" {
         let seq = tell(&mut ctx, 1);
         story(&mut ctx, seq, &mut chain);
-        let options = SaveOptions { sampler: Some(&chain), ..SaveOptions::default() };
+        let options = SaveOptions::default().sampler(Some(&chain));
         ctx.save_with(seq, name, &options).unwrap();
         // Until it is killed.
         println!("\nsaved");
         std::thread::sleep(std::time::Duration::from_secs(60));
     } else {
         let restored = ctx.restore(name).unwrap();
-        chain.resume(restored.sampler.as_ref().unwrap());
+        chain.resume(restored.sampler.as_ref().unwrap()).unwrap();
         let told = story(&mut ctx, restored.seq(), &mut chain);
         println!("\ntold {told}");
     }

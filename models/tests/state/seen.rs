@@ -19,8 +19,8 @@ pub fn golden(name: &str) -> Model {
 
 /// Room for four sequences of some hundred tokens, with checkpoints close enough that they have several.
 pub fn params(cells: CellType) -> Params {
-    let timeline = TimelineParams { checkpoint_bytes: 4 << 20, spacing: 32, journal: 8, margin: 16 };
-    Params { n_ctx: 640, n_seq_max: 4, timeline, type_k: cells, type_v: cells, ..Params::default() }
+    let timeline = TimelineParams::default().checkpoint_bytes(4 << 20).spacing(32).journal(8).margin(16);
+    Params::default().n_ctx(640).n_seq_max(4).timeline(timeline).type_k(cells).type_v(cells)
 }
 
 pub fn context(model: &Model, cells: CellType) -> Context {
@@ -61,7 +61,7 @@ pub fn seen(ctx: &Context, seq: SeqId) -> Seen {
         tokens: ctx.tokens(seq).unwrap().to_vec(),
         range: ctx.seq_range(seq),
         positions: ctx.positions(seq).unwrap(),
-        logits: bits(ctx.logits(seq)),
+        logits: bits(ctx.logits_at_hand(seq)),
     }
 }
 
@@ -76,7 +76,7 @@ pub fn go_on(ctx: &mut Context, seq: SeqId, seed: u64, n: usize) -> Vec<Option<V
     let tokens = tokens(ctx.model(), seed, n);
     let after = |token| {
         ctx.append(seq, &[token]).unwrap();
-        bits(ctx.logits(seq))
+        bits(ctx.logits_at_hand(seq))
     };
     tokens.into_iter().map(after).collect()
 }

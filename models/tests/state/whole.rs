@@ -2,7 +2,7 @@
 
 use crate::seen::{KINDS, context, go_on, golden, params, saved, saved_all, seen, tell};
 use backstitch_core::cell::CellType;
-use backstitch_models::{Context, Error, Params, RestoreOptions, SaveOptions, SeqId, Token};
+use backstitch_models::{Context, Error, RestoreOptions, SaveOptions, SeqId, Token};
 
 #[test]
 fn a_whole_context_comes_back_and_shares_what_it_shared() {
@@ -22,8 +22,7 @@ fn a_whole_context_comes_back_and_shares_what_it_shared() {
             (bytes.len() as f64) < 0.75 * all.map(|seq| saved(&ctx, seq).len() as f64).iter().sum::<f64>(),
             "{name}"
         );
-        let mut other =
-            Context::new(&model, Params { n_ctx: 900, n_threads: 2, ..params(CellType::F16) }).unwrap();
+        let mut other = Context::new(&model, params(CellType::F16).n_ctx(900).n_threads(2)).unwrap();
         // Something that has to go.
         let old = tell(&mut other, 7);
         let restored = other.state_read(&mut bytes.as_slice(), &RestoreOptions::default()).unwrap();
@@ -53,7 +52,7 @@ fn an_empty_context_and_an_empty_sequence_are_states_too() {
     let bytes = saved(&ctx, a);
     ctx.append(a, &[Token(1), Token(2)]).unwrap();
     ctx.seq_state_read(a, &mut bytes.as_slice(), &RestoreOptions::default()).unwrap();
-    assert_eq!((ctx.tokens(a).unwrap(), ctx.pos(a).0, ctx.logits(a)), (&[][..], 0, None));
+    assert_eq!((ctx.tokens(a).unwrap(), ctx.pos(a).unwrap().0, ctx.logits_at_hand(a)), (&[][..], 0, None));
     let b = tell(&mut ctx, 1);
     let expected = go_on(&mut ctx, b, 4, 3);
     ctx.clear();
@@ -68,7 +67,7 @@ fn sequences_beyond_those_of_the_context_are_refused() {
     let (a, b) = (tell(&mut ctx, 1), tell(&mut ctx, 2));
     ctx.release(a).unwrap();
     let bytes = saved_all(&ctx);
-    let mut small = Context::new(&model, Params { n_seq_max: 1, ..params(CellType::F16) }).unwrap();
+    let mut small = Context::new(&model, params(CellType::F16).n_seq_max(1)).unwrap();
     let live = tell(&mut small, 3);
     let before = seen(&small, live);
     let error = small.state_read(&mut bytes.as_slice(), &RestoreOptions::default()).unwrap_err();

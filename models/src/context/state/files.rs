@@ -6,28 +6,28 @@ use crate::error::Error;
 use alloc::boxed::Box;
 use backstitch_kv::SeqId;
 use backstitch_kv::state::disk::RealDisk;
-use backstitch_kv::state::{self, Container, Saved, Scope, StateFile};
+use backstitch_kv::state::{self, Container, Saved, Scope, StateFile, Watch, Writer};
 use std::path::Path;
 
 impl Context {
-    /// Saves `seq` to the file at `path`, synchronised, with nothing beside: [`Context::save_with`].
+    /// Saves `seq` to the file at `path`, synchronised, with nothing beside: [`Context::save_with`]. Any other file at `path` is replaced.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::save_with`].
     ///
     /// # Example
     /// ```
     /// use backstitch_models::{Context, Model, Params, Token};
     ///
-    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/gemma3.gguf")?)?;
-    /// let mut ctx = Context::new(&model, Params { n_ctx: 128, n_seq_max: 2, ..Params::default() })?;
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default().n_ctx(128).n_seq_max(2))?;
     /// let a = ctx.sequence()?;
     /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("a.bst");
     /// ctx.save(a, &path)?;
     /// let b = ctx.restore(&path)?.seq(); // beside the live one, here or in another process
-    /// assert_eq!(ctx.logits(b), ctx.logits(a));
+    /// assert_eq!(ctx.logits_at_hand(b), ctx.logits_at_hand(a));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn save(&self, seq: SeqId, path: impl AsRef<Path>) -> Result<Saved, Error> {
@@ -37,7 +37,7 @@ impl Context {
     /// Saves `seq` to the file at `path`, so that whatever happens meanwhile, it holds the old state or the new one.
     ///
     /// A state of the same model that is there already is continued: only what is new is written, until more than half of the file would
-    /// be of no use any more.
+    /// be of no use any more. Any other file at `path`, of whatever kind, is replaced without a question; [`Saved::replaced`] tells.
     ///
     /// # Errors
     /// [`Error::Sequence`]; [`Error::State`] with path and operation where the disk refuses. The file then holds the old state; if
@@ -48,16 +48,44 @@ impl Context {
         path: impl AsRef<Path>,
         options: &SaveOptions<'_>,
     ) -> Result<Saved, Error> {
-        self.history(seq)?;
-        self.save_state(path.as_ref(), &[seq], Scope::Sequence, options)
+        self.save_watched(Some(seq), path, options, &())
     }
 
-    /// Saves all sequences to one file, with what they share once; otherwise as [`Context::save_with`].
+    /// Saves `seq`, or all sequences for `None`, as [`Context::save_with`] and [`Context::save_all_with`], with somebody who may stop the waiting for
+    /// others and keep what is at `path`.
     ///
     /// # Errors
-    /// As there.
-    pub fn save_all(&self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
-        self.save_state(path.as_ref(), &self.live(), Scope::Context, options)
+    /// Those of [`Context::save_with`]; [`state::Error::NotReplaced`] in [`Error::State`] if `watch` says so.
+    pub fn save_watched(
+        &self,
+        seq: Option<SeqId>,
+        path: impl AsRef<Path>,
+        options: &SaveOptions<'_>,
+        watch: &dyn Watch,
+    ) -> Result<Saved, Error> {
+        let Some(seq) = seq else {
+            return self.save_state(path.as_ref(), &self.live(), Scope::Context, options, watch);
+        };
+        self.history(seq)?;
+        self.save_state(path.as_ref(), &[seq], Scope::Sequence, options, watch)
+    }
+
+    /// Saves all sequences to the file at `path`, synchronised, with nothing beside: [`Context::save_all_with`]. Any other file at `path` is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`Error::State`], as [`Context::save_with`].
+    pub fn save_all(&self, path: impl AsRef<Path>) -> Result<Saved, Error> {
+        self.save_all_with(path, &SaveOptions::default())
+    }
+
+    /// Saves all sequences to one file, with what they share once; otherwise as [`Context::save_with`]. Any other file at `path` is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`Error::State`], as [`Context::save_with`].
+    pub fn save_all_with(&self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
+        self.save_watched(None, path, options, &())
     }
 
     fn save_state(
@@ -66,17 +94,19 @@ impl Context {
         seqs: &[SeqId],
         scope: Scope,
         options: &SaveOptions<'_>,
+        watch: &dyn Watch,
     ) -> Result<Saved, Error> {
         let content = self.content(seqs, options)?;
         let sync = if options.sync { state::Sync::Yes } else { state::Sync::No };
         let header = self.state_header(scope);
-        Ok(state::save(&RealDisk, path, header, sync, &mut |writer| content.write(writer, &*self.pool))?)
+        let fill = &mut |writer: &mut Writer<'_>| content.write(writer, &*self.pool);
+        Ok(state::save_watched(&RealDisk, path, header, sync, watch, fill)?)
     }
 
     /// Restores a saved sequence beside those that there are: [`Context::restore_with`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::restore_with`].
     pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<Restored, Error> {
         self.restore_with(path, &RestoreOptions::default())
     }
@@ -102,11 +132,19 @@ impl Context {
         self.restore_file(path.as_ref(), take)
     }
 
+    /// Restores what [`Context::save_all`] saved: [`Context::restore_all_with`].
+    ///
+    /// # Errors
+    /// Those of [`Context::restore_all_with`].
+    pub fn restore_all(&mut self, path: impl AsRef<Path>) -> Result<Restored, Error> {
+        self.restore_all_with(path, &RestoreOptions::default())
+    }
+
     /// Restores what [`Context::save_all`] saved, in place of all that the context holds, as [`Context::state_read`].
     ///
     /// # Errors
-    /// As [`Context::restore_with`].
-    pub fn restore_all(
+    /// Those of [`Context::restore_with`]; [`Error::Sequence`] if the context has too few sequences.
+    pub fn restore_all_with(
         &mut self,
         path: impl AsRef<Path>,
         options: &RestoreOptions,

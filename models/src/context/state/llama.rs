@@ -1,6 +1,7 @@
 //! States as llama.cpp has them.
 
 use super::{RestoreOptions, Restored};
+use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::context::{Context, History};
 use crate::error::Error;
 use crate::llama_state;
@@ -34,8 +35,8 @@ impl Context {
     /// use backstitch_kv::state::llama::{Form, Options};
     /// use backstitch_models::{Context, Model, Params, RestoreOptions, Token};
     ///
-    /// let model = Model::from_bytes(&std::fs::read("../goldens/models/llama.gguf")?)?;
-    /// let mut ctx = Context::new(&model, Params { n_seq_max: 2, ..Params::default() })?;
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default().n_seq_max(2))?;
     /// let a = ctx.sequence()?;
     /// ctx.append(a, &[Token(5), Token(6), Token(7)])?;
     /// let file = ctx.llama_seq_state_write(a, Form::Sequence, &Options::default())?;
@@ -94,7 +95,7 @@ impl Context {
         let old = self.live();
         let mut restored = self.take_file(&file, &seqs, options)?;
         // A number that the file has nothing for is free, as are those behind its last.
-        let is_empty = |seq: &SeqId| seq.0 >= n || self.pos(*seq) == Pos::ZERO;
+        let is_empty = |seq: &SeqId| seq.0 >= n || self.end(*seq) == Pos::ZERO;
         let empty: Vec<SeqId> =
             seqs.iter().chain(old.iter().filter(|seq| seq.0 >= n)).copied().filter(is_empty).collect();
         restored.sequences.retain(|sequence| !empty.contains(&sequence.seq));
@@ -145,19 +146,22 @@ impl Context {
     ) -> Result<Restored, Error> {
         let histories: Vec<History> =
             (0..seqs.len()).map(|index| self.history_of(file, index)).collect::<Result<_, _>>()?;
-        let staged = self.memory.stage_with(file.image(), file, seqs, options.convert, &*self.pool);
+        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
+        let source = StoppableSource { source: file, work: &work };
+        let staged = self.memory.stage_with(file.image(), &source, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
             StageError::Memory(error) => Error::Memory(error),
-            StageError::Source(error) => error.into(),
+            StageError::Source(SourceError::Cancelled) => Error::Cancelled,
+            StageError::Source(SourceError::Source(error)) => error.into(),
         })?;
         let fit = staged.commit();
         for (history, &seq) in histories.into_iter().zip(seqs) {
-            self.outputs.restore(seq, None);
+            self.outputs.give(seq, None);
             if let Some(slot) = self.sequences.get_mut(seq.index()) {
                 *slot = Some(history);
             }
         }
-        let sequences = seqs.iter().map(|seq| self.restored(*seq)).collect::<Result<_, _>>()?;
+        let sequences = seqs.iter().map(|seq| self.restored(*seq)).collect();
         let n_bytes = file.n_bytes();
         Ok(Restored { sequences, sampler: None, metadata: Vec::new(), n_bytes, fit })
     }

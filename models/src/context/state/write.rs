@@ -1,13 +1,17 @@
 //! From sequences to sections.
 
 use super::SaveOptions;
-use super::sections::{LOGITS, METADATA, SAMPLER, SEQUENCES, TOKENS, VERSION};
+use super::sections::{
+    LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, sampler_room,
+};
 use crate::context::Context;
 use crate::error::Error;
+use crate::sampler::{Chain, Trail};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use backstitch_core::Pool;
 use backstitch_kv::io::Write;
-use backstitch_kv::state::{self, Header, Scope, StoredImage, Writer, Written, write_image_with};
+use backstitch_kv::state::{self, Header, MAX_READ, Scope, StoredImage, Writer, Written, write_image_with};
 use backstitch_kv::{SeqId, Snapshot};
 
 /// What a state holds, ready to be written; more than once, if that is what a file takes.
@@ -15,7 +19,8 @@ pub(super) struct Content<'a> {
     ids: Vec<[u8; 4]>,
     tokens: Vec<Vec<u8>>,
     logits: Vec<Option<&'a [f32]>>,
-    sampler: Option<Vec<u8>>,
+    /// For each sequence the state of its samplers and their earlier ones.
+    samplers: Vec<Option<[Vec<u8>; 2]>>,
     metadata: &'a [u8],
     #[cfg(feature = "zstd")]
     compress: bool,
@@ -37,8 +42,11 @@ impl Content<'_> {
                 writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
             }
         }
-        if let Some(sampler) = &self.sampler {
-            writer.section(SAMPLER, VERSION, false, 0, &[sampler])?;
+        for (index, [state, trail]) in (0..).zip(&self.samplers).filter_map(|(i, s)| Some((i, s.as_ref()?))) {
+            writer.section(SAMPLER, VERSION, false, index, &[state])?;
+            if !trail.is_empty() {
+                writer.section(TRAIL, VERSION, false, index, &[trail])?;
+            }
         }
         if !self.metadata.is_empty() {
             writer.section(METADATA, VERSION, false, 0, &[self.metadata])?;
@@ -47,6 +55,38 @@ impl Content<'_> {
         let old = writer.old().and_then(|old| StoredImage::open(old).ok());
         write_image_with(writer, &self.snapshot, old.as_ref(), pool)
     }
+}
+
+/// Refuses to save what could not be restored.
+fn expect_at_most(what: &'static str, bytes: usize, limit: u64) -> Result<(), state::Error> {
+    let value = bytes as u64;
+    if value > limit { Err(state::Error::TooLarge { what, value, limit }) } else { Ok(()) }
+}
+
+/// Refuses states of samplers that are the same bytes of the file so often that a reader would not take them.
+fn expect_shared_room(samplers: &[Option<[Vec<u8>; 2]>], own: u64) -> Result<(), state::Error> {
+    let all = || samplers.iter().flatten().flatten();
+    let n_bytes =
+        |lists: &mut dyn Iterator<Item = &Vec<u8>>| lists.map(|list| list.len() as u64).sum::<u64>();
+    let stored: BTreeSet<&Vec<u8>> = all().collect();
+    let limit = n_bytes(&mut stored.into_iter()) + MAX_TOKENS + own.saturating_mul(samplers.len() as u64);
+    let (what, value) = ("bytes of samplers' states, many of them alike", n_bytes(&mut all()));
+    if value > limit { Err(state::Error::TooLarge { what, value, limit }) } else { Ok(()) }
+}
+
+/// The state of the samplers of a sequence, and of their earlier ones, if that is to be saved.
+fn sampler_of(
+    options: &SaveOptions<'_>,
+    index: usize,
+    seq: SeqId,
+) -> Result<Option<[Vec<u8>; 2]>, state::Error> {
+    let own = options.samplers.iter().find(|(of, _)| *of == seq).map(|(_, state)| state.clone());
+    let shared = options.sampler.filter(|_| index == 0).map(Chain::state);
+    let Some(state) = own.or(shared) else { return Ok(None) };
+    let trail = if state.trail == Trail::default() { Vec::new() } else { state.trail.encode() };
+    let state = state.encode();
+    expect_at_most("bytes of a sampler's state", state.len().max(trail.len()), MAX_TOKENS)?;
+    Ok(Some([state, trail]))
 }
 
 impl Context {
@@ -68,11 +108,18 @@ impl Context {
         options: &SaveOptions<'a>,
     ) -> Result<Content<'a>, Error> {
         let tokens = seqs.iter().map(|seq| Ok(self.history(*seq)?.encode()));
+        let tokens: Vec<Vec<u8>> = tokens.collect::<Result<_, Error>>()?;
+        let longest = tokens.iter().map(Vec::len).max().unwrap_or(0);
+        expect_at_most("bytes of a list of tokens", longest, MAX_TOKENS)?;
+        expect_at_most("bytes of metadata", options.metadata.len(), MAX_READ)?;
+        let samplers = seqs.iter().enumerate().map(|(i, seq)| sampler_of(options, i, *seq));
+        let samplers: Vec<_> = samplers.collect::<Result<_, state::Error>>()?;
+        expect_shared_room(&samplers, sampler_room(self.params.n_ctx))?;
         Ok(Content {
             ids: seqs.iter().map(|seq| seq.0.to_le_bytes()).collect(),
-            tokens: tokens.collect::<Result<_, Error>>()?,
-            logits: seqs.iter().map(|seq| self.logits(*seq)).collect(),
-            sampler: options.sampler.map(|chain| chain.state().encode()),
+            tokens,
+            logits: seqs.iter().map(|seq| self.logits_at_hand(*seq)).collect(),
+            samplers,
             metadata: options.metadata,
             #[cfg(feature = "zstd")]
             compress: options.compress,

@@ -1,0 +1,455 @@
+//! The methods of strings, as in Python. Each pays for the texts that it reads and makes.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::error::Fault;
+use super::format as formatting;
+use super::heap::Val;
+use super::lexer::is_space;
+use super::machine::{Eval, Given, Machine};
+use super::text::{Buf, Str};
+
+/// All names of methods.
+pub(super) const NAMES: [&str; 36] = [
+    "capitalize",
+    "center",
+    "count",
+    "endswith",
+    "find",
+    "format",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "islower",
+    "isnumeric",
+    "isspace",
+    "isupper",
+    "istitle",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "title",
+    "upper",
+];
+
+/// Calls `text.name(…)`.
+pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given: Given) -> Eval<Val> {
+    match name {
+        "upper" | "lower" | "capitalize" | "title" => {
+            given.none(name)?;
+            machine.cased(text, name)
+        }
+        "strip" | "lstrip" | "rstrip" => {
+            let [chars] = given.bind(name, ["chars"])?;
+            machine.stripped(text, chars, name)
+        }
+        "split" | "rsplit" => {
+            let [separator, most] = given.bind(name, ["sep", "maxsplit"])?;
+            machine.split(text, separator, most, name == "rsplit")
+        }
+        "splitlines" => machine.split_lines(text, given),
+        "partition" | "rpartition" => machine.partition(text, given, name == "rpartition"),
+        "startswith" | "endswith" => machine.starts_or_ends(text, given, name == "endswith"),
+        "replace" => {
+            let [old, new, most] = given.bind(name, ["old", "new", "count"])?;
+            machine.replaced(text, old, new, most)
+        }
+        "find" | "rfind" | "index" | "count" => machine.searched(text, given, name),
+        "join" => {
+            let items = given.one(name)?;
+            machine.join(&items, text, true)
+        }
+        "removeprefix" | "removesuffix" => machine.without(text, given, name == "removesuffix"),
+        "center" | "ljust" | "rjust" => machine.padded(text, given, name),
+        "format" => formatting::braces(machine, text, given).map(Val::Str),
+        name if name.starts_with("is") => {
+            given.none(name)?;
+            machine.budget.bytes(text.len())?;
+            is(text.as_str(), name)
+                .map(Val::Bool)
+                .ok_or_else(|| Fault::failed(format!("a string has no method {name:?}")))
+        }
+        _ => Err(Fault::failed(format!("a string has no method {name:?}"))),
+    }
+}
+
+/// Python's questions about all characters of a text.
+fn is(text: &str, name: &str) -> Option<bool> {
+    let all = |test: fn(char) -> bool| !text.is_empty() && text.chars().all(test);
+    Some(match name {
+        "isalnum" => all(char::is_alphanumeric),
+        "isalpha" => all(char::is_alphabetic),
+        "isascii" => text.is_ascii(),
+        "isdigit" | "isdecimal" => all(|c| c.is_ascii_digit() || (c.is_numeric() && !c.is_ascii())),
+        "isnumeric" => all(char::is_numeric),
+        "isspace" => all(is_space),
+        "islower" => text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase),
+        "isupper" => text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase),
+        "istitle" => is_title(text),
+        _ => return None,
+    })
+}
+
+fn is_title(text: &str) -> bool {
+    let (mut in_word, mut any) = (false, false);
+    for c in text.chars() {
+        if (c.is_uppercase() && in_word) || (c.is_lowercase() && !in_word) {
+            return false;
+        }
+        in_word = c.is_uppercase() || c.is_lowercase();
+        any |= in_word;
+    }
+    any
+}
+
+impl Machine<'_, '_> {
+    /// `upper`, `lower`, `capitalize` or `title`.
+    pub(super) fn cased(&mut self, text: &Str, how: &str) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(3))?;
+        if how == "upper" {
+            return Ok(Val::Str(text.map_runs(str::to_uppercase)));
+        }
+        if how == "lower" {
+            return Ok(Val::Str(text.map_runs(str::to_lowercase)));
+        }
+        let (mut out, mut in_word) = (Buf::default(), false);
+        for (c, origin) in text.chars() {
+            if in_word {
+                c.to_lowercase().for_each(|c| out.push_char(c, origin));
+            } else {
+                c.to_uppercase().for_each(|c| out.push_char(c, origin));
+            }
+            in_word = how == "capitalize" || c.is_alphabetic();
+        }
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// `strip`, `lstrip` or `rstrip`.
+    pub(super) fn stripped(&mut self, text: &Str, chars: Option<Val>, how: &str) -> Eval<Val> {
+        let chars = self.str_arg(how, chars)?;
+        let mut set: Vec<char> = Vec::new();
+        if let Some(chars) = &chars {
+            self.budget.bytes(chars.len().saturating_mul(16))?;
+            set = chars.as_str().chars().collect();
+            set.sort_unstable();
+            set.dedup();
+        }
+        // Each character is looked up in a sorted list.
+        self.budget.bytes(text.len().saturating_mul(if chars.is_some() { 4 } else { 1 }))?;
+        let goes = |c: char| if chars.is_some() { set.binary_search(&c).is_ok() } else { is_space(c) };
+        let mut rest = text.as_str();
+        if how != "rstrip" {
+            rest = rest.trim_start_matches(goes);
+        }
+        if how != "lstrip" {
+            rest = rest.trim_end_matches(goes);
+        }
+        Ok(Val::Str(text.part(rest)))
+    }
+
+    fn split(&mut self, text: &Str, separator: Option<Val>, most: Option<Val>, from_end: bool) -> Eval<Val> {
+        let most = self.int_arg("split", most, -1)?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX - 1);
+        let separator = self.str_arg("split", separator)?;
+        let separator = separator.as_ref().map(Str::as_str);
+        // A search begins with a look at all of what is searched for.
+        self.budget.bytes(text.len().saturating_mul(2) + separator.map_or(0, str::len))?;
+        let string = text.as_str();
+        let mut parts = match separator {
+            Some("") => return Err(Fault::failed("split needs a separator that is not empty")),
+            Some(separator) if from_end => self.parts(text, string.rsplitn(most + 1, separator))?,
+            Some(separator) => self.parts(text, string.splitn(most + 1, separator))?,
+            None => self.parts(text, Words { rest: string, most, from_end })?,
+        };
+        if from_end {
+            parts.reverse();
+        }
+        self.new_list(parts)
+    }
+
+    /// Parts of `text`, each paid for before the next one is looked for.
+    fn parts<'s>(&mut self, text: &Str, parts: impl Iterator<Item = &'s str>) -> Eval<Vec<Val>> {
+        let mut values = Vec::new();
+        for part in parts {
+            self.budget.values(5)?;
+            values.push(Val::Str(text.part(part)));
+        }
+        Ok(values)
+    }
+
+    fn split_lines(&mut self, text: &Str, given: Given) -> Eval<Val> {
+        let [keep] = given.bind("splitlines", ["keepends"])?;
+        let keep = keep.is_some_and(|keep| keep.is_true(&self.heap));
+        self.budget.bytes(text.len().saturating_mul(2))?;
+        let ends = |c: char| {
+            matches!(
+                c,
+                '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+            )
+        };
+        let mut rest = text.as_str();
+        let lines = core::iter::from_fn(|| {
+            let at = rest.find(ends).or((!rest.is_empty()).then_some(rest.len()))?;
+            let tail = rest.get(at..).unwrap_or("");
+            let n_end =
+                if tail.starts_with("\r\n") { 2 } else { tail.chars().next().map_or(0, char::len_utf8) };
+            let line = rest.get(..if keep { at + n_end } else { at });
+            rest = rest.get(at + n_end..).unwrap_or("");
+            line
+        });
+        let lines = self.parts(text, lines)?;
+        self.new_list(lines)
+    }
+
+    fn partition(&mut self, text: &Str, given: Given, last: bool) -> Eval<Val> {
+        let separator = given.one("partition")?;
+        let Some(separator) = self.str_arg("partition", Some(separator))?.filter(|text| !text.is_empty())
+        else {
+            return Err(Fault::failed("partition needs a separator that is not empty"));
+        };
+        self.budget.bytes(text.len().saturating_mul(2) + separator.len())?;
+        let (string, middle) = (text.as_str(), separator.as_str());
+        let found = if last { string.rfind(middle) } else { string.find(middle) };
+        let empty = || Str::template("");
+        let parts = match found {
+            Some(at) => {
+                let end = at + separator.len();
+                [text.slice(0..at), text.slice(at..end), text.slice(end..text.len())]
+            }
+            None if last => [empty(), empty(), text.clone()],
+            None => [text.clone(), empty(), empty()],
+        };
+        self.new_tuple(parts.map(Val::Str).into())
+    }
+
+    fn starts_or_ends(&mut self, text: &Str, given: Given, ends: bool) -> Eval<Val> {
+        let [wanted, start, stop] = given.bind("startswith", ["prefix", "start", "end"])?;
+        let text = self.range_of(text, start, stop)?;
+        let wanted = match wanted {
+            Some(tuple @ Val::Tuple(_)) => self.items_of(&tuple)?,
+            other => Vec::from_iter(other),
+        };
+        let mut found = false;
+        for wanted in wanted {
+            let Val::Str(wanted) = wanted else {
+                return Err(Fault::failed(format!(
+                    "startswith and endswith need strings, not {}",
+                    wanted.kind()
+                )));
+            };
+            self.budget.scan(wanted.len().min(text.len()))?;
+            let (text, wanted) = (text.as_str(), wanted.as_str());
+            found |= if ends { text.ends_with(wanted) } else { text.starts_with(wanted) };
+        }
+        Ok(Val::Bool(found))
+    }
+
+    /// The part between two places, as the optional arguments of searches give them.
+    fn range_of(&mut self, text: &Str, start: Option<Val>, stop: Option<Val>) -> Eval<Str> {
+        if start.is_none() && stop.is_none() {
+            return Ok(text.clone());
+        }
+        let start = self.int_arg("start", start.filter(|value| !matches!(value, Val::None)), 0)?;
+        let stop = self.int_arg("end", stop.filter(|value| !matches!(value, Val::None)), i64::MAX)?;
+        match self.sliced(&Val::Str(text.clone()), [Some(start), Some(stop), None])? {
+            Val::Str(text) => Ok(text),
+            _ => Ok(text.clone()),
+        }
+    }
+
+    /// `replace`, at most `most` times.
+    pub(super) fn replaced(
+        &mut self,
+        text: &Str,
+        old: Option<Val>,
+        new: Option<Val>,
+        most: Option<Val>,
+    ) -> Eval<Val> {
+        let (Some(old), Some(new)) = (self.str_arg("replace", old)?, self.str_arg("replace", new)?) else {
+            return Err(Fault::failed("replace needs two strings"));
+        };
+        let most = most.filter(|most| !matches!(most, Val::None));
+        let most = usize::try_from(self.int_arg("replace", most, -1)?).unwrap_or(usize::MAX);
+        self.budget.bytes(text.len().saturating_mul(2) + old.len())?;
+        let mut out = Buf::default();
+        let mut at = 0;
+        for (place, found) in text.as_str().match_indices(old.as_str()).take(most) {
+            self.budget.bytes(new.len() + 4)?;
+            out.push_range(text, at..place);
+            out.push_str(&new);
+            at = place + found.len();
+        }
+        out.push_range(text, at..text.len());
+        Ok(Val::Str(out.finish()))
+    }
+
+    fn searched(&mut self, text: &Str, given: Given, name: &str) -> Eval<Val> {
+        let [wanted, start, stop] = given.bind(name, ["sub", "start", "end"])?;
+        let Some(wanted) = self.str_arg(name, wanted)? else {
+            return Err(Fault::failed(format!("{name} needs a string")));
+        };
+        let skipped = match &start {
+            Some(start) => chars_before(text.as_str(), start.as_int().unwrap_or(0)),
+            None => 0,
+        };
+        let text = self.range_of(text, start, stop)?;
+        self.budget.bytes(text.len() + wanted.len())?;
+        let (string, wanted) = (text.as_str(), wanted.as_str());
+        if name == "count" {
+            return Ok(Val::Int(string.matches(wanted).count() as i64));
+        }
+        let at = if name == "rfind" { string.rfind(wanted) } else { string.find(wanted) };
+        match at {
+            Some(at) => {
+                let before = string.get(..at).unwrap_or("");
+                Ok(Val::Int((before.chars().count() + skipped) as i64))
+            }
+            None if name == "index" => Err(Fault::failed("index finds nothing")),
+            None => Ok(Val::Int(-1)),
+        }
+    }
+
+    /// The texts of `items` with `separator` between them; only strings if `strict`.
+    pub(super) fn join(&mut self, items: &Val, separator: &Str, strict: bool) -> Eval<Val> {
+        let mut out = Buf::default();
+        for (i, item) in self.items_of(items)?.into_iter().enumerate() {
+            if strict && !matches!(item, Val::Str(_)) {
+                return Err(Fault::failed(format!("join needs strings, not {}", item.kind())));
+            }
+            let item = self.text_of(&item)?;
+            self.budget.bytes(item.len() + separator.len())?;
+            if i > 0 {
+                out.push_str(separator);
+            }
+            out.push_str(&item);
+        }
+        Ok(Val::Str(out.finish()))
+    }
+
+    fn without(&mut self, text: &Str, given: Given, end: bool) -> Eval<Val> {
+        let part = given.one("removeprefix")?;
+        let Some(part) = self.str_arg("removeprefix", Some(part))? else { return Ok(Val::Str(text.clone())) };
+        self.budget.bytes(text.len())?;
+        let (string, part) = (text.as_str(), part.as_str());
+        let rest = if end { string.strip_suffix(part) } else { string.strip_prefix(part) };
+        Ok(Val::Str(rest.map_or_else(|| text.clone(), |rest| text.part(rest))))
+    }
+
+    /// `center`, `ljust` or `rjust`.
+    pub(super) fn padded(&mut self, text: &Str, given: Given, how: &str) -> Eval<Val> {
+        let [width, fill] = given.bind(how, ["width", "fillchar"])?;
+        let width = self.int_arg(how, width, 80)?;
+        let fill = self.str_arg(how, fill)?.unwrap_or_else(|| Str::template(" "));
+        if fill.as_str().chars().count() != 1 {
+            return Err(Fault::failed(format!("{how} fills with one character")));
+        }
+        self.budget.scan(text.len())?;
+        let missing = width.saturating_sub(text.as_str().chars().count() as i64).max(0);
+        self.budget.pay((missing as u64).saturating_mul(fill.len() as u64))?;
+        let left = match how {
+            "ljust" => 0,
+            "rjust" => missing,
+            _ => missing / 2 + (missing & width & 1),
+        };
+        let mut out = Buf::default();
+        (0..left).for_each(|_| out.push_str(&fill));
+        out.push_str(text);
+        (left..missing).for_each(|_| out.push_str(&fill));
+        self.budget.bytes(text.len())?;
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// A text with the characters that HTML reserves written out.
+    pub(super) fn escaped(&mut self, text: &Str) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(2))?;
+        let mut out = Buf::default();
+        for (c, origin) in text.chars() {
+            let name = match c {
+                '&' => "&amp;",
+                '<' => "&lt;",
+                '>' => "&gt;",
+                '\'' => "&#39;",
+                '"' => "&#34;",
+                c => {
+                    out.push_char(c, origin);
+                    continue;
+                }
+            };
+            self.budget.bytes(name.len())?;
+            out.push(name, origin);
+        }
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// A text with its bytes written as in addresses.
+    pub(super) fn urlencoded(&mut self, text: &Str) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(3))?;
+        let mut out = Buf::default();
+        for (run, origin) in text.runs() {
+            for byte in run.bytes() {
+                if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
+                    out.push_char(char::from(byte), origin);
+                } else {
+                    out.push(&format!("%{byte:02X}"), origin);
+                }
+            }
+        }
+        Ok(Val::Str(out.finish()))
+    }
+}
+
+/// The words of a text: at most `most` from the start or end, then the rest. From the end they come in
+/// reverse.
+struct Words<'t> {
+    rest: &'t str,
+    most: usize,
+    from_end: bool,
+}
+
+impl<'t> Iterator for Words<'t> {
+    type Item = &'t str;
+
+    fn next(&mut self) -> Option<&'t str> {
+        let rest = if self.from_end {
+            self.rest.trim_end_matches(is_space)
+        } else {
+            self.rest.trim_start_matches(is_space)
+        };
+        let cut = if self.from_end { rest.rfind(is_space) } else { rest.find(is_space) };
+        let Some(at) = cut.filter(|_| self.most > 0) else {
+            self.rest = "";
+            return Some(rest).filter(|rest| !rest.is_empty());
+        };
+        self.most -= 1;
+        let (before, after) = rest.split_at(at);
+        let (word, rest) =
+            if self.from_end { (after.trim_start_matches(is_space), before) } else { (before, after) };
+        self.rest = rest;
+        Some(word)
+    }
+}
+
+/// The number of characters before place `n`, which counts from the end if negative.
+fn chars_before(text: &str, n: i64) -> usize {
+    let len = text.chars().count() as i64;
+    let n = if n < 0 { n.saturating_add(len) } else { n };
+    n.clamp(0, len) as usize
+}

@@ -1,0 +1,108 @@
+//! Numbers as Python writes and reads them.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::lexer::is_space;
+
+/// The shortest text that reads back as `x`.
+pub(super) fn repr(x: f64) -> String {
+    if x.is_nan() {
+        return "nan".into();
+    }
+    if x.is_infinite() {
+        return if x > 0.0 { "inf" } else { "-inf" }.into();
+    }
+    let scientific = format!("{x:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) || x == 0.0 {
+        return format!("{x:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// What Python's `int(text, base)` reads.
+pub(super) fn parse_int(text: &str, base: u32) -> Option<i64> {
+    let text = text.trim_matches(is_space);
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let prefix = match base {
+        2 => ["0b", "0B"],
+        8 => ["0o", "0O"],
+        16 => ["0x", "0X"],
+        _ => ["", ""],
+    };
+    let digits = digits.strip_prefix(prefix[0]).or_else(|| digits.strip_prefix(prefix[1])).unwrap_or(digits);
+    let separated = digits.starts_with('_') || digits.ends_with('_') || digits.contains("__");
+    if separated || digits.starts_with(['+', '-']) || !(2..=36).contains(&base) {
+        return None;
+    }
+    let digits: String = sign.chars().chain(digits.chars().filter(|c| *c != '_')).collect();
+    i64::from_str_radix(&digits, base).ok()
+}
+
+/// What Python's `float(text)` reads.
+pub(super) fn parse_float(text: &str) -> Option<f64> {
+    let text = text.trim_matches(is_space);
+    let separated = text.starts_with('_') || text.ends_with('_') || text.contains("__");
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    if separated { None } else { plain.parse().ok() }
+}
+
+/// `x` rounded to `digits` behind the point, halves to even, as Python's `round` does.
+pub(super) fn round(x: f64, digits: i64) -> f64 {
+    if !x.is_finite() || digits > 300 {
+        return x;
+    }
+    if digits >= 0 {
+        return format!("{x:.*}", digits as usize).parse().unwrap_or(x);
+    }
+    let scale = libm::pow(10.0, -digits.max(-400) as f64);
+    if scale.is_finite() { libm::rint(x / scale) * scale } else { 0.0 }
+}
+
+/// `x` without what is behind the point, if it fits.
+pub(super) fn truncated(x: f64) -> Option<i64> {
+    (x.is_finite() && libm::fabs(x) < 9.2e18).then_some(x as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_as_python_does() {
+        let cases = [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.5e300, "1.5e+300"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (123456789.125, "123456789.125"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (x, wanted) in cases {
+            assert_eq!(repr(x), wanted);
+        }
+    }
+
+    #[test]
+    fn texts_are_read_as_python_does() {
+        assert_eq!(parse_int(" -1_000\n", 10), Some(-1000));
+        assert_eq!(parse_int("0x1F", 16), Some(31));
+        for wrong in ["", "1__0", "_1", "--1", "1.5", "99999999999999999999"] {
+            assert_eq!(parse_int(wrong, 10), None, "{wrong}");
+        }
+        assert_eq!(parse_float(" 1e3 "), Some(1000.0));
+        assert_eq!((round(2.5, 0), round(2.675, 2), round(1234.0, -2)), (2.0, 2.67, 1200.0));
+    }
+}

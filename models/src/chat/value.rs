@@ -1,0 +1,137 @@
+//! Values that a program gives a chat template.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{ChatError, Message};
+
+/// A value as JSON has them: a message, a tool, a document, or any other variable of a chat template.
+///
+/// ```
+/// use backstitch_models::chat::Value;
+///
+/// let message = Value::map([("role", "user".into()), ("content", Value::from("Hello"))]);
+/// assert_eq!(message, Value::from_json(r#"{"role": "user", "content": "Hello"}"#)?);
+/// assert_eq!(message.get("role"), Some(&"user".into()));
+/// # Ok::<(), backstitch_models::chat::ChatError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// `null`
+    #[default]
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A text.
+    Str(String),
+    /// A list.
+    List(Vec<Value>),
+    /// Names with values, in this order. Of equal names the last one counts, at the place of the first.
+    Map(Vec<(String, Value)>),
+}
+
+impl Value {
+    /// Make a map.
+    pub fn map<K: Into<String>>(entries: impl IntoIterator<Item = (K, Value)>) -> Self {
+        Self::Map(entries.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+
+    /// Read JSON text. Numbers that do not fit 64 bits as integers become floats.
+    ///
+    /// # Errors
+    /// [`ChatError::Json`] if the text is not JSON, or nests deeper than 100 lists and maps.
+    pub fn from_json(text: &str) -> Result<Self, ChatError> {
+        super::json_text::read(text)
+    }
+
+    /// The value under `name`, if this is a map that has it.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        match self {
+            Self::Map(entries) => {
+                entries.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+            }
+            _ => None,
+        }
+    }
+
+    /// The text, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items, if this is a list.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(n: i32) -> Self {
+        Self::Int(n.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Self {
+        Self::Int(n)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(x: f64) -> Self {
+        Self::Float(x)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Str(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Str(text)
+    }
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(items: Vec<T>) -> Self {
+        Self::List(items.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl From<Message<'_>> for Value {
+    fn from(message: Message<'_>) -> Self {
+        Self::map([("role", message.role.into()), ("content", message.content.into())])
+    }
+}
+
+impl From<&Message<'_>> for Value {
+    fn from(message: &Message<'_>) -> Self {
+        (*message).into()
+    }
+}

@@ -1,0 +1,116 @@
+//! GGUF files from wherever bytes come in order: a socket, an archive, standard input.
+
+use super::Gguf;
+use crate::error::Error;
+use alloc::vec::Vec;
+use backstitch_kv::io::Read;
+
+/// Bytes that are asked for at first.
+const FIRST: usize = 64 << 10;
+
+/// Reads the bytes of a GGUF file, and of a stream that goes on behind it as many again at most. What is held is never more than twice what came, and
+/// never more than `limit` bytes; what is no GGUF file is given up at its first wrong byte.
+///
+/// # Errors
+/// [`Error::Stream`] if reading fails; [`Error::ModelTooLarge`] if the file goes on after `limit` bytes; [`Error::OutOfMemory`];
+/// what [`Gguf::parse`] says of a file that ends too early or is wrong.
+pub(crate) fn read_stream(input: &mut dyn Read, limit: u64) -> Result<Vec<u8>, Error> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(limit));
+    loop {
+        let is_end = fill(input, &mut bytes, wanted)?;
+        match Gguf::parse(&bytes).map(drop) {
+            Err(Error::Truncated { .. } | Error::TooMany { .. }) if !is_end && bytes.len() < limit => {}
+            Err(Error::Truncated { .. } | Error::TooMany { .. }) if !is_end => {
+                return Err(Error::ModelTooLarge { limit: limit as u64 });
+            }
+            result => return result.map(|()| bytes),
+        }
+        wanted = bytes.len().saturating_mul(2).min(limit);
+    }
+}
+
+/// Reads until there are `wanted` bytes; true if the stream ended before.
+fn fill(input: &mut dyn Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool, Error> {
+    let mut len = bytes.len();
+    let refused = Error::OutOfMemory { what: "a model", n_bytes: wanted as u64 };
+    bytes.try_reserve_exact(wanted.saturating_sub(len)).map_err(|_| refused)?;
+    bytes.resize(wanted, 0);
+    let mut is_end = false;
+    while let Some(rest @ [_, ..]) = bytes.get_mut(len..) {
+        match input.read(rest).map_err(Error::Stream)? {
+            0 => {
+                is_end = true;
+                break;
+            }
+            n => len += n.min(rest.len()),
+        }
+    }
+    bytes.truncate(len);
+    Ok(is_end)
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// Gives some bytes at a time, then others for ever, and counts them.
+    struct Slow<'a> {
+        bytes: &'a [u8],
+        after: u8,
+        n_given: usize,
+    }
+
+    impl io::Read for Slow<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let n = into.len().min(999);
+            self.n_given += n;
+            for byte in &mut into[..n] {
+                *byte = self.bytes.split_off_first().copied().unwrap_or(self.after);
+            }
+            Ok(n)
+        }
+    }
+
+    fn golden() -> Vec<u8> {
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/llama.gguf")).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_end_and_a_stream_not_much_beyond() {
+        let file = golden();
+        assert_eq!(read_stream(&mut file.as_slice(), u64::MAX).unwrap(), file);
+        assert_eq!(read_stream(&mut file.as_slice(), file.len() as u64).unwrap(), file);
+        let mut slow = Slow { bytes: &file, after: 7, n_given: 0 };
+        let bytes = read_stream(&mut slow, u64::MAX).unwrap();
+        assert!(bytes.starts_with(&file) && bytes.len() <= 2 * file.len() && slow.n_given == bytes.len());
+    }
+
+    #[test]
+    fn what_is_no_model_or_too_long_is_given_up() {
+        let file = golden();
+        let mut zeros = Slow { bytes: &[], after: 0, n_given: 0 };
+        assert!(matches!(read_stream(&mut zeros, u64::MAX), Err(Error::Magic { .. })));
+        assert!(zeros.n_given <= FIRST, "{}", zeros.n_given);
+        let limit = file.len() as u64 - 1;
+        let error = read_stream(&mut file.as_slice(), limit).unwrap_err();
+        assert!(matches!(error, Error::ModelTooLarge { limit: found } if found == limit), "{error:?}");
+        let error = read_stream(&mut &file[..file.len() - 1], u64::MAX).unwrap_err();
+        assert!(matches!(error, Error::Truncated { .. }), "{error:?}");
+        // A header that promises more than ever comes.
+        let mut header = file[..64].to_vec();
+        header[8..16].fill(0x7f);
+        let mut endless = Slow { bytes: &header, after: 0, n_given: 0 };
+        let error = read_stream(&mut endless, 1 << 20).unwrap_err();
+        assert!(matches!(error, Error::ModelTooLarge { .. }), "{error:?}");
+        assert_eq!(endless.n_given, 1 << 20);
+        struct Failing;
+        impl io::Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+        }
+        assert!(matches!(read_stream(&mut Failing, u64::MAX), Err(Error::Stream(_))));
+    }
+}

@@ -1,0 +1,55 @@
+//! Chains of errors say everything once.
+
+use backstitch_models::Error;
+use backstitch_models::backstitch_kv::file::{FileError, Problem};
+use backstitch_models::backstitch_kv::{self, StageError, io, state, store};
+use std::error::Error as _;
+use std::path::Path;
+
+/// What a program prints that joins the messages of all levels.
+fn levels(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut levels = vec![error.to_string()];
+    let mut error = error;
+    while let Some(source) = error.source() {
+        levels.push(source.to_string());
+        error = source;
+    }
+    levels
+}
+
+fn refused() -> std::io::Error {
+    std::io::Error::other("the disk is gone")
+}
+
+fn file() -> FileError {
+    FileError::new("a.gguf", Problem::Io(refused()))
+}
+
+#[test]
+fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
+    let state = || state::Error::File { operation: state::Operation::Open, error: file() };
+    let part = Error::Part { part: 1, source: Box::new(Error::Io(file())) };
+    let doing = store::Doing::Open;
+    let chains: Vec<Box<dyn std::error::Error>> = vec![
+        Box::new(file()),
+        Box::new(io::Error::System(refused())),
+        Box::new(state::Error::Io(io::Error::System(refused()))),
+        Box::new(state()),
+        Box::new(StageError::Source(state())),
+        Box::new(store::Error::Io { doing, path: Path::new("a").into(), error: refused() }),
+        Box::new(Error::State(state())),
+        Box::new(Error::Memory(backstitch_kv::Error::NoStorage)),
+        Box::new(Error::File { path: Path::new("a.gguf").into(), source: Box::new(part) }),
+    ];
+    for chain in chains {
+        let levels = levels(&*chain);
+        for (i, above) in levels.iter().enumerate() {
+            let repeated = levels[i + 1..].iter().find(|below| above.contains(below.as_str()));
+            assert_eq!(repeated, None, "{levels:?}");
+        }
+        let joined = levels.join(": ");
+        let cause = if joined.contains("bytes") { "where the engine has them" } else { "the disk is gone" };
+        assert_eq!(joined.matches(cause).count(), 1, "{joined}");
+    }
+    assert!(Error::EncoderOnly.source().is_none());
+}

@@ -1,0 +1,73 @@
+//! Sessions: beside a naive one that begins anew at every step, and in cases of their own.
+
+mod adopted;
+mod cases;
+mod naive;
+
+use backstitch_models::sampler::{Candidates, Chain, History, Penalties, Sampler, Temperature};
+use backstitch_models::session::Session;
+use backstitch_models::{Context, Error, Model, Params, Token};
+
+const N_CTX: u32 = 192;
+
+fn model(name: &str) -> Model {
+    let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+    Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn params() -> Params {
+    Params::default().n_ctx(N_CTX).n_seq_max(4).n_ubatch(16)
+}
+
+/// Makes a token likelier that depends on how often it was asked and what was accepted: state that only
+/// bytes bring back.
+#[derive(Clone, Default)]
+struct Drift {
+    n_asked: u32,
+    sum: u32,
+}
+
+impl Sampler for Drift {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+        self.n_asked += 1;
+        let token = (7 * self.n_asked + self.sum) % candidates.items().len() as u32;
+        candidates.add(Token(token), 4.0);
+    }
+
+    fn accept(&mut self, token: Token) {
+        self.sum = (3 * self.sum + token.0) % 10_007;
+    }
+
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn save(&self, bytes: &mut Vec<u8>) {
+        [self.n_asked, self.sum].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let &[n_asked, sum] = words else {
+            return Err(Error::SavedLength { what: "the drift", found: bytes.len() as u64, wanted: 8 });
+        };
+        (self.n_asked, self.sum) = (u32::from_le_bytes(n_asked), u32::from_le_bytes(sum));
+        Ok(())
+    }
+}
+
+fn chain(model: &Model) -> Chain {
+    let penalties = Penalties { repeat: 1.1, frequency: 0.1, presence: 0.0 };
+    let chain = Chain::builder(model.hparams().n_vocab).seed(5).last_n(16).with(penalties);
+    chain.with(Drift::default()).with(Temperature(0.7)).build()
+}
+
+fn tokens(ids: &[u32]) -> Vec<Token> {
+    ids.iter().map(|&id| Token(id)).collect()
+}
+
+fn session(name: &str) -> Session {
+    let model = model(name);
+    let chain = chain(&model);
+    Session::with_chain(Context::new(&model, params()).unwrap(), chain).unwrap()
+}
