@@ -16,8 +16,8 @@ pub fn count() -> u64 {
 
 struct Counting;
 
-// SAFETY: every method hands its arguments unchanged to the system's allocator and its answer back; counting touches
-// no memory the allocator manages.
+// SAFETY: every method hands its arguments unchanged to the system's allocator and its answer back;
+// counting touches no memory the allocator manages.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
@@ -33,8 +33,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller promises that `at` came from here, hence from the system, with `layout`, and that `size`
-        // is not zero.
+        // SAFETY: the caller promises that `at` came from here, hence from the system, with `layout`, and
+        // that `size` is not zero.
         unsafe { System.realloc(at, layout, size) }
     }
 

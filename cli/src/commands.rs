@@ -14,14 +14,17 @@ mod verify;
 
 use crate::args::Command;
 use crate::error::Error;
+use crate::model;
 
 /// Does what was asked for.
 ///
 /// # Errors
 /// Whatever the command fails with.
 pub fn run(command: &Command) -> Result<(), Error> {
-    // A kernel set that was asked for and cannot be had is an error of every command, also of those that only sum checksums with it.
+    // A kernel set that was asked for and cannot be had is an error of every command, also of those that
+    // only sum checksums with it.
     backstitch_core::KernelSet::detect().map_err(backstitch_models::Error::from)?;
+    model::warn_beyond_threads(n_threads(command));
     match command {
         Command::Run(args) => run::run(args),
         Command::Chat(args) => chat::run(args),
@@ -34,5 +37,18 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::State(args) => state::run(args),
         Command::Store(args) => store::run(args),
         Command::Verify(args) => verify::run(args),
+    }
+}
+
+/// The threads that were asked for.
+fn n_threads(command: &Command) -> Option<u32> {
+    match command {
+        Command::Run(args) => args.context.n_threads,
+        Command::Chat(args) => args.context.n_threads,
+        Command::Bench(args) => args.n_threads.iter().copied().max(),
+        Command::Timeline(args) => args.context.n_threads,
+        Command::Pack(args) => args.n_threads,
+        Command::Verify(args) => args.n_threads,
+        _ => None,
     }
 }

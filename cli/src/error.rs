@@ -1,9 +1,13 @@
 //! Why the program failed, in one line.
 
+mod kinds;
+mod words;
+
 use backstitch_kv::{state, store};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+pub use words::of_engine;
 
 /// What a command can fail with.
 #[derive(Debug)]
@@ -30,6 +34,13 @@ pub enum Error {
         /// Why.
         source: state::Error,
     },
+    /// A state could not be saved.
+    NotSaved {
+        /// Why.
+        source: state::Error,
+        /// The file was there before, and holds what it held.
+        was_there: bool,
+    },
     /// States are not the same.
     Different {
         /// In how many ways.
@@ -53,7 +64,7 @@ pub enum Error {
         /// How many.
         n: usize,
     },
-    /// Ctrl-C.
+    /// Ctrl-C, or another signal that ends programs.
     Interrupted,
 }
 
@@ -73,7 +84,10 @@ impl fmt::Display for Error {
             Self::State { source: source @ (state::Error::File { .. } | state::Error::Io(_)), .. } => {
                 source.fmt(f)
             }
-            Self::State { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::State { path, source } => write!(f, "{}: {}", path.display(), words::of_state(source)),
+            Self::NotSaved { source, was_there } => {
+                write!(f, "{source}; {}", what_is_left(source, *was_there))
+            }
             Self::Different { n: 1 } => f.write_str("the states differ in 1 way"),
             Self::Different { n } => write!(f, "the states differ in {n} ways"),
             Self::Store(source) => source.fmt(f),
@@ -83,13 +97,25 @@ impl fmt::Display for Error {
             Self::Unclean { n } => {
                 write!(f, "{n} findings; `backstitch store prune` removes what is damaged or left over")
             }
-            Self::Engine(source) => source.fmt(f),
+            Self::Engine(source) => f.write_str(&words::of_engine(source)),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
             Self::Failed { n: 1 } => f.write_str("1 case failed"),
             Self::Failed { n } => write!(f, "{n} cases failed"),
             Self::Interrupted => f.write_str("interrupted"),
         }
+    }
+}
+
+/// What is in a file after a save that failed.
+fn what_is_left(error: &state::Error, was_there: bool) -> &'static str {
+    match error {
+        // It had its name, or its new bytes, already.
+        state::Error::File { operation: state::Operation::Sync, .. } => {
+            "the file may hold the old state or the new one"
+        }
+        _ if was_there => "the file is as it was, and the new state is not saved",
+        _ => "the state is not saved",
     }
 }
 
@@ -104,10 +130,13 @@ fn plain(error: &io::Error) -> String {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => Some(source),
-            Self::State { source, .. } => Some(source),
-            Self::Store(source) => Some(source),
-            Self::Engine(source) => Some(source),
+            // The text has that of the error inside, so the chain goes on behind it.
+            Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => {
+                source.source()
+            }
+            Self::State { source, .. } | Self::NotSaved { source, .. } => source.source(),
+            Self::Store(source) => source.source(),
+            Self::Engine(source) => source.source(),
             _ => None,
         }
     }
@@ -127,8 +156,22 @@ impl From<store::Error> for Error {
 
 impl From<backstitch_models::Error> for Error {
     fn from(source: backstitch_models::Error) -> Self {
-        Self::Engine(source)
+        match source {
+            backstitch_models::Error::Cancelled => Self::Interrupted,
+            source => Self::Engine(source),
+        }
     }
+}
+
+/// The messages of all levels of an error, joined.
+pub fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// `text` on one line: file names and names inside files may hold line breaks and terminal commands.
@@ -145,6 +188,13 @@ mod tests {
         let source = io::Error::from_raw_os_error(2);
         let error = Error::Read { path: "no\nfile".into(), source };
         assert_eq!(one_line(&error.to_string()), "cannot read no\\nfile: no such file or directory");
+    }
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let source = io::Error::other("the disk is gone");
+        let error = Error::Read { path: "file".into(), source };
+        assert_eq!(chain(&error), "cannot read file: the disk is gone");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use backstitch_core::packed::packed_bytes;
 use backstitch_models::graph::{Graph, WeightInfo, WeightShape};
-use backstitch_models::{Context, Params};
+use backstitch_models::{Budget, Hparams, Params};
 
 /// Bytes of a weight in memory; of experts, `n_experts` at most.
 pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
@@ -24,6 +24,7 @@ pub fn weights(graph: &Graph) -> u64 {
 }
 
 /// Bytes of caches and states of one sequence of `n_ctx` tokens, otherwise as `params` say.
-pub fn cache(graph: &Graph, n_ctx: u32, params: &Params) -> u64 {
-    Context::memory_bytes(graph.layers(), &Params { n_ctx, n_seq_max: 1, ..*params })
+pub fn cache(hparams: &Hparams, graph: &Graph, n_ctx: u32, params: &Params) -> u64 {
+    let budget = Budget::new(hparams, graph, &(*params).n_ctx(n_ctx).n_seq_max(1));
+    budget.caches + budget.states + budget.journal
 }

@@ -4,7 +4,8 @@ use crate::output::bytes;
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// What `--verbose` says about kernels, threads, processor time and memory; `wanted` threads, and how many there are.
+/// What `--verbose` says about kernels, threads, processor time and memory; `wanted` threads, and how many
+/// there are.
 pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> {
     let others = backstitch_core::KernelSet::available().map(|set| set.name()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![
@@ -12,6 +13,7 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
         threads(wanted, n_threads, crate::model::n_cores()),
     ];
     lines.extend(backstitch_core::KernelSet::refused().map(refused));
+    lines.push(second_cache());
     lines.extend(quota(Path::new("/")).map(|cores| format!("processor time is limited to {cores:.2} cores")));
     lines.extend(huge_pages(Path::new("/")));
     lines
@@ -19,6 +21,13 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
 
 fn refused(set: &str) -> String {
     format!("kernels {set}: this processor has them, but the system keeps them from this process: slower")
+}
+
+fn second_cache() -> String {
+    match backstitch_core::isa::second_cache() {
+        Some(size) => format!("second cache {} a core: prompts are cut to it", bytes(size as u64)),
+        None => "second cache unknown: prompts are cut as for 1 MiB a core".into(),
+    }
 }
 
 fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {
@@ -30,7 +39,8 @@ fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {
     format!("threads {n_threads}{why}; this process may use {n_cores} at once")
 }
 
-/// How many cores' time the control group of this process, and those around it, allow; none if any. `root` is `/`.
+/// How many cores' time the control group of this process, and those around it, allow; none if any. `root`
+/// is `/`.
 fn quota(root: &Path) -> Option<f64> {
     let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = groups.lines().flat_map(|line| {

@@ -2,13 +2,17 @@
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 /// Standard output.
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
+    /// Columns of the terminal, or as many as `COLUMNS` says.
+    columns: Option<usize>,
     json: bool,
+    is_terminal: bool,
     colour: bool,
 }
 
@@ -16,8 +20,9 @@ impl Output {
     /// Locks standard output; `json` is whether the user wants JSON.
     pub fn new(json: bool) -> Self {
         let stdout = io::stdout();
-        let colour = colour_wanted(stdout.is_terminal());
-        Self { out: BufWriter::new(stdout.lock()), json, colour }
+        let is_terminal = stdout.is_terminal();
+        let colour = colour_wanted(is_terminal);
+        Self { out: BufWriter::new(stdout.lock()), columns: columns(), json, is_terminal, colour }
     }
 
     /// Whether the user wants JSON.
@@ -55,14 +60,46 @@ impl Output {
         writeln!(self.out, "{text}")
     }
 
+    /// Columns of drawings: 80 for files and pipes.
+    pub fn columns(&self) -> usize {
+        self.columns.unwrap_or(80)
+    }
+
+    /// Columns of other lines. In files and pipes they are not broken, so that programs find what they look for.
+    pub fn room(&self) -> usize {
+        self.columns.unwrap_or(MOST_COLUMNS)
+    }
+
+    /// Writes text, wrapped where it does not fit; lines after the first begin with `indent` spaces.
+    pub fn text(&mut self, text: impl Display, indent: usize) -> io::Result<()> {
+        wrap(&text.to_string(), self.room(), indent).iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Writes rows in columns; where that is too wide, each row on several lines, its first cell above the others.
+    pub fn table(&mut self, rows: &[Vec<String>]) -> io::Result<()> {
+        let lines = table(rows);
+        if lines.iter().all(|line| line.chars().count() <= self.room()) {
+            return lines.iter().try_for_each(|line| self.line(line));
+        }
+        for row in rows {
+            let (first, others) = row.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+            self.text(first, 4)?;
+            let others: Vec<_> =
+                others.iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty()).collect();
+            self.text(format_args!("    {}", others.join("  ")), 4)?;
+        }
+        Ok(())
+    }
+
     /// Writes a JSON value on a line of its own.
     pub fn value(&mut self, value: &Value) -> io::Result<()> {
         writeln!(self.out, "{value}")
     }
 
-    /// Writes bytes as they are and shows them at once.
-    pub fn stream(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)?;
+    /// Writes text of a model or a person and shows it at once: as it is, but [`harmless`] on a terminal.
+    pub fn stream(&mut self, text: &str) -> io::Result<()> {
+        let text = if self.is_terminal { harmless(text) } else { text.into() };
+        self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
 
@@ -70,6 +107,59 @@ impl Output {
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// The text with the characters spelled out that a terminal would obey, all but line breaks and tabs.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_obeyed) {
+        return text.into();
+    }
+    let shown = |c: char| if is_obeyed(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect::<String>().into()
+}
+
+/// More columns than any terminal has.
+const MOST_COLUMNS: usize = 100_000;
+
+/// Columns of the terminal, or what `COLUMNS` says; none for files and pipes.
+fn columns() -> Option<usize> {
+    let wish = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    wish.or_else(terminal).filter(|&n| n > 0).map(|n| n.clamp(20, MOST_COLUMNS))
+}
+
+/// The text on lines of at most `columns`, broken at spaces, or within words that are longer than a line.
+pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let (mut lines, mut rest, mut first) = (Vec::new(), text, true);
+    while !rest.is_empty() || first {
+        let pad = if first { 0 } else { indent.min(columns / 2) };
+        let (line, after) = split_line(rest, columns - pad);
+        lines.push(format!("{:pad$}{}", "", line.trim_end()));
+        (rest, first) = (after, false);
+    }
+    lines
+}
+
+/// As much of the text as fits so many columns, and what follows. Commands to the terminal take no column.
+fn split_line(text: &str, columns: usize) -> (&str, &str) {
+    let (mut n, mut in_command, mut space) = (0, false, None);
+    for (at, c) in text.char_indices() {
+        in_command |= c == '\x1b';
+        if in_command {
+            in_command = c != 'm';
+            continue;
+        }
+        if c == ' ' && n > 0 && !text.get(..at).unwrap_or_default().trim().is_empty() {
+            space = Some(at);
+        }
+        if n == columns {
+            let end = space.unwrap_or(at);
+            return (text.get(..end).unwrap_or(text), text.get(end..).unwrap_or_default().trim_start());
+        }
+        n += 1;
+    }
+    (text, "")
 }
 
 /// The custom of <https://no-color.org>.
@@ -101,7 +191,12 @@ pub const MAX_SHOWN: usize = 90;
 
 /// The text, cut to [`MAX_SHOWN`] characters.
 pub fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_SHOWN) {
+    cut(text, MAX_SHOWN)
+}
+
+/// The text, cut to so many characters.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.into(),
     }
@@ -109,7 +204,8 @@ pub fn shorten(text: &str) -> String {
 
 /// Rows in columns, each as wide as its widest cell; columns after the first are aligned to the right.
 ///
-/// No column is wider than a shortened text: formatting panics on widths above 65,535. Longer cells stand out.
+/// No column is wider than a shortened text: formatting panics on widths above 65,535. Longer cells stand
+/// out.
 pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -163,6 +259,22 @@ mod tests {
         let lines = table(&[vec!["a".repeat(70_000), cell("b")], vec![cell("a"), cell("b")]]);
         let lengths: Vec<_> = lines.iter().map(String::len).collect();
         assert_eq!(lengths, [70_003, MAX_SHOWN + 4]);
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_at_spaces() {
+        assert_eq!(wrap("one two three", 80, 2), ["one two three"]);
+        assert_eq!(wrap("one two three four", 9, 2), ["one two", "  three", "  four"]);
+        assert_eq!(wrap("abcdefghijkl mn", 5, 1), ["abcde", " fghi", " jkl", " mn"]);
+        assert_eq!(wrap("", 5, 1), [""]);
+        assert_eq!(wrap("\x1b[1mname\x1b[0m: a", 7, 0), ["\x1b[1mname\x1b[0m: a"]);
+        assert_eq!(wrap("é é é é", 3, 0), ["é é", "é é"]);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        assert_eq!(harmless("a\n\tb é"), "a\n\tb é");
+        assert_eq!(harmless("\x1b]0;x\x07\r\u{9b}2J"), "\\u{1b}]0;x\\u{7}\\r\\u{9b}2J");
     }
 
     #[test]

@@ -1,29 +1,138 @@
-//! A bar for what takes a while; invisible off a terminal and gone when done.
+//! A line for what takes a while: how much is done, how fast, and how long the rest takes.
+//!
+//! It appears on standard error after half a second, if that is a terminal, and goes when the work is done.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
+use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// A bar on standard error. Dropping it removes it.
-pub struct Progress(ProgressBar);
+/// Time before a line appears.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Time between two looks at the clock.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The lines that may be on the terminal.
+static SHOWN: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
+
+/// A line on standard error. Dropping it removes it.
+pub struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    /// Ends the thread that shows the line in time; none where the work looks after that, or nobody looks.
+    _clock: Option<Sender<()>>,
+}
 
 impl Progress {
-    /// An empty bar called `what`.
-    pub fn new(what: &'static str) -> Self {
-        let bar = ProgressBar::new(0).with_message(what);
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {bytes} of {total_bytes}") {
-            bar.set_style(style);
-        }
-        Self(bar)
+    /// A line of bytes: "loading", "packing".
+    pub fn bytes(what: &'static str) -> Self {
+        Self::new(what, "{msg} {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left", true)
     }
 
-    /// `done` bytes of `total` are done.
+    /// A line of tokens or other things that are counted.
+    pub fn counted(what: &'static str, things: &str) -> Self {
+        Self::new(
+            what,
+            &format!("{{msg}} {{bar:20}} {{pos}} of {{len}} {things}, {{rate}}/s, {{eta}} left"),
+            true,
+        )
+    }
+
+    /// As [`Progress::counted`], drawn by [`Progress::set`] alone: nothing disturbs what is measured in
+    /// between.
+    pub fn between(what: &'static str, things: &str) -> Self {
+        Self::new(what, &format!("{{msg}} {{bar:20}} {{pos}} of {{len}} {things}, {{eta}} left"), false)
+    }
+
+    /// A line of work whose end cannot be seen: "saving".
+    pub fn endless(what: &'static str) -> Self {
+        Self::new(what, "{spinner} {msg}, {elapsed}", true)
+    }
+
+    fn new(what: &'static str, template: &str, clock: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.with_key("rate", rate));
+        }
+        let is_seen = stderr().is_terminal();
+        if is_seen {
+            shown().push(bar.clone());
+        }
+        let clock = (clock && is_seen).then(|| start_clock(bar.clone())).flatten();
+        Self { bar, began: Instant::now(), _clock: clock }
+    }
+
+    /// `done` of `total` are done.
     pub fn set(&self, done: u64, total: u64) {
-        self.0.set_length(total);
-        self.0.set_position(done);
+        if self._clock.is_none() && self.bar.is_hidden() && self.began.elapsed() >= PATIENCE {
+            show(&self.bar);
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    /// Prints while the line is away.
+    pub fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self._clock = None;
+        self.bar.finish_and_clear();
+        shown().retain(|bar| !bar.is_finished());
+    }
+}
+
+/// Removes all lines from the terminal, for a program that ends at once.
+pub fn clear() {
+    shown().drain(..).for_each(|bar| bar.finish_and_clear());
+}
+
+fn shown() -> std::sync::MutexGuard<'static, Vec<ProgressBar>> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Off a terminal the target hides the bar by itself.
+fn show(bar: &ProgressBar) {
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+}
+
+/// Shows the bar when it is time, and moves its clock, until the sender is dropped.
+fn start_clock(bar: ProgressBar) -> Option<Sender<()>> {
+    let (alive, ended) = mpsc::channel::<()>();
+    let watch = move || {
+        let still_there = |wait| ended.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout);
+        if still_there(PATIENCE) {
+            show(&bar);
+            bar.tick();
+        }
+        while still_there(TICK) && !bar.is_finished() {
+            bar.tick();
+        }
+    };
+    std::thread::Builder::new().name("progress".into()).spawn(watch).ok().map(|_| alive)
+}
+
+fn rate(state: &ProgressState, out: &mut dyn Write) {
+    let rate = state.per_sec();
+    // A line that cannot be written is not shown.
+    let _ = if rate < 10.0 { write!(out, "{rate:.1}") } else { write!(out, "{rate:.0}") };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_off_a_terminal_stays_hidden() {
+        for progress in [Progress::bytes("a"), Progress::counted("b", "tokens"), Progress::endless("c")] {
+            progress.set(1, 2);
+            assert!(progress.bar.is_hidden());
+        }
+        assert!(shown().is_empty());
     }
 }

@@ -1,4 +1,5 @@
-//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if there were no cache.
+//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if there were
+//! no cache.
 
 use crate::args::CacheArgs;
 use crate::output::note;
@@ -38,6 +39,12 @@ impl PromptCache {
             stored: WriterStats::default(),
             trouble: Vec::new(),
         };
+        if std::fs::metadata(&cache.folder).is_ok_and(|metadata| metadata.is_file()) {
+            let (name, way_out) =
+                (cache.folder.display(), "--save FILE and --restore FILE keep one text in a file");
+            cache.fail(format!("{name} is a file; a prompt cache is a folder here; {way_out}"));
+            return Some(cache);
+        }
         match Store::open(&cache.folder, access) {
             Ok(store) => cache.store = Some(store),
             Err(error) => cache.fail(error),
@@ -113,7 +120,7 @@ impl PromptCache {
     }
 
     /// Hands what is new of the session to the thread that stores; copies it and never waits.
-    pub fn remember(&mut self, session: &Session) {
+    pub fn remember(&mut self, session: &mut Session) {
         let (Some(store), Some(writer)) = (&self.store, &self.writer) else { return };
         match session.remember(store) {
             Ok(None) => {}
@@ -127,7 +134,7 @@ impl PromptCache {
     }
 
     /// Stores what was generated if that is wanted, and waits until all is stored.
-    pub fn finish(&mut self, session: &Session) {
+    pub fn finish(&mut self, session: &mut Session) {
         if let Some(writer) = &self.writer {
             writer.flush();
         }

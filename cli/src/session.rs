@@ -1,26 +1,25 @@
-//! One sequence that grows: the prompt goes in, tokens come out. What `run` and `chat` share.
+//! The session of the library with what a program adds: arguments, progress, signals, times.
 
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
-use crate::{interrupt, model};
-use backstitch_kv::state::Saved;
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::saved::restore_one;
+use crate::{memory, model};
+use backstitch_kv::state::{Saved, Watch};
 use backstitch_kv::store::{Entry, Store};
-use backstitch_kv::{Pos, SeqId};
 use backstitch_models::graph::Head;
 use backstitch_models::sampler::{Chain, Settings};
-use backstitch_models::speculative::{self, Drafter, Speculative};
-use backstitch_models::vocab::TextStream;
-use backstitch_models::{Context, Model, Recalled, SaveOptions, Token};
+use backstitch_models::session::{self, Finish, GenerateOptions, Piece};
+use backstitch_models::speculative::{self, Drafter};
+use backstitch_models::vocab::ParseSpecial;
+use backstitch_models::{Context, Error as EngineError, Model, Recalled, SaveOptions, Token};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A context with one sequence and the sampler that continues it.
+/// A session with one branch.
 pub struct Session {
-    ctx: Context,
-    seq: SeqId,
-    chain: Chain,
-    speculative: Speculative<Option<Box<dyn Drafter>>>,
-    n_batch: usize,
+    inner: session::Session,
     /// Where the random numbers started.
     pub seed: u64,
     /// What was done so far.
@@ -40,19 +39,6 @@ pub struct Stats {
     pub generation_time: Duration,
     /// Guesses, and how many of them were right.
     pub guesses: speculative::Stats,
-}
-
-/// Why generation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// The model ended the text.
-    End,
-    /// As many tokens as wanted.
-    Limit,
-    /// No room for another token.
-    ContextFull,
-    /// Ctrl-C.
-    Interrupted,
 }
 
 /// How far to generate.
@@ -77,10 +63,12 @@ impl Session {
     /// # Errors
     /// If the context cannot be made, or the model generates nothing.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
-        Self::begin(model, context, sampling, |ctx| Ok(ctx.sequence()?))
+        let (ctx, settings) = begin(model, context, sampling)?;
+        Ok(Self::of(session::Session::new(ctx, &settings)?))
     }
 
-    /// The session in a file. Unless a seed was given, the samplers go on from where they stood.
+    /// The session in a file, of the sequence that is wanted if it holds several. Unless a seed was given,
+    /// the samplers go on from where they stood.
     ///
     /// # Errors
     /// As [`Session::new`], and if the file is none of this model, or damaged, or does not fit.
@@ -89,110 +77,58 @@ impl Session {
         context: &ContextArgs,
         sampling: &SamplingArgs,
         path: &Path,
+        sequence: Option<u32>,
     ) -> Result<Self, Error> {
-        let mut sampler = None;
-        let mut session = Self::begin(model, context, sampling, |ctx| {
-            let restored = ctx.restore(path)?;
-            let seq = restored.seq();
-            sampler = restored.sampler;
-            Ok(seq)
-        })?;
-        match sampler.filter(|_| sampling.seed < 0) {
-            Some(state) => {
-                session.chain.resume(&state);
-                session.seed = state.seed;
-            }
-            None => {
-                let known = session.ctx.tokens(session.seq)?;
-                known.iter().for_each(|&token| session.chain.accept(token));
-            }
+        let (mut ctx, settings) = begin(model, context, sampling)?;
+        let progress = Progress::endless("restoring");
+        let mut restored = restore_one(&mut ctx, path, sequence)?;
+        drop(progress);
+        if sampling.seed >= 0 {
+            restored.sequences.iter_mut().for_each(|sequence| sequence.sampler = None);
         }
-        session.make_logits()?;
-        Ok(session)
+        let chain = Chain::new(model.hparams().n_vocab, &settings);
+        Ok(Self::of(session::Session::adopt(ctx, &chain, &restored)?))
     }
 
-    /// Evaluates the last token again if its logits are not at hand.
-    fn make_logits(&mut self) -> Result<(), Error> {
-        let last = self.tokens()?.last().copied();
-        let Some(last) = last.filter(|_| self.ctx.logits(self.seq).is_none()) else { return Ok(()) };
-        let end = self.ctx.pos(self.seq);
-        self.ctx.rollback(self.seq, Pos(end.0 - 1))?;
-        Ok(self.ctx.append(self.seq, &[last])?)
+    fn of(inner: session::Session) -> Self {
+        let seed = inner.chain().seed();
+        Self { inner, seed, stats: Stats::default() }
     }
 
     /// Saves the session, with its samplers, to a file.
     ///
     /// # Errors
-    /// If the disk refuses; the file then holds what it held.
-    pub fn save(&self, path: &Path) -> Result<Saved, Error> {
-        let options = SaveOptions { sampler: Some(&self.chain), ..SaveOptions::default() };
-        Ok(self.ctx.save_with(self.seq, path, &options)?)
-    }
-
-    fn begin(
-        model: &Model,
-        context: &ContextArgs,
-        sampling: &SamplingArgs,
-        sequence: impl FnOnce(&mut Context) -> Result<SeqId, Error>,
-    ) -> Result<Self, Error> {
-        if model.graph().head() == Head::Embeddings {
-            let text = "this model makes embeddings, not text; take one that generates";
-            return Err(Error::Refused(text.into()));
-        }
-        let params = model::params(context, model);
-        let mut ctx = Context::new(model, params)?;
-        model::warn_beyond_training(params.n_ctx, model);
-        let seq = sequence(&mut ctx)?;
-        let settings = settings(sampling, ctx.params().n_ctx);
-        let chain = Chain::new(model.hparams().n_vocab, &settings);
-        let speculative = Speculative::new(None, seq, 0);
-        let n_batch = context.n_batch as usize;
-        Ok(Self { ctx, seq, chain, speculative, n_batch, seed: settings.seed, stats: Stats::default() })
+    /// If the disk refuses, or `watch`; the file then holds what it held.
+    pub fn save(&mut self, path: &Path, watch: &dyn Watch) -> Result<Saved, EngineError> {
+        self.inner.save_watched(path, &SaveOptions::default(), watch)
     }
 
     /// Guesses at most `n` tokens at once with `drafter` from now on.
-    pub fn guess_with(&mut self, drafter: Box<dyn Drafter>, n: usize) {
-        self.speculative = Speculative::new(Some(drafter), self.seq, n);
+    pub fn guess_with(&mut self, drafter: Box<dyn Drafter + Send>, n: usize) {
+        self.inner.set_drafter(Some(drafter), n);
     }
 
     /// Tokens the context holds.
     pub fn n_ctx(&self) -> usize {
-        self.ctx.params().n_ctx as usize
+        self.inner.context().params().n_ctx as usize
     }
 
     /// What it runs on, in lines, for `wanted` threads.
     pub fn machine(&self, wanted: Option<u32>) -> Vec<String> {
-        crate::machine::lines(self.ctx.kernels().name(), wanted, self.ctx.params().n_threads)
+        let ctx = self.inner.context();
+        let mut lines = vec![memory::line(ctx.model(), ctx.params())];
+        lines.extend(crate::machine::lines(ctx.kernels().name(), wanted, ctx.params().n_threads));
+        lines
     }
 
-    /// The tokens evaluated so far.
-    ///
-    /// # Errors
-    /// None that the session can cause.
-    pub fn tokens(&self) -> Result<&[Token], Error> {
-        Ok(self.ctx.tokens(self.seq)?)
+    /// The tokens that it holds.
+    pub fn tokens(&self) -> &[Token] {
+        self.inner.tokens()
     }
 
-    /// Evaluates `tokens` behind what is there, batch by batch. Ctrl-C stops between batches.
-    ///
-    /// # Errors
-    /// If they do not fit: nothing is evaluated then. [`Error::Interrupted`].
-    pub fn feed(&mut self, tokens: &[Token]) -> Result<(), Error> {
-        let held = self.tokens()?.len();
-        if tokens.len() > self.n_ctx() - held.min(self.n_ctx()) {
-            return Err(too_long(held + tokens.len(), self.n_ctx()));
-        }
-        let start = Instant::now();
-        for batch in tokens.chunks(self.n_batch) {
-            if interrupt::requested() {
-                return Err(Error::Interrupted);
-            }
-            self.ctx.append(self.seq, batch)?;
-        }
-        tokens.iter().for_each(|&token| self.chain.accept(token));
-        self.stats.n_prompt += tokens.len();
-        self.stats.prompt_time += start.elapsed();
-        Ok(())
+    /// The tokens of a text that goes on where the session ends.
+    pub fn tokenize_behind(&self, text: &str) -> Vec<Token> {
+        self.inner.tokenize_behind(text, ParseSpecial::Yes)
     }
 
     /// Takes the longest beginning of a prompt that `store` has, in an empty session; the rest is left to
@@ -201,60 +137,75 @@ impl Session {
     /// # Errors
     /// If the prompt does not fit, or there is no room; the session is empty then.
     pub fn recall(&mut self, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
-        if tokens.len() > self.n_ctx() {
-            return Err(too_long(tokens.len(), self.n_ctx()));
-        }
-        let recalled = self.ctx.recall(self.seq, store, tokens)?;
-        let known = tokens.get(..recalled.n_tokens).unwrap_or_default();
-        known.iter().for_each(|&token| self.chain.accept(token));
-        Ok(recalled)
+        self.expect_room(tokens.len())?;
+        Ok(self.inner.recall(store, tokens)?)
     }
 
     /// What `store` lacks of what the session holds.
     ///
     /// # Errors
     /// If a state cannot be written.
-    pub fn remember(&self, store: &Store) -> Result<Option<Entry<'_>>, Error> {
-        Ok(self.ctx.remember(self.seq, store)?)
+    pub fn remember(&mut self, store: &Store) -> Result<Option<Entry<'_>>, Error> {
+        Ok(self.inner.remember(store)?)
     }
 
-    /// Evaluates a prompt in an empty session, or behind what is there. For an encoder-decoder it is the text to encode, and the
-    /// decoder starts from its own token.
+    /// Evaluates a prompt in an empty session, or behind what is there. For an encoder-decoder it is the
+    /// text to encode, and the decoder starts from its own token.
     ///
     /// # Errors
-    /// As [`Session::feed`].
+    /// If it does not fit: nothing is evaluated then. [`Error::Interrupted`] after a signal: the session
+    /// keeps what was evaluated before.
     pub fn prompt(&mut self, tokens: &[Token]) -> Result<(), Error> {
-        let model = self.ctx.model().clone();
-        if model.graph().encoder().is_none() {
-            return self.feed(tokens);
+        // What an encoder reads takes no room among what its decoder holds.
+        if self.inner.context().model().graph().encoder().is_none() {
+            self.expect_room(self.tokens().len() + tokens.len())?;
         }
-        let start = model.hparams().decoder_start.map(Token).or(model.vocab().bos());
-        let start = start.ok_or_else(|| {
-            Error::Refused("this model names no token for its decoder to start from; convert it again".into())
-        })?;
-        let clock = Instant::now();
-        self.ctx.encode(self.seq, tokens)?;
-        self.stats.n_prompt += tokens.len();
-        self.stats.prompt_time += clock.elapsed();
-        self.feed(&[start])
+        self.evaluate(tokens.len(), |inner, progress| inner.prompt_with(tokens, progress))
     }
 
-    /// Makes `tokens` what the session holds, evaluating only what differs from what it held, and at least the last.
+    /// Makes `tokens` what the session holds, evaluating only what differs from what it held.
     ///
     /// # Errors
-    /// As [`Session::feed`].
+    /// As [`Session::prompt`].
     pub fn become_tokens(&mut self, tokens: &[Token]) -> Result<(), Error> {
-        if tokens.len() > self.n_ctx() {
-            return Err(too_long(tokens.len(), self.n_ctx()));
-        }
-        let held = self.tokens()?;
-        let same = held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        let same = same.min(tokens.len().saturating_sub(1));
-        self.ctx.rollback(self.seq, Pos(same as i32))?;
-        self.chain.forget();
-        let (known, new) = tokens.split_at(same);
-        known.iter().for_each(|&token| self.chain.accept(token));
-        self.feed(new)
+        self.expect_room(tokens.len())?;
+        let new = tokens.len() - self.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        self.evaluate(new, |inner, progress| inner.hold_with(tokens, progress).map(drop))
+    }
+
+    fn expect_room(&self, n: usize) -> Result<(), Error> {
+        if n > self.n_ctx() { Err(too_long(n, self.n_ctx())) } else { Ok(()) }
+    }
+
+    /// Evaluates `n` tokens, with a line that tells how far it is. A signal stops it.
+    fn evaluate(
+        &mut self,
+        n: usize,
+        feed: impl FnOnce(&mut session::Session, &mut dyn FnMut(usize)) -> Result<(), EngineError>,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let progress = Progress::counted("evaluating", "tokens");
+        progress.set(0, n as u64);
+        let mut n_done = 0;
+        self.inner.set_cancel(Some(interrupt::cancel()));
+        let result = feed(&mut self.inner, &mut |done| {
+            n_done = done;
+            progress.set(done as u64, n as u64);
+        });
+        self.inner.set_cancel(None);
+        self.stats.n_prompt += if result.is_ok() { n } else { n_done };
+        self.stats.prompt_time += start.elapsed();
+        Ok(result?)
+    }
+
+    /// Draws other random numbers from here on than were drawn here before, as if those had been used up.
+    pub fn draw_anew(&mut self, used: u64) {
+        self.inner.reseed(used);
+    }
+
+    /// Where the random numbers stand.
+    pub fn random(&self) -> u64 {
+        self.inner.chain().rng().state()
     }
 
     /// Generates tokens behind what is there and shows their text as it comes. The session holds all of them
@@ -265,47 +216,56 @@ impl Session {
     pub fn generate(
         &mut self,
         until: Until,
-        mut show: impl FnMut(Token, &str) -> Result<(), Error>,
-    ) -> Result<Stop, Error> {
+        mut show: impl FnMut(&Piece) -> Result<(), Error>,
+    ) -> Result<Finish, Error> {
         let start = Instant::now();
-        let model = self.ctx.model().clone();
-        let mut stream = TextStream::default();
-        let mut text = String::new();
-        let ends = |token| model.vocab().is_eog(token) && !until.ignore_eos;
-        let mut n = 0;
-        let stop = loop {
-            if self.speculative.next().is_some() && self.ctx.pos(self.seq).0 as usize >= self.n_ctx() {
-                // The last token was shown, but there is no room to evaluate it.
-                self.speculative.reset();
-                break Stop::ContextFull;
-            }
-            let left = until.limit.map_or(u64::MAX, |limit| limit.saturating_sub(n));
-            if left == 0 {
-                break Stop::Limit;
-            }
-            if interrupt::requested() {
-                break Stop::Interrupted;
-            }
-            let left = usize::try_from(left).unwrap_or(usize::MAX);
-            let step = self.speculative.step(&mut self.ctx, &mut self.chain, left, ends)?;
-            for &token in step.tokens {
-                n += 1;
-                text.clear();
-                if !model.vocab().is_hidden(token) {
-                    stream.push(model.vocab().piece(token), &mut text);
-                }
-                show(token, &text)?;
-            }
-            if step.end.is_some() {
-                break Stop::End;
-            }
-        };
-        self.speculative.flush(&mut self.ctx)?;
-        self.stats.n_generated += n as usize;
+        // Models without attention would go on for ever.
+        let room = self.n_ctx().saturating_sub(self.tokens().len());
+        let limit = until.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let options = GenerateOptions::default().limit(limit.min(room));
+        let options = if until.ignore_eos { options.ignore_eos() } else { options };
+        self.inner.set_cancel(Some(interrupt::cancel()));
+        let (mut n, mut generation) = (0, self.inner.generate(options));
+        let told = core::iter::from_fn(|| {
+            let piece = generation.next_piece()?;
+            Some(piece.map_err(Error::from).and_then(|piece| {
+                n += piece.tokens.len();
+                show(piece)
+            }))
+        });
+        let told = told.collect::<Result<(), Error>>();
+        let finish = generation.finish();
+        self.inner.set_cancel(None);
+        if finish != Some(Finish::Cancelled) {
+            self.inner.settle()?;
+        }
+        self.stats.n_generated += n;
         self.stats.generation_time += start.elapsed();
-        self.stats.guesses = self.speculative.stats();
-        Ok(stop)
+        self.stats.guesses = self.inner.guesses();
+        told?;
+        match finish {
+            Some(Finish::Limit) | None if room < limit => Ok(Finish::ContextFull),
+            finish => Ok(finish.unwrap_or(Finish::Limit)),
+        }
     }
+}
+
+/// A context, and how to choose tokens.
+fn begin(
+    model: &Model,
+    context: &ContextArgs,
+    sampling: &SamplingArgs,
+) -> Result<(Context, Settings), Error> {
+    if model.graph().head() == Head::Embeddings {
+        let text = "this model makes embeddings, not text; take one that generates";
+        return Err(Error::Refused(text.into()));
+    }
+    let params = model::params(context, model);
+    memory::check(model, &params)?;
+    let ctx = Context::new(model, params)?;
+    model::warn_beyond_training(params.n_ctx, model);
+    let settings = settings(sampling, ctx.params().n_ctx);
+    Ok((ctx, settings))
 }
 
 /// The refusal of more tokens than a context holds.
@@ -314,19 +274,18 @@ pub fn too_long(n: usize, n_ctx: usize) -> Error {
 }
 
 fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
-    Settings {
-        seed: u64::try_from(args.seed).unwrap_or_else(|_| any_seed()),
-        temp: args.temp,
-        top_k: args.top_k as usize,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        typical_p: args.typical_p,
-        repeat_last_n: usize::try_from(args.repeat_last_n).unwrap_or(n_ctx as usize).min(n_ctx as usize),
-        repeat_penalty: args.repeat_penalty,
-        frequency_penalty: args.frequency_penalty,
-        presence_penalty: args.presence_penalty,
-        logit_bias: args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect(),
-    }
+    Settings::default()
+        .seed(u64::try_from(args.seed).unwrap_or_else(|_| any_seed()))
+        .temp(args.temp)
+        .top_k(args.top_k as usize)
+        .top_p(args.top_p)
+        .min_p(args.min_p)
+        .typical_p(args.typical_p)
+        .repeat_last_n(usize::try_from(args.repeat_last_n).unwrap_or(n_ctx as usize).min(n_ctx as usize))
+        .repeat_penalty(args.repeat_penalty)
+        .frequency_penalty(args.frequency_penalty)
+        .presence_penalty(args.presence_penalty)
+        .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
 }
 
 /// A seed that nobody chose, short enough to be typed again.

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  backstitch state inspect story.bst          what is in it, and where it can be gone back to at once
-  backstitch state check story.bst            whether every byte is as it was written
-  backstitch state diff a.bst b.bst           the first token, cell and state that differ
+  backstitch state inspect story.bst     what it holds, what going back costs
+  backstitch state check story.bst       every byte is as it was written, or not
+  backstitch state diff a.bst b.bst      first token, cell and state to differ
   backstitch state trim story.bst --to 100 -o beginning.bst
-  backstitch state convert story.bst -o story.ggsn -m model.gguf     for llama.cpp; or from it
+  backstitch state convert story.bst -o story.ggsn -m model.gguf
 
-A state file is what a model has read, kept: the cells of its caches, its recurrent states, the tokens, the logits
-after the last, the samplers, and the positions that can be gone back to at once. It belongs to one model, which its
-fingerprint names, and every part of it has a checksum.";
+A state file is what a model has read, kept: cells of its caches, recurrent
+states, tokens, the logits after the last, samplers, and checkpoints. It belongs
+to one model, which its fingerprint names, and all of it has checksums.";
 
 /// `backstitch state`
 #[derive(Debug, Args)]
@@ -35,13 +35,13 @@ pub enum StateCommand {
     /// Show what differs between two state files.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
-    /// Make a state file that ends earlier.
+    /// Roll a saved state back to an earlier position.
     #[command(after_help = TRIM_EXAMPLES)]
     Trim(TrimArgs),
-    /// Make a file for llama.cpp of a state file, or a state file of one of llama.cpp.
+    /// Convert between Backstitch and llama.cpp states.
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
-    /// Not possible; says why and what to do instead.
+    /// Explain why states cannot be joined, and what to do instead.
     #[command(after_help = SPLICE)]
     Splice(SpliceArgs),
 }
@@ -49,56 +49,70 @@ pub enum StateCommand {
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   backstitch state inspect story.bst
+  backstitch state inspect story.bst --text -m model.gguf
   backstitch state inspect story.bst --json | jq .sequences[0].positions
 
-Reads the descriptions and checks them; of cells and states it reads nothing, so that large files are shown as fast as
-small ones. `backstitch state check` reads all of it.";
+Reads and checks the descriptions alone, so that large files are shown as fast
+as small ones. `backstitch state check` reads all of the file.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
   backstitch state check story.bst
-  for f in states/*.bst; do backstitch state check \"$f\" || echo \"restore $f from the backup\"; done
+  for f in *.bst; do backstitch state check \"$f\" || echo \"$f is damaged\"; done
 
-Exit codes: 0 everything is as it was written, 1 something is not: one line says where, what was found and what was
-wanted.";
+Exit codes: 0 everything is as it was written, 1 something is not: one line says
+where, what was found and what was wanted.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
   backstitch state diff yesterday.bst today.bst
-  backstitch state diff a.bst b.bst --json | jq '.[] | select(.what == \"tokens\").at'
+  backstitch state diff a.bst b.bst --json | jq '.[0].at'
 
-How often a file was saved does not matter, nor where in it things lie. States of the same tokens are the same, bit
-for bit, whatever the batches, threads and rollbacks by which they came about.
+The number of saves and the order of things in a file do not matter. States of
+the same tokens are the same, bit for bit, whatever the batches, threads and
+rollbacks by which they came about.
 
-Exit codes: 0 the same state, 1 not the same, or a file cannot be read (one line on standard error says why).";
+Exit codes: 0 the same state, 1 not the same, or a file cannot be read (one line
+on standard error says why).";
 
 const TRIM_EXAMPLES: &str = "\
 Examples:
   backstitch state trim story.bst --to 100 -o beginning.bst -m model.gguf
-  backstitch state trim story.bst --to 100 -o story.bst           in place: the old file or the new one, never half
+  backstitch state trim story.bst --to 100 -o story.bst -m model.gguf
+                                 in place: the old file or the new one, whole
 
-The state is restored, taken back and saved. `backstitch state inspect` tells which positions that reaches at once; for
-others the model evaluates some tokens again. The new state is the one that the first tokens alone would have made.";
+The state is restored, rolled back and saved. `backstitch state inspect` tells
+which positions that reaches at once; for others some tokens are re-evaluated.
+The new state is the one that the first tokens alone would have made.";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
-  backstitch state convert story.bst -o story.session -m model.gguf      llama-cli --prompt-cache story.session
-  backstitch state convert story.bst -o slot.bin -m model.gguf --to sequence     as llama-server saves slots
-  backstitch state convert story.session -o story.bst -m model.gguf      and back
+  backstitch state convert story.bst -o story.session -m model.gguf
+                                         llama-cli --prompt-cache story.session
+  backstitch state convert story.bst -o slot.bin -m model.gguf --to sequence
+                                         as llama-server saves slots
+  backstitch state convert story.session -o story.bst -m model.gguf
+                                         and back
 
-The direction follows from what FILE is. Files of llama.cpp hold cells and states and no more: going there loses the
-positions that can be gone back to at once, the last logits, the samplers and the name of the model; coming back they are
-not there. Nothing in such a file proves which model it is of: that it is of -m MODEL is your word.";
+The direction follows from what FILE is. Files of llama.cpp hold cells and
+states and no more: going there loses checkpoints, the last logits, the samplers
+and the name of the model; coming back they are not there. Nothing in such a
+file proves which model it is of: that it is of -m MODEL is your word.";
 
 const SPLICE: &str = "\
-Pieces of states cannot be joined. What a model keeps of a token depends on all tokens before it: each layer mixes them
-in. Cells of a token that were computed behind another beginning are those of another text, and a recurrent state is all
-of its past in one. Joined, they would look right and make the model say what neither text makes it say.
+Pieces of states cannot be joined. What a model keeps of a token depends on all
+tokens before it: each layer mixes them in. Cells of a token that were computed
+behind another beginning are those of another text, and a recurrent state is all
+of its past in one. Joined, they would look right and make the model say what
+neither text makes it say.
 
 What to do instead:
-  the same beginning       backstitch state trim a.bst --to POS -o beginning.bst, and go on from there
-  another text behind it   backstitch run --restore beginning.bst -p \"the other text\" --save joined.bst
-  many texts               backstitch run --prompt-cache DIR: what they have in common is evaluated once";
+  the same beginning, to go on from there:
+    backstitch state trim a.bst --to POS -o beginning.bst
+  another text behind it:
+    backstitch run --restore beginning.bst -p \"the other text\" --save joined.bst
+  many texts, of which the common beginning is evaluated once:
+    backstitch run --prompt-cache DIR";
 
 /// `backstitch state inspect`
 #[derive(Debug, Args)]
@@ -109,9 +123,14 @@ pub struct InspectStateArgs {
     /// List every section.
     #[arg(long)]
     pub sections: bool,
+    /// Print the text alone that it holds, by the vocabulary of its model.
+    #[arg(long, conflicts_with_all = ["sections", "json"])]
+    pub text: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
 }
 
 /// `backstitch state check`
@@ -145,9 +164,12 @@ pub struct TrimArgs {
     /// The position at which the new state ends: as many tokens are left.
     #[arg(long, value_name = "POS")]
     pub to: u32,
-    /// The new file.
+    /// The new file; the same as FILE trims in place.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Replace a saved state that holds another text.
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub model: ModelArgs,
 }
@@ -161,13 +183,17 @@ pub struct ConvertArgs {
     /// The new file.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Replace a saved state that holds another text.
+    #[arg(long)]
+    pub force: bool,
     /// For llama.cpp: a session (llama-cli) or one sequence (slots of llama-server).
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     pub to: LlamaForm,
     /// The llama.cpp on the other side runs without flash attention.
     #[arg(long)]
     pub no_flash_attn: bool,
-    /// From llama.cpp: tokens there must be room for [default: as many as the model's contexts have, and the file lists].
+    /// From llama.cpp: tokens there must be room for [default: as many as the model's contexts have, and
+    /// the file lists].
     #[arg(short = 'c', long = "ctx-size", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub n_ctx: Option<u32>,
     /// From llama.cpp: element type of its cached keys [also: -ctk].

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  backstitch store list ~/.cache/backstitch -m model.gguf    what is kept, with the beginning of each text
-  backstitch store check ~/.cache/backstitch                 whether all of it is as it was written
-  backstitch store prune ~/.cache/backstitch --max-size 1G   make room
+  backstitch store list ~/.cache/backstitch -m model.gguf
+                                    entries, with the beginning of each text
+  backstitch store check ~/.cache/backstitch
+                                    everything is as it was written, or not
+  backstitch store prune ~/.cache/backstitch --max-size 1G
+                                    make room
 
-A prompt cache is a folder of files that never change, each with blocks of 32 tokens of some prompt: their tokens, and
-what a model computed for them. All of it can be made again, so any file may be removed at any time, by hand too.";
+A prompt cache is a folder of files that never change, each with blocks of 32
+tokens of some prompt, and what a model computed for them. All of it can be made
+again, so any file may be removed at any time, by hand too.";
 
 /// `backstitch store`
 #[derive(Debug, Args)]
@@ -25,13 +29,13 @@ pub struct StoreArgs {
 /// What to do with a prompt cache.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// List what is kept, what was not used for longest first.
+    /// List the entries, the least recently used first.
     #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Read everything and check it.
+    /// Read all entries and check them.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckStoreArgs),
-    /// Remove what was not used for longest, and what is damaged.
+    /// Remove damaged and the least recently used entries.
     #[command(after_help = PRUNE_EXAMPLES)]
     Prune(PruneArgs),
 }
@@ -39,22 +43,26 @@ pub enum StoreCommand {
 const LIST_EXAMPLES: &str = "\
 Examples:
   backstitch store list cache
-  backstitch store list cache -m model.gguf        with the beginning of each text of this model
+  backstitch store list cache -m model.gguf       with beginnings of texts
   backstitch store list cache --json | jq 'map(.bytes) | add'";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
   backstitch store check cache
 
-Changes nothing. What is damaged is never used: a run that comes upon it evaluates the tokens instead.
+Changes nothing. What is damaged is never used: a run that comes upon it
+evaluates the tokens instead. `backstitch store prune` removes it.
 
-Exit codes: 0 everything is as it was written, 1 something is not, each on a line of its own.";
+Exit codes: 0 everything is as it was written, 1 something is not, each on a
+line of its own.";
 
 const PRUNE_EXAMPLES: &str = "\
 Examples:
   backstitch store prune cache --max-size 500M
   backstitch store prune cache --older-than 30d
-  backstitch store prune cache                     only what is damaged or was left by a process that died";
+  backstitch store prune cache              what is damaged or left over
+
+Reads all of the cache: whatever `backstitch store check` finds damaged goes.";
 
 /// `backstitch store list`
 #[derive(Debug, Args)]

@@ -1,10 +1,21 @@
 //! That options mean what their help says.
 
+use super::run::RunArgs;
 use super::*;
 use clap::CommandFactory;
+use std::ffi::OsString;
 
-fn parse(words: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(expand(words.split_whitespace().map(OsString::from)))
+fn words(words: &str) -> impl Iterator<Item = OsString> {
+    words.split_whitespace().map(OsString::from)
+}
+
+fn parse(text: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(expand(words(text)).unwrap().words)
+}
+
+/// The line about an option that cannot be had.
+fn refusal(text: &str) -> String {
+    expand(words(text)).expect_err(text)
 }
 
 fn run(words: &str) -> RunArgs {
@@ -22,9 +33,9 @@ fn the_definition_is_sound() {
 #[test]
 fn short_options_of_several_letters_work() {
     let args = run("-ub 16 -ctk f32 -ctv=bf16");
-    assert_eq!(args.context.n_ubatch, 16);
-    assert_eq!(args.context.type_k, CacheType::F32);
-    assert_eq!(args.context.type_v, CacheType::Bf16);
+    assert_eq!(args.context.evaluation.n_ubatch, 16);
+    assert_eq!(args.context.evaluation.type_k, CacheType::F32);
+    assert_eq!(args.context.evaluation.type_v, CacheType::Bf16);
 }
 
 #[test]
@@ -37,8 +48,8 @@ fn guesses_come_from_one_source() {
 
 #[test]
 fn nothing_is_spelled_out_after_two_dashes() {
-    let words = ["run", "-ub", "--", "-ub"].map(OsString::from);
-    assert_eq!(expand(words), ["run", "--ubatch-size", "--", "-ub"]);
+    let done = expand(words("backstitch run -ub 4 -- -ub -hf")).unwrap();
+    assert_eq!(done.words, ["backstitch", "run", "--ubatch-size", "4", "--", "-ub", "-hf"]);
 }
 
 #[test]
@@ -60,24 +71,17 @@ fn sampling_defaults_are_those_of_the_library() {
 fn timeline_defaults_are_those_of_the_library() {
     let Command::Timeline(args) = parse("backstitch timeline").unwrap().command else { unreachable!() };
     let library = backstitch_models::TimelineParams::default();
-    assert_eq!((args.context.spacing, args.context.journal), (library.spacing, library.journal));
-    assert_eq!(u64::from(args.context.checkpoint_mib) << 20, library.checkpoint_bytes);
-}
-
-#[test]
-fn biases_are_a_token_and_a_signed_number() {
-    assert_eq!(bias("15043+1"), Ok((15043, 1.0)));
-    assert_eq!(bias("15043-1.5"), Ok((15043, -1.5)));
-    assert_eq!(bias("2-inf"), Ok((2, f32::NEG_INFINITY)));
-    for wrong in ["", "7", "+1", "a+1", "1+", "1+nan", "-1+1"] {
-        assert!(bias(wrong).is_err(), "{wrong}");
-    }
+    assert_eq!(
+        (args.context.evaluation.spacing, args.context.evaluation.journal),
+        (library.spacing, library.journal)
+    );
+    assert_eq!(u64::from(args.context.evaluation.checkpoint_mib) << 20, library.checkpoint_bytes);
 }
 
 #[test]
 fn values_out_of_range_are_wrong_usage() {
     for wrong in
-        ["--temp -1", "--temp nan", "--top-p 1.5", "-n -2", "-t x", "-ub 0", "--repeat-penalty 0", "-ctk q9"]
+        ["--temp -1", "--temp nan", "--top-p 1.5", "-n -3", "-t x", "-ub 0", "--repeat-penalty 0", "-ctk q9"]
     {
         let error = parse(&format!("backstitch run {wrong}")).expect_err(wrong);
         assert_eq!(error.exit_code(), 2, "{wrong}");
@@ -88,4 +92,153 @@ fn values_out_of_range_are_wrong_usage() {
 fn minus_one_needs_no_equals_sign() {
     let args = run("-n -1 -s -1 --repeat-last-n -1");
     assert_eq!((args.n_predict, args.sampling.seed, args.sampling.repeat_last_n), (-1, -1, -1));
+}
+
+#[test]
+fn what_llama_cpp_takes_below_zero_is_all_or_off() {
+    let args = run("-t -1 --top-k -1 -n -2");
+    assert_eq!((args.context.n_threads, args.sampling.top_k, args.n_predict), (Some(0), 0, -2));
+    assert_eq!(run("-n-1 -t4").context.n_threads, Some(4));
+}
+
+#[test]
+fn the_last_of_several_counts() {
+    let args = run("-n 1 -t 2 --temp 0 -n 2 -t 3 --temp 1 --ignore-eos --ignore-eos -p a -p b");
+    assert_eq!((args.n_predict, args.context.n_threads, args.sampling.temp), (2, Some(3), 1.0));
+    assert_eq!(args.input.prompt.as_deref(), Some("b"));
+    assert_eq!(run("-l 1+1 --logit-bias 2+1").sampling.logit_bias.len(), 2);
+}
+
+#[test]
+fn texts_may_begin_with_a_dash() {
+    assert_eq!(run("-p -hf").input.prompt.as_deref(), Some("-hf"));
+    assert_eq!(run("--prompt -1").input.prompt.as_deref(), Some("-1"));
+}
+
+#[test]
+fn options_of_llama_cpp_that_change_nothing_are_noted() {
+    let line = "backstitch run -ngl 99 -fa -fa on --flash-attn=auto -no-cnv --mlock --keep -1 --numa distribute \
+                --mirostat 0 --color -n 3 -tb 4 --xtc-probability 0.0";
+    let done = expand(words(line)).unwrap();
+    assert_eq!(done.words, ["backstitch", "run", "-n", "3"]);
+    let names =
+        ["-ngl", "-fa", "-fa", "--flash-attn", "-no-cnv", "--mlock", "--keep", "--numa", "--color", "-tb"];
+    assert_eq!(done.notes.len(), names.len(), "{:?}", done.notes);
+    for (note, name) in done.notes.iter().zip(names) {
+        assert!(note.starts_with(&format!("{name} is ignored: ")), "{note}");
+    }
+}
+
+#[test]
+fn options_of_llama_cpp_that_cannot_be_had_are_refused_with_a_way_out() {
+    let cases = [
+        ("run -hf x/y", "-hf: nothing is downloaded", "-m FILE"),
+        ("run --mirostat 2", "--mirostat: ", "--top-p"),
+        ("run -cnv", "-cnv: ", "backstitch chat"),
+        ("chat -no-cnv", "-no-cnv: ", "backstitch run"),
+        ("run -sys hello", "-sys: ", "backstitch chat"),
+        ("chat -f a.txt", "-f: ", "< FILE"),
+        ("run --rope-freq-base 10000", "--rope-freq-base: ", "model file"),
+        ("run -j {}", "-j: ", "--logit-bias"),
+        ("run --lora a.gguf", "--lora: ", "merge"),
+    ];
+    for (line, beginning, way_out) in cases {
+        let refused = refusal(&format!("backstitch {line}"));
+        assert!(refused.contains(beginning), "{refused}");
+        assert!(refused.contains(way_out), "{refused}");
+    }
+}
+
+#[test]
+fn an_unknown_option_names_the_nearest() {
+    let cases = [
+        ("run --tempo 1", "--temp;"),
+        ("run --gpu-layer 9", "--gpu-layers of llama.cpp;"),
+        ("run -ngk 9", "-ngl of llama.cpp;"),
+        ("run -ctx 9", "--ctx-size;"),
+        ("run --threads-batc 9", "--threads;"),
+        ("run -ctkk f32", "-ctk;"),
+        ("state trim a --too 1", "--to;"),
+        ("run -mmodel.gguf", "--model;"),
+    ];
+    for (line, nearest) in cases {
+        let refused = refusal(&format!("backstitch {line}"));
+        assert!(refused.contains(&format!("the nearest is {nearest}")), "{refused}");
+    }
+    assert!(refusal("backstitch -m model.gguf").contains("`backstitch run -m …`"));
+}
+
+#[test]
+fn options_of_llama_cpp_have_names_of_their_own() {
+    let mut root = Cli::command();
+    root.build();
+    let run = root.find_subcommand("run").unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for flag in llama::FLAGS.iter().filter(|flag| !flag.is_about_some()) {
+        for name in flag.names {
+            assert!(name.starts_with('-') && seen.insert(*name), "{name} stands there twice");
+            let long = name.strip_prefix("--");
+            assert!(
+                long.is_none_or(|long| run.get_arguments().all(|arg| arg.get_long() != Some(long))),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// Every help text, of commands and of theirs, as it is printed on so many columns.
+fn helps(command: &clap::Command, n_columns: usize) -> Vec<String> {
+    let own = command.clone().term_width(n_columns).render_long_help().to_string();
+    let below = command.get_subcommands().flat_map(|command| helps(command, n_columns));
+    std::iter::once(own).chain(below).collect()
+}
+
+#[test]
+fn help_fits_80_columns_and_40() {
+    let mut root = Cli::command();
+    root.build();
+    for n_columns in [80, 40] {
+        let helps = helps(&root, n_columns);
+        assert!(helps.len() > 20);
+        for line in helps.iter().flat_map(|help| help.lines()) {
+            // Words are not broken, and clap keeps usage on one line.
+            let may_stand_out =
+                line.trim().split(' ').count() == 1 || (n_columns < 80 && line.contains("Usage:"));
+            assert!(line.chars().count() <= n_columns || may_stand_out, "{n_columns}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn examples_stand_as_they_were_written_on_80_columns() {
+    fn check(command: &clap::Command) {
+        let help = command.clone().term_width(80).render_long_help().to_string();
+        let written = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains(&written), "{}: a line is wrapped: {help}", command.get_name());
+        command.get_subcommands().for_each(check);
+    }
+    let mut root = Cli::command();
+    root.build();
+    check(&root);
+}
+
+#[test]
+fn wrong_usage_is_one_line_that_says_where_to_look() {
+    let cases = [
+        ("run --temp hot", "invalid value 'hot' for '--temp <X>': ", "; try `backstitch run --help`"),
+        ("run -ctk q9", "[possible values: f32, f16, bf16, q8_0, q4_0]", "; try `backstitch run --help`"),
+        (
+            "state trim a.bst",
+            "not provided: --to <POS> --output <FILE>",
+            "; try `backstitch state trim --help`",
+        ),
+        ("sing", "unrecognized subcommand 'sing'", "; try `backstitch --help`"),
+    ];
+    for (line, told, end) in cases {
+        let expanded = expand(words(&format!("backstitch {line}"))).unwrap();
+        let error = Cli::try_parse_from(expanded.words).expect_err(line);
+        let text = usage_line(&error, &expanded.command);
+        assert!(text.contains(told) && text.ends_with(end) && !text.contains('\n'), "{text}");
+        assert!(!text.contains("Usage:") && !text.starts_with("error"), "{text}");
+    }
 }

@@ -22,8 +22,8 @@ fn show(gguf: &Gguf, dot: bool) -> Result<(), Error> {
     let (_, graph) = Model::describe(gguf, arch::ALL)?;
     let mut out = Output::new(false);
     if let Some(encoder) = graph.encoder() {
-        out.stream(if dot { encoder.to_dot() } else { encoder.to_text() }.as_bytes())?;
+        out.stream(&if dot { encoder.to_dot() } else { encoder.to_text() })?;
     }
-    out.stream(if dot { graph.to_dot() } else { graph.to_text() }.as_bytes())?;
+    out.stream(&if dot { graph.to_dot() } else { graph.to_text() })?;
     Ok(out.flush()?)
 }

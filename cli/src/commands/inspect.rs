@@ -2,10 +2,10 @@
 
 use crate::args::InspectArgs;
 use crate::error::{Error, one_line};
-use crate::output::{MAX_SHOWN, Output, bytes, shorten, table};
-use crate::{embedded, footprint};
+use crate::output::{MAX_SHOWN, Output, bytes, cut, shorten};
+use crate::{embedded, footprint, model};
 use backstitch_core::cell::CellType;
-use backstitch_models::gguf::{Gguf, Source, TensorInfo, Value};
+use backstitch_models::gguf::{Gguf, TensorInfo, Value};
 use backstitch_models::{Model, Params, arch, fingerprint};
 use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
@@ -19,8 +19,9 @@ pub fn run(args: &InspectArgs) -> Result<(), Error> {
     let mut out = Output::new(args.json);
     match args.path.as_deref().or(args.model.model.as_deref()) {
         Some(path) => {
-            let source = Source::open(path, args.model.access())?;
-            let subject = Subject { path: Some(path), n_bytes: source.n_bytes(), gguf: &source.gguf()? };
+            let source = model::source(path, args.model.access())?;
+            let gguf = &source.gguf().map_err(|error| Error::of_model(path, error))?;
+            let subject = Subject { path: Some(path), n_bytes: source.n_bytes(), gguf };
             show(&mut out, &subject, args.tensors)?;
         }
         None => {
@@ -73,6 +74,9 @@ fn type_name(tensor: &TensorInfo<'_>) -> String {
     if tensor.is_packed() { format!("{name} packed") } else { name.into() }
 }
 
+/// Columns that a value has beside its key, or else it stands on a line of its own.
+const LEAST_VALUE: usize = 24;
+
 /// What a model needs in memory.
 struct Needs {
     weights: u64,
@@ -88,9 +92,8 @@ fn needs(gguf: &Gguf) -> Option<Needs> {
     let (hparams, graph) = Model::describe(gguf, arch::ALL).ok()?;
     let trained = hparams.n_ctx_train;
     let sizes = SIZES.into_iter().filter(|&size| size < trained).chain([trained]);
-    let cache = |n_ctx, cell| {
-        footprint::cache(&graph, n_ctx, &Params { type_k: cell, type_v: cell, ..Params::default() })
-    };
+    let cache =
+        |n_ctx, cell| footprint::cache(&hparams, &graph, n_ctx, &Params::default().type_k(cell).type_v(cell));
     let caches =
         sizes.map(|n_ctx| (n_ctx, cache(n_ctx, CellType::F16), cache(n_ctx, CellType::F32))).collect();
     Some(Needs { weights: footprint::weights(&graph), caches })
@@ -103,13 +106,13 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
     let heading = out.heading();
     let (name, architecture) = (subject.name(), subject.architecture());
     let (size, params) = (bytes(subject.n_bytes as u64), count(subject.n_params()));
-    out.line(format_args!("{heading}{name}{heading:#}: {architecture}, {size}, {params} parameters"))?;
-    out.line(format_args!("fingerprint {}", fingerprint(subject.gguf)))?;
+    out.text(format_args!("{heading}{name}{heading:#}: {architecture}, {size}, {params} parameters"), 2)?;
+    out.text(format_args!("fingerprint {}", fingerprint(subject.gguf)), 2)?;
     out.line(format_args!("\n{heading}Metadata{heading:#}"))?;
     list_metadata(out, subject)?;
     out.line(format_args!("\n{heading}Tensors{heading:#}"))?;
     let row = |(name, (n, size)): (String, (usize, u64))| vec![name, n.to_string(), bytes(size)];
-    lines(out, &subject.types().into_iter().map(row).collect::<Vec<_>>())?;
+    out.table(&subject.types().into_iter().map(row).collect::<Vec<_>>())?;
     if tensors {
         out.line("")?;
         list_tensors(out, subject)?;
@@ -127,14 +130,26 @@ fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
         vec![n_ctx.to_string(), bytes(half), bytes(full), bytes(needs.weights + half)]
     };
     let rows: Vec<_> = std::iter::once(head).chain(needs.caches.iter().map(row)).collect();
-    lines(out, &rows)
+    Ok(out.table(&rows)?)
 }
 
 fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
-    let keys: Vec<_> = subject.gguf.metadata().iter().map(|entry| shorten(&one_line(entry.key))).collect();
-    let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0);
+    let most = out.room();
+    let keys: Vec<_> = subject
+        .gguf
+        .metadata()
+        .iter()
+        .map(|entry| cut(&one_line(entry.key), (most - 1).min(MAX_SHOWN)))
+        .collect();
+    let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0).min(most / 2 + 4);
     for (key, entry) in keys.iter().zip(subject.gguf.metadata()) {
-        out.line(format_args!("{key:width$}  {}", shorten(&plain(&entry.value))))?;
+        let value = |room: usize| cut(&shorten(&plain(&entry.value)), room - 1);
+        if key.chars().count() <= width && most >= width + 2 + LEAST_VALUE {
+            out.line(format_args!("{key:width$}  {}", value(most - width - 2)))?;
+        } else {
+            out.line(key)?;
+            out.line(format_args!("    {}", value(most - 4)))?;
+        }
     }
     Ok(())
 }
@@ -144,11 +159,7 @@ fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
         let shape = format!("{:?}", tensor.shape());
         vec![shorten(&one_line(tensor.name())), type_name(tensor), shape, bytes(tensor.n_bytes() as u64)]
     };
-    lines(out, &subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())
-}
-
-fn lines(out: &mut Output, rows: &[Vec<String>]) -> Result<(), Error> {
-    table(rows).iter().try_for_each(|line| out.line(line)).map_err(Error::from)
+    Ok(out.table(&subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())?)
 }
 
 /// A number of parameters as people say it: "134.5 M".

@@ -5,35 +5,36 @@ use crate::error::Error;
 use crate::model;
 use crate::output::{Output, bytes, counted};
 use crate::progress::Progress;
+use crate::target::{Kind, Target};
 use backstitch_core::pool::ThreadPool;
-use backstitch_models::gguf::{Access, Source, Writer};
+use backstitch_models::gguf::{Access, Writer};
 use backstitch_models::{Error as ModelError, PackedModel};
 use serde_json::json;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged or not known; if it is the new file itself; or the new one cannot be written.
+/// If the file cannot be read, is damaged or not known; if it is the new file itself; or the new one cannot
+/// be written.
 pub fn run(args: &PackArgs) -> Result<(), Error> {
-    let source = Source::open(&args.input, Access::Map)?;
-    refuse_itself(&source, &args.output)?;
-    let gguf = source.gguf()?;
+    let source = model::source(&args.input, Access::Map)?;
+    let parts: Vec<_> = source.paths().map(Some).collect();
+    let target = Target::check(&args.output, "OUT", Kind::PackedModel, &parts)?;
+    let gguf = source.gguf().map_err(|error| Error::of_model(&args.input, error))?;
     let pool = ThreadPool::new(model::n_threads(args.n_threads) as usize).map_err(ModelError::from)?;
-    let progress = Progress::new("packing");
+    let progress = Progress::bytes("packing");
     // Packing reads everything once, writing writes it.
     let total = 2 * gguf.tensors().iter().map(|tensor| tensor.n_bytes() as u64).sum::<u64>();
     let mut done = 0;
-    let packed = PackedModel::new(&gguf, &pool, |tensor| {
+    let packed = PackedModel::new(&gguf, &pool, None, |tensor| {
         done += tensor.n_bytes() as u64;
         progress.set(done, total);
     })?;
     let writer = packed.writer()?;
-    let target = |source| Error::Write { path: args.output.clone(), source };
-    let written = replace(&args.output, &writer, |n| progress.set((done + n).min(total), total));
-    let n_bytes = written.map_err(target)?;
+    let n_bytes =
+        target.write(|file| write(file, &writer, &mut |n| progress.set((done + n).min(total), total)))?;
     drop(progress);
     let mut out = Output::new(args.json);
     let (n_packed, n_tensors) = (packed.n_packed(), gguf.tensors().len());
@@ -42,48 +43,18 @@ pub fn run(args: &PackArgs) -> Result<(), Error> {
         out.value(&json!({ "output": output, "bytes": n_bytes, "tensors": n_tensors, "packed": n_packed }))?;
     } else {
         let (tensors, size) = (counted(n_tensors, "tensor"), bytes(n_bytes));
-        out.line(format_args!("{}: {n_packed} of {tensors} packed, {size}", args.output.display()))?;
+        out.text(format_args!("{}: {n_packed} of {tensors} packed, {size}", args.output.display()), 6)?;
     }
     Ok(out.flush()?)
 }
 
-/// Refuses to replace a file that is being read.
-fn refuse_itself(source: &Source, output: &Path) -> Result<(), Error> {
-    let Ok(output) = fs::canonicalize(output) else { return Ok(()) };
-    if source.paths().any(|path| fs::canonicalize(path).is_ok_and(|path| path == output)) {
-        let text = format!("{} is the model itself; name another file for the packed one", output.display());
-        return Err(Error::Refused(text));
-    }
-    Ok(())
-}
-
-/// Writes a new file beside `path` and gives it the name once it is whole; tells its bytes.
-fn replace(path: &Path, writer: &Writer<'_>, mut progress: impl FnMut(u64)) -> io::Result<u64> {
-    let temp = beside(path)?;
-    let written = write(&temp, writer, &mut progress).and_then(|n| fs::rename(&temp, path).map(|()| n));
-    if written.is_err() {
-        // Why it failed says more than whether the remains could be removed.
-        let _ = fs::remove_file(&temp);
-    }
-    written
-}
-
-fn write(temp: &Path, writer: &Writer<'_>, progress: &mut dyn FnMut(u64)) -> io::Result<u64> {
-    let file = BufWriter::with_capacity(1 << 20, File::create(temp)?);
+fn write(file: File, writer: &Writer<'_>, progress: &mut dyn FnMut(u64)) -> io::Result<u64> {
+    let file = BufWriter::with_capacity(1 << 20, file);
     let mut out = Counted { file, n: 0, progress };
     writer.write_to(&mut out)?;
     let n = out.n;
     out.file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     Ok(n)
-}
-
-/// `.NAME.PID.tmp` in the folder of `path`.
-fn beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temp = std::ffi::OsString::from(".");
-    temp.push(name);
-    temp.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(temp))
 }
 
 /// A file that tells how far it is.

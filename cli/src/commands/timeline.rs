@@ -3,12 +3,14 @@
 use super::run::tokenize;
 use crate::args::TimelineArgs;
 use crate::error::Error;
-use crate::interrupt::{self, Stoppable};
 use crate::output::{Output, note};
 use crate::picture::{Picture, json, svg, text};
+use crate::progress::Progress;
 use crate::session::too_long;
-use crate::{embedded, model, prompt};
+use crate::target::{Kind, Target};
+use crate::{embedded, memory, model, prompt};
 use backstitch_models::{Context, Model, Params, Pos, SeqId, Token};
+use std::io::Write;
 use std::path::Path;
 
 /// Tokens of the story that the embedded model tells when nothing is asked for.
@@ -17,13 +19,19 @@ const STORY: u32 = 600;
 /// Runs the command.
 ///
 /// # Errors
-/// If there is no sound model, the text does not fit, a position is not there, or the output fails;
-/// [`Error::Interrupted`] after Ctrl-C.
+/// If there is no sound model, the text does not fit, a position is not there, or the output fails.
 pub fn run(args: &TimelineArgs) -> Result<(), Error> {
     let to_stdout = args.svg.as_deref() == Some(Path::new("-"));
     if to_stdout && args.json {
         return Err(Error::Refused("--json and --svg - both want standard output; give --svg a file".into()));
     }
+    let target = match args.svg.as_deref().filter(|_| !to_stdout) {
+        Some(path) => {
+            let read = [args.input.file.as_deref(), args.model.model.as_deref()];
+            Some(Target::check(path, "--svg", Kind::Drawing, &read)?)
+        }
+        None => None,
+    };
     let prompt = prompt::read(&args.input)?;
     let story = prompt.is_none() && args.model.model.is_none();
     let prompt = if story { embedded::BEGINNING.into() } else { prompt.unwrap_or_default() };
@@ -33,16 +41,15 @@ pub fn run(args: &TimelineArgs) -> Result<(), Error> {
     let picture = picture(args, &model, &tokens, n_predict as usize)?;
 
     let mut out = Output::new(args.json);
-    match &args.svg {
-        Some(_) if to_stdout => out.stream(svg::draw(&picture).as_bytes())?,
-        Some(path) => {
-            let failed = |source| Error::Write { path: path.clone(), source };
-            std::fs::write(path, svg::draw(&picture)).map_err(failed)?;
-            note("note", format_args!("drawn to {}", path.display()));
-            show(&mut out, &picture)?;
-        }
-        None => show(&mut out, &picture)?,
+    if to_stdout {
+        out.stream(&svg::draw(&picture))?;
+        return Ok(());
     }
+    if let Some(target) = target {
+        target.write(|mut file| file.write_all(svg::draw(&picture).as_bytes()))?;
+        note("note", format_args!("drawn to {}", target.path().display()));
+    }
+    show(&mut out, &picture)?;
     Ok(out.flush()?)
 }
 
@@ -50,7 +57,7 @@ fn show(out: &mut Output, picture: &Picture) -> Result<(), Error> {
     if out.is_json() {
         return Ok(out.value(&json::value(picture))?);
     }
-    for line in text::draw(picture) {
+    for line in text::draw(picture, out.columns()) {
         let styled = |span: &text::Span| {
             let style = out.style(span.ink.style());
             format!("{style}{}{style:#}", span.text)
@@ -67,6 +74,7 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
     let params = params(args, model);
     // Forks go on with a token of their own.
     let needed = n_tokens.saturating_add(usize::from(args.forks > 0));
+    memory::check(model, &params)?;
     let mut ctx = Context::new(model, params)?;
     let n_ctx = ctx.params().n_ctx as usize;
     if needed > n_ctx {
@@ -75,10 +83,12 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
     check_positions(args, n_tokens)?;
     let mut pins: Vec<usize> = args.pin.iter().map(|&pos| pos as usize).collect();
     pins.sort_unstable();
-    let _stoppable = Stoppable::begin();
     let seq = ctx.sequence()?;
-    feed(&mut ctx, seq, tokens, &pins)?;
-    generate(&mut ctx, seq, n_tokens, &pins)?;
+    let progress = Progress::counted("evaluating", "tokens");
+    feed(&mut ctx, seq, tokens, &pins, |n| progress.set(n as u64, n_tokens as u64))?;
+    generate(&mut ctx, seq, n_tokens, &pins, |n| progress.set(n as u64, n_tokens as u64))?;
+    drop(progress);
+    let progress = (!args.rollback.is_empty()).then(|| Progress::endless("going back"));
     let forks =
         (0..args.forks).map(|rank| fork(&mut ctx, seq, rank.into())).collect::<Result<Vec<_>, _>>()?;
     let mut rollbacks = Vec::new();
@@ -86,6 +96,7 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
         let pos = Pos(i32::try_from(pos).unwrap_or(i32::MAX));
         rollbacks.push((pos, ctx.rollback(seq, pos)?));
     }
+    drop(progress);
     Ok(Picture {
         model: model.name().unwrap_or("model without a name").into(),
         survey: ctx.survey(seq)?,
@@ -113,15 +124,20 @@ fn check_positions(args: &TimelineArgs, n_tokens: usize) -> Result<(), Error> {
 }
 
 fn params(args: &TimelineArgs, model: &Model) -> Params {
-    Params { n_seq_max: 1 + u32::from(args.forks), ..model::params(&args.context, model) }
+    (model::params(&args.context, model)).n_seq_max(1 + u32::from(args.forks))
 }
 
 /// Evaluates `tokens`, stopping at `pins` (ascending) to pin them.
-fn feed(ctx: &mut Context, seq: SeqId, tokens: &[Token], pins: &[usize]) -> Result<(), Error> {
+fn feed(
+    ctx: &mut Context,
+    seq: SeqId,
+    tokens: &[Token],
+    pins: &[usize],
+    told: impl Fn(usize),
+) -> Result<(), Error> {
     let mut start = 0;
-    let n_batch = ctx.params().n_batch as usize;
+    let n_batch = ctx.params().n_ubatch as usize;
     while start < tokens.len() {
-        stop_if_asked()?;
         let pin = pins.iter().copied().find(|&pin| pin > start).unwrap_or(usize::MAX);
         let end = tokens.len().min(pin).min(start + n_batch);
         ctx.append(seq, tokens.get(start..end).unwrap_or(&[]))?;
@@ -129,41 +145,66 @@ fn feed(ctx: &mut Context, seq: SeqId, tokens: &[Token], pins: &[usize]) -> Resu
             ctx.pin(seq)?;
         }
         start = end;
+        told(start);
     }
     Ok(())
 }
 
 /// Goes on with the likeliest tokens until there are `n_tokens`.
-fn generate(ctx: &mut Context, seq: SeqId, n_tokens: usize, pins: &[usize]) -> Result<(), Error> {
+fn generate(
+    ctx: &mut Context,
+    seq: SeqId,
+    n_tokens: usize,
+    pins: &[usize],
+    told: impl Fn(usize),
+) -> Result<(), Error> {
     for len in ctx.tokens(seq)?.len() + 1..=n_tokens {
-        stop_if_asked()?;
-        let token = likely(ctx, seq, 0);
+        let token = likely(ctx, seq, 0)?;
         ctx.append(seq, &[token])?;
         if pins.contains(&len) {
             ctx.pin(seq)?;
         }
+        told(len);
     }
     Ok(())
 }
 
-/// A sequence that parts from `seq` and goes on with the likeliest token, or, for a `rank` above 0, one less likely.
+/// A sequence that parts from `seq` and goes on with the likeliest token, or, for a `rank` above 0, one
+/// less likely.
 fn fork(ctx: &mut Context, seq: SeqId, rank: usize) -> Result<SeqId, Error> {
-    stop_if_asked()?;
-    let token = likely(ctx, seq, rank);
+    let token = likely(ctx, seq, rank)?;
     let fork = ctx.fork(seq)?;
     ctx.append(fork, &[token])?;
     Ok(fork)
 }
 
 /// The token that comes `rank` places after the likeliest.
-fn likely(ctx: &Context, seq: SeqId, rank: usize) -> Token {
-    let logits = ctx.logits(seq).unwrap_or(&[]);
+fn likely(ctx: &mut Context, seq: SeqId, rank: usize) -> Result<Token, Error> {
+    let logits = ctx.logits(seq)?;
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
-    let Some(rank) = order.len().checked_sub(1).map(|last| rank.min(last)) else { return Token::default() };
+    let Some(last) = order.len().checked_sub(1) else { return Ok(Token::default()) };
     let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
-    Token(*order.select_nth_unstable_by(rank, by_logit).1)
+    Ok(Token(*order.select_nth_unstable_by(rank.min(last), by_logit).1))
 }
 
-fn stop_if_asked() -> Result<(), Error> {
-    if interrupt::requested() { Err(Error::Interrupted) } else { Ok(()) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fork_goes_on_with_another_of_the_likeliest_tokens() {
+        let model = Model::from_bytes(embedded::GGUF).unwrap();
+        let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(4)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &tokenize(&model, "Once upon a time").unwrap()).unwrap();
+        let logits = ctx.logits(seq).unwrap().to_vec();
+        let mut next = Vec::new();
+        for rank in 0..3 {
+            let fork = fork(&mut ctx, seq, rank).unwrap();
+            next.extend(ctx.tokens(fork).unwrap().last().map(|token| logits[token.0 as usize]));
+        }
+        let mut best = logits;
+        best.sort_by(|a, b| b.total_cmp(a));
+        assert_eq!(next, best[..3]);
+    }
 }

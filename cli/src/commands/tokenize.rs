@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub fn run(args: &TokenizeArgs) -> Result<(), Error> {
     let text =
         prompt::read(&args.input)?.ok_or_else(|| Error::Refused("no text; give -p, -f or a pipe".into()))?;
-    let vocab = model::vocab(&args.model)?;
+    let (vocab, _) = model::vocab(&args.model)?;
     let add = if args.no_bos { AddSpecial::No } else { AddSpecial::Yes };
     let parse = if args.no_parse_special { ParseSpecial::No } else { ParseSpecial::Yes };
     let mut tokens = Vec::new();

@@ -3,7 +3,8 @@
 use crate::args::VerifyArgs;
 use crate::error::{Error, one_line};
 use crate::model;
-use crate::output::Output;
+use crate::output::{Output, counted};
+use crate::progress::Progress;
 use backstitch_models::conformance::{self, Options, Row, Verdict};
 use serde_json::json;
 use std::path::Path;
@@ -11,8 +12,8 @@ use std::path::Path;
 /// Runs the command.
 ///
 /// # Errors
-/// [`Error::Failed`] if any case failed, [`Error::Read`] if a path cannot be read, [`Error::Refused`] if there is nothing
-/// to verify.
+/// [`Error::Failed`] if any case failed, [`Error::Read`] if a path cannot be read, [`Error::Refused`] if
+/// there is nothing to verify.
 pub fn run(args: &VerifyArgs) -> Result<(), Error> {
     let options = Options {
         tolerance: args.tolerance,
@@ -20,11 +21,19 @@ pub fn run(args: &VerifyArgs) -> Result<(), Error> {
         n_threads: model::n_threads(args.n_threads),
         kernels: None,
     };
-    let mut report = Report { out: Output::new(args.json), tally: Tally::default() };
+    let mut report = Report {
+        out: Output::new(args.json),
+        tally: Tally::default(),
+        strict: args.strict,
+        progress: Progress::counted("verifying", "files"),
+    };
+    let mut files = Vec::new();
     for path in &args.paths {
-        for file in conformance::find(path).map_err(|source| Error::Read { path: path.clone(), source })? {
-            report.file(&file, &options)?;
-        }
+        files.extend(conformance::find(path).map_err(|source| Error::Read { path: path.clone(), source })?);
+    }
+    for (n, file) in files.iter().enumerate() {
+        report.progress.set(n as u64, files.len() as u64);
+        report.file(file, &options)?;
     }
     report.finish()
 }
@@ -52,6 +61,9 @@ impl Tally {
 struct Report {
     out: Output,
     tally: Tally,
+    /// Whether what is not supported is a failure.
+    strict: bool,
+    progress: Progress,
 }
 
 impl Report {
@@ -67,8 +79,13 @@ impl Report {
     }
 
     fn row(&mut self, path: &Path, row: &Row) -> std::io::Result<()> {
-        if self.out.is_json() {
-            self.out.value(&json!({
+        let Self { out, progress, .. } = self;
+        progress.beside(|| Self::print(out, path, row))
+    }
+
+    fn print(out: &mut Output, path: &Path, row: &Row) -> std::io::Result<()> {
+        if out.is_json() {
+            out.value(&json!({
                 "file": path.display().to_string(),
                 "case": row.case,
                 // JSON has no infinity.
@@ -79,24 +96,17 @@ impl Report {
         } else {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let diff = row.max_diff.map_or("-".into(), |diff| format!("{diff:.1e}"));
-            let style = self.style(row.verdict);
+            let style = style(out, row.verdict);
             let (verdict, name, case) = (row.verdict.to_string(), one_line(&name), one_line(&row.case));
             let note = one_line(&row.note);
             let line = format!("{style}{verdict:13}{style:#}  {diff:>8}  {name:24}  {case:24}  {note}");
-            self.out.line(line.trim_end())?;
+            out.text(line.trim_end(), 15)?;
         }
-        self.out.flush()
-    }
-
-    fn style(&self, verdict: Verdict) -> anstyle::Style {
-        match verdict {
-            Verdict::Passed => self.out.good(),
-            Verdict::Failed => self.out.bad(),
-            Verdict::NotSupported | Verdict::Informational => self.out.faint(),
-        }
+        out.flush()
     }
 
     fn finish(mut self) -> Result<(), Error> {
+        drop(self.progress);
         let Tally { passed, failed, not_supported, informational } = self.tally;
         if passed + failed + not_supported + informational == 0 {
             return Err(Error::Refused(
@@ -104,11 +114,27 @@ impl Report {
             ));
         }
         if !self.out.is_json() {
-            self.out.line(format_args!(
+            self.out.text(format_args!(
                 "{passed} passed, {failed} failed, {not_supported} not supported, {informational} informational"
-            ))?;
+            ), 2)?;
         }
         self.out.flush()?;
-        if failed > 0 { Err(Error::Failed { n: failed }) } else { Ok(()) }
+        match (passed, failed, not_supported) {
+            (_, 1.., _) => Err(Error::Failed { n: failed }),
+            (0, ..) => Err(Error::Refused("no case could be checked; the notes say why".into())),
+            (.., 1..) if self.strict => {
+                let n = counted(not_supported, "case");
+                Err(Error::Refused(format!("{n} not supported, which --strict does not let pass")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn style(out: &Output, verdict: Verdict) -> anstyle::Style {
+    match verdict {
+        Verdict::Passed => out.good(),
+        Verdict::Failed => out.bad(),
+        Verdict::NotSupported | Verdict::Informational => out.faint(),
     }
 }

@@ -105,7 +105,7 @@ fn way(way: &Stretch) -> Value {
         "means": match way.means {
             Means::Held => "held",
             Means::Replayed => "replayed",
-            Means::Evaluated => "evaluated",
+            _ => "evaluated",
         },
         "restored_from": if way.means == Means::Held { Value::Null } else { way.restored_from.0.into() },
     })

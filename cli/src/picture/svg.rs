@@ -1,4 +1,5 @@
-//! A picture as an SVG file: no scripts, no fonts, no references, and colours that stand out from white and from black.
+//! A picture as an SVG file: no scripts, no fonts, no references, and colours that stand out from white and
+//! from black.
 
 mod curve;
 mod sheet;
@@ -9,6 +10,9 @@ use crate::output::bytes;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{Means, Pos, Stretch};
 use sheet::{Across, LEFT, Sheet, WIDE, step};
+
+/// By what drawings are told from SVG files of others.
+pub const MARK: &str = "<metadata>drawn by backstitch timeline</metadata>";
 
 /// Height of a row of blocks.
 const ROW: f64 = 18.0;
@@ -91,7 +95,7 @@ fn blocks(sheet: &mut Sheet, across: Across, survey: &Survey, layers: &Layers) {
         }
     }
     for extent in &layers.extents {
-        let Extent { block, n_cells, first, last, users, sequences } = *extent;
+        let Extent { block, n_cells, first, last, users, sequences, .. } = *extent;
         let told = format!(
             "block {block}: {n_cells} cells, {first} to {last}, {users} users, {sequences} of them sequences"
         );
@@ -149,7 +153,7 @@ fn journal(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
 fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
     let most = f64::from(picture.dearest().0.max(1));
     for way in &picture.ways {
-        let Stretch { positions, restored_from, means } = way;
+        let Stretch { positions, restored_from, means, .. } = way;
         let (start, end) = (positions.start.0, positions.end.0);
         let span = across.span(start, end);
         match means {
@@ -166,7 +170,7 @@ fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
                 let told = format!("{start} to {}: replayed from {restored_from}", end - 1);
                 sheet.box_at(span, (ROW - 7.0, 7.0), Ink::Replayed, 0.9, &told);
             }
-            Means::Evaluated => {
+            _ => {
                 let told = format!("{start} to {}: evaluated again from {restored_from}", end - 1);
                 let height = |pos| ROW * f64::from(cost(way, pos)) / most;
                 sheet.slope(span, (height(start), height(end - 1)), ROW, Ink::Evaluated, &told);

@@ -2,67 +2,62 @@
 
 use super::*;
 use crate::picture::legend::Ink;
-use backstitch_kv::survey::{Budget, Extent};
+use backstitch_kv::survey::Extent;
 use backstitch_kv::{Kind, SeqId, Window};
 use backstitch_models::TimelineParams;
 
 fn extent(number: i32, last: i32, sequences: u32) -> Extent {
     let first = Pos(number * 32);
     let n_cells = (last - first.0 + 1) as u32;
-    Extent { block: number as u32, n_cells, first, last: Pos(last), users: sequences, sequences }
+    let mut extent = Extent::default();
+    (extent.block, extent.n_cells) = (number as u32, n_cells);
+    (extent.first, extent.last) = (first, Pos(last));
+    (extent.users, extent.sequences) = (sequences, sequences);
+    extent
 }
 
 fn checkpoint(pos: i32, is_pinned: bool, is_rung: bool, n_rows: u32) -> Checkpoint {
-    let (state_bytes, n_blocks) = (2048, 1);
-    Checkpoint { pos: Pos(pos), is_pinned, is_rung, n_rows, state_bytes, n_blocks, ..Checkpoint::default() }
+    let mut checkpoint = Checkpoint::default();
+    (checkpoint.pos, checkpoint.n_rows) = (Pos(pos), n_rows);
+    (checkpoint.is_pinned, checkpoint.is_rung) = (is_pinned, is_rung);
+    (checkpoint.state_bytes, checkpoint.n_blocks) = (2048, 1);
+    checkpoint
 }
 
 fn way(positions: Range<i32>, restored_from: i32, means: Means) -> Stretch {
     let positions = Pos(positions.start)..Pos(positions.end);
-    Stretch { positions, restored_from: Pos(restored_from), means }
+    Stretch::new(positions, Pos(restored_from), means)
 }
 
 /// 100 tokens in layers with and without a window and with a state; two blocks are a fork's as well.
 fn survey() -> Survey {
-    let unified = Layers {
-        extents: vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)],
-        block_bytes: 1024,
-        ..Layers::new(Kind::Unified, 2)
-    };
-    let windowed = Layers {
-        window: Some(Window::Sliding(16)),
-        margin: 8,
-        extents: vec![extent(2, 95, 1), extent(3, 99, 1)],
-        block_bytes: 512,
-        held_bytes: 512,
-        ..Layers::new(Kind::Windowed, 1)
-    };
-    let recurrent = Layers {
-        state_bytes: 2048,
-        state_users: 1,
-        row_bytes: 64,
-        held_bytes: 8192,
-        ..Layers::new(Kind::Recurrent, 2)
-    };
-    let params = TimelineParams { checkpoint_bytes: 1 << 20, spacing: 32, journal: 8, margin: 8 };
-    Survey {
-        seq: SeqId(0),
-        kind: Kind::Hybrid,
-        end: Pos(100),
-        layers: vec![unified, windowed, recurrent],
-        checkpoints: vec![
-            checkpoint(20, true, false, 0),
-            checkpoint(64, false, true, 0),
-            checkpoint(88, false, false, 8),
-            checkpoint(96, false, true, 4),
-        ],
-        budget: Budget { params, n_paid: 10, n_checkpoints: 4 },
-    }
+    let mut unified = Layers::new(Kind::Unified, 2);
+    unified.extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)];
+    unified.block_bytes = 1024;
+    let mut windowed = Layers::new(Kind::Windowed, 1);
+    (windowed.window, windowed.margin) = (Some(Window::Sliding(16)), 8);
+    windowed.extents = vec![extent(2, 95, 1), extent(3, 99, 1)];
+    (windowed.block_bytes, windowed.held_bytes) = (512, 512);
+    let mut recurrent = Layers::new(Kind::Recurrent, 2);
+    (recurrent.state_bytes, recurrent.state_users) = (2048, 1);
+    (recurrent.row_bytes, recurrent.held_bytes) = (64, 8192);
+    let mut survey = Survey::new(SeqId(0), Kind::Hybrid, Pos(100));
+    survey.layers = vec![unified, windowed, recurrent];
+    survey.checkpoints = vec![
+        checkpoint(20, true, false, 0),
+        checkpoint(64, false, true, 0),
+        checkpoint(88, false, false, 8),
+        checkpoint(96, false, true, 4),
+    ];
+    survey.budget.params =
+        TimelineParams::default().checkpoint_bytes(1 << 20).spacing(32).journal(8).margin(8);
+    (survey.budget.n_paid, survey.budget.n_checkpoints) = (10, 4);
+    survey
 }
 
 fn picture() -> Picture {
-    let fork = Survey { seq: SeqId(1), end: Pos(65), checkpoints: Vec::new(), ..survey() };
-    let mut fork = Survey { layers: fork.layers[..1].to_vec(), ..fork };
+    let mut fork = Survey::new(SeqId(1), Kind::Hybrid, Pos(65));
+    (fork.layers, fork.budget) = (survey().layers[..1].to_vec(), survey().budget);
     fork.layers[0].extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 64, 1)];
     Picture {
         model: "a made-up model".into(),
@@ -81,13 +76,13 @@ fn picture() -> Picture {
             way(100..101, 100, Means::Held),
         ],
         forks: vec![fork],
-        rollbacks: vec![(Pos(100), Rollback { restored_from: Pos(96), replayed: 4, reevaluated: 0 })],
+        rollbacks: vec![(Pos(100), Rollback::new(Pos(96), 4, 0))],
     }
 }
 
 fn text(picture: &Picture) -> Vec<String> {
     let line = |line: &text::Line| line.iter().map(|span| span.text.as_str()).collect::<String>();
-    text::draw(picture).iter().map(|spans| line(spans).trim_end().to_owned()).collect()
+    text::draw(picture, 100).iter().map(|spans| line(spans).trim_end().to_owned()).collect()
 }
 
 #[test]
@@ -143,7 +138,7 @@ fn no_line_is_wider_than_a_hundred_columns() {
     let mut picture = picture();
     picture.model = "a name without end ".repeat(50);
     picture.forks = vec![picture.forks[0].clone(); 64];
-    picture.rollbacks[0].1 = Rollback { restored_from: Pos(i32::MAX), replayed: 0, reevaluated: u32::MAX };
+    picture.rollbacks[0].1 = Rollback::new(Pos(i32::MAX), 0, u32::MAX);
     picture.survey.budget.params.checkpoint_bytes = u64::MAX;
     picture.survey.layers[0].block_bytes = 1 << 60;
     for end in [0, 1, 85, 86, 87, 88, 1000, 131_072, i32::MAX - 1] {
@@ -169,7 +164,8 @@ fn an_empty_sequence_is_drawn_too() {
     check_xml(&svg::draw(&picture)).unwrap();
 }
 
-/// Says what is wrong with a file: elements that do not close, attributes without quotes, characters XML does not have.
+/// Says what is wrong with a file: elements that do not close, attributes without quotes, characters XML
+/// does not have.
 fn check_xml(file: &str) -> Result<usize, String> {
     let (mut open, mut rest, mut n): (Vec<&str>, &str, usize) = (Vec::new(), file, 0);
     while let Some((text, after)) = rest.split_once('<') {
@@ -296,4 +292,17 @@ fn numbers_are_the_same_for_programs() {
     assert_eq!(value["positions"][3]["means"], "evaluated");
     assert_eq!(value["forks"][0]["n_tokens"], 65);
     assert_eq!(value["rollbacks"][0]["replayed"], 4);
+}
+
+#[test]
+fn a_picture_fits_the_columns_that_there_are() {
+    let picture =
+        Picture { model: "A model with a name that is longer than a line of 40".into(), ..picture() };
+    for columns in [40, 60, 80, 100] {
+        for line in text::draw(&picture, columns) {
+            let line: String = line.iter().map(|span| span.text.as_str()).collect();
+            assert!(line.trim_end().chars().count() <= columns, "{columns}: {line:?}");
+        }
+    }
+    assert!(text::draw(&picture, 40).len() > text::draw(&picture, 100).len());
 }

@@ -1,14 +1,15 @@
-//! A picture of characters, 100 columns wide.
+//! A picture of characters.
 
 use super::legend::Ink;
 use super::{Picture, Role, cost, costs, count, kept, role, seen, title, told, widest, with_cells};
-use crate::output::bytes;
+use crate::output::{bytes, wrap};
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
-use backstitch_models::{Means, Pos, Stretch};
+use backstitch_models::{Means, Pos, Rollback, Stretch};
 use std::ops::Range;
 
-/// Columns of a picture.
-const WIDTH: usize = 100;
+/// Columns of the widest and the narrowest picture.
+const WIDEST: usize = 100;
+const NARROWEST: usize = 30;
 /// Columns before the drawing.
 const LABEL: usize = 13;
 /// Columns between the numbers of the ruler.
@@ -28,22 +29,21 @@ pub struct Span {
 /// A line of a picture.
 pub type Line = Vec<Span>;
 
-/// The picture in lines.
-pub fn draw(picture: &Picture) -> Vec<Line> {
-    let scale = Scale::new(picture.end());
-    let mut lines: Vec<Line> = picture.rollbacks.iter().map(|(pos, took)| plain(&told(*pos, took))).collect();
+/// The picture in lines of at most `columns`, and 100.
+pub fn draw(picture: &Picture, columns: usize) -> Vec<Line> {
+    let width = columns.clamp(NARROWEST, WIDEST);
+    let scale = Scale::new(picture.end(), width - LABEL);
+    let told = |(pos, took): &(Pos, Rollback)| wrapped(&told(*pos, took), width);
+    let mut lines: Vec<Line> = picture.rollbacks.iter().flat_map(told).collect();
     let column = match scale.per_column {
         1 => "a column is a position".into(),
         n => format!("a column is {n} positions"),
     };
-    lines.push(vec![
-        span(Ink::Heading, &clip(&title(picture), WIDTH - column.len() - 2)),
-        span(Ink::Faint, &format!("; {column}")),
-    ]);
+    lines.extend(heading(&title(picture), &column, width));
     lines.push(Vec::new());
     lines.push(labelled("positions", vec![span(Ink::Faint, &scale.ruler())]));
     let rows = rows(picture, &scale);
-    let legend = legend(&rows);
+    let legend = legend(&rows, width);
     lines.extend(rows.into_iter().map(|(label, glyphs)| labelled(&label, spans(&glyphs))));
     if let Some(n_more) = picture.forks.len().checked_sub(MAX_FORKS).filter(|n| *n > 0) {
         lines.push(labelled(
@@ -54,26 +54,39 @@ pub fn draw(picture: &Picture) -> Vec<Line> {
     lines.push(Vec::new());
     lines.extend(legend);
     lines.push(Vec::new());
-    lines.push(plain(&dearest(picture)));
+    lines.extend(wrapped(&dearest(picture), width));
     for (what, n_bytes, explained) in costs(picture) {
-        let text = clip(&format!("{:>10}  {explained}", bytes(n_bytes)), WIDTH - LABEL);
-        lines.push(labelled(what, vec![span(Ink::Plain, &text)]));
+        let text = wrap(&format!("{:>10}  {explained}", bytes(n_bytes)), width - LABEL, 12);
+        let labels = std::iter::once(what).chain(std::iter::repeat(""));
+        lines.extend(labels.zip(&text).map(|(label, text)| labelled(label, vec![span(Ink::Plain, text)])));
     }
     lines
+}
+
+/// What is drawn, and how long a column is; on two lines where that is too long for one.
+fn heading(title: &str, column: &str, width: usize) -> Vec<Line> {
+    let (title, column) = (span(Ink::Heading, title), span(Ink::Faint, column));
+    if title.text.chars().count() + 2 + column.text.chars().count() <= width {
+        return vec![vec![title, span(Ink::Faint, "; "), column]];
+    }
+    let lines = wrap(&title.text, width, 2).into_iter().map(|line| vec![span(Ink::Heading, &line)]);
+    lines.chain([vec![column]]).collect()
 }
 
 /// Which positions a column stands for.
 struct Scale {
     per_column: i32,
     n_columns: usize,
+    /// Columns that there are.
+    room: usize,
     end: i32,
 }
 
 impl Scale {
-    fn new(end: Pos) -> Scale {
-        let n_columns = (WIDTH - LABEL) as i32;
+    fn new(end: Pos, room: usize) -> Scale {
+        let n_columns = room as i32;
         let per_column = end.0.max(0) / n_columns + 1;
-        Scale { per_column, n_columns: (end.0.max(0) / per_column) as usize + 1, end: end.0.max(0) }
+        Scale { per_column, n_columns: (end.0.max(0) / per_column) as usize + 1, room, end: end.0.max(0) }
     }
 
     fn positions(&self, column: usize) -> Range<i32> {
@@ -85,7 +98,7 @@ impl Scale {
         // A number is not cut: where it has no room, there is none.
         let n_digits = self.end.max(1).ilog10() as usize + 1;
         let tick = if n_digits + 2 > TICK { 2 * TICK } else { TICK };
-        let fits = |column: &usize| column + 1 + n_digits <= WIDTH - LABEL;
+        let fits = |column: &usize| column + 1 + n_digits <= self.room;
         let number = |column| format!("{:<tick$}", format!("|{}", self.positions(column).start));
         (0..self.n_columns).step_by(tick).filter(fits).map(number).collect()
     }
@@ -212,7 +225,7 @@ fn rank(means: Means) -> u32 {
     match means {
         Means::Held => 0,
         Means::Replayed => 1,
-        Means::Evaluated => 2,
+        _ => 2,
     }
 }
 
@@ -242,7 +255,7 @@ const SIGNS: [(&str, Ink, &str); 14] = [
     ("~", Ink::Replayed, "replayed"),
 ];
 
-fn legend(rows: &[(String, Vec<Glyph>)]) -> Vec<Line> {
+fn legend(rows: &[(String, Vec<Glyph>)], width: usize) -> Vec<Line> {
     let used = |signs: &str, ink| {
         rows.iter().flat_map(|(_, glyphs)| glyphs).any(|glyph| glyph.1 == ink && signs.contains(glyph.0))
     };
@@ -257,8 +270,10 @@ fn legend(rows: &[(String, Vec<Glyph>)]) -> Vec<Line> {
         let n_columns = signs.chars().count() + text.chars().count();
         // The spaces behind the last entry may stand out.
         if n_columns > left + 3 {
-            lines.push(labelled("", Vec::new()));
-            left = WIDTH - LABEL;
+            // Narrow pictures have no room to indent it.
+            let indent = if width < 60 { 2 } else { LABEL };
+            lines.push(vec![span(Ink::Heading, &" ".repeat(indent))]);
+            left = width - indent;
         }
         left = left.saturating_sub(n_columns);
         lines
@@ -273,8 +288,8 @@ fn span(ink: Ink, text: &str) -> Span {
     Span { ink, text: text.into() }
 }
 
-fn plain(text: &str) -> Line {
-    vec![span(Ink::Plain, &clip(text, WIDTH))]
+fn wrapped(text: &str, width: usize) -> Vec<Line> {
+    wrap(text, width, 2).iter().map(|line| vec![span(Ink::Plain, line)]).collect()
 }
 
 fn labelled(label: &str, spans: Vec<Span>) -> Line {

@@ -9,7 +9,8 @@ use backstitch_kv::state::Error;
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back", "logits", "sampler" or "metadata".
+    /// What: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back", "logits",
+    /// "sampler" or "metadata".
     pub what: &'static str,
     /// The id of the sequence, unless it concerns all.
     pub sequence: Option<u32>,
@@ -23,8 +24,8 @@ fn whole(what: &'static str, text: String) -> Difference {
     Difference { what, sequence: None, at: None, text }
 }
 
-/// What differs between `a` and `b`, what decides most first; nothing if they are the same state. How often they were saved does not
-/// matter, nor in which blocks cells lie.
+/// What differs between `a` and `b`, what decides most first; nothing if they are the same state. How often
+/// they were saved does not matter, nor in which blocks cells lie.
 ///
 /// # Errors
 /// If one of them is damaged.
@@ -142,7 +143,7 @@ fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)>
     if a.start != b.start || a.edited != b.edited {
         return Some((None, format!("known from position {} on in A, from {} on in B", a.start, b.start)));
     }
-    if let Some(at) = a.tokens.iter().zip(&b.tokens).position(|(a, b)| a != b) {
+    if let Some(at) = a.tokens.iter().zip(b.tokens.iter()).position(|(a, b)| a != b) {
         let pair = a.tokens.get(at).zip(b.tokens.get(at));
         let (in_a, in_b) = pair.map_or((0, 0), |(a, b)| (a.0, b.0));
         return Some((Some(at as u64), format!("token {at} is {in_a} in A, {in_b} in B")));

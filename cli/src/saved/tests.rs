@@ -1,15 +1,16 @@
-//! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an answer.
+//! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an
+//! answer.
 
 use super::{Saved, compare, ways_back};
 use crate::embedded;
 use backstitch_kv::state::{Container, Error, Tag, Writer};
 use backstitch_models::sections::{LOGITS, METADATA, SAMPLER};
-use backstitch_models::{Context, Model, Params, SaveOptions, SeqId, Token};
+use backstitch_models::{Context, Model, Params, Pos, SaveOptions, SeqId, Token};
 
 /// A state of the embedded model with two sequences, one of them a fork.
 fn state() -> Vec<u8> {
     let model = Model::from_bytes(embedded::GGUF).unwrap();
-    let mut ctx = Context::new(&model, Params { n_ctx: 256, n_seq_max: 2, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(2)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &[5, 6, 7, 8, 9].repeat(14).into_iter().map(Token).collect::<Vec<_>>()).unwrap();
     let fork = ctx.fork(seq).unwrap();
@@ -109,4 +110,15 @@ fn a_state_is_the_same_as_itself() {
     assert_eq!(compare(&saved, &saved).unwrap(), []);
     assert_eq!(saved.sequences.iter().map(|sequence| sequence.end.0).collect::<Vec<_>>(), [70, 71]);
     assert!(ways_back(saved.image(), 1).is_some() && ways_back(saved.image(), 2).is_none());
+}
+
+#[test]
+fn a_position_that_no_memory_could_hold_is_refused_before_a_context_is_made() {
+    let (model, bytes) = (Model::from_bytes(embedded::GGUF).unwrap(), state());
+    let container = Container::parse(&bytes).unwrap();
+    let mut saved = Saved::read(&container).unwrap();
+    assert!(saved.context(&model).is_ok());
+    saved.sequences[0].end = Pos(1 << 30);
+    let Err(error) = saved.context(&model) else { panic!("a context of 2^30 tokens was made") };
+    assert!(error.to_string().contains("a context of 1073741824 tokens needs"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Which positions of a saved sequence can be gone back to, and how.
 //!
-//! The memory itself is asked, so that the answer is the one that a restored sequence would get: the description is staged without
-//! any bytes in a memory of layers of one number each.
+//! The memory itself is asked, so that the answer is the one that a restored sequence would get: the
+//! description is staged without any bytes in a memory of layers of one number each.
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::image::{CellLayer, Group, Image, Sees, Sequence, Shape, Source, StateLayer};
@@ -28,17 +28,12 @@ pub fn ways_back(image: &Image, sequence: usize) -> Option<Vec<Stretch>> {
     let n_ctx = u32::try_from(windows.max().unwrap_or(0).max(n_cells).max(32)).ok()?;
     let n_marks = small.sequences.first().map_or(0, |sequence| sequence.line.len()) as u32;
     let journal = small.journals.iter().copied().max().unwrap_or(0);
-    let params = Params {
-        n_ctx,
-        // Sequences that there are not pay for checkpoints that were pinned.
-        n_seq_max: 1 + n_marks / 4,
-        n_batch: 1,
-        k_type: CellType::F16,
-        v_type: CellType::F16,
-        timeline: TimelineParams { checkpoint_bytes: u64::MAX, journal, ..TimelineParams::default() },
-    };
+    let timeline = TimelineParams::default().checkpoint_bytes(u64::MAX).journal(journal);
+    // Sequences that there are not pay for checkpoints that were pinned.
+    let n_seq_max = 1 + n_marks / 4;
+    let params = Params::default().n_ctx(n_ctx).n_seq_max(n_seq_max).n_batch(1).timeline(timeline);
     let layers = layers(&small.shape);
-    if params.bytes(&layers) > MAX_BYTES || journal > 1 << 16 {
+    if params.bytes(&layers).total() > MAX_BYTES || journal > 1 << 16 {
         return None;
     }
     let mut memory = Hybrid::new(&layers, &params).ok()?;

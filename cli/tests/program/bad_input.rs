@@ -60,6 +60,20 @@ fn sizes_beyond_reason_are_refused() {
 }
 
 #[test]
+fn a_wrong_number_in_a_list_is_named_with_its_place() {
+    for (wrong, named) in [
+        (["-p", "128,x"], "\"x\" at place 2: wanted a whole number from 1"),
+        (["-n", "0"], "wanted a whole number from 1, or several with commas between, like 1,2"),
+        (["-d", "0,-1"], "\"-1\" at place 2: wanted a whole number from 0"),
+        (["-t", "1,,2"], "nothing at place 2"),
+    ] {
+        let outcome = backstitch(&[&["bench"][..], &wrong].concat());
+        assert!(outcome.error(2).contains(named), "{wrong:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn names_of_any_length_are_shown_shortened() {
     let (key, name) = ("\u{1}".repeat(65_535), "\u{2}".repeat(65_535));
     let mut writer = Writer::new();
@@ -87,6 +101,39 @@ fn wrong_usage_is_code_two() {
         let outcome = backstitch(args);
         assert_eq!(outcome.code, Some(2), "{args:?}");
         assert!(outcome.stdout.is_empty() && !outcome.stderr.is_empty(), "{args:?}");
+        assert!(
+            args.is_empty() || outcome.error(2).ends_with("--help`") || args.contains(&"--tempo"),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_names_the_command_that_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    backstitch(&["run", "-p", "The cat", "-n", "2", "-s", "1", "--save", arg(&at("cat.bst"))]).ok();
+    backstitch(&["state", "convert", arg(&at("cat.bst")), "-o", arg(&at("cat.session"))]).ok();
+    std::fs::write(at("tiny"), "Dear Tim").unwrap();
+    std::fs::write(at("letter"), "Dear Tim, ".repeat(999)).unwrap();
+    std::fs::copy(super::repository("demo/demo.gguf"), at("demo.gguf")).unwrap();
+    let (state, session, packed) = (at("cat.bst"), at("cat.session"), at("packed.gguf"));
+    let (tiny, letter, demo) = (at("tiny"), at("letter"), at("demo.gguf"));
+    let cases: [(&[&str], &str); 10] = [
+        (&["run", "--restore", arg(&session)], "`backstitch state convert`"),
+        (&["state", "inspect", arg(&session)], "`backstitch state convert`"),
+        (&["run", "--restore", arg(&tiny)], "tiny is a text file, not a saved state"),
+        (&["state", "inspect", arg(&tiny)], "tiny is a text file, not a saved state"),
+        (&["state", "check", arg(&letter)], "letter is a text file, not a saved state"),
+        (&["run", "--restore", arg(&demo)], "is a model (GGUF), not a saved state; -m takes it"),
+        (&["inspect", arg(&state)], "`backstitch state inspect`"),
+        (&["pack", arg(&state), arg(&packed)], "`backstitch state inspect`"),
+        (&["run", "-m", arg(&state)], "`backstitch run --restore`"),
+        (&["tokenize", "-p", "a", "-m", arg(&session)], "is a state of llama.cpp, not a model"),
+    ];
+    for (args, wanted) in cases {
+        let outcome = backstitch(args);
+        assert!(outcome.error(1).contains(wanted), "{args:?}: {}", outcome.stderr);
     }
 }
 
@@ -102,5 +149,19 @@ fn help_teaches_by_example() {
             help.contains("Examples:\n  ") && help.contains(&format!("backstitch {command}")),
             "{command}"
         );
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_context_larger_than_the_memory_there_is_is_refused_with_both_sizes() {
+    let program = env!("CARGO_BIN_EXE_backstitch");
+    for command in ["run -n 1", "timeline -n 1", "bench -n 1 -p 1"] {
+        let line = format!("ulimit -v 3000000 && exec {program} {command} -c 2000000 2>&1");
+        let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("of 2000000 tokens needs ") && told.contains("`ulimit -v` leaves "), "{told}");
+        assert!(told.contains("GiB") && told.contains("lower -c") && !told.contains("panicked"), "{told}");
     }
 }

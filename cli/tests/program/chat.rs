@@ -72,7 +72,107 @@ fn what_does_not_fit_is_forgotten_and_told() {
         "{}",
         outcome.stderr
     );
-    assert_eq!(outcome.ok().lines().count(), 1);
+    assert_eq!((outcome.code, outcome.stdout.lines().count()), (Some(1), 1));
+    assert!(outcome.stderr.ends_with("error: 1 message got no answer\n"), "{}", outcome.stderr);
+}
+
+#[test]
+fn what_is_no_text_does_not_end_the_conversation() {
+    let model = model();
+    let args = ["chat", "-m", arg(model.path()), "--temp", "0", "-n", "6"];
+    let outcome = piped(&args, b"The c\xffat sat\nThe cat sat\n");
+    assert!(
+        outcome.stderr.starts_with("warning: the message is not valid UTF-8 at byte 5"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(outcome.code, Some(1));
+    assert_eq!(outcome.stdout, talk(&model, &[], "The cat sat\n").ok());
+}
+
+/// Talks on a terminal that `script` makes, with pauses between what is typed. Returns what the terminal shows; nothing
+/// where there is no such tool.
+#[cfg(target_os = "linux")]
+fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+    let program = env!("CARGO_BIN_EXE_backstitch");
+    let line = format!("{program} chat -m {} --temp 0 -n 6; echo code=$?; stty -a", arg(model.path()));
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = script.spawn().ok()?;
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        stdout.read_to_end(&mut shown).map(|_| shown)
+    });
+    for keys in keys {
+        std::thread::sleep(Duration::from_millis(700));
+        stdin.write_all(keys.as_bytes()).unwrap();
+    }
+    child.wait().unwrap();
+    drop(stdin);
+    Some(String::from_utf8_lossy(&reader.join().unwrap().unwrap()).replace('\r', ""))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn several_lines_that_are_pasted_are_one_message() {
+    let model = model();
+    let expected = talk(&model, &[], "The cat\\\nsat on\\\na mat\n").ok();
+    let paste = "\x1b[200~The cat\rsat on\ra mat\x1b[201~";
+    let Some(shown) = type_in(&model, &[paste, "\r", "/exit\r"]) else { return };
+    assert!(shown.contains(&expected), "{shown}, not {expected}");
+    assert!(shown.contains("code=0") && shown.matches("\n> ").count() <= 2, "{shown}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn lines_that_are_typed_ahead_are_a_message_each() {
+    let model = model();
+    let expected = talk(&model, &[], "The cat sat\nThe dog ran\n").ok();
+    let Some(shown) = type_in(&model, &["The cat sat\rThe dog ran\r/exit\r"]) else { return };
+    assert!(expected.lines().all(|answer| shown.contains(answer)), "{shown}, not {expected}");
+    assert!(shown.contains("code=0"), "{shown}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_paste_that_never_ends_is_ended_by_ctrl_c() {
+    let model = model();
+    let expected = talk(&model, &[], "The cat sat\n").ok();
+    let keys = ["\x1b[200~The dog\r/exit\r", "\x03", "The cat sat\r", "/exit\r"];
+    let Some(shown) = type_in(&model, &keys) else { return };
+    assert!(shown.contains(&expected) && shown.contains("code=0"), "{shown}, not {expected}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_terminal_obeys_what_a_prompt_says() {
+    use std::process::{Command, Stdio};
+    let line = format!("{} run -n 1 --temp 0 -p \"$TEXT\"", env!("CARGO_BIN_EXE_backstitch"));
+    let text = "The cat\x1b]0;title\x07 sat";
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TEXT", text).stdin(Stdio::null());
+    let Ok(output) = script.output() else { return };
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("The cat\\u{1b}]0;title\\u{7} sat") && !shown.contains("\x1b]0;"), "{shown:?}");
+    assert!(backstitch(&["run", "-n", "1", "-p", text]).ok().starts_with(text), "a pipe gets it as it is");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn ctrl_c_at_the_prompt_asks_again_and_the_terminal_is_as_before() {
+    let model = model();
+    let expected = talk(&model, &[], "The cat sat\n").ok();
+    let keys = ["The dog\x03", "\x03", "The cax\x7ft sat\r", "\x04"];
+    let Some(shown) = type_in(&model, &keys) else { return };
+    assert!(shown.contains("to leave, type /exit or press Ctrl-D"), "{shown}");
+    assert!(shown.contains(&expected), "{shown}, not {expected}");
+    assert!(shown.contains("code=0") && shown.contains(" icanon") && shown.contains(" echo "), "{shown}");
+    assert!(shown.rfind("\x1b[?2004l") > shown.rfind("\x1b[?2004h"), "{shown:?}");
 }
 
 #[test]

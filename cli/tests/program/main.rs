@@ -2,13 +2,18 @@
 
 mod bad_input;
 mod chat;
+mod habits;
 mod interrupt;
+#[cfg(unix)]
+mod limits;
 mod reports;
 mod run;
 mod session;
 mod state;
 mod store;
+mod target;
 mod timeline;
+mod width;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -61,6 +61,12 @@ fn the_benchmark_says_the_same_on_one_line_each_time() {
         "n_gen",
         "depth",
         "seqs",
+        "cpu",
+        "repetitions",
+        "foreign",
+        "spread",
+        "gop_s",
+        "gop_limit_s",
         "prompt_tps",
         "gen_tps",
         "read_gb_s",
@@ -79,6 +85,45 @@ fn the_benchmark_says_the_same_on_one_line_each_time() {
         assert_eq!(other["logits_hash"], one["logits_hash"]);
         assert_eq!(other["allocs_per_token"], 0.0);
     }
+    let [low, high] = [0, 1].map(|i| one["spread"]["gen_tps"][i].as_f64().unwrap());
+    let median = one["gen_tps"].as_f64().unwrap();
+    assert!(0.0 < low && low <= median && median <= high, "{one}");
+    assert!(one["gop_s"].as_f64() > Some(0.0) && one["gop_limit_s"].as_f64() > Some(0.0));
+    assert!(!one["cpu"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn the_hash_of_a_benchmark_covers_the_logits_of_the_prompt() {
+    // Both generate the same tokens from the same place.
+    let hash = |n: &str| json(&["bench", "--json", "-p", n, "-n", "3", "-r", "1"])["logits_hash"].clone();
+    assert_ne!(hash("8"), hash("9"));
+    assert_eq!(hash("8"), hash("8"));
+}
+
+#[test]
+fn lists_are_measured_in_every_combination() {
+    let lists = ["-p", "5,9", "-n", "2,3", "-d", "0,40", "-t", "1,2", "-r", "1"];
+    let lines = backstitch(&[&["bench", "--json"][..], &lists].concat()).ok();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut wanted = Vec::new();
+    for threads in [1, 2] {
+        for depth in [0, 40] {
+            wanted.extend([[5, 2], [5, 3], [9, 2], [9, 3]].map(|[p, n]| [threads, depth, p, n]));
+        }
+    }
+    let keys = ["threads", "depth", "n_prompt", "n_gen"];
+    let found: Vec<_> = lines.iter().map(|line| keys.map(|key| line[key].as_i64().unwrap())).collect();
+    assert_eq!(found, wanted);
+    let (one, two) = lines.split_at(8);
+    for (one, two) in one.iter().zip(two) {
+        assert_eq!(one["logits_hash"], two["logits_hash"]);
+    }
+
+    let table = backstitch(&[&["bench"][..], &lists].concat()).ok();
+    let rows = table.lines().skip_while(|line| !line.starts_with("test")).skip(1);
+    let names: Vec<_> = rows.map(|row| row.split("  ").next().unwrap()).collect();
+    let each = ["pp5", "pp9", "tg2", "tg3", "pp5 @ d40", "pp9 @ d40", "tg2 @ d40", "tg3 @ d40"];
+    assert_eq!(names, [each, each].concat());
 }
 
 #[test]
@@ -115,8 +160,20 @@ fn what_cannot_be_verified_never_passes() {
     let golden = "golden-1\nmodel models/none.gguf\ncase a\ncontext n_ctx=8\nencode 0\nend\n";
     std::fs::write(path("a.txt"), golden).unwrap();
     std::fs::write(path("a.bin"), "").unwrap();
-    let text = backstitch(&["verify", arg(folder.path())]).ok();
-    assert!(text.ends_with("0 passed, 0 failed, 1 not supported, 0 informational\n"), "{text}");
+    let nothing = backstitch(&["verify", arg(folder.path())]);
+    assert!(nothing.error(1).contains("no case could be checked"), "{}", nothing.stderr);
+    assert!(
+        nothing.stdout.ends_with("0 passed, 0 failed, 1 not supported, 0 informational\n"),
+        "{}",
+        nothing.stdout
+    );
+
+    let sound = repository("goldens/goldens/llama.txt");
+    let some = ["verify", arg(&sound), arg(folder.path())];
+    assert!(backstitch(&some).ok().ends_with("17 passed, 0 failed, 1 not supported, 0 informational\n"));
+    let strict = backstitch(&[&some[..], &["--strict"]].concat());
+    assert!(strict.error(1).contains("1 case not supported"), "{}", strict.stderr);
+    backstitch(&["verify", arg(&sound), "--strict"]).ok();
 
     std::fs::write(path("b.txt"), "golden-1\nnonsense\n").unwrap();
     backstitch(&["verify", arg(folder.path())]).error(1);

@@ -96,6 +96,11 @@ fn verbose_tells_about_model_and_speed() {
         "{}",
         outcome.stderr
     );
+    assert!(
+        outcome.stderr.contains("note: memory ") && outcome.stderr.contains("weights 3."),
+        "{}",
+        outcome.stderr
+    );
     outcome.ok();
 }
 

@@ -1,6 +1,8 @@
 //! `run --save` and `--restore`: a text that goes on another time.
 
-use super::{Outcome, arg, backstitch};
+use super::{Outcome, arg, backstitch, repository};
+use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+use backstitch_models::{Context, Model, Params};
 use tempfile::TempDir;
 
 fn run(more: &[&str]) -> Outcome {
@@ -40,22 +42,72 @@ fn what_cannot_be_saved_or_restored_is_an_error() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("no").join("story.bst");
     let outcome = run(&["-n", "1", "--save", arg(&missing)]);
-    assert_eq!(outcome.code, Some(1));
-    assert!(
-        outcome.stderr.starts_with("error: ") && outcome.stderr.lines().count() == 1,
-        "{}",
-        outcome.stderr
-    );
-    assert!(outcome.stdout.starts_with("Once upon a time"), "{}", outcome.stdout);
+    assert!(outcome.error(1).contains("story.bst") && outcome.stdout.is_empty(), "{}", outcome.stdout);
     assert!(run(&["--restore", arg(&missing)]).error(1).contains("story.bst"));
 
     let file = folder.path().join("story.bst");
     run(&["-n", "20", "--save", arg(&file)]).ok();
     assert!(run(&["-c", "8", "--restore", arg(&file)]).error(1).contains("story.bst"));
-    assert!(run(&["-ctk", "f32", "--restore", arg(&file)]).error(1).contains("f16"));
+    let types = run(&["-ctk", "f32", "--restore", arg(&file)]);
+    assert!(types.error(1).contains("f16") && types.stderr.contains("-ctk and -ctv"), "{}", types.stderr);
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
     assert!(run(&["--restore", arg(&file)]).error(1).contains("damaged"));
+}
+
+#[test]
+fn one_of_several_saved_sequences_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("all.bst");
+    let model = Model::from_bytes(&std::fs::read(repository("demo/demo.gguf")).unwrap()).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(3)).unwrap();
+    let tokens = |text: &str| {
+        let mut tokens = Vec::new();
+        model.vocab().tokenize(text, AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+        tokens
+    };
+    let texts = ["The cat sat", "Once upon a time", "The dog"];
+    for text in texts {
+        let seq = ctx.sequence().unwrap();
+        ctx.append(seq, &tokens(text)).unwrap();
+    }
+    ctx.save_all(&file).unwrap();
+
+    let outcome = run(&["--restore", arg(&file)]);
+    let list = format!("3 sequences: 0 ({} tokens), 1 (5 tokens), 2 (", tokens(texts[0]).len());
+    assert!(
+        outcome.error(1).contains(&list) && outcome.stderr.contains("--sequence ID"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(run(&["--restore", arg(&file), "--sequence", "7"]).error(1).contains(&list));
+    for (id, text) in texts.iter().enumerate() {
+        let more = ["-n", "9", "--temp", "0"];
+        let story =
+            run(&[&["--restore", arg(&file), "--sequence", &id.to_string()], &more[..]].concat()).ok();
+        assert_eq!(format!("{text}{story}"), run(&[&["-p", text], &more[..]].concat()).ok());
+    }
+    // The others would be lost.
+    let before = std::fs::read(&file).unwrap();
+    let outcome = run(&["--restore", arg(&file), "--sequence", "1", "-n", "1", "--save", arg(&file)]);
+    assert!(outcome.code == Some(1) && outcome.stderr.contains("holds 3 sequences"), "{}", outcome.stderr);
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+
+    let one = folder.path().join("one.bst");
+    run(&["-n", "1", "--save", arg(&one)]).ok();
+    run(&["--restore", arg(&one), "--sequence", "0", "-n", "1"]).ok();
+    assert!(run(&["--restore", arg(&one), "--sequence", "1"]).error(1).contains("holds 1 sequence: 0 ("));
+}
+
+#[test]
+fn the_text_of_a_state_is_told() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("story.bst");
+    let story = run(&["-p", "The cat", "-n", "12", "-s", "3", "--save", arg(&file)]).ok();
+    assert_eq!(backstitch(&["state", "inspect", arg(&file), "--text"]).ok(), story);
+    let other = repository("goldens/models/falcon_h1.gguf");
+    let refused = backstitch(&["state", "inspect", arg(&file), "--text", "-m", arg(&other)]);
+    assert!(refused.error(1).contains("belongs to model"), "{}", refused.stderr);
 }

@@ -12,7 +12,7 @@ const TITLE: &str = "Once upon a time";
 /// A state of the embedded model after some tokens, in a file.
 fn saved(folder: &TempDir, name: &str, tokens: &[Token], pin: Option<i32>) -> PathBuf {
     let model = Model::from_bytes(&std::fs::read(repository("demo/demo.gguf")).unwrap()).unwrap();
-    let mut ctx = Context::new(&model, Params { n_ctx: 1024, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024)).unwrap();
     let seq = ctx.sequence().unwrap();
     let (front, rest) = tokens.split_at(pin.unwrap_or(0) as usize);
     ctx.append(seq, front).unwrap();
@@ -20,9 +20,9 @@ fn saved(folder: &TempDir, name: &str, tokens: &[Token], pin: Option<i32>) -> Pa
         ctx.pin(seq).unwrap();
     }
     ctx.append(seq, rest).unwrap();
-    let chain = Chain::new(model.hparams().n_vocab, &Settings { seed: 7, ..Settings::default() });
+    let chain = Chain::new(model.hparams().n_vocab, &Settings::default().seed(7));
     let metadata = format!("{TITLE}\x1b[31m\n").into_bytes();
-    let options = SaveOptions { sampler: Some(&chain), metadata: &metadata, ..SaveOptions::default() };
+    let options = SaveOptions::default().sampler(Some(&chain)).metadata(&metadata);
     let mut bytes = Vec::new();
     ctx.seq_state_write(seq, &mut bytes, &options).unwrap();
     let path = folder.path().join(name);
@@ -73,7 +73,7 @@ fn programs_read_the_same_and_the_ways_back_are_those_after_restoring() {
 
     let model = Model::from_bytes(&std::fs::read(repository("demo/demo.gguf")).unwrap()).unwrap();
     assert_eq!(json["fingerprint"], model.fingerprint().to_string());
-    let mut ctx = Context::new(&model, Params { n_ctx: 1024, ..Params::default() }).unwrap();
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024)).unwrap();
     let seq = ctx.sequence().unwrap();
     let restored =
         ctx.seq_state_read_bytes(seq, &std::fs::read(&path).unwrap(), &Default::default()).unwrap();
@@ -179,8 +179,9 @@ fn a_trimmed_state_is_that_of_its_first_tokens() {
     let whole = saved(&folder, "whole.bst", &tokens(300), Some(100));
     let first = saved(&folder, "first.bst", &tokens(290), Some(100));
     let output = folder.path().join("trimmed.bst");
-    let trim =
-        |to: &str, output: &Path| backstitch(&["state", "trim", arg(&whole), "--to", to, "-o", arg(output)]);
+    let trim = |to: &str, output: &Path| {
+        backstitch(&["state", "trim", arg(&whole), "--to", to, "-o", arg(output), "--force"])
+    };
     let text = trim("290", &output).ok();
     assert!(text.contains("positions up to 290 of 300") && text.contains("replayed"), "{text}");
     let differences = backstitch(&["state", "diff", arg(&first), arg(&output)]);
@@ -196,6 +197,20 @@ fn a_trimmed_state_is_that_of_its_first_tokens() {
         backstitch(&["state", "trim", arg(&whole), "--to", "3", "-o", arg(&whole), "-m", arg(&model)]);
     assert!(other.error(1).contains("belongs to model"), "{}", other.stderr);
     assert_eq!(std::fs::read(&whole).unwrap(), before);
+    let llama = repository("goldens/models/llama.gguf");
+    let theirs = folder.path().join("llama.bst");
+    backstitch(&["run", "-m", arg(&llama), "-p", "a", "-n", "1", "--save", arg(&theirs)]).ok();
+    for args in [&["trim", "--to", "1"][..], &["convert"]] {
+        let untold =
+            backstitch(&[&["state"], args, &["-o", arg(&folder.path().join("new")), arg(&theirs)]].concat());
+        assert!(
+            untold.error(1).contains("without -m it was tried with the model inside"),
+            "{}",
+            untold.stderr
+        );
+        let fingerprint = Model::open(&llama).unwrap().fingerprint().to_string();
+        assert!(untold.stderr.contains(&fingerprint[..32]), "{}", untold.stderr);
+    }
     trim("100", &whole).ok();
     assert!(backstitch(&["state", "inspect", arg(&whole)]).ok().contains("positions up to 99, 100 tokens"));
 }
@@ -234,7 +249,8 @@ fn files_that_llama_cpp_wrote_are_read() {
     let output = folder.path().join("ours.bst");
     let import = |name: &str, more: &[&str]| {
         let path = repository("goldens/state").join(name);
-        backstitch(&[&["state", "convert", arg(&path), "-o", arg(&output), "-m", arg(&model)], more].concat())
+        let convert = ["state", "convert", arg(&path), "-o", arg(&output), "-m", arg(&model), "--force"];
+        backstitch(&[&convert, more].concat())
     };
     import("falcon_h1.flash_f16.state", &[]).ok();
     assert!(backstitch(&["state", "inspect", arg(&output)]).ok().contains("one sequence"));

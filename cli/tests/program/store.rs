@@ -149,10 +149,26 @@ fn damage_is_noted_and_evaluated_again() {
 }
 
 #[test]
+fn what_is_called_damaged_can_be_pruned() {
+    let folder = TempDir::new().unwrap();
+    run(folder.path(), &["-p", STORY]).ok();
+    run(folder.path(), &["-p", &STORY.replace("Once", "It happened once")]).ok();
+    let packs = packs(folder.path());
+    let mut bytes = std::fs::read(&packs[0]).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&packs[0], &bytes).unwrap();
+    backstitch(&["store", "check", arg(folder.path())]).error(1);
+    let pruned = backstitch(&["store", "prune", arg(folder.path())]).ok();
+    assert!(pruned.starts_with("removed 0 files and 1 damaged; 1 file left"), "{pruned}");
+    assert!(backstitch(&["store", "check", arg(folder.path())]).ok().starts_with("all sound: 1 whole file"));
+    assert!(!packs[0].exists() && packs[1].exists());
+}
+
+#[test]
 fn a_cache_is_listed_and_pruned() {
     let folder = TempDir::new().unwrap();
     let path = arg(folder.path());
-    assert_eq!(backstitch(&["store", "list", path]).ok(), "0 files, 0 B\n");
     run(folder.path(), &["-p", STORY]).ok();
     run(folder.path(), &["-p", &STORY.replace("Once", "It happened once")]).ok();
     let model = repository("demo/demo.gguf");
@@ -172,6 +188,7 @@ fn a_cache_is_listed_and_pruned() {
     assert!(kept.starts_with("removed 1 file and 0 damaged; 1 file left"), "{kept}");
     backstitch(&["store", "prune", path, "--max-size", "0", "--json"]).ok();
     assert!(packs(folder.path()).is_empty());
+    assert_eq!(backstitch(&["store", "list", path]).ok(), "0 files, 0 B\n");
 }
 
 #[test]
@@ -184,6 +201,9 @@ fn what_is_no_cache_is_one_line() {
         assert!(backstitch(&["store", command, arg(&missing)]).error(1).contains("missing"));
         assert!(!missing.exists());
         assert!(backstitch(&["store", command, arg(&file)]).error(1).contains("is not a folder"));
+        let other = backstitch(&["store", command, arg(folder.path())]);
+        assert!(other.error(1).contains("is no prompt cache"), "{command}: {}", other.stderr);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{command} left something behind");
     }
     assert_eq!(backstitch(&["store", "prune", arg(folder.path()), "--max-size", "much"]).code, Some(2));
     assert_eq!(backstitch(&["run", "--prompt-cache-ro"]).code, Some(2));

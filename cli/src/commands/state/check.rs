@@ -20,15 +20,21 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let n_tokens: usize = saved.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
     let name = one_line(&args.path.display().to_string());
     let good = out.good();
-    out.line(format_args!(
-        "{name}: {good}sound{good:#}: {n} sections, {n_bytes}, {} of {n_tokens} tokens",
-        counted(saved.sequences.len(), "sequence")
-    ))?;
+    out.text(
+        format_args!(
+            "{name}: {good}sound{good:#}: {n} sections, {n_bytes}, {} of {n_tokens} tokens",
+            counted(saved.sequences.len(), "sequence")
+        ),
+        6,
+    )?;
     if container.uncommitted() > 0 {
         let rest = bytes(container.uncommitted());
-        out.line(format_args!(
-            "{rest} behind it are left of a save that did not end; the next one overwrites them"
-        ))?;
+        out.text(
+            format_args!(
+                "{rest} behind it are left of a save that did not end; the next one overwrites them"
+            ),
+            6,
+        )?;
     }
     Ok(out.flush()?)
 }

@@ -1,27 +1,20 @@
 //! `backstitch state convert`: files for llama.cpp, and from it.
 
-use super::{at, container, context, open};
+use super::{at, container, expect_model, open};
 use crate::args::{ConvertArgs, LlamaForm};
-use crate::error::Error;
-use crate::model;
+use crate::error::{Error, of_engine};
+use crate::interrupt::Stoppable;
 use crate::output::{bytes, counted, note};
+use crate::progress::Progress;
 use crate::saved::Saved;
+use crate::target::{Kind, Saving, Target, Text, is_llama};
+use crate::{memory, model};
 use backstitch_kv::file::Buffer;
 use backstitch_kv::io::ReadAt;
 use backstitch_kv::state::llama::{Form, Options};
 use backstitch_kv::state::{self, Scope, StateFile};
 use backstitch_models::{Context, Error as ModelError, Model, Params, RestoreOptions, Restored, SaveOptions};
-use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
-
-/// First bytes of sessions, sequences and buffers of llama.cpp.
-const LLAMA: [[u8; 4]; 3] = [*b"nsgg", *b"qsgg", [0xd8, 0x3c, 0x14, 0xaf]];
-
-/// Whether a file that begins so is one of llama.cpp.
-pub fn is_llama(found: [u8; 8]) -> bool {
-    LLAMA.iter().any(|magic| found.starts_with(magic))
-}
 
 /// Runs the command.
 ///
@@ -31,19 +24,24 @@ pub fn run(args: &ConvertArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let mut front = [0; 8];
     let n = file.read_at(0, &mut front).map_err(|error| at(&args.path, state::Error::Io(error)))?;
-    if n >= 4 && is_llama(front) { import(args, front) } else { export(args, &file) }
+    let is_import = n >= 4 && is_llama(&front);
+    let kind = if is_import { Kind::State } else { Kind::LlamaState };
+    let read = [Some(args.path.as_path()), args.model.model.as_deref()];
+    let target = Target::check(&args.output, "-o", kind, &read)?;
+    if is_import { import(args, &target, front) } else { export(args, &target, &file) }
 }
 
 /// From ours to llama.cpp's.
-fn export(args: &ConvertArgs, file: &StateFile) -> Result<(), Error> {
+fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(), Error> {
     let container = container(&args.path, file)?;
     let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
     let model = model::open(&args.model, model::n_threads(None))?;
-    container.expect_fingerprint(&model.fingerprint()).map_err(|error| at(&args.path, error))?;
-    let mut ctx = context(&saved, &model)?;
+    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    let mut ctx = saved.context(&model)?;
+    let progress = Progress::endless("converting");
     let restored = match container.scope() {
         Scope::Sequence => ctx.restore(&args.path)?,
-        Scope::Context => ctx.restore_all(&args.path, &RestoreOptions::default())?,
+        Scope::Context => ctx.restore_all(&args.path)?,
     };
     let options = Options { v_trans: args.no_flash_attn, ..Options::default() };
     let written = match args.to {
@@ -57,7 +55,14 @@ fn export(args: &ConvertArgs, file: &StateFile) -> Result<(), Error> {
         }
         LlamaForm::Sequence => ctx.llama_seq_state_write(restored.seq(), Form::Sequence, &options)?,
     };
-    replace(&args.output, &written)?;
+    if !args.force {
+        target.expect_llama_text(&written)?;
+    }
+    target.write(|mut file| {
+        file.write_all(&written)?;
+        file.sync_all()
+    })?;
+    drop(progress);
     let (n, size) = (counted(restored.sequences.len(), "sequence"), bytes(written.len() as u64));
     note("note", format_args!("{n} to {}, {size}", args.output.display()));
     note("note", format_args!("left out, for llama.cpp's files have no place for it: {}", lost(&saved)));
@@ -79,27 +84,36 @@ fn lost(saved: &Saved<'_>) -> String {
 }
 
 /// From llama.cpp's to ours.
-fn import(args: &ConvertArgs, front: [u8; 8]) -> Result<(), Error> {
+fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(), Error> {
     let read = Buffer::read(&args.path).map_err(|error| Error::Refused(error.to_string()))?;
     let file = read.bytes();
     let model = model::open(&args.model, model::n_threads(None))?;
-    let is_session = front.starts_with(&LLAMA[0]);
+    let progress = Progress::endless("converting");
+    let is_session = front.starts_with(b"nsgg");
     let mut n_seq_max = 1;
     let (ctx, restored) = loop {
         let mut ctx = room(args, &model, file, n_seq_max)?;
         match take(&mut ctx, file, is_session) {
             // There are more of them; now it is known how many.
             Err(ModelError::Sequence { seq }) if seq >= n_seq_max => n_seq_max = seq.saturating_add(1),
-            Err(error) => return Err(Error::Refused(format!("{}: {error}", args.path.display()))),
+            Err(error) => {
+                return Err(Error::Refused(format!("{}: {}", args.path.display(), of_engine(&error))));
+            }
             Ok(restored) => break (ctx, restored),
         }
     };
-    let saved = match restored.sequences.len() {
-        1 => ctx.save_with(restored.seq(), &args.output, &SaveOptions::default())?,
-        _ => ctx.save_all(&args.output, &SaveOptions::default())?,
-    };
+    let text = Text { model: &model.fingerprint(), tokens: ctx.tokens(restored.seq())? };
+    if !args.force {
+        target.expect_text(text, Saving::Imported)?;
+    }
+    let _finish = Stoppable::begin();
+    let one = (restored.sequences.len() == 1).then(|| restored.seq());
+    let (output, saved) = target.save(text, Saving::Imported, args.force, |path, watch| {
+        ctx.save_watched(one, path, &SaveOptions::default(), watch)
+    })?;
+    drop(progress);
     let n = counted(restored.sequences.len(), "sequence");
-    note("note", format_args!("{n} to {}, {}", args.output.display(), bytes(saved.container.bytes)));
+    note("note", format_args!("{n} to {}, {}", output.display(), bytes(saved.container.bytes)));
     note("note", "nothing in the file says that it is of this model: that is your word");
     if restored.sequences.iter().any(|sequence| sequence.n_tokens < sequence.end.0.unsigned_abs() as usize) {
         note("note", "the file does not list all tokens: what lies before its end cannot be evaluated again");
@@ -114,7 +128,14 @@ fn room(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Resul
     let n_ctx = args.n_ctx.unwrap_or(model.hparams().n_ctx_train.min(4096).max(listed));
     let (type_k, type_v) = (args.type_k.into(), args.type_v.into());
     let n_threads = model::n_threads(None);
-    Ok(Context::new(model, Params { n_ctx, n_seq_max, n_threads, type_k, type_v, ..Params::default() })?)
+    let params = Params::default()
+        .n_ctx(n_ctx)
+        .n_seq_max(n_seq_max)
+        .n_threads(n_threads)
+        .type_k(type_k)
+        .type_v(type_v);
+    memory::check(model, &params)?;
+    Ok(Context::new(model, params)?)
 }
 
 fn take(ctx: &mut Context, file: &[u8], is_session: bool) -> Result<Restored, ModelError> {
@@ -124,21 +145,4 @@ fn take(ctx: &mut Context, file: &[u8], is_session: bool) -> Result<Restored, Mo
     }
     let seq = ctx.sequence()?;
     ctx.llama_seq_state_read(seq, file, &options)
-}
-
-/// Puts a file in place of another in one step.
-fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
-    let failed = |source| Error::Write { path: path.into(), source };
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = File::create(&part).and_then(|mut file| {
-        file.write_all(content)?;
-        file.sync_all()
-    });
-    written.and_then(|()| fs::rename(&part, path)).map_err(|error| {
-        // What is left of it is of no use; the first error says why.
-        let _ = fs::remove_file(&part);
-        failed(error)
-    })
 }

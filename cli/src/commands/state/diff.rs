@@ -23,16 +23,15 @@ pub fn run(args: &DiffArgs) -> Result<(), Error> {
     if out.is_json() {
         out.value(&found.iter().map(as_json).collect())?;
     } else if found.is_empty() {
-        out.line("the same state")?;
+        out.text("the same state", 6)?;
     }
     for difference in found.iter().filter(|_| !args.json) {
         let heading = out.heading();
         let of = difference.sequence.map_or(String::new(), |id| format!(" of sequence {id}"));
-        out.line(format_args!(
-            "{heading}{}{of}{heading:#}: {}",
-            difference.what,
-            one_line(&difference.text)
-        ))?;
+        out.text(
+            format_args!("{heading}{}{of}{heading:#}: {}", difference.what, one_line(&difference.text)),
+            6,
+        )?;
     }
     out.flush()?;
     if found.is_empty() { Ok(()) } else { Err(Error::Different { n: found.len() }) }

@@ -2,14 +2,16 @@
 
 mod json;
 
-use super::{at, container, open};
+use super::{at, container, expect_model, open};
 use crate::args::InspectStateArgs;
 use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, counted, shorten, table};
+use crate::model;
+use crate::output::{Output, bytes, counted, note, shorten};
 use crate::saved::{Saved, SavedSequence, ways_back};
 use backstitch_kv::image::{Group, Sees, Sequence};
 use backstitch_kv::state::{Codec, Container, Section};
 use backstitch_kv::{Means, Stretch, Window};
+use backstitch_models::vocab::WriteSpecial;
 use std::path::Path;
 
 /// Of how many sequences the ways back are told.
@@ -24,7 +26,9 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     let container = container(&args.path, &file)?;
     let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
     let mut out = Output::new(args.json);
-    if out.is_json() {
+    if args.text {
+        tell(&mut out, args, &saved)?;
+    } else if out.is_json() {
         out.value(&json::value(&args.path, &saved))?;
     } else {
         show(&mut out, &args.path, &saved, args.sections)?;
@@ -32,13 +36,32 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
+/// Prints the texts of all sequences, each under its number if there are several.
+fn tell(out: &mut Output, args: &InspectStateArgs, saved: &Saved<'_>) -> Result<(), Error> {
+    let (vocab, fingerprint) = model::vocab(&args.model)?;
+    expect_model(&args.path, saved.container, &fingerprint, &args.model)?;
+    for sequence in &saved.sequences {
+        if saved.sequences.len() > 1 {
+            let heading = out.heading();
+            out.line(format_args!("{heading}sequence {}{heading:#}", sequence.id))?;
+        }
+        if sequence.edited || sequence.start > 0 {
+            note("note", format_args!("not all tokens of sequence {} are known", sequence.id));
+        }
+        let text = vocab.detokenize(&sequence.tokens, WriteSpecial::No);
+        out.stream(&String::from_utf8_lossy(&text))?;
+        out.line("")?;
+    }
+    Ok(())
+}
+
 fn show(out: &mut Output, path: &Path, saved: &Saved<'_>, all: bool) -> Result<(), Error> {
     let (heading, container) = (out.heading(), saved.container);
     let name = one_line(&path.display().to_string());
     let (scope, size) = (container.scope(), bytes(container.file_len()));
-    out.line(format_args!("{heading}{name}{heading:#}: {scope}, {size}, format {}", container.version()))?;
-    out.line(format_args!("model {}", container.fingerprint()))?;
-    out.line(how_written(container))?;
+    out.text(format_args!("{heading}{name}{heading:#}: {scope}, {size}, format {}", container.version()), 6)?;
+    out.text(format_args!("model {}", container.fingerprint()), 6)?;
+    out.text(how_written(container), 6)?;
     out.line(format_args!("\n{heading}Layers{heading:#}"))?;
     list_layers(out, saved)?;
     out.line(format_args!("\n{heading}Sequences{heading:#}"))?;
@@ -70,27 +93,33 @@ fn list_layers(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
     let image = saved.image();
     for (group, blocks) in image.shape.groups.iter().zip(&image.blocks) {
         let cell: usize = group.layouts().map(|layout| layout.cell_bytes()).sum();
-        out.line(format_args!(
-            "attention over {}: {}, keys {}, values {}, {} a token, {}",
-            sees(group),
-            counted(group.layers.len(), "layer"),
-            group.k_type.name(),
-            group.v_type.name(),
-            bytes(cell as u64),
-            counted(blocks.len(), "block")
-        ))?;
+        out.text(
+            format_args!(
+                "attention over {}: {}, keys {}, values {}, {} a token, {}",
+                sees(group),
+                counted(group.layers.len(), "layer"),
+                group.k_type.name(),
+                group.v_type.name(),
+                bytes(cell as u64),
+                counted(blocks.len(), "block")
+            ),
+            6,
+        )?;
     }
     if !image.shape.recurrent.is_empty() {
         let (state, row) =
             image.shape.pieces().fold((0, 0), |sum, piece| (sum.0 + piece.len, sum.1 + piece.input));
-        out.line(format_args!(
-            "recurrent: {}, {} a state, {} a journaled token, {}, {}",
-            counted(image.shape.recurrent.len(), "layer"),
-            bytes(4 * state as u64),
-            bytes(4 * row as u64),
-            counted(image.n_states as usize, "state"),
-            counted(image.journals.len(), "journal")
-        ))?;
+        out.text(
+            format_args!(
+                "recurrent: {}, {} a state, {} a journaled token, {}, {}",
+                counted(image.shape.recurrent.len(), "layer"),
+                bytes(4 * state as u64),
+                bytes(4 * row as u64),
+                counted(image.n_states as usize, "state"),
+                counted(image.journals.len(), "journal")
+            ),
+            6,
+        )?;
     }
     Ok(())
 }
@@ -116,22 +145,25 @@ fn list_sequence(
     let origin = if *foreign { ", from another engine or rounded" } else { "" };
     let positions = if end.0 > 0 { format!("positions up to {}", end.0 - 1) } else { "empty".into() };
     let logits = if logits.is_some() { "" } else { ", no logits" };
-    out.line(format_args!("{id}: {positions}{known}{origin}{logits}"))?;
+    out.text(format_args!("{id}: {positions}{known}{origin}{logits}"), 6)?;
     let Some(held) = saved.image().sequences.get(i) else { return Ok(()) };
     for (group, cells) in saved.image().shape.groups.iter().zip(&held.cells) {
         if cells.whole_from.0 > 0 {
             let from = cells.whole_from.0;
-            out.line(format_args!("   cells over {}: {} from position {from} on", sees(group), cells.len()))?;
+            out.text(
+                format_args!("   cells over {}: {} from position {from} on", sees(group), cells.len()),
+                6,
+            )?;
         }
     }
     if !held.line.is_empty() {
-        out.line(format_args!("   checkpoints: {}", checkpoints(saved, held)))?;
+        out.text(format_args!("   checkpoints: {}", checkpoints(saved, held)), 6)?;
     }
     match (i < MAX_ASKED).then(|| ways_back(saved.image(), i)).flatten() {
         Some(stretches) => {
-            reached(&stretches).iter().try_for_each(|line| out.line(format_args!("   {line}")))?
+            reached(&stretches).iter().try_for_each(|line| out.text(format_args!("   {line}"), 6))?
         }
-        None => out.line("   going back: not told here; restore it and ask")?,
+        None => out.text("   going back: not told here; restore it and ask", 6)?,
     }
     Ok(())
 }
@@ -178,12 +210,12 @@ fn reached(stretches: &[Stretch]) -> Vec<String> {
 fn list_beside(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
     if let Some(sampler) = &saved.sampler {
         let n = counted(sampler.tokens.len(), "token");
-        out.line(format_args!("sampler: seed {}, {n} remembered", sampler.seed))?;
+        out.text(format_args!("sampler: seed {}, {n} remembered", sampler.seed), 6)?;
     }
     if !saved.metadata.is_empty() {
         let text: String = String::from_utf8_lossy(&saved.metadata).chars().take(200).collect();
         let n = bytes(saved.metadata.len() as u64);
-        out.line(format_args!("metadata: {n}: {}", shorten(&one_line(&text))))?;
+        out.text(format_args!("metadata: {n}: {}", shorten(&one_line(&text))), 6)?;
     }
     Ok(())
 }
@@ -205,7 +237,7 @@ fn list_tags(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
             codecs.into_iter().map(codec).collect::<Vec<_>>().join(" "),
         ]);
     }
-    lines(out, &rows)
+    Ok(out.table(&rows)?)
 }
 
 fn list_sections(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
@@ -221,7 +253,7 @@ fn list_sections(out: &mut Output, container: &Container<'_>) -> Result<(), Erro
             codec(section.codec),
         ]
     };
-    lines(out, &std::iter::once(head).chain(container.sections().map(row)).collect::<Vec<_>>())
+    Ok(out.table(&std::iter::once(head).chain(container.sections().map(row)).collect::<Vec<_>>())?)
 }
 
 fn codec(codec: Codec) -> String {
@@ -231,8 +263,4 @@ fn codec(codec: Codec) -> String {
         Codec::SHUFFLED_ZSTD => "shuffled-zstd".into(),
         Codec(number) => number.to_string(),
     }
-}
-
-fn lines(out: &mut Output, rows: &[Vec<String>]) -> Result<(), Error> {
-    table(rows).iter().try_for_each(|line| out.line(line)).map_err(Error::from)
 }

@@ -1,11 +1,14 @@
 //! `backstitch state trim`: a state file that ends earlier.
 
-use super::{at, container, context, open};
+use super::{at, container, expect_model, open};
 use crate::args::TrimArgs;
 use crate::error::{Error, one_line};
+use crate::interrupt::Stoppable;
 use crate::model;
 use crate::output::{Output, bytes, counted};
+use crate::progress::Progress;
 use crate::saved::Saved;
+use crate::target::{Kind, Saving, Target, Text};
 use backstitch_kv::Pos;
 use backstitch_kv::state::Scope;
 use backstitch_models::{Rollback, SaveOptions};
@@ -13,8 +16,12 @@ use backstitch_models::{Rollback, SaveOptions};
 /// Runs the command.
 ///
 /// # Errors
-/// If the state cannot be read, is none of the model or ends before that position, or the new file cannot be written.
+/// If the state cannot be read, is none of the model or ends before that position, or the new file cannot
+/// be written.
 pub fn run(args: &TrimArgs) -> Result<(), Error> {
+    let input = Some(args.path.as_path());
+    let read = [args.model.model.as_deref()];
+    let target = Target::check_in_place(&args.output, "-o", Kind::State, input, &read)?;
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
     container.expect_scope(Scope::Sequence).map_err(|error| at(&args.path, error))?;
@@ -24,20 +31,35 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     if args.to > end {
         return Err(Error::Refused(format!("{name} ends at position {end}, before --to {}", args.to)));
     }
+    let tokens = saved.sequences.first().and_then(|sequence| sequence.tokens.get(..args.to as usize));
+    let text = Text { model: container.fingerprint(), tokens: tokens.unwrap_or_default() };
+    if !args.force {
+        target.expect_text(text, Saving::All)?;
+    }
     let model = model::open(&args.model, model::n_threads(None))?;
-    container.expect_fingerprint(&model.fingerprint()).map_err(|error| at(&args.path, error))?;
-    let mut ctx = context(&saved, &model)?;
+    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    let mut ctx = saved.context(&model)?;
+    let progress = Progress::endless("restoring");
     let restored = ctx.restore(&args.path)?;
+    drop(progress);
+    let progress = Progress::endless("going back");
     let Rollback { replayed, reevaluated, .. } = ctx.rollback(restored.seq(), Pos(args.to as i32))?;
-    let options = SaveOptions { metadata: &restored.metadata, ..SaveOptions::default() };
-    let written = ctx.save_with(restored.seq(), &args.output, &options)?.container;
+    let options = SaveOptions::default().metadata(&restored.metadata);
+    drop(progress);
+    let progress = Progress::endless("saving");
+    let _finish = Stoppable::begin();
+    let (output, written) = target.save(text, Saving::All, args.force, |path, watch| {
+        ctx.save_watched(Some(restored.seq()), path, &options, watch)
+    })?;
+    let written = written.container;
+    drop(progress);
     let mut out = Output::new(false);
-    let (size, output) = (bytes(written.bytes), one_line(&args.output.display().to_string()));
+    let (size, output) = (bytes(written.bytes), one_line(&output.display().to_string()));
     let cost = match (replayed, reevaluated) {
         (0, 0) => "nothing was evaluated again".into(),
         (n, 0) => format!("{} replayed", counted(n as usize, "recurrence")),
         (_, n) => format!("{} evaluated again", counted(n as usize, "token")),
     };
-    out.line(format_args!("{output}: positions up to {} of {end}, {size}; {cost}", args.to))?;
+    out.text(format_args!("{output}: positions up to {} of {end}, {size}; {cost}", args.to), 6)?;
     Ok(out.flush()?)
 }

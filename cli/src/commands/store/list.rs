@@ -4,7 +4,7 @@ use super::open;
 use crate::args::{ListArgs, ModelArgs};
 use crate::error::{Error, one_line};
 use crate::model;
-use crate::output::{Output, bytes, counted, table};
+use crate::output::{Output, bytes, counted};
 use backstitch_core::cell::CellType;
 use backstitch_kv::store::{Access, Key, Listed};
 use backstitch_models::{Context, Model, Params, Token};
@@ -31,7 +31,7 @@ pub fn run(args: &ListArgs) -> Result<(), Error> {
     let rows = packs.iter().map(|pack| row(pack, reader.as_ref()));
     let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
     if !packs.is_empty() {
-        table(&rows).iter().try_for_each(|line| out.line(line))?;
+        out.table(&rows)?;
     }
     let size = packs.iter().map(|pack| pack.bytes).fold(0, u64::saturating_add);
     out.line(format_args!("{}, {}", counted(packs.len(), "file"), bytes(size)))?;
@@ -94,8 +94,8 @@ impl Reader {
         }
         let model = model::open(args, model::n_threads(None))?;
         let root = |cell| {
-            let small = Params { n_ctx: 32, n_batch: 1, n_ubatch: 1, n_threads: 1, ..Params::default() };
-            Some(Context::new(&model, Params { type_k: cell, type_v: cell, ..small }).ok()?.store_root())
+            let small = Params::default().n_ctx(32).n_batch(1).n_ubatch(1).n_threads(1);
+            Some(Context::new(&model, small.type_k(cell).type_v(cell)).ok()?.store_root())
         };
         // Not every type suits every model.
         let roots = CellType::ALL.into_iter().filter_map(root).collect();

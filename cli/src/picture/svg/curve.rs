@@ -44,7 +44,8 @@ pub fn draw(sheet: &mut Sheet, picture: &Picture) {
     sheet.down(20.0);
 }
 
-/// The spacing of the ladder, if there is one and it was built for this end: then rolling back d tokens evaluates at most
+/// The spacing of the ladder, if there is one and it was built for this end: then rolling back d tokens
+/// evaluates at most
 /// `max(d, spacing)` again.
 fn bound(picture: &Picture) -> Option<u32> {
     let budget = &picture.survey.budget;

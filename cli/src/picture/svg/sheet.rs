@@ -1,6 +1,7 @@
 //! Shapes and text, written down the page.
 
 use super::super::legend::Ink;
+use super::MARK;
 use std::fmt::Write;
 
 /// Where drawings begin, behind their labels.
@@ -144,6 +145,7 @@ impl Sheet {
         format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}" font-family="system-ui, sans-serif" font-size="13" role="img">
 <title>{title}</title>
+{MARK}
 <text x="20" y="26" font-size="15" font-weight="bold" fill="{colour}">{title}</text>
 {body}</svg>
 "#

@@ -101,7 +101,7 @@ fn as_stretch(stretch: &Stretch) -> Value {
     let means = match stretch.means {
         Means::Held => "at once",
         Means::Replayed => "replayed",
-        Means::Evaluated => "evaluated",
+        _ => "evaluated",
     };
     json!({
         "first": stretch.positions.start.0,

@@ -1,0 +1,88 @@
+//! Options of several commands: the model, the text, and how it is evaluated.
+
+use super::numbers::count;
+use clap::{Args, ValueEnum, value_parser};
+use std::path::PathBuf;
+
+/// Options that choose a model.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// GGUF file; without it, the small story teller inside the program.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Read the file instead of mapping it: slower to load, safe while others change it.
+    #[arg(long)]
+    pub no_mmap: bool,
+}
+
+/// Options that give a text.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Input")]
+pub struct PromptArgs {
+    /// The text. What is piped in comes before it, on lines of its own; alone, it is the text.
+    #[arg(short = 'p', long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// Read the text from a file ("-" is standard input), without its last line break.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Take \n, \t, \r, \", \', \\ and \xHH in -p as the characters that they stand for.
+    #[arg(short = 'e', long)]
+    pub escape: bool,
+}
+
+/// Options of a context.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Evaluation")]
+pub struct ContextArgs {
+    /// Threads, capped at 512; 0 and -1 are one for each core [default: 0].
+    #[arg(short = 't', long = "threads", value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    pub n_threads: Option<u32>,
+    #[command(flatten)]
+    pub evaluation: EvaluationArgs,
+}
+
+/// Options of evaluation, but for threads: `bench` takes several numbers of those.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Evaluation")]
+pub struct EvaluationArgs {
+    /// Tokens the context holds; 0 is the model's own context length [default: that, capped at 4096].
+    #[arg(short = 'c', long = "ctx-size", value_name = "N")]
+    pub n_ctx: Option<u32>,
+    /// Logical batch size: tokens of a prompt that are planned together.
+    #[arg(short = 'b', long = "batch-size", value_name = "N", default_value_t = 2048,
+          value_parser = value_parser!(u32).range(1..))]
+    pub n_batch: u32,
+    /// Physical batch size: tokens that are evaluated together [also: -ub].
+    #[arg(long = "ubatch-size", value_name = "N", default_value_t = 512,
+          value_parser = value_parser!(u32).range(1..))]
+    pub n_ubatch: u32,
+    /// Element type of cached keys [also: -ctk].
+    #[arg(long = "cache-type-k", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_k: CacheType,
+    /// Element type of cached values [also: -ctv].
+    #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
+    pub type_v: CacheType,
+    /// Least distance between scheduled checkpoints, in tokens.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub spacing: u32,
+    /// Tokens that recurrent models can go back by replay, without running the model; 0 is none.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u32).range(..=1 << 16))]
+    pub journal: u32,
+    /// Most memory of checkpoints, in MiB.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub checkpoint_mib: u32,
+}
+
+/// Element types of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum CacheType {
+    F32,
+    #[default]
+    F16,
+    Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q4_0")]
+    Q4_0,
+}

@@ -1,0 +1,61 @@
+//! Options that choose tokens, and guess ahead.
+
+use super::numbers::{above_zero, at_least_zero, bias, count, finite, probability};
+use clap::{Args, value_parser};
+use std::path::PathBuf;
+
+/// Options of the samplers.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Temperature: higher is more surprising; 0 always takes the likeliest token.
+    #[arg(long = "temp", alias = "temperature", value_name = "X", default_value_t = 0.8, value_parser = at_least_zero)]
+    pub temp: f32,
+    /// Choose among the N likeliest tokens; 0 and -1 are off.
+    #[arg(long, value_name = "N", default_value_t = 40, allow_negative_numbers = true, value_parser = count)]
+    pub top_k: u32,
+    /// Choose among the likeliest tokens that together have this probability; 1 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = probability)]
+    pub top_p: f32,
+    /// Choose among tokens at least P times as likely as the likeliest; 0 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = probability)]
+    pub min_p: f32,
+    /// Choose among tokens about as surprising as expected, up to this probability; 1 is off.
+    #[arg(long = "typical", alias = "typical-p", value_name = "P", default_value_t = 1.0, value_parser = probability)]
+    pub typical_p: f32,
+    /// Tokens that the penalties look back; 0 is off, -1 the whole context.
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true,
+          value_parser = value_parser!(i64).range(-1..=u32::MAX as i64))]
+    pub repeat_last_n: i64,
+    /// Make tokens that occurred less likely; 1 is off.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
+    pub repeat_penalty: f32,
+    /// Subtract this from the logit of every token that occurred.
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub presence_penalty: f32,
+    /// Subtract this from a token's logit as often as it occurred.
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
+    pub frequency_penalty: f32,
+    /// Add to a token's logit: 15043+1, 15043-1.5 or 2-inf; may be repeated.
+    #[arg(short = 'l', long, value_name = "TOKEN±X", value_parser = bias)]
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Seed of the random numbers: the same seed gives the same text; -1 picks one.
+    #[arg(short = 's', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
+          value_parser = value_parser!(i64).range(-1..))]
+    pub seed: i64,
+}
+
+/// Options of speculative decoding.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Speculative decoding")]
+pub struct SpeculationArgs {
+    /// A smaller model with the same vocabulary guesses tokens, which are then checked together [also: -md].
+    #[arg(long, alias = "model-draft", value_name = "FILE", conflicts_with = "lookup")]
+    pub draft_model: Option<PathBuf>,
+    /// Guess that the text goes on as where its last tokens stood before: for code, quotations, summaries.
+    #[arg(long)]
+    pub lookup: bool,
+    /// Guess at most N tokens at once; fewer while guesses are wrong.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(1..=32))]
+    pub draft_max: u16,
+}

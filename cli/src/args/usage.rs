@@ -1,0 +1,21 @@
+//! Wrong usage in one line, where clap makes several.
+
+use clap::error::Error;
+
+/// What is wrong with a command line, and where to look. `command` is the command that it names.
+pub fn usage_line(error: &Error, command: &str) -> String {
+    let text = error.render().to_string();
+    let told = text.split("\n\n").take_while(|part| !is_boilerplate(part)).map(|part| {
+        let words: Vec<_> = part.split_whitespace().collect();
+        words.join(" ")
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    let command = if command.is_empty() { String::new() } else { format!(" {command}") };
+    format!("{told}; try `backstitch{command} --help`")
+}
+
+/// Returns true for what clap puts below every error.
+fn is_boilerplate(part: &str) -> bool {
+    part.starts_with("Usage:") || part.starts_with("For more information")
+}

@@ -1,0 +1,155 @@
+//! Saving states where nothing is lost, also if others save to the same file.
+//!
+//! Others may save between a check and a save. So the file is checked once more while `backstitch_kv` keeps them out; where that finds
+//! another text by then, the state is saved beside.
+
+use super::{Saving, Target, Text, shown};
+use crate::error::Error;
+use crate::interrupt;
+use crate::output::note;
+use backstitch_kv::state::{self, Saved, Watch};
+use backstitch_models::Error as ModelError;
+use std::path::{Path, PathBuf};
+
+/// What a save asks: whether it may still replace the file, and whether a signal came.
+struct Keeper<'a> {
+    target: Target<'a>,
+    text: Text<'a>,
+    saving: Saving,
+    force: bool,
+}
+
+impl Watch for Keeper<'_> {
+    fn stops_waiting(&self) -> bool {
+        interrupt::cancel().is_cancelled()
+    }
+
+    fn may_write(&self, _path: &Path) -> bool {
+        self.target.may_hold(self.text, self.saving, self.force)
+    }
+}
+
+impl Target<'_> {
+    /// Calls `save` with the path to save `text` to: the target itself, unless something else lies there by now, or another text and not
+    /// `force`; then a free name beside it, and a warning says so. A signal ends the waiting for others. Returns the path.
+    ///
+    /// # Errors
+    /// What `save` says, and [`Error::NotSaved`] where the disk refuses.
+    pub fn save(
+        &self,
+        text: Text<'_>,
+        saving: Saving,
+        force: bool,
+        mut save: impl FnMut(&Path, &dyn Watch) -> Result<Saved, ModelError>,
+    ) -> Result<(PathBuf, Saved), Error> {
+        interrupt::ask_again();
+        loop {
+            let path = self.settle(text, saving, force);
+            let is_own = path == self.path;
+            let input = self.input.filter(|_| is_own);
+            let target = Target { path: &path, input, ..*self };
+            let was_there = path.exists();
+            match save(&path, &Keeper { target, text, saving, force: force && is_own }) {
+                Ok(saved) => {
+                    if !is_own {
+                        self.warn_of(&path);
+                    }
+                    return Ok((path, saved));
+                }
+                // Somebody was faster.
+                Err(ModelError::State(state::Error::NotReplaced { .. })) => {}
+                Err(ModelError::State(source @ state::Error::File { .. })) => {
+                    return Err(Error::NotSaved { source, was_there });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn warn_of(&self, path: &Path) {
+        let (name, path) = (shown(self.path), shown(path));
+        let why = "holds another text, or something else by now, and is not replaced";
+        note("warning", format_args!("{name} {why}; saved to {path}"));
+    }
+
+    /// Returns true if nothing is lost when `text` replaces what lies at the path now.
+    fn may_hold(&self, text: Text<'_>, saving: Saving, force: bool) -> bool {
+        self.check_replaceable().is_ok() && (force || self.expect_text(text, saving).is_ok())
+    }
+
+    /// The path to save `text` to.
+    fn settle(&self, text: Text<'_>, saving: Saving, force: bool) -> PathBuf {
+        if self.may_hold(text, saving, force) { self.path.into() } else { self.free_name() }
+    }
+
+    /// `diary.2.bst` for `diary.bst`, or the first number behind it that is free.
+    fn free_name(&self) -> PathBuf {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = self.path.extension().map_or(String::new(), |text| format!(".{}", text.display()));
+        let name = |n: u32| self.path.with_file_name(format!("{stem}.{n}{extension}"));
+        (2..).map(name).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| self.path.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+    use backstitch_models::{Context, Model, Params, SaveOptions, Token};
+    use std::fs;
+
+    /// Saves these tokens to a file, after `before` had it in hand while the target was looked at.
+    fn save(target: &Target<'_>, tokens: &[u32], before: impl Fn(&Path)) -> PathBuf {
+        let model = Model::from_bytes(crate::embedded::GGUF).unwrap();
+        let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
+        let seq = ctx.sequence().unwrap();
+        let tokens: Vec<Token> = tokens.iter().map(|id| Token(*id)).collect();
+        ctx.append(seq, &tokens).unwrap();
+        let text = Text { model: &model.fingerprint(), tokens: &tokens };
+        let saved = target.save(text, Saving::All, false, |path, watch| {
+            before(path);
+            ctx.save_watched(Some(seq), path, &SaveOptions::default(), watch)
+        });
+        saved.unwrap().0
+    }
+
+    fn check(path: &Path) -> Target<'_> {
+        Target::check_in_place(path, "--save", Kind::State, Some(path), &[]).unwrap()
+    }
+
+    #[test]
+    fn a_state_is_saved_beside_what_came_there_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bst");
+        let target = check(&path);
+        let another = |there: &Path| {
+            if there == path {
+                fs::write(there, "Dear Tim,").unwrap();
+            }
+        };
+        assert_eq!(save(&target, &[5, 6], another), folder.path().join("a.2.bst"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "Dear Tim,");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(save(&target, &[5, 6], |_| ()), folder.path().join("a.3.bst"));
+    }
+
+    #[test]
+    fn of_two_that_go_on_with_one_state_the_later_is_saved_beside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bst");
+        save(&check(&path), &[5, 6], |_| ());
+        let (first, second) = (check(&path), check(&path));
+        let other = |there: &Path| {
+            if there == path {
+                save(&first, &[5, 6, 7], |_| ());
+            }
+        };
+        assert_eq!(save(&second, &[5, 6, 8], other), folder.path().join("a.2.bst"));
+        let third = check(&path);
+        // Of the same text it is known that nothing is lost.
+        assert_eq!(save(&third, &[5, 6, 7, 9], |_| ()), path);
+        // What was read may end earlier.
+        assert_eq!(save(&check(&path), &[5], |_| ()), path);
+    }
+}

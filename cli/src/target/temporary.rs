@@ -1,0 +1,108 @@
+//! New files that get their name only once they are whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Temporary files that there are, for a program that ends at once.
+static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A new file beside the one that it is to replace. Dropping it removes it, and so does a signal that ends
+/// the program.
+pub struct Temporary {
+    path: PathBuf,
+}
+
+/// Who may read a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// The user alone: it holds what was said.
+    Owner,
+    /// Whoever the system lets read new files.
+    Usual,
+}
+
+impl Temporary {
+    /// Makes an empty file under a name that nobody can foresee, in the folder of `path`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn beside(path: &Path, readers: Readers) -> io::Result<(Self, File)> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+        name.push(format!(".{:016x}.tmp", RandomState::new().hash_one(0)));
+        let temporary = Self { path: path.with_file_name(name) };
+        live().push(temporary.path.clone());
+        let file = options(readers).write(true).create_new(true).open(&temporary.path)?;
+        Ok((temporary, file))
+    }
+
+    /// Gives the file its name, in place of whatever has it.
+    ///
+    /// # Errors
+    /// What the system says; the file is removed then.
+    pub fn rename(self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After a rename there is none; otherwise whatever failed before says more.
+        let _ = fs::remove_file(&self.path);
+        live().retain(|path| *path != self.path);
+    }
+}
+
+/// Removes all temporary files, for a program that ends at once.
+pub fn remove_all() {
+    for path in live().drain(..) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn live() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(unix)]
+fn options(readers: Readers) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    if readers == Readers::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    options
+}
+
+#[cfg(not(unix))]
+fn options(_: Readers) -> OpenOptions {
+    OpenOptions::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_its_name_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let n_files = || fs::read_dir(folder.path()).unwrap().count();
+        drop(Temporary::beside(&path, Readers::Usual).unwrap());
+        assert_eq!(n_files(), 0);
+        let (temporary, _) = Temporary::beside(&path, Readers::Owner).unwrap();
+        temporary.rename(&path).unwrap();
+        assert!(path.exists() && n_files() == 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_private_file_is_readable_by_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (_temporary, file) = Temporary::beside(&folder.path().join("a"), Readers::Owner).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
