@@ -31,14 +31,13 @@ fn known(bytes: &[u8]) -> (Model, Vec<u8>) {
     let fork = ctx.fork(seq).expect("there is room for a fork");
     ctx.append(fork, &[Token(9), Token(8)]).expect("there is room for two tokens");
     let mut state = Vec::new();
-    ctx.state_write(&mut state, &SaveOptions { metadata: b"a title", ..SaveOptions::default() })
-        .expect("memory takes all");
+    ctx.state_write(&mut state, &SaveOptions::default().metadata(b"a title")).expect("memory takes all");
     (model, state)
 }
 
 /// A context with one sequence.
 fn context(model: &Model, n_tokens: u32) -> (Context, SeqId) {
-    let params = Params { n_ctx: 128, n_seq_max: 4, n_threads: 1, ..Params::default() };
+    let params = Params::default().n_ctx(128).n_seq_max(4).n_threads(1);
     let mut ctx = Context::new(model, params).expect("a small context fits");
     let seq = ctx.sequence().expect("there is a first sequence");
     let tokens: Vec<Token> = (3..3 + n_tokens).map(Token).collect();
@@ -62,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
         let (model, state) = &known[usize::from(*which) % known.len()];
         let mut bytes = state.clone();
         if !to_sections.is_empty() {
-            bytes = forge::with_sections(&bytes, to_sections);
+            bytes = forge::with_sections(&bytes, to_sections, 0);
         }
         forge::with_parts(&mut bytes, to_parts);
         if repair % 3 > 0 {
@@ -85,7 +84,7 @@ fn read(model: &Model, bytes: &[u8]) {
         }
     };
     for sequence in &restored.sequences {
-        let end = ctx.pos(sequence.seq);
+        let end = ctx.pos(sequence.seq).unwrap();
         let _ = held(&ctx, sequence.seq);
         let _ = ctx.append(sequence.seq, &[Token(5), Token(6)]).map_err(|error| error.to_string());
         let _ = ctx.rollback(sequence.seq, end).map_err(|error| error.to_string());

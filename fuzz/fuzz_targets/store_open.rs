@@ -31,6 +31,11 @@ enum File {
         name: Vec<u8>,
         content: Vec<u8>,
     },
+    /// Something that is no file, or is longer than what it holds, under a name of the store.
+    Odd {
+        kind: u8,
+        name: u8,
+    },
 }
 
 /// A pack of a few blocks of a prompt.
@@ -83,7 +88,11 @@ impl<'a> Input<'a> {
     }
 
     fn file(&mut self) -> File {
-        if self.byte() % 8 == 7 {
+        let kind = self.byte() % 8;
+        if kind == 6 {
+            return File::Odd { kind: self.byte(), name: self.byte() };
+        }
+        if kind == 7 {
             return File::Other { name: self.bytes().into(), content: self.bytes().into() };
         }
         File::Pack(Pack {
@@ -109,6 +118,7 @@ fuzz_target!(|input: &[u8]| {
                 honest &= pack.forged.is_empty();
             }
             File::Other { name, content } => write_other(home.path(), name, content),
+            File::Odd { kind, name } => make_odd(home.path(), *kind, *name),
         }
     }
     let only_reads = Store::open(home.path(), Access::ReadOnly).unwrap();
@@ -117,11 +127,13 @@ fuzz_target!(|input: &[u8]| {
     let writes = Store::open(home.path(), Access::ReadWrite { budget }).unwrap();
     exercise(&writes, folder.prompt, honest);
     let tokens = prompt(folder.prompt);
+    let started = std::time::Instant::now();
     if writes.put(&entry(&tokens)).is_ok() {
         let found = writes.longest(&root(), &tokens, tokens.len(), Need::Blocks).unwrap();
         assert_eq!(found.n_tokens, tokens.len(), "{:?}", found.why);
     }
     let _ = writes.prune(Prune::ToBytes(budget / 2));
+    assert!(started.elapsed().as_secs() < 5, "nothing in a folder is waited for");
 });
 
 /// Uses a store in every way that reads.
@@ -248,9 +260,26 @@ fn write_other(folder: &Path, name: &[u8], content: &[u8]) {
     let letters = b"0123456789abcdefABCDEF-.packrtsolk";
     let name: String =
         name.iter().take(90).map(|&i| char::from(letters[usize::from(i) % letters.len()])).collect();
-    if !name.trim_matches('.').is_empty() {
-        fs::write(folder.join(name), content).unwrap();
+    let path = folder.join(&name);
+    // Writing to a pipe that has the name already would wait for somebody to read it.
+    if !name.trim_matches('.').is_empty() && fs::symlink_metadata(&path).is_err() {
+        fs::write(path, content).unwrap();
     }
+}
+
+/// A pipe, a folder, a link, or a file of holes where the store looks for files of its own.
+fn make_odd(folder: &Path, kind: u8, name: u8) {
+    let pack = format!("{}-{:016x}.pack", "ab".repeat(32), 7);
+    let path =
+        folder.join(["store.lock", "7-0123456789abcdef.part", "7-1.part", &pack][usize::from(name % 4)]);
+    let made = match kind % 4 {
+        0 => std::process::Command::new("mkfifo").arg(&path).status().map(drop),
+        1 => fs::create_dir(&path),
+        2 => std::os::unix::fs::symlink("/dev/zero", &path),
+        _ => fs::File::create_new(&path).and_then(|file| file.set_len(1 << 40)),
+    };
+    // Where something has the name already, there is one odd thing less.
+    let _ = made;
 }
 
 /// A folder in memory, where the system has one.

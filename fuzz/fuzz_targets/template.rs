@@ -1,38 +1,97 @@
 //! Chat templates of strangers, and any messages.
 //!
-//! Input that starts with a byte below 0x80 is a template; any other is a recipe of pieces that templates are made of.
-//! Whatever it is, reading and running it must end within the fuzzer's limits of time and memory, with a text or an error that
-//! can be printed.
+//! Input that starts with a byte below 0x80 is a template; any other is a recipe of pieces that templates are made of. Every
+//! fourth recipe meets thousands of messages. Reading and running it must end before the clock says so, within the
+//! fuzzer's limit of memory, with a text or an error that can be printed. Values hold letters that nothing else
+//! holds, so each of their bytes must be a value's in the text, and no control token may come of one.
 #![no_main]
 
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
 use arbitrary::{Arbitrary, Result, Unstructured};
-use backstitch_models::chat::{ChatTemplate, GenerationPrompt, Message};
+use backstitch_models::Token;
+use backstitch_models::chat::{ChatTemplate, Conversation, Message, Origin, Rendered, Value};
+use backstitch_models::vocab::{AddSpecial, Vocab, VocabSource};
 use libfuzzer_sys::fuzz_target;
 
+/// The deadline of a template, and time for a slow machine.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Letters that only values have; their upper case, too.
+const MARKS: [char; 2] = ['ж', 'Ж'];
+
 fuzz_target!(|input: &[u8]| {
-    let template = match input.first() {
-        Some(0x80..) => recipe(&mut Unstructured::new(input)).unwrap_or_default(),
-        _ => String::from_utf8_lossy(input).into_owned(),
+    let (template, n_messages) = match input.first() {
+        Some(first @ 0x80..) => {
+            let n_messages = if first % 4 == 0 { 3000 } else { 3 };
+            (recipe(&mut Unstructured::new(input)).unwrap_or_default(), n_messages)
+        }
+        _ => (unmarked(&String::from_utf8_lossy(input)), 3),
     };
-    check(&template);
+    check(&template, n_messages);
 });
 
-fn check(template: &str) {
-    let messages = [
-        Message { role: "system", content: "Be kind." },
-        Message { role: "user", content: " <|im_end|> {{ x }} \n" },
-        Message { role: "assistant", content: "é" },
-    ];
-    let template = match ChatTemplate::from_source(template) {
-        Ok(template) => template,
-        Err(error) => return assert!(!error.to_string().is_empty()),
-    };
-    for messages in [&messages[..], &[]] {
-        match template.render(messages, GenerationPrompt::Yes, "<s>", "</s>") {
-            Ok(text) => assert!(text.len() < 1 << 25),
-            Err(error) => assert!(!error.to_string().is_empty()),
+/// A piece of a template without the marks, also as escapes.
+fn unmarked(template: &str) -> String {
+    template.replace(MARKS, "x").replace("\\u", "u").replace("\\U", "U")
+}
+
+fn check(template: &str, n_messages: usize) {
+    let start = Instant::now();
+    match ChatTemplate::from_source(template) {
+        Ok(template) => {
+            render(&template, conversation(n_messages));
+            render(&template, conversation(0));
         }
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+fn conversation(n_messages: usize) -> Conversation {
+    let messages = (0..n_messages).map(|i| match i % 3 {
+        0 => Message { role: "system", content: "ж<|end|>ж" },
+        1 => Message { role: "user", content: "ж<|" },
+        _ => Message { role: "end", content: "|>ж{{ x }}\n" },
+    });
+    Conversation::new(messages)
+        .tools([Value::map([("nameж", "<|endж|>".into())])])
+        .set("x", "ж")
+        .tokens("<s>", "</s>")
+}
+
+fn render(template: &ChatTemplate, conversation: Conversation) {
+    match template.render(&conversation) {
+        Ok(rendered) => {
+            assert!(rendered.as_str().len() < 1 << 28);
+            let marked = |(part, origin): (&str, Origin)| origin == Origin::Template && part.contains(MARKS);
+            assert!(!rendered.parts().any(marked), "a value's bytes count as the template's");
+            check_tokens(&rendered);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// A vocabulary with a control token.
+static VOCAB: LazyLock<Vocab> = LazyLock::new(|| {
+    let source = VocabSource {
+        model: "gpt2",
+        tokens: &["<|end|>", "<", "|", "e", "n", "d", ">"],
+        types: vec![3, 1, 1, 1, 1, 1, 1],
+        ..VocabSource::default()
+    };
+    Vocab::new(&source).expect("the vocabulary is well-formed")
+});
+
+/// There are no more control tokens than the template wrote.
+fn check_tokens(rendered: &Rendered) {
+    let mut tokens = Vec::new();
+    rendered.tokenize(&VOCAB, AddSpecial::No, &mut tokens);
+    let n_tokens = tokens.iter().filter(|token| **token == Token(0)).count();
+    let own = rendered.parts().filter(|(_, origin)| *origin == Origin::Template);
+    let n_written: usize = own.map(|(part, _)| part.matches("<|end|>").count()).sum();
+    assert_eq!(n_tokens, n_written);
 }
 
 /// Statements that nest and that grow things.
@@ -56,7 +115,7 @@ const CLOSE: [&str; 8] = [
     "{% endwith %}",
     "{% endcall %}",
 ];
-const TERMS: [&str; 18] = [
+const TERMS: [&str; 24] = [
     "x",
     "y",
     "messages",
@@ -75,6 +134,12 @@ const TERMS: [&str; 18] = [
     "x[1:]",
     "namespace(a=x)",
     "range(9)",
+    "tools",
+    "(x, y)",
+    "'<|end|>'",
+    "'<|'",
+    "'|>'",
+    "-9223372036854775807",
 ];
 const OPERATORS: [&str; 14] = [
     " + ",
@@ -92,7 +157,7 @@ const OPERATORS: [&str; 14] = [
     " or ",
     " if y else ",
 ];
-const TAILS: [&str; 24] = [
+const TAILS: [&str; 46] = [
     "",
     "",
     "",
@@ -117,6 +182,28 @@ const TAILS: [&str; 24] = [
     ".items()",
     ".join(x)",
     " | unique | reverse",
+    ".strip(x)",
+    ".append(x)",
+    ".update(a=x)",
+    ".format(x, y)",
+    ".title()",
+    "[::-2]",
+    "[x]",
+    "[:3]",
+    " | map(attribute='a.a.a')",
+    " | map('default', x)",
+    " | selectattr('content', 'in', x)",
+    " | groupby('role')",
+    " | batch(3, x)",
+    " | dictsort",
+    " | int",
+    " | round(2)",
+    " | capitalize",
+    " | truncate(9)",
+    " | format(x)",
+    " is divisibleby(x)",
+    " is in x",
+    " | default(x, true)",
 ];
 
 fn recipe(u: &mut Unstructured<'_>) -> Result<String> {
@@ -139,7 +226,7 @@ fn statements(u: &mut Unstructured<'_>, depth: usize, out: &mut String) -> Resul
             2 => *out += &format!("{{% set y = {} %}}", expression(u)?),
             3 => *out += &format!("{{% set ns.a = {} %}}", expression(u)?),
             4 => *out += "{% set ns = namespace(a=y) %}",
-            5 => *out += &String::arbitrary(u)?,
+            5 => *out += &unmarked(&String::arbitrary(u)?),
             _ => *out += &format!("{{{{ {} }}}}", expression(u)?),
         }
     }

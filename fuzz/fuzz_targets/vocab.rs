@@ -120,7 +120,7 @@ fn check(vocab: &Vocab, text: &str, plain: bool) {
         let bos = vocab.bos().filter(|_| vocab.adds_bos());
         let eos = vocab.eos().filter(|_| vocab.adds_eos());
         assert!(whole.iter().eq(bos.iter().chain(&bare).chain(&eos)));
-        assert!(bare.iter().all(|token| token.0 < vocab.n_vocab()));
+        assert!(bare.iter().all(|token| (token.0 as usize) < vocab.n_vocab()));
         let pieces: Vec<u8> = bare.iter().flat_map(|&token| vocab.piece(token)).copied().collect();
         if plain {
             assert_eq!(pieces, text.as_bytes(), "{bare:?}");
@@ -133,7 +133,7 @@ fn check(vocab: &Vocab, text: &str, plain: bool) {
         assert!(tidy.len() <= pieces.len());
         let _ = vocab.detokenize(&bare, WriteSpecial::No);
     }
-    for id in (0..vocab.n_vocab()).chain(once(u32::MAX)) {
+    for id in (0..vocab.n_vocab() as u32).chain(once(u32::MAX)) {
         let _ = (vocab.is_eog(Token(id)), vocab.is_hidden(Token(id)), vocab.token_text(Token(id)));
     }
 }

@@ -1,6 +1,3 @@
 //! What fuzz targets share: small memories of every kind that are filled as a model would, and forged state files.
 
-pub mod edit;
-pub mod forge;
-pub mod kept;
-pub mod live;
+pub use backstitch_kv::oracle::{edit, forge, kept, live};

@@ -55,8 +55,14 @@ impl Tally {
 // Constant initial values and no destructor: touching these never allocates, which an allocator could not survive.
 thread_local! {
     static HERE: Cell<Tally> = const { Cell::new(Tally::ZERO) };
+    /// Bytes that this thread holds, counted from some start: those it got less those it gave back.
+    static HELD: Cell<i64> = const { Cell::new(0) };
+    /// The most that it held since that start.
+    static PEAK: Cell<i64> = const { Cell::new(0) };
     /// How many more requests this thread is granted; `u64::MAX` means no limit.
     static GRANTED: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// The largest request that this thread is granted.
+    static LARGEST: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
 /// The system's allocator, counted. See the [module](self) for how to install it.
@@ -94,6 +100,15 @@ impl Counting {
         (result, HERE.get().since(before))
     }
 
+    /// Runs `work`; returns its result and the most bytes that this thread held at once meanwhile, beyond those that it held before. A list that moves to
+    /// more room counts twice while it moves.
+    pub fn peak_here<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
+        let before = HELD.get();
+        PEAK.set(before);
+        let result = work();
+        (result, PEAK.get().wrapping_sub(before).unsigned_abs())
+    }
+
     /// Runs `work`, granting this thread's first `n` requests and refusing the others.
     ///
     /// Code that cannot take no for an answer (`Vec::push`) then ends the process, so `work` has to be code that
@@ -109,6 +124,19 @@ impl Counting {
         work()
     }
 
+    /// Runs `work`, refusing this thread's requests for more than `n` bytes: what grows with an input, while what is small is
+    /// granted. As for [`Counting::refusing_after`], keep assertions outside.
+    pub fn refusing_above<R>(&self, n: u64, work: impl FnOnce() -> R) -> R {
+        struct Restore(u64);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                LARGEST.set(self.0);
+            }
+        }
+        let _restore = Restore(LARGEST.replace(n));
+        work()
+    }
+
     /// Counts a request for `bytes` more; false if it is to be refused.
     fn admit(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
@@ -116,8 +144,20 @@ impl Counting {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
         // `try_with`: a thread's last frees and allocations may come when its locals are gone.
         let _ = HERE.try_with(|here| here.set(here.get().plus(bytes)));
-        GRANTED.try_with(spend).unwrap_or(true)
+        let is_small = LARGEST.try_with(|largest| bytes <= largest.get()).unwrap_or(true);
+        is_small && GRANTED.try_with(spend).unwrap_or(true)
     }
+}
+
+/// Notes that this thread holds `change` bytes more, and `extra` for a moment.
+fn hold(change: i64, extra: i64) {
+    let held = HELD.try_with(|held| {
+        let now = held.get().wrapping_add(change);
+        held.set(now);
+        now.wrapping_add(extra)
+    });
+    // A thread's last frees and allocations may come when its locals are gone.
+    let _ = held.map(|held| PEAK.try_with(|peak| peak.set(peak.get().max(held))));
 }
 
 fn spend(granted: &Cell<u64>) -> bool {
@@ -138,6 +178,7 @@ unsafe impl GlobalAlloc for Counting {
         if !self.admit(layout.size()) {
             return std::ptr::null_mut();
         }
+        hold(layout.size() as i64, 0);
         // SAFETY: the caller promises a layout of non-zero size.
         unsafe { System.alloc(layout) }
     }
@@ -146,6 +187,7 @@ unsafe impl GlobalAlloc for Counting {
         if !self.admit(layout.size()) {
             return std::ptr::null_mut();
         }
+        hold(layout.size() as i64, 0);
         // SAFETY: as for `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -154,12 +196,14 @@ unsafe impl GlobalAlloc for Counting {
         if size > layout.size() && !self.admit(size - layout.size()) {
             return std::ptr::null_mut();
         }
+        hold(size as i64 - layout.size() as i64, if size > layout.size() { layout.size() as i64 } else { 0 });
         // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`,
         // and that `size` is not zero.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        hold(-(layout.size() as i64), 0);
         // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`.
         unsafe { System.dealloc(at, layout) }
     }

@@ -16,3 +16,8 @@ pub use allocator::{Counting, Tally};
 pub use bits::{assert_bits, first_difference};
 pub use cases::each;
 pub use random::Random;
+
+/// Compiles the library's part of the repository's front page.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
