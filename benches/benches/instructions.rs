@@ -106,8 +106,8 @@ fn attend(n_tokens: usize, n_slots: usize) -> Box<dyn FnMut()> {
 fn context(name: &str) -> (Context, backstitch_models::SeqId) {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
     let model = Model::from_bytes(&fs::read(path).expect("a model")).expect("a model");
-    let params = Params { n_ctx: 128, n_seq_max: 4, ..Params::default() };
-    let mut ctx = Context::with_pool(&model, params, Box::new(Inline)).expect("a context");
+    let params = Params::default().n_ctx(128).n_seq_max(4);
+    let mut ctx = Context::with_pool(&model, params, std::sync::Arc::new(Inline)).expect("a context");
     let seq = ctx.sequence().expect("a sequence");
     (0..40).for_each(|i| ctx.append(seq, &[Token(i)]).expect("room"));
     (ctx, seq)

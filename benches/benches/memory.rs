@@ -26,7 +26,13 @@ fn memory(n_ctx: u32) -> Hybrid {
         (0..4).flat_map(|_| [attention(&layer), attention(&windowed), recurrent.clone()]).collect();
     let (k_type, v_type) = (CellType::F16, CellType::F16);
     let timeline = TimelineParams::default();
-    let params = Params { n_ctx: n_ctx + 4096, n_seq_max: 8, n_batch: 2048, k_type, v_type, timeline };
+    let params = Params::default()
+        .n_ctx(n_ctx + 4096)
+        .n_seq_max(8)
+        .n_batch(2048)
+        .k_type(k_type)
+        .v_type(v_type)
+        .timeline(timeline);
     Hybrid::new(&layers, &params).unwrap()
 }
 
@@ -111,7 +117,7 @@ fn operations(c: &mut Criterion) {
 fn contexts(c: &mut Criterion) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/falcon_h1.gguf");
     let model = Model::from_bytes(&std::fs::read(path).unwrap()).unwrap();
-    let params = backstitch_models::Params { n_ctx: 4096, n_seq_max: 2, ..Default::default() };
+    let params = backstitch_models::Params::default().n_ctx(4096).n_seq_max(2);
     let mut ctx = Context::new(&model, params).unwrap();
     let seq = ctx.sequence().unwrap();
     let tokens: Vec<Token> = (0..2000).map(|i| Token(i % 250)).collect();

@@ -30,7 +30,13 @@ fn memory(n_tokens: u32) -> Hybrid {
     let layers = vec![LayerSpec { attention, ..LayerSpec::default() }; 30];
     let (k_type, v_type) = (CellType::F16, CellType::F16);
     let timeline = TimelineParams::default();
-    let params = Params { n_ctx: 2 * n_tokens + 64, n_seq_max: 1, n_batch: 2048, k_type, v_type, timeline };
+    let params = Params::default()
+        .n_ctx(2 * n_tokens + 64)
+        .n_seq_max(1)
+        .n_batch(2048)
+        .k_type(k_type)
+        .v_type(v_type)
+        .timeline(timeline);
     Hybrid::new(&layers, &params).unwrap()
 }
 
@@ -74,7 +80,7 @@ fn save_to_file(memory: &Hybrid, path: &Path, pool: &dyn Pool) {
     let snapshot = memory.snapshot(&[SEQ]).unwrap();
     let mut fill = |writer: &mut Writer<'_>| write_image_with(writer, &snapshot, None, pool);
     let saved = state::save(&RealDisk, path, HEADER, Sync::No, &mut fill);
-    assert!(saved.unwrap().replaced);
+    assert!(!saved.unwrap().appended);
 }
 
 fn saved(memory: &Hybrid) -> Vec<u8> {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs `backstitch bench` and llama.cpp in turn on the same models and prints a Markdown table of medians and ratios.
 
-    python compare.py --models FOLDER [--only NAME ...] [--threads 1 2] [--rounds 3] [--json FILE]
+    python compare.py --models FOLDER [--only NAME ...] [--threads 1 2] [--rounds 3] [--json FILE] [--ik PROGRAM]
 
 The machine's mood changes from minute to minute, so the programs alternate (A B C A B C ...) and only ratios of one run count.
-Backstitch runs with the kernel sets of --sets; the first is measured whole, of the others the prompt. llama.cpp is given both of its kinds
-of attention (a quantised cache takes but one), and in each round the faster one is what Backstitch is held to.
+Backstitch runs with the kernel sets of --sets; the first is measured whole, of the others the prompt. llama.cpp is given both of its
+kinds of attention (a quantised cache takes but one), and in each round the faster one is what Backstitch is held to. With --ik it is
+held to ik_llama.cpp as well, which is given weights as they are and rearranged.
 """
 import argparse
 import json
@@ -52,38 +53,71 @@ def run_round(job, args, sink):
         command = [args.backstitch, *job.flags(args.models, args.prompt, n_gen), "-ctk", job.cache, "-ctv", job.cache,
                    "-r", str(args.reps), "--json"]
         ours.append(measure(command, **({} if kernels == "best" else {"BACKSTITCH_ISA": kernels})))
-    flags = job.flags(args.models, args.prompt, args.gen) + ["--cache", job.cache, "--reps", str(args.reps)]
-    kinds = args.attention if job.cache == "f16" else ["on"]
-    theirs = [measure([args.peer, *flags, "--fa", attention]) for attention in kinds]
-    for engine, rows in ("backstitch", ours), ("llama.cpp", theirs):
+    theirs = {name: [measure(command) for command in commands] for name, commands in peers(job, args).items()}
+    for engine, rows in [("backstitch", ours), *theirs.items()]:
         for row in rows:
             sink.write(json.dumps({"engine": engine, "cache": job.cache} | row) + "\n")
     sink.flush()
-    best = {key: max(row[key] for row in theirs) for key in ("prompt_tps", "gen_tps")}
-    return ours, best | {"peak_rss_mib": min(row["peak_rss_mib"] for row in theirs)}
+    foreign = max(row["foreign"] or 0 for row in ours)
+    if foreign > 0.05:
+        print(f"{job.model}: other programs used {100 * foreign:.0f} % of the machine meanwhile", file=sys.stderr)
+    return ours, {name: best(rows) for name, rows in theirs.items()}
+
+
+def peers(job, args):
+    """The command lines of each other engine: of its settings the best counts."""
+    flags = job.flags(args.models, args.prompt, args.gen) + ["--cache", job.cache, "--reps", str(args.reps)]
+    kinds = args.attention if job.cache == "f16" else ["on"]
+    found = {"llama.cpp": [[args.peer, *flags, "--fa", attention] for attention in kinds]}
+    if args.ik:
+        # It has no "auto", and its fused attention aborts where a query sees none of some other sequence's cells.
+        kinds = ["off"] if job.seqs > 1 else [kind for kind in kinds if kind != "auto"] or ["on", "off"]
+        found["ik_llama.cpp"] = [[args.ik, *flags, "--fa", attention, "--repack", repack]
+                                 for attention in kinds for repack in ("off", "on")]
+    return found
+
+
+def best(rows):
+    return {key: max(row[key] for row in rows) for key in ("prompt_tps", "gen_tps")} | {
+        "peak_rss_mib": min(row["peak_rss_mib"] for row in rows)}
 
 
 def figure(x):
     return f"{x:.0f}" if x >= 100 else f"{x:.1f}"
 
 
-def table_row(job, rounds, n_sets):
+def heading(engines, sets):
+    ratios = ["ratio"] if len(engines) == 1 else [f"to {engine}" for engine in engines]
+    return ["model", "threads", "depth", "seqs", "cache", *(f"prompt: {engine}" for engine in engines), *sets, *ratios,
+            "of multiplying alone", *(f"generation: {engine}" for engine in engines), "Backstitch", *ratios,
+            "of reading alone", *(f"MiB: {engine}" for engine in engines), "Backstitch"]
+
+
+def table_row(job, rounds, engines, n_sets):
     """Medians over the rounds; a ratio is the median of the rounds' ratios, that of prompts with the set that is faster."""
     def median(pick):
         return statistics.median(pick(ours, theirs) for ours, theirs in rounds)
 
+    def theirs(key):
+        return [figure(median(lambda _, theirs, name=name: theirs[name][key])) for name in engines]
+
+    def ratio(key, i, name):
+        return median(lambda ours, theirs: ours[i][key] / theirs[name][key])
+
+    def share(key, limit):
+        known = all(ours[0][limit] for ours, _ in rounds)
+        return f"{median(lambda ours, _: 100 * ours[0][key] / ours[0][limit]):.0f} %" if known else "-"
+
     cells = [job.model, str(job.threads), str(job.depth), str(job.seqs), job.cache]
-    cells.append(figure(median(lambda _, theirs: theirs["prompt_tps"])))
+    cells += theirs("prompt_tps")
     cells += [figure(median(lambda ours, _, i=i: ours[i]["prompt_tps"])) for i in range(n_sets)]
-    ratios = [median(lambda ours, theirs, i=i: ours[i]["prompt_tps"] / theirs["prompt_tps"]) for i in range(n_sets)]
-    cells.append(f"**{max(ratios):.2f}**")
-    cells.append(figure(median(lambda _, theirs: theirs["gen_tps"])))
+    cells += [f"**{max(ratio('prompt_tps', i, name) for i in range(n_sets)):.2f}**" for name in engines]
+    cells.append(share("gop_s", "gop_limit_s"))
+    cells += theirs("gen_tps")
     cells.append(figure(median(lambda ours, _: ours[0]["gen_tps"])))
-    cells.append(f"**{median(lambda ours, theirs: ours[0]['gen_tps'] / theirs['gen_tps']):.2f}**")
-    limit = all(ours[0]["read_limit_gb_s"] for ours, _ in rounds)
-    share = median(lambda ours, _: 100 * ours[0]["read_gb_s"] / ours[0]["read_limit_gb_s"]) if limit else None
-    cells.append(f"{share:.0f} %" if limit else "-")
-    cells.append(f"{median(lambda _, theirs: theirs['peak_rss_mib']):.0f}")
+    cells += [f"**{ratio('gen_tps', 0, name):.2f}**" for name in engines]
+    cells.append(share("read_gb_s", "read_limit_gb_s"))
+    cells += [f"{median(lambda _, theirs, name=name: theirs[name]['peak_rss_mib']):.0f}" for name in engines]
     cells.append(f"{median(lambda ours, _: ours[0]['peak_rss_mib']):.0f}")
     return cells
 
@@ -97,6 +131,7 @@ def main():
     p.add_argument("--models", type=Path, required=True, help="folder with the files of models.py")
     p.add_argument("--backstitch", default=str(HERE / "../../target/release/backstitch"))
     p.add_argument("--peer", default=str(HERE / "target/release/peer"))
+    p.add_argument("--ik", help="ik_bench of ik/build.sh; without it ik_llama.cpp is left out")
     p.add_argument("--only", nargs="+", default=MODELS, help="names of models, without .gguf")
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     p.add_argument("--depths", nargs="+", type=int, default=[0])
@@ -113,13 +148,14 @@ def main():
 
     jobs = [Job(model, threads, depth, seqs, cache) for model in args.only for threads in args.threads
             for depth in args.depths for seqs in args.seqs for cache in args.caches]
-    print_row(["model", "threads", "depth", "seqs", "cache", "prompt: llama.cpp", *args.sets, "ratio",
-               "generation: llama.cpp", "Backstitch", "ratio", "of reading alone", "MiB: llama.cpp", "Backstitch"])
-    print_row(["---"] + ["--:"] * (13 + len(args.sets)))
+    engines = ["llama.cpp", "ik_llama.cpp"] if args.ik else ["llama.cpp"]
+    columns = heading(engines, args.sets)
+    print_row(columns)
+    print_row(["---"] + ["--:"] * (len(columns) - 1))
     with open(args.json, "a") as sink:
         for job in jobs:
             rounds = [run_round(job, args, sink) for _ in range(args.rounds)]
-            print_row(table_row(job, rounds, len(args.sets)))
+            print_row(table_row(job, rounds, engines, len(args.sets)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     python plot.py runs.jsonl ../../docs/pictures
 
 Of each model three pictures: `MODEL-prompt-depth.svg` and `MODEL-generation-depth.svg` with a line for each engine and number of threads,
-and `MODEL-threads.svg` with one for each engine and figure, in an empty cache. Of llama.cpp the best setting of each point counts, of several
+and `MODEL-threads.svg` with one for each engine and figure, in an empty cache. Of other engines the best setting of each point counts, of several
 rounds the median.
 """
 import json
@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 170, 40, 48
-COLOURS = {"backstitch": "#0b6e4f", "llama.cpp": "#b5651d"}
+COLOURS = {"backstitch": "#0b6e4f", "llama.cpp": "#b5651d", "ik_llama.cpp": "#6a4c93"}
 FIGURES = {"prompt": "prompt_tps", "generation": "gen_tps"}
 
 
@@ -24,7 +24,7 @@ def best_points(rows, key):
     """(engine, threads, depth) to tokens a second."""
     found = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        setting = row.get("flash") or row.get("kernel_set")
+        setting = row.get("flash") or row.get("kernel_set"), row.get("repack")
         found[row["engine"], row["threads"], row["depth"]][setting].append(row[key])
     return {point: max(map(statistics.median, settings.values())) for point, settings in found.items()}
 
