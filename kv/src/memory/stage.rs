@@ -82,7 +82,13 @@ pub(super) struct Stage {
     /// Checkpoints taken.
     pub checkpoints: Vec<u32>,
     pub lines: Vec<(SeqId, Line)>,
+    /// Where all that lies.
+    pub placement: Placement,
 }
+
+/// Where nothing lies.
+static NOWHERE: Placement =
+    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
 
 impl Stage {
     /// Begins what a part gets.
@@ -93,11 +99,11 @@ impl Stage {
     }
 }
 
-/// Sequences of an image, ready to take the place of others. Dropping this leaves no trace of them.
+/// Sequences of an image, ready to take the place of others. Dropping this leaves no trace of them; forgetting it
+/// leaves none behind the next change of the memory, which holds all that was reserved.
 pub struct Staged<'a> {
     memory: &'a mut Hybrid,
     fit: Fit,
-    placement: Placement,
 }
 
 impl fmt::Debug for Staged<'_> {
@@ -115,7 +121,7 @@ impl Staged<'_> {
     /// Where blocks, states and journals of the image are to lie. An engine that keeps the bytes of a memory
     /// [without storage](Hybrid::without_storage) puts them there before the commit; any other memory has done so.
     pub fn placement(&self) -> &Placement {
-        &self.placement
+        self.memory.staged.as_ref().map_or(&NOWHERE, |stage| &stage.placement)
     }
 
     /// Gives the sequences what was staged, in place of what they held. Cannot fail. What the budget for ways back does not pay for beside those
@@ -195,7 +201,10 @@ impl Hybrid {
                 }
             }
         }
-        Ok(Staged { memory: self, fit, placement: placement(&matched, reserved) })
+        if let Some(stage) = &mut self.staged {
+            stage.placement = placement(&matched, reserved);
+        }
+        Ok(Staged { memory: self, fit })
     }
 
     fn check_targets(&self, image: &Image, seqs: &[SeqId]) -> Result<(), Error> {
