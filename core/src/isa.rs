@@ -27,6 +27,7 @@
 pub(crate) mod cache;
 mod scalar;
 mod simd;
+pub(crate) mod stream;
 mod table;
 
 #[cfg(all(target_arch = "x86_64", feature = "amx"))]

@@ -2,7 +2,7 @@
 
 use super::format::{Bias, Factors, Format, Mins};
 use super::write_lanes;
-use crate::isa::{Simd, cache};
+use crate::isa::{Simd, cache, stream};
 use crate::matmul::Write;
 use crate::packed::layout;
 use crate::pool::Band;
@@ -189,8 +189,8 @@ pub(super) fn panels<Q: Format>(w: &[u8], n_blocks: usize) -> impl ExactSizeIter
 struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
-    /// Whether the panel is fetched ahead: it may be far away, as these are the first tokens that it meets. One token alone reads
-    /// faster than fetches could be issued, and the processor sees its one stream by itself.
+    /// Whether the panel is fetched ahead: it may be far away, as these are the first tokens that it meets. One token alone may
+    /// read faster than fetches could be issued, where the processor sees its one stream by itself.
     fetch: bool,
 }
 
@@ -225,7 +225,17 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     let mut rest = x.blocks.get(first..).unwrap_or(&[]);
     let groups = panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>);
     for (head, group) in groups {
+        if x.fetch {
+            s.prefetch(head, AHEAD);
+        }
         for section in group.chunks(Q::SECTION_BYTES) {
+            // One line in nine that is not fetched costs more than the fetches of all others gain.
+            if x.fetch
+                && Q::SCALE_BYTES > 0
+                && let Some(scales) = section.first()
+            {
+                s.prefetch(scales, AHEAD);
+            }
             for (scales, quants) in layout::blocks::<Q>(section) {
                 let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
                 rest = rest.get(x.n..).unwrap_or(&[]);
@@ -248,8 +258,9 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     }
 }
 
-/// Bytes between what is multiplied and what is fetched to the caches: enough for the memory's latency.
-const AHEAD: usize = 4096;
+/// Bytes between what is multiplied and what is fetched to the caches: enough for the memory's latency, and more than a page,
+/// where processors stop that fetch by themselves.
+const AHEAD: usize = 8192;
 
 /// All panels times all rows.
 #[inline(always)]
@@ -282,7 +293,7 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
 ) {
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
-            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 && x.len() > n_blocks };
+            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 && (x.len() > n_blocks || !stream::follows_alone()) };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles::<S, Q>(s, panel, x, &mut sink);
         }

@@ -1,0 +1,57 @@
+//! Whether weights that one token passes are fetched ahead by instructions, or left to the processor.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether this processor follows one stream of memory by itself as fast as it can be read. Zen 3 and Zen 4 do, and fetches
+/// only take their time; Zen 5 and Intel's processors stop at pages or fall behind, and others were not tried.
+pub(crate) fn follows_alone() -> bool {
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    let mut known = KNOWN.load(Ordering::Relaxed);
+    if known == 0 {
+        known = if ask() { YES } else { NO };
+        KNOWN.store(known, Ordering::Relaxed);
+    }
+    known == YES
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ask() -> bool {
+    use core::arch::x86_64::__cpuid;
+    let (vendor, version) = (__cpuid(0), __cpuid(1));
+    let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+    vendor.as_flattened() == b"AuthenticAMD" && family(version.eax) == 0x19
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ask() -> bool {
+    false
+}
+
+/// The family in a processor's version: the extended part counts where the other is full.
+#[cfg(any(target_arch = "x86_64", test))]
+fn family(version: u32) -> u32 {
+    match version >> 8 & 15 {
+        15 => 15 + (version >> 20 & 0xff),
+        family => family,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_read_as_the_manuals_say() {
+        // Zen 4 (Genoa), Zen 5 (Turin), Sapphire Rapids.
+        assert_eq!(family(0x00a1_0f11), 0x19);
+        assert_eq!(family(0x00b0_0f21), 0x1a);
+        assert_eq!(family(0x0008_06f8), 6);
+    }
+
+    #[test]
+    fn what_is_asked_once_stays() {
+        assert_eq!(follows_alone(), follows_alone());
+    }
+}
