@@ -293,7 +293,11 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
 ) {
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
-            let x = Tokens { blocks: x, n: x.len() / n_blocks, fetch: i == 0 && (x.len() > n_blocks || !stream::follows_alone()) };
+            let x = Tokens {
+                blocks: x,
+                n: x.len() / n_blocks,
+                fetch: i == 0 && (x.len() > n_blocks || !stream::follows_alone()),
+            };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles::<S, Q>(s, panel, x, &mut sink);
         }
