@@ -30,9 +30,9 @@ pub struct Flag {
     pub names: &'static [&'static str],
     /// The commands that it is about; none are all.
     commands: &'static [&'static str],
-    /// What follows it.
+    /// The values that follow it.
     pub takes: Takes,
-    /// What becomes of it.
+    /// Whether it is passed over or refused.
     pub fate: Fate,
 }
 

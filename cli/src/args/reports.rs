@@ -6,7 +6,7 @@ use super::{ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
 use clap::{Args, value_parser};
 use std::path::PathBuf;
 
-/// What is told of a measured run, and in which form.
+/// Options for the report about a measured run.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct ReportArgs {
     /// Tell about the model, its memory, the machine and the speed on standard error.

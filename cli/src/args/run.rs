@@ -38,7 +38,7 @@ pub struct RunArgs {
 /// `backstitch chat`
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// What the model should know before the first message [also: -sys].
+    /// Instructions for the model, before the first message [also: -sys].
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub system_prompt: Option<String>,
     /// The first message; the others are read from standard input.

@@ -2,7 +2,7 @@
 
 use clap::error::Error;
 
-/// What is wrong with a command line, and where to look. `command` is the command that it names.
+/// One line that says why a command line was refused and which help to read. `command` is the command that it names.
 pub fn usage_line(error: &Error, command: &str) -> String {
     let text = error.render().to_string();
     let told = text.split("\n\n").take_while(|part| !is_boilerplate(part)).map(|part| {

@@ -70,7 +70,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     show(args, &Report { model: name(args), cpu: processor::name(), kernel_set: kernels, foreign, runs })
 }
 
-/// How often something is timed.
+/// The number of timings in the whole command.
 fn n_repetitions(args: &BenchArgs) -> u64 {
     let n_places = args.n_threads.len() * args.depth.len();
     n_places as u64 * (args.n_prompt.len() + args.n_gen.len()) as u64 * u64::from(args.repetitions)

@@ -229,7 +229,7 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
             s.prefetch(head, AHEAD);
         }
         for section in group.chunks(Q::SECTION_BYTES) {
-            // One line in nine that is not fetched costs more than the fetches of all others gain.
+            // Every section would wait for its line of scales.
             if x.fetch
                 && Q::SCALE_BYTES > 0
                 && let Some(scales) = section.first()
@@ -291,12 +291,13 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
+    let fetch_for_one = !stream::follows_alone();
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens {
                 blocks: x,
                 n: x.len() / n_blocks,
-                fetch: i == 0 && (x.len() > n_blocks || !stream::follows_alone()),
+                fetch: i == 0 && (x.len() > n_blocks || fetch_for_one),
             };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles::<S, Q>(s, panel, x, &mut sink);
