@@ -1,9 +1,9 @@
-// Runs a WebAssembly program under Node.js: `node .ci/wasi.mjs PROGRAM [ARGUMENTS]`. It sees the whole file system and the environment; its
-// exit code is passed on.
+// Run a WebAssembly program under Node.js: `node .ci/wasi.mjs PROGRAM [ARGUMENTS]`. The program sees
+// the whole file system and the environment; this script ends with its exit code.
 import { readFile } from "node:fs/promises";
 import process from "node:process";
 
-// Node.js warns that this module may change; there is none that may not.
+// Node.js warns that this module may change; there is no stable one.
 process.removeAllListeners("warning");
 const { WASI } = await import("node:wasi");
 

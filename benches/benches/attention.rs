@@ -1,14 +1,18 @@
-//! Attention over caches of every type: generation at depth (bytes are those of keys and values) and prompts (operations are a product and
-//! a sum for each dimension of K and of V, query row and cell seen), on one thread and on two; and storing.
+//! Attention over caches of every type, on one thread and on two: generation at depth, prompts, and
+//! storing cells.
 //!
-//! Generation goes from layer to layer, each with a cache of its own, as a model does: at a depth of 8,192 they lie in memory, and the
-//! share that is printed, of what the third cache gives, is too modest. The set `amx` is not timed: its attention is that of `avx512`.
+//! The bytes of generation are those of keys and values. The operations of prompts are a product
+//! and a sum for each dimension of K and of V, for each query row and each cell that it attends to.
+//!
+//! Generation goes from layer to layer, each with a KV cache of its own, as a model does. At a
+//! depth of 8,192 these are in memory, so the printed share, of the L3 cache's speed, is too low
+//! there. The set `amx` is not timed, because its attention is that of `avx512`.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_benches::{Best, Cost};
 use backstitch_core::KernelSet;
 use backstitch_core::attention::{Attention, Seen, store};
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
 use backstitch_core::pool::{Pool, ThreadPool};
 use backstitch_testing::Random;
 use criterion::measurement::WallTime;
@@ -20,12 +24,13 @@ use std::time::Duration;
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Layers with caches of their own, so that a layer's bytes have left the nearest caches when it comes round again.
+/// Layers with KV caches of their own, so that a layer's bytes have left the L1 and L2 cache when
+/// its turn comes again.
 struct Layers {
     layout: CellLayout,
     n_head: usize,
     caches: Vec<Vec<Line>>,
-    table: Vec<Extent>,
+    table: Vec<BlockEntry>,
     q: Vec<f32>,
     scratch: Vec<f32>,
     out: Vec<f32>,
@@ -53,7 +58,7 @@ impl Layers {
             layout,
             n_head,
             caches: vec![cache; n_layer],
-            table: (0..n_blocks as u32).map(|block| Extent { block, live: u32::MAX }).collect(),
+            table: (0..n_blocks as u32).map(|block| BlockEntry { block, live: u32::MAX }).collect(),
             q: random.floats(n_tokens * n_head * 64),
             scratch: vec![0.0; 1 << 20],
             out: vec![0.0; n_tokens * n_head * 64],
@@ -61,7 +66,7 @@ impl Layers {
         }
     }
 
-    /// Of one step.
+    /// Return the cost of one step.
     fn cost(&self, end: usize) -> Cost {
         let n_tokens = self.q.len() / self.n_head / 64;
         let seen: usize = (end - n_tokens + 1..=end).sum();
@@ -69,7 +74,7 @@ impl Layers {
         Cost { bytes, flops: seen * self.n_head * 4 * 64, ..Cost::default() }
     }
 
-    /// One layer: the last tokens of `end` slots.
+    /// Compute the attention of the last tokens of `end` slots in one layer, the next one.
     fn step(&mut self, set: &KernelSet, pool: &dyn Pool, end: usize) {
         let sinks = &[];
         let attention = Attention {
@@ -77,12 +82,12 @@ impl Layers {
             scale: 0.125,
             soft_cap: 0.0,
             sinks,
-            relative: None,
+            position_bias: None,
             layout: self.layout,
         };
         let n_tokens = self.q.len() / self.n_head / 64;
         let first = end - n_tokens;
-        let seen = |i: usize| Seen { extents: &self.table, slots: 0..(first + i) as u32 + 1 };
+        let seen = |i: usize| Seen { table: &self.table, slots: 0..(first + i) as u32 + 1 };
         self.next = (self.next + 1) % self.caches.len();
         let cache = bytemuck::cast_slice(&self.caches[self.next]);
         attention.run(set, pool, &self.q, cache, &seen, &mut self.scratch, &mut self.out).unwrap();
@@ -90,17 +95,17 @@ impl Layers {
     }
 }
 
-/// SmolLM2-135M and a 1.1B model of the Llama family: name, query heads, key heads, layers.
+/// SmolLM2-135M and a 1.1B model of the Llama family: name, query heads, KV heads, layers.
 const MODELS: [(&str, usize, usize, usize); 2] = [("smollm2-135m", 9, 3, 30), ("llama-1.1b", 32, 4, 22)];
 
-/// The sets worth timing.
+/// Iterate over the kernel sets whose attention is worth timing.
 fn sets() -> impl Iterator<Item = &'static KernelSet> {
     KernelSet::available().filter(|set| !["scalar", "amx"].contains(&set.name()))
 }
 
 const DEPTHS: [usize; 3] = [512, 2048, 8192];
 
-/// Times `work` and prints the share of the machine's limits.
+/// Time `work` and print the share of the machine's limits.
 fn bench(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -112,7 +117,8 @@ fn bench(
     group.bench_function(name, |b| b.iter_custom(|n| best.time(n, &mut work)));
 }
 
-/// Calls `time` for every model, depth, type of cells, set and number of threads; the name says all but the depth.
+/// Call `time` for every model, depth, type of cells, set and number of threads. Its first argument
+/// is a name for the combination.
 fn each(mut time: impl FnMut(&str, usize, CellType, (usize, usize, usize), &KernelSet, &ThreadPool)) {
     let pools = [1, 2].map(|n| ThreadPool::new(n).unwrap());
     for (model, n_head, n_head_kv, n_layer) in MODELS {
@@ -157,7 +163,7 @@ fn storing(c: &mut Criterion) {
         let mut cache = vec![Line([0; 64]); 16 * layout.block_bytes() / 64];
         let cell = |i: usize| ((i / BLOCK_CELLS) as u32, (i % BLOCK_CELLS) as u32);
         let pool = ThreadPool::new(1).unwrap();
-        // Floats are read, halves written.
+        // F32 is read, F16 is written.
         let cost = Cost { bytes: n_tokens * 2 * 192 * (4 + 2), ..Cost::default() };
         for set in KernelSet::available() {
             let bytes = bytemuck::cast_slice_mut(&mut cache);

@@ -1,5 +1,5 @@
-//! What is done to each number of a row: functions, sums, rounding to other types. Bytes are those read and written; operations are
-//! not counted, for what limits these is moving their rows.
+//! Work on each number of a row: functions, sums, rounding to other types. Bytes are those read and
+//! written. Operations are not counted, because moving the rows is the limit.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_benches::{Best, Cost};
@@ -11,17 +11,17 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// The widths of a small and a large model's feed-forward networks.
+/// Widths of the feed-forward networks of a small and a large model.
 const WIDTHS: [usize; 2] = [1536, 11_264];
-/// The vocabulary of a small model.
+/// Size of the vocabulary of a small model.
 const VOCABULARY: usize = 49_152;
 
-/// Sets whose kernels for elements differ.
+/// Iterate over the kernel sets whose kernels for elements differ.
 fn sets() -> impl Iterator<Item = &'static KernelSet> {
     KernelSet::available().filter(|set| set.name() != "amx")
 }
 
-/// Times `work` on each set, which moves `bytes`.
+/// Time `work`, which moves `bytes`, on each kernel set.
 fn time(c: &mut Criterion, name: &str, bytes: usize, mut work: impl FnMut(&'static KernelSet)) {
     let mut group = c.benchmark_group(name);
     for set in sets() {
@@ -59,7 +59,7 @@ fn functions(c: &mut Criterion) {
     let n = WIDTHS[0];
     let (start, mut x) = (Random::new(1).floats(n), vec![0.0; n]);
     for (name, function) in functions {
-        // Its copy keeps the numbers from drifting off.
+        // Start from the same numbers each time, or they would drift to infinity.
         time(c, name, 16 * n, |set| {
             x.copy_from_slice(&start);
             function(set)(black_box(&mut x));

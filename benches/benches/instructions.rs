@@ -1,12 +1,14 @@
-//! Instructions that small pieces of work take, counted by valgrind: the same in every run, however busy the machine is.
+//! Numbers of instructions of small pieces of work, counted by valgrind: the same in every run,
+//! however busy the machine is.
 //!
-//! `cargo bench -p backstitch-benches --bench instructions` counts all and fails if one takes more than `instructions.tsv` says,
-//! beyond a tolerance; behind `--`, `--update` writes that file anew, and a name picks what to count. Valgrind knows no AVX-512, so the set
+//! `cargo bench -p backstitch-benches --bench instructions` counts all pieces, and fails if one
+//! takes more instructions than `instructions.tsv` says, beyond a tolerance. After `--`, `--update`
+//! writes that file, and a name selects pieces. Valgrind does not know AVX-512, so the kernel set
 //! is `avx2`.
 #![allow(missing_docs, reason = "a program has nobody to read its items")]
 
 use backstitch_core::attention::{Attention, Seen};
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
 use backstitch_core::packed::{Line, PackedType, packed_bytes};
 use backstitch_core::pool::Inline;
 use backstitch_core::quantized::quantized_row_bytes;
@@ -18,11 +20,11 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::{env, fs};
 
-/// More than this over what is written down is too much; that much under it should be written down. Compilers and system libraries
-/// of another day count a little differently.
+/// Share by which a count may exceed the one in the file. A count that is lower by as much should
+/// be written to the file. Other versions of compilers and system libraries change counts a little.
 const TOLERANCE: f64 = 0.03;
 
-/// Prepares a piece of work.
+/// A function that prepares a piece of work, uncounted.
 type Prepare = fn() -> Box<dyn FnMut()>;
 
 const WORKS: [(&str, Prepare); 15] = [
@@ -43,7 +45,7 @@ const WORKS: [(&str, Prepare); 15] = [
     ("roll back 7 tokens, falcon_h1", || rollback("falcon_h1")),
 ];
 
-/// What is counted.
+/// Run a piece of work. Valgrind counts inside of this function only, and finds it by its name.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut()) {
     work();
@@ -89,20 +91,21 @@ fn attend(n_tokens: usize, n_slots: usize) -> Box<dyn FnMut()> {
     let layout = CellLayout { n_head_kv: 3, d_k: 64, d_v: 64, k_type, v_type };
     let n_blocks = n_slots.div_ceil(BLOCK_CELLS);
     let cache = vec![Line([0x11; 64]); n_blocks * layout.block_bytes() / 64];
-    let extents: Vec<Extent> = (0..n_blocks as u32).map(|block| Extent { block, live: u32::MAX }).collect();
+    let extents: Vec<BlockEntry> =
+        (0..n_blocks as u32).map(|block| BlockEntry { block, live: u32::MAX }).collect();
     let (q, mut out) = (numbers(n_tokens * 9 * 64), vec![0.0; n_tokens * 9 * 64]);
     Box::new(move || {
         let attention =
-            Attention { n_head: 9, scale: 0.125, soft_cap: 0.0, sinks: &[], relative: None, layout };
+            Attention { n_head: 9, scale: 0.125, soft_cap: 0.0, sinks: &[], position_bias: None, layout };
         let first = n_slots - n_tokens;
-        let seen = |i: usize| Seen { extents: &extents, slots: 0..(first + i) as u32 + 1 };
+        let seen = |i: usize| Seen { table: &extents, slots: 0..(first + i) as u32 + 1 };
         let cache = bytemuck::cast_slice(&cache);
         attention.run(set(), &Inline, &q, cache, &seen, &mut [], &mut out).expect("fits");
         black_box(&out);
     })
 }
 
-/// A tiny model with forty tokens behind it.
+/// Make a context of a tiny model that holds forty tokens.
 fn context(name: &str) -> (Context, backstitch_models::SeqId) {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
     let model = Model::from_bytes(&fs::read(path).expect("a model")).expect("a model");
@@ -134,7 +137,7 @@ fn rollback(name: &str) -> Box<dyn FnMut()> {
     })
 }
 
-/// Runs this program under valgrind with one piece of work.
+/// Run this program under valgrind with one piece of work, and return its number of instructions.
 fn count(name: &str) -> u64 {
     let out = Command::new("valgrind")
         .args([
@@ -201,7 +204,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if env::args().any(|argument| argument == "--test") {
-        // `cargo test --benches`: that everything runs is all that can be asked.
+        // `cargo test --benches` can only check that everything runs.
         WORKS.iter().for_each(|(_, prepare)| measured(&mut *prepare()));
         return ExitCode::SUCCESS;
     }

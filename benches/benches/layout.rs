@@ -1,7 +1,9 @@
-//! The share of the memory's speed that a product with one token reaches: weights that no cache holds, beside a plain read of the
-//! same bytes in the same minute. A layout of panels that a processor's prefetching does not like is seen here at once.
+//! The share of the memory's speed that a product with one token reaches: weights that fit no
+//! processor cache, and a plain read of the same bytes in turn. A layout of panels that a
+//! processor's prefetcher cannot follow shows here at once.
 //!
-//! `cargo bench -p backstitch-benches --bench layout -- Q8_0/1` picks by name: `kind/threads/columns`.
+//! `cargo bench -p backstitch-benches --bench layout -- Q8_0/1` selects by name:
+//! `kind/threads/columns`.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_core::packed::{PackedType, packed_bytes};
@@ -12,13 +14,14 @@ use backstitch_kv::file::Pages;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::{Duration, Instant};
 
-/// Rows of the smallest model people run to those of the largest; types in super-blocks have 768 columns for 576.
+/// Lengths of rows, from those of the smallest models to those of the largest. Types with
+/// super-blocks have 768 columns in place of 576.
 const COLUMNS: [usize; 4] = [576, 2048, 5632, 16_384];
 
-/// More than the largest cache of a desktop processor.
+/// Bytes of weights: more than the largest cache of a desktop processor.
 const BYTES: usize = 160 << 20;
 
-/// Times of products and of reads, in turn.
+/// Times of products and of plain reads, taken in turn.
 struct Pairs {
     bytes: usize,
     products: Vec<f64>,
@@ -49,7 +52,7 @@ impl Drop for Pairs {
             times.get(times.len() / 2).map(|time| self.bytes as f64 / time / 1e9)
         };
         let (mut products, mut reads) = (std::mem::take(&mut self.products), std::mem::take(&mut self.reads));
-        // Nothing ran if another name was asked for.
+        // Nothing ran if the command line names another benchmark.
         if let (Some(product), Some(read)) = (rate(&mut products), rate(&mut reads)) {
             let share = 100.0 * product / read;
             println!("{:24}product {product:.1} GB/s, plain read {read:.1} GB/s: {share:.0} %", "");
@@ -60,9 +63,10 @@ impl Drop for Pairs {
 fn layouts(criterion: &mut Criterion) {
     let set = KernelSet::detect().expect("a kernel set");
     let pools = [1, 2].map(|n| ThreadPool::new(n).expect("threads"));
-    // Memory as the weights of models have it: in large pages, where the system gives them.
+    // Large pages where the system has them, like those of a model's weights.
     let mut pages = Pages::new(BYTES).expect("memory");
-    // Ordinary numbers in every type: products with numbers near the smallest there are would take several times as long.
+    // Bytes that are ordinary numbers in every type: products with subnormal numbers would take
+    // several times as long.
     pages
         .bytes_mut()
         .iter_mut()

@@ -1,7 +1,9 @@
-//! Products of packed weights: bytes of weights read and operations, a multiply or an add, on bytes or floats.
+//! Products of packed weights: bytes of weights that are read, and operations (a multiplication or
+//! an addition) on bytes or floats.
 //!
-//! `cargo bench -p backstitch-benches --bench matmul -- Q8_0/1` picks by name: `kind/threads/case`. Operations on bytes are held against
-//! what AVX-512 VNNI does in registers; tiles of AMX could pass that.
+//! `cargo bench -p backstitch-benches --bench matmul -- Q8_0/1` selects by name:
+//! `kind/threads/case`. Operations on bytes are compared with a loop of AVX-512 VNNI in registers,
+//! which tiles of AMX could exceed.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_benches::{Best, Cost};
@@ -12,13 +14,13 @@ use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul, q
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
 
-/// All types that weights have.
+/// Types of weights.
 fn kinds() -> impl Iterator<Item = PackedType> {
     DType::table().iter().filter_map(|info| PackedType::of(info.dtype))
 }
 
-/// `[n_rows, n_cols]` weights, tokens: near ones stay in the second cache, far ones in none. Types that come in super-blocks
-/// have 768 columns for 576.
+/// Cases: name, `[n_rows, n_cols]` of the weights, tokens. Near weights fit the L2 cache, far ones
+/// no cache. Types with super-blocks have 768 columns in place of 576.
 const CASES: [(&str, usize, usize, usize); 7] = [
     ("near", 1536, 576, 1),
     ("near by 8", 1536, 576, 8),
@@ -29,7 +31,7 @@ const CASES: [(&str, usize, usize, usize); 7] = [
     ("prompt square", 2048, 2048, 512),
 ];
 
-/// Packed bytes that are small weights in every type.
+/// Return packed bytes that are small weights in every type.
 fn weights(kind: PackedType, n_rows: usize, n_cols: usize) -> Vec<Line> {
     let n = packed_bytes(kind, n_rows, n_cols).expect("whole blocks") / size_of::<Line>();
     (0..n).map(|i| Line(core::array::from_fn(|j| ((i * 7 + j * 13) % 31) as u8))).collect()
@@ -68,7 +70,7 @@ fn products(criterion: &mut Criterion) {
     }
 }
 
-/// What handing out a run costs when nothing is to be done.
+/// Measure the cost of starting the pool when there is nothing to do.
 fn empty_runs(criterion: &mut Criterion) {
     for n in [1, 2] {
         let pool = ThreadPool::new(n).expect("threads");

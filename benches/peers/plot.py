@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws what compare.py measured: tokens a second over depth, and over threads, as SVG.
+"""Draw the measurements of compare.py as SVG: tokens per second over depth, and over threads.
 
     python compare.py --models FOLDER --depths 0 512 2048 8192 --json runs.jsonl
     python plot.py runs.jsonl ../../docs/pictures
 
-Of each model three pictures: `MODEL-prompt-depth.svg` and `MODEL-generation-depth.svg` with a line for each engine and number of threads,
-and `MODEL-threads.svg` with one for each engine and figure, in an empty cache. Of other engines the best setting of each point counts, of several
-rounds the median.
+Each model gets three pictures: `MODEL-prompt-depth.svg` and `MODEL-generation-depth.svg` with a
+line for each engine and number of threads, and `MODEL-threads.svg` with a line for each engine and
+figure, in an empty cache. A point is the median of the rounds, with the best setting of the engine.
 """
 import json
 import statistics
@@ -21,7 +21,7 @@ FIGURES = {"prompt": "prompt_tps", "generation": "gen_tps"}
 
 
 def best_points(rows, key):
-    """(engine, threads, depth) to tokens a second."""
+    """Map (engine, threads, depth) to tokens per second."""
     found = defaultdict(lambda: defaultdict(list))
     for row in rows:
         setting = row.get("flash") or row.get("kernel_set"), row.get("repack")
@@ -30,7 +30,7 @@ def best_points(rows, key):
 
 
 def over_depth(rows, key):
-    """Lines of the picture over depth: (engine, words, dashed) to {depth: tokens a second}."""
+    """Return the lines over depth: (engine, words, dashed) to {depth: tokens per second}."""
     lines = defaultdict(dict)
     for (engine, threads, depth), value in best_points(rows, key).items():
         lines[engine, f"{threads} thread{'s' if threads > 1 else ''}", threads == 1][depth] = value
@@ -38,7 +38,7 @@ def over_depth(rows, key):
 
 
 def over_threads(rows):
-    """Lines of the picture over threads, of both figures."""
+    """Return the lines over threads, for prompt and generation."""
     lines = defaultdict(dict)
     for figure, key in FIGURES.items():
         for (engine, threads, depth), value in best_points(rows, key).items():
@@ -48,7 +48,7 @@ def over_threads(rows):
 
 
 def ceiling(value):
-    """The next round number: 1, 2, 5 or 8 times a power of ten."""
+    """Round up to 1, 2, 5 or 8 times a power of ten."""
     power = 10 ** (len(str(int(value))) - 1)
     return next(step * power for step in (1, 2, 5, 8, 10) if step * power >= value)
 
@@ -59,7 +59,8 @@ def text(x, y, words, **attributes):
 
 
 def picture(title, axis, lines):
-    """Places on the axis stand side by side, at equal distances: 0, 2048 and 8192 would crowd on one scale."""
+    """Draw a picture. Places on the axis have equal distances, because 0, 2048 and 8192 would crowd
+    on one scale."""
     places = sorted({place for line in lines.values() for place in line})
     top = ceiling(max(value for line in lines.values() for value in line.values()))
     step = (WIDTH - LEFT - RIGHT) / max(len(places) - 1, 1)

@@ -1,24 +1,27 @@
-//! What the benchmarks in `benches/` share: the measured limits of the machine, and how near to them a kernel comes.
+//! Shared parts of the benchmarks in `benches/`: the measured limits of the machine, and the share
+//! of them that a kernel reaches.
 
 pub mod limits;
 
 use limits::Limits;
 use std::time::{Duration, Instant};
 
-/// What one call of a kernel moves and computes.
+/// The bytes that one call of a kernel moves, and the operations that it computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Bytes read and written.
     pub bytes: usize,
     /// Additions and multiplications of floats; a fused one is two.
     pub flops: usize,
-    /// The same of bytes.
+    /// Additions and multiplications of bytes.
     pub byte_ops: usize,
 }
 
-/// Keeps the fastest sample of a kernel, and prints when it is dropped how near to the machine's limit that came.
+/// The fastest sample of a kernel. When it is dropped, it prints the share of the machine's limit
+/// that this sample reached.
 ///
-/// The limit is the time that moving its bytes or computing its operations takes at least, whichever is longer, on as many threads.
+/// The limit is the least time to move the kernel's bytes or to compute its operations, whichever
+/// is longer, on as many threads.
 #[derive(Debug)]
 pub struct Best {
     cost: Cost,
@@ -27,12 +30,12 @@ pub struct Best {
 }
 
 impl Best {
-    /// For calls of `cost` on `n_threads`, one or two.
+    /// Start without a sample, for calls of `cost` on `n_threads`, one or two.
     pub fn new(cost: Cost, n_threads: usize) -> Self {
         Self { cost, n_threads, seconds: f64::INFINITY }
     }
 
-    /// The time that `n` calls of `work` take.
+    /// Return the time of `n` calls of `work`, and keep it if it is the fastest.
     pub fn time(&mut self, n: u64, mut work: impl FnMut()) -> Duration {
         let start = Instant::now();
         (0..n).for_each(|_| work());
@@ -51,7 +54,7 @@ impl Best {
 
 impl Drop for Best {
     fn drop(&mut self) {
-        // Nothing ran if another name was asked for.
+        // Nothing ran if the command line names another benchmark.
         if self.seconds.is_finite() {
             println!("{:24}{}", "", self.line(Limits::of(self.n_threads)));
         }
@@ -69,7 +72,7 @@ mod tests {
         let seconds = best.seconds;
         assert!(best.time(1, || std::thread::sleep(Duration::from_millis(2))) > short);
         assert_eq!(best.seconds, seconds);
-        // Not to be printed.
+        // Keep it from printing.
         best.seconds = f64::INFINITY;
     }
 }

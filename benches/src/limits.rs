@@ -1,4 +1,5 @@
-//! What this machine can do at most: read from caches and memory, multiply and add in registers. Measured when first asked for.
+//! The limits of this machine: reading from caches and memory, and multiplying and adding in
+//! registers. They are measured when they are first asked for.
 
 use crate::Cost;
 use backstitch_core::KernelSet;
@@ -6,27 +7,28 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The best of these counts: other processes only ever slow a round down.
+/// Number of rounds. The fastest counts, because other processes can only slow a round down.
 const ROUNDS: usize = 7;
-/// Turns of the loops that multiply: some milliseconds.
+/// Iterations of the loops that multiply, which take some milliseconds.
 const N_ROUNDS: usize = 1 << 20;
 
-/// Bytes that are read again and again: in the first cache, the second, the third or memory, and neither.
+/// Bytes that are read again and again: they fit the L1 cache, the L2 cache, the L3 cache of most
+/// machines, and none.
 const SIZES: [usize; 4] = [24 << 10, 1 << 20, 24 << 20, 512 << 20];
 
-/// Rates of some threads together, in 10^9 a second.
+/// Rates of all threads together, in 10^9 per second.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes read, from each of [`SIZES`] a thread.
+    /// Bytes read, with each of [`SIZES`] per thread.
     read: [f64; SIZES.len()],
     /// Operations on floats, two for a fused multiplication and addition.
     flops: f64,
-    /// The same on bytes.
+    /// Operations on bytes.
     byte_ops: f64,
 }
 
 impl Limits {
-    /// Those of one thread, or of two.
+    /// Return the limits of one thread, or of two.
     pub fn of(n_threads: usize) -> &'static Self {
         static ONE: OnceLock<Limits> = OnceLock::new();
         static TWO: OnceLock<Limits> = OnceLock::new();
@@ -56,7 +58,8 @@ impl Limits {
         limits
     }
 
-    /// How much of the limit a call of `cost` reaches that takes `seconds`, and which limit that is.
+    /// Return the share of its limit that a call of `cost` reaches if it takes `seconds`, and the
+    /// name of that limit.
     pub fn share(&self, cost: Cost, seconds: f64) -> (f64, &'static str) {
         let size = SIZES.iter().position(|&size| cost.bytes <= size).unwrap_or(SIZES.len() - 1);
         let least = [
@@ -79,7 +82,8 @@ impl std::fmt::Display for Limits {
     }
 }
 
-/// The amount of `work` that all threads together do in a nanosecond; it returns how much it did.
+/// Return the amount of `work` that all threads together do in a nanosecond. Each call of `work`
+/// returns its amount.
 fn rate(n_threads: usize, work: impl Fn() -> u64 + Sync) -> f64 {
     let round = || {
         let start = Instant::now();

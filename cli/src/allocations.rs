@@ -1,4 +1,6 @@
-//! Counts what the program allocates, so that the benchmark can say what a token costs.
+//! A count of the program's allocations, with which `bench` reports how many a token takes.
+//!
+//! Generating a token allocates nothing; a benchmark that shows another figure shows a bug.
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this is the program's only use of it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,11 +11,13 @@ static ALLOCATOR: Counting = Counting;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Requests for memory, new or larger, by all threads since the program began.
+/// Return the number of allocations and reallocations of all threads since the program started.
 pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
+/// The system's allocator with a counter before it. The counter is one relaxed addition, which no
+/// measurement shows.
 struct Counting;
 
 // SAFETY: every method hands its arguments unchanged to the system's allocator and its answer back;
@@ -33,13 +37,14 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller promises that `at` came from here, hence from the system, with `layout`, and
-        // that `size` is not zero.
+        // SAFETY: the caller promises that `at` came from here, hence from the system, with
+        // `layout`, and that `size` is not zero.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises that `at` came from here, hence from the system, with `layout`.
+        // SAFETY: the caller promises that `at` came from here, hence from the system, with
+        // `layout`.
         unsafe { System.dealloc(at, layout) }
     }
 }

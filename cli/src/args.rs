@@ -1,8 +1,12 @@
-//! Every option and its help text.
+//! The command line: every command, every option, and their help texts.
 //!
-//! Names follow llama.cpp's, so that scripts carry over. [`expand()`] reads the command line before clap
-//! does: it spells out llama.cpp's short options of several letters (`-ub`, `-ctk`), which clap does not
-//! know, and takes away or refuses its options that have no meaning here.
+//! Options have llama.cpp's names, so that scripts carry over. [`expand()`] reads the command line
+//! before clap does. It spells out llama.cpp's short options of several letters (`-ub`, `-ctk`),
+//! which clap cannot parse, and drops or refuses those of its options that have no meaning here.
+//!
+//! A file here holds the options of some commands, as structs that clap fills; options that several
+//! commands share are structs that the others flatten. The doc comment of a field **is** its help
+//! text. Nothing here acts on an option: that is the job of `commands`.
 
 mod cache;
 mod examples;
@@ -43,10 +47,10 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands.
+/// The commands, in the order in which the help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Continue a text, printing as it goes.
+    /// Continue a text, and print it as it is generated.
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
     /// Chat with an instruction-tuned model.
@@ -58,7 +62,7 @@ pub enum Command {
     /// Show what a model file holds and how much memory it needs.
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
-    /// Repack a model, so that it is mapped and starts at once.
+    /// Repack a model file, so that it loads without delay.
     #[command(after_help = examples::PACK)]
     Pack(PackArgs),
     /// Show the operations a model runs.
@@ -67,7 +71,7 @@ pub enum Command {
     /// Measure speed, memory and bandwidth.
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
-    /// Draw the memory of a sequence, and the rollback cost of each position.
+    /// Draw what a sequence keeps in memory, and the rollback cost of each position.
     #[command(after_help = examples::TIMELINE)]
     Timeline(TimelineArgs),
     /// Inspect, check, compare, trim and convert saved states.
@@ -76,7 +80,7 @@ pub enum Command {
     /// List, check and prune the prompt caches of `run --prompt-cache`.
     #[command(after_help = store::EXAMPLES)]
     Store(StoreArgs),
-    /// Replay conformance files and compare with their expected numbers.
+    /// Check logits and tokens against those of another engine.
     #[command(after_help = examples::VERIFY)]
     Verify(VerifyArgs),
 }

@@ -1,4 +1,9 @@
-//! A file a command.
+//! The commands, one file each.
+//!
+//! A command takes its options, does its work with the libraries, and writes to an
+//! [`Output`](crate::output::Output). Everything that two commands need is in the modules beside
+//! this one: loading a model (`model`), reading a prompt (`prompt`), a session with progress and
+//! signals (`session`), files that may be replaced (`target`).
 
 mod bench;
 mod chat;
@@ -16,13 +21,14 @@ use crate::args::Command;
 use crate::error::Error;
 use crate::model;
 
-/// Does what was asked for.
+/// Run a command.
 ///
 /// # Errors
-/// Whatever the command fails with.
+/// - [`Error::Engine`] if `BACKSTITCH_ISA` names a kernel set that this processor does not have.
+/// - The errors of the command.
 pub fn run(command: &Command) -> Result<(), Error> {
-    // A kernel set that was asked for and cannot be had is an error of every command, also of those that
-    // only sum checksums with it.
+    // Every command fails here if the kernel set is unavailable, also those that only compute
+    // checksums with it: a mistake in BACKSTITCH_ISA must not go unnoticed.
     backstitch_core::KernelSet::detect().map_err(backstitch_models::Error::from)?;
     model::warn_beyond_threads(n_threads(command));
     match command {
@@ -40,7 +46,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
     }
 }
 
-/// The threads that were asked for.
+/// Return the number of threads that the person asked for, if the command has that option.
 fn n_threads(command: &Command) -> Option<u32> {
     match command {
         Command::Run(args) => args.context.n_threads,

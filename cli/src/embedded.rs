@@ -1,8 +1,8 @@
-//! The model inside the program: a story teller of 3.5 million parameters, so that the first command tells
-//! something.
+//! The model inside the program: a story model of 3.5 million parameters, so that the first command
+//! works before any model was downloaded.
 
-/// Its file, in GGUF format.
+/// The model's file, in GGUF format.
 pub use backstitch_demo::GGUF;
 
-/// How its stories begin when nobody says otherwise.
+/// The prompt of `run` without a model and a prompt.
 pub const BEGINNING: &str = "Once upon a time";

@@ -1,75 +1,85 @@
-//! Why the program failed, in one line.
+//! The errors of the program, each shown as one line.
+//!
+//! A line says what was found, what was wanted, and what to do, in the words of the command line:
+//! it names options (`-c`), not the parameters of the library (`n_ctx`). `words` translates the
+//! errors of the libraries; `kinds` recognises files of the wrong kind, so that the line can name
+//! the command that takes them.
 
 mod kinds;
 mod words;
 
-use backstitch_kv::{state, store};
+pub use crate::output::one_line;
+use backstitch_kv::storage::{self, prompt_cache};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 pub use words::of_engine;
 
-/// What a command can fail with.
+/// An error of a command.
+///
+/// Commands return it to `main`, which prints it with [`chain`] behind "error: " and ends with exit
+/// code 1. Errors of the libraries keep their type where a caller looks at it ([`Error::State`],
+/// [`Error::Engine`]); an error that only has to be read is [`Error::Refused`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
     Read {
-        /// The file.
+        /// Path of the file, as it was typed.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file could not be written.
     Write {
-        /// The file.
+        /// Path of the file, as it was typed.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A state file cannot be used.
+    /// A state file cannot be used: it is damaged, or does not fit the model or the context.
     State {
-        /// The file.
+        /// Path of the file, as it was typed.
         path: PathBuf,
-        /// Why.
-        source: state::Error,
+        /// Error of the state library.
+        source: storage::Error,
     },
     /// A state could not be saved.
     NotSaved {
-        /// Why.
-        source: state::Error,
-        /// The file was there before, and holds what it held.
+        /// Error of the state library.
+        source: storage::Error,
+        /// True if the file existed before. It then holds its old content.
         was_there: bool,
     },
-    /// States are not the same.
+    /// Two states differ.
     Different {
-        /// In how many ways.
+        /// Number of differences.
         n: usize,
     },
     /// A prompt cache cannot be used.
-    Store(store::Error),
-    /// Not everything in a prompt cache is as it should be.
+    Store(prompt_cache::Error),
+    /// A prompt cache has damaged or left-over files.
     Unclean {
-        /// How many findings there are.
+        /// Number of problems, each printed on a line of its own.
         n: usize,
     },
-    /// The engine refused: a file is damaged, or a request impossible.
+    /// The engine refused: a model file is damaged, or a request impossible.
     Engine(backstitch_models::Error),
-    /// What was asked for cannot be done; the text says why and the way out.
+    /// The request cannot be carried out. The text says why, and what to do instead.
     Refused(String),
-    /// Standard output or input failed.
+    /// Standard output or standard input failed.
     Terminal(io::Error),
-    /// Some conformance cases failed.
+    /// Conformance cases failed.
     Failed {
-        /// How many.
+        /// Number of failed cases.
         n: usize,
     },
-    /// Ctrl-C, or another signal that ends programs.
+    /// Ctrl-C, or another signal that ends programs, stopped the command.
     Interrupted,
 }
 
 impl Error {
-    /// Whether the reader of our output went away, which is no failure.
+    /// Return true if the reader of the output closed it, as `head` does. That is no failure.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Terminal(source) if source.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -80,10 +90,10 @@ impl fmt::Display for Error {
         match self {
             Self::Read { path, source } => write!(f, "cannot read {}: {}", path.display(), plain(source)),
             Self::Write { path, source } => write!(f, "cannot write {}: {}", path.display(), plain(source)),
-            // These name the file themselves.
-            Self::State { source: source @ (state::Error::File { .. } | state::Error::Io(_)), .. } => {
-                source.fmt(f)
-            }
+            // These errors name the file themselves.
+            Self::State {
+                source: source @ (storage::Error::File { .. } | storage::Error::Io(_)), ..
+            } => source.fmt(f),
             Self::State { path, source } => write!(f, "{}: {}", path.display(), words::of_state(source)),
             Self::NotSaved { source, was_there } => {
                 write!(f, "{source}; {}", what_is_left(source, *was_there))
@@ -92,10 +102,10 @@ impl fmt::Display for Error {
             Self::Different { n } => write!(f, "the states differ in {n} ways"),
             Self::Store(source) => source.fmt(f),
             Self::Unclean { n: 1 } => {
-                f.write_str("1 finding; `backstitch store prune` removes what is damaged or left over")
+                f.write_str("1 problem; `backstitch store prune` removes damaged and left-over files")
             }
             Self::Unclean { n } => {
-                write!(f, "{n} findings; `backstitch store prune` removes what is damaged or left over")
+                write!(f, "{n} problems; `backstitch store prune` removes damaged and left-over files")
             }
             Self::Engine(source) => f.write_str(&words::of_engine(source)),
             Self::Refused(text) => f.write_str(text),
@@ -107,11 +117,11 @@ impl fmt::Display for Error {
     }
 }
 
-/// What is in a file after a save that failed.
-fn what_is_left(error: &state::Error, was_there: bool) -> &'static str {
+/// Return the end of the error line of a failed save: the content of the file after it.
+fn what_is_left(error: &storage::Error, was_there: bool) -> &'static str {
     match error {
-        // It had its name, or its new bytes, already.
-        state::Error::File { operation: state::Operation::Sync, .. } => {
+        // The new bytes are written, or the new file has its name: only the sync failed.
+        storage::Error::File { operation: storage::Operation::Sync, .. } => {
             "the file may hold the old state or the new one"
         }
         _ if was_there => "the file is as it was, and the new state is not saved",
@@ -119,18 +129,18 @@ fn what_is_left(error: &state::Error, was_there: bool) -> &'static str {
     }
 }
 
-/// An operating system's message without the number behind it, in lower case.
+/// Return the message of an operating system without the number after it, in lower case.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
+    let text = text.split_once(" (os error").map_or(text.as_str(), |(message, _)| message);
     let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // The text has that of the error inside, so the chain goes on behind it.
+            // The text contains that of the inner error, so the chain continues after that one.
             Self::Read { source, .. } | Self::Write { source, .. } | Self::Terminal(source) => {
                 source.source()
             }
@@ -148,8 +158,8 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<store::Error> for Error {
-    fn from(source: store::Error) -> Self {
+impl From<prompt_cache::Error> for Error {
+    fn from(source: prompt_cache::Error) -> Self {
         Self::Store(source)
     }
 }
@@ -163,7 +173,7 @@ impl From<backstitch_models::Error> for Error {
     }
 }
 
-/// The messages of all levels of an error, joined.
+/// Join the messages of all levels of an error.
 pub fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -172,11 +182,6 @@ pub fn chain(error: &Error) -> String {
         source = error.source();
     }
     text
-}
-
-/// `text` on one line: file names and names inside files may hold line breaks and terminal commands.
-pub fn one_line(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 #[cfg(test)]

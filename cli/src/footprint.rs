@@ -1,10 +1,12 @@
-//! How many bytes a model takes: its weights in memory, and the caches of a context.
+//! The memory footprint of a model, computed from its description: weights, and the caches of a
+//! context. `inspect` shows it, and `bench` derives from it how many bytes a token reads.
 
 use backstitch_core::packed::packed_bytes;
 use backstitch_models::graph::{Graph, WeightInfo, WeightShape};
 use backstitch_models::{Budget, Hparams, Params};
 
-/// Bytes of a weight in memory; of experts, `n_experts` at most.
+/// Return the bytes of a weight in memory. Of a weight with a matrix for each expert, `n_experts`
+/// matrices count, or all if there are fewer.
 pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
     let matrix = |kind, n_rows, n_cols| packed_bytes(kind, n_rows, n_cols).unwrap_or(0) as u64;
     match &info.shape {
@@ -18,12 +20,13 @@ pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
     }
 }
 
-/// Bytes of all weights in memory.
+/// Return the bytes of all weights in memory.
 pub fn weights(graph: &Graph) -> u64 {
     graph.weights().iter().map(|info| weight(info, usize::MAX)).sum()
 }
 
-/// Bytes of caches and states of one sequence of `n_ctx` tokens, otherwise as `params` say.
+/// Return the bytes of KV caches, recurrent states and journals for one sequence of `n_ctx` tokens;
+/// everything else is as `params` say.
 pub fn cache(hparams: &Hparams, graph: &Graph, n_ctx: u32, params: &Params) -> u64 {
     let budget = Budget::new(hparams, graph, &(*params).n_ctx(n_ctx).n_seq_max(1));
     budget.caches + budget.states + budget.journal

@@ -1,30 +1,32 @@
 //! Ctrl-C and other signals that end a program.
 //!
-//! Work that leaves nothing behind is simply ended. Work with something to finish holds a [`Stoppable`]:
-//! the first signal then asks it to stop, through [`cancel`], and the second ends the
-//! program. Either way the progress bar and the temporary files go.
+//! A command with nothing to finish is ended at once. A command that has to save a state, or to
+//! finish a line of output, holds a [`Stoppable`]: the first signal then asks it to stop, through
+//! [`cancel`], and a second signal ends the program. Either way the progress line and the temporary
+//! files are removed, and the terminal gets its old settings back.
 
 use crate::{progress, target, terminal};
 use backstitch_models::Cancel;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Nothing to finish: a signal ends the program.
+/// Value of [`STATE`]: there is nothing to finish, so a signal ends the program.
 const IDLE: u8 = 0;
-/// Something looks at [`cancel`].
+/// Value of [`STATE`]: a computation looks at [`cancel`].
 const BUSY: u8 = 1;
-/// It was asked to stop.
+/// Value of [`STATE`]: that computation was asked to stop.
 const STOPPING: u8 = 2;
 
+/// The response to the next signal: one of the values above.
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
 
 /// The number of Ctrl-C's signal.
 const CTRL_C: u8 = 2;
 
-/// The last signal that arrived.
+/// Number of the last signal that arrived.
 static SIGNAL: AtomicU8 = AtomicU8::new(CTRL_C);
 
-/// Listens to signals. Where that cannot be, they end the program as usual.
+/// Start to listen to signals, once. Where that is not possible, signals end the program as usual.
 pub fn listen() {
     #[cfg(unix)]
     unix::listen();
@@ -35,7 +37,8 @@ pub fn listen() {
     let _ = arrived;
 }
 
-/// Asks for a stop, or ends the program if nothing is to be finished or a stop was asked for already.
+/// Handle a signal: ask for a stop, or end the program if there is nothing to finish or a stop was
+/// asked for already. Called on a thread of its own, not in a signal handler.
 fn arrived(signal: u8) {
     SIGNAL.store(signal, Ordering::SeqCst);
     if STATE.compare_exchange(BUSY, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -47,29 +50,35 @@ fn arrived(signal: u8) {
     cancel().cancel();
 }
 
-/// The exit code of a program that a signal ended, as shells have it: 130 after Ctrl-C.
+/// Return the exit code of a program that a signal ended, by the custom of shells: 130 after
+/// Ctrl-C.
 pub fn exit_code() -> u8 {
     128 + SIGNAL.load(Ordering::SeqCst)
 }
 
-/// The flag that a signal sets while there is a [`Stoppable`], for computations that are to stop.
+/// Return the flag that a signal sets while there is a [`Stoppable`]. Computations that should stop
+/// look at it.
 pub fn cancel() -> Cancel {
     static CANCEL: OnceLock<Cancel> = OnceLock::new();
     CANCEL.get_or_init(Cancel::new).clone()
 }
 
-/// Lets the next signal ask again where one has asked: what is to be finished now is something else.
+/// Let the next signal ask for a stop again. Call this after a stopped computation, before the next
+/// piece of work that a signal may stop: saving what was computed, for example.
 pub fn ask_again() {
     cancel().reset();
-    // Elsewhere a signal asks already, or ends the program.
+    // If no stop was asked for, the state is right already.
     let _ = STATE.compare_exchange(STOPPING, BUSY, Ordering::SeqCst, Ordering::SeqCst);
 }
 
-/// Leaves signals to whoever looks at [`cancel`], as long as it lives.
+/// A guard: while it lives, the first signal asks for a stop instead of ending the program.
+///
+/// The holder has to give [`cancel`] to every computation that can take long. There is at most one
+/// guard at a time.
 pub struct Stoppable(());
 
 impl Stoppable {
-    /// From now on a signal asks instead of ending the program.
+    /// Make the guard, and forget earlier signals.
     pub fn begin() -> Self {
         cancel().reset();
         STATE.store(BUSY, Ordering::SeqCst);
@@ -88,6 +97,7 @@ mod unix {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
+    /// Start a thread that waits for Ctrl-C, SIGTERM and SIGHUP.
     pub fn listen() {
         let mut wanted = vec![SIGINT, SIGTERM];
         wanted.extend((!is_ignored(SIGHUP)).then_some(SIGHUP));
@@ -100,7 +110,8 @@ mod unix {
         let _ = std::thread::Builder::new().name("signals".into()).spawn(wait);
     }
 
-    /// Returns true if whoever started the program wants it to outlive that signal, as `nohup` does.
+    /// Return true if the program was started with that signal ignored, as `nohup` does to let it
+    /// outlive the terminal.
     fn is_ignored(signal: i32) -> bool {
         let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
             return cfg!(target_os = "macos");

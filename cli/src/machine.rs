@@ -1,11 +1,15 @@
-//! What of the machine a run may use, for people who wonder why it is slow.
+//! The share of the machine that a command may use, for the report of `-v`.
+//!
+//! These lines answer the question why a run is slow: another kernel set than expected, more
+//! threads than cores, a quota of processor time, no huge pages. Everything is read from files that
+//! Linux provides; other systems have fewer lines.
 
 use crate::output::bytes;
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// What `--verbose` says about kernels, threads, processor time and memory; `wanted` threads, and how many
-/// there are.
+/// Return the lines of `-v` about kernels, threads, processor time and huge pages. `wanted` is the
+/// number of threads that was asked for, `n_threads` the number that there is.
 pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> {
     let others = backstitch_core::KernelSet::available().map(|set| set.name()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![
@@ -19,33 +23,38 @@ pub fn lines(kernels: &str, wanted: Option<u32>, n_threads: u32) -> Vec<String> 
     lines
 }
 
+/// Return the line about a kernel set that the processor has and the operating system blocks.
 fn refused(set: &str) -> String {
     format!("kernels {set}: this processor has them, but the system keeps them from this process: slower")
 }
 
+/// Return the line about the L2 cache, by whose size the work on prompts is split.
 fn second_cache() -> String {
     match backstitch_core::isa::second_cache() {
-        Some(size) => format!("second cache {} a core: prompts are cut to it", bytes(size as u64)),
-        None => "second cache unknown: prompts are cut as for 1 MiB a core".into(),
+        Some(size) => format!("L2 cache {} per core: prompts are split to fit it", bytes(size as u64)),
+        None => "L2 cache unknown: prompts are split as for 1 MiB per core".into(),
     }
 }
 
+/// Return the line about threads, with the reason if there are others than asked for.
 fn threads(wanted: Option<u32>, n_threads: u32, n_cores: u32) -> String {
     let why = match wanted {
-        Some(wanted) if wanted != 0 && wanted != n_threads => format!(", not {wanted}: that is the most"),
+        Some(wanted) if wanted != 0 && wanted != n_threads => format!(", not {wanted}: that is the limit"),
         Some(wanted) if wanted > n_cores => ", more than cores: that is slower".into(),
         _ => String::new(),
     };
     format!("threads {n_threads}{why}; this process may use {n_cores} at once")
 }
 
-/// How many cores' time the control group of this process, and those around it, allow; none if any. `root`
-/// is `/`.
+/// Return the processor time, in cores, that the control group of this process and the groups
+/// around it allow, or none without a quota. `root` is `/`, and another folder in tests.
 fn quota(root: &Path) -> Option<f64> {
     let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limits = groups.lines().flat_map(|line| {
+        // A line is `number:controllers:group`; the number and the controllers of version 2 are
+        // fixed.
         let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { return Vec::new() };
         let (mount, limit): (_, fn(&Path) -> Option<f64>) = match controllers {
             "" => ("sys/fs/cgroup", limit_v2),
             _ if controllers.split(',').any(|name| name == "cpu") => ("sys/fs/cgroup/cpu", limit_v1),
@@ -57,41 +66,46 @@ fn quota(root: &Path) -> Option<f64> {
     limits.min_by(f64::total_cmp)
 }
 
-/// `cpu.max` holds a quota, or "max", and a period.
+/// Return the quota of a group of cgroup v2, whose `cpu.max` holds a quota, or "max", and a period.
 fn limit_v2(group: &Path) -> Option<f64> {
     let text = read_to_string(group.join("cpu.max")).ok()?;
     let (quota, period) = text.trim().split_once(' ')?;
     share(quota, period)
 }
 
+/// Return the quota of a group of cgroup v1, which is -1 without a limit.
 fn limit_v1(group: &Path) -> Option<f64> {
     let read = |name| read_to_string(group.join(name)).ok();
     share(read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim())
 }
 
+/// Divide a quota by its period, both in microseconds. None if one is not a positive number.
 fn share(quota: &str, period: &str) -> Option<f64> {
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// Whether the system gives huge pages, and how much of this process lies in some.
+/// Return the line about huge pages: the mode of the system, and the bytes of this process that lie
+/// in them. None on systems that do not report the mode.
 fn huge_pages(root: &Path) -> Option<String> {
     let modes = read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).ok()?;
     let mode = modes.split_once('[')?.1.split_once(']')?.0;
     if mode == "never" {
         return Some("huge pages: the system gives none, which is slower".into());
     }
-    let rollup = read_to_string(root.join("proc/self/smaps_rollup")).unwrap_or_default();
-    let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
-    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    Some(format!("huge pages: {mode}, {} in use", bytes(kib << 10)))
+    let kib = read_to_string(root.join("proc/self/smaps_rollup")).ok().and_then(|rollup| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let used = kib.map_or("an unknown number".into(), |kib| bytes(kib << 10));
+    Some(format!("huge pages: {mode}, {used} in use"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A root folder with these files.
+    /// Make a root folder with these files.
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -1,7 +1,13 @@
 //! The `backstitch` program: language models on CPUs from the command line.
 //!
-//! `args` says what can be asked for, a file in `commands` does it, `output` and `error` decide what people
-//! and programs read. Everything about models is in `backstitch-models`.
+//! The way of a command line: `args` parses it, a file in `commands` runs it, and `output` and
+//! `error` write what people and other programs read. The other modules are shared by commands.
+//! Around a model: `model` and `embedded` load it, `prompt` reads the text, `session` evaluates and
+//! generates, `prompt_cache`, `saved` and `target` work with files, `picture` draws. Around the
+//! process: `interrupt`, `progress`, `terminal`, `memory`, `machine`, `file_size`, `allocations`.
+//!
+//! This crate knows people and operating systems. Models, sequences and states are the business of
+//! `backstitch-models` and `backstitch-kv`.
 
 mod allocations;
 mod args;
@@ -29,14 +35,17 @@ use clap::error::ErrorKind;
 use error::Error;
 use std::process::ExitCode;
 
-/// The exit code of a command line that cannot be understood, as clap has it.
+/// Exit code of a command line that cannot be parsed, the one that clap uses.
 const WRONG_USAGE: u8 = 2;
 
-/// Returns true for texts that were asked for, or that stand in for a command that is missing.
+/// Return true for the texts of `--help` and `--version`, and for the help that stands in for a
+/// missing command.
 fn is_help(error: &clap::Error) -> bool {
     !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
+/// Run the command line. The exit code is 0 if it succeeded or the reader of its output went away,
+/// 1 if it failed, 2 for wrong usage, and 128 plus the number of a signal that stopped it.
 fn main() -> ExitCode {
     let expanded = match args::expand(std::env::args_os()) {
         Ok(expanded) => expanded,

@@ -1,4 +1,7 @@
-//! The memory that a context takes, and the memory that there is.
+//! The memory that a context needs, compared with the memory that the process can have.
+//!
+//! A context allocates all its memory when it is made, so a `-c` that is too large can be refused
+//! in one line before the work, and does not end in the operating system killing the program.
 
 use crate::error::Error;
 use crate::output::{bytes, note};
@@ -6,11 +9,13 @@ use backstitch_models::{Budget, Model, Params};
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Refuses a context that this machine can never hold, and warns about one that does not fit what is free.
+/// Refuse a context that this machine can never hold, and warn about one that does not fit the
+/// memory that is free now.
 ///
 /// # Errors
-/// [`Error::Refused`] with what it needs, what there is, and the way out.
+/// [`Error::Refused`] if a hard limit is too low: the text has the needed and the available size.
 pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
+    // The weights are loaded by now; everything else is still to be allocated.
     let budget = Budget::new(model.hparams(), model.graph(), params);
     let needed = budget.total().saturating_sub(budget.weights);
     let limits = limits(Path::new("/"));
@@ -18,7 +23,7 @@ pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
         let (needed, most, n_ctx) = (bytes(needed), bytes(limit.bytes), params.n_ctx);
         format!(
             "a context of {n_ctx} tokens needs {needed} beside the weights, and {} {most}; \
-             lower -c, or take smaller cells with -ctk q8_0 -ctv q8_0",
+             lower -c, or take a smaller data type with -ctk q8_0 -ctv q8_0",
             limit.what
         )
     };
@@ -32,7 +37,7 @@ pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
     Ok(())
 }
 
-/// The line of `--verbose` about what a model and a context take.
+/// Return the line of `-v` about the memory of a model and a context.
 pub fn line(model: &Model, params: &Params) -> String {
     let budget = Budget::new(model.hparams(), model.graph(), params);
     let parts = [
@@ -47,16 +52,19 @@ pub fn line(model: &Model, params: &Params) -> String {
     format!("memory {}: {}", bytes(budget.total()), parts.collect::<Vec<_>>().join(", "))
 }
 
-/// A bound of the memory that the process can have.
+/// A limit of the memory that the process can have.
 struct Limit {
+    /// The limit in words, to be followed by its size: "this machine has".
     what: &'static str,
     bytes: u64,
-    /// Nothing that others do lifts it.
+    /// True if the limit stays when other programs end.
     is_hard: bool,
 }
 
-/// What bounds the memory of this process; nothing on systems that do not tell. `root` is `/`.
+/// Return the limits of this process's memory, the hard ones first; none on systems that do not
+/// report them. `root` is `/`, and another folder in tests.
 fn limits(root: &Path) -> Vec<Limit> {
+    // A file that does not exist has no line to find, like one without the line.
     let read = |path: &str| read_to_string(root.join(path)).unwrap_or_default();
     let (info, status, limits) = (read("proc/meminfo"), read("proc/self/status"), read("proc/self/limits"));
     let swap = |name| kib(&info, name).unwrap_or(0);
@@ -74,13 +82,13 @@ fn limits(root: &Path) -> Vec<Limit> {
     all
 }
 
-/// The number of KiB behind a name, in bytes.
+/// Return the number of KiB after a name, in bytes.
 fn kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least memory that the control group of this process, and those around it, allow.
+/// Return the lowest memory limit of the control group of this process and the groups around it.
 fn group(root: &Path) -> Option<u64> {
     let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
     let limit = |line: &str| {
@@ -96,7 +104,7 @@ fn group(root: &Path) -> Option<u64> {
         let read = |group: &Path| read_to_string(root.join(mount).join(group).join(file)).ok();
         group.ancestors().filter_map(read).filter_map(|text| text.trim().parse::<u64>().ok()).min()
     };
-    // Groups without a limit say so with a word, or with nearly the largest number that there is.
+    // Without a limit, a group has the word "max", or nearly the largest number.
     groups.lines().filter_map(limit).filter(|bytes| *bytes < 1 << 60).min()
 }
 

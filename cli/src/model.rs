@@ -1,4 +1,8 @@
-//! The model a command works with: from a file, or the one inside the program.
+//! The model that a command works with, from a file or from inside the program, and the parameters
+//! of a context for it.
+//!
+//! Here options become parameters of the library: this is the one place that knows what `-t 0` and
+//! `-c 0` mean.
 
 use crate::args::{CacheType, ContextArgs, ModelArgs, SamplingArgs};
 use crate::embedded;
@@ -7,27 +11,29 @@ use crate::output::note;
 use crate::progress::Progress;
 use backstitch_core::cell::CellType;
 use backstitch_core::pool::MAX_THREADS;
-use backstitch_kv::state::Fingerprint;
+use backstitch_kv::storage::Fingerprint;
 use backstitch_models::gguf::{Access, Gguf, Source};
 use backstitch_models::sampler::Settings;
 use backstitch_models::vocab::Vocab;
-use backstitch_models::{LoadParams, Model, Params, TimelineParams, Token, fingerprint};
+use backstitch_models::{LoadParams, Model, Params, RollbackParams, Token, fingerprint};
 use std::path::Path;
 
-/// Tokens a context holds unless the user or the model says otherwise.
+/// Largest context size that is chosen without `-c`. Contexts of some models are so long that their
+/// caches would fill the memory.
 const DEFAULT_N_CTX: u32 = 4096;
 
 impl ModelArgs {
-    /// How to get at the bytes of the file.
+    /// Return the way to access the bytes of the file.
     pub fn access(&self) -> Access {
         if self.no_mmap { Access::Read } else { Access::Map }
     }
 }
 
-/// Loads the model, behind a progress bar.
+/// Load the model, and show a progress line.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged or not known.
+/// - [`Error::Engine`] if the file cannot be read, is damaged, or has an unknown architecture.
+/// - [`Error::Refused`] if the file is a state, not a model.
 pub fn open(args: &ModelArgs, n_threads: u32) -> Result<Model, Error> {
     let Some(path) = &args.model else { return Ok(Model::from_bytes(embedded::GGUF)?) };
     let progress = Progress::bytes("loading");
@@ -36,18 +42,19 @@ pub fn open(args: &ModelArgs, n_threads: u32) -> Result<Model, Error> {
         .map_err(|error| Error::of_model(path, error))
 }
 
-/// Opens a model file to look at, or to pack.
+/// Open a model file to inspect or to pack it. No weights are loaded.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// - [`Error::Engine`] if the file cannot be read.
+/// - [`Error::Refused`] if the file is a state, not a model.
 pub fn source(path: &Path, access: Access) -> Result<Source, Error> {
     Source::open(path, access).map_err(|error| Error::of_model(path, error))
 }
 
-/// Loads the vocabulary alone, with the fingerprint of its model.
+/// Load only the vocabulary of a model, with the model's fingerprint.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`].
 pub fn vocab(args: &ModelArgs) -> Result<(Vocab, Fingerprint), Error> {
     let Some(path) = &args.model else { return Ok(of_gguf(&Gguf::parse(embedded::GGUF)?)?) };
     let source = source(path, args.access())?;
@@ -55,22 +62,24 @@ pub fn vocab(args: &ModelArgs) -> Result<(Vocab, Fingerprint), Error> {
     loaded.map_err(|error| Error::of_model(path, error))
 }
 
+/// Read vocabulary and fingerprint from the header of a file.
 fn of_gguf(gguf: &Gguf<'_>) -> Result<(Vocab, Fingerprint), backstitch_models::Error> {
     Ok((Vocab::from_gguf(gguf)?, fingerprint(gguf)))
 }
 
-/// Threads to work with: what the user says, at most [`MAX_THREADS`]; for 0 or nothing, [`n_cores`].
+/// Return the number of threads to work with: the wanted number, capped at [`MAX_THREADS`], or
+/// [`n_cores`] if that is 0 or absent.
 pub fn n_threads(wanted: Option<u32>) -> u32 {
     wanted.filter(|&n| n > 0).unwrap_or_else(n_cores).min(MAX_THREADS as u32)
 }
 
-/// How many threads this process may run at once: cores, fewer where its affinity or a container's quota of
-/// processor time allow fewer; at least 1.
+/// Return the number of threads that this process may run at once: the cores of the machine, or
+/// fewer if its affinity or a container's quota of processor time allow fewer; at least 1.
 pub fn n_cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// The parameters of a context of one sequence.
+/// Return the parameters of a context for one sequence.
 pub fn params(args: &ContextArgs, model: &Model) -> Params {
     let ContextArgs { n_threads: wanted, evaluation: args } = args;
     let n_ctx_train = model.hparams().n_ctx_train;
@@ -85,18 +94,18 @@ pub fn params(args: &ContextArgs, model: &Model) -> Params {
         .n_threads(n_threads(*wanted))
         .type_k(args.type_k.into())
         .type_v(args.type_v.into())
-        .timeline(
-            TimelineParams::default()
+        .rollback(
+            RollbackParams::default()
                 .checkpoint_bytes(u64::from(args.checkpoint_mib) << 20)
                 .spacing(args.spacing)
                 .journal(args.journal),
         )
 }
 
-/// Refuses biases of tokens that the model does not have.
+/// Check that every token in `--logit-bias` exists.
 ///
 /// # Errors
-/// [`Error::Refused`] with the first of them.
+/// [`Error::Refused`] with the first token that does not.
 pub fn check_biases(args: &SamplingArgs, model: &Model) -> Result<(), Error> {
     let logit_bias = args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect();
     let settings = Settings::default().logit_bias(logit_bias);
@@ -105,19 +114,14 @@ pub fn check_biases(args: &SamplingArgs, model: &Model) -> Result<(), Error> {
     })
 }
 
-/// Tells the user if they want more threads than there can be.
+/// Warn if more threads were asked for than there can be.
 pub fn warn_beyond_threads(wanted: Option<u32>) {
     if let Some(wanted) = wanted.filter(|&n| n > MAX_THREADS as u32) {
-        note(
-            "warning",
-            format_args!(
-                "-t {wanted}: more than {MAX_THREADS} threads there cannot be; {MAX_THREADS} are used"
-            ),
-        );
+        note("warning", format_args!("-t {wanted}: the limit is {MAX_THREADS} threads, which are used"));
     }
 }
 
-/// Tells the user if they asked for more than the model was trained for.
+/// Warn if the context is longer than those that the model was trained with.
 pub fn warn_beyond_training(n_ctx: u32, model: &Model) {
     let n_ctx_train = model.hparams().n_ctx_train;
     if n_ctx > n_ctx_train {

@@ -1,4 +1,8 @@
-//! What people and programs read: text or JSON on standard output, colour on a terminal only.
+//! Standard output for people and programs: text or JSON, with colour on a terminal only.
+//!
+//! A command writes its results here and nowhere else. Notes, warnings and errors go to standard
+//! error with [`note`], so that a pipe gets results only. Lines fit the width of the terminal; in
+//! files and pipes they are not broken, so that a search finds what it looks for.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
@@ -6,18 +10,23 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
-/// Standard output.
+/// Standard output, locked and buffered.
+///
+/// A command makes one and flushes it at its end. Text of a model goes through [`Output::stream`],
+/// which shows it at once and keeps it from controlling the terminal.
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
-    /// Columns of the terminal, or as many as `COLUMNS` says.
+    /// Width of the terminal, or the value of `COLUMNS`; none for files and pipes.
     columns: Option<usize>,
+    /// True if the person asked for JSON.
     json: bool,
     is_terminal: bool,
+    /// True if text may have colours and weights.
     colour: bool,
 }
 
 impl Output {
-    /// Locks standard output; `json` is whether the user wants JSON.
+    /// Lock standard output. `json` is true if the person asked for JSON.
     pub fn new(json: bool) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
@@ -25,60 +34,61 @@ impl Output {
         Self { out: BufWriter::new(stdout.lock()), columns: columns(), json, is_terminal, colour }
     }
 
-    /// Whether the user wants JSON.
+    /// Return true if the person asked for JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// The style of headings; nothing off a terminal.
+    /// Return the style of headings.
     pub fn heading(&self) -> Style {
         self.style(Style::new().bold())
     }
 
-    /// The style of what matters less.
+    /// Return the style of details.
     pub fn faint(&self) -> Style {
         self.style(Style::new().dimmed())
     }
 
-    /// The style of what went well.
+    /// Return the style of success.
     pub fn good(&self) -> Style {
         self.style(AnsiColor::Green.on_default())
     }
 
-    /// The style of what went wrong.
+    /// Return the style of failure.
     pub fn bad(&self) -> Style {
         self.style(AnsiColor::Red.on_default().bold())
     }
 
-    /// The style on a terminal; none elsewhere.
+    /// Return the style where colours are wanted, and an empty style elsewhere.
     pub fn style(&self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
 
-    /// Writes a line of text.
+    /// Write a line of text.
     pub fn line(&mut self, text: impl Display) -> io::Result<()> {
         writeln!(self.out, "{text}")
     }
 
-    /// Columns of drawings: 80 for files and pipes.
+    /// Return the width of drawings, which is 80 in files and pipes.
     pub fn columns(&self) -> usize {
         self.columns.unwrap_or(80)
     }
 
-    /// Columns of other lines. In files and pipes they are not broken, so that programs find what they look for.
-    pub fn room(&self) -> usize {
+    /// Return the width of other lines. Files and pipes have no limit.
+    pub fn width(&self) -> usize {
         self.columns.unwrap_or(MOST_COLUMNS)
     }
 
-    /// Writes text, wrapped where it does not fit; lines after the first begin with `indent` spaces.
+    /// Write text, wrapped to the width; lines after the first begin with `indent` spaces.
     pub fn text(&mut self, text: impl Display, indent: usize) -> io::Result<()> {
-        wrap(&text.to_string(), self.room(), indent).iter().try_for_each(|line| self.line(line))
+        wrap(&text.to_string(), self.width(), indent).iter().try_for_each(|line| self.line(line))
     }
 
-    /// Writes rows in columns; where that is too wide, each row on several lines, its first cell above the others.
+    /// Write rows in columns. If that is too wide, each row becomes several lines, with the first
+    /// cell above the others.
     pub fn table(&mut self, rows: &[Vec<String>]) -> io::Result<()> {
         let lines = table(rows);
-        if lines.iter().all(|line| line.chars().count() <= self.room()) {
+        if lines.iter().all(|line| line.chars().count() <= self.width()) {
             return lines.iter().try_for_each(|line| self.line(line));
         }
         for row in rows {
@@ -91,25 +101,26 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a JSON value on a line of its own.
+    /// Write a JSON value on a line of its own.
     pub fn value(&mut self, value: &Value) -> io::Result<()> {
         writeln!(self.out, "{value}")
     }
 
-    /// Writes text of a model or a person and shows it at once: as it is, but [`harmless`] on a terminal.
+    /// Write text of a model or a person, and show it at once: as it is in files and pipes, and
+    /// [`harmless`] on a terminal.
     pub fn stream(&mut self, text: &str) -> io::Result<()> {
         let text = if self.is_terminal { harmless(text) } else { text.into() };
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
 
-    /// Shows what was written so far.
+    /// Show the text that was written so far.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// The text with the characters spelled out that a terminal would obey, all but line breaks and tabs.
+/// Escape the characters that a terminal would obey, all but line breaks and tabs.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let is_obeyed = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_obeyed) {
@@ -119,17 +130,24 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
-/// More columns than any terminal has.
+/// Escape control characters, so that `text` stays on one line. Names of files, and names inside of
+/// files, may contain line breaks and commands to the terminal.
+pub fn one_line(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// Limit of the width: more columns than any terminal has.
 const MOST_COLUMNS: usize = 100_000;
 
-/// Columns of the terminal, or what `COLUMNS` says; none for files and pipes.
+/// Return the value of `COLUMNS`, or else the width of the terminal; none for files and pipes.
 fn columns() -> Option<usize> {
     let wish = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     wish.or_else(terminal).filter(|&n| n > 0).map(|n| n.clamp(20, MOST_COLUMNS))
 }
 
-/// The text on lines of at most `columns`, broken at spaces, or within words that are longer than a line.
+/// Break the text into lines of at most `columns`, at spaces, or within a word that is longer than
+/// a line. Lines after the first are indented.
 pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let (mut lines, mut rest, mut first) = (Vec::new(), text, true);
     while !rest.is_empty() || first {
@@ -141,7 +159,7 @@ pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     lines
 }
 
-/// As much of the text as fits so many columns, and what follows. Commands to the terminal take no column.
+/// Split the text after as much as fits the columns. Commands to the terminal take no column.
 fn split_line(text: &str, columns: usize) -> (&str, &str) {
     let (mut n, mut in_command, mut space) = (0, false, None);
     for (at, c) in text.char_indices() {
@@ -162,39 +180,41 @@ fn split_line(text: &str, columns: usize) -> (&str, &str) {
     (text, "")
 }
 
-/// The custom of <https://no-color.org>.
+/// Return true if colours are wanted, by the custom of <https://no-color.org>.
 fn colour_wanted(terminal: bool) -> bool {
     terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Bytes as people read them: "7.5 MiB".
+/// Format a number of bytes as people read it: "7.5 MiB".
 pub fn bytes(n: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if n < 1024 {
         return format!("{n} B");
     }
-    let (mut value, mut unit) = (n as f64 / 1024.0, 0);
-    while value >= 1023.95 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
+    let (mut value, mut unit) = (n as f64 / 1024.0, "KiB");
+    for larger in ["MiB", "GiB", "TiB", "PiB"] {
+        // From here on one digit after the point would round up to 1024.0.
+        if value < 1023.95 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, larger);
     }
-    format!("{value:.1} {}", units.get(unit).copied().unwrap_or_default())
+    format!("{value:.1} {unit}")
 }
 
-/// A number of things in words: "1 token", "2 tokens".
+/// Format a number of things: "1 token", "2 tokens".
 pub fn counted(n: usize, thing: &str) -> String {
     if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }
 
-/// Longest text shown of what a file holds, in characters.
+/// Most characters that are shown of a text from a file.
 pub const MAX_SHOWN: usize = 90;
 
-/// The text, cut to [`MAX_SHOWN`] characters.
+/// Cut the text to [`MAX_SHOWN`] characters.
 pub fn shorten(text: &str) -> String {
     cut(text, MAX_SHOWN)
 }
 
-/// The text, cut to so many characters.
+/// Cut the text to `most` characters, with an ellipsis if it was longer.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -202,10 +222,11 @@ pub fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Rows in columns, each as wide as its widest cell; columns after the first are aligned to the right.
+/// Align rows in columns, each as wide as its widest cell; columns after the first are aligned to
+/// the right.
 ///
-/// No column is wider than a shortened text: formatting panics on widths above 65,535. Longer cells stand
-/// out.
+/// No column is wider than a shortened text, because formatting panics on widths above 65,535.
+/// Longer cells stick out.
 pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -220,10 +241,10 @@ pub fn table(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A warning or note on standard error, on one line.
+/// Print a note, warning or error on standard error, on one line.
 pub fn note(kind: &str, text: impl Display) {
-    let text = crate::error::one_line(&text.to_string());
-    // Nothing can be done for a user whose standard error is closed.
+    let text = one_line(&text.to_string());
+    // If standard error is closed, there is nobody to tell.
     let _ = writeln!(io::stderr(), "{kind}: {text}");
 }
 

@@ -59,7 +59,7 @@ fn cost(way: &Stretch, pos: i32) -> u32 {
 fn role(checkpoint: &Checkpoint) -> Role {
     match checkpoint {
         Checkpoint { is_pinned: true, .. } => Role::Pinned,
-        Checkpoint { is_rung: true, .. } => Role::Rung,
+        Checkpoint { is_scheduled: true, .. } => Role::Rung,
         _ => Role::Journal,
     }
 }

@@ -1,6 +1,9 @@
-//! A line for what takes a while: how much is done, how fast, and how long the rest takes.
+//! Progress lines for work that takes a while: how much is done, how fast, and how long the rest
+//! will take.
 //!
-//! It appears on standard error after half a second, if that is a terminal, and goes when the work is done.
+//! A line appears on standard error after half a second, if that is a terminal, and disappears when
+//! the work is done. Most lines are drawn by a thread of their own, so that they move even while a
+//! computation reports nothing.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt::Write;
@@ -9,29 +12,32 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time before a line appears.
+/// Time before a line appears. Shorter work needs none.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Time between two looks at the clock.
+/// Time between two updates of the elapsed time.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The lines that may be on the terminal.
+/// Lines that may be on the terminal, so that [`clear`] can remove them.
 static SHOWN: Mutex<Vec<ProgressBar>> = Mutex::new(Vec::new());
 
-/// A line on standard error. Dropping it removes it.
+/// A progress line on standard error. Dropping it removes the line.
+///
+/// Off a terminal it does nothing, so commands use it without asking.
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// Ends the thread that shows the line in time; none where the work looks after that, or nobody looks.
+    /// Dropping this ends the thread that draws the line. None if [`Progress::set`] draws it, or if
+    /// there is no terminal.
     _clock: Option<Sender<()>>,
 }
 
 impl Progress {
-    /// A line of bytes: "loading", "packing".
+    /// Start a line about bytes: "loading", "packing".
     pub fn bytes(what: &'static str) -> Self {
         Self::new(what, "{msg} {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left", true)
     }
 
-    /// A line of tokens or other things that are counted.
+    /// Start a line about tokens or other things that are counted.
     pub fn counted(what: &'static str, things: &str) -> Self {
         Self::new(
             what,
@@ -40,17 +46,18 @@ impl Progress {
         )
     }
 
-    /// As [`Progress::counted`], drawn by [`Progress::set`] alone: nothing disturbs what is measured in
-    /// between.
+    /// Start a line like that of [`Progress::counted`], but drawn by [`Progress::set`] only: no
+    /// thread disturbs a measurement between two calls.
     pub fn between(what: &'static str, things: &str) -> Self {
         Self::new(what, &format!("{{msg}} {{bar:20}} {{pos}} of {{len}} {things}, {{eta}} left"), false)
     }
 
-    /// A line of work whose end cannot be seen: "saving".
+    /// Start a line about work of unknown length: "saving".
     pub fn endless(what: &'static str) -> Self {
         Self::new(what, "{spinner} {msg}, {elapsed}", true)
     }
 
+    /// Start a line. With `clock` a thread draws it.
     fn new(what: &'static str, template: &str, clock: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -64,7 +71,7 @@ impl Progress {
         Self { bar, began: Instant::now(), _clock: clock }
     }
 
-    /// `done` of `total` are done.
+    /// Report that `done` of `total` bytes or things are done.
     pub fn set(&self, done: u64, total: u64) {
         if self._clock.is_none() && self.bar.is_hidden() && self.began.elapsed() >= PATIENCE {
             show(&self.bar);
@@ -73,7 +80,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    /// Prints while the line is away.
+    /// Print something else: the line is removed first and drawn again after.
     pub fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
@@ -87,21 +94,23 @@ impl Drop for Progress {
     }
 }
 
-/// Removes all lines from the terminal, for a program that ends at once.
+/// Remove all lines from the terminal, for a program that ends at once.
 pub fn clear() {
     shown().drain(..).for_each(|bar| bar.finish_and_clear());
 }
 
+/// Lock the list of lines. A panic elsewhere does not make it unusable.
 fn shown() -> std::sync::MutexGuard<'static, Vec<ProgressBar>> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Off a terminal the target hides the bar by itself.
+/// Let the line appear. Off a terminal its target hides it.
 fn show(bar: &ProgressBar) {
     bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
-/// Shows the bar when it is time, and moves its clock, until the sender is dropped.
+/// Start the thread that shows the line after [`PATIENCE`] and updates it every [`TICK`], until the
+/// sender is dropped.
 fn start_clock(bar: ProgressBar) -> Option<Sender<()>> {
     let (alive, ended) = mpsc::channel::<()>();
     let watch = move || {
@@ -117,9 +126,10 @@ fn start_clock(bar: ProgressBar) -> Option<Sender<()>> {
     std::thread::Builder::new().name("progress".into()).spawn(watch).ok().map(|_| alive)
 }
 
+/// Write the things done per second, with a digit after the point for slow work.
 fn rate(state: &ProgressState, out: &mut dyn Write) {
     let rate = state.per_sec();
-    // A line that cannot be written is not shown.
+    // A line that cannot be formatted is not shown.
     let _ = if rate < 10.0 { write!(out, "{rate:.1}") } else { write!(out, "{rate:.0}") };
 }
 

@@ -1,4 +1,9 @@
-//! The text to work on: from an option, a file or a pipe.
+//! The prompt, from an option, a file or a pipe.
+//!
+//! A prompt is UTF-8. Texts of other systems are accepted if they are unmistakable: with a
+//! byte-order mark, as UTF-16 with one, and with the line breaks of Windows. Anything else is
+//! refused with the place of the first wrong byte, because a model would silently read something
+//! else.
 
 use crate::args::PromptArgs;
 use crate::error::Error;
@@ -9,17 +14,19 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// No model has a context for this many bytes; an endless pipe has to end somewhere.
+/// Longest prompt, in bytes. No model has a context for as much, and an endless pipe must not fill
+/// the memory.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Time to wait for the end of standard input before telling that the program waits.
+/// Time to wait for the end of standard input before a note says that the program waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The text the user gave, or `None` if there is none: no option, and standard input is a terminal or
-/// empty. What is piped in comes before the text of `-p`, on lines of its own.
+/// Read the prompt. `None` means that there is none: no option, and standard input is a terminal or
+/// empty. Piped text comes before that of `-p`, on lines of its own.
 ///
 /// # Errors
-/// [`Error::Read`] if the file cannot be read, [`Error::Refused`] if it is not text or far too long.
+/// - [`Error::Read`] if the file or standard input cannot be read.
+/// - [`Error::Refused`] if the text is not UTF-8, or longer than [`MAX_BYTES`].
 pub fn read(args: &PromptArgs) -> Result<Option<String>, Error> {
     let typed = args.prompt.as_ref().map(|text| if args.escape { unescaped(text) } else { text.clone() });
     match args.file.as_deref() {
@@ -38,8 +45,9 @@ pub fn read(args: &PromptArgs) -> Result<Option<String>, Error> {
     }
 }
 
-/// Tells that the program waits for the end of standard input if that takes long; until the result is dropped. Who
-/// starts the program without a terminal may have left a pipe open that nobody writes to.
+/// Start a thread that prints a note if standard input does not end soon. Dropping the result stops
+/// it. A program that was started without a terminal may have inherited an open pipe to which
+/// nobody writes; without the note it would seem to hang.
 fn tell_if_long() -> Option<Sender<()>> {
     let (waiting, ended) = mpsc::channel::<()>();
     let tell = move || {
@@ -50,6 +58,7 @@ fn tell_if_long() -> Option<Sender<()>> {
     std::thread::Builder::new().name("waiting".into()).spawn(tell).ok().map(|_| waiting)
 }
 
+/// Put the piped text before the typed one.
 fn joined(piped: Option<String>, typed: Option<String>) -> Option<String> {
     match (piped, typed) {
         (Some(piped), Some(typed)) => Some(format!("{piped}\n{typed}")),
@@ -57,7 +66,8 @@ fn joined(piped: Option<String>, typed: Option<String>) -> Option<String> {
     }
 }
 
-/// The text with the characters that backslashes stand for; others stay as they are.
+/// Replace escapes (`\n`, `\x41`) by the characters that they stand for. Unknown escapes stay as
+/// they are.
 fn unescaped(text: &str) -> String {
     let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once('\\') {
@@ -76,35 +86,41 @@ fn unescaped(text: &str) -> String {
     plain + rest
 }
 
-/// The character of `xHH`, if it is one of ASCII: others are several bytes of a text.
+/// Return the character of `xHH` if it is ASCII. Larger numbers would be bytes of a character, not
+/// characters.
 fn hexadecimal(text: &str) -> Option<char> {
     let digits = text.get(1..3).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
     u8::from_str_radix(digits, 16).ok().filter(u8::is_ascii).map(char::from)
 }
 
+/// A reason why a source is no prompt.
 #[derive(Debug)]
 enum Unreadable {
     Io(io::Error),
+    /// More than [`MAX_BYTES`].
     TooLong,
+    /// Not UTF-8 at this byte.
     NotText(usize),
+    /// Not UTF-16 at this byte, though the text begins like that.
     NotUtf16(usize),
 }
 
 impl Unreadable {
+    /// Make the error of the command; `read` makes that of a failed read.
     fn at(self, read: impl Fn(io::Error) -> Error) -> Error {
         Error::Refused(match self {
             Self::Io(source) => return read(source),
-            Self::TooLong => format!("the text is longer than {} MiB", MAX_BYTES >> 20),
+            Self::TooLong => format!("the text is longer than {} MiB; shorten it", MAX_BYTES >> 20),
             Self::NotText(at) => format!("the text is not valid UTF-8 at byte {at}; convert it first"),
             Self::NotUtf16(at) => {
-                format!("the text begins as UTF-16 and is none at byte {at}; save it as UTF-8")
+                format!("the text begins like UTF-16 and is not valid at byte {at}; save it as UTF-8")
             }
         })
     }
 }
 
-/// All of `source`, without a byte-order mark and its last line break; line breaks of other systems become
-/// `\n`.
+/// Read all of `source`, without a byte-order mark and the last line break. Line breaks of other
+/// systems become `\n`.
 fn text(source: impl Read) -> Result<String, Unreadable> {
     let mut bytes = Vec::new();
     source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
@@ -121,7 +137,7 @@ fn text(source: impl Read) -> Result<String, Unreadable> {
     Ok(text)
 }
 
-/// UTF-8, or UTF-16 with the mark by which it is known.
+/// Decode UTF-8, or UTF-16 with its byte-order mark.
 fn decoded(bytes: Vec<u8>) -> Result<String, Unreadable> {
     match bytes.as_slice() {
         [0xff, 0xfe, units @ ..] => utf16(units, u16::from_le_bytes),
@@ -135,6 +151,7 @@ fn decoded(bytes: Vec<u8>) -> Result<String, Unreadable> {
     }
 }
 
+/// Decode UTF-16; `unit` makes a number of two bytes in the right order.
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, Unreadable> {
     let (units, rest) = bytes.as_chunks::<2>();
     let mut text = String::with_capacity(bytes.len());

@@ -1,10 +1,10 @@
-//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if there were
-//! no cache.
+//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if
+//! there were no cache.
 
 use crate::args::CacheArgs;
 use crate::output::note;
 use crate::session::Session;
-use backstitch_kv::store::{Access, BLOCK_TOKENS, Store, Why, Writer, WriterStats};
+use backstitch_kv::storage::prompt_cache::{self, Access, BLOCK_TOKENS, BackgroundWriter, Why, WriterStats};
 use backstitch_models::{Model, Recalled, Token};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use std::path::PathBuf;
 pub struct PromptCache {
     folder: PathBuf,
     /// None if it cannot be opened.
-    store: Option<Store>,
+    store: Option<prompt_cache::PromptCache>,
     /// None if nothing is to be stored.
-    writer: Option<Writer>,
-    /// Whether what was generated is kept too.
+    writer: Option<BackgroundWriter>,
+    /// True if generated text is kept too.
     all: bool,
     recalled: Option<Recalled>,
     stored: WriterStats,
-    /// What went wrong.
+    /// Errors on the way.
     trouble: Vec<String>,
 }
 
 impl PromptCache {
-    /// Opens the cache that the user named, if any.
+    /// Open the cache that the user named, if any.
     pub fn open(args: &CacheArgs) -> Option<Self> {
         let folder = args.prompt_cache.clone()?;
         let budget = args.prompt_cache_size;
@@ -45,12 +45,12 @@ impl PromptCache {
             cache.fail(format!("{name} is a file; a prompt cache is a folder here; {way_out}"));
             return Some(cache);
         }
-        match Store::open(&cache.folder, access) {
+        match prompt_cache::PromptCache::open(&cache.folder, access) {
             Ok(store) => cache.store = Some(store),
             Err(error) => cache.fail(error),
         }
         if let Some(store) = cache.store.clone().filter(|_| !args.prompt_cache_ro) {
-            match Writer::spawn(store, budget) {
+            match BackgroundWriter::spawn(store, budget) {
                 Ok(writer) => cache.writer = Some(writer),
                 Err(error) => cache.fail(error),
             }
@@ -64,7 +64,7 @@ impl PromptCache {
         self.trouble.push(error);
     }
 
-    /// Gives an empty session the longest stored beginning of its prompt.
+    /// Give an empty session the longest stored beginning of its prompt.
     pub fn recall(&mut self, session: &mut Session, tokens: &[Token]) {
         let Some(store) = &self.store else { return };
         match session.recall(store, tokens) {
@@ -78,12 +78,12 @@ impl PromptCache {
         }
     }
 
-    /// How many tokens of the prompt the session holds already.
+    /// Return how many tokens of the prompt the session holds already.
     pub fn reused(&self) -> usize {
         self.recalled.as_ref().map_or(0, |recalled| recalled.n_tokens)
     }
 
-    /// Tells what was reused, and why not more.
+    /// Tell what was reused, and why not more.
     pub fn report(&self, model: &Model, tokens: &[Token]) {
         let n = tokens.len();
         if self.recalled.is_none() {
@@ -119,7 +119,7 @@ impl PromptCache {
         why + &states
     }
 
-    /// Hands what is new of the session to the thread that stores; copies it and never waits.
+    /// Hand what is new of the session to the thread that stores; copies it and never waits.
     pub fn remember(&mut self, session: &mut Session) {
         let (Some(store), Some(writer)) = (&self.store, &self.writer) else { return };
         match session.remember(store) {
@@ -133,7 +133,7 @@ impl PromptCache {
         }
     }
 
-    /// Stores what was generated if that is wanted, and waits until all is stored.
+    /// Store what was generated if that is wanted, and waits until all is stored.
     pub fn finish(&mut self, session: &mut Session) {
         if let Some(writer) = &self.writer {
             writer.flush();
@@ -149,7 +149,7 @@ impl PromptCache {
         }
     }
 
-    /// The report for programs.
+    /// Return the report for programs.
     pub fn as_json(&self, model: &Model, tokens: &[Token]) -> Value {
         let recalled = self.recalled.as_ref();
         let reused = self.reused();
@@ -171,7 +171,7 @@ impl PromptCache {
     }
 }
 
-/// The token at which what is stored ends to be the prompt.
+/// Return the token at which what is stored ends to be the prompt.
 fn place(why: Why) -> Option<usize> {
     match why {
         Why::Differs { at } | Why::Ends { at } | Why::Gone { at } | Why::Unreadable { at } => Some(at),
@@ -179,7 +179,7 @@ fn place(why: Why) -> Option<usize> {
     }
 }
 
-/// The text of the prompt's token there.
+/// Return the text of the prompt's token there.
 fn text_at(why: Why, model: &Model, tokens: &[Token]) -> String {
     let token = place(why).and_then(|at| tokens.get(at));
     token.map_or(String::new(), |token| format!(" ({:?} in the prompt)", piece(model, *token)))

@@ -1,77 +1,90 @@
-//! The session of the library with what a program adds: arguments, progress, signals, times.
+//! A session of the library with everything that a program adds: options, progress lines, signals,
+//! and times for `-v`.
+//!
+//! `run` and `chat` use it. It decides nothing about text; prompts, sampling, rollbacks and saving
+//! are those of [`backstitch_models::session`].
 
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::interrupt;
+use crate::output::counted;
 use crate::progress::Progress;
 use crate::saved::restore_one;
 use crate::{memory, model};
-use backstitch_kv::state::{Saved, Watch};
-use backstitch_kv::store::{Entry, Store};
+use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
+use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
 use backstitch_models::sampler::{Chain, Settings};
-use backstitch_models::session::{self, Finish, GenerateOptions, Piece};
+use backstitch_models::session::{self, Chunk, Finish, GenerateOptions};
 use backstitch_models::speculative::{self, Drafter};
 use backstitch_models::vocab::ParseSpecial;
 use backstitch_models::{Context, Error as EngineError, Model, Recalled, SaveOptions, Token};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A session with one branch.
+/// A session with one sequence.
+///
+/// Every method that evaluates tokens shows a progress line, counts into [`Session::stats`], and
+/// stops at a signal.
 pub struct Session {
     inner: session::Session,
-    /// Where the random numbers started.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// What was done so far.
+    /// Counts and times so far.
     pub stats: Stats,
 }
 
-/// What a session has done, and how long it took.
+/// Counts and times of a session, for `-v` and `--json`.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Stats {
-    /// Tokens of prompts.
+    /// Tokens of prompts that were evaluated.
     pub n_prompt: usize,
-    /// Time to evaluate them.
+    /// Time in which they were evaluated.
     pub prompt_time: Duration,
-    /// Tokens generated.
+    /// Tokens that were generated.
     pub n_generated: usize,
-    /// Time to choose and evaluate them.
+    /// Time in which they were sampled and evaluated.
     pub generation_time: Duration,
-    /// Guesses, and how many of them were right.
-    pub guesses: speculative::Stats,
+    /// Counts of draft tokens, of speculative decoding.
+    pub drafts: speculative::Stats,
 }
 
-/// How far to generate.
+/// The end of a generation.
 #[derive(Debug, Clone, Copy)]
 pub struct Until {
-    /// At most this many tokens; `None` is no limit.
+    /// Most tokens to generate; `None` is no limit.
     pub limit: Option<u64>,
-    /// Whether to go on where the model ends the text.
+    /// True to continue after the model has ended the text.
     pub ignore_eos: bool,
 }
 
 impl Until {
-    /// From a number of tokens in which -1 means no limit.
+    /// Stop after `n` tokens, the value of `-n`; a negative number is no limit.
     pub fn tokens(n: i64) -> Self {
         Self { limit: u64::try_from(n).ok(), ignore_eos: false }
     }
 }
 
 impl Session {
-    /// An empty session.
+    /// Make an empty session.
     ///
     /// # Errors
-    /// If the context cannot be made, or the model generates nothing.
+    /// - [`Error::Refused`] if the model generates no text, or the memory is too small for the
+    ///   context.
+    /// - [`Error::Engine`] if the context cannot be made.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
         let (ctx, settings) = begin(model, context, sampling)?;
         Ok(Self::of(session::Session::new(ctx, &settings)?))
     }
 
-    /// The session in a file, of the sequence that is wanted if it holds several. Unless a seed was given,
-    /// the samplers go on from where they stood.
+    /// Restore the session in a file; `sequence` chooses one if the file holds several. The
+    /// samplers continue from their saved state, unless a seed was given.
     ///
     /// # Errors
-    /// As [`Session::new`], and if the file is none of this model, or damaged, or does not fit.
+    /// The errors of [`Session::new`], and:
+    /// - [`Error::State`] if the file is damaged, belongs to another model, or does not fit the
+    ///   context.
+    /// - [`Error::Refused`] if it is no saved state, or has no such sequence.
     pub fn restore(
         model: &Model,
         context: &ContextArgs,
@@ -90,30 +103,31 @@ impl Session {
         Ok(Self::of(session::Session::adopt(ctx, &chain, &restored)?))
     }
 
+    /// Wrap a session of the library.
     fn of(inner: session::Session) -> Self {
         let seed = inner.chain().seed();
         Self { inner, seed, stats: Stats::default() }
     }
 
-    /// Saves the session, with its samplers, to a file.
+    /// Save the session, with the state of its samplers, to a file.
     ///
     /// # Errors
-    /// If the disk refuses, or `watch`; the file then holds what it held.
+    /// The errors of the disk, and of `watch`; the file then has its old content.
     pub fn save(&mut self, path: &Path, watch: &dyn Watch) -> Result<Saved, EngineError> {
         self.inner.save_watched(path, &SaveOptions::default(), watch)
     }
 
-    /// Guesses at most `n` tokens at once with `drafter` from now on.
-    pub fn guess_with(&mut self, drafter: Box<dyn Drafter + Send>, n: usize) {
+    /// Use speculative decoding from now on, with at most `n` tokens drafted at once.
+    pub fn draft_with(&mut self, drafter: Box<dyn Drafter + Send>, n: usize) {
         self.inner.set_drafter(Some(drafter), n);
     }
 
-    /// Tokens the context holds.
+    /// Return the context size, in tokens.
     pub fn n_ctx(&self) -> usize {
         self.inner.context().params().n_ctx as usize
     }
 
-    /// What it runs on, in lines, for `wanted` threads.
+    /// Return the lines of `-v` about memory and the machine; `wanted` threads were asked for.
     pub fn machine(&self, wanted: Option<u32>) -> Vec<String> {
         let ctx = self.inner.context();
         let mut lines = vec![memory::line(ctx.model(), ctx.params())];
@@ -121,63 +135,73 @@ impl Session {
         lines
     }
 
-    /// The tokens that it holds.
+    /// Return the fingerprint that states of the session bear.
+    pub fn fingerprint(&self) -> backstitch_kv::storage::Fingerprint {
+        self.inner.context().fingerprint()
+    }
+
+    /// Return the tokens of the session's sequence.
     pub fn tokens(&self) -> &[Token] {
         self.inner.tokens()
     }
 
-    /// The tokens of a text that goes on where the session ends.
+    /// Tokenize a text that continues the session's.
     pub fn tokenize_behind(&self, text: &str) -> Vec<Token> {
         self.inner.tokenize_behind(text, ParseSpecial::Yes)
     }
 
-    /// Takes the longest beginning of a prompt that `store` has, in an empty session; the rest is left to
-    /// [`Session::prompt`].
+    /// Take the longest prefix of a prompt that a prompt cache has, in an empty session. The rest
+    /// is left to [`Session::prompt`].
     ///
     /// # Errors
-    /// If the prompt does not fit, or there is no room; the session is empty then.
-    pub fn recall(&mut self, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
+    /// - [`Error::Refused`] if the prompt does not fit the context.
+    /// - [`Error::Engine`] if the cache has no free blocks. The session is empty then.
+    pub fn recall(&mut self, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.expect_room(tokens.len())?;
-        Ok(self.inner.recall(store, tokens)?)
+        Ok(self.inner.recall(cache, tokens)?)
     }
 
-    /// What `store` lacks of what the session holds.
+    /// Return the entry that a prompt cache lacks of this session, or none if it has everything.
     ///
     /// # Errors
-    /// If a state cannot be written.
-    pub fn remember(&mut self, store: &Store) -> Result<Option<Entry<'_>>, Error> {
-        Ok(self.inner.remember(store)?)
+    /// [`Error::Engine`] if the state cannot be exported.
+    pub fn remember(&mut self, cache: &PromptCache) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
+        Ok(self.inner.remember(cache)?)
     }
 
-    /// Evaluates a prompt in an empty session, or behind what is there. For an encoder-decoder it is the
-    /// text to encode, and the decoder starts from its own token.
+    /// Evaluate a prompt after the session's tokens. For an encoder-decoder the prompt is the text
+    /// to encode, and the decoder starts from a token of its own.
     ///
     /// # Errors
-    /// If it does not fit: nothing is evaluated then. [`Error::Interrupted`] after a signal: the session
-    /// keeps what was evaluated before.
+    /// - [`Error::Refused`] if the prompt does not fit; nothing is evaluated then.
+    /// - [`Error::Interrupted`] after a signal; the session keeps the tokens that were evaluated.
+    /// - [`Error::Engine`] if the model cannot be evaluated.
     pub fn prompt(&mut self, tokens: &[Token]) -> Result<(), Error> {
-        // What an encoder reads takes no room among what its decoder holds.
+        // The tokens of an encoder take no cells of the decoder's cache.
         if self.inner.context().model().graph().encoder().is_none() {
             self.expect_room(self.tokens().len() + tokens.len())?;
         }
         self.evaluate(tokens.len(), |inner, progress| inner.prompt_with(tokens, progress))
     }
 
-    /// Makes `tokens` what the session holds, evaluating only what differs from what it held.
+    /// Make the session hold exactly `tokens`: roll back to the first token that differs, and
+    /// evaluate the rest.
     ///
     /// # Errors
-    /// As [`Session::prompt`].
+    /// The errors of [`Session::prompt`].
     pub fn become_tokens(&mut self, tokens: &[Token]) -> Result<(), Error> {
         self.expect_room(tokens.len())?;
         let new = tokens.len() - self.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        self.evaluate(new, |inner, progress| inner.hold_with(tokens, progress).map(drop))
+        self.evaluate(new, |inner, progress| inner.set_tokens_with(tokens, progress).map(drop))
     }
 
+    /// Check that `n` tokens fit the context.
     fn expect_room(&self, n: usize) -> Result<(), Error> {
         if n > self.n_ctx() { Err(too_long(n, self.n_ctx())) } else { Ok(()) }
     }
 
-    /// Evaluates `n` tokens, with a line that tells how far it is. A signal stops it.
+    /// Evaluate `n` tokens with `feed`, which reports how many are done. Shows a progress line; a
+    /// signal stops the evaluation.
     fn evaluate(
         &mut self,
         n: usize,
@@ -198,28 +222,30 @@ impl Session {
         Ok(result?)
     }
 
-    /// Draws other random numbers from here on than were drawn here before, as if those had been used up.
+    /// Continue with the random numbers that follow the state `used`, so that another generation
+    /// from here differs from the one that used them.
     pub fn draw_anew(&mut self, used: u64) {
         self.inner.reseed(used);
     }
 
-    /// Where the random numbers stand.
+    /// Return the state of the random numbers.
     pub fn random(&self) -> u64 {
         self.inner.chain().rng().state()
     }
 
-    /// Generates tokens behind what is there and shows their text as it comes. The session holds all of them
-    /// afterwards, but a token that ends the text.
+    /// Generate tokens after the session's, and `show` their text as it comes. The session holds
+    /// all of them afterwards, except a token that ends the text.
     ///
     /// # Errors
-    /// If evaluation or `show` fails.
+    /// [`Error::Engine`] if the model cannot be evaluated, and the errors of `show`.
     pub fn generate(
         &mut self,
         until: Until,
-        mut show: impl FnMut(&Piece) -> Result<(), Error>,
+        mut show: impl FnMut(&Chunk) -> Result<(), Error>,
     ) -> Result<Finish, Error> {
         let start = Instant::now();
-        // Models without attention would go on for ever.
+        // The limit of the context holds for models without attention, too, which have no cells to
+        // fill.
         let room = self.n_ctx().saturating_sub(self.tokens().len());
         let limit = until.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let options = GenerateOptions::default().limit(limit.min(room));
@@ -227,7 +253,7 @@ impl Session {
         self.inner.set_cancel(Some(interrupt::cancel()));
         let (mut n, mut generation) = (0, self.inner.generate(options));
         let told = core::iter::from_fn(|| {
-            let piece = generation.next_piece()?;
+            let piece = generation.next_chunk()?;
             Some(piece.map_err(Error::from).and_then(|piece| {
                 n += piece.tokens.len();
                 show(piece)
@@ -237,11 +263,11 @@ impl Session {
         let finish = generation.finish();
         self.inner.set_cancel(None);
         if finish != Some(Finish::Cancelled) {
-            self.inner.settle()?;
+            self.inner.evaluate_pending()?;
         }
         self.stats.n_generated += n;
         self.stats.generation_time += start.elapsed();
-        self.stats.guesses = self.inner.guesses();
+        self.stats.drafts = self.inner.draft_stats();
         told?;
         match finish {
             Some(Finish::Limit) | None if room < limit => Ok(Finish::ContextFull),
@@ -250,14 +276,14 @@ impl Session {
     }
 }
 
-/// A context, and how to choose tokens.
+/// Make a context and the settings of the samplers, after the checks that need no evaluation.
 fn begin(
     model: &Model,
     context: &ContextArgs,
     sampling: &SamplingArgs,
 ) -> Result<(Context, Settings), Error> {
     if model.graph().head() == Head::Embeddings {
-        let text = "this model makes embeddings, not text; take one that generates";
+        let text = "this model makes embeddings, not text; name one that generates text with -m";
         return Err(Error::Refused(text.into()));
     }
     let params = model::params(context, model);
@@ -268,11 +294,12 @@ fn begin(
     Ok((ctx, settings))
 }
 
-/// The refusal of more tokens than a context holds.
+/// Make the error about more tokens than the context holds.
 pub fn too_long(n: usize, n_ctx: usize) -> Error {
     Error::Refused(format!("{n} tokens do not fit a context of {n_ctx}; raise -c or shorten the text"))
 }
 
+/// Return the settings of the samplers. `--repeat-last-n -1` is the whole context.
 fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
     Settings::default()
         .seed(u64::try_from(args.seed).unwrap_or_else(|_| any_seed()))
@@ -288,31 +315,34 @@ fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
         .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
 }
 
-/// A seed that nobody chose, short enough to be typed again.
+/// Return a random seed, short enough to be typed again.
 fn any_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0) >> 32
 }
 
 impl Stats {
-    /// The lines that `-v` prints.
+    /// Return the lines of `-v` about speed.
     pub fn lines(&self) -> [String; 2] {
         let line = |what: &str, n: usize, time: Duration| {
             let seconds = time.as_secs_f64();
             let rate = if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-            format!("{what}: {n} tokens in {seconds:.2} s, {rate:.1} tokens/s")
+            format!("{what}: {} in {seconds:.2} s, {rate:.1} tokens/s", counted(n, "token"))
         };
         let generation = line("generation", self.n_generated, self.generation_time);
-        [line("prompt", self.n_prompt, self.prompt_time), generation + &self.guesses()]
+        [line("prompt", self.n_prompt, self.prompt_time), generation + &self.drafts()]
     }
 
-    /// How good the guesses were; nothing where there was none.
-    fn guesses(&self) -> String {
-        let speculative::Stats { n_drafted, n_accepted, n_decodes, .. } = self.guesses;
+    /// Return the end of the line about generation: the share of draft tokens that were accepted.
+    /// Empty without speculative decoding.
+    fn drafts(&self) -> String {
+        let speculative::Stats { n_drafted, n_accepted, n_decodes, .. } = self.drafts;
         if n_drafted == 0 {
             return String::new();
         }
         let share = 100.0 * n_accepted as f64 / n_drafted as f64;
-        format!(", {n_accepted} of {n_drafted} guesses right ({share:.0} %), {n_decodes} batches")
+        let (drafted, batches) =
+            (counted(n_drafted as usize, "draft token"), counted(n_decodes as usize, "decode"));
+        format!(", {n_accepted} of {drafted} accepted ({share:.0} %), {batches}")
     }
 }

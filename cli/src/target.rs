@@ -1,8 +1,13 @@
-//! Files that commands write: no file is replaced that is not of the kind to be written, or holds another
-//! text.
+//! The files that commands write, and the rule that nothing is lost by writing them.
 //!
-//! A [`Target`] is checked before the work, so that nobody waits for what cannot be written. Saved states
-//! are written by [`Target::save`], all else by [`Target::write`].
+//! A command replaces a file only if it has the kind that the command writes, and a saved state
+//! only if the new one holds its text as well. A [`Target`] is checked before the work, so that
+//! nobody waits minutes for a file that cannot be written, and again when it is written, because
+//! other programs may have written there meanwhile. [`Target::save`] writes saved states,
+//! [`Target::write`] other files.
+//!
+//! `found` recognises kinds of files, `text` compares texts, `stamp` notices changes, and
+//! `temporary` makes the new file that gets the name at the end.
 
 mod found;
 mod save;
@@ -10,7 +15,8 @@ mod stamp;
 mod temporary;
 mod text;
 
-use crate::error::{Error, one_line};
+use crate::error::Error;
+use crate::output::one_line;
 pub use found::{Found, is_llama};
 use stamp::Stamp;
 use std::fs::{self, File};
@@ -20,36 +26,40 @@ pub use temporary::remove_all as remove_temporaries;
 use temporary::{Readers, Temporary};
 pub use text::{Saving, Text};
 
-/// What a command writes.
+/// A kind of file that a command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A saved state.
     State,
-    /// A session or sequence of llama.cpp.
+    /// A session or sequence file of llama.cpp.
     LlamaState,
     /// A packed model.
     PackedModel,
-    /// A drawing.
+    /// An SVG drawing of `timeline`.
     Drawing,
 }
 
-/// A file that can be written, and may be replaced if it is there.
+/// A path that was checked: a file can be written there, and may replace the file that is there.
+///
+/// Commands make one from an option before their work, and write through it afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     path: &'a Path,
+    /// The option that named the path, for errors.
     option: &'static str,
     kind: Kind,
-    /// Where the command goes on with the text in this file: the file before it was read.
+    /// If the command continues the text of this very file: the file as it was before it was read.
     input: Option<Stamp>,
 }
 
 impl<'a> Target<'a> {
-    /// Checks that `path`, the value of `option`, can be written, and that nothing of another kind is there.
+    /// Check that `path`, the value of `option`, can be written, and that no file of another kind
+    /// is there. `inputs` are files that the command reads.
     ///
     /// # Errors
-    /// [`Error::Refused`] for a folder, a device, a file of another kind, one that is write-protected, or
-    /// one of
-    /// `inputs`; [`Error::Write`] if the folder is not there or takes no files.
+    /// - [`Error::Refused`] for a folder, a device, a file of another kind, a write-protected file,
+    ///   or one of `inputs`.
+    /// - [`Error::Write`] if the folder does not exist or no file can be made in it.
     pub fn check(
         path: &'a Path,
         option: &'static str,
@@ -71,10 +81,10 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// As [`Target::check`] where the command may write to the file that it reads.
+    /// Check a path that may also be `input`, a file that the command reads and continues.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Target::check`].
     pub fn check_in_place(
         path: &'a Path,
         option: &'static str,
@@ -86,12 +96,12 @@ impl<'a> Target<'a> {
         Ok(Self { input, ..Self::check(path, option, kind, inputs)? })
     }
 
-    /// The path as it was typed.
+    /// Return the path as it was typed.
     pub fn path(&self) -> &'a Path {
         self.path
     }
 
-    /// Checks that what lies at the path now, if anything, is of the kind to be written.
+    /// Check that the file at the path now, if there is one, may be replaced.
     fn check_replaceable(&self) -> Result<(), Error> {
         match fs::metadata(self.path) {
             Ok(metadata) => self.check_existing(&metadata),
@@ -105,6 +115,8 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Check that an existing file is writable and has the kind to be written. An empty file may
+    /// always be replaced, and a drawing may go to a device or pipe.
     fn check_existing(&self, metadata: &fs::Metadata) -> Result<(), Error> {
         if metadata.is_dir() {
             let (name, option) = (shown(self.path), self.option);
@@ -120,7 +132,7 @@ impl<'a> Target<'a> {
         if metadata.permissions().readonly() {
             return Err(self.refused(" is write-protected"));
         }
-        // It may be another user's.
+        // The permission bits do not say whether this user may write.
         File::options().write(true).open(self.path).map_err(|source| self.failed(source))?;
         let found = Found::at(self.path).map_err(|source| self.failed(source))?;
         if found == Found::Empty || found == self.kind.wanted() {
@@ -129,7 +141,7 @@ impl<'a> Target<'a> {
         Err(self.refused(&format!(" is {found}, not {}", self.kind.wanted())))
     }
 
-    /// Makes a file in the folder and removes it again.
+    /// Make a file in the folder and remove it again, to see that the folder takes files.
     fn probe(&self) -> Result<(), Error> {
         if self.path.file_name().is_none() {
             return Err(self.refused(" is no name of a file"));
@@ -140,15 +152,18 @@ impl<'a> Target<'a> {
         Temporary::beside(&self.real_path(), Readers::Owner).map(drop).map_err(|source| self.failed(source))
     }
 
-    /// Where the file lies, links followed: it is replaced there, not the link.
+    /// Return the path with links followed: the file is replaced, not a link to it.
     fn real_path(&self) -> PathBuf {
         fs::canonicalize(self.path).unwrap_or_else(|_| self.path.into())
     }
 
-    /// Writes a new file and puts it in place of the old one in one step.
+    /// Write a new file beside the old one and put it in its place atomically.
     ///
     /// # Errors
-    /// [`Error::Write`], or [`Error::Refused`] if something else lies there by now; the old file stays then.
+    /// - [`Error::Write`] if writing fails.
+    /// - [`Error::Refused`] if a file of another kind is there by now.
+    ///
+    /// The old file stays as it was then.
     pub fn write<T>(&self, content: impl FnOnce(File) -> io::Result<T>) -> Result<T, Error> {
         let failed = |source| self.failed(source);
         let path = self.real_path();
@@ -162,17 +177,19 @@ impl<'a> Target<'a> {
             file.set_permissions(old.permissions()).map_err(failed)?;
         }
         let written = content(file).map_err(failed)?;
-        // Writing takes a while, and others may have put something there.
+        // Other programs may have written there meanwhile.
         self.check_replaceable()?;
         temporary.rename(&path).map_err(failed)?;
         Ok(written)
     }
 
+    /// Make the error about a failed write.
     fn failed(&self, source: io::Error) -> Error {
         Error::Write { path: self.path.into(), source }
     }
 
-    /// The refusal of a file that ` is something`.
+    /// Make the error about a file that is not replaced. `is` says why, with its verb: " is a
+    /// folder".
     fn refused(&self, is: &str) -> Error {
         let (name, option) = (shown(self.path), self.option);
         Error::Refused(format!("{name}{is}: it is not replaced; name another file for {option}"))
@@ -180,7 +197,7 @@ impl<'a> Target<'a> {
 }
 
 impl Kind {
-    /// What may be replaced by it.
+    /// Return the kind of file that a file of this kind may replace.
     fn wanted(self) -> Found {
         match self {
             Self::State => Found::State,
@@ -191,7 +208,7 @@ impl Kind {
     }
 }
 
-/// Returns true if both names lead to one file, through links of either sort.
+/// Return true if both paths lead to one file, also through symbolic or hard links.
 fn same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(a_is), Ok(b_is)) => {
@@ -202,10 +219,12 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
+/// Return the absolute path without links, or none if there is no such file.
 fn canonical(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok()
 }
 
+/// Return the path as text on one line, for errors.
 fn shown(path: &Path) -> String {
     one_line(&path.display().to_string())
 }

@@ -1,8 +1,8 @@
-//! The terminal, key by key.
+//! Reading the terminal key by key, for `chat`.
 //!
-//! Usually a terminal hands over whole lines, and ends a program at Ctrl-C. While a [`Keys`] lives it hands
-//! over every key, Ctrl-C among them, and marks what is pasted. Whatever ends the program, the terminal is
-//! as before then.
+//! Usually a terminal passes on whole lines, and ends the program at Ctrl-C. While a [`Keys`] lives
+//! it passes on every key, Ctrl-C included, and marks pasted text. The old settings come back when
+//! it is dropped, and also when a signal ends the program: `interrupt` calls [`restore`].
 
 #[cfg(unix)]
 pub use unix::{Keys, restore};
@@ -17,18 +17,20 @@ mod unix {
     use std::io::{self, IsTerminal, Write};
     use std::sync::{Mutex, PoisonError};
 
-    /// How the terminal was, while it is otherwise.
+    /// The old settings of the terminal while a [`Keys`] lives.
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-    /// Asks the terminal to mark what is pasted, and no longer to.
+    /// Command to the terminal to mark pasted text.
     const MARK_PASTES: &[u8] = b"\x1b[?2004h";
+    /// Command to the terminal not to mark pasted text any more.
     const MARK_NONE: &[u8] = b"\x1b[?2004l";
 
-    /// Standard input and error as a terminal that hands over every key.
+    /// A guard: while it lives, the terminal passes on every key. There is at most one at a time.
     pub struct Keys(());
 
     impl Keys {
-        /// None if standard input or standard error is not a terminal, or one that cannot do that.
+        /// Change the settings of the terminal. Returns none if standard input or standard error is
+        /// no terminal, or one without these settings.
         pub fn begin() -> Option<Self> {
             if !isatty(stdin()) || !io::stderr().is_terminal() {
                 return None;
@@ -45,20 +47,20 @@ mod unix {
             Some(keys)
         }
 
-        /// Waits for keys. Returns how many bytes came; 0 at the end of the input.
+        /// Wait for keys. Returns the number of bytes that came; 0 at the end of the input.
         pub fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
             loop {
                 match rustix::io::read(stdin(), &mut *bytes) {
                     Err(rustix::io::Errno::INTR) => {}
-                    // The terminal was closed.
+                    // The terminal was closed: the input ends.
                     Err(rustix::io::Errno::IO) => return Ok(0),
                     result => return Ok(result?),
                 }
             }
         }
 
-        /// Returns true if more keys come within some milliseconds: nobody types so fast, but what is
-        /// pasted comes at once.
+        /// Return true if more keys come within 20 milliseconds. Nobody types as fast, but pasted
+        /// text comes all at once.
         pub fn follow(&self) -> bool {
             let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let mut fds = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
@@ -72,7 +74,7 @@ mod unix {
         }
     }
 
-    /// Makes the terminal as it was, also for a program that ends at once.
+    /// Give the terminal its old settings back, if they were changed.
     pub fn restore() {
         if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // Nothing can be done about a terminal that is gone.
@@ -82,6 +84,6 @@ mod unix {
     }
 }
 
-/// Other systems' terminals hand over lines.
+/// Do nothing: on other systems `chat` reads lines.
 #[cfg(not(unix))]
 pub fn restore() {}

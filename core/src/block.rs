@@ -1,16 +1,28 @@
-//! The block formats of GGUF tensors: how elements lie in bytes, and how they are made.
+//! The block formats of GGUF tensors: their bytes, and how floats become blocks.
 //!
-//! A file a format. Each has a block struct that can be cast from bytes at any alignment (all fields are bytes; numbers are little-endian
-//! as in the file), and a [`Codec`] that turns one block into floats and back. Decoding is bit-equal to the reference
-//! decoders of the GGUF project, encoding to its reference quantisers run without an importance matrix, so that a
-//! model quantised here and one quantised there are the same file. That is why the arithmetic in here must not
-//! be reordered: products, sums and roundings are part of the format in all but name.
+//! Every format has a file. It defines a block struct that can be cast from bytes at any alignment
+//! (all fields are bytes; numbers are little-endian as in the file), and a [`Codec`](codec::Codec)
+//! that turns one block into floats and back. Decoding is bit-equal to the reference decoders of
+//! the GGUF project; encoding is bit-equal to its reference quantisers run without an importance
+//! matrix, so a model quantised here and one quantised there are the same file. The arithmetic in
+//! here must therefore not be reordered: products, sums and roundings are part of the format.
+//!
+//! # Words
+//! A *quant* is the small integer that stands for an element. A *scale* `d` multiplies it, a
+//! *minimum* `m` is added to or subtracted from the product. Types of 256 elements (*super-blocks*)
+//! divide them into *sub-blocks* of 16 or 32 elements; each sub-block has a small integer scale of
+//! its own, and the super-block's `d` is the scale of those scales.
+//!
+//! # The table of quantised types
+//! This file ends with a table that all quantised types are in. A row gives a type's GGUF name and
+//! number, the module of its file format, and the elements and bytes of a block. The struct of the
+//! same name in `crate::format` is its format in panels. Everything else is generated from the
+//! rows: [`DType`](crate::DType) with names and sizes, decoding and encoding,
+//! [`PackedType`](crate::PackedType) and packing, and the products of every kernel set.
 
-use bytemuck::Pod;
-
-use crate::error::Error;
-
+pub mod activations;
 pub mod bf16;
+pub mod codec;
 pub mod f16;
 pub mod f32;
 pub mod iq4_nl;
@@ -36,51 +48,31 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-/// A block of `N` elements in its stored form.
-pub trait Codec<const N: usize>: Pod {
-    /// Writes the block's elements to `y`.
-    fn load(&self, y: &mut [f32; N]);
+/// Columns that are multiplied together: a block of the types of 32 elements, an eighth of the
+/// others.
+pub const BLOCK: usize = 32;
 
-    /// The block that stands for the elements `x`.
-    ///
-    /// Any floats are accepted, but infinities and NaNs spoil the whole block: what it becomes is unspecified.
-    fn store(x: &[f32; N]) -> Self;
-
-    /// Decodes whole blocks: `bytes` hold exactly `y.len()` elements. Allocates nothing.
-    ///
-    /// # Errors
-    /// [`Error::Ragged`] if `y` is not a whole number of blocks, [`Error::Length`] if `bytes` are too few or too many.
-    fn decode(bytes: &[u8], y: &mut [f32]) -> Result<(), Error> {
-        check::<Self, N>(y.len(), bytes.len())?;
-        let blocks = bytes.chunks_exact(size_of::<Self>());
-        for (bytes, y) in blocks.zip(y.as_chunks_mut().0) {
-            bytemuck::pod_read_unaligned::<Self>(bytes).load(y);
+/// Pass all quantised types to the macro `$then`, behind the tokens in parentheses.
+macro_rules! quantised_types {
+    ($then:ident ($($args:tt)*)) => {
+        $then! {
+            ($($args)*)
+            Q4_0 = 2, q4_0: 32 in 18;
+            Q4_1 = 3, q4_1: 32 in 20;
+            Q5_0 = 6, q5_0: 32 in 22;
+            Q5_1 = 7, q5_1: 32 in 24;
+            Q8_0 = 8, q8_0: 32 in 34;
+            Q2_K = 10, q2_k: 256 in 84;
+            Q3_K = 11, q3_k: 256 in 110;
+            Q4_K = 12, q4_k: 256 in 144;
+            Q5_K = 13, q5_k: 256 in 176;
+            Q6_K = 14, q6_k: 256 in 210;
+            IQ4_NL = 20, iq4_nl: 32 in 18;
+            IQ4_XS = 23, iq4_xs: 256 in 136;
+            MXFP4 = 39, mxfp4: 32 in 17;
+            TQ2_0 = 35, tq2_0: 256 in 66;
         }
-        Ok(())
-    }
-
-    /// Encodes whole blocks: `bytes` have room for exactly `x.len()` elements. Allocates nothing.
-    ///
-    /// # Errors
-    /// [`Error::Ragged`] if `x` is not a whole number of blocks, [`Error::Length`] if `bytes` are too few or too many.
-    fn encode(x: &[f32], bytes: &mut [u8]) -> Result<(), Error> {
-        check::<Self, N>(x.len(), bytes.len())?;
-        let blocks = bytes.chunks_exact_mut(size_of::<Self>());
-        for (bytes, x) in blocks.zip(x.as_chunks().0) {
-            bytes.copy_from_slice(bytemuck::bytes_of(&Self::store(x)));
-        }
-        Ok(())
-    }
+    };
 }
 
-fn check<B: Pod, const N: usize>(n: usize, n_bytes: usize) -> Result<(), Error> {
-    if !n.is_multiple_of(N) {
-        return Err(Error::Ragged { what: "elements", found: n, block: N });
-    }
-    // Elements are four bytes each in memory and no block takes more than that for one, so this cannot overflow.
-    let wanted = n / N * size_of::<B>();
-    if n_bytes != wanted {
-        return Err(Error::Length { what: "bytes of blocks", found: n_bytes, wanted });
-    }
-    Ok(())
-}
+pub(crate) use quantised_types;

@@ -1,9 +1,14 @@
-//! XXH3-64 of what is longer than 240 bytes: finds what disks and cables do to bytes, while they are copied.
+//! XXH3-64 of data longer than 240 bytes: finds the damage that disks and cables do, while bytes
+//! are copied.
 //!
-//! The kernels [`sum_stripes`](crate::KernelSet::sum_stripes) and [`sum_and_copy_stripes`](crate::KernelSet::sum_and_copy_stripes) take all whole
-//! stripes of 64 bytes but one, in order, as they come; [`Sums::finish`] takes the last 64 bytes, which may overlap the stripe before them. All
-//! kernel sets give the same sums, which are those of the specification (`doc/xxhash_spec.md` of xxHash, "XXH3 algorithm for large inputs", without seed, with the
+//! The kernels [`sum_stripes`](crate::KernelSet::sum_stripes) and
+//! [`sum_and_copy_stripes`](crate::KernelSet::sum_and_copy_stripes) take all whole stripes of 64
+//! bytes but one, in order, as they come; [`Sums::finish`] takes the last 64 bytes, which may
+//! overlap the stripe before them. All kernel sets give the sums of the specification
+//! (`doc/xxhash_spec.md` of xxHash, "XXH3 algorithm for large inputs", without seed, with the
 //! default secret).
+//!
+//! It is no cryptographic hash: a person who can write a file can also write its checksum.
 
 use crate::isa::{Scalar, Simd, lanes64};
 
@@ -13,7 +18,7 @@ pub const STRIPE: usize = 64;
 /// Stripes that form a block, after which the sums are stirred.
 pub(crate) const BLOCK_STRIPES: usize = 16;
 
-/// What the sums are stirred with.
+/// The factor of the stirring.
 pub(crate) const STIR: u32 = 0x9e37_79b1;
 
 const PRIME_1: u64 = 0x9e37_79b1_85eb_ca87;
@@ -36,7 +41,7 @@ const SECRET: [u8; 192] = [
     0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ];
 
-/// The key of each stripe of a block, then the one that a block is stirred with.
+/// The key of each stripe of a block, then the key that a block is stirred with.
 pub(crate) const KEYS: [[u8; STRIPE]; BLOCK_STRIPES + 1] = {
     let mut keys = [[0; STRIPE]; BLOCK_STRIPES + 1];
     let mut i = 0;
@@ -48,10 +53,10 @@ pub(crate) const KEYS: [[u8; STRIPE]; BLOCK_STRIPES + 1] = {
 };
 /// The key of the last 64 bytes.
 const LAST_KEY: [u8; STRIPE] = key(121);
-/// The key of the end.
+/// The key of the final merge.
 const MERGE_KEY: [u8; STRIPE] = key(11);
 
-/// Bytes of the secret.
+/// Return the bytes of the secret from `start`.
 const fn key(start: usize) -> [u8; STRIPE] {
     let mut key = [0; STRIPE];
     let mut i = 0;
@@ -62,7 +67,24 @@ const fn key(start: usize) -> [u8; STRIPE] {
     key
 }
 
-/// The checksum of what has come so far.
+/// The checksum of the stripes so far.
+///
+/// ```
+/// use backstitch_core::KernelSet;
+/// use backstitch_core::checksum::{STRIPE, Sums};
+///
+/// fn checksum(bytes: &[u8]) -> u64 {
+///     let (stripes, _) = bytes[..bytes.len() - 1].as_chunks();
+///     let mut sums = Sums::default();
+///     (KernelSet::scalar().sum_stripes)(&mut sums, stripes);
+///     sums.finish(bytes.len() as u64, bytes.last_chunk().expect("64 bytes"))
+/// }
+///
+/// let bytes = [7; 5 * STRIPE];
+/// let mut damaged = bytes;
+/// damaged[100] ^= 1;
+/// assert_ne!(checksum(&bytes), checksum(&damaged));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     pub(crate) lanes: [u64; 8],
@@ -87,8 +109,9 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// The checksum of `len` bytes (more than 240) that end with `last`, all stripes but the last having been summed; the last is
-    /// the one that is not whole, or else the last whole one.
+    /// Return the checksum of `len` bytes (more than 240) that end with `last`, after all stripes
+    /// but the last were summed. The last stripe is the one that is not whole, or else the last
+    /// whole one.
     pub fn finish(self, len: u64, last: &[u8; STRIPE]) -> u64 {
         let mut lanes = self.lanes;
         Scalar::token().sum_stripe(&mut lanes, last, &LAST_KEY);
@@ -101,69 +124,11 @@ impl Sums {
     }
 }
 
-/// The halves of the 128-bit product, one laid over the other.
+/// Return the halves of the 128-bit product, one laid over the other.
 fn folded_product(&[a, b]: &[u64; 2]) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::KernelSet;
-    use std::vec;
-    use std::vec::Vec;
-    use twox_hash::XxHash3_64;
-
-    fn bytes(len: usize) -> Vec<u8> {
-        (0..len as u64).map(|i| (i * i * 31 + i / 7 * 13 + 5) as u8).collect()
-    }
-
-    /// The checksum, with stripes taken in runs of `run`, and what was copied.
-    fn sum(set: &KernelSet, bytes: &[u8], run: usize, copy: bool) -> u64 {
-        let (stripes, _) = bytes[..bytes.len() - 1].as_chunks::<STRIPE>();
-        let mut sums = Sums::default();
-        for part in stripes.chunks(run) {
-            // Wherever lines of memory begin in it.
-            let mut space = vec![0; (part.len() + 1) * STRIPE];
-            let before = sums;
-            for start in [0, 1, 16, 48, 63, space.as_ptr().align_offset(STRIPE)] {
-                let (to, _) = space[start..start + part.len() * STRIPE].as_chunks_mut();
-                let mut copied = before;
-                (set.sum_and_copy_stripes)(&mut copied, part, to);
-                assert_eq!(to, part, "{start}");
-                if copy {
-                    sums = copied;
-                }
-            }
-            if !copy {
-                (set.sum_stripes)(&mut sums, part);
-            }
-        }
-        sums.finish(bytes.len() as u64, bytes.last_chunk().unwrap())
-    }
-
-    #[test]
-    fn sums_are_those_of_the_specification_on_every_set_however_stripes_come() {
-        for set in KernelSet::available() {
-            for len in (241..1400).step_by(3).chain([2048, 2049, 4096, 4097, 10_000, 65_537]) {
-                let bytes = bytes(len);
-                let wanted = XxHash3_64::oneshot(&bytes);
-                for (run, copy) in
-                    [(1, false), (5, true), (16, false), (17, true), (1000, false), (1000, true)]
-                {
-                    assert_eq!(sum(set, &bytes, run, copy), wanted, "{} {len} {run}", set.name());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn copies_end_with_the_shorter_side() {
-        for set in KernelSet::available() {
-            let (from, mut to, mut sums) = ([[7; STRIPE]; 3], [[0; STRIPE]; 2], Sums::default());
-            (set.sum_and_copy_stripes)(&mut sums, &from, &mut to);
-            assert_eq!((to, sums.n_stripes), ([[7; STRIPE]; 2], 2));
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-//! The element types of tensors, and the one table that says all about them.
+//! The element types of tensors: names, GGUF numbers and sizes.
 //!
-//! Everything that depends on a type (how many bytes a row takes, how it is decoded) is looked up in [`DTypeInfo`];
-//! nothing else in the project lists the types. To add a format: a module under `block`, a variant, a row.
+//! Floats and plain integers are listed here; the quantised types come from the table at the end of
+//! `block.rs`. [`DType::decode`] and [`DType::encode`] are in `convert.rs`.
 //!
 //! ```
 //! use backstitch_core::DType;
@@ -16,49 +16,13 @@
 //! assert_eq!(again, row);
 //! # Ok::<(), backstitch_core::Error>(())
 //! ```
+//!
+//! GGUF's numbers and names are those of ggml's `enum ggml_type`; numbers that are missing here
+//! belong to types that files no longer use or that this crate does not read.
 
-use crate::block::{self, Codec};
-use crate::error::Error;
+use crate::block::quantised_types;
 
-/// An element type of a tensor, by its GGUF name.
-///
-/// Types whose name starts with `Q`, `IQ`, `MX` or `TQ` are quantised: elements come in blocks that share scales.
-#[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
-#[expect(missing_docs, reason = "the table below says what there is to say about each")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DType {
-    F32,
-    F16,
-    BF16,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q8_0,
-    Q2_K,
-    Q3_K,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-    IQ4_NL,
-    IQ4_XS,
-    MXFP4,
-    TQ2_0,
-    I8,
-    I16,
-    I32,
-    I64,
-    F64,
-}
-
-/// Turns whole blocks into floats: `bytes` of the type, `y` one float an element.
-pub type Decode = fn(bytes: &[u8], y: &mut [f32]) -> Result<(), Error>;
-
-/// Turns floats into whole blocks: `x` one float an element, `bytes` of the type.
-pub type Encode = fn(x: &[f32], bytes: &mut [u8]) -> Result<(), Error>;
-
-/// What there is to know about an element type.
+/// The properties of an element type.
 #[derive(Clone, Copy, Debug)]
 pub struct DTypeInfo {
     /// The type described.
@@ -71,50 +35,74 @@ pub struct DTypeInfo {
     pub block_len: usize,
     /// Bytes of a block.
     pub block_bytes: usize,
-    /// To floats; none for types that no kernel reads.
-    pub decode: Option<Decode>,
-    /// From floats; none for types that nothing writes.
-    pub encode: Option<Encode>,
 }
 
-const TABLE: [DTypeInfo; 22] = [
-    blocks::<block::f32::Block, 1>(DType::F32, 0, "F32"),
-    blocks::<block::f16::Half, 1>(DType::F16, 1, "F16"),
-    blocks::<block::bf16::Block, 1>(DType::BF16, 30, "BF16"),
-    blocks::<block::q4_0::Block, 32>(DType::Q4_0, 2, "Q4_0"),
-    blocks::<block::q4_1::Block, 32>(DType::Q4_1, 3, "Q4_1"),
-    blocks::<block::q5_0::Block, 32>(DType::Q5_0, 6, "Q5_0"),
-    blocks::<block::q5_1::Block, 32>(DType::Q5_1, 7, "Q5_1"),
-    blocks::<block::q8_0::Block, 32>(DType::Q8_0, 8, "Q8_0"),
-    blocks::<block::q2_k::Block, 256>(DType::Q2_K, 10, "Q2_K"),
-    blocks::<block::q3_k::Block, 256>(DType::Q3_K, 11, "Q3_K"),
-    blocks::<block::q4_k::Block, 256>(DType::Q4_K, 12, "Q4_K"),
-    blocks::<block::q5_k::Block, 256>(DType::Q5_K, 13, "Q5_K"),
-    blocks::<block::q6_k::Block, 256>(DType::Q6_K, 14, "Q6_K"),
-    blocks::<block::iq4_nl::Block, 32>(DType::IQ4_NL, 20, "IQ4_NL"),
-    blocks::<block::iq4_xs::Block, 256>(DType::IQ4_XS, 23, "IQ4_XS"),
-    blocks::<block::mxfp4::Block, 32>(DType::MXFP4, 39, "MXFP4"),
-    blocks::<block::tq2_0::Block, 256>(DType::TQ2_0, 35, "TQ2_0"),
-    opaque(DType::I8, 24, "I8", 1),
-    opaque(DType::I16, 25, "I16", 2),
-    opaque(DType::I32, 26, "I32", 4),
-    opaque(DType::I64, 27, "I64", 8),
-    opaque(DType::F64, 28, "F64", 8),
-];
+/// Define [`DType`] and its table: floats, then the quantised types given, then plain integers and
+/// doubles, which no kernel reads.
+macro_rules! define_dtypes {
+    (() $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
+        /// An element type of a tensor, by its GGUF name.
+        ///
+        /// Types whose names start with `Q`, `IQ`, `MX` or `TQ` are quantised: elements come in
+        /// blocks that share scales. [`DType::info`] gives a type's properties.
+        #[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum DType {
+            /// IEEE single precision.
+            F32,
+            /// IEEE half precision.
+            F16,
+            /// The upper half of single precision.
+            BF16,
+            $(
+                #[doc = concat!("Quantised, see [`crate::block::", stringify!($module), "`].")]
+                $name,
+            )*
+            /// Signed integers of 8 bits.
+            I8,
+            /// Signed integers of 16 bits.
+            I16,
+            /// Signed integers of 32 bits.
+            I32,
+            /// Signed integers of 64 bits.
+            I64,
+            /// IEEE double precision.
+            F64,
+        }
 
-const fn blocks<B: Codec<N>, const N: usize>(dtype: DType, gguf_id: u32, name: &'static str) -> DTypeInfo {
-    let (decode, encode) = (Some(B::decode as Decode), Some(B::encode as Encode));
-    DTypeInfo { dtype, gguf_id, name, block_len: N, block_bytes: size_of::<B>(), decode, encode }
+        /// Every type, in the order of the variants.
+        const TABLE: &[DTypeInfo] = &[
+            plain(DType::F32, 0, "F32", 4),
+            plain(DType::F16, 1, "F16", 2),
+            plain(DType::BF16, 30, "BF16", 2),
+            $(DTypeInfo {
+                dtype: DType::$name,
+                gguf_id: $id,
+                name: stringify!($name),
+                block_len: $len,
+                block_bytes: $bytes,
+            },)*
+            plain(DType::I8, 24, "I8", 1),
+            plain(DType::I16, 25, "I16", 2),
+            plain(DType::I32, 26, "I32", 4),
+            plain(DType::I64, 27, "I64", 8),
+            plain(DType::F64, 28, "F64", 8),
+        ];
+    };
 }
 
-const fn opaque(dtype: DType, gguf_id: u32, name: &'static str, block_bytes: usize) -> DTypeInfo {
-    DTypeInfo { dtype, gguf_id, name, block_len: 1, block_bytes, decode: None, encode: None }
+quantised_types!(define_dtypes());
+
+/// Return the row of a type whose elements stand alone.
+const fn plain(dtype: DType, gguf_id: u32, name: &'static str, block_bytes: usize) -> DTypeInfo {
+    DTypeInfo { dtype, gguf_id, name, block_len: 1, block_bytes }
 }
 
 impl DType {
     /// Every type with its properties, in the order of the variants.
     pub const fn table() -> &'static [DTypeInfo] {
-        &TABLE
+        TABLE
     }
 
     /// This type's row of the table.
@@ -122,60 +110,43 @@ impl DType {
         &TABLE[self as usize]
     }
 
-    /// The type that GGUF files number `id`; none if this crate does not know it.
+    /// Return the type that GGUF files number `id`; none if this crate does not know it.
     pub fn from_gguf_id(id: u32) -> Option<DType> {
         TABLE.iter().find(|info| info.gguf_id == id).map(|info| info.dtype)
     }
 
-    /// The type of that name ("Q4_0", "f16"), in capitals or not.
+    /// Return the type of that name ("Q4_0", "f16"), in capitals or not.
     pub fn from_name(name: &str) -> Option<DType> {
         TABLE.iter().find(|info| info.name.eq_ignore_ascii_case(name)).map(|info| info.dtype)
     }
 
-    /// Its name in GGUF tools.
+    /// Return its name in GGUF tools.
     pub const fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// Its number in GGUF files.
+    /// Return its number in GGUF files.
     pub const fn gguf_id(self) -> u32 {
         self.info().gguf_id
     }
 
-    /// Elements in a block; 1 for plain types.
+    /// Return elements in a block; 1 for plain types.
     pub const fn block_len(self) -> usize {
         self.info().block_len
     }
 
-    /// Bytes of a block.
+    /// Return the bytes of a block.
     pub const fn block_bytes(self) -> usize {
         self.info().block_bytes
     }
 
-    /// Bytes of a row of `n` elements; none unless `n` is a whole number of blocks and the bytes can be counted.
+    /// Return the bytes of a row of `n` elements; none unless `n` is a whole number of blocks and
+    /// the bytes can be counted.
     pub const fn row_bytes(self, n: usize) -> Option<usize> {
         if !n.is_multiple_of(self.block_len()) {
             return None;
         }
         (n / self.block_len()).checked_mul(self.block_bytes())
-    }
-
-    /// Decodes whole blocks to floats: `bytes` hold exactly `y.len()` elements.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for types without a decoder, [`Error::Ragged`] and [`Error::Length`] for wrong sizes.
-    pub fn decode(self, bytes: &[u8], y: &mut [f32]) -> Result<(), Error> {
-        let decode = self.info().decode.ok_or(Error::Unsupported { op: "decode", dtype: self })?;
-        decode(bytes, y)
-    }
-
-    /// Encodes floats to whole blocks: `bytes` have room for exactly `x.len()` elements.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for types without an encoder, [`Error::Ragged`] and [`Error::Length`] for wrong sizes.
-    pub fn encode(self, x: &[f32], bytes: &mut [u8]) -> Result<(), Error> {
-        let encode = self.info().encode.ok_or(Error::Unsupported { op: "encode", dtype: self })?;
-        encode(x, bytes)
     }
 }
 
@@ -250,13 +221,5 @@ mod tests {
         assert_eq!(DType::Q6_K.row_bytes(32), None);
         assert_eq!(DType::F64.row_bytes(usize::MAX), None);
         assert_eq!(DType::I8.row_bytes(usize::MAX), Some(usize::MAX));
-    }
-
-    #[test]
-    fn types_that_no_kernel_reads_say_so() {
-        let wanted = Err(Error::Unsupported { op: "decode", dtype: DType::I32 });
-        assert_eq!(DType::I32.decode(&[0; 4], &mut [0.0]), wanted);
-        let wanted = Err(Error::Unsupported { op: "encode", dtype: DType::F64 });
-        assert_eq!(DType::F64.encode(&[0.0], &mut [0; 8]), wanted);
     }
 }

@@ -1,11 +1,12 @@
-//! What can be wrong with a call into this crate: shapes, lengths, types.
+//! Errors of this crate: shapes, lengths and types that do not fit.
 
 use core::fmt;
 
-use crate::dtype::DType;
-use crate::pool::Panicked;
-
-/// Why a call was refused. Nothing was written when one of these comes back, unless the function says otherwise.
+/// The reason why a call was refused. Nothing was written when one of these comes back, unless the
+/// function says otherwise.
+///
+/// `what` names the argument as a person would, `found` is what it has and `wanted` what it needs,
+/// so a message can be shown as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,10 +39,10 @@ pub enum Error {
     },
     /// The element type cannot do this.
     Unsupported {
-        /// What was asked for.
+        /// The operation asked for.
         op: &'static str,
-        /// The type it was asked of.
-        dtype: DType,
+        /// The name of the type.
+        dtype: &'static str,
     },
     /// Bytes do not begin at an address that vectors are loaded from.
     Alignment {
@@ -50,7 +51,7 @@ pub enum Error {
         /// The address must be a multiple of this.
         wanted: usize,
     },
-    /// A sequence's table names a block that the cache does not have.
+    /// An entry of a block table names a block that the cache does not have.
     Block {
         /// The block.
         found: u32,
@@ -68,13 +69,37 @@ pub enum Error {
     Panicked,
 }
 
+/// A job panicked; what it was to write is half written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked;
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a job panicked; its output is incomplete")
+    }
+}
+
+impl core::error::Error for Panicked {}
+
 impl From<Panicked> for Error {
     fn from(_: Panicked) -> Self {
         Error::Panicked
     }
 }
 
-/// Checks a length: [`Error::Length`] unless `found` is `wanted`.
+/// Return how many rows of `width` elements `len` elements are; none unless that is a whole number.
+///
+/// No elements are no rows, of any width.
+pub(crate) const fn whole_rows(len: usize, width: usize) -> Option<usize> {
+    match (len, width) {
+        (0, _) => Some(0),
+        (_, 0) => None,
+        _ if len.is_multiple_of(width) => Some(len / width),
+        _ => None,
+    }
+}
+
+/// Check a length: [`Error::Length`] unless `found` is `wanted`.
 pub(crate) fn length(what: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
     if found == wanted { Ok(()) } else { Err(Error::Length { what, found, wanted }) }
 }
@@ -92,7 +117,7 @@ impl fmt::Display for Error {
                 write!(f, "{what} has length {found}, which is no multiple of the block length {block}")
             }
             Error::Unsupported { op, dtype } => {
-                write!(f, "{op} is not supported for {}; convert the data to another type", dtype.name())
+                write!(f, "{op} is not supported for {dtype}; convert the data to another type")
             }
             Error::Alignment { what, wanted } => {
                 write!(f, "{what} does not start at a multiple of {wanted} bytes; copy it to aligned memory")
@@ -132,7 +157,7 @@ mod tests {
                 "row has length 33, which is no multiple of the block length 32",
             ),
             (
-                Error::Unsupported { op: "decode", dtype: DType::I8 },
+                Error::Unsupported { op: "decode", dtype: "I8" },
                 "decode is not supported for I8; convert the data to another type",
             ),
         ];

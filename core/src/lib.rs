@@ -1,4 +1,27 @@
-//! Numbers for language models on CPUs.
+//! Numbers for language models on CPUs: the same bits on every instruction set.
+//!
+//! This crate knows element types, packed weights, kernels, instruction sets and threads. It knows
+//! nothing of sequences, files or models. It needs neither `std` nor `alloc`: callers bring all
+//! memory, and nothing here allocates, except a thread pool when it is made.
+//!
+//! A layer of a transformer is, from here, four calls:
+//!
+//! 1. [`quantize`] turns rows of floats into 8-bit integers, once for all matrices that they meet.
+//! 2. [`matmul`](fn@matmul) multiplies them by [`Packed`] weights: panels of sixteen rows in any of
+//!    the types that [`PackedType`] lists.
+//! 3. [`attention::store`] puts keys and values into cells of a paged cache, and
+//!    [`attention::Attention::run`] attends to them.
+//! 4. Norms, gates, RoPE and the recurrences of [`scan`] do the rest.
+//!
+//! All of them take a [`KernelSet`], the kernels compiled for one instruction set, and most of them
+//! a [`Pool`] to share the work out. The set and the number of threads never change a bit of a
+//! result: lanes are outputs, sums run in a fixed order, and threads split outputs.
+//! `ARCHITECTURE.md` has the reasons.
+//!
+//! Modules from the ground up: [`block`] (formats of files), [`dtype`], [`packed`] (formats of
+//! panels), [`quantized`] (activations), [`isa`] (vectors), [`kernel_set`] (the table of kernels);
+//! on these stand [`mod@matmul`], [`attention`] over [`cell`], [`rope`], [`scan`], [`checksum`];
+//! [`pool`] shares out.
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -9,9 +32,13 @@ pub mod attention;
 pub mod block;
 pub mod cell;
 pub mod checksum;
+mod convert;
 pub mod dtype;
 pub mod error;
+mod float;
+mod format;
 pub mod isa;
+pub mod kernel_set;
 mod kernels;
 pub mod math;
 pub mod matmul;
@@ -23,7 +50,7 @@ pub mod scan;
 
 pub use dtype::DType;
 pub use error::Error;
-pub use isa::KernelSet;
+pub use kernel_set::{KernelSet, SetUnavailable};
 pub use matmul::{Input, Product, Write, matmul};
 pub use packed::{Packed, PackedType};
 pub use pool::Pool;

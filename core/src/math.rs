@@ -1,6 +1,9 @@
 //! Elementary functions as polynomials: the same bits on every instruction set.
-
-pub mod scalar;
+//!
+//! Libraries of mathematical functions differ from system to system, and vectorised ones from
+//! version to version. The functions here are polynomials over fused multiply-add with a fixed
+//! order of operations; their errors are given in ulps against the exact value and tested over many
+//! arguments.
 
 use crate::isa::Simd;
 
@@ -9,11 +12,13 @@ const EXP_HIGH: f32 = 88.8;
 /// Below this, `exp` rounds to zero.
 const EXP_LOW: f32 = -104.0;
 
-/// `e^x` in each lane, within 1 ulp over the normal range; 0 below -104, infinity above 88.8, NaN for NaN.
+/// Return `e^x` in each lane, within 1 ulp over the normal range; 0 below -104, infinity above
+/// 88.8, NaN for NaN.
 ///
-/// `x = n ln 2 + r` with `|r| <= ln 2 / 2` (Cody and Waite, *Software Manual for the Elementary Functions*, 1980,
-/// chapter 6), then the Taylor series of `e^r` to the seventh power by Horner's rule, whose remainder is below
-/// 2^-27, and the scaling by `2^n`, rounded once, subnormal results and `n = 128` included.
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2` (Cody and Waite, *Software Manual for the Elementary
+/// Functions*, 1980, chapter 6), then the Taylor series of `e^r` to the seventh power by Horner's
+/// rule, whose remainder is below 2^-27, and the scaling by `2^n`, rounded once, subnormal results
+/// and `n = 128` included.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     let x = s.max(s.splat(EXP_LOW), s.min(s.splat(EXP_HIGH), x));
@@ -32,10 +37,10 @@ pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
 /// Below this, `tanh` is a polynomial; above, it comes from `exp`.
 const TANH_SMALL: f32 = 0.625;
 
-/// `tanh x` in each lane, within 3 ulps; odd, exactly 1 for large x, NaN for NaN.
+/// Return `tanh x` in each lane, within 3 ulps; odd, exactly 1 for large x, NaN for NaN.
 ///
-/// For small x a polynomial in `x^2` (minimax fit of `(tanh x / x - 1) / x^2` on `[0, 0.625^2]`, relative error
-/// below 2e-8), otherwise `1 - 2 / (e^(2|x|) + 1)`, where nothing cancels.
+/// For small x a polynomial in `x^2` (minimax fit of `(tanh x / x - 1) / x^2` on `[0, 0.625^2]`,
+/// relative error below 2e-8), otherwise `1 - 2 / (e^(2|x|) + 1)`, where nothing cancels.
 #[inline(always)]
 pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     let size = s.abs(x);
@@ -51,28 +56,29 @@ pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     s.select(s.lt(size, s.splat(TANH_SMALL)), small, signed)
 }
 
-/// `x / (1 + e^-y)` in each lane: what all sigmoid-like gates are made of.
+/// Return `x / (1 + e^-y)` in each lane: the form of all sigmoid-like gates.
 #[inline(always)]
 fn gated<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
     s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), y))))
 }
 
-/// `1 / (1 + e^-x)` in each lane, within 3 ulps; 0 below -88.8.
+/// Return `1 / (1 + e^-x)` in each lane, within 3 ulps; 0 below -88.8.
 #[inline(always)]
 pub fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
     gated(s, s.splat(1.0), x)
 }
 
-/// `x / (1 + e^-x)` in each lane, within 4 ulps; -0 below -88.8.
+/// Return `x / (1 + e^-x)` in each lane, within 4 ulps; -0 below -88.8.
 #[inline(always)]
 pub fn silu<S: Simd>(s: S, x: S::F) -> S::F {
     gated(s, x, x)
 }
 
-/// GELU by its tanh form, `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`, in each lane.
+/// Return GELU by its tanh form, `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`, in each lane.
 ///
-/// Computed as `x / (1 + e^-2u)`, which is the same function without the cancellation; the error is that of `2u`
-/// (3 roundings) times `2u`, so within 16 ulps for x > -2 and 1e-7 absolute everywhere.
+/// Computed as `x / (1 + e^-2u)`, which is the same function without the cancellation; the error is
+/// that of `2u` (3 roundings) times `2u`, so within 16 ulps for x > -2 and 1e-7 absolute
+/// everywhere.
 #[inline(always)]
 pub fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
     let inner = s.fma(s.mul(x, x), s.splat(0.044_715), s.splat(1.0));
@@ -80,23 +86,18 @@ pub fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
     gated(s, x, s.mul(s.mul(x, s.splat(1.595_769)), inner))
 }
 
-/// The quick GELU, `x / (1 + e^(-1.702 x))`, in each lane.
-#[inline(always)]
-pub fn gelu_quick<S: Simd>(s: S, x: S::F) -> S::F {
-    gated(s, x, s.mul(x, s.splat(1.702)))
-}
-
-/// `max(x, 0)^2` in each lane, rounded once.
+/// Return `max(x, 0)^2` in each lane, rounded once.
 #[inline(always)]
 pub fn squared_relu<S: Simd>(s: S, x: S::F) -> S::F {
     let x = s.max(s.splat(0.0), x);
     s.mul(x, x)
 }
 
-/// `ln(1 + e^x)` in each lane, within 4 ulps above -87; never negative.
+/// Return `ln(1 + e^x)` in each lane, within 4 ulps above -87; never negative.
 ///
-/// `max(x, 0) + ln(1 + y)` with `y = e^-|x|`, and `ln(1 + y) = 2 atanh(y / (2 + y))`, whose argument is at most
-/// 1/3: a minimax fit of `(atanh z / z - 1) / z^2` in `z^2`, relative error of the whole below 2e-8.
+/// `max(x, 0) + ln(1 + y)` with `y = e^-|x|`, and `ln(1 + y) = 2 atanh(y / (2 + y))`, whose
+/// argument is at most 1/3: a minimax fit of `(atanh z / z - 1) / z^2` in `z^2`, relative error of
+/// the whole below 2e-8.
 #[inline(always)]
 pub fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
     let y = exp(s, s.sub(s.splat(0.0), s.abs(x)));
@@ -111,4 +112,4 @@ pub fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,9 +1,15 @@
 //! Products of packed weights with rows of activations: the driver over kernels and threads.
 //!
-//! What is computed, on bits: for each token and each row of weights an accumulator starts at +0.0 and takes K in order.
-//! Float weights: `acc = fma(w, x, acc)` for each column. Quantised weights, for each block of 32 columns: the exact integer
-//! `sum` of products of elements `q` and activations, then `acc = fma(sum as f32, d_w * d_x, acc)`, and where elements have a
-//! minimum, `acc = fma(m, sum_x, acc)` right after. What these are by type; every `d_w` and `m` is exact:
+//! # The order of operations
+//! For each token and each row of weights an accumulator starts at +0.0 and takes K in order. This
+//! is the definition, to the bit; kernels may compute it in any tiles.
+//!
+//! - Float weights: `acc = fma(w, x, acc)` for each column.
+//! - Quantised weights, for each block of 32 columns: the exact integer `sum` of products of
+//!   elements and activations, then `acc = fma(sum as f32, d_w * d_x, acc)`, and where elements
+//!   have a minimum, `acc = fma(m, sum_x, acc)` right after.
+//!
+//! The factors depend on the type; every `d_w` and `m` is exact:
 //!
 //! | types | elements | `d_w` | `m` |
 //! |---|---|---|---|
@@ -12,28 +18,46 @@
 //! | Q5_0, TQ2_0 | `8 (q - 16)`, `8 (q - 1)` | `d / 8` | |
 //! | Q4_K, Q5_K | `q` | `d * scale` | `-dmin * min` |
 //! | IQ4_XS | their values | `d * scale` | |
-//! | Q6_K, Q3_K | `4 (q - 32)`, `32 (q - 4)`, each times the scale of its 16 columns | `d / 4`, `d / 32` | |
-//! | Q2_K | `q` times the scale of its 16 columns | `d` | |
+//! | Q6_K | `4 (q - 32)`, times the scale of its sub-block | `d / 4` | |
+//! | Q3_K | `32 (q - 4)`, times the scale of its sub-block | `d / 32` | |
+//! | Q2_K | `q`, times the scale of its sub-block | `d` | |
 //!
-//! The minima of Q2_K, of 16 columns too, are integers as well: `acc = fma(n as f32, dmin / 128 * d_x, acc)`, where `n` is the
-//! sum of all activations times their minima, times -128. Nothing depends on the number of tokens, of threads, or on
-//! the kernel set.
+//! The minima of Q2_K belong to sub-blocks of 16 columns and are integers as well: `acc = fma(n as
+//! f32, dmin / 128 * d_x, acc)`, where `n` is the sum of all activations times their minima, times
+//! -128. Nothing depends on the number of tokens, the number of threads, or the kernel set.
+//!
+//! # Example
+//! ```
+//! use backstitch_core::packed::{Line, Source, pack, packed_bytes};
+//! use backstitch_core::pool::Inline;
+//! use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul};
+//!
+//! // Two outputs of three inputs.
+//! let rows = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+//! let rows: Vec<u8> = rows.iter().flat_map(|w| w.to_le_bytes()).collect();
+//! let source = Source::new(DType::F32, 2, 3, &rows)?;
+//! let mut lines = vec![Line([0; 64]); packed_bytes(source.kind(), 2, 3)? / 64];
+//! pack(&source, 0, bytemuck::cast_slice_mut(&mut lines))?;
+//! let weights = Packed::new(source.kind(), 2, 3, bytemuck::cast_slice(&lines))?;
+//!
+//! let mut out = [0.0; 2];
+//! let product = Product { weights, out: &mut out, write: Write::Store };
+//! let x = Input::floats(&[1.0, 0.0, -1.0], 3)?;
+//! matmul(KernelSet::scalar(), &Inline, x, &mut [product])?;
+//! assert_eq!(out, [-2.0, -2.0]);
+//! # Ok::<(), backstitch_core::Error>(())
+//! ```
 
-use crate::packed::{PANEL, Packed, PackedType};
+pub use crate::kernels::matmul::Write;
+
+use crate::error::{Error, whole_rows};
+use crate::kernel_set::{KernelSet, Multiply};
+use crate::packed::{BLOCK, PANEL, Packed};
 use crate::pool::{Band, Bands, MAX_THREADS, Pool, Share};
 use crate::quantized::Quantized;
-use crate::{Error, KernelSet};
 
-/// What happens to what `out` held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// `out = y`.
-    Store,
-    /// `out = out + y`, rounded once: the residual stream.
-    Add,
-}
-
-/// The activations that all products of one call share: `[n_tokens, n_cols]`, as floats, quantised, or both.
+/// The activations that all products of one call share: `[n_tokens, n_cols]`, as floats, quantised,
+/// or both.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     n_tokens: usize,
@@ -43,24 +67,22 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Rows of `n_cols` floats, for float weights.
+    /// Return rows of `n_cols` floats, for float weights.
     ///
     /// # Errors
-    /// [`Error::Ragged`] if `x` is not of whole rows.
+    /// [`Error::Ragged`] if `x` are no whole rows.
     pub fn floats(x: &'a [f32], n_cols: usize) -> Result<Self, Error> {
-        let n_tokens = x.len().checked_div(n_cols).unwrap_or(0);
-        if n_tokens * n_cols != x.len() {
-            return Err(Error::Ragged { what: "rows of activations", found: x.len(), block: n_cols });
-        }
+        let ragged = Error::Ragged { what: "rows of activations", found: x.len(), block: n_cols };
+        let n_tokens = whole_rows(x.len(), n_cols).ok_or(ragged)?;
         Ok(Self { n_tokens, n_cols, floats: Some(x), quantized: None })
     }
 
-    /// Quantised rows, for quantised weights.
+    /// Return quantised rows, for quantised weights.
     pub fn quantized(x: Quantized<'a>) -> Self {
         Self { n_tokens: x.n_tokens(), n_cols: x.n_cols(), floats: None, quantized: Some(x) }
     }
 
-    /// The same rows both ways, for products with weights of both kinds.
+    /// Return the same rows both ways, for products with weights of both kinds.
     ///
     /// # Errors
     /// [`Error::Length`] unless both have the same shape.
@@ -73,32 +95,35 @@ impl<'a> Input<'a> {
     }
 }
 
-/// One weight matrix and where its product with the input goes.
+/// One weight matrix and the place of its product with the input.
 #[derive(Debug)]
 pub struct Product<'a> {
     /// The weights.
     pub weights: Packed<'a>,
     /// `[n_tokens, weights.n_rows()]`.
     pub out: &'a mut [f32],
-    /// Whether to store or to add.
+    /// Store or add.
     pub write: Write,
 }
 
 /// The most products in one call of [`matmul`].
 pub const MAX_PRODUCTS: usize = 8;
 
-/// A job costs at least so much, see [`panel_cost`]: less, about half a microsecond, is done sooner than handed over.
+/// The least cost of a job, see [`panel_cost`]: less, about half a microsecond of work, is done
+/// sooner than handed over.
 const LEAST: u64 = 1 << 19;
 
-/// Multiplies one input by several matrices, in one run of the pool: queries, keys and values, or gate and up.
+/// Multiply one input by several matrices, in one run of the pool: queries, keys and values, or
+/// gate and up.
 ///
-/// `out[t][r]` becomes, or is increased by, the product of row t of the input with row r of the weights; the module's
-/// description says how, on bits. Allocates nothing.
+/// `out[t][r]` becomes, or is increased by, the product of row t of the input with row r of the
+/// weights, in the order of operations of the module. Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Length`] for more than [`MAX_PRODUCTS`] products, [`Error::Shape`] if a product's weights or output do not fit
-/// the input, [`Error::Length`] if it needs the kind of activations that the input lacks; nothing was written then.
-/// [`Error::Panicked`] from the pool.
+/// [`Error::Length`] for more than [`MAX_PRODUCTS`] products or an output of another size,
+/// [`Error::Shape`] if weights do not fit the input, [`Error::Length`] if a product needs the kind
+/// of activations that the input lacks: nothing was written then. [`Error::Panicked`] if a job of
+/// the pool panicked.
 pub fn matmul(
     set: &KernelSet,
     pool: &dyn Pool,
@@ -154,15 +179,17 @@ fn check(input: &Input<'_>, product: &Product<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a panel costs, in multiply-adds on quantised weights: few tokens wait for memory, which brings a byte in the time of
-/// some sixteen of them, many for arithmetic.
+/// Return the cost of a panel, in multiply-adds on quantised weights.
+///
+/// With few tokens it is the time of memory, which brings a byte in the time of some sixteen
+/// multiply-adds; with many it is that of the arithmetic.
 fn panel_cost(weights: &Packed<'_>, n_tokens: usize) -> u64 {
     let arithmetic = if weights.kind().takes_quantized() { 1 } else { 3 };
     let bytes = weights.panel_bytes() as u64 * 16;
     bytes.max(arithmetic * (PANEL * weights.n_cols()) as u64 * n_tokens as u64)
 }
 
-/// The part of one product that falls into `band`.
+/// Compute the part of one product that falls into `band`.
 fn multiply(
     set: &KernelSet,
     input: &Input<'_>,
@@ -171,31 +198,16 @@ fn multiply(
     write: Write,
 ) {
     let panels = weights.panels(band.cols());
-    let floats = input.floats.unwrap_or(&[]);
-    let blocks = input.quantized.map_or(&[][..], |x| x.blocks());
     if panels.is_empty() || input.n_tokens == 0 {
         return;
     }
-    let kernel = match weights.kind() {
-        PackedType::F32 => return (set.multiply_f32)(panels, floats, input.n_cols, band, write),
-        PackedType::F16 => return (set.multiply_f16)(panels, floats, input.n_cols, band, write),
-        PackedType::BF16 => return (set.multiply_bf16)(panels, floats, input.n_cols, band, write),
-        PackedType::Q8_0 => set.multiply_q8_0,
-        PackedType::Q4_0 => set.multiply_q4_0,
-        PackedType::Q4_1 => set.multiply_q4_1,
-        PackedType::Q5_0 => set.multiply_q5_0,
-        PackedType::Q5_1 => set.multiply_q5_1,
-        PackedType::Q2_K => set.multiply_q2_k,
-        PackedType::Q3_K => set.multiply_q3_k,
-        PackedType::Q4_K => set.multiply_q4_k,
-        PackedType::Q5_K => set.multiply_q5_k,
-        PackedType::Q6_K => set.multiply_q6_k,
-        PackedType::IQ4_NL => set.multiply_iq4_nl,
-        PackedType::IQ4_XS => set.multiply_iq4_xs,
-        PackedType::MXFP4 => set.multiply_mxfp4,
-        PackedType::TQ2_0 => set.multiply_tq2_0,
-    };
-    kernel(panels, blocks, input.n_cols / crate::packed::BLOCK, band, write);
+    match (set.multiply(weights.kind()), input.floats, input.quantized) {
+        (Multiply::Floats(kernel), Some(x), _) => kernel(panels, x, input.n_cols, band, write),
+        (Multiply::Blocks(kernel), _, Some(x)) => {
+            kernel(panels, x.blocks(), input.n_cols / BLOCK, band, write);
+        }
+        _ => debug_assert!(false, "`check` has seen to the kind of activations"),
+    }
 }
 
 #[cfg(test)]

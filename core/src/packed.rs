@@ -1,10 +1,19 @@
 //! Weight matrices in the order in which the matmul kernels read them.
 //!
-//! Sixteen rows at a time make a *panel*, in which lanes are rows: a kernel loads sixteen rows' weights with one
-//! instruction, walks K in order, and needs no reduction at the end. That is what makes results the same bits on
-//! every instruction set and for any number of tokens.
+//! Sixteen rows at a time make a *panel*, in which lanes are rows: a kernel loads the weights of
+//! sixteen rows with one instruction, walks along K in order, and needs no reduction at the end. A
+//! sum is never spread over lanes, so results are the same bits on every instruction set and for
+//! any number of tokens. Other engines store rows as they are and let lanes be columns; they save
+//! the packing and pay with sums whose order depends on the width of a register.
 //!
-//! A panel is contiguous and takes a multiple of 64 bytes; rows that the matrix lacks are zeros. In memory order:
+//! ```text
+//! lane:     0        1        2       ...   15
+//! K = 0   w[0][0]  w[1][0]  w[2][0]   ...  w[15][0]     one vector
+//! K = 1   w[0][1]  w[1][1]  w[2][1]   ...  w[15][1]     the next
+//! ```
+//!
+//! A panel is contiguous and takes a multiple of 64 bytes; rows that the matrix lacks are zeros. In
+//! memory order:
 //!
 //! | type | panel of K columns |
 //! |---|---|
@@ -12,180 +21,84 @@
 //! | quantised | sections: the scales of some blocks of 32 columns, then their elements |
 //! | quantised in super-blocks | units: heads, then sections |
 //!
-//! So a kernel reads one stream. Two of them, all scales of a panel and all its elements, were read at a third of the speed on
-//! processors that guess by address what to fetch.
+//! So a kernel reads one stream. Two of them, all scales of a panel and all its elements, were read
+//! at a third of the speed on processors that guess by address what to fetch.
 //!
-//! Of 16 rows, in a section as many blocks as `blocks` says, and for each super-block of 256 columns a head:
+//! The table gives, for 16 rows, the head of a super-block of 256 columns, the blocks in a section,
+//! and the scales and elements of a block. *Fours*, *ones* and *twos* are planes of 4, 1 and 2 bits
+//! an element, described below it.
 //!
 //! | type | head | blocks | scales of a block | elements of a block |
 //! |---|---|---|---|---|
-//! | `Q8_0` | | 2 | `[16]` f16 | `[8][16 rows][4]` bytes: in group g, four columns from 4g; stored plus 128 |
-//! | `Q4_0`, `IQ4_NL` | | 2 | `[16]` f16 | `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high nibbles those from 16 + 4g |
-//! | `MXFP4` | | 2 | `[16]` bf16: half of the power of two | the same |
-//! | `Q4_1` | | 1 | `[16]` f16 and `[16]` f16 minima | the same |
-//! | `Q5_0`, `Q5_1` | | as `Q4_0`, `Q4_1` | as `Q4_0`, `Q4_1` | the lower four bits as `Q4_0`, then `[16 rows][4]` bytes: bit j is the fifth bit of four columns from 4j |
-//! | `Q4_K` | `[16]` f16 twice, the second turned in sign | 2 | `[16]` scales and `[16]` minima in bytes | as `Q4_0` |
-//! | `Q5_K` | as `Q4_K` | 2 | as `Q4_K` | as `Q5_0` |
-//! | `Q6_K` | `[16]` f16 | 2 | `[2][16]` scales in signed bytes, each of 16 columns | the lower four bits as `Q4_0`, then `[2][16 rows][4]` bytes: the bits from 2j of group g are the upper two of four columns from 8j + 4g |
-//! | `Q3_K` | as `Q6_K` | 2 | as `Q6_K` | the lower two bits as the upper ones of `Q6_K`, the third as the fifth of `Q5_0` |
-//! | `Q2_K` | `[16]` f16 twice | 2 | `[2][16]` bytes: scale and minimum of 16 columns in the low and high nibble | as the upper two bits of `Q6_K` |
-//! | `IQ4_XS` | `[16]` f16 | 4 | `[16]` scales in signed bytes | as `Q4_0` |
-//! | `TQ2_0` | `[16]` f16 | 8 | | as the upper two bits of `Q6_K` |
+//! | `Q8_0` | | 2 | `[16]` f16 | `[8][16 rows][4]` bytes, stored plus 128 |
+//! | `Q4_0`, `IQ4_NL` | | 2 | `[16]` f16 | fours |
+//! | `MXFP4` | | 2 | `[16]` bf16: half of the power of two | fours |
+//! | `Q4_1` | | 1 | `[16]` f16 and `[16]` f16 minima | fours |
+//! | `Q5_0` | | 2 | `[16]` f16 | fours, then ones |
+//! | `Q5_1` | | 1 | as `Q4_1` | fours, then ones |
+//! | `Q4_K` | `[16]` f16 twice, see below | 2 | `[16]` scales, `[16]` minima: bytes | fours |
+//! | `Q5_K` | as `Q4_K` | 2 | as `Q4_K` | fours, then ones |
+//! | `Q6_K` | `[16]` f16 | 2 | `[2][16]` signed bytes, each for 16 columns | fours, then twos |
+//! | `Q3_K` | `[16]` f16 | 2 | as `Q6_K` | twos, then ones |
+//! | `Q2_K` | `[16]` f16 twice | 2 | `[2][16]` bytes, see below | twos |
+//! | `IQ4_XS` | `[16]` f16 | 4 | `[16]` signed bytes | fours |
+//! | `TQ2_0` | `[16]` f16 | 8 | | twos |
 //!
-//! The heads of a unit fill 64 bytes: where one takes 32, a unit is two super-blocks, both heads first. What the last section and
-//! the last unit lack are zeros at the places of scales and heads, and nothing at those of elements. Floats are padded with zeros
-//! to 64 bytes.
+//! - Bytes of `Q8_0`: group g holds four columns from 4g.
+//! - Fours, `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high
+//!   nibbles those from 16 + 4g.
+//! - Twos, `[2][16 rows][4]` bytes: the bits from 2j of group g are four columns from 8j + 4g.
+//! - Ones, `[16 rows][4]` bytes: bit j is four columns from 4j.
+//! - Heads of `Q4_K`: `d`, then `dmin` turned in sign, since kernels add minima.
+//! - Scales of `Q2_K`: scale and minimum of 16 columns in the low and the high nibble.
 //!
-//! Numbers are in the machine's byte order when a model is loaded. Where it is little-endian these bytes are also the content of
-//! packed files: `docs/packed-format.md` has their version, which a change to this table raises.
+//! The heads of a unit fill 64 bytes: where one takes 32, a unit is two super-blocks, both heads
+//! first. The last section and the last unit have zeros in the places of scales and heads that they
+//! lack, and nothing in those of elements. Floats are padded with zeros to 64 bytes.
+//!
+//! Numbers are in the machine's byte order when a model is loaded. Where it is little-endian these
+//! bytes are also the content of packed files: `docs/packed-format.md` has their version, which a
+//! change to this table raises.
 
-mod blocks;
-pub(crate) mod layout;
+mod kind;
 mod pack;
+mod panel;
 mod row;
 
+pub use crate::format::layout::{ALIGN, BLOCK, PANEL};
+pub use kind::{PackedType, packed_bytes};
 pub use pack::{Source, pack};
 
-use crate::{DType, Error};
+use crate::error::Error;
 use bytemuck::{Pod, Zeroable};
-use layout::Layout;
 
-/// Rows in a panel: one a lane.
-pub const PANEL: usize = 16;
-/// Columns that share a scale in the quantised types.
-pub const BLOCK: usize = 32;
-/// Packed bytes start at a multiple of this: a cache line, and the widest load.
-pub const ALIGN: usize = 64;
-
-/// Sixty-four aligned bytes: allocate these to get memory that [`Packed`] accepts, and cast with `bytemuck`.
+/// Sixty-four aligned bytes: allocate these to get memory that [`Packed`] accepts, and cast with
+/// `bytemuck`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Line(pub [u8; ALIGN]);
 
-/// The element types that kernels multiply by: all that hold weights.
-#[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
-#[expect(missing_docs, reason = "the names of the element types, see DType")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PackedType {
-    F32,
-    F16,
-    BF16,
-    Q8_0,
-    Q4_0,
-    Q4_1,
-    Q5_0,
-    Q5_1,
-    Q2_K,
-    Q3_K,
-    Q4_K,
-    Q5_K,
-    Q6_K,
-    IQ4_NL,
-    IQ4_XS,
-    MXFP4,
-    TQ2_0,
-}
-
-/// What panels of a type are made of.
-#[derive(Clone, Copy)]
-struct Shape {
-    /// Columns that share scales: a row is a whole number of these.
-    group_cols: usize,
-    /// Bytes of a panel of so many columns, a whole number of groups.
-    panel_bytes: fn(usize) -> usize,
-}
-
-impl Shape {
-    const fn of<L: Layout>() -> Self {
-        Self { group_cols: L::BLOCKS * BLOCK, panel_bytes: |n_cols| layout::panel_bytes::<L>(n_cols / BLOCK) }
-    }
-
-    const fn floats<const SIZE: usize>() -> Self {
-        Self { group_cols: 1, panel_bytes: |n_cols| (n_cols * PANEL * SIZE).next_multiple_of(ALIGN) }
-    }
-}
-
-impl PackedType {
-    /// What weights of type `dtype` are packed as; none for types that hold no weights.
-    pub const fn of(dtype: DType) -> Option<Self> {
-        match dtype {
-            DType::F32 => Some(Self::F32),
-            DType::F16 => Some(Self::F16),
-            DType::BF16 => Some(Self::BF16),
-            DType::Q8_0 => Some(Self::Q8_0),
-            DType::Q4_0 => Some(Self::Q4_0),
-            DType::Q4_1 => Some(Self::Q4_1),
-            DType::Q5_0 => Some(Self::Q5_0),
-            DType::Q5_1 => Some(Self::Q5_1),
-            DType::Q2_K => Some(Self::Q2_K),
-            DType::Q3_K => Some(Self::Q3_K),
-            DType::Q4_K => Some(Self::Q4_K),
-            DType::Q5_K => Some(Self::Q5_K),
-            DType::Q6_K => Some(Self::Q6_K),
-            DType::IQ4_NL => Some(Self::IQ4_NL),
-            DType::IQ4_XS => Some(Self::IQ4_XS),
-            DType::MXFP4 => Some(Self::MXFP4),
-            DType::TQ2_0 => Some(Self::TQ2_0),
-            DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F64 => None,
-        }
-    }
-
-    /// Whether products with it take activations as 8-bit integers ([`Quantized`](crate::Quantized)) or as floats.
-    pub const fn takes_quantized(self) -> bool {
-        !matches!(self, Self::F32 | Self::F16 | Self::BF16)
-    }
-
-    const fn shape(self) -> Shape {
-        match self {
-            Self::F32 => Shape::floats::<4>(),
-            Self::F16 | Self::BF16 => Shape::floats::<2>(),
-            Self::Q8_0 => Shape::of::<layout::Q8_0>(),
-            Self::Q4_0 => Shape::of::<layout::Q4_0>(),
-            Self::Q4_1 => Shape::of::<layout::Q4_1>(),
-            Self::Q5_0 => Shape::of::<layout::Q5_0>(),
-            Self::Q5_1 => Shape::of::<layout::Q5_1>(),
-            Self::Q2_K => Shape::of::<layout::Q2_K>(),
-            Self::Q3_K => Shape::of::<layout::Q3_K>(),
-            Self::Q4_K => Shape::of::<layout::Q4_K>(),
-            Self::Q5_K => Shape::of::<layout::Q5_K>(),
-            Self::Q6_K => Shape::of::<layout::Q6_K>(),
-            Self::IQ4_NL => Shape::of::<layout::IQ4_NL>(),
-            Self::IQ4_XS => Shape::of::<layout::IQ4_XS>(),
-            Self::MXFP4 => Shape::of::<layout::MXFP4>(),
-            Self::TQ2_0 => Shape::of::<layout::TQ2_0>(),
-        }
-    }
-
-    /// Bytes of one panel of `n_cols` columns.
-    ///
-    /// # Errors
-    /// [`Error::Ragged`] if `n_cols` is no multiple of the columns that share scales (32, or 256 in super-blocks),
-    /// [`Error::Length`] if no machine could hold the panel.
-    pub fn panel_bytes(self, n_cols: usize) -> Result<usize, Error> {
-        let Shape { group_cols: block, panel_bytes } = self.shape();
-        if !n_cols.is_multiple_of(block) {
-            return Err(Error::Ragged { what: "columns of packed weights", found: n_cols, block });
-        }
-        // No type takes more than 64 bytes a column.
-        if n_cols > isize::MAX as usize / (2 * ALIGN) {
-            let wanted = isize::MAX as usize / (2 * ALIGN);
-            return Err(Error::Length { what: "columns of packed weights", found: n_cols, wanted });
-        }
-        Ok(panel_bytes(n_cols))
-    }
-}
-
-/// Bytes of a packed matrix of `n_rows` rows (outputs) and `n_cols` columns (inputs): what [`Packed::new`] takes.
-///
-/// # Errors
-/// As [`PackedType::panel_bytes`].
-pub fn packed_bytes(kind: PackedType, n_rows: usize, n_cols: usize) -> Result<usize, Error> {
-    let too_many = Error::Length { what: "packed weights", found: usize::MAX, wanted: isize::MAX as usize };
-    let bytes = kind.panel_bytes(n_cols)?.checked_mul(n_rows.div_ceil(PANEL)).ok_or(too_many)?;
-    if bytes <= isize::MAX as usize { Ok(bytes) } else { Err(too_many) }
-}
-
 /// A packed weight matrix: `n_rows` outputs, `n_cols` inputs.
+///
+/// A view of bytes that [`pack`] wrote, or that a packed file holds. The bytes always have the size
+/// and the alignment that the kernels rely on; their content may be anything.
+///
+/// ```
+/// use backstitch_core::packed::{Line, Packed, Source, pack, packed_bytes};
+/// use backstitch_core::DType;
+///
+/// let rows: Vec<u8> = (0..32 * 64).flat_map(|i: i32| (i as f32).to_le_bytes()).collect();
+/// let source = Source::new(DType::F32, 32, 64, &rows)?;
+/// let n_bytes = packed_bytes(source.kind(), 32, 64)?;
+/// let mut lines = vec![Line([0; 64]); n_bytes / 64];
+/// pack(&source, 0, bytemuck::cast_slice_mut(&mut lines))?;
+///
+/// let packed = Packed::new(source.kind(), 32, 64, bytemuck::cast_slice(&lines))?;
+/// let mut row = [0.0; 64];
+/// packed.decode_row(5, &mut row)?;
+/// assert_eq!(row[3], (5 * 64 + 3) as f32);
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     kind: PackedType,
@@ -196,11 +109,11 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// A view of packed bytes, as [`pack`] wrote them. Any bytes are safe to multiply by.
+    /// Return a view of packed bytes, as [`pack`] wrote them. Any bytes are safe to multiply by.
     ///
     /// # Errors
-    /// [`Error::Length`] unless `data` has the [`packed_bytes`] of this shape, [`Error::Alignment`] unless it starts at a
-    /// multiple of [`ALIGN`], and as [`packed_bytes`].
+    /// [`Error::Length`] unless `data` has the [`packed_bytes`] of this shape, [`Error::Alignment`]
+    /// unless it starts at a multiple of [`ALIGN`], and as [`packed_bytes`].
     pub fn new(kind: PackedType, n_rows: usize, n_cols: usize, data: &'a [u8]) -> Result<Self, Error> {
         let wanted = packed_bytes(kind, n_rows, n_cols)?;
         if data.len() != wanted {
@@ -212,7 +125,7 @@ impl<'a> Packed<'a> {
         Ok(Self { kind, n_rows, n_cols, panel_bytes: kind.panel_bytes(n_cols)?, data })
     }
 
-    /// The type of its elements.
+    /// Return the type of its elements.
     pub fn kind(&self) -> PackedType {
         self.kind
     }
@@ -232,21 +145,27 @@ impl<'a> Packed<'a> {
         self.data
     }
 
-    /// The bytes of one panel.
+    /// Return the bytes of one panel.
     pub(crate) fn panel_bytes(&self) -> usize {
         self.panel_bytes
     }
 
-    /// The bytes of the panels that hold rows `rows`, whose start is a multiple of 16; empty where there are none.
+    /// Return the bytes of the panels that hold rows `rows`, whose start is a multiple of 16; empty
+    /// where there are none.
     pub(crate) fn panels(&self, rows: core::ops::Range<usize>) -> &'a [u8] {
+        if rows.is_empty() {
+            return &[];
+        }
         let (first, end) = (rows.start / PANEL, rows.end.div_ceil(PANEL));
-        self.data.get(first * self.panel_bytes..end * self.panel_bytes).unwrap_or(&[])
+        &self.data[first * self.panel_bytes..end * self.panel_bytes]
     }
 
-    /// Writes row `row` as floats to `y`: what decoding the row in its original type gives, bit for bit.
+    /// Write row `row` as floats to `y`: what decoding the row in its original type gives, bit for
+    /// bit.
     ///
     /// # Errors
-    /// [`Error::Length`] unless `y` has `n_cols` elements or when there is no such row; `y` is untouched then.
+    /// [`Error::Length`] unless `y` has `n_cols` elements or when there is no such row; `y` is
+    /// untouched then.
     pub fn decode_row(&self, row: usize, y: &mut [f32]) -> Result<(), Error> {
         if y.len() != self.n_cols {
             return Err(Error::Length { what: "decoded row", found: y.len(), wanted: self.n_cols });

@@ -1,8 +1,20 @@
-//! Running one job on several threads, and splitting outputs between them.
+//! One job on several threads, and outputs split between jobs.
 //!
-//! Work is always split by output, never by reduction: each element is computed by one job in one fixed order, so the
-//! number of threads cannot change a bit. A [`Pool`] runs numbered jobs; [`Parts`] and [`Bands`] give each job its own
-//! piece of a slice, so that what runs in parallel is safe code.
+//! Work is always split by output, never by reduction: each element is computed by one job in one
+//! fixed order, so the number of threads cannot change a bit. A [`Pool`] runs numbered jobs;
+//! [`Parts`] and [`Bands`] give each job its own piece of a slice, so that safe code runs in
+//! parallel.
+//!
+//! With the feature `std` there is a [`ThreadPool`]; without it, and for tests, [`Inline`] runs all
+//! jobs on the caller's thread.
+//!
+//! | file | content |
+//! |---|---|
+//! | `parts.rs`, `bands.rs`, `claims.rs` | slices and matrices cut into pieces, one a job |
+//! | `threads.rs` | threads that spin, sleep, and help each other |
+//! | `units.rs` | a thread's share of the jobs in one atomic word |
+//! | `patience.rs` | the time that a thread spins |
+//! | `sync.rs` | primitives of `std`, or of loom in tests |
 
 mod bands;
 mod claims;
@@ -23,45 +35,36 @@ pub use parts::Parts;
 #[cfg(feature = "std")]
 pub use threads::ThreadPool;
 
-use core::fmt;
+pub use crate::error::Panicked;
 
 /// The most threads a pool may have, and so the most jobs that outputs are split into.
 pub const MAX_THREADS: usize = 512;
 
-/// Runs numbered jobs, on as many threads as it has.
+/// A runner of numbered jobs, on as many threads as it has.
 pub trait Pool: Sync {
-    /// How many jobs run at once; at least 1.
+    /// Return the number of jobs that run at once; at least 1.
     fn n_threads(&self) -> usize;
 
-    /// Into how many jobs work is best cut, if it is large enough: a few for each thread where threads help each other.
+    /// Return the number of jobs into which large work is best cut: a few for each thread if
+    /// threads help each other.
     fn n_pieces(&self) -> usize {
         self.n_threads()
     }
 
-    /// The most work that a job should do, in multiply-adds: a pool that may be told to stop looks between jobs. A limit makes more
-    /// jobs of large work, never others than fit [`MAX_THREADS`].
+    /// Return the most work that a job should do, in multiply-adds.
+    ///
+    /// A pool that may be told to stop looks between jobs, and limits their length. A limit makes
+    /// more jobs of large work, never more than fit [`MAX_THREADS`].
     fn most_per_job(&self) -> u64 {
         u64::MAX
     }
 
-    /// Calls `job(0)`, ..., `job(n_jobs - 1)`, each once, and returns when all have returned.
+    /// Call `job(0)`, ..., `job(n_jobs - 1)`, each once, and return when all have returned.
     ///
     /// # Errors
     /// [`Panicked`] if a job panicked; the others were run all the same.
     fn run(&self, n_jobs: usize, job: &(dyn Fn(usize) + Sync)) -> Result<(), Panicked>;
 }
-
-/// A job panicked; what it was to write is half written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Panicked;
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a job panicked; its output is incomplete")
-    }
-}
-
-impl core::error::Error for Panicked {}
 
 /// The pool without threads: runs all jobs, in order, where it is called.
 ///
@@ -81,12 +84,13 @@ impl Pool for Inline {
     }
 }
 
-/// Runs job `i`; false if it panicked.
+/// Run job `i`; false if it panicked.
 fn returns(job: &(dyn Fn(usize) + Sync), i: usize) -> bool {
     #[cfg(feature = "std")]
     {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(i)));
-        // What was thrown is never dropped: its destructor may panic too, and nothing may unwind while threads hold the job.
+        // The panic's payload is never dropped: its destructor may panic too, and nothing may
+        // unwind while threads hold the job.
         result.map_err(core::mem::forget).is_ok()
     }
     #[cfg(not(feature = "std"))]
@@ -96,12 +100,14 @@ fn returns(job: &(dyn Fn(usize) + Sync), i: usize) -> bool {
     }
 }
 
-/// Into how many jobs to split `n_units` of work, so that none gets fewer than `least`.
+/// Return the number of jobs into which to split `n_units` of work, so that none gets fewer than
+/// `least`.
 pub fn n_jobs(pool: &dyn Pool, n_units: usize, least: usize) -> usize {
     pool.n_pieces().min(n_units / least.max(1)).clamp(1, MAX_THREADS)
 }
 
-/// As [`n_jobs`], and more where a job would exceed [`Pool::most_per_job`], with units that cost `each` multiply-adds.
+/// Return the number of jobs like [`n_jobs`], and more where a job would exceed
+/// [`Pool::most_per_job`], with units that cost `each` multiply-adds.
 pub fn n_limited_jobs(pool: &dyn Pool, n_units: usize, least: usize, each: u64) -> usize {
     let (n_jobs, most) = (n_jobs(pool, n_units, least), pool.most_per_job());
     if most == u64::MAX {

@@ -1,39 +1,25 @@
 //! Activations as 8-bit integers, the other side of products with quantised weights.
 //!
-//! Each row is cut into blocks of 32 columns with one scale: `x ~ d * q` with q in -127..=127. A block's integer sum with
-//! a block of weights is exact, so it is the same on every instruction set and in any order.
+//! Each row is cut into blocks of 32 columns with one scale: `x ~ d * q` with q in -127..=127. The
+//! integer sum of a block of activations and a block of weights is exact, so it is the same on
+//! every instruction set and in any order. Only the sum is turned into a float, once a block.
+//!
+//! Blocks of up to 48 tokens lie side by side, `[n_cols / 32, 48 tokens]`: kernels walk along the
+//! columns with several tokens at a time, and their reads are then one stream.
 
-use crate::packed::BLOCK;
+pub use crate::block::activations::QBlock;
+
+use crate::block::activations::GROUP;
+use crate::error::{Error, whole_rows};
+use crate::format::layout::BLOCK;
+use crate::kernel_set::KernelSet;
 use crate::pool::{Parts, Pool, n_jobs};
-use crate::{Error, KernelSet};
-use bytemuck::{Pod, Zeroable};
 
-/// Tokens whose blocks lie side by side: whole tiles of all kernels, of twelve and of sixteen tokens.
-pub(crate) const GROUP: usize = 48;
-
-/// Thirty-two activations: what kernels read. Public only for its size and its place in kernel signatures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-pub struct QBlock {
-    /// The scale: the largest absolute value over 127; 0 where all are 0 or too small for 127 over it to be finite; NaN
-    /// where any is infinite or NaN.
-    pub d: f32,
-    /// `d` times the sum of `q`, rounded once: what a block with a minimum multiplies it by.
-    pub sum: f32,
-    /// -8 times the sum of `q`: the correction for weights stored plus 8.
-    pub less_8: i32,
-    /// -128 times the sum of `q`: the correction for weights stored plus 128.
-    pub less_128: i32,
-    /// The part of `less_128` that the first sixteen contribute.
-    pub first: i32,
-    /// `x * (127 / max)` rounded to the nearest integer, ties to even, as signed bytes; four to a word, lowest first.
-    pub q: [i32; BLOCK / 4],
-}
-
-/// Bytes that one quantised row of `n_cols` columns takes; a multiple of 4.
+/// Return the bytes that one quantised row of `n_cols` columns takes; a multiple of 4.
 ///
 /// # Errors
-/// [`Error::Ragged`] if `n_cols` is no multiple of 32.
+/// [`Error::Ragged`] if `n_cols` is no multiple of 32, [`Error::Length`] if no machine could hold
+/// the row.
 pub fn quantized_row_bytes(n_cols: usize) -> Result<usize, Error> {
     if !n_cols.is_multiple_of(BLOCK) {
         return Err(Error::Ragged { what: "columns to quantise", found: n_cols, block: BLOCK });
@@ -42,7 +28,26 @@ pub fn quantized_row_bytes(n_cols: usize) -> Result<usize, Error> {
     (n_cols / BLOCK).checked_mul(size_of::<QBlock>()).ok_or(too_long)
 }
 
-/// Quantised rows, `[n_tokens, n_cols]`.
+/// A view of quantised rows, `[n_tokens, n_cols]`.
+///
+/// [`quantize`] returns one; [`Quantized::new`] makes one again of the same bytes.
+///
+/// ```
+/// use backstitch_core::pool::Inline;
+/// use backstitch_core::quantized::{quantize, quantized_row_bytes};
+/// use backstitch_core::KernelSet;
+///
+/// let x: [f32; 32] = core::array::from_fn(|i| i as f32 - 16.0);
+/// let mut room = vec![0_u32; quantized_row_bytes(32)? / 4];
+/// let bytes = bytemuck::cast_slice_mut(&mut room);
+/// let rows = quantize(KernelSet::scalar(), &Inline, &x, 32, bytes)?;
+///
+/// let block = rows.blocks()[0];
+/// let quants: [i8; 32] = bytemuck::cast(block.q);
+/// assert_eq!(block.d, 16.0 / 127.0);
+/// assert_eq!((quants[0], quants[16], quants[31]), (-127, 0, 119));
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Quantized<'a> {
     n_tokens: usize,
@@ -51,32 +56,33 @@ pub struct Quantized<'a> {
 }
 
 impl<'a> Quantized<'a> {
-    /// Rows of `n_cols` that [`quantize`] wrote to `bytes` earlier; any bytes are safe.
+    /// Return a view of rows of `n_cols` that [`quantize`] wrote to `bytes` earlier; any bytes are
+    /// safe.
     ///
     /// # Errors
-    /// [`Error::Ragged`] if `n_cols` is no multiple of 32 or `bytes` not of whole rows, [`Error::Alignment`].
+    /// [`Error::Ragged`] if `n_cols` is no multiple of 32 or `bytes` are no whole rows,
+    /// [`Error::Alignment`] unless they start at a multiple of 4.
     pub fn new(n_cols: usize, bytes: &'a [u8]) -> Result<Self, Error> {
         let row_bytes = quantized_row_bytes(n_cols)?;
-        let n_tokens = bytes.len().checked_div(row_bytes).unwrap_or(0);
-        if n_tokens * row_bytes != bytes.len() {
-            return Err(Error::Ragged { what: "quantised rows", found: bytes.len(), block: row_bytes });
-        }
+        let ragged = Error::Ragged { what: "quantised rows", found: bytes.len(), block: row_bytes };
+        let n_tokens = whole_rows(bytes.len(), row_bytes).ok_or(ragged)?;
         let misaligned = Error::Alignment { what: "quantised rows", wanted: align_of::<QBlock>() };
         let blocks = bytemuck::try_cast_slice(bytes).map_err(|_| misaligned)?;
         Ok(Self { n_tokens, n_cols, blocks })
     }
 
-    /// Rows.
+    /// Return the number of rows.
     pub fn n_tokens(&self) -> usize {
         self.n_tokens
     }
 
-    /// Columns.
+    /// Return the number of columns.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 
-    /// All blocks: for each 48 tokens (the last group may have fewer) `[n_cols / 32, tokens of the group]`.
+    /// Return all blocks: for each 48 tokens (the last group may have fewer) `[n_cols / 32, tokens
+    /// of the group]`.
     pub fn blocks(&self) -> &'a [QBlock] {
         self.blocks
     }
@@ -85,12 +91,14 @@ impl<'a> Quantized<'a> {
 /// Fewer floats than this are quantised faster by one thread than handed to a second.
 const LEAST: usize = 8192;
 
-/// Quantises `x`, rows of `n_cols` floats, into `out`, whose start must be aligned to 4 bytes; what is left of it stays
-/// untouched. Any floats are accepted; see [`QBlock`] for what those that are not finite become.
+/// Quantise `x`, rows of `n_cols` floats, into `out`; the rest of `out` stays untouched.
+///
+/// Any floats are accepted; [`QBlock`] says what becomes of infinities and NaNs.
 ///
 /// # Errors
-/// [`Error::Ragged`] if `n_cols` is no multiple of 32 or `x` not of whole rows, [`Error::Length`] if `out` is smaller than
-/// [`quantized_row_bytes`] a row, [`Error::Alignment`]; nothing was written then. [`Error::Panicked`] from the pool.
+/// [`Error::Ragged`] if `n_cols` is no multiple of 32 or `x` are no whole rows, [`Error::Length`]
+/// if `out` is smaller than [`quantized_row_bytes`] a row, [`Error::Alignment`] unless it starts at
+/// a multiple of 4: nothing was written then. [`Error::Panicked`] if a job of the pool panicked.
 pub fn quantize<'a>(
     set: &KernelSet,
     pool: &dyn Pool,
@@ -99,10 +107,8 @@ pub fn quantize<'a>(
     out: &'a mut [u8],
 ) -> Result<Quantized<'a>, Error> {
     let row_bytes = quantized_row_bytes(n_cols)?;
-    let n_tokens = x.len().checked_div(n_cols).unwrap_or(0);
-    if n_tokens * n_cols != x.len() {
-        return Err(Error::Ragged { what: "rows to quantise", found: x.len(), block: n_cols });
-    }
+    let ragged = Error::Ragged { what: "rows to quantise", found: x.len(), block: n_cols };
+    let n_tokens = whole_rows(x.len(), n_cols).ok_or(ragged)?;
     let (wanted, found) = (n_tokens * row_bytes, out.len());
     let out =
         out.get_mut(..wanted).ok_or(Error::Length { what: "room for quantised rows", found, wanted })?;

@@ -1,30 +1,28 @@
-//! Rotary position embedding: which angle each dimension turns by at which position.
+//! Rotary position embedding (RoPE; Su et al., 2021, arXiv 2104.09864): the angles by which
+//! dimensions turn with the position.
 //!
-//! A [`Rope`] describes the rotation. [`Rope::frequencies`] gives, once a model, the angle of each pair for one step
-//! of position, with all scaling (linear, by factors, YaRN) worked in; [`Rope::angles`] gives, once a token, a row of
-//! cosines and sines; the kernel `rotate` applies that row to the heads of any number of layers. Angles are computed in
-//! `f64`, so that far positions lose nothing, and depend on position and dimension only.
+//! A [`Rope`] describes the rotation. [`Rope::frequencies`] gives, once a model, the angle of each
+//! pair for one step of position, with all scaling (linear, by factors, YaRN) worked in.
+//! [`Rope::angles`] gives, once a token, a row of cosines and sines. The kernel
+//! [`rotate`](crate::KernelSet::rotate) applies that row to the heads of any number of layers.
+//! Angles are computed in `f64`, so that far positions lose nothing, and depend on position and
+//! dimension only.
 //!
-//! [`Rope::shift_keys`] turns keys that are in the cache already, when their positions move.
+//! [`Rope::shift_keys`] is the K-shift: it turns keys that are in the cache already, when their
+//! positions move.
+
+pub use crate::kernels::rotate::Pairs;
 
 use crate::cell::{BLOCK_CELLS, CellLayout};
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
 use core::f64::consts::TAU;
 
-/// Which dimensions turn together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairs {
-    /// Neighbours: `(0, 1), (2, 3), ...`; called "norm" in GGUF tools.
-    Adjacent,
-    /// Half the rotated part apart: `(0, n_rot / 2), (1, n_rot / 2 + 1), ...`; called "neox".
-    Split,
-}
-
-/// YaRN context extension (Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models", 2023).
+/// YaRN context extension (Peng et al., "YaRN: Efficient Context Window Extension of Large Language
+/// Models", 2023).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Yarn {
-    /// How much of the extrapolated angle is mixed in; 1 is YaRN as published.
+    /// The part of the extrapolated angle that is mixed in; 1 is YaRN as published.
     pub ext_factor: f32,
     /// Dimensions that turn more often than this in the original context are extrapolated.
     pub beta_fast: f32,
@@ -35,11 +33,35 @@ pub struct Yarn {
 }
 
 /// A rotation: the parameters of one model, or of one kind of its layers.
+///
+/// ```
+/// use backstitch_core::KernelSet;
+/// use backstitch_core::rope::{Pairs, Rope};
+///
+/// let rope = Rope {
+///     n_rot: 2,
+///     pairs: Pairs::Adjacent,
+///     freq_base: 10_000.0,
+///     freq_scale: 1.0,
+///     attn_factor: 1.0,
+///     yarn: None,
+/// };
+/// // Once a model, and once a token:
+/// let mut frequencies = [0.0; 1];
+/// rope.frequencies(&[], &mut frequencies)?;
+/// let mut angles = vec![0.0; rope.row_len()];
+/// rope.angles(&frequencies, 0, &mut angles)?;
+///
+/// let mut head = [3.0, 4.0];
+/// (KernelSet::scalar().rotate)(&mut head, 2, rope.pairs, &angles);
+/// assert_eq!(head, [3.0, 4.0], "position 0 turns nothing");
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Dimensions of a head that turn, from its start; even.
     pub n_rot: usize,
-    /// Which turn together.
+    /// The dimensions that turn together.
     pub pairs: Pairs,
     /// Base of the geometric series of frequencies.
     pub freq_base: f32,
@@ -52,14 +74,15 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Length of a row of angles, `[2, n_rot]`: cosines, then signed sines.
+    /// Return the length of a row of angles, `[2, n_rot]`: cosines, then signed sines.
     pub const fn row_len(&self) -> usize {
         2 * self.n_rot
     }
 
-    /// The angle of each pair for one step of position, in radians, into `out`, `[n_rot / 2]`.
+    /// Write the angle of each pair for one step of position, in radians, to `out`, `[n_rot / 2]`.
     ///
-    /// `factors` divide the frequencies: `[n_rot / 2]`, or empty for none.
+    /// `factors` divide the frequencies (Llama 3's scaling, longrope): `[n_rot / 2]`, or empty for
+    /// none.
     ///
     /// # Errors
     /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.
@@ -72,7 +95,7 @@ impl Rope {
         let mix = self.yarn.map(|yarn| (yarn, self.ramp_ends(&yarn)));
         for (i, out) in out.iter_mut().enumerate() {
             let exponent = -2.0 * i as f64 / self.n_rot as f64;
-            let factor = f64::from(factors.get(i).copied().unwrap_or(1.0));
+            let factor = if factors.is_empty() { 1.0 } else { f64::from(factors[i]) };
             let plain = libm::pow(self.freq_base.into(), exponent) / factor;
             let scaled = plain * f64::from(self.freq_scale);
             *out = match mix {
@@ -86,9 +109,10 @@ impl Rope {
         Ok(())
     }
 
-    /// Cosines and signed sines at position `pos` into `row`, `[2, n_rot]`: what the kernel `rotate` takes.
+    /// Write cosines and signed sines at position `pos` to `row`, `[2, n_rot]`, as the kernel
+    /// `rotate` takes them.
     ///
-    /// `frequencies` is what [`Rope::frequencies`] gave.
+    /// `frequencies` come from [`Rope::frequencies`].
     ///
     /// # Errors
     /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.
@@ -96,13 +120,18 @@ impl Rope {
         self.fill(frequencies, pos, self.amplitude(), row)
     }
 
-    /// Turns the keys of some cells of one block by `delta` positions; keys are rounded to their stored type again.
+    /// Shift the keys of some cells of one block by `delta` positions; keys are rounded to their
+    /// stored type again.
     ///
-    /// `block` holds the bytes of one block ([`CellLayout::block_range`]), bit i of `cells` chooses cell i, `scratch`
-    /// holds at least `row_len() + n_head_kv * d_k` floats. Allocates nothing; about the cost of storing the keys.
+    /// Rotations add up, so a key at position p that is turned by `delta` more is the key at `p +
+    /// delta`, but for the rounding. `block` holds the bytes of one block
+    /// ([`CellLayout::block_range`]), bit i of `cells` chooses cell i, `scratch` holds at least
+    /// `row_len() + n_head_kv * d_k` floats. Allocates nothing; costs about as much as storing the
+    /// keys.
     ///
     /// # Errors
-    /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd. Nothing was changed then.
+    /// [`Error::Length`] if a slice has another length; [`Error::Ragged`] if `n_rot` is odd.
+    /// Nothing was changed then.
     #[expect(clippy::too_many_arguments, reason = "what, where, how far, and with what")]
     pub fn shift_keys(
         &self,
@@ -114,12 +143,11 @@ impl Rope {
         delta: i32,
         scratch: &mut [f32],
     ) -> Result<(), Error> {
-        let n_keys = layout.n_head_kv * layout.d_k;
         length("block", block.len(), layout.block_bytes())?;
-        let (angles, rest) = scratch.split_at_mut(self.row_len().min(scratch.len()));
-        let keys = rest.get_mut(..n_keys);
-        let keys =
-            keys.ok_or(Error::Length { what: "scratch", found: 0, wanted: self.row_len() + n_keys })?;
+        let n_keys = layout.n_head_kv * layout.d_k;
+        let (found, wanted) = (scratch.len(), self.row_len() + n_keys);
+        let scratch = scratch.get_mut(..wanted).ok_or(Error::Length { what: "scratch", found, wanted })?;
+        let (angles, keys) = scratch.split_at_mut(self.row_len());
         self.fill(frequencies, delta, 1.0, angles)?;
         for cell in (0..BLOCK_CELLS).filter(|cell| cells >> cell & 1 == 1) {
             layout.load_k(block, cell, keys);
@@ -136,7 +164,7 @@ impl Rope {
         }
     }
 
-    /// Factor of cosines and sines; YaRN raises it with the extension.
+    /// Return the factor of cosines and sines; YaRN raises it with the extension.
     fn amplitude(&self) -> f64 {
         let attn_factor = f64::from(self.attn_factor);
         match self.yarn {
@@ -164,7 +192,7 @@ impl Rope {
         Ok(())
     }
 
-    /// The pairs between which YaRN goes over from extrapolation to interpolation.
+    /// Return the pairs between which YaRN passes from extrapolation to interpolation.
     fn ramp_ends(&self, yarn: &Yarn) -> [f64; 2] {
         let pair = |turns: f32| {
             let length = f64::from(yarn.n_ctx_orig) / (f64::from(turns) * TAU);
@@ -176,7 +204,7 @@ impl Rope {
     }
 }
 
-/// 1 up to pair `first`, 0 from pair `last`, linear between.
+/// Return 1 up to pair `first`, 0 from pair `last`, and a linear ramp between.
 fn ramp([first, last]: [f64; 2], i: usize) -> f64 {
     let y = (i as f64 - first) / (last - first).max(0.001);
     1.0 - y.clamp(0.0, 1.0)

@@ -1,5 +1,6 @@
-//! The model inside the program: a story teller of 3.5 million parameters, which fits examples and tests too.
+//! The model inside the program: a story teller of 3.5 million parameters, which is small enough
+//! for examples and tests too.
 #![no_std]
 
-/// Its file, in GGUF format.
+/// The file of the model, in GGUF format.
 pub static GGUF: &[u8] = include_bytes!("../demo.gguf");

@@ -1,8 +1,10 @@
-//! Forged states of whole contexts, with tokens, logits and metadata, into contexts of tiny models that hold a live sequence: a typed
-//! error and not a byte of that sequence changed, or sequences that go on, go back and are saved again.
+//! Forged states of whole contexts, with tokens, logits and metadata, read into contexts of tiny
+//! models that hold a live sequence. The result is a typed error without a change to that sequence,
+//! or sequences that can continue, roll back and be saved again.
 //!
-//! The first four bytes choose the model, whether checksums are made true, and how many edits go to the sections and the file's own
-//! parts; the rest goes to its bytes. Each edit is eight bytes.
+//! The first four bytes choose the model, whether checksums are made right, and the number of edits
+//! to the sections and to the file's own structure; the rest applies to its bytes. Each edit takes
+//! eight bytes.
 #![no_main]
 
 use backstitch_fuzz::edit::Edit;
@@ -12,7 +14,7 @@ use backstitch_models::{Context, Model, Params, RestoreOptions, SaveOptions};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
 
-/// One model for each way of remembering.
+/// One model for each kind of memory.
 const MODELS: [&[u8]; 4] = [
     include_bytes!("../../goldens/models/llama.gguf"),
     include_bytes!("../../goldens/models/gemma3.gguf"),
@@ -35,7 +37,7 @@ fn known(bytes: &[u8]) -> (Model, Vec<u8>) {
     (model, state)
 }
 
-/// A context with one sequence.
+/// Make a context with one sequence.
 fn context(model: &Model, n_tokens: u32) -> (Context, SeqId) {
     let params = Params::default().n_ctx(128).n_seq_max(4).n_threads(1);
     let mut ctx = Context::new(model, params).expect("a small context fits");
@@ -45,7 +47,7 @@ fn context(model: &Model, n_tokens: u32) -> (Context, SeqId) {
     (ctx, seq)
 }
 
-/// All that a sequence holds.
+/// Return the whole state of a sequence.
 fn held(ctx: &Context, seq: SeqId) -> Vec<u8> {
     let mut bytes = Vec::new();
     ctx.seq_state_write(seq, &mut bytes, &SaveOptions::default()).expect("the sequence is there");

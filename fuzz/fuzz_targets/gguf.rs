@@ -1,9 +1,10 @@
-//! The GGUF reader against bytes and against files that are almost right.
+//! The GGUF reader, with arbitrary bytes and with almost valid files.
 //!
-//! Input that starts with `GGUF` or a zero byte (which is dropped) is parsed as it is; any other input is a recipe: a
-//! valid file of arbitrary keys and tensors, then a few changes to it. Whatever comes out must be refused with an error that
-//! can be printed, or be a view whose every part can be read and whose copy reads the same; either way reading may allocate no more
-//! than a fixed multiple of the input.
+//! Input that starts with `GGUF` or a zero byte (which is dropped) is parsed as it is. Any other
+//! input is a recipe: a valid file of arbitrary keys and tensors, then a few changes to it. The
+//! reader must refuse the file with an error that can be printed, or return a view whose every
+//! shard can be read and whose copy reads the same. Either way it may allocate no more than a fixed
+//! multiple of the input.
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -17,10 +18,11 @@ use libfuzzer_sys::fuzz_target;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// Bytes of index a byte of file may cost. The costliest file is all tensor descriptions: 33 bytes each, for which the
-/// reader holds a description, a row of the table and two entries to sort.
+/// The bytes of index per byte of file. The most expensive file has nothing but tensor descriptions
+/// of 33 bytes each. For each of them the reader holds a description, a row of the table and two
+/// entries to sort.
 const INDEX_PER_BYTE: u64 = 10;
-/// Error texts and the like.
+/// The bytes of error messages and the like.
 const SLACK: u64 = 1 << 12;
 
 fuzz_target!(|input: &[u8]| {
@@ -29,26 +31,26 @@ fuzz_target!(|input: &[u8]| {
         [0, rest @ ..] => check(&[rest]),
         _ => {
             let mut recipe = Unstructured::new(input);
-            if let Ok(files) = almost_valid_parts(&mut recipe) {
+            if let Ok(files) = almost_valid_shards(&mut recipe) {
                 check(&files.iter().map(Vec::as_slice).collect::<Vec<_>>());
             }
         }
     }
 });
 
-fn check(parts: &[&[u8]]) {
-    let (parsed, tally) = ALLOCATOR.during_here(|| Gguf::parse_parts(parts));
-    let n_bytes: usize = parts.iter().map(|part| part.len()).sum();
+fn check(shards: &[&[u8]]) {
+    let (parsed, tally) = ALLOCATOR.during_here(|| Gguf::parse_shards(shards));
+    let n_bytes: usize = shards.iter().map(|shard| shard.len()).sum();
     let limit = SLACK + INDEX_PER_BYTE * n_bytes as u64;
     assert!(tally.bytes <= limit, "{} bytes allocated for {n_bytes}", tally.bytes);
     match parsed {
-        Ok(gguf) => check_view(&gguf, parts),
+        Ok(gguf) => check_view(&gguf, shards),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// Reads everything there is to read.
-fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
+/// Read everything in the view.
+fn check_view(gguf: &Gguf<'_>, shards: &[&[u8]]) {
     for entry in gguf.metadata() {
         assert_eq!(gguf.entry(entry.key).map(|found| found.offset), Some(entry.offset));
         let _ = gguf.u32(entry.key);
@@ -62,7 +64,7 @@ fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
     }
     for tensor in gguf.tensors() {
         assert_eq!(gguf.tensor(tensor.name()).map(|found| found.range()), Some(tensor.range()));
-        assert_eq!(parts[tensor.part()].get(tensor.range()), Some(gguf.tensor_data(tensor)));
+        assert_eq!(shards[tensor.shard()].get(tensor.range()), Some(gguf.tensor_data(tensor)));
         if tensor.is_packed() {
             assert!(tensor.range().start % 64 == 0 && tensor.n_bytes() % 64 == 0);
         } else {
@@ -70,12 +72,12 @@ fn check_view(gguf: &Gguf<'_>, parts: &[&[u8]]) {
         }
         assert!(tensor.n_elements() > 0);
     }
-    if parts.len() == 1 {
+    if shards.len() == 1 {
         check_copy(gguf);
     }
 }
 
-/// A copy of the file has the same content.
+/// Check that a copy of the file has the same content.
 fn check_copy(gguf: &Gguf<'_>) {
     let Ok(first) = copy(gguf) else { return };
     let again = Gguf::parse(&first).expect("what the writer wrote can be read");
@@ -119,7 +121,7 @@ enum Change {
     Insert { at: u16, bytes: [u8; 4] },
 }
 
-/// A number that readers stumble over.
+/// A number at the edges of what readers accept.
 #[derive(Arbitrary, Debug)]
 enum Word {
     Small(u8),
@@ -176,23 +178,23 @@ struct Tensor<'a> {
 /// The data of tensors.
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
-/// One file, or now and then a model in two or three.
-fn almost_valid_parts(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Vec<u8>>> {
+/// Return one file, or sometimes a model in two or three shards.
+fn almost_valid_shards(recipe: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Vec<u8>>> {
     if recipe.ratio(7, 8)? {
         return Ok(vec![almost_valid(recipe, Writer::new())?]);
     }
     let count = recipe.int_in_range(2..=3u16)?;
     let total = recipe.int_in_range(0..=6i32)?;
-    let part = |no| {
+    let shard = |no| {
         let mut writer = Writer::new();
         let _ = writer.set("split.no", no).and_then(|writer| writer.set("split.count", count));
         let _ = writer.set("split.tensors.count", total);
         almost_valid(recipe, writer)
     };
-    (0..count).map(part).collect()
+    (0..count).map(shard).collect()
 }
 
-/// A valid file that starts with what is in `writer`, then a few changes.
+/// Return a valid file that starts with the content of `writer`, then a few changes.
 fn almost_valid<'a>(recipe: &mut Unstructured<'a>, mut writer: Writer<'a>) -> arbitrary::Result<Vec<u8>> {
     for _ in 0..recipe.int_in_range(0..=8)? {
         let key: &str = recipe.arbitrary()?;

@@ -1,15 +1,16 @@
-//! Programs of memory operations on the books alone: the memory, storage elsewhere that follows it, and the
-//! oracle.
+//! Programs of memory operations without storage: the memory's bookkeeping, an external storage
+//! that follows it, and the oracle.
 //!
-//! The first byte chooses the layers, the second the size of the cache, each eight after that are a step. To
-//! fuzz an engine's own storage, implement `Engine` for it and put it in the place of `Blocks`.
+//! The first byte chooses the layers, the second the size of the cache, and each eight after that
+//! are a step. To fuzz the storage of another engine, implement `Engine` for it and use it instead
+//! of `Blocks`.
 #![no_main]
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::oracle::programs::{self, Blocks, Machine, Step};
 use libfuzzer_sys::fuzz_target;
 
-/// Longer programs find nothing that shorter ones do not.
+/// The longest program, in steps; longer ones find nothing more.
 const MAX_STEPS: usize = 64;
 const SIZES: [u32; 5] = [33, 100, 130, 161, 700];
 

@@ -2,15 +2,15 @@
 //!
 //! A first byte of zero makes the rest a file as it is, for the layout that the second byte chooses. Any other input is a recipe: a
 //! layout, a file of arbitrary cells and states for it, and a few changes. Whatever comes out must be refused with an error that can be
-//! printed, or be a sound image that is written and read again as the same; either way reading may allocate no more than a fixed
+//! printed, or be a sound snapshot that is written and read again as the same; either way reading may allocate no more than a fixed
 //! multiple of the input.
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
 use backstitch_core::cell::CellType;
-use backstitch_kv::image::{CellLayer, Group, Image, Owned, Sees, Shape, StateLayer};
-use backstitch_kv::state::llama::{Error, File, Form, Layout, Order, Piece, Recurrent, Row, export};
-use backstitch_kv::{StatePart, Window};
+use backstitch_kv::snapshot::{CellLayer, Group, Owned, Sees, Shape, Snapshot, StateLayer};
+use backstitch_kv::storage::llama::{Error, File, Form, Layout, Order, Piece, Recurrent, Row, export};
+use backstitch_kv::{StateTensor, Window};
 use backstitch_testing::Counting;
 use libfuzzer_sys::fuzz_target;
 
@@ -46,8 +46,8 @@ fn check(bytes: &[u8], layout: &Layout) {
 
 /// What was read is sound, and what is written of it is read as the same.
 fn check_file(file: &File<'_>, layout: &Layout) {
-    assert_eq!(file.image().check(), Ok(()));
-    let owned = Owned::load(file.image(), file).expect("a file that was read has all its bytes");
+    assert_eq!(file.snapshot().check(), Ok(()));
+    let owned = Owned::load(file.snapshot(), file).expect("a file that was read has all its bytes");
     let written = match export(&owned, file.tokens(), layout, file.form(), &file.options()) {
         // A cache without layers would list more positions than there is room for.
         Err(Error::Unsupported { .. }) => return,
@@ -56,16 +56,16 @@ fn check_file(file: &File<'_>, layout: &Layout) {
     let again = File::parse(&written, layout).expect("what was written can be read");
     // A file of one sequence may list more of a window than is seen; it is written without that. States are numbered as they come.
     if file.form() == Form::Session {
-        let held = |image: &Image| -> Vec<_> {
-            image.sequences.iter().map(|sequence| (sequence.cells.clone(), sequence.last)).collect()
+        let held = |snapshot: &Snapshot| -> Vec<_> {
+            snapshot.sequences.iter().map(|sequence| (sequence.cells.clone(), sequence.last)).collect()
         };
-        assert_eq!(held(again.image()), held(file.image()));
+        assert_eq!(held(again.snapshot()), held(file.snapshot()));
         assert_eq!(
-            (&again.image().blocks, again.image().n_states),
-            (&file.image().blocks, file.image().n_states)
+            (&again.snapshot().blocks, again.snapshot().n_states),
+            (&file.snapshot().blocks, file.snapshot().n_states)
         );
     }
-    let owned = Owned::load(again.image(), &again).expect("as before");
+    let owned = Owned::load(again.snapshot(), &again).expect("as before");
     let twice = export(&owned, again.tokens(), layout, again.form(), &again.options());
     assert!(twice.as_ref() == Ok(&written));
 }
@@ -92,7 +92,7 @@ fn known(which: u8) -> Layout {
     ];
     let layers = lens.iter().zip(0..).map(|(lens, layer)| StateLayer {
         layer,
-        parts: lens.iter().map(|&len| StatePart { len, input: 1 }).collect(),
+        parts: lens.iter().map(|&len| StateTensor { len, input: 1 }).collect(),
     });
     let shape = Shape { groups, recurrent: layers.collect() };
     let pieces = lens.iter().map(|_| piece.to_vec()).collect();
@@ -141,7 +141,7 @@ impl Sizes {
         let mut recurrent = None;
         if self.states % 4 > 0 {
             let n = self.states % 4;
-            let parts = vec![StatePart { len: 6, input: 1 }, StatePart { len: 4, input: 1 }];
+            let parts = vec![StateTensor { len: 6, input: 1 }, StateTensor { len: 4, input: 1 }];
             let parts = &parts[..1 + usize::from(self.states / 4 % 2)];
             let pieces = [
                 Piece { row: Row::R, order: Order::Transposed { rows: 2, cols: 2 } },

@@ -1,8 +1,9 @@
 //! Programs of memory operations, with faults, on every kind of memory.
 //!
-//! The first byte chooses a model and the type of its cells, the second the sizes of its context, each four after that are a step of the machine that
-//! the tests run: it appends, rolls back, forks, removes, moves, pins, fails and tries again, and holds every logit to a
-//! fresh evaluation, bit for bit.
+//! The first byte chooses a model and the type of its cells, the second the sizes of its context,
+//! and each four after that are a step of the machine that the tests run. It appends, rolls back,
+//! forks, removes, moves, pins, fails and retries, and compares every logit with a fresh
+//! evaluation, bit for bit.
 #![no_main]
 
 #[path = "../../models/tests/programs/machine.rs"]
@@ -27,7 +28,7 @@ const MODELS: [(&[u8], CellType); 9] = [
     (include_bytes!("../../goldens/models/qwen35.gguf"), CellType::Q8_0),
 ];
 
-/// Longer programs find nothing that shorter ones do not.
+/// The longest program, in steps; longer ones find nothing more.
 const MAX_STEPS: usize = 48;
 
 thread_local! {

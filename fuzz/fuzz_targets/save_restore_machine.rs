@@ -7,11 +7,13 @@
 use backstitch_fuzz::forge::FINGERPRINT;
 use backstitch_fuzz::kept::Kept;
 use backstitch_fuzz::live::{Live, N_SEQS, all_seqs};
-use backstitch_kv::image::Owned;
-use backstitch_kv::state::disk::Disk;
-use backstitch_kv::state::disk::fake::{FakeDisk, Fault};
-use backstitch_kv::state::{Container, Error, Header, Saved, Scope, StoredImage, Sync, save, write_image};
-use backstitch_kv::{Fit, Memory, Pos, SeqId};
+use backstitch_kv::snapshot::Owned;
+use backstitch_kv::storage::disk::fake::{FakeDisk, Fault};
+use backstitch_kv::storage::disk::{Disk, Mode};
+use backstitch_kv::storage::{
+    Container, Error, Header, Saved, Scope, StoredImage, Sync, save, write_snapshot,
+};
+use backstitch_kv::{Fit, Pos, SeqId};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::rc::Rc;
@@ -128,10 +130,10 @@ impl Machine {
     }
 
     fn write(&self, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
-        let snapshot = self.live.memory.snapshot(seqs).expect("the sequences are there");
+        let snapshot = self.live.memory.export(seqs).expect("the sequences are there");
         save(&self.disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
             let old = writer.old().and_then(|old| StoredImage::open(old).ok());
-            write_image(writer, &snapshot, old.as_ref())
+            write_snapshot(writer, &snapshot, old.as_ref())
         })
     }
 
@@ -196,17 +198,18 @@ impl Machine {
     }
 
     fn read(&mut self, path: usize, first: u8, end: u8) -> Result<Option<(Vec<SeqId>, Fit)>, Error> {
-        let file = self.disk.open(Path::new(PATHS[path])).map_err(backstitch_kv::io::Error::from)?;
+        let file =
+            self.disk.open(Path::new(PATHS[path]), Mode::Read).map_err(backstitch_kv::io::Error::from)?;
         let container = Container::open(&*file)?;
         container.expect_fingerprint(&FINGERPRINT)?;
         let stored = StoredImage::open(&container)?;
-        let n = stored.image().sequences.len() as u32;
+        let n = stored.snapshot().sequences.len() as u32;
         let seqs: Vec<SeqId> = (0..n).map(|i| SeqId((u32::from(first) + i) % N_SEQS)).collect();
-        let staged = self.live.memory.stage(stored.image(), &stored, &seqs, false)?;
+        let import = self.live.memory.import(stored.snapshot(), &stored, &seqs, false)?;
         if end % 4 == 0 {
             return Ok(None);
         }
-        let fit = staged.commit();
+        let fit = import.commit();
         Ok(Some((seqs, fit)))
     }
 }
@@ -220,17 +223,17 @@ fn kept(bytes: &[u8]) -> Result<Kept, Error> {
     let container = Container::parse(bytes)?;
     container.check()?;
     let stored = StoredImage::open(&container)?;
-    Ok(Kept::of(&Owned::load(stored.image(), &stored)?))
+    Ok(Kept::of(&Owned::load(stored.snapshot(), &stored)?))
 }
 
 /// Whether sequences hold what was saved: all of it, or at least the same tokens if there was no room for all ways back.
 fn is_restored(saved: &Kept, now: &Kept, fit: Fit) -> bool {
     let ends = |kept: &Kept| -> Vec<_> {
-        let end = |(cells, blocks): (&backstitch_kv::image::Cells, &Vec<_>)| cells.last_pos(blocks);
-        let of = |sequence: &backstitch_kv::image::Sequence| -> Vec<_> {
-            sequence.cells.iter().zip(&kept.image.blocks).map(end).collect()
+        let end = |(cells, blocks): (&backstitch_kv::snapshot::Cells, &Vec<_>)| cells.last_pos(blocks);
+        let of = |sequence: &backstitch_kv::snapshot::Sequence| -> Vec<_> {
+            sequence.cells.iter().zip(&kept.snapshot.blocks).map(end).collect()
         };
-        kept.image.sequences.iter().map(of).collect()
+        kept.snapshot.sequences.iter().map(of).collect()
     };
     if fit == Fit::default() { saved == now } else { ends(saved) == ends(now) }
 }

@@ -2,16 +2,16 @@
 //! sequences that can be decoded, taken back and saved again.
 //!
 //! The first twelve bytes choose the kinds and sizes of the memory that is saved and of the one that is restored into, what
-//! happened in them, how the file is written, and how many edits go to the image, the sections, the file's own parts and, once
+//! happened in them, how the file is written, and how many edits go to the snapshot, the sections, the file's own parts and, once
 //! checksums are true again, to its bytes. Each edit is eight bytes.
 #![no_main]
 
 use backstitch_fuzz::edit::Edit;
 use backstitch_fuzz::forge::{self, Form};
 use backstitch_fuzz::live::{Live, N_KINDS, N_SEQS, N_SIZES, N_STORIES, all_seqs};
-use backstitch_kv::image::{Owned, Sequence};
-use backstitch_kv::state::{Container, IMAGE_TAGS, StoredImage};
-use backstitch_kv::{Memory, Pos, SeqId};
+use backstitch_kv::snapshot::{Owned, Sequence};
+use backstitch_kv::storage::{Container, IMAGE_TAGS, StoredImage};
+use backstitch_kv::{Pos, SeqId};
 use backstitch_testing::Counting;
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
@@ -52,7 +52,7 @@ struct Job {
 
 impl Job {
     fn read(head: &[u8; 12]) -> Job {
-        let [kind, sizes, stories, form, flags, first_seq, image, sections, parts, ..] = *head;
+        let [kind, sizes, stories, form, flags, first_seq, snapshot, sections, parts, ..] = *head;
         Job {
             kind: usize::from(kind) % N_KINDS,
             other_kind: kind >= 240,
@@ -64,12 +64,12 @@ impl Job {
             repair: flags >> 3 & 3,
             holes: usize::from(flags >> 6),
             first_seq: first_seq.into(),
-            n_edits: [image % 8, sections % 16, parts % 8].map(usize::from),
+            n_edits: [snapshot % 8, sections % 16, parts % 8].map(usize::from),
         }
     }
 
     fn file(&self, known: &mut Known, edits: &[Edit]) -> Vec<u8> {
-        let mut image_of = |story| {
+        let mut snapshot_of = |story| {
             let key = (self.kind, self.sizes.0, story);
             let made = || {
                 let (live, seqs) = Live::with_story(key.0, key.1, key.2);
@@ -77,12 +77,12 @@ impl Job {
             };
             known.entry(key).or_insert_with(made).clone()
         };
-        let (mut owned, before) = (image_of(self.stories.0), image_of(self.stories.1));
-        let [n_image, n_sections, n_parts] = self.n_edits;
-        let (to_image, rest) = edits.split_at(n_image.min(edits.len()));
+        let (mut owned, before) = (snapshot_of(self.stories.0), snapshot_of(self.stories.1));
+        let [n_snapshot, n_sections, n_parts] = self.n_edits;
+        let (to_snapshot, rest) = edits.split_at(n_snapshot.min(edits.len()));
         let (to_sections, rest) = rest.split_at(n_sections.min(rest.len()));
         let (to_parts, to_bytes) = rest.split_at(n_parts.min(rest.len()));
-        to_image.iter().for_each(|edit| edit.image(&mut owned));
+        to_snapshot.iter().for_each(|edit| edit.snapshot(&mut owned));
         let mut bytes = forge::written(&owned, &before, self.form);
         if !to_sections.is_empty() || self.holes > 0 {
             bytes = forge::with_sections(&bytes, to_sections, HOLES[self.holes]);
@@ -123,25 +123,25 @@ fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
     let (opened, peak) = ALLOCATOR.peak_here(|| StoredImage::open(&container));
     assert!(peak <= limit, "{peak} bytes to open {}", bytes.len());
     let stored = opened.inspect_err(|error| drop(error.to_string())).ok()?;
-    let n = stored.image().sequences.len().min(N_SEQS as usize + 1) as u32;
+    let n = stored.snapshot().sequences.len().min(N_SEQS as usize + 1) as u32;
     let seqs: Vec<SeqId> = (0..n).map(|i| SeqId((job.first_seq + i) % N_SEQS)).collect();
     let others: Vec<SeqId> = all_seqs().into_iter().filter(|seq| !seqs.contains(seq)).collect();
     let untouched = tokens(&live.owned(&others));
-    let staged = live.memory.stage(stored.image(), &stored, &seqs, job.convert);
-    let staged = staged.inspect_err(|error| drop(error.to_string())).ok()?;
+    let import = live.memory.import(stored.snapshot(), &stored, &seqs, job.convert);
+    let import = import.inspect_err(|error| drop(error.to_string())).ok()?;
     match job.end {
         0 => {
-            drop(staged);
+            drop(import);
             return None;
         }
         1 => {
             // The next operation undoes it.
-            std::mem::forget(staged);
+            std::mem::forget(import);
             live.memory.seq_rm(SeqId(0), Pos::ZERO..Pos::ZERO).expect("an empty range");
             return None;
         }
         _ => {
-            let _ = staged.commit();
+            let _ = import.commit();
         }
     }
     assert!(tokens(&live.owned(&others)) == untouched, "sequences beside the restored ones changed");
@@ -152,7 +152,7 @@ fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
 /// come may need some of it.
 fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
     let of_sequence = |sequence: &Sequence| {
-        let cells = sequence.cells.iter().zip(&owned.image.blocks).zip(&owned.blocks);
+        let cells = sequence.cells.iter().zip(&owned.snapshot.blocks).zip(&owned.blocks);
         let cells = cells.map(|((cells, blocks), bytes)| {
             let positions: Vec<Pos> = cells.positions(blocks).collect();
             let held =
@@ -163,7 +163,7 @@ fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
             sequence.state.and_then(|state| Some((owned.states[state.state? as usize].clone(), state.first)));
         (cells.collect::<Vec<_>>(), state, sequence.last)
     };
-    owned.image.sequences.iter().map(of_sequence).collect()
+    owned.snapshot.sequences.iter().map(of_sequence).collect()
 }
 
 /// Whatever was restored is a sequence like any other.
@@ -197,7 +197,7 @@ fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
     let bytes = forge::written(&owned, &owned, Form::InPlace);
     let container = Container::parse(&bytes).expect("it was just written");
     let stored = StoredImage::open(&container).expect("what is held can be opened");
-    assert!(*stored.image() == owned.image, "an image came back as another");
+    assert!(*stored.snapshot() == owned.snapshot, "a snapshot came back as another");
     bytes
 }
 
@@ -205,12 +205,12 @@ fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
 fn restore_again(live: &mut Live, seq: SeqId, bytes: &[u8]) {
     let container = Container::parse(bytes).expect("it was just written");
     let stored = StoredImage::open(&container).expect("what was held can be opened");
-    let end = stored.image().sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
-    let Ok(staged) = live.memory.stage(stored.image(), &stored, &[seq], false) else { return };
-    let fit = staged.commit();
+    let end = stored.snapshot().sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
+    let Ok(import) = live.memory.import(stored.snapshot(), &stored, &[seq], false) else { return };
+    let fit = import.commit();
     assert!(fit.conversion.is_none(), "the same types");
     live.memory.audit().expect("the memory adds up after restoring again");
     let now =
-        live.owned(&[seq]).image.sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
+        live.owned(&[seq]).snapshot.sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
     assert!(now <= end, "more cells than were saved");
 }

@@ -1,9 +1,10 @@
-//! Chat templates of strangers, and any messages.
+//! Untrusted chat templates with arbitrary messages.
 //!
-//! Input that starts with a byte below 0x80 is a template; any other is a recipe of pieces that templates are made of. Every
-//! fourth recipe meets thousands of messages. Reading and running it must end before the clock says so, within the
-//! fuzzer's limit of memory, with a text or an error that can be printed. Values hold letters that nothing else
-//! holds, so each of their bytes must be a value's in the text, and no control token may come of one.
+//! Input that starts with a byte below 0x80 is a template. Any other is a recipe of pieces that
+//! templates consist of. Every fourth recipe runs with thousands of messages. Parsing and running
+//! it must end before the deadline, within the fuzzer's memory limit, with a text or an error that
+//! can be printed. Values contain letters that occur nowhere else. Each of these bytes must have a
+//! value as its origin in the text, and none may become a control token.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -15,10 +16,10 @@ use backstitch_models::chat::{ChatTemplate, Conversation, Message, Origin, Rende
 use backstitch_models::vocab::{AddSpecial, Vocab, VocabSource};
 use libfuzzer_sys::fuzz_target;
 
-/// The deadline of a template, and time for a slow machine.
+/// The deadline of a template, with time for a slow machine.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Letters that only values have; their upper case, too.
+/// Letters that only values have, and their upper case.
 const MARKS: [char; 2] = ['ж', 'Ж'];
 
 fuzz_target!(|input: &[u8]| {
@@ -32,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
     check(&template, n_messages);
 });
 
-/// A piece of a template without the marks, also as escapes.
+/// Return a piece of a template without these letters, even as escapes.
 fn unmarked(template: &str) -> String {
     template.replace(MARKS, "x").replace("\\u", "u").replace("\\U", "U")
 }
@@ -66,14 +67,14 @@ fn render(template: &ChatTemplate, conversation: Conversation) {
         Ok(rendered) => {
             assert!(rendered.as_str().len() < 1 << 28);
             let marked = |(part, origin): (&str, Origin)| origin == Origin::Template && part.contains(MARKS);
-            assert!(!rendered.parts().any(marked), "a value's bytes count as the template's");
+            assert!(!rendered.spans().any(marked), "a value's bytes count as the template's");
             check_tokens(&rendered);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// A vocabulary with a control token.
+/// Return a vocabulary with a control token.
 static VOCAB: LazyLock<Vocab> = LazyLock::new(|| {
     let source = VocabSource {
         model: "gpt2",
@@ -84,17 +85,17 @@ static VOCAB: LazyLock<Vocab> = LazyLock::new(|| {
     Vocab::new(&source).expect("the vocabulary is well-formed")
 });
 
-/// There are no more control tokens than the template wrote.
+/// Check that there are no more control tokens than the template wrote.
 fn check_tokens(rendered: &Rendered) {
     let mut tokens = Vec::new();
     rendered.tokenize(&VOCAB, AddSpecial::No, &mut tokens);
     let n_tokens = tokens.iter().filter(|token| **token == Token(0)).count();
-    let own = rendered.parts().filter(|(_, origin)| *origin == Origin::Template);
+    let own = rendered.spans().filter(|(_, origin)| *origin == Origin::Template);
     let n_written: usize = own.map(|(part, _)| part.matches("<|end|>").count()).sum();
     assert_eq!(n_tokens, n_written);
 }
 
-/// Statements that nest and that grow things.
+/// Statements that nest, and that grow values.
 const OPEN: [&str; 8] = [
     "{% for x in messages %}",
     "{% for y in range(99) %}",

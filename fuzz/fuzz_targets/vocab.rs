@@ -1,8 +1,9 @@
-//! Vocabularies that nobody checked, and any text.
+//! Untrusted vocabularies, and arbitrary text.
 //!
-//! The input is a recipe: tokens, merges, kinds, scores and roles, true and false, and a text. Building the vocabulary must
-//! be refused with an error that can be printed, or succeed in memory bounded by its source; then every text becomes tokens
-//! of the vocabulary and these become text again. Byte pairs over a whole alphabet give back the very text.
+//! The input is a recipe: tokens, merges, kinds, scores and roles, valid and invalid, and a text.
+//! Building the vocabulary must fail with an error that can be printed, or succeed in memory
+//! bounded by its source. Then every text becomes tokens of the vocabulary, and these become text
+//! again. Byte pairs over a whole alphabet give back exactly the text.
 #![no_main]
 
 use std::iter::once;
@@ -18,12 +19,12 @@ use libfuzzer_sys::fuzz_target;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// Bytes of tables a byte of source may cost. The costliest sources are empty and one-byte texts.
+/// The bytes of tables per byte of source. The most expensive sources are empty and one-byte texts.
 const TABLES_PER_BYTE: u64 = 40;
-/// Tables have a smallest size, and each byte has an entry in some.
+/// The smallest size of the tables, with an entry for each byte.
 const SLACK: u64 = 1 << 15;
 
-/// Names of pre-tokenisers, and one that is none.
+/// Names of pre-tokenisers, and one that does not exist.
 const PRES: [&str; 14] = [
     "default",
     "gpt-2",
@@ -41,7 +42,7 @@ const PRES: [&str; 14] = [
     "none",
 ];
 
-/// Texts that mean something to some part of the code.
+/// Texts with a special meaning to some code.
 const TEXTS: [&str; 20] = [
     "a",
     "b",
@@ -138,7 +139,7 @@ fn check(vocab: &Vocab, text: &str, plain: bool) {
     }
 }
 
-/// A few texts, each made by `one`.
+/// Return a few texts, each made by `one`.
 fn texts(
     u: &mut Unstructured<'_>,
     most: usize,
@@ -156,7 +157,7 @@ fn text(u: &mut Unstructured<'_>) -> Result<String> {
     (0..n).map(|_| u.choose(&TEXTS).copied()).collect()
 }
 
-/// The text to cut: a long repetition now and then, to meet what is slow.
+/// Return the text to cut: sometimes a long repetition, to find slow cases.
 fn text_of(u: &mut Unstructured<'_>) -> Result<String> {
     let times = if u.ratio(1, 8)? { 500 } else { 1 };
     let part = texts(u, 12, text)?.concat() + &String::arbitrary(u)?;
@@ -173,7 +174,7 @@ fn roles(u: &mut Unstructured<'_>) -> Result<Roles> {
     Ok(Roles { bos: role()?, eos: role()?, eot: role()?, unk: role()?, pad: role()?, ..Roles::default() })
 }
 
-/// The characters that byte-pair vocabularies write the 256 bytes with.
+/// Return the characters with which byte-pair vocabularies write the 256 bytes.
 fn alphabet() -> impl Iterator<Item = String> {
     (0..324)
         .filter_map(char::from_u32)

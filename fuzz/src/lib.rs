@@ -1,3 +1,4 @@
-//! What fuzz targets share: small memories of every kind that are filled as a model would, and forged state files.
+//! Tools that fuzz targets share: small memories of every kind with realistic contents, and forged
+//! state files.
 
 pub use backstitch_kv::oracle::{edit, forge, kept, live};

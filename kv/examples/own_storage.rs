@@ -1,22 +1,22 @@
-//! An engine with storage of its own: the memory keeps the books, this file keeps the numbers.
+//! An engine with its own storage: the memory manages blocks, this file stores the bytes.
 //!
-//! `Hybrid::without_storage` allocates no cells. The engine below has them in plain vectors (they could as
-//! well be on a GPU), stores what each ubatch tells it to, makes the copies that plans list, and attends
-//! through block tables. After every fork, rollback and eviction what it holds is compared with the oracle, a
-//! list of tokens a sequence.
+//! `Memory::without_storage` allocates no cells. The engine below has them in plain vectors, which
+//! could as well be on a GPU. It stores what each ubatch tells it to, makes the copies that plans
+//! list, and attends through block tables. After every fork, rollback and eviction its content is
+//! compared with the oracle, a list of tokens per sequence.
 //!
-//! Nothing here needs `std` but `main`'s printing: the memory works wherever there is an allocator.
+//! Only the printing in `main` needs `std`.
 //!
 //! ```text
 //! cargo run -p backstitch-kv --example own_storage --features oracle
 //! ```
 
-use backstitch_core::cell::{CellType, Extent};
+use backstitch_core::cell::{BlockEntry, CellType};
+use backstitch_kv::external::{CellCopy, KeyShift, StateCopy, Storage};
 use backstitch_kv::oracle::Naive;
-use backstitch_kv::storage::{CellCopy, KeyShift, StateCopy, Storage};
 use backstitch_kv::{
-    AttentionLayer, AttentionSpec, Batch, Cell, Error, Hybrid, LayerSpec, Memory, Params, Pos, SeqId,
-    TimelineParams, Token, Ubatch, Window,
+    AttentionLayer, AttentionSpec, Batch, Cell, Error, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId,
+    Token, Ubatch, Window,
 };
 
 /// Dimensions of a key and of a value.
@@ -31,7 +31,7 @@ struct Layer {
     values: Vec<[f32; DIM]>,
 }
 
-/// Storage that the memory knows nothing of.
+/// Storage outside of the memory.
 struct Foreign {
     layers: Vec<Layer>,
     /// For each cache of the memory, the layers that lie in it.
@@ -48,8 +48,8 @@ fn bits(cells: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Foreign {
-    /// As much as the memory keeps the books of.
-    fn new(memory: &Hybrid) -> Foreign {
+    /// Return storage for all cells that the memory manages.
+    fn new(memory: &Memory) -> Foreign {
         let shape = memory.storage_shape();
         let mut layers = Vec::new();
         for cache in &shape.caches {
@@ -113,7 +113,7 @@ fn attend<'a>(
 }
 
 /// The cells that a token sees through a block table: slots `lo..hi`, of which live ones count.
-fn seen(table: &[Extent], slots: std::ops::Range<u32>) -> impl Iterator<Item = Cell> + '_ {
+fn seen(table: &[BlockEntry], slots: std::ops::Range<u32>) -> impl Iterator<Item = Cell> + '_ {
     table.iter().zip(0..).flat_map(move |(extent, entry)| {
         let slots = slots.clone();
         let own = bits(extent.live).filter(move |cell| slots.contains(&(entry * BLOCK as u32 + cell)));
@@ -121,9 +121,9 @@ fn seen(table: &[Extent], slots: std::ops::Range<u32>) -> impl Iterator<Item = C
     })
 }
 
-/// The engine: a memory without storage, storage without a memory, and the oracle that both are held to.
+/// The engine: a memory without storage, storage for its cells, and the oracle to compare with.
 struct Engine {
-    memory: Hybrid,
+    memory: Memory,
     storage: Foreign,
     oracle: Naive,
     next_token: u32,
@@ -142,14 +142,14 @@ impl Engine {
             .n_batch(64)
             .k_type(CellType::F32)
             .v_type(CellType::F32)
-            .timeline(TimelineParams::default().checkpoint_bytes(1 << 16).spacing(16).journal(0).margin(8));
-        let memory = Hybrid::without_storage(&layers, &params)?;
+            .rollback(RollbackParams::default().checkpoint_bytes(1 << 16).spacing(16).journal(0).margin(8));
+        let memory = Memory::without_storage(&layers, &params)?;
         let storage = Foreign::new(&memory);
         let oracle = Naive::new(&layers, &params);
         Ok(Engine { memory, storage, oracle, next_token: 0, n_copies: 0 })
     }
 
-    /// Appends new tokens to sequences that hold the same.
+    /// Append new tokens to sequences that hold the same tokens.
     fn append(&mut self, seqs: &[SeqId], n: u32) -> Result<(), Box<dyn std::error::Error>> {
         let mut batch = Batch::new();
         let start = seqs.first().and_then(|seq| self.memory.seq_pos_max(*seq)).map_or(0, |last| last.0 + 1);
@@ -174,7 +174,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes back to `pos`, or to the checkpoint before it; the oracle says what is then to be appended again.
+    /// Roll back to `pos`, or to the checkpoint before it.
     fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<(), Error> {
         let rewind = self.memory.rewind(seq, pos, 16)?;
         let route = rewind.route();
@@ -194,14 +194,14 @@ impl Engine {
         self.oracle.seq_rm(seq, ALL)
     }
 
-    /// Compares every cell that is held with the oracle's; returns how many there are.
+    /// Compare every cell with the oracle's; return their number.
     fn check(&self) -> usize {
         let mut n = 0;
         for (layer, own) in self.storage.layers.iter().enumerate() {
             for seq in (0..4).map(SeqId) {
                 let cells = self.oracle.sequence(seq).map_or(&[][..], |sequence| &sequence.cells);
                 let held = self.memory.cell_places(layer, seq);
-                // Windows let old cells go.
+                // Windows drop old cells.
                 for ((pos, at), wanted) in held.iter().rev().zip(cells.iter().rev()) {
                     let (key, value) = &wanted.rows[layer];
                     let at = index(at.block, at.cell);
@@ -215,8 +215,8 @@ impl Engine {
     }
 }
 
-/// Stores and attends, layer by layer, as a model does; what attention yields is compared with the oracle's
-/// cells.
+/// Store and attend layer by layer, as a model does, and compare the outputs of attention
+/// with those over the oracle's cells.
 fn compute(ubatch: &mut Ubatch<'_>, storage: &mut Foreign, oracle: &Naive) {
     for number in 0..storage.layers.len() {
         let tokens = ubatch.tokens().to_vec();
@@ -265,7 +265,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     engine.check();
     assert!(engine.n_copies > 0, "the fork's last block was copied");
 
-    // Going back shortens tables; what is behind is written again.
+    // A rollback shortens block tables; the cells behind are overwritten.
     engine.rollback(a, Pos(35))?;
     engine.append(&[a], 20)?;
     engine.check();

@@ -1,10 +1,10 @@
-//! A property test of an engine's own storage, to be copied.
+//! A property test of an engine's own storage, to copy.
 //!
-//! The programs are those that this crate's own tests run: batches in pieces, forks, rollbacks, removals,
-//! shifts, pins, full caches, plans that are dropped or leaked, snapshots restored elsewhere. The machine
-//! holds the memory to the oracle, and the engine's storage to both, after every step. To test an engine,
-//! implement [`Storage`](backstitch_kv::storage::Storage) and
-//! [`Engine`](backstitch_kv::oracle::programs::Engine) for it and put it in the place of `Blocks`:
+//! The programs are those of this crate's own tests: batches in pieces, forks, rollbacks, removals,
+//! shifts, pins, full caches, plans that are dropped or leaked, and exports imported elsewhere.
+//! After every step the machine compares the memory with the oracle, and the engine's storage with
+//! both. To test an engine, implement [`Storage`](backstitch_kv::external::Storage) and
+//! [`Engine`](backstitch_kv::oracle::programs::Engine) for it, and use it in place of `Blocks`:
 //!
 //! ```text
 //! [dev-dependencies]
@@ -12,7 +12,7 @@
 //! proptest = "1"
 //! ```
 //!
-//! As a test, `main`'s body stands in a function with `#[test]`.
+//! In a test, the body of `main` belongs in a function with `#[test]`.
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::oracle::programs::{self, Blocks, Machine};

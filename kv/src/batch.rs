@@ -1,21 +1,24 @@
-//! A batch: what to evaluate next, as the caller gives it.
+//! Batches: the tokens to evaluate next, as the caller gives them.
 //!
-//! A batch says nothing about memory; [`Memory::prepare`](crate::Memory::prepare) checks it, finds room and splits it
-//! into ubatches. It is filled, prepared, cleared and filled again without allocating.
+//! A batch is independent of any memory. [`Memory::prepare`](crate::Memory::prepare) checks it,
+//! reserves cells and states, and splits it into ubatches. A batch can be filled, prepared, cleared
+//! and filled again without allocating.
+
+pub(crate) mod split;
 
 use crate::error::Error;
 use crate::ids::{Pos, SeqId, Token};
-use crate::room;
+use crate::reserve;
 use alloc::vec::Vec;
 
-/// Which of some tokens are asked for their outputs.
+/// Choice of the tokens of a list whose outputs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// None of them.
+    /// No token.
     None,
-    /// The last.
+    /// Last token.
     Last,
-    /// All of them.
+    /// All tokens.
     All,
 }
 
@@ -30,7 +33,12 @@ impl Wanted {
     }
 }
 
-/// Tokens or embeddings, each with a position, the sequences it belongs to, and whether its output is wanted.
+/// Batch of tokens or embeddings, each with a position, its sequences, and a flag that asks for its
+/// output.
+///
+/// A token of several sequences is computed once and its cell is shared by all of them, which must
+/// hold the same cells before it. Pushing checks nothing; `prepare` reports every error with the
+/// index of the token.
 ///
 /// # Example
 /// ```
@@ -42,31 +50,31 @@ impl Wanted {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Numbers of one embedding; 0 for a batch of tokens.
+    /// Elements of one embedding; 0 for a batch of tokens.
     n_embd: usize,
     tokens: Vec<Token>,
-    /// `[n_tokens, n_embd]`.
+    /// Embeddings, `[n_tokens, n_embd]`.
     embeddings: Vec<f32>,
     pos: Vec<Pos>,
     outputs: Vec<bool>,
-    /// The sequences of all tokens, ascending within a token.
+    /// Sequences of all tokens, ascending within a token.
     seqs: Vec<SeqId>,
-    /// Where each token's sequences end in `seqs`.
+    /// End of each token's sequences in `seqs`.
     seq_ends: Vec<u32>,
 }
 
 impl Batch {
-    /// An empty batch of tokens.
+    /// Return an empty batch of tokens.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// An empty batch of embeddings of `n_embd` numbers each.
+    /// Return an empty batch of embeddings of `n_embd` elements each.
     pub fn of_embeddings(n_embd: usize) -> Batch {
         Batch { n_embd, ..Batch::default() }
     }
 
-    /// Adds a token. Positions of one sequence ascend by one; errors are found by `prepare`.
+    /// Add a token. Positions of one sequence must ascend by one.
     pub fn push(&mut self, token: Token, pos: Pos, seqs: &[SeqId], output: bool) -> &mut Batch {
         self.tokens.push(token);
         self.pos.push(pos);
@@ -78,10 +86,13 @@ impl Batch {
         self
     }
 
-    /// Adds `tokens` of one sequence from position `pos` on.
+    /// Add `tokens` of one sequence from position `pos` on.
     ///
     /// # Errors
-    /// [`Error::Position`] if they go beyond the last position, [`Error::OutOfMemory`]; nothing was added then.
+    /// - [`Error::Position`] if they go beyond the last position.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    ///
+    /// Nothing is added then.
     ///
     /// # Example
     /// ```
@@ -113,13 +124,13 @@ impl Batch {
         Ok(self)
     }
 
-    /// Adds an embedding `[n_embd]` to a batch made by [`Batch::of_embeddings`].
+    /// Add an embedding `[n_embd]` to a batch made by [`Batch::of_embeddings`].
     pub fn push_embedding(&mut self, row: &[f32], pos: Pos, seqs: &[SeqId], output: bool) -> &mut Batch {
         self.embeddings.extend_from_slice(row);
         self.push(Token::default(), pos, seqs, output)
     }
 
-    /// Forgets all tokens and keeps the buffers.
+    /// Remove all tokens and keep the allocations.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.embeddings.clear();
@@ -129,38 +140,40 @@ impl Batch {
         self.seq_ends.clear();
     }
 
-    /// Makes room for `n_tokens` tokens of one sequence each, so that pushing them allocates nothing.
+    /// Reserve room for `n_tokens` tokens of one sequence each, so that pushing them allocates
+    /// nothing.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn make_room(&mut self, n_tokens: usize) -> Result<(), Error> {
-        room::for_len(&mut self.tokens, n_tokens)?;
-        room::for_len(&mut self.embeddings, n_tokens.saturating_mul(self.n_embd))?;
-        room::for_len(&mut self.pos, n_tokens)?;
-        room::for_len(&mut self.outputs, n_tokens)?;
-        room::for_len(&mut self.seqs, n_tokens)?;
-        room::for_len(&mut self.seq_ends, n_tokens)
+        reserve::for_len(&mut self.tokens, n_tokens)?;
+        reserve::for_len(&mut self.embeddings, n_tokens.saturating_mul(self.n_embd))?;
+        reserve::for_len(&mut self.pos, n_tokens)?;
+        reserve::for_len(&mut self.outputs, n_tokens)?;
+        reserve::for_len(&mut self.seqs, n_tokens)?;
+        reserve::for_len(&mut self.seq_ends, n_tokens)
     }
 
-    /// Makes room for `n` more tokens of one sequence each, and for some to spare.
+    /// Reserve room for `n` more tokens of one sequence each, with spare room as `Vec` grows.
     fn make_more_room(&mut self, n: usize) -> Result<(), Error> {
-        room::for_more(&mut self.tokens, n)?;
-        room::for_more(&mut self.pos, n)?;
-        room::for_more(&mut self.outputs, n)?;
-        room::for_more(&mut self.seqs, n)?;
-        room::for_more(&mut self.seq_ends, n)
+        reserve::for_more(&mut self.tokens, n)?;
+        reserve::for_more(&mut self.pos, n)?;
+        reserve::for_more(&mut self.outputs, n)?;
+        reserve::for_more(&mut self.seqs, n)?;
+        reserve::for_more(&mut self.seq_ends, n)
     }
 
-    /// Becomes a copy of tokens `range` of another batch; what lies beyond its end is left out.
+    /// Replace this batch by a copy of tokens `range` of another one; indices beyond its end are
+    /// ignored.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; then it is empty.
+    /// [`Error::OutOfMemory`] if the allocator refuses; the batch is empty then.
     pub fn copy_from(&mut self, other: &Batch, range: core::ops::Range<usize>) -> Result<(), Error> {
         self.clear();
         self.n_embd = other.n_embd;
         self.make_room(range.len())?;
         let n_seqs = range.clone().map(|index| other.seqs(index).len()).sum();
-        room::for_len(&mut self.seqs, n_seqs)?;
+        reserve::for_len(&mut self.seqs, n_seqs)?;
         for index in range.start..range.end.min(other.len()) {
             if let Some(row) = other.embedding(index) {
                 self.embeddings.extend_from_slice(row);
@@ -170,42 +183,42 @@ impl Batch {
         Ok(())
     }
 
-    /// Number of tokens.
+    /// Return the number of tokens.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether there are no tokens.
+    /// Return true if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// Numbers of one embedding; 0 for a batch of tokens.
+    /// Return the number of elements of one embedding; 0 for a batch of tokens.
     pub fn n_embd(&self) -> usize {
         self.n_embd
     }
 
-    /// Tokens in the caller's order; zeros for a batch of embeddings.
+    /// Return the tokens in the caller's order; zeros for a batch of embeddings.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// Positions in the caller's order.
+    /// Return the positions in the caller's order.
     pub fn positions(&self) -> &[Pos] {
         &self.pos
     }
 
-    /// Output flags in the caller's order.
+    /// Return the output flags in the caller's order.
     pub fn outputs(&self) -> &[bool] {
         &self.outputs
     }
 
-    /// The sequences of token `index`, ascending; empty if there is no such token.
+    /// Return the sequences of token `index`, ascending; empty if there is no such token.
     pub fn seqs(&self, index: usize) -> &[SeqId] {
         self.seqs.get(self.seq_range(index)).unwrap_or_default()
     }
 
-    /// The embedding `[n_embd]` of token `index`, if the batch is one of embeddings.
+    /// Return the embedding `[n_embd]` of token `index`, or `None` in a batch of tokens.
     pub fn embedding(&self, index: usize) -> Option<&[f32]> {
         if self.n_embd == 0 {
             return None;
@@ -213,19 +226,25 @@ impl Batch {
         self.embeddings.chunks_exact(self.n_embd).nth(index)
     }
 
-    /// Where the sequences of token `index` lie in the list of all.
+    /// Return the range of [`Self::all_seqs`] that holds the sequences of token `index`.
     pub(crate) fn seq_range(&self, index: usize) -> core::ops::Range<usize> {
         let end = |i: usize| self.seq_ends.get(i).map_or(0, |&end| end as usize);
         let start = if index == 0 { 0 } else { end(index - 1) };
         start..end(index).max(start)
     }
 
-    /// The sequences of all tokens, one after the other.
+    /// Return the sequences of all tokens, one token after the other.
     pub(crate) fn all_seqs(&self) -> &[SeqId] {
         &self.seqs
     }
 
-    /// Checks all that does not depend on what the memory holds.
+    /// Check everything that does not depend on the contents of the memory.
+    ///
+    /// # Errors
+    /// - [`Error::TooMany`] if the batch is longer than `n_batch`.
+    /// - [`Error::MixedInputs`] if tokens and embeddings are mixed.
+    /// - [`Error::Position`], [`Error::NoSequence`], [`Error::UnknownSequence`] or
+    ///   [`Error::RepeatedSequence`] for the first token that is wrong by itself.
     pub(crate) fn check(&self, n_batch: u32, n_seq_max: u32) -> Result<(), Error> {
         let n_tokens = self.len() as u64;
         if n_tokens > u64::from(n_batch) {
@@ -237,6 +256,7 @@ impl Batch {
         (0..self.len()).try_for_each(|index| self.check_token(index, n_seq_max))
     }
 
+    /// Check the position and the sequences of one token.
     fn check_token(&self, index: usize, n_seq_max: u32) -> Result<(), Error> {
         let (seqs, pos) = (self.seqs(index), self.pos[index]);
         let index = index as u32;

@@ -1,215 +1,229 @@
-//! What can be wrong with a call, each with the value that was wrong.
+//! Errors of a memory, each with the value that was found and the one that was wanted.
+//!
+//! Values are numbers and ids only, so an error is small, `Copy`, and needs no allocation. Texts
+//! name the value, what was wanted, and what the caller can do.
 
 use crate::ids::{Pos, SeqId};
-use crate::memory::{Kind, Operation};
+use crate::kind::{Kind, Operation};
 use backstitch_core::cell::CellType;
 use core::fmt;
 
-/// Why a memory refused; after any error the memory is as it was before the call.
+/// Reason for which a memory refused a call. After any error the memory is as it was before the
+/// call.
+///
+/// ```
+/// use backstitch_kv::{Error, SeqId};
+///
+/// let error = Error::UnknownSequence { seq: SeqId(4), n_seq_max: 1 };
+/// assert_eq!(error.to_string(), "no sequence 4: this memory has 1 sequence; raise n_seq_max");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The memory has no room for the whole batch, or for the copies an operation needs.
+    /// No cells or states are free for a whole batch, or for the copies that an operation makes.
     Full {
-        /// What ran out: `"cells"` or `"states"`.
+        /// Resource that ran out: `"cells"` or `"states"`.
         what: &'static str,
-        /// How many the call needed. Cells are handed out in blocks, so this can be more than the batch has tokens.
+        /// Amount that the call needs. Cells are allocated in blocks, so this can exceed the tokens
+        /// of the batch.
         need: u64,
-        /// How many were free.
+        /// Amount that is free.
         free: u64,
-        /// The sequence that there was no room for, the first of them if there are several.
+        /// First sequence that got none.
         seq: SeqId,
     },
-    /// A token does not follow the last position of its sequence.
+    /// The position of a token does not follow the last position of its sequence.
     Order {
         /// Index of the token in the batch.
         index: u32,
-        /// The sequence.
+        /// Sequence of the token.
         seq: SeqId,
-        /// The position given.
+        /// Position of the token.
         pos: Pos,
-        /// The position that would follow.
+        /// Position that would follow.
         wanted: Pos,
     },
-    /// A token's position is negative, or too large to have a successor.
+    /// The position of a token is negative, or too large to have a successor.
     Position {
         /// Index of the token in the batch.
         index: u32,
-        /// The position given.
+        /// Position of the token.
         pos: Pos,
     },
-    /// A sequence id that the memory was not made for.
+    /// A sequence id is not below the memory's number of sequences.
     UnknownSequence {
-        /// The id given.
+        /// Sequence id.
         seq: SeqId,
-        /// How many sequences the memory has.
+        /// Number of sequences of the memory.
         n_seq_max: u32,
     },
-    /// A token of a batch belongs to no sequence.
+    /// A token of a batch names no sequence.
     NoSequence {
         /// Index of the token in the batch.
         index: u32,
     },
-    /// A token of a batch names the same sequence twice.
+    /// A token of a batch names one sequence twice.
     RepeatedSequence {
         /// Index of the token in the batch.
         index: u32,
-        /// The sequence.
+        /// Sequence that is named twice.
         seq: SeqId,
     },
-    /// One token was given for sequences that do not hold the same cells.
+    /// A token names several sequences that do not hold the same cells and states.
     Diverged {
         /// Index of the token in the batch.
         index: u32,
-        /// A sequence of the token.
+        /// Sequence of the token.
         seq: SeqId,
-        /// Another that holds other cells.
+        /// Sequence of the token that holds other cells.
         other: SeqId,
     },
-    /// A token of a sequence for which no text was encoded.
+    /// A token belongs to a sequence without encoder output.
     NotEncoded {
         /// Index of the token in the batch.
         index: u32,
-        /// The sequence.
+        /// Sequence of the token.
         seq: SeqId,
     },
-    /// A range that starts below zero or ends before it starts.
+    /// A range of positions starts below zero or ends before it starts.
     Range {
         /// First position.
         start: Pos,
         /// Position after the last.
         end: Pos,
     },
-    /// Positions would no longer ascend: a moved range would pass its neighbour, or leave the valid positions.
+    /// A moved range would pass its neighbour or leave the valid positions, so that positions would
+    /// no longer ascend.
     Overtakes {
-        /// The sequence.
+        /// Sequence of the range.
         seq: SeqId,
-        /// A position before the move.
+        /// Position before the move.
         pos: Pos,
-        /// Where it would have moved.
+        /// Position after the move.
         moved: i64,
     },
-    /// A divisor below one.
+    /// A divisor of positions is below one.
     Divisor {
-        /// The divisor given.
+        /// Divisor that was given.
         divisor: i32,
     },
-    /// A sequence was copied onto itself.
+    /// Source and target of a copy are the same sequence.
     SameSequence {
-        /// The sequence.
+        /// Source and target.
         seq: SeqId,
     },
     /// The target of a copy holds tokens already.
     Occupied {
-        /// The target.
+        /// Target.
         seq: SeqId,
     },
-    /// What this kind of memory cannot do.
+    /// A cache of this kind cannot do the operation on this range.
     Unsupported {
-        /// The operation.
+        /// Operation.
         op: Operation,
-        /// The kind that cannot do it.
+        /// Kind of the cache.
         kind: Kind,
     },
-    /// No further position can be pinned.
+    /// The budget of checkpoints pays for no further pinned position.
     Pinned {
-        /// How many checkpoints the budget pays for.
+        /// Number of checkpoints that the budget pays for.
         limit: u32,
-        /// The budget.
+        /// Budget, in bytes.
         checkpoint_bytes: u64,
     },
-    /// A position that the sequence has not reached.
+    /// A sequence has not reached the position.
     Future {
-        /// The sequence.
+        /// Sequence.
         seq: SeqId,
-        /// The position given.
+        /// Position that was given.
         pos: Pos,
-        /// The position that its next token gets.
+        /// Position that its next token gets.
         end: Pos,
     },
-    /// More than the memory was made for.
+    /// A count exceeds a limit of the memory.
     TooMany {
-        /// What there is too much of.
+        /// Things that were counted, in the plural.
         what: &'static str,
-        /// How many.
+        /// Count that was found.
         value: u64,
-        /// The most there can be.
+        /// Largest count that is possible.
         limit: u64,
     },
-    /// A memory without storage changed cells, and nobody took the changes.
+    /// Operations changed cells of a memory without storage, and the changes were not taken yet.
     Unfollowed {
-        /// How many changes wait.
+        /// Number of changes that wait.
         n_changes: u64,
     },
-    /// The bytes were asked of a memory that does not keep them.
+    /// The call needs the bytes of cells or states, and the memory was made without storage.
     NoStorage,
-    /// A batch has tokens and embeddings, or embeddings of another length than it was made for.
+    /// A batch mixes tokens and embeddings, or has embeddings of another length than it was made
+    /// for.
     MixedInputs {
-        /// Tokens of the batch.
+        /// Number of tokens of the batch.
         n_tokens: u64,
-        /// Numbers in its embeddings.
+        /// Number of elements of its embeddings.
         n_values: u64,
     },
     /// A slice has another length than its use asks for.
     Shape {
-        /// What the slice is.
+        /// Use of the slice.
         what: &'static str,
-        /// Its length.
+        /// Length of the slice.
         found: u64,
-        /// The length it should have.
+        /// Length that its use asks for.
         wanted: u64,
     },
-    /// A layer shares the cache of one that has none of its own, or its sizes are impossible.
+    /// The specification of a layer is impossible: its sizes, or the layer whose cache it shares.
     Layer {
-        /// The layer.
+        /// Number of the layer.
         layer: u32,
-        /// What is wrong.
+        /// Finding, as a clause.
         what: &'static str,
     },
-    /// A plan was committed before all of its ubatches were handed out.
+    /// A plan was committed before all of its ubatches were started.
     Unfinished {
-        /// Ubatches handed out.
+        /// Number of ubatches that were started.
         started: u32,
-        /// Ubatches of the plan.
+        /// Number of ubatches of the plan.
         n_ubatch: u32,
     },
-    /// A description of what sequences hold contradicts itself.
-    Image {
-        /// What is wrong.
+    /// A snapshot contradicts itself.
+    Snapshot {
+        /// Contradiction that was found.
         what: &'static str,
-        /// The number of the group, block, checkpoint or sequence.
+        /// Number of the group, block, checkpoint or sequence.
         index: u64,
     },
-    /// What was saved is of layers of another shape than the memory has.
+    /// A snapshot is of layers of another shape than the memory has.
     Mismatch {
-        /// What differs.
+        /// Property that differs.
         what: &'static str,
-        /// The layer of the model, or the group of layers.
+        /// Number of the layer of the model, or of the group of layers.
         index: u32,
-        /// What was saved.
+        /// Value of the snapshot.
         found: u64,
-        /// What the memory has.
+        /// Value of the memory.
         wanted: u64,
     },
-    /// What was saved has elements of another type than the memory's cells.
+    /// A snapshot has cells of another element type than the memory.
     CellType {
-        /// The first layer of the group.
+        /// First layer of the group.
         layer: u32,
-        /// The saved type.
+        /// Element type of the snapshot.
         found: CellType,
-        /// The memory's.
+        /// Element type of the memory.
         wanted: CellType,
     },
-    /// Cells of a window that the memory would keep were gone when the sequence was saved.
+    /// A snapshot lacks cells that the window of this memory would retain.
     Gone {
-        /// The sequence.
+        /// Sequence of the snapshot.
         seq: SeqId,
-        /// The position below which they are gone.
+        /// Position below which cells are missing.
         whole_from: Pos,
     },
     /// The allocator refused.
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes that were asked for.
         bytes: u64,
     },
 }
@@ -219,102 +233,150 @@ impl fmt::Display for Error {
         match *self {
             Error::Full { what, need, free, seq } => write!(
                 f,
-                "cache is full at sequence {seq}: {need} {what} needed, {free} free; raise n_ctx or drop a sequence"
+                "the cache is full at sequence {seq}: {} needed, {free} free; raise n_ctx or drop a sequence",
+                Count(need, what)
             ),
-            Error::Order { index, seq, pos, wanted } => {
-                write!(f, "token {index} of the batch: sequence {seq} continues at {wanted}, not at {pos}")
-            }
-            Error::Position { index, pos } => {
-                write!(f, "token {index} of the batch: {pos} is no position; they count from 0")
-            }
-            Error::UnknownSequence { seq, n_seq_max } => {
-                write!(f, "no sequence {seq}: this memory has {n_seq_max}; raise n_seq_max")
-            }
+            Error::Order { index, seq, pos, wanted } => write!(
+                f,
+                "token {index} of the batch has position {pos}, but sequence {seq} continues at {wanted}; \
+                 number its tokens from there"
+            ),
+            Error::Position { index, pos } => write!(
+                f,
+                "token {index} of the batch has position {pos}, which is not valid; positions count from 0"
+            ),
+            Error::UnknownSequence { seq, n_seq_max } => write!(
+                f,
+                "no sequence {seq}: this memory has {}; raise n_seq_max",
+                Count(n_seq_max.into(), "sequences")
+            ),
             Error::NoSequence { index } => {
-                write!(f, "token {index} of the batch has no sequence; give at least one")
+                write!(f, "token {index} of the batch has no sequence; name at least one")
             }
             Error::RepeatedSequence { index, seq } => {
                 write!(f, "token {index} of the batch names sequence {seq} twice; name it once")
             }
             Error::Diverged { index, seq, other } => write!(
                 f,
-                "token {index} of the batch is for sequences {seq} and {other}, which hold other tokens; give each its own"
+                "token {index} of the batch is for sequences {seq} and {other}, which hold different tokens; \
+                 give each sequence a token of its own"
             ),
-            Error::NotEncoded { index, seq } => {
-                write!(
-                    f,
-                    "token {index} of the batch: sequence {seq} has no text to decode from; encode one first"
-                )
-            }
-            Error::Range { start, end } => {
-                write!(
-                    f,
-                    "positions {start}..{end} are no range; start at 0 or later and end after the start"
-                )
-            }
+            Error::NotEncoded { index, seq } => write!(
+                f,
+                "token {index} of the batch: sequence {seq} has no encoder output; encode its input first"
+            ),
+            Error::Range { start, end } => write!(
+                f,
+                "positions {start}..{end} are not a range; start at 0 or later and end at the start or later"
+            ),
             Error::Overtakes { seq, pos, moved } => write!(
                 f,
-                "sequence {seq}: moving position {pos} to {moved} would break the order of positions; remove what is in the way"
+                "sequence {seq}: position {pos} cannot move to {moved}, out of the order of positions; \
+                 remove the tokens in between first or move by less"
             ),
             Error::Divisor { divisor } => {
                 write!(f, "positions cannot be divided by {divisor}; use 1 or more")
             }
             Error::SameSequence { seq } => {
-                write!(f, "sequence {seq} cannot be copied onto itself; name another")
+                write!(f, "sequence {seq} cannot be copied onto itself; name another target")
             }
             Error::Occupied { seq } => {
                 write!(f, "sequence {seq} holds tokens; remove them before copying onto it")
             }
             Error::Unsupported { op, kind } => {
-                write!(f, "{op} of this range on a {kind} memory is impossible: {}", kind.reason())
+                write!(f, "{op} of this range is impossible on a {kind}: {}", kind.reason())
             }
             Error::Pinned { limit, checkpoint_bytes } => write!(
                 f,
-                "{checkpoint_bytes} bytes of checkpoints pay for {limit} pinned positions; unpin one or raise checkpoint_bytes"
+                "{} of checkpoints pay for {}; unpin one or raise checkpoint_bytes",
+                Size(checkpoint_bytes),
+                Count(limit.into(), "pinned positions")
             ),
-            Error::Future { seq, pos, end } => {
-                write!(f, "sequence {seq} ends at {end}: {pos} was not reached; go back to {end} or before")
-            }
+            Error::Future { seq, pos, end } => write!(
+                f,
+                "sequence {seq} has not reached position {pos}, it ends at {end}; choose {end} or an earlier one"
+            ),
             Error::Unfollowed { n_changes } => write!(
                 f,
-                "{n_changes} changes to cells wait for the storage elsewhere; take_changes and make them first"
+                "{} to stored cells not taken yet; make those that take_changes returns first",
+                Count(n_changes, "changes")
             ),
-            Error::NoStorage => {
-                f.write_str("this memory keeps no bytes; read and write them where the engine has them")
-            }
-            Error::TooMany { what, value, limit } => write!(f, "{value} {what}: {limit} at most"),
+            Error::NoStorage => f.write_str(
+                "this memory was made without storage; read and write the bytes where the engine keeps them",
+            ),
+            Error::TooMany { what, value, limit } => write!(f, "too many {what}: {value}, at most {limit}"),
             Error::MixedInputs { n_tokens, n_values } => write!(
                 f,
-                "a batch of {n_tokens} tokens has {n_values} embedding values; give tokens or whole embeddings, not both"
+                "a batch of {} has {}; give tokens or whole embeddings, not both",
+                Count(n_tokens, "tokens"),
+                Count(n_values, "embedding values")
             ),
-            Error::Shape { what, found, wanted } => write!(f, "{what}: {found} given, {wanted} wanted"),
-            Error::Layer { layer, what } => write!(f, "layer {layer}: {what}"),
-            Error::Unfinished { started, n_ubatch } => {
-                write!(
-                    f,
-                    "plan committed after {started} of {n_ubatch} ubatches; compute them all or drop the plan"
-                )
+            Error::Shape { what, found, wanted } => {
+                write!(f, "{what}: {found} given, {wanted} wanted; give as many as wanted")
             }
-            Error::Image { what, index } => {
+            Error::Layer { layer, what } => write!(f, "layer {layer}: {what}"),
+            Error::Unfinished { started, n_ubatch } => write!(
+                f,
+                "the plan was committed after {started} of {}; compute all of them or drop the plan",
+                Count(n_ubatch.into(), "ubatches")
+            ),
+            Error::Snapshot { what, index } => {
                 write!(f, "the saved state contradicts itself: {what} {index}; save it again")
             }
             Error::Mismatch { what, index, found, wanted } => write!(
                 f,
-                "the state is of another cache: {what} of layer {index} is {found}, this context has {wanted}"
+                "the saved state is of another model: {what} of layer {index}: {found} found, {wanted} wanted; \
+                 load it with the model that it was saved with"
             ),
             Error::CellType { layer, found, wanted } => write!(
                 f,
-                "the state has {} cells from layer {layer} on, this context {}; choose the same type or ask for conversion",
+                "the saved state has {} cells from layer {layer} on, this context {}; \
+                 choose the same type or ask for conversion",
                 found.name(),
                 wanted.name()
             ),
             Error::Gone { seq, whole_from } => write!(
                 f,
-                "sequence {seq} was saved without the cells below {whole_from}, which this context would keep; give it a larger n_ctx"
+                "sequence {seq} was saved without the cells below position {whole_from}, \
+                 which this context would keep; raise n_ctx"
             ),
             Error::OutOfMemory { bytes } => {
-                write!(f, "no memory for {bytes} bytes; lower n_ctx, n_seq_max or the cache's element size")
+                write!(f, "no memory for {}; lower n_ctx, n_seq_max or the size of cell types", Size(bytes))
             }
+        }
+    }
+}
+
+/// Number of things, named in the plural, that displays as "1 token" or "2 tokens".
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count(n, plural) = *self;
+        let singular = plural.strip_suffix("ches").map(|stem| (stem, "ch"));
+        let singular = singular.or(plural.strip_suffix('s').map(|stem| (stem, "")));
+        match singular.filter(|_| n == 1) {
+            Some((stem, end)) => write!(f, "1 {stem}{end}"),
+            None => write!(f, "{n} {plural}"),
+        }
+    }
+}
+
+/// Number of bytes that displays in the largest unit of which there is at least one: "3 bytes",
+/// "1.5 GiB".
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let Some((shift, unit)) = units.into_iter().find(|(shift, _)| self.0 >> shift > 0) else {
+            return Count(self.0, "bytes").fmt(f);
+        };
+        // Tenths, rounded down.
+        let tenths = (u128::from(self.0) * 10) >> shift;
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => write!(f, "{whole} {unit}"),
+            (whole, tenth) => write!(f, "{whole}.{tenth} {unit}"),
         }
     }
 }
@@ -336,19 +398,38 @@ mod tests {
         let cases = [
             (
                 Error::Full { what: "cells", need: 64, free: 32, seq: SeqId(3) },
-                "cache is full at sequence 3: 64 cells needed, 32 free; raise n_ctx or drop a sequence",
+                "the cache is full at sequence 3: 64 cells needed, 32 free; raise n_ctx or drop a sequence",
             ),
             (
                 Error::Order { index: 3, seq: SeqId(1), pos: Pos(9), wanted: Pos(7) },
-                "token 3 of the batch: sequence 1 continues at 7, not at 9",
+                "token 3 of the batch has position 9, but sequence 1 continues at 7; number its tokens from there",
             ),
             (
                 Error::Unsupported { op: Operation::Remove, kind: Kind::Recurrent },
-                "seq_rm of this range on a recurrent memory is impossible: it keeps the state after the last token only",
+                "seq_rm of this range is impossible on a recurrent state: it cannot drop single tokens",
             ),
         ];
         for (error, text) in cases {
             assert_eq!(error.to_string(), text);
+        }
+    }
+    #[test]
+    fn counts_agree_in_number_and_sizes_are_readable() {
+        let texts = [
+            (Error::Unfinished { started: 0, n_ubatch: 1 }, "after 0 of 1 ubatch;"),
+            (Error::Unfinished { started: 1, n_ubatch: 2 }, "after 1 of 2 ubatches;"),
+            (Error::UnknownSequence { seq: SeqId(1), n_seq_max: 1 }, "has 1 sequence;"),
+            (
+                Error::Pinned { limit: 1, checkpoint_bytes: 256 << 20 },
+                "256 MiB of checkpoints pay for 1 pinned position;",
+            ),
+            (Error::OutOfMemory { bytes: 1 }, "for 1 byte;"),
+            (Error::OutOfMemory { bytes: 1023 }, "for 1023 bytes;"),
+            (Error::OutOfMemory { bytes: 3 << 29 }, "for 1.5 GiB;"),
+            (Error::OutOfMemory { bytes: u64::MAX }, "for 16777215.9 TiB;"),
+        ];
+        for (error, text) in texts {
+            assert!(error.to_string().contains(text), "{error}");
         }
     }
 }

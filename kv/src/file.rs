@@ -1,22 +1,20 @@
 //! Files as bytes: mapped, or read into memory.
 //!
-//! [`Mapping`] is the one place of the project that maps files, and therefore the one of this crate that needs `unsafe`.
-//! A mapping costs no memory of its own and opens at once, but it trusts the other processes of the machine: whoever truncates the file
-//! meanwhile kills this process. [`Buffer`] is the alternative that trusts nobody.
+//! [`Mapping`] is the one place of the project that maps files, and therefore the one of this crate
+//! that needs `unsafe`. A mapping costs no memory of its own and opens at once, but it trusts the
+//! other processes of the machine: whoever truncates the file meanwhile kills this process.
+//! [`Buffer`] is the alternative that trusts nobody.
 
 #![allow(unsafe_code)]
 
-use crate::private::open_to_read;
 use core::fmt;
 use core::ops::Range;
 use std::boxed::Box;
 use std::format;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::Path;
 use std::vec::Vec;
-
-pub use crate::private::check_target;
 
 /// Why a file could not be opened as bytes.
 #[derive(Debug)]
@@ -24,11 +22,11 @@ pub use crate::private::check_target;
 pub struct FileError {
     /// The path as it was given.
     pub path: Box<Path>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What can be wrong with a file.
+/// Faults of a file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
@@ -112,11 +110,12 @@ impl From<io::Error> for Problem {
 
 /// A file mapped into memory, read-only.
 ///
-/// The bytes are read from disk when they are first touched and shared with every other process that maps the file.
+/// The bytes are read from disk when they are first touched and shared with every other process
+/// that maps the file.
 ///
 /// **The file must stay as it is.** If another process truncates it while it is mapped, touching the bytes that are gone kills this
-/// process (`SIGBUS`), and no program can prevent that; if another process writes to it, the bytes change here. Replace
-/// model files by renaming a new file over the old name, or use [`Buffer`].
+/// process (`SIGBUS`), and no program can prevent that; if another process writes to it, the bytes
+/// change here. Replace model files by renaming a new file over the old name, or use [`Buffer`].
 ///
 /// In WebAssembly, which cannot map files, this is a [`Buffer`].
 #[derive(Debug)]
@@ -130,10 +129,11 @@ type Map = memmap2::Mmap;
 type Map = Buffer;
 
 impl Mapping {
-    /// Maps the file at `path`; takes the same time whatever its size.
+    /// Map the file at `path`; takes the same time whatever its size.
     ///
     /// # Errors
-    /// [`FileError`] with the path: nothing there, a directory, a pipe or device, an empty file, or what the system says.
+    /// [`FileError`] with the path: nothing there, a directory, a pipe or device, an empty file, or
+    /// what the system says.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = path.as_ref();
         Self::map(path).map_err(|problem| FileError { path: path.into(), problem })
@@ -147,20 +147,21 @@ impl Mapping {
     #[cfg(not(target_family = "wasm"))]
     fn map(path: &Path) -> Result<Self, Problem> {
         let (file, _) = open_regular(path)?;
-        // SAFETY: the map is private to this value and read-only. That nobody changes the file meanwhile cannot be
-        // checked; it is the documented condition of this type, and readers check what they take from the bytes.
+        // SAFETY: the map is private to this value and read-only. That nobody changes the file
+        // meanwhile cannot be checked; it is the documented condition of this type, and readers
+        // check what they take from the bytes.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
         Ok(Self { map })
     }
 
-    /// The bytes of the file.
+    /// Return the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_ref()
     }
 
-    /// Tells the system that these bytes are not needed for now, so that they stop counting as this process's memory. They stay readable:
-    /// touching them reads them again from the file. Bounds beyond the end are cut; where the system cannot do this,
-    /// nothing happens.
+    /// Tell the system that these bytes are not needed for now, so that they stop counting as this
+    /// process's memory. They stay readable: touching them reads them again from the file. Bounds
+    /// beyond the end are cut; where the system cannot do this, nothing happens.
     pub fn release(&self, range: Range<usize>) {
         let end = range.end.min(self.bytes().len());
         if range.start < end {
@@ -170,8 +171,9 @@ impl Mapping {
 
     #[cfg(unix)]
     fn advise_unneeded(&self, offset: usize, len: usize) {
-        // SAFETY: the pages of a read-only map of a file are never dirty, so dropping them loses nothing: the next touch finds the same
-        // bytes in the file. `release` keeps the range inside the map.
+        // SAFETY: the pages of a read-only map of a file are never dirty, so dropping them loses
+        // nothing: the next touch finds the same bytes in the file. `release` keeps the range
+        // inside the map.
         let advised =
             unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len) };
         // Advice that is not taken costs memory, not correctness.
@@ -196,7 +198,7 @@ pub struct Buffer {
 struct Line([u8; 64]);
 
 impl Buffer {
-    /// Reads the file at `path`.
+    /// Read the file at `path`.
     ///
     /// # Errors
     /// As [`Mapping::open`], and if the file is cut shorter meanwhile.
@@ -208,7 +210,7 @@ impl Buffer {
     fn fill(path: &Path) -> Result<Self, Problem> {
         let (file, len) = open_regular(path)?;
         let mut buffer = Self::zeroed(len).map_err(Problem::Io)?;
-        let found = read_up_to(file, buffer.bytes_mut())?;
+        let found = read_at(&file, 0, buffer.bytes_mut())?;
         if found < len {
             return Err(Problem::Shrunk { found: found as u64, wanted: len as u64 });
         }
@@ -220,7 +222,7 @@ impl Buffer {
         Ok(Self { lines: lines.map_err(|()| io::ErrorKind::OutOfMemory)?, len })
     }
 
-    /// The bytes of the file; the first one lies at a multiple of 64.
+    /// Return the bytes of the file; the first one lies at a multiple of 64.
     pub fn bytes(&self) -> &[u8] {
         let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
         bytes.get(..self.len).unwrap_or_default()
@@ -251,11 +253,12 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// What the system's large pages hold where there are any: on x86-64, and on most others.
+/// Bytes of the system's large pages where there are any: on x86-64, and on most others.
 const HUGE: usize = 2 << 20;
 
-/// Zeroed memory for much that is read often: in large pages where the system has them, so that the processor finds it with fewer
-/// look-ups. Pages are taken when they are first written, by the thread that does.
+/// Zeroed memory for much that is read often: in large pages where the system has them, so that the
+/// processor finds it with fewer look-ups. Pages are taken when they are first written, by the
+/// thread that does.
 pub struct Pages {
     map: Anonymous,
     start: usize,
@@ -281,7 +284,7 @@ impl Pages {
     /// `len` zeros, the first one at a multiple of 64.
     ///
     /// # Errors
-    /// What the system says if it has no room.
+    /// The error of the system if it has no room.
     pub fn new(len: usize) -> io::Result<Self> {
         if len < HUGE {
             let map = anonymous(len.max(1))?;
@@ -294,12 +297,12 @@ impl Pages {
         Ok(Self { map, start, len })
     }
 
-    /// All bytes.
+    /// Return all bytes.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_ref().get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// All bytes.
+    /// Return all bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.map.as_mut().get_mut(self.start..self.start + self.len).unwrap_or_default()
     }
@@ -320,8 +323,9 @@ fn advise_huge(map: &Anonymous) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge(_map: &Anonymous) {}
 
-/// Refuses to make a file longer than this process may make one. Asked before writing, because the system answers a write beyond its limit
-/// with a signal that ends the process, where a full disk is an error.
+/// Refuse to make a file longer than this process may make one. Asked before writing, because the
+/// system answers a write beyond its limit with a signal that ends the process, where a full disk
+/// is an error.
 pub(crate) fn expect_size(bytes: u64) -> io::Result<()> {
     match size_limit() {
         Some(limit) if bytes > limit => {
@@ -334,11 +338,12 @@ pub(crate) fn expect_size(bytes: u64) -> io::Result<()> {
     }
 }
 
-/// The most bytes of a file that this process may write, if there is such a limit.
+/// Return the most bytes of a file that this process may write, if there is such a limit.
 #[cfg(unix)]
 fn size_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes to the place it is given and nowhere else, and that is a `rlimit` of this function's.
+    // SAFETY: the call writes to the place it is given and nowhere else, and that is a `rlimit` of
+    // this function's.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     #[allow(clippy::unnecessary_cast, reason = "signed on some systems")]
     (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as u64)
@@ -349,11 +354,11 @@ fn size_limit() -> Option<u64> {
     None
 }
 
-/// Opens a file that has a length, and tells it. The kind is asked before opening, because opening a device may do something, and again
-/// after, because the path may lead elsewhere by then.
+/// Open a file that has a length, and tells it. The kind is asked before opening, because opening
+/// a device may do something, and again after, because the path may lead elsewhere by then.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     check_kind(&fs::metadata(path)?)?;
-    let file = open_to_read(path)?;
+    let file = without_waiting(OpenOptions::new().read(true), true).open(path)?;
     let metadata = file.metadata()?;
     check_kind(&metadata)?;
     let bytes = metadata.len();
@@ -364,6 +369,73 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     }
 }
 
+/// Open a file that is there, without following a link at its name and without waiting for the
+/// other end of a pipe.
+///
+/// # Errors
+/// The error of the system; [`io::ErrorKind::InvalidInput`] if it is no regular file.
+pub(crate) fn open_plain(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    let file = without_waiting(options, false).open(path).map_err(|error| {
+        // The system speaks of too many links, where one is too many.
+        let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link { refused("a symbolic link, which is not followed here; remove it") } else { error }
+    })?;
+    let is_file = file.metadata()?.is_file();
+    if is_file { Ok(file) } else { Err(refused("not a regular file")) }
+}
+
+#[cfg(unix)]
+fn without_waiting(options: &mut OpenOptions, follows: bool) -> &mut OpenOptions {
+    let links = if follows { 0 } else { libc::O_NOFOLLOW };
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK | links)
+}
+
+/// Elsewhere pipes have no names in folders.
+#[cfg(not(unix))]
+fn without_waiting(options: &mut OpenOptions, _follows: bool) -> &mut OpenOptions {
+    options
+}
+
+/// Fill the front of `bytes` from `offset` on, and return how far the file goes. Moves nothing that
+/// threads share.
+///
+/// # Errors
+/// The error of the system.
+pub(crate) fn read_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match read_some_at(file, offset.saturating_add(filled as u64), rest) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(unix)]
+fn read_some_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_some_at(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
+}
+
+/// Elsewhere one reader at a time moves the position that all readers share.
+#[cfg(not(any(unix, windows)))]
+fn read_some_at(mut file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    use std::io::{Read, Seek, SeekFrom};
+    static POSITION: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = POSITION.lock();
+    file.seek(SeekFrom::Start(offset))?;
+    file.read(bytes)
+}
+
+/// Refuse what is no regular file.
 pub(crate) fn check_kind(metadata: &fs::Metadata) -> Result<(), Problem> {
     if metadata.is_dir() {
         Err(Problem::Directory)
@@ -374,20 +446,6 @@ pub(crate) fn check_kind(metadata: &fs::Metadata) -> Result<(), Problem> {
     }
 }
 
-/// Fills `buffer` as far as the file goes; tells how far.
-fn read_up_to(mut file: File, buffer: &mut [u8]) -> Result<usize, io::Error> {
-    let mut found = 0;
-    while let Some(rest) = buffer.get_mut(found..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(n) => found += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use std::format;
@@ -396,7 +454,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with a file of these bytes in it.
+    /// Return a folder with a file of these bytes in it.
     fn file_of(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -404,7 +462,7 @@ mod tests {
         (folder, path)
     }
 
-    /// What both ways of opening say about a path; they must agree.
+    /// Return the error of both ways of opening; they must agree.
     fn refusal(path: &Path) -> FileError {
         let mapped = Mapping::open(path).unwrap_err();
         let read = Buffer::read(path).unwrap_err();

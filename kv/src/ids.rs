@@ -1,39 +1,57 @@
-//! Small numbers that must not be mixed up: tokens, positions, sequences.
+//! Newtypes for tokens, positions and sequences.
+//!
+//! All three are small integers that calls take side by side; distinct types keep a caller from
+//! mixing them up. Arithmetic on positions saturates or is checked, because positions come from
+//! files and callers.
 
 use core::fmt;
 use core::ops::{Add, Sub};
 
-/// An entry of the vocabulary.
+/// Index of a token in the vocabulary.
+///
+/// The crate never interprets a token; it copies the id from the batch to the ubatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
-/// Where a token stands in its sequence. Valid positions start at [`Pos::ZERO`] and end before [`Pos::MAX`].
+/// Position of a token in its sequence, counted from 0.
+///
+/// Valid positions start at [`Pos::ZERO`] and end before [`Pos::MAX`], so every valid position has
+/// a successor. Addition and subtraction of a token count saturate at these two.
+///
+/// ```
+/// use backstitch_kv::Pos;
+///
+/// assert_eq!(Pos(5) + 3, Pos(8));
+/// assert_eq!(Pos(5) - 8, Pos::ZERO);
+/// assert_eq!(Pos(5) - Pos(7), -2);
+/// assert_eq!(Pos(5).checked_sub(8), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos(pub i32);
 
 impl Pos {
-    /// The first position; as the start of a range: from the beginning.
+    /// First position; as the start of a range it means "from the beginning".
     pub const ZERO: Pos = Pos(0);
-    /// After every position; as the end of a range: to the end.
+    /// Bound after every valid position; as the end of a range it means "to the end".
     pub const MAX: Pos = Pos(i32::MAX);
 
-    /// The position after this one; after [`Pos::MAX`] there is none.
+    /// Return the position after this one; [`Pos::MAX`] has none and returns itself.
     pub(crate) fn next(self) -> Pos {
         self + 1
     }
 
-    /// The position `n` tokens later, if there is one up to [`Pos::MAX`].
+    /// Return the position `n` tokens later, or `None` beyond [`Pos::MAX`].
     pub fn checked_add(self, n: u32) -> Option<Pos> {
         self.0.checked_add_unsigned(n).map(Pos)
     }
 
-    /// The position `n` tokens earlier, if there is one from [`Pos::ZERO`] on.
+    /// Return the position `n` tokens earlier, or `None` before [`Pos::ZERO`].
     pub fn checked_sub(self, n: u32) -> Option<Pos> {
         self.0.checked_sub_unsigned(n).filter(|pos| *pos >= 0).map(Pos)
     }
 }
 
-/// The position so many tokens later; [`Pos::MAX`] where there is none.
+/// Addition of a token count, saturating at [`Pos::MAX`].
 impl Add<u32> for Pos {
     type Output = Pos;
 
@@ -42,7 +60,7 @@ impl Add<u32> for Pos {
     }
 }
 
-/// The position so many tokens earlier; [`Pos::ZERO`] where there is none.
+/// Subtraction of a token count, saturating at [`Pos::ZERO`].
 impl Sub<u32> for Pos {
     type Output = Pos;
 
@@ -51,7 +69,7 @@ impl Sub<u32> for Pos {
     }
 }
 
-/// The tokens from the other position to this one; negative where this one is the earlier.
+/// Number of tokens from `other` to `self`; negative if `self` is the earlier one.
 impl Sub for Pos {
     type Output = i64;
 
@@ -60,12 +78,14 @@ impl Sub for Pos {
     }
 }
 
-/// A sequence of a memory; valid ids are below the memory's `n_seq_max`.
+/// Number of a sequence of a memory; valid ids are below the memory's `n_seq_max`.
+///
+/// Every sequence exists from the start and may be empty, so no call creates or destroys one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqId(pub u32);
 
 impl SeqId {
-    /// The id as an index.
+    /// Return the id as an index into lists by sequence.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,20 +1,25 @@
-//! Where bytes go to and come from: two traits small enough to exist without `std`.
+//! Receivers and givers of bytes: two traits small enough to exist without `std`.
 //!
-//! With the feature `std`, everything that is [`std::io::Write`] and may be sent to another thread, or [`std::io::Read`] has them; without it, a growing `Vec<u8>`, a
-//! slice to fill and a slice to read have them.
+//! With the feature `std`, everything that is [`std::io::Write`] and may be sent to another thread,
+//! or [`std::io::Read`] has them; without it, a growing `Vec<u8>`, a slice to fill and a slice to
+//! read have them.
+
+mod reader;
 
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use reader::{ByteReader, EndOfBytes};
+
 /// Takes bytes, in order; maybe from several threads, one at a time.
 pub trait Write: Send {
-    /// Takes all of `bytes`.
+    /// Take all of `bytes`.
     ///
     /// # Errors
-    /// What the receiver says; how much of `bytes` it took is unknown then.
+    /// The error of the receiver; how much of `bytes` it took is unknown then.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Takes all of `pieces`, one after the other.
+    /// Take all of `pieces`, one after the other.
     ///
     /// # Errors
     /// As [`Write::write_all`].
@@ -22,8 +27,9 @@ pub trait Write: Send {
         pieces.iter().try_for_each(|piece| self.write_all(piece))
     }
 
-    /// The room for the next `len` bytes, for the caller to fill instead of writing them: receivers that have all their room in memory give it, so that
-    /// bytes can be copied and summed at once, and on several threads. All of it counts as taken.
+    /// Return the room for the next `len` bytes, for the caller to fill instead of writing them:
+    /// receivers that have all their room in memory give it, so that bytes can be copied and summed
+    /// at once, and on several threads. All of it counts as taken.
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         let _ = len;
         None
@@ -32,24 +38,24 @@ pub trait Write: Send {
 
 /// Gives bytes, in order.
 pub trait Read {
-    /// Fills the front of `bytes` and tells how much; 0 of a slice that is not empty is the end.
+    /// Fill the front of `bytes` and tells how much; 0 of a slice that is not empty is the end.
     ///
     /// # Errors
-    /// What the giver says.
+    /// The error of the giver.
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error>;
 }
 
 /// Bytes that can be read at any place: a file, a flash chip.
 ///
-/// What was read once need not read the same again; users check what they got, not what is there.
+/// Bytes that were read once need not read the same again; users check the bytes that they got.
 pub trait ReadAt: Sync {
-    /// How many bytes there are now.
+    /// Return how many bytes there are now.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn len(&self) -> Result<u64, Error>;
 
-    /// Whether there are none.
+    /// Return true if there are none.
     ///
     /// # Errors
     /// As [`ReadAt::len`].
@@ -57,10 +63,11 @@ pub trait ReadAt: Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills the front of `bytes` with what stands from `offset` on and tells how much; less than all only at the end.
+    /// Fill the front of `bytes` with what stands from `offset` on and tells how much; less than
+    /// all only at the end.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error>;
 }
 
@@ -80,9 +87,9 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
-    /// What a device says that is not the operating system's.
+    /// An error of a device that is not the operating system's.
     Device {
-        /// What failed.
+        /// The operation that failed.
         what: &'static str,
         /// The device's own number for it.
         code: i64,
@@ -143,7 +150,8 @@ impl<R: std::io::Read + ?Sized> Read for R {
     }
 }
 
-/// Takes bytes into a slice, from its front on: the fastest way to save to memory, where the number of bytes is known or bounded.
+/// Takes bytes into a slice, from its front on: the fastest way to save to memory, where the number
+/// of bytes is known or bounded.
 ///
 /// ```
 /// use backstitch_kv::io::{Space, Write};
@@ -164,7 +172,7 @@ impl<'a> Space<'a> {
         Self(bytes)
     }
 
-    /// Bytes that there is room for.
+    /// Return bytes that there is room for.
     pub fn free(&self) -> usize {
         self.0.len()
     }
@@ -223,10 +231,11 @@ impl Read for &[u8] {
 /// Bytes asked for at first by [`read_to_end`].
 const FIRST_READ: usize = 64 << 10;
 
-/// All bytes that `source` still gives. The buffer grows with what has arrived, so a source that promises much and gives little costs little.
+/// Return all bytes that `source` still gives. The buffer grows with what has arrived, so a source
+/// that promises much and gives little costs little.
 ///
 /// # Errors
-/// What the source says, and [`Error::OutOfMemory`].
+/// The error of the source, and [`Error::OutOfMemory`].
 pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     loop {
@@ -242,7 +251,7 @@ pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Fills `bytes` as far as `source` goes and tells how far.
+/// Fill `bytes` as far as `source` goes and tells how far.
 fn fill(source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Error> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,443 +1,324 @@
-//! One interface for every kind of memory.
+//! The memory of a model: sequences of tokens that it has seen.
 //!
-//! A [`Memory`] holds sequences. It changes in two ways only: by the operations (`seq_rm`, `seq_cp`, ...), each of
-//! which either happens or returns an error and changes nothing; and by a [`Plan`](crate::Plan), which reserves room
-//! for a batch, hands out what compute needs for it, and then either becomes visible or leaves no trace.
+//! A [`Memory`] changes in two ways. Operations (`seq_rm`, `seq_cp`, ...) either succeed in all
+//! layers or return an error and change nothing. A [`Plan`](plan::Plan) reserves cells and states
+//! for a batch, hands out ubatches to compute, and is then committed or dropped without a trace.
 //!
-//! [`Hybrid`] is the implementation: it composes, layer by layer, *parts* of one kind each. A plain transformer is a
-//! hybrid of one part. A part sees only calls that the hybrid has checked already.
+//! [`Caches`] holds cells, states and encoder output by group of layers; [`Checkpoints`] holds the
+//! positions to which sequences can return. This module keeps the two in step. Its submodules add
+//! plans, rollbacks, savepoints and queries to [`Memory`]; export and import of snapshots are in
+//! [`crate::snapshot`].
 
-mod ask;
-mod back;
-mod cells;
-mod cross;
-mod elsewhere;
-mod hybrid;
-mod none;
-mod recurrent;
-mod snapshot;
-mod stage;
+mod external;
+pub(crate) mod plan;
+mod queries;
+pub(crate) mod rewind;
+mod rollback;
+pub(crate) mod savepoint;
 mod survey;
 #[cfg(test)]
 mod tests;
-mod unified;
-
-pub use hybrid::Hybrid;
-pub use recurrent::StateRun;
-pub use snapshot::Snapshot;
-pub use stage::{Conversion, Fit, StageError, Staged};
-#[cfg(any(test, feature = "oracle"))]
-pub(crate) use unified::turn_cells;
-pub use unified::{Cell, Visible};
 
 use crate::batch::Batch;
+use crate::batch::split::SplitBatch;
+use crate::cache::Caches;
+use crate::cache::operation::{Op, Pass};
 use crate::error::Error;
+use crate::external::Home;
 use crate::ids::{Pos, SeqId};
-use crate::plan::{Attention, Plan, States, Store};
-use crate::rewind::{Rewind, Stretch};
-use crate::split::{Schedule, Split};
-use crate::storage::Change;
-use crate::survey::{Held, Layers};
-use crate::timeline::Route;
-use alloc::vec::Vec;
-use cells::CellPart;
-use core::fmt;
+use crate::kind::Kind;
+use crate::layer::LayerSpec;
+use crate::params::{Params, Sizes, check_layers};
+use crate::reserve;
+use crate::rollback::Checkpoints;
+use crate::snapshot::reservation::Reservation;
 use core::ops::Range;
-use recurrent::Recurrent;
-use unified::Swap;
 
-/// What a memory is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Keeps nothing between batches.
-    None,
-    /// All keys and values of all tokens.
-    Unified,
-    /// Keys and values of the tokens that a window shows.
-    Windowed,
-    /// A state of fixed size after the last token.
-    Recurrent,
-    /// The text that an encoder saw.
-    Cross,
-    /// Several kinds, chosen by layer.
-    Hybrid,
+/// The memory of a model: KV caches, recurrent states and encoder output of its sequences.
+///
+/// Layers that retain the same cells share one KV cache; there is at most one cache of recurrent
+/// states, and at most one of encoder output. [`Memory::new`] allocates all of it.
+///
+/// Ranges are of positions; [`Pos::ZERO`] and [`Pos::MAX`] make an open start and end. A range
+/// without tokens is valid and changes nothing. An operation takes time in proportion to the blocks
+/// that it changes; a copy adds one block table entry per 32 cells and copies no cell. Every
+/// operation is checked in all layers before any of them changes, so after an error nothing has
+/// changed.
+///
+/// # Example
+/// ```
+/// use backstitch_core::cell::CellType;
+/// use backstitch_kv::{
+///     AttentionLayer, AttentionSpec, Batch, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId,
+///     Token,
+/// };
+///
+/// let layer = AttentionLayer { n_head_kv: 2, d_k: 4, d_v: 4, ..AttentionLayer::default() };
+/// let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), ..LayerSpec::default() }];
+/// let (k_type, v_type) = (CellType::F16, CellType::F16);
+/// let rollback = RollbackParams::default();
+/// let params = Params::default().n_ctx(256).n_seq_max(2).n_batch(64);
+/// let params = params.k_type(k_type).v_type(v_type).rollback(rollback);
+/// let mut memory = Memory::new(&layers, &params)?;
+///
+/// let mut batch = Batch::new();
+/// batch.push(Token(5), Pos(0), &[SeqId(0)], true);
+/// let mut plan = memory.prepare(&batch, 64)?;
+/// while let Some(mut ubatch) = plan.next_ubatch() {
+///     if let Some(mut store) = ubatch.store(0) {
+///         store.put(&[1.0; 8], &[2.0; 8])?;
+///     }
+/// }
+/// plan.commit()?;
+/// memory.seq_cp(SeqId(0), SeqId(1), Pos::ZERO..Pos::MAX)?;
+/// assert_eq!(memory.seq_pos_max(SeqId(1)), Some(Pos(0)));
+/// # Ok::<(), backstitch_kv::Error>(())
+/// ```
+pub struct Memory {
+    pub(crate) params: Params,
+    /// Owner of the bytes of cells and states: this memory or an engine.
+    pub(crate) home: Home,
+    pub(crate) caches: Caches,
+    pub(crate) checkpoints: Checkpoints,
+    split_batch: SplitBatch,
+    /// Scratch of `check_order`: the last position of each sequence, once it is looked up.
+    last: alloc::vec::Vec<Option<Option<Pos>>>,
+    /// True while a plan or rollback has reserved blocks that are neither committed nor undone.
+    pub(crate) open: bool,
+    /// Blocks, slots and checkpoints of an import that is not committed yet.
+    pub(crate) reservation: Option<Reservation>,
 }
 
-impl Kind {
-    /// Why operations can be impossible on it.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Kind::Recurrent => "it keeps the state after the last token only",
-            Kind::Windowed => "cells that would be seen from there are gone",
-            Kind::None => "it keeps nothing",
-            Kind::Unified | Kind::Cross | Kind::Hybrid => "its cells do not allow it",
+impl Memory {
+    /// Return an empty memory for a model with these layers, with everything allocated.
+    ///
+    /// # Errors
+    /// - [`Error::Layer`] if the sizes of a layer are impossible.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Memory, Error> {
+        Memory::with_home(layers, params, Home::HERE)
+    }
+
+    fn with_home(layers: &[LayerSpec], params: &Params, home: Home) -> Result<Memory, Error> {
+        check_layers(layers, params)?;
+        let params = &params.settled();
+        let sizes = Sizes::new(layers, params);
+        Ok(Memory {
+            params: *params,
+            home,
+            caches: Caches::new(layers, params, &sizes, home)?,
+            checkpoints: Checkpoints::new(params.rollback, sizes, params.n_seq_max)?,
+            split_batch: SplitBatch::new(params.n_batch, params.n_seq_max)?,
+            last: reserve::filled(params.n_seq_max as usize, None)?,
+            open: false,
+            reservation: None,
+        })
+    }
+
+    /// Return the kind of the only cache, or [`Kind::Hybrid`] if there are several.
+    pub fn kind(&self) -> Kind {
+        self.caches.kind()
+    }
+
+    /// Return the number of sequences that the memory has.
+    pub fn n_seq_max(&self) -> u32 {
+        // The last one is the spare sequence of savepoints.
+        self.params.n_seq_max - 1
+    }
+
+    /// Return the first position that every layer of `seq` still holds; `None` if `seq` is empty or
+    /// unknown.
+    ///
+    /// A recurrent layer holds its last position only.
+    pub fn seq_pos_min(&self, seq: SeqId) -> Option<Pos> {
+        self.check_seq(seq).ok()?;
+        self.caches.pos_min(seq)
+    }
+
+    /// Return the last position of `seq`; `None` if `seq` is empty or unknown.
+    pub fn seq_pos_max(&self, seq: SeqId) -> Option<Pos> {
+        self.check_seq(seq).ok()?;
+        self.caches.pos_max(seq)
+    }
+
+    /// Remove the tokens of `range` from `seq`.
+    ///
+    /// A recurrent state cannot forget single tokens. If the range ends before the last token, the
+    /// state stays as it is, with the removed tokens in it, as in llama.cpp: attention layers of a
+    /// hybrid model forget them and recurrent layers do not.
+    ///
+    /// # Errors
+    /// - [`Error::Unsupported`] if the range takes the last token but not all of them, and a
+    ///   recurrent layer would need an older state.
+    /// - [`Error::UnknownSequence`] if there is no such sequence.
+    /// - [`Error::Range`] if the range is negative or ends before it starts.
+    pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        self.run(Op::Remove { seq, range })
+    }
+
+    /// Share the tokens of `range` of `src` with the empty sequence `dst`. Blocks and states are
+    /// shared until one of the two sequences changes; nothing is copied.
+    ///
+    /// # Errors
+    /// - [`Error::SameSequence`] if `src` is `dst`.
+    /// - [`Error::Occupied`] if `dst` holds tokens.
+    /// - [`Error::Unsupported`] if a recurrent layer has tokens in `range`, but `range` is not the
+    ///   whole sequence.
+    /// - [`Error::UnknownSequence`] if there is no such sequence.
+    /// - [`Error::Range`] if the range is negative or ends before it starts.
+    pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
+        self.check_range(src, &range)?;
+        self.check_seq(dst)?;
+        if src == dst {
+            return Err(Error::SameSequence { seq: src });
+        }
+        self.run(Op::Copy { src, dst, range })
+    }
+
+    /// Remove every sequence but `seq`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.run(Op::Keep { seq })
+    }
+
+    /// Move the tokens of `range` by `delta` positions (K-shift).
+    ///
+    /// Stored keys are rotated to their new position and rounded again, which costs quantised cells
+    /// the most precision. Blocks that other sequences share are copied first. Tokens that would
+    /// move below zero are removed.
+    ///
+    /// # Errors
+    /// - [`Error::Overtakes`] if tokens would pass others or leave the valid positions.
+    /// - [`Error::Full`] if no block is free for a copy.
+    /// - [`Error::Unsupported`] if tokens would be removed that [`Memory::seq_rm`] cannot remove.
+    /// - [`Error::UnknownSequence`] if there is no such sequence.
+    /// - [`Error::Range`] if the range is negative or ends before it starts.
+    pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        if delta == 0 {
+            return Ok(());
+        }
+        self.run(Op::Add { seq, range, delta })
+    }
+
+    /// Divide the positions of `range` by `divisor`, rounding down; otherwise like
+    /// [`Memory::seq_add`].
+    ///
+    /// # Errors
+    /// - [`Error::Divisor`] if `divisor` is below 1.
+    /// - Those of [`Memory::seq_add`].
+    pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
+        self.check_range(seq, &range)?;
+        match divisor {
+            ..=0 => Err(Error::Divisor { divisor }),
+            1 => Ok(()),
+            _ => self.run(Op::Divide { seq, range, divisor }),
+        }
+    }
+
+    /// Remove all sequences.
+    pub fn clear(&mut self) {
+        self.undo();
+        self.caches.apply(&Op::Clear);
+        self.apply_on_checkpoints(&Op::Clear, Pos::ZERO);
+    }
+
+    /// Drop the encoder output of `seq`, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn forget(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        self.caches.drop_encoder_output(seq);
+        Ok(())
+    }
+
+    /// Run an operation in all caches, or in none if one of them refuses it.
+    fn run(&mut self, op: Op) -> Result<(), Error> {
+        // Undo a plan that was leaked instead of dropped.
+        self.undo();
+        self.caches.admit(&op)?;
+        self.admit_on_checkpoints(&op)?;
+        let (end, touches) = (self.end_of(&op), self.touches(&op));
+        if touches {
+            self.caches.apply(&op);
+            self.apply_on_checkpoints(&op, end);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
+        let n_seq_max = self.n_seq_max();
+        if seq.0 < n_seq_max { Ok(()) } else { Err(Error::UnknownSequence { seq, n_seq_max }) }
+    }
+
+    fn check_range(&self, seq: SeqId, range: &Range<Pos>) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        if range.start < Pos::ZERO || range.end < range.start {
+            return Err(Error::Range { start: range.start, end: range.end });
+        }
+        Ok(())
+    }
+
+    /// Check that each token follows the last of its sequence. Encoder input follows nothing.
+    pub(super) fn check_order(&mut self, batch: &Batch, pass: Pass) -> Result<(), Error> {
+        self.last.fill(None);
+        for (index, &pos) in batch.positions().iter().enumerate() {
+            for &seq in batch.seqs(index) {
+                let last = match self.last[seq.index()] {
+                    Some(last) => last,
+                    None => self.seq_pos_max(seq).filter(|_| pass == Pass::Decode),
+                };
+                let wanted = last.map_or(pos, |last| Pos(last.0.saturating_add(1)));
+                if pos != wanted {
+                    return Err(Error::Order { index: index as u32, seq, pos, wanted });
+                }
+                self.last[seq.index()] = Some(Some(pos));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn split_batch(&self) -> &SplitBatch {
+        &self.split_batch
+    }
+
+    /// Make visible what the plan or rollback in progress has reserved.
+    fn commit(&mut self) {
+        if core::mem::take(&mut self.open) {
+            self.caches.commit();
+            self.checkpoints.commit(&mut self.caches);
+            self.caches.release_unseen();
+        }
+    }
+
+    /// Drop every reservation that is not committed, of an import as of a plan.
+    pub(crate) fn undo(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            reservation.give_back(&mut self.caches, &mut self.checkpoints);
+        }
+        if core::mem::take(&mut self.open) {
+            self.caches.undo();
+            self.checkpoints.undo();
         }
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::None => "none",
-            Kind::Unified => "unified",
-            Kind::Windowed => "windowed",
-            Kind::Recurrent => "recurrent",
-            Kind::Cross => "cross",
-            Kind::Hybrid => "hybrid",
-        })
-    }
-}
-
-/// The name of an operation, for errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Operation {
-    /// `seq_rm`.
-    Remove,
-    /// `seq_cp`.
-    Copy,
-    /// `seq_keep`.
-    Keep,
-    /// `seq_add`.
-    Add,
-    /// `seq_div`.
-    Divide,
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Operation::Remove => "seq_rm",
-            Operation::Copy => "seq_cp",
-            Operation::Keep => "seq_keep",
-            Operation::Add => "seq_add",
-            Operation::Divide => "seq_div",
-        })
-    }
-}
-
-/// The memory of a model: sequences of tokens it has seen.
-///
-/// Ranges are of positions; [`Pos::ZERO`] and [`Pos::MAX`] make an open start and end. A range without tokens is
-/// fine and changes nothing. Every operation costs what it changes; a copy, an entry for each 32 cells. After an error
-/// nothing has changed.
-///
-/// # Errors
-/// All operations: [`Error::UnknownSequence`], and [`Error::Range`] for a range that is none.
-pub trait Memory: Send {
-    /// What it is made of.
-    fn kind(&self) -> Kind;
-
-    /// How many sequences it has.
-    fn n_seq_max(&self) -> u32;
-
-    /// Removes the tokens of `range` from `seq`.
-    ///
-    /// A recurrent state cannot forget single tokens. A range that ends before the last token leaves it as it is,
-    /// having seen the removed tokens, as llama.cpp does; so on a hybrid the attention layers forget them and the
-    /// recurrent layers do not.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where a recurrent layer would need an older state: the range takes the last token but
-    /// not all. Remove everything, or evaluate again.
-    fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error>;
-
-    /// Gives the tokens of `range` of `src` to `dst` as well, which is empty before. Nothing is copied: blocks and
-    /// states are shared until one of the two changes.
-    ///
-    /// # Errors
-    /// [`Error::SameSequence`]; [`Error::Occupied`] if `dst` holds tokens; [`Error::Unsupported`] where a recurrent
-    /// layer has tokens in `range`, but not all of the sequence's.
-    fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error>;
-
-    /// Removes every sequence but `seq`.
-    fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error>;
-
-    /// Moves the tokens of `range` by `delta` positions. Keys are turned to their new position, once, from their
-    /// stored values, and rounded again, which quantised cells feel most; what other sequences share is copied first. Tokens moved below
-    /// zero are removed.
-    ///
-    /// # Errors
-    /// [`Error::Overtakes`] if tokens would pass others or leave the valid positions; [`Error::Full`] if there is no
-    /// room for a copy; [`Error::Unsupported`] if tokens are removed as `seq_rm` could not.
-    fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error>;
-
-    /// Divides the positions of `range` by `divisor`, rounding down; otherwise like `seq_add`.
-    ///
-    /// # Errors
-    /// [`Error::Divisor`] if it is below 1; else those of `seq_add`.
-    fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error>;
-
-    /// The first position that every layer of `seq` can account for; `None` if it is empty or unknown.
-    ///
-    /// A recurrent layer accounts for its last position only.
-    fn seq_pos_min(&self, seq: SeqId) -> Option<Pos>;
-
-    /// The last position of `seq`; `None` if it is empty or unknown.
-    fn seq_pos_max(&self, seq: SeqId) -> Option<Pos>;
-
-    /// Removes all sequences.
-    fn clear(&mut self);
-
-    /// What it takes to bring `seq` back to where its next position is `pos`.
-    ///
-    /// # Errors
-    /// [`Error::Future`] if the sequence never got there; [`Error::Range`] for a negative position.
-    fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error>;
-
-    /// Prepares to take `seq` back to `pos`, or, if tokens have to be evaluated again, to the checkpoint before it; the journal is
-    /// replayed in ubatches of at most `n_ubatch` tokens.
-    ///
-    /// # Errors
-    /// As [`Memory::route`], and [`Error::Full`] if there is no room for a state.
-    fn rewind(&mut self, seq: SeqId, pos: Pos, n_ubatch: usize) -> Result<Rewind<'_>, Error>;
-
-    /// Makes the end of `seq` a position that can be gone back to at once, until it is unpinned or left behind.
-    ///
-    /// # Errors
-    /// [`Error::Pinned`] if the budget of checkpoints does not pay for it.
-    fn pin(&mut self, seq: SeqId) -> Result<(), Error>;
-
-    /// Takes a pin away; false if there is none.
-    ///
-    /// # Errors
-    /// None but the common ones.
-    fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error>;
-
-    /// Which positions of `seq` can be gone back to in which way, ascending, the current end included.
-    ///
-    /// # Errors
-    /// None but the common ones.
-    fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error>;
-
-    /// Reserves room for all of `batch`, splits it into ubatches of at most `n_ubatch` tokens, and returns the plan
-    /// to compute them by. Nothing is visible until the plan is committed; dropping it undoes everything.
-    ///
-    /// Allocates nothing once a batch of that size has been prepared.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if the batch does not fit as a whole; [`Error::Order`] if a token does not follow the last of
-    /// its sequence; [`Error::Diverged`] for a token of several sequences that do not hold the same; those that name
-    /// what is wrong with the batch itself; [`Error::OutOfMemory`].
-    fn prepare<'a>(&'a mut self, batch: &'a Batch, n_ubatch: usize) -> Result<Plan<'a>, Error>;
-}
-
-/// A checked operation on all layers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Remove { seq: SeqId, range: Range<Pos> },
-    Copy { src: SeqId, dst: SeqId, range: Range<Pos> },
-    Keep { seq: SeqId },
-    Add { seq: SeqId, range: Range<Pos>, delta: i32 },
-    Divide { seq: SeqId, range: Range<Pos>, divisor: i32 },
-    Clear,
-}
-
-impl Op {
-    /// Where `pos` ends up, for the operations that move; 64 bits hold every result.
-    pub(crate) fn moved(&self, pos: Pos) -> i64 {
-        match *self {
-            Op::Add { delta, .. } => i64::from(pos.0) + i64::from(delta),
-            Op::Divide { divisor, .. } => i64::from(pos.0) / i64::from(divisor.max(1)),
-            _ => i64::from(pos.0),
-        }
-    }
-}
-
-/// Where a sequence goes back to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Restore {
-    /// The checkpoint to start from; `None`: nothing, or, where a part can, what the sequence holds itself.
-    pub checkpoint: Option<u32>,
-    /// The position that the next token gets.
-    pub to: Pos,
-    /// Rows of the journals to step states through, in pieces of so many at once.
-    pub rows: Range<u32>,
-    pub n_ubatch: u32,
-}
-
-/// What a batch is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// Its tokens go on with their sequences.
-    Decode,
-    /// It holds whole texts for an encoder.
-    Encode,
-}
-
-/// The layers of one kind. Sequence ids and ranges given to it are valid, batches are checked and in order.
-pub(crate) trait Part: Send {
-    fn kind(&self) -> Kind;
-
-    /// How a batch must be split for it.
-    fn split(&self) -> Split;
-
-    /// Whether `op` can be done; makes room for it, but changes nothing that can be seen.
-    fn admit(&mut self, op: &Op) -> Result<(), Error>;
-
-    /// Does what `admit` allowed.
-    fn apply(&mut self, op: &Op);
-
-    fn pos_min(&self, seq: SeqId) -> Option<Pos>;
-
-    fn pos_max(&self, seq: SeqId) -> Option<Pos>;
-
-    /// Whether `seq` can go back to where its next position is `pos` with what it holds itself.
-    fn can_cut(&self, seq: SeqId, pos: Pos) -> bool;
-
-    /// The first position from which on `seq` can be cut anywhere, if nothing is missing in between.
-    fn cut_from(&self, seq: SeqId) -> Pos;
-
-    /// Whether `seq` has seen a token in a range of positions, still held or not.
-    fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool;
-
-    /// Keeps as checkpoint `id` what a sequence needs to go on from `pos`; called when the plan that staged the checkpoint is
-    /// committed.
-    fn hold(&mut self, id: u32, seq: SeqId, pos: Pos);
-
-    /// Keeps as checkpoint `id` what `seq` needs to go on from its end, `pos`.
-    fn hold_tip(&mut self, id: u32, seq: SeqId, pos: Pos) {
-        self.hold(id, seq, pos);
+/// Access for the oracle and for tests.
+#[cfg(any(test, feature = "oracle"))]
+impl Memory {
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
     }
 
-    /// Keeps as checkpoint `id`, which is held at the end of `seq`, all that `seq` has.
-    fn hold_all(&mut self, _id: u32, _seq: SeqId) {}
-
-    /// Forgets a checkpoint.
-    fn let_go(&mut self, id: u32);
-
-    /// Finds the room that going back to `to` takes, and stages it; undone by `undo`.
-    fn reserve_rewind(&mut self, _seq: SeqId, _from: &Restore) -> Result<(), Error> {
-        Ok(())
+    /// Drop the checkpoints that exceed the budget now; after a rollback that otherwise waits for
+    /// the next token.
+    pub(crate) fn keep_to_budget(&mut self) {
+        self.checkpoints.settle(&mut self.caches);
     }
-
-    /// Takes a sequence back; what was staged by `reserve_rewind` becomes visible.
-    fn rewind(&mut self, seq: SeqId, from: &Restore);
-
-    /// Frees what sequences of the committed plan no longer need.
-    fn settle(&mut self) {}
-
-    /// Finds room for a whole batch; on error it is as if it had not been called.
-    fn reserve(&mut self, batch: &Batch, schedule: &Schedule) -> Result<(), Error>;
-
-    /// Checks what can be said about room for a batch of any length before it is reserved piece by piece.
-    fn admits(&self, _batch: &Batch) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// The most tokens of a sequence, if there is a limit.
-    fn limit(&self) -> Option<u32> {
-        None
-    }
-
-    /// Whether other sequences use cells that `seq` holds from `pos` on and that can run out.
-    fn shares_cells(&self, _seq: SeqId, _pos: Pos) -> bool {
-        false
-    }
-
-    /// Called before `reserve`: what the batch is for.
-    fn enter(&mut self, _pass: Pass) {}
-
-    /// Drops what a sequence has beside its tokens.
-    fn forget(&mut self, _seq: SeqId) {}
-
-    /// Called before each ubatch is computed, in order.
-    fn begin(&mut self, _ubatch: u32) {}
-
-    /// Makes what was reserved and computed visible.
-    fn commit(&mut self);
-
-    /// Forgets what was reserved.
-    fn undo(&mut self);
-
-    /// Shared blocks that the plan exchanges for copies.
-    fn swaps(&self) -> &[Swap] {
-        &[]
-    }
-
-    /// Runs of tokens that step recurrent states.
-    fn runs(&self) -> &[StateRun] {
-        &[]
-    }
-
-    /// Blocks of cells.
-    fn n_blocks(&self) -> u32 {
-        0
-    }
-
-    /// What operations changed, if somebody wants to know; the cache is not named yet.
-    fn listed(&mut self) -> Option<&mut Vec<Change>> {
-        None
-    }
-
-    /// Keys and values of `layer` (its number within the part) as tokens `range` of the schedule see them.
-    fn attention(&self, _layer: usize, _tokens: Range<usize>) -> Option<Attention<'_>> {
-        None
-    }
-
-    /// Where tokens `range` of the schedule store their keys and values.
-    fn store(&mut self, _layer: usize, _tokens: Range<usize>) -> Option<Store<'_>> {
-        None
-    }
-
-    /// The states that runs `range` of the schedule read and write.
-    fn states(&mut self, _layer: usize, _part: usize, _runs: Range<usize>) -> Option<States<'_>> {
-        None
-    }
-
-    /// The part as one that keeps cells from batch to batch, if it is one.
-    fn as_cells(&self) -> Option<&dyn CellPart> {
-        None
-    }
-
-    fn as_cells_mut(&mut self) -> Option<&mut dyn CellPart> {
-        None
-    }
-
-    /// The part as the one that keeps recurrent states, if it is.
-    fn as_states(&self) -> Option<&Recurrent> {
-        None
-    }
-
-    fn as_states_mut(&mut self) -> Option<&mut Recurrent> {
-        None
-    }
-
-    /// What the layers hold of `seq`, and what they hold for each of its checkpoints.
-    fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (Layers, Vec<Held>);
-
-    /// Position, key and value of every token of `seq`, in order.
-    #[cfg(any(test, feature = "oracle"))]
-    fn cells(&self, _layer: usize, _seq: SeqId) -> Vec<(Pos, crate::oracle::Rows)> {
-        Vec::new()
-    }
-
-    /// Position and place of every token of `seq`, in order.
-    #[cfg(any(test, feature = "oracle"))]
-    fn cell_places(&self, _seq: SeqId) -> Vec<(Pos, Cell)> {
-        Vec::new()
-    }
-
-    /// The slot of the state after the last token of `seq`.
-    #[cfg(any(test, feature = "oracle"))]
-    fn state_slot(&self, _seq: SeqId) -> Option<u32> {
-        None
-    }
-
-    /// The first piece of the state after the last token of `seq`.
-    #[cfg(any(test, feature = "oracle"))]
-    fn state(&self, _layer: usize, _seq: SeqId) -> Option<&[f32]> {
-        None
-    }
-
-    /// Free blocks.
-    #[cfg(any(test, feature = "oracle"))]
-    fn n_free_blocks(&self) -> u32 {
-        0
-    }
-
-    /// Says what does not add up.
-    #[cfg(any(test, feature = "oracle"))]
-    fn audit(&self) -> Result<(), alloc::string::String>;
 }

@@ -1,24 +1,32 @@
 //! Tools for tests and fuzzing, of this crate and of engines on top of it (feature `oracle`).
 //!
-//! - [`Naive`] is the oracle: the truth that the real memory is held to.
-//! - [`programs`] runs random programs of operations on a memory, an engine's own storage and the oracle, and compares them after
-//!   each step; with the feature `proptest` there are strategies for such programs.
-//! - [`forge`] makes saved states that are nearly right, [`live`] the memories to save, [`kept`] compares what came back.
+//! - [`Naive`] is the oracle: a memory so simple that its answers are taken as right.
+//! - [`programs`] runs random programs of operations on a memory, an engine's own storage and the
+//!   oracle, and compares them after each step; with the feature `proptest` there are strategies
+//!   for such programs.
+//! - [`forge`] makes state files with small defects, [`live`] the memories to save in them,
+//!   [`edit`] the defects, and [`kept`] compares what is read back.
 //!
-//! `kv/examples/property_test.rs` and `fuzz/fuzz_targets/kv_programs.rs` are a property test and a fuzz
-//! target to copy.
+//! The example `property_test` of this crate and the fuzz target `kv_programs` of the repository
+//! are a property test and a fuzz target to copy.
 //!
-//! [`Naive`] keeps a plain list of tokens a sequence, each with its own copy of every layer's key and value,
-//! and for recurrent layers the list of tokens that the state has seen. It shares nothing, has no blocks,
-//! reserves nothing and never runs out; so it says what a sequence holds after any program of operations, and
-//! which operations are errors, save for those that depend on room. The second half of this file lets a test
-//! look inside a [`Hybrid`].
+//! [`Naive`] keeps a plain list of tokens per sequence, each with its own copy of every layer's key
+//! and value, and for recurrent layers the list of tokens that the state has seen. It has no
+//! blocks, shares and reserves nothing, and never runs out of space. It therefore determines what a
+//! sequence holds after any program of operations, and which operations are errors, except for
+//! those that depend on free blocks. The second half of this file gives tests access to the cells
+//! of a [`Memory`].
 
 use crate::batch::Batch;
+use crate::cache::operation::Op;
+use crate::cache::shift_cells;
+use crate::cache::view::Cell;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, Rotation};
-use crate::memory::{Cell, Hybrid, Kind, Op, Operation, turn_cells};
+use crate::kind::{Kind, Operation, Retention};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation};
+use crate::memory::Memory;
+use crate::params::Params;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,20 +43,20 @@ pub mod programs;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NaiveCell {
-    /// Its position.
+    /// Position of the token.
     pub pos: Pos,
-    /// For each layer that caches, in order: keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]`, as
-    /// rounded by the cache.
+    /// Keys `[n_head_kv * d_k]` and values `[n_head_kv * d_v]` per layer with a cache, as rounded
+    /// by the cache.
     pub rows: Arc<[Rows]>,
-    /// The same for tokens that sequences got from one another and did not move.
+    /// Identity of the token: equal for tokens that sequences share and did not move.
     id: u64,
 }
 
-/// What a recurrent layer knows of a sequence.
+/// The recurrent state of a sequence, as the tokens that it has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NaiveState {
-    /// The tokens that the state has seen, by what `append` was told they are.
+    /// Tokens that the state has seen, in order, by their numbers in `append`.
     pub seen: Vec<u64>,
     first: Pos,
     last: Pos,
@@ -58,13 +66,16 @@ pub struct NaiveState {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NaiveSequence {
-    /// What attention sees, in order.
+    /// Tokens that attention sees, in order.
     pub cells: Vec<NaiveCell>,
-    /// What recurrent layers have seen; `None` if nothing, or if there are no recurrent layers.
+    /// Recurrent state; `None` if it is empty or no layer is recurrent.
     pub state: Option<NaiveState>,
 }
 
 /// A memory without sharing, blocks or limits.
+///
+/// Each operation of [`Memory`] has a counterpart here with the same errors, and a test compares
+/// both after every step.
 #[derive(Clone, Debug)]
 pub struct Naive {
     params: Params,
@@ -74,11 +85,11 @@ pub struct Naive {
     next_id: u64,
 }
 
-/// A key and a value of a token in a layer.
+/// A key and a value of one token in one layer.
 pub type Rows = (Vec<f32>, Vec<f32>);
 
 impl Naive {
-    /// An empty memory for these layers; those that share or do not cache are passed over.
+    /// Return an empty memory for these layers. Layers without a cache of their own are skipped.
     pub fn new(layers: &[LayerSpec], params: &Params) -> Naive {
         let cached = |spec: &LayerSpec| match &spec.attention {
             AttentionSpec::Cached(layer) => Some(layer.clone()),
@@ -93,34 +104,34 @@ impl Naive {
         }
     }
 
-    /// A sequence; `None` if it is unknown.
+    /// Return a sequence; `None` if there is no such sequence.
     pub fn sequence(&self, seq: SeqId) -> Option<&NaiveSequence> {
         self.seqs.get(seq.index())
     }
 
-    /// Counterpart of [`Memory::seq_pos_min`](crate::Memory::seq_pos_min).
+    /// Return the first position; see [`Memory::seq_pos_min`].
     pub fn seq_pos_min(&self, seq: SeqId) -> Option<Pos> {
         let seq = self.sequence(seq)?;
         seq.state.as_ref().map(|state| state.last).max(seq.cells.first().map(|cell| cell.pos))
     }
 
-    /// Counterpart of [`Memory::seq_pos_max`](crate::Memory::seq_pos_max).
+    /// Return the last position; see [`Memory::seq_pos_max`].
     pub fn seq_pos_max(&self, seq: SeqId) -> Option<Pos> {
         let seq = self.sequence(seq)?;
         let last = seq.cells.last().map(|cell| cell.pos);
         seq.state.as_ref().map(|state| state.last).or(last)
     }
 
-    /// Counterpart of [`Memory::seq_rm`](crate::Memory::seq_rm).
+    /// Remove tokens; see [`Memory::seq_rm`].
     ///
     /// # Errors
-    /// The same, as for all operations here.
+    /// Those of [`Memory::seq_rm`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check(seq, &range)?;
         self.change(seq, |s| s.remove(&range))
     }
 
-    /// Ends a sequence at `to`, as going back does; its last tokens have ascending positions without a gap.
+    /// End a sequence at `to`, as a rollback does. Its last tokens must have consecutive positions.
     pub fn rewind(&mut self, seq: SeqId, to: Pos) {
         let Some(sequence) = self.seqs.get_mut(seq.index()) else { return };
         sequence.cells.retain(|cell| cell.pos < to);
@@ -133,17 +144,17 @@ impl Naive {
         }
     }
 
-    /// Forgets the cells of a sequence before `pos`, as layers with windows do.
+    /// Remove the cells of a sequence before `pos`, as layers with windows do.
     pub fn recycle(&mut self, seq: SeqId, pos: Pos) {
         if let Some(sequence) = self.seqs.get_mut(seq.index()) {
             sequence.cells.retain(|cell| cell.pos >= pos);
         }
     }
 
-    /// Counterpart of [`Memory::seq_cp`](crate::Memory::seq_cp).
+    /// Copy tokens; see [`Memory::seq_cp`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Memory::seq_cp`].
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check(src, &range)?;
         self.check(dst, &range)?;
@@ -157,10 +168,10 @@ impl Naive {
         Ok(())
     }
 
-    /// Counterpart of [`Memory::seq_keep`](crate::Memory::seq_keep).
+    /// Remove all sequences but one; see [`Memory::seq_keep`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Memory::seq_keep`].
     pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check(seq, &(Pos::ZERO..Pos::MAX))?;
         let kept = core::mem::take(&mut self.seqs[seq.index()]);
@@ -169,19 +180,19 @@ impl Naive {
         Ok(())
     }
 
-    /// Counterpart of [`Memory::seq_add`](crate::Memory::seq_add).
+    /// Shift tokens; see [`Memory::seq_add`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Memory::seq_add`], except [`Error::Full`].
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check(seq, &range)?;
         self.shift(seq, &range, &Op::Add { seq, range: range.clone(), delta })
     }
 
-    /// Counterpart of [`Memory::seq_div`](crate::Memory::seq_div).
+    /// Divide positions; see [`Memory::seq_div`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Memory::seq_div`], except [`Error::Full`].
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.check(seq, &range)?;
         if divisor < 1 {
@@ -190,16 +201,17 @@ impl Naive {
         self.shift(seq, &range, &Op::Divide { seq, range: range.clone(), divisor })
     }
 
-    /// Counterpart of [`Memory::clear`](crate::Memory::clear).
+    /// Remove all sequences; see [`Memory::clear`].
     pub fn clear(&mut self) {
         self.seqs.fill(NaiveSequence::default());
     }
 
-    /// Counterpart of preparing and committing `batch`. `rows` gives the key and value of a token (by its
-    /// index in the batch) in a layer that caches (by its number among those).
+    /// Append `batch`, like a plan that is prepared and committed. `rows` returns the key and value
+    /// of a token, by its index in the batch, in a layer with a cache, by its number among those.
     ///
     /// # Errors
-    /// The same; [`Error::Full`] only where a sequence would be longer than `n_ctx`.
+    /// Those of [`Memory::prepare`]; [`Error::Full`] only if a sequence would be longer than
+    /// `n_ctx`.
     pub fn append(&mut self, batch: &Batch, rows: impl Fn(usize, usize) -> Rows) -> Result<(), Error> {
         batch.check(self.params.n_batch, self.params.n_seq_max)?;
         let mut after = self.clone();
@@ -210,7 +222,7 @@ impl Naive {
             after.push(batch, index, &rows);
         }
         together?;
-        // Windows do not care how long a sequence is.
+        // Windows allow sequences of any length.
         let limited = self.attention.iter().any(|layer| layer.window.is_none());
         let too_long = |s: &NaiveSequence| limited && s.cells.len() > self.params.n_ctx as usize;
         if let Some(at) = after.seqs.iter().position(too_long) {
@@ -222,6 +234,7 @@ impl Naive {
         Ok(())
     }
 
+    /// Check that the sequence exists and the range is valid.
     fn check(&self, seq: SeqId, range: &Range<Pos>) -> Result<(), Error> {
         if seq.0 >= self.params.n_seq_max {
             return Err(Error::UnknownSequence { seq, n_seq_max: self.params.n_seq_max });
@@ -232,7 +245,7 @@ impl Naive {
         Ok(())
     }
 
-    /// Changes a sequence, or leaves it as it was.
+    /// Change a sequence, or leave it as it was after an error.
     fn change(
         &mut self,
         seq: SeqId,
@@ -260,6 +273,7 @@ impl Naive {
         self.change(seq, |s| s.shift(range, op, first_id, turn))
     }
 
+    /// Check that a token of the batch follows the last of each of its sequences.
     fn check_order(&self, batch: &Batch, index: usize) -> Result<(), Error> {
         let pos = batch.positions()[index];
         for &seq in batch.seqs(index) {
@@ -271,6 +285,7 @@ impl Naive {
         Ok(())
     }
 
+    /// Check that the sequences of a token hold the same.
     fn check_together(&self, batch: &Batch, index: usize) -> Result<(), Error> {
         let [first, rest @ ..] = batch.seqs(index) else { return Ok(()) };
         let same = |seq: &&SeqId| self.seqs[seq.index()].same_as(&self.seqs[first.index()]);
@@ -280,6 +295,7 @@ impl Naive {
         }
     }
 
+    /// Append a token of the batch to its sequences.
     fn push(&mut self, batch: &Batch, index: usize, rows: impl Fn(usize, usize) -> Rows) {
         let store = |(i, layer): (usize, &AttentionLayer)| {
             let (keys, values) = rows(index, i);
@@ -305,6 +321,7 @@ impl Naive {
 }
 
 impl NaiveSequence {
+    /// Return true if both sequences hold the same tokens by identity.
     fn same_as(&self, other: &NaiveSequence) -> bool {
         let ids = |s: &NaiveSequence| s.cells.iter().map(|cell| cell.id).collect::<Vec<_>>();
         ids(self) == ids(other)
@@ -316,7 +333,8 @@ impl NaiveSequence {
         self.forget(range, Operation::Remove)
     }
 
-    /// A state forgets all, or the front by name, or refuses.
+    /// Remove a range from the state: all of it, a prefix, or nothing in the middle; fail for a
+    /// suffix.
     fn forget(&mut self, range: &Range<Pos>, op: Operation) -> Result<(), Error> {
         let Some(state) = &mut self.state else { return Ok(()) };
         if range.contains(&state.last) {
@@ -330,6 +348,7 @@ impl NaiveSequence {
         Ok(())
     }
 
+    /// Return the tokens of a range as a sequence; fail if that would cut a state.
     fn part(&self, range: &Range<Pos>) -> Result<NaiveSequence, Error> {
         let cells = self.cells.iter().filter(|cell| range.contains(&cell.pos)).cloned().collect();
         let state = self.state.clone().filter(|state| {
@@ -342,6 +361,7 @@ impl NaiveSequence {
         Ok(NaiveSequence { cells, state })
     }
 
+    /// Move or divide the positions of a range, and change the keys by `turn`.
     fn shift(
         &mut self,
         range: &Range<Pos>,
@@ -371,7 +391,7 @@ impl NaiveSequence {
         self.shift_state(range, op).ok_or(overtakes)?
     }
 
-    /// `None` if the position after it is none.
+    /// Move the positions of the state; return `None` if no position would follow the last.
     fn shift_state(&mut self, range: &Range<Pos>, op: &Op) -> Option<Result<(), Error>> {
         let Some(state) = &mut self.state else { return Some(Ok(())) };
         let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
@@ -387,12 +407,12 @@ impl NaiveSequence {
     }
 }
 
-/// Keys and values as they come back from a cache.
+/// Return keys and values as read back from a cache.
 fn stored(layer: &AttentionLayer, params: &Params, keys: &[f32], values: &[f32]) -> Rows {
     through_block(layer, params, keys, values, |_, _| ())
 }
 
-/// Keys after turning them in a cache.
+/// Return keys as read back from a cache after a K-shift.
 fn turned(
     layer: &AttentionLayer,
     rotation: &Rotation,
@@ -403,11 +423,11 @@ fn turned(
 ) -> Vec<f32> {
     let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + keys.len()];
     let turn =
-        |layout: &CellLayout, block: &mut [u8]| turn_cells(rotation, layout, block, 1, delta, &mut scratch);
+        |layout: &CellLayout, block: &mut [u8]| shift_cells(rotation, layout, block, 1, delta, &mut scratch);
     through_block(layer, params, keys, values, turn).0
 }
 
-/// Stores a token in a block of its own, changes that, and reads it back.
+/// Store a token in a block of its own, change that, and read it back.
 fn through_block(
     layer: &AttentionLayer,
     params: &Params,
@@ -426,39 +446,39 @@ fn through_block(
     (k, v)
 }
 
-impl Hybrid {
-    /// The position, key and value of every token that `layer` holds of `seq`, in order.
+impl Memory {
+    /// Return the position, key and value of every token that `layer` holds of `seq`, in order.
     pub fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Rows)> {
-        self.place(layer).map_or(Vec::new(), |(part, layer)| part.cells(layer, seq))
+        self.caches().kv_of(layer).map_or(Vec::new(), |(kv, layer)| kv.rows(layer, seq))
     }
 
-    /// The position of every token that `layer` holds of `seq`, and where its key and value lie, in order.
+    /// Return the position and the cell of every token that `layer` holds of `seq`, in order.
     pub fn cell_places(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Cell)> {
-        self.place(layer).map_or(Vec::new(), |(part, _)| part.cell_places(seq))
+        self.caches().kv_of(layer).map_or(Vec::new(), |(kv, _)| kv.cell_places(seq))
     }
 
-    /// The slot of the recurrent state after the last token of `seq`.
+    /// Return the slot of the current state of `seq`.
     pub fn state_slot(&self, seq: SeqId) -> Option<u32> {
-        self.inside().find_map(|part| part.state_slot(seq))
+        self.caches().states().and_then(|states| states.state_slot(seq))
     }
 
-    /// The recurrent state of `layer` after the last token of `seq`.
+    /// Return the current state of `seq` in `layer`.
     pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
-        let (part, layer) = self.state_place(layer)?;
-        part.state(layer, seq)
+        let (states, layer) = self.caches().states_of(layer)?;
+        states.state(layer, seq)
     }
 
-    /// Blocks of the cache that are free.
+    /// Return the number of free blocks of all caches.
     pub fn n_free_blocks(&self) -> u32 {
-        self.inside().map(|part| part.n_free_blocks()).sum()
+        self.caches().n_free_blocks().sum()
     }
 
-    /// Checks that counts, tables and free lists agree.
+    /// Check that reference counts, block tables and free lists agree.
     ///
     /// # Errors
-    /// A sentence about what does not.
+    /// A sentence about the first disagreement.
     pub fn audit(&self) -> Result<(), String> {
-        self.inside().try_for_each(|part| part.audit())?;
-        self.timeline_audit()
+        self.caches().audit()?;
+        self.checkpoints.audit()
     }
 }

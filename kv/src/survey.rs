@@ -1,135 +1,153 @@
-//! What a sequence holds, described for people: blocks, states, checkpoints, journals, and the bytes of each.
+//! Description of what a sequence holds: blocks, recurrent states, checkpoints and journals, with
+//! the bytes of each.
 //!
-//! A [`Survey`] is a copy of numbers; it changes nothing and keeps nothing alive. Making one allocates and looks at all
-//! sequences, so it is for drawings and reports, not for every token.
+//! A [`Survey`] is a copy of numbers. It changes nothing in the memory and keeps nothing alive.
+//! Making one allocates and visits all sequences, so it is for drawings and reports, not for every
+//! token.
 
 use crate::ids::{Pos, SeqId};
+use crate::kind::Kind;
 use crate::layer::Window;
-use crate::memory::Kind;
-use crate::timeline::TimelineParams;
+use crate::params::RollbackParams;
 use alloc::vec::Vec;
 
-/// What one sequence holds.
+/// Description of one sequence, made by [`Memory::survey`](crate::Memory::survey).
+///
+/// ```
+/// use backstitch_kv::survey::Survey;
+/// use backstitch_kv::{Kind, Pos, Retention, SeqId};
+///
+/// let survey = Survey::new(SeqId(0), Kind::Kv(Retention::All), Pos(0));
+/// assert_eq!(survey.bytes().cells, 0);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Survey {
-    /// The sequence.
+    /// Number of the sequence.
     pub seq: SeqId,
-    /// What its memory is made of.
+    /// Kind of the memory.
     pub kind: Kind,
-    /// The position that its next token gets.
+    /// Position that the next token gets.
     pub end: Pos,
-    /// What its layers hold, those of one kind together.
+    /// Groups of layers, one for each cache of the memory.
     pub layers: Vec<Layers>,
-    /// Where it can be restored from, ascending.
+    /// Checkpoints of the sequence, ascending by position.
     pub checkpoints: Vec<Checkpoint>,
-    /// What checkpoints may cost.
+    /// Limits and use of checkpoints, all sequences together.
     pub budget: Budget,
 }
 
-/// What layers of one kind hold of a sequence.
+/// Memory that the layers of one cache hold of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layers {
-    /// How they remember.
+    /// Kind of the cache.
     pub kind: Kind,
-    /// How many there are.
+    /// Number of layers.
     pub n_layer: usize,
-    /// How far back their tokens see; `None`: as far as there is something.
+    /// Window of the layers; `None` if their tokens see as far back as there are cells.
     pub window: Option<Window>,
-    /// How many cells older than the window stay at least.
+    /// Least number of cells older than the window that stay.
     pub margin: u32,
-    /// Their blocks, positions ascending.
+    /// Blocks of the sequence, ascending by position.
     pub extents: Vec<Extent>,
     /// Bytes of a block, in all of these layers together.
     pub block_bytes: u64,
     /// Bytes of a recurrent state, in all of these layers together.
     pub state_bytes: u64,
-    /// How many sequences and checkpoints share the state after the last token; 0: there is none.
+    /// Number of sequences and checkpoints that share the current state; 0 if there is none.
     pub state_users: u32,
-    /// Bytes of what a journal holds of one token.
+    /// Bytes that a journal holds of one token.
     pub row_bytes: u64,
-    /// Bytes of states and blocks that checkpoints of the sequence hold and the sequence itself does not, each counted once.
+    /// Bytes of states and blocks that checkpoints of the sequence hold and the sequence itself
+    /// does not, each counted once.
     pub held_bytes: u64,
 }
 
-/// A block with cells of a sequence.
+/// Block with cells of a sequence.
+///
+/// Forks share blocks until one of them appends to or moves the cells, so a block may have several
+/// users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extent {
-    /// Its number.
+    /// Number of the block.
     pub block: u32,
-    /// How many of its cells are the sequence's.
+    /// Number of its cells that belong to the sequence.
     pub n_cells: u32,
-    /// The position of the first of them.
+    /// Position of the first of these cells.
     pub first: Pos,
-    /// The position of the last of them.
+    /// Position of the last of these cells.
     pub last: Pos,
-    /// How many sequences and checkpoints use the block.
+    /// Number of sequences and checkpoints that use the block.
     pub users: u32,
-    /// How many of those are sequences.
+    /// Number of sequences among the users.
     pub sequences: u32,
 }
 
-/// A position that a sequence can be restored from.
+/// Checkpoint of a sequence: a position to which the sequence can return at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// The position of the token that follows.
+    /// Position of the token that follows the checkpoint.
     pub pos: Pos,
-    /// Whether it stays until it is unpinned.
+    /// True if the caller pinned it, so that it stays until it is unpinned.
     pub is_pinned: bool,
-    /// Whether it is a rung of the ladder.
-    pub is_rung: bool,
-    /// How many of the tokens that follow are in its journal.
+    /// True if the checkpoint schedule wants a checkpoint at this position.
+    pub is_scheduled: bool,
+    /// Number of the tokens after it that its journal can replay.
     pub n_rows: u32,
-    /// How many sequences have it.
+    /// Number of sequences that share it.
     pub sequences: u32,
-    /// Bytes of the recurrent states it holds, shared or not.
+    /// Bytes of the recurrent states that it holds, shared or not.
     pub state_bytes: u64,
-    /// Blocks of windows that it holds.
+    /// Number of blocks of windowed caches that it holds.
     pub n_blocks: u32,
-    /// Those of them that nothing else uses.
+    /// Number of these blocks that nothing else uses.
     pub n_blocks_alone: u32,
-    /// Bytes that its end would free.
+    /// Bytes that dropping it would free.
     pub bytes_alone: u64,
 }
 
-/// What is kept for going back, of all sequences together.
+/// Budget of checkpoints, all sequences of the memory together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// What was asked for, with what its fields promise about each other made true.
-    pub params: TimelineParams,
-    /// How many checkpoints the bytes pay for; those at which journals begin come on top.
+    /// Rollback parameters in force, after they were rounded and clamped to each other.
+    pub params: RollbackParams,
+    /// Number of checkpoints that the bytes pay for; checkpoints at which journals begin come on
+    /// top.
     pub n_paid: u32,
-    /// How many there are.
+    /// Number of checkpoints that exist.
     pub n_checkpoints: u32,
 }
 
-/// What a sequence takes, in bytes.
+/// Bytes that one sequence takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bytes {
-    /// Blocks with its cells.
+    /// Bytes of the blocks with its cells.
     pub cells: u64,
-    /// Those of them that other sequences have as well.
+    /// Bytes of the blocks among them that other sequences use as well.
     pub cells_shared: u64,
-    /// The recurrent states after its last token.
+    /// Bytes of its current recurrent state.
     pub states: u64,
-    /// What its checkpoints hold and it does not hold itself.
+    /// Bytes that its checkpoints hold and the sequence itself does not.
     pub checkpoints: u64,
-    /// Rows of its journals.
+    /// Bytes of the rows of its journals.
     pub journal: u64,
 }
 
 impl Survey {
-    /// A sequence of a memory of this kind that ends at `end`, of which nothing more is said.
+    /// Return a description of a sequence that ends at `end`, without layers and checkpoints.
     pub fn new(seq: SeqId, kind: Kind, end: Pos) -> Survey {
         Survey { seq, kind, end, layers: Vec::new(), checkpoints: Vec::new(), budget: Budget::default() }
     }
 
-    /// What the sequence takes.
+    /// Return the bytes that the sequence takes.
+    ///
+    /// Shared blocks count in full for each sequence, so sums over sequences can exceed the
+    /// memory's size.
     pub fn bytes(&self) -> Bytes {
         let n_rows: u64 = self.checkpoints.iter().map(|checkpoint| u64::from(checkpoint.n_rows)).sum();
         let mut bytes = Bytes::default();
@@ -146,7 +164,7 @@ impl Survey {
 }
 
 impl Layers {
-    /// Layers that hold nothing.
+    /// Return a description of `n_layer` layers that hold nothing.
     pub fn new(kind: Kind, n_layer: usize) -> Layers {
         Layers {
             kind,
@@ -163,7 +181,8 @@ impl Layers {
     }
 }
 
-/// What layers of one kind hold for a checkpoint.
+/// Memory that layers of one cache hold for a checkpoint; the fields mean what they mean in
+/// [`Checkpoint`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub state_bytes: u64,
@@ -173,6 +192,7 @@ pub(crate) struct Held {
 }
 
 impl Checkpoint {
+    /// Add the memory that the layers of one more cache hold.
     pub(crate) fn add(&mut self, held: &Held) {
         self.state_bytes += held.state_bytes;
         self.n_blocks += held.n_blocks;

@@ -2,21 +2,21 @@
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::{
-    AttentionLayer, AttentionSpec, Batch, Error, Hybrid, LayerSpec, Memory, Params, Pos, SeqId, StatePart,
-    TimelineParams, Token, Window,
+    AttentionLayer, AttentionSpec, Batch, Error, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId,
+    StateTensor, Token, Window,
 };
 use backstitch_testing::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-fn hybrid() -> Result<Hybrid, Error> {
+fn hybrid() -> Result<Memory, Error> {
     let layer =
         AttentionLayer { n_head_kv: 2, d_k: 8, d_v: 8, window: Some(Window::Sliding(50)), rope: None };
-    let recurrent = vec![StatePart { len: 8, input: 4 }];
+    let recurrent = vec![StateTensor { len: 8, input: 4 }];
     let layers = [LayerSpec { attention: AttentionSpec::Cached(layer), recurrent }];
     let (k_type, v_type) = (CellType::F16, CellType::BF16);
-    Hybrid::new(
+    Memory::new(
         &layers,
         &Params::default()
             .n_ctx(2048)
@@ -24,11 +24,11 @@ fn hybrid() -> Result<Hybrid, Error> {
             .n_batch(256)
             .k_type(k_type)
             .v_type(v_type)
-            .timeline(TimelineParams::default()),
+            .rollback(RollbackParams::default()),
     )
 }
 
-fn decode(memory: &mut dyn Memory, batch: &Batch, n_ubatch: usize) -> Result<(), Error> {
+fn decode(memory: &mut Memory, batch: &Batch, n_ubatch: usize) -> Result<(), Error> {
     let mut plan = memory.prepare(batch, n_ubatch)?;
     while let Some(mut ubatch) = plan.next_ubatch() {
         let n_values = ubatch.n_tokens() * 16;
@@ -37,7 +37,7 @@ fn decode(memory: &mut dyn Memory, batch: &Batch, n_ubatch: usize) -> Result<(),
             store.put(&rows[..n_values], &rows[..n_values])?;
         }
         if let Some(states) = ubatch.states(0, 0) {
-            states.runs().for_each(|run| states.states[run.write as usize * 8] = run.end as f32);
+            states.segments().for_each(|run| states.states[run.write as usize * 8] = run.end as f32);
         }
         let seen = ubatch.attention(0).map_or(0, |view| view.visible().len());
         assert_eq!(seen, ubatch.n_tokens());

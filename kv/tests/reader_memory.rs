@@ -1,12 +1,12 @@
 //! Reading a state takes at most four times its bytes and 64 MiB, whatever it claims: every length and checksum in these files is right.
 
-use backstitch_core::cell::{CellType, Extent};
+use backstitch_core::cell::{BlockEntry, CellType};
 use backstitch_kv::Pos;
-use backstitch_kv::image::{Block, CellLayer, Cells, Content, Group, Image, Sees, Sequence, Shape};
 use backstitch_kv::io::{self, ReadAt};
-use backstitch_kv::state::{
+use backstitch_kv::snapshot::{Block, CellLayer, Cells, Content, Group, Sees, Sequence, Shape, Snapshot};
+use backstitch_kv::storage::{
     CELLS, Container, Error, Fingerprint, Header, IMAGE, MAX_READ, SHAPE, Scope, StoredImage, Tag, Writer,
-    write_image,
+    write_snapshot,
 };
 use backstitch_testing::Counting;
 
@@ -16,11 +16,11 @@ static ALLOCATOR: Counting = Counting::new();
 const HEADER: Header = Header { fingerprint: Fingerprint([5; 32]), scope: Scope::Sequence };
 
 /// A container of these descriptions and what else `rest` writes.
-fn container(shape: &[u8], image: &[u8], rest: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
+fn container(shape: &[u8], snapshot: &[u8], rest: impl Fn(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, HEADER).unwrap();
     writer.section(SHAPE, 1, true, 0, &[shape]).unwrap();
-    writer.section(IMAGE, 1, true, 0, &[image]).unwrap();
+    writer.section(IMAGE, 1, true, 0, &[snapshot]).unwrap();
     rest(&mut writer);
     writer.finish().unwrap();
     bytes
@@ -72,10 +72,10 @@ fn lists_of_the_smallest_entries_are_refused_before_they_are_made() {
     let zeros = vec![0; 60 << 20];
     expect_bounded("groups", &container(&groups, &zeros, |_| ()));
     expect_bounded("recurrent layers", &container(&recurrent, &zeros, |_| ()));
-    let before_checkpoints = [0; 8];
+    let before_checkpoints = [0; 16];
     let checkpoints = [&before_checkpoints[..], &list(6_000_000, &[0; 8])].concat();
     expect_bounded("checkpoints", &container(&NO_SHAPE, &checkpoints, |_| ()));
-    let sequences = [&[0; 12][..], &list(6_000_000, &[0; 9])].concat();
+    let sequences = [&[0; 20][..], &list(4_500_000, &[0; 13])].concat();
     expect_bounded("sequences", &container(&NO_SHAPE, &sequences, |_| ()));
 }
 
@@ -87,22 +87,27 @@ fn one_group() -> Vec<u8> {
 
 #[test]
 fn blocks_cost_in_proportion_to_what_the_file_has_of_them() {
-    // Live, not listed, at position 0, one piece of one cell.
-    let block = [[1, 0, 0, 0].as_slice(), &[0], &[0; 4], &[1], &[1, 0, 0, 0]].concat();
-    expect_bounded("blocks", &container(&one_group(), &list(4_500_000, &block), |_| ()));
+    // Live, not listed, at position 0; a piece of one cell for each.
+    let block = [[1, 0, 0, 0].as_slice(), &[0], &[0; 4]].concat();
+    let described = |n: u32| {
+        let ends: Vec<u8> = (1..=n).flat_map(u32::to_le_bytes).collect();
+        let (blocks, masks) = (list(n, &block), list(n, &[1, 0, 0, 0]));
+        [list(1, &blocks), list(1, &masks), n.to_le_bytes().to_vec(), ends, vec![0; 16]].concat()
+    };
+    expect_bounded("blocks", &container(&one_group(), &described(3_500_000), |_| ()));
     let n = 120_000;
-    let with_cells = container(&one_group(), &[list(n, &block), vec![0; 16]].concat(), |writer| {
+    let with_cells = container(&one_group(), &described(n), |writer| {
         (0..u64::from(n)).for_each(|index| writer.section(CELLS, 1, true, index, &[&[7; 8]]).unwrap());
     });
     let container = Container::parse(&with_cells).unwrap();
     let (stored, peak) = ALLOCATOR.peak_here(|| StoredImage::open(&container).unwrap());
-    assert_eq!(stored.image().blocks[0].len(), n as usize, "as many as that are there");
+    assert_eq!(stored.snapshot().blocks[0].len(), n as usize, "as many as that are there");
     assert!(peak <= 4 * with_cells.len() as u64 + (64 << 20));
 }
 
 #[test]
 fn a_directory_of_the_smallest_sections_is_bounded() {
-    let many = container(&NO_SHAPE, &[0; 16], |writer| {
+    let many = container(&NO_SHAPE, &[0; 24], |writer| {
         (0..1_300_000).for_each(|index| writer.section(Tag(*b"NONE"), 1, false, index, &[]).unwrap());
     });
     let container = || Container::parse(&many).map(|container| container.sections().len());
@@ -123,7 +128,7 @@ fn more_sections_than_a_reader_takes_are_not_written() {
 #[test]
 fn a_section_that_is_too_long_to_be_read_at_once_is_refused_and_costs_nothing() {
     let long = vec![0; MAX_READ as usize + 1];
-    let bytes = container(&NO_SHAPE, &[0; 16], |writer| {
+    let bytes = container(&NO_SHAPE, &[0; 24], |writer| {
         writer.section(Tag(*b"META"), 1, false, 0, &[&long]).unwrap();
     });
     drop(long);
@@ -135,9 +140,9 @@ fn a_section_that_is_too_long_to_be_read_at_once_is_refused_and_costs_nothing() 
     assert!(peak < 1000, "{peak}");
 }
 
-/// An image of `n` forks of a sequence of `n_blocks` whole blocks.
+/// A snapshot of `n` forks of a sequence of `n_blocks` whole blocks.
 struct Forks {
-    image: Image,
+    snapshot: Snapshot,
     zeros: Vec<u8>,
 }
 
@@ -148,24 +153,25 @@ impl Forks {
         let group = Group { sees: Sees::All, k_type, v_type, layers: vec![layer] };
         let pos = |block: u32| core::array::from_fn(|cell| Pos((32 * block) as i32 + cell as i32));
         let blocks = (0..n_blocks).map(|block| Block { live: u32::MAX, pos: pos(block) }).collect();
-        let extents = (0..n_blocks).map(|block| Extent { block, live: u32::MAX }).collect();
+        let extents = (0..n_blocks).map(|block| BlockEntry { block, live: u32::MAX }).collect();
         let sequence = Sequence { cells: vec![Cells { extents, ..Cells::default() }], ..Sequence::default() };
         let shape = Shape { groups: vec![group], recurrent: vec![] };
-        let image = Image { shape, blocks: vec![blocks], sequences: vec![sequence; n], ..Image::default() };
-        Forks { image, zeros: vec![0; 256] }
+        let snapshot =
+            Snapshot { shape, blocks: vec![blocks], sequences: vec![sequence; n], ..Snapshot::default() };
+        Forks { snapshot, zeros: vec![0; 256] }
     }
 
     fn save(&self) -> (Result<(), Error>, Vec<u8>) {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, HEADER).unwrap();
-        let saved = write_image(&mut writer, self, None).and_then(|()| writer.finish().map(drop));
+        let saved = write_snapshot(&mut writer, self, None).and_then(|()| writer.finish().map(drop));
         (saved, bytes)
     }
 }
 
 impl Content for Forks {
-    fn image(&self) -> &Image {
-        &self.image
+    fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     fn block(&self, _group: usize, _block: usize) -> Vec<&[u8]> {
@@ -188,7 +194,7 @@ fn as_many_forks_are_saved_as_can_be_restored() {
     saved.unwrap();
     let (stored, peak) = ALLOCATOR.peak_here(|| {
         let container = Container::parse(&bytes).unwrap();
-        StoredImage::open(&container).unwrap().image() == forks.image()
+        StoredImage::open(&container).unwrap().snapshot() == forks.snapshot()
     });
     assert!(stored && peak <= 4 * bytes.len() as u64 + (64 << 20), "{peak} bytes");
     let (saved, bytes) = Forks::new(8000, 2000).save();

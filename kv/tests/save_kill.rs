@@ -5,8 +5,8 @@
 
 #![cfg(unix)]
 
-use backstitch_kv::state::disk::RealDisk;
-use backstitch_kv::state::{
+use backstitch_kv::storage::disk::RealDisk;
+use backstitch_kv::storage::{
     Container, Error, Fingerprint, Header, Operation, Saved, Scope, Sync, Tag, Writer, save,
 };
 use backstitch_testing::Random;

@@ -1,4 +1,5 @@
-//! Eight texts at once: one batch holds the next token of each, so that the weights are read once for all of them.
+//! Eight texts at once: one batch has the next token of each, so the weights are read once for all
+//! of them.
 //!
 //! ```text
 //! cargo run --release --example batch [model.gguf]
@@ -12,7 +13,7 @@ use std::error::Error;
 const N: usize = 8;
 const N_TOKENS: usize = 24;
 
-/// One of the texts that grow together.
+/// One of the texts that grow at the same time.
 struct Text {
     seq: SeqId,
     chain: Chain,
@@ -31,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for tokens in &together {
         println!("Once upon a time{}", text(&model, tokens));
     }
-    // What else is in a batch changes nothing, to the last bit: alone, the fifth text is the same.
+    // Other sequences in a batch do not change a bit: alone, the fifth text is the same.
     assert_eq!(generate(&model, &prompt, 4..5)?[0], together[4]);
     Ok(())
 }
 
-/// Continues `prompt` once for each seed, all in one context.
+/// Continue `prompt` once for each seed, all in one context.
 fn generate(
     model: &Model,
     prompt: &[Token],

@@ -1,4 +1,5 @@
-//! A chat that branches: the same question, answered twice from one shared past, then one of the answers followed up.
+//! A chat that branches: the same question is answered twice from one shared past, then one of the
+//! answers is continued.
 //!
 //! ```text
 //! cargo run --release --example chat [model.gguf]
@@ -11,7 +12,7 @@ use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Context, Model, Params, Token};
 use std::error::Error;
 
-/// For models that bring no template, as the one that is used here by default.
+/// A template for models without one, such as the default model of this example.
 const PLAIN: &str = "{% for m in messages %}{{ m.content }}{{ '' if loop.last else ' ' }}{% endfor %}";
 
 /// Messages, each with the name of its speaker.
@@ -27,9 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut session = Session::new(ctx, &Settings::default().seed(1))?;
 
     let mut messages: Messages = vec![("user", "Once there was a cat who could not sleep.".into())];
-    session.hold(&tokens(&model, &template, &messages)?)?;
+    session.set_tokens(&tokens(&model, &template, &messages)?)?;
 
-    // Two answers. Nothing of the question is evaluated again, and no cell is copied before one of them needs it.
+    // Two answers. The question is not re-evaluated, and no cell is copied before one of them
+    // changes it.
     let (first, second) = (session.current(), session.branch()?);
     session.switch(second)?.reseed(2);
     let other = answer(&mut session)?;
@@ -37,25 +39,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let one = answer(&mut session)?;
     println!("one answer:     {one}\nanother answer: {other}");
 
-    // The second one is followed up. Only what is new since its branch's last token is evaluated.
+    // Continue the second answer. Only tokens behind the end of its branch are evaluated.
     session.switch(second)?;
     messages.extend([("assistant", other), ("user", "Then the moon said to her,".into())]);
-    let held = session.hold(&tokens(&model, &template, &messages)?)?;
-    println!("{held:?}");
+    let reuse = session.set_tokens(&tokens(&model, &template, &messages)?)?;
+    println!("{reuse:?}");
     println!("followed up:    {}", answer(&mut session)?);
     Ok(())
 }
 
-/// Generates at most 40 tokens of one line.
+/// Generate at most 40 tokens of one line.
 fn answer(session: &mut Session) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
-    for piece in session.generate(GenerateOptions::default().limit(40).stop("\n")) {
-        text += &piece?.text;
+    for chunk in session.generate(GenerateOptions::default().limit(40).stop("\n")) {
+        text += &chunk?.text;
     }
     Ok(text.trim().into())
 }
 
-/// The conversation as the model was trained to read it. What people wrote cannot become control tokens.
+/// Return the tokens of the conversation as the model was trained to read it. Text that users typed
+/// cannot become control tokens.
 fn tokens(model: &Model, template: &ChatTemplate, messages: &Messages) -> Result<Vec<Token>, Box<dyn Error>> {
     let messages = messages.iter().map(|(role, content)| Message { role, content });
     let rendered = template.render(&Conversation::new(messages).tokens_of(model.vocab()))?;

@@ -1,4 +1,4 @@
-//! Embeddings of texts, and how near their meanings are.
+//! Embeddings of texts, and the similarity of their meanings.
 //!
 //! ```text
 //! cargo run --release --example embeddings encoder.gguf ["a text" ...]
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The embedding of a text `[n_embd]`, of length 1, so that a dot product of two is the cosine of their angle.
+/// Return the embedding of a text, `[n_embd]`, of length 1, so that the dot product of two is the
+/// cosine of their angle.
 fn embed(ctx: &mut Context, text: &str) -> Result<Vec<f32>, Box<dyn Error>> {
     let mut tokens: Vec<Token> = Vec::new();
     ctx.model().vocab().tokenize(text, AddSpecial::Yes, ParseSpecial::No, &mut tokens);

@@ -1,5 +1,5 @@
-//! An editor with undo: a text grows, words are taken back and put there again, and the model always knows what it would
-//! write next.
+//! An editor with undo: words are appended, undone and redone, and the model always suggests the
+//! next ones.
 //!
 //! ```text
 //! cargo run --release --example undo_editor [model.gguf]
@@ -11,12 +11,12 @@ use backstitch_models::vocab::ParseSpecial;
 use backstitch_models::{Context, Model, Params, Pos};
 use std::error::Error;
 
-/// A text in the hands of a writer.
+/// A text that a writer edits.
 struct Editor {
     session: Session,
-    /// Where each piece of the text begins, oldest first, and the piece.
+    /// The pieces of the text, oldest first, each with its first position.
     done: Vec<(Pos, String)>,
-    /// Pieces taken back, last one first.
+    /// Undone pieces; the next to redo is the last.
     undone: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 impl Editor {
-    /// Writes a piece behind the text.
+    /// Append a piece to the text.
     fn write(&mut self, piece: &str) -> Result<(), Box<dyn Error>> {
         self.undone.clear();
         self.put(piece.into())
@@ -59,27 +59,27 @@ impl Editor {
         Ok(())
     }
 
-    /// Takes the last piece back. Return what that took: most often, nothing was evaluated.
+    /// Undo the last piece. Return the cost, which is most often no re-evaluation at all.
     fn undo(&mut self) -> Result<String, Box<dyn Error>> {
         let (start, piece) = self.done.pop().ok_or("there is nothing to undo")?;
         let cost = self.session.rollback(start)?;
         self.undone.push(piece);
-        Ok(format!("{} tokens replayed, {} evaluated again", cost.replayed, cost.reevaluated))
+        Ok(format!("replayed {}, re-evaluated {}", cost.replayed, cost.reevaluated))
     }
 
-    /// Writes the piece that was taken back last.
+    /// Redo the piece that was undone last.
     fn redo(&mut self) -> Result<(), Box<dyn Error>> {
         let piece = self.undone.pop().ok_or("there is nothing to redo")?;
         self.put(piece)
     }
 
-    /// What the model would write next, in a branch that is dropped again.
+    /// Return the model's continuation, generated in a branch that is removed again.
     fn suggestion(&mut self) -> Result<String, Box<dyn Error>> {
         let (text, aside) = (self.session.current(), self.session.branch()?);
         self.session.switch(aside)?;
-        let pieces = self.session.generate(GenerateOptions::default().limit(6));
+        let chunks = self.session.generate(GenerateOptions::default().limit(6));
         let suggestion =
-            pieces.map(|piece| Ok(piece?.text)).collect::<Result<String, backstitch_models::Error>>()?;
+            chunks.map(|chunk| Ok(chunk?.text)).collect::<Result<String, backstitch_models::Error>>()?;
         self.session.switch(text)?;
         self.session.remove(aside)?;
         Ok(suggestion)

@@ -1,6 +1,6 @@
-//! The bytes that a model and a context take.
+//! The bytes that a model and a context take, read off the model's description.
 
-use crate::context::Params;
+use crate::context::params::Params;
 use crate::graph::{Graph, WeightInfo, WeightShape};
 use crate::hparams::Hparams;
 use crate::runner;
@@ -8,9 +8,10 @@ use crate::weights::REACH;
 use backstitch_core::packed::packed_bytes;
 use core::fmt;
 
-/// The bytes that a model and a context of it take, by what they are for; known before either is made.
+/// The bytes that a model and a context of it take, by their purpose; known before either is made.
 ///
-/// Stacks of threads, the vocabulary, and lists of a few bytes for each block of a cache come on top: together some MiB.
+/// Stacks of threads, the vocabulary, and lists of a few bytes for each block of a cache come on
+/// top: together some MiB.
 ///
 /// # Example
 /// ```
@@ -36,14 +37,16 @@ pub struct Budget {
     pub journal: u64,
     /// Activations of a ubatch, and partial results of attention.
     pub arena: u64,
-    /// Logits of two batches that ask for one row. Batches that ask for more make it grow, to two times the rows of the largest.
+    /// Logits of two batches that ask for one row. Batches that ask for more make it grow, to two
+    /// times the rows of the largest.
     pub outputs: u64,
     /// The tokens of all sequences.
     pub tokens: u64,
 }
 
 impl Budget {
-    /// The bytes that the model of this description takes, with a context of these parameters.
+    /// Return the bytes that the model of this description takes, with a context of these
+    /// parameters.
     pub fn new(hparams: &Hparams, graph: &Graph, params: &Params) -> Self {
         let params = params.settled(hparams, graph);
         let memory = params.memory().bytes(graph.layers());
@@ -59,7 +62,7 @@ impl Budget {
         }
     }
 
-    /// All of it.
+    /// Return the bytes of everything together.
     pub fn total(&self) -> u64 {
         let Budget { weights, caches, states, journal, arena, outputs, tokens } = *self;
         [caches, states, journal, arena, outputs, tokens].into_iter().fold(weights, u64::saturating_add)
@@ -67,7 +70,8 @@ impl Budget {
 }
 
 impl fmt::Display for Budget {
-    /// All of it, then what it is for, in MiB: "12.5 MiB: weights 10.0, caches 2.5"; what takes nothing is left out.
+    /// Write the total and its purposes in MiB: "12.5 MiB: weights 10.0, caches 2.5". Purposes that
+    /// take nothing are left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Budget { weights, caches, states, journal, arena, outputs, tokens } = *self;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -88,7 +92,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// The bytes of a weight in memory.
+/// Return the bytes of a weight in memory.
 fn weight(info: &WeightInfo) -> u64 {
     let matrix = |kind, n_rows, n_cols| packed_bytes(kind, n_rows, n_cols).map_or(u64::MAX, |n| n as u64);
     let floats = |n: usize, each: usize| 4 * (n as u64).saturating_mul(each as u64);

@@ -1,18 +1,22 @@
-//! Stopping what takes long.
+//! Cancellation of long computations.
+//!
+//! [`Cancel`] is the request, which callers share. [`Stoppable`] is the pool of one computation
+//! that heeds it, and [`StoppableSource`] the source of one import.
 
 use crate::error::Error;
 use alloc::{boxed::Box, sync::Arc};
 use backstitch_core::pool::{Panicked, Pool};
-use backstitch_kv::image::Source;
+use backstitch_kv::snapshot::Source;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to stop, shared by whoever makes it and whoever computes. Clones are the same request.
+/// A request to cancel, shared by the code that makes it and the code that computes. Clones are one
+/// and the same request.
 ///
 /// A context ([`Context::set_cancel`](crate::Context::set_cancel)) and the loading of a model
-/// ([`LoadParams::cancel`](crate::LoadParams::cancel)) look at it before every step of a graph, and inside long steps
-/// before every piece of work that is handed to a thread. They then return [`Error::Cancelled`] and leave everything as it
-/// was. The request stays until [`Cancel::reset`] withdraws it.
+/// ([`LoadParams::cancel`](crate::LoadParams::cancel)) check it before every step of a graph, and
+/// within long steps before every job of a thread. They then return [`Error::Cancelled`] and leave
+/// everything as it was. The request stays until [`Cancel::reset`] withdraws it.
 ///
 /// # Example
 /// ```
@@ -22,7 +26,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
 /// let (seq, cancel) = (ctx.sequence()?, Cancel::new());
 /// ctx.set_cancel(Some(cancel.clone()));
-/// cancel.cancel(); // usually from another thread, or a handler of signals
+/// cancel.cancel(); // usually from another thread, or from a signal handler
 /// assert!(matches!(ctx.append(seq, &[Token(1), Token(2)]), Err(Error::Cancelled)));
 /// cancel.reset();
 /// ctx.append(seq, &[Token(1), Token(2)])?;
@@ -31,6 +35,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Default)]
 pub struct Cancel(Arc<Request>);
 
+/// The shared state of a request: a flag, and a function that may raise it too.
 #[derive(Default)]
 struct Request {
     is_made: AtomicBool,
@@ -45,18 +50,19 @@ impl fmt::Debug for Cancel {
 }
 
 impl Cancel {
-    /// A request that nobody has made yet.
+    /// Make a request in its initial state, not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A request that is made by [`Cancel::cancel`], and also while `probe` returns true: a deadline, say, or a flag that
-    /// exists already. The probe is called from several threads, some thousand times a second, and so has to be quick.
+    /// Make a request that is cancelled by [`Cancel::cancel`], and also while `probe` returns true:
+    /// because of a deadline, say, or of a flag that exists already. Several threads call the
+    /// probe, some thousand times per second, so it has to be quick.
     pub fn from_fn(probe: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Cancel(Arc::new(Request { is_made: AtomicBool::new(false), probe: Some(Box::new(probe)) }))
     }
 
-    /// Make the request: what looks at it stops.
+    /// Cancel the computations that hold a clone of this request.
     pub fn cancel(&self) {
         self.0.is_made.store(true, Ordering::Relaxed);
     }
@@ -72,12 +78,14 @@ impl Cancel {
     }
 }
 
-/// The most work that a job does between two looks at a request, in multiply-adds: some milliseconds of a usual processor's
-/// thread, a quarter of a second without vector instructions.
+/// The most work of a job between two checks of a request, in multiply-adds: some milliseconds on
+/// one thread of a usual processor, a quarter of a second without vector instructions.
 const MOST_PER_JOB: u64 = 1 << 28;
 
-/// The pool of one computation, which leaves out jobs once a request to stop was seen. What steps computed is of no use
-/// then: [`Stoppable::check`] says so from then on, even if the request is withdrawn meanwhile.
+/// The pool of one computation, which skips jobs once it has seen the request to cancel.
+///
+/// Results are worthless after a skipped job, so the request is remembered: [`Stoppable::check`]
+/// fails from then on, even if the request is withdrawn meanwhile.
 pub(crate) struct Stoppable<'a> {
     pool: &'a dyn Pool,
     cancel: Option<&'a Cancel>,
@@ -89,15 +97,15 @@ impl<'a> Stoppable<'a> {
         Stoppable { pool, cancel, is_stopped: AtomicBool::new(false) }
     }
 
-    /// The pool to work on. Without a request it is the caller's own.
+    /// Return the pool to work on. Without a request it is the caller's own.
     pub fn pool(&self) -> &dyn Pool {
         if self.cancel.is_some() { self } else { self.pool }
     }
 
-    /// Looks at the request.
+    /// Check for the request.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if it was made, now or at an earlier look.
+    /// [`Error::Cancelled`] if it was made, now or at an earlier check.
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         match self.cancel {
@@ -140,13 +148,13 @@ impl Pool for Stoppable<'_> {
     }
 }
 
-/// A source of saved bytes that gives no more once a request to stop was seen.
+/// A source of saved bytes that fails once it has seen the request to cancel.
 pub(crate) struct StoppableSource<'a, S> {
     pub source: &'a S,
     pub work: &'a Stoppable<'a>,
 }
 
-/// Why a source gave no bytes.
+/// The reason that a source gave no bytes.
 pub(crate) enum SourceError<E> {
     Cancelled,
     Source(E),

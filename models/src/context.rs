@@ -1,47 +1,47 @@
-//! What changes while a model runs: sequences, buffers, outputs.
+//! Contexts: the sequences of a model, and everything that changes while it runs.
+//!
+//! A [`Context`] combines a [`Memory`] with a runner, the tokens of each sequence, and output
+//! buffers. Tokens are kept because a recurrent state or a window cannot return to every position:
+//! a rollback beyond their reach re-evaluates tokens, and the memory itself does not run models.
+//!
+//! Submodules: `engine` computes batches, `rollback` and `logits` re-evaluate tokens, `operations`
+//! changes sequences, `encode` and `pooling` serve encoders, `state` and `recall` restore sequences
+//! from files and prompt caches.
 
 mod encode;
+mod engine;
 mod history;
 mod logits;
 mod operations;
-mod outputs;
-mod params;
+pub(crate) mod outputs;
+pub(crate) mod params;
 mod pooling;
 #[cfg(feature = "std")]
 mod recall;
 mod rollback;
 mod state;
-mod whole;
 
-use crate::{
-    budget::Budget,
-    cancel::{Cancel, Stoppable},
-    error::Error,
-    graph::Head,
-    model::Model,
-    runner::{Runner, Side},
-};
+use crate::{budget::Budget, cancel::Cancel, error::Error, graph::Head, model::Model, runner::Runner};
 use alloc::{sync::Arc, vec::Vec};
 use backstitch_core::{KernelSet, pool::Pool};
-use backstitch_kv::{Batch, Hybrid, Memory, Plan, Pos, SeqId, Token, Wanted};
+use backstitch_kv::storage::Fingerprint;
+use backstitch_kv::{Batch, Memory, Pos, SeqId, Token, Wanted};
 
 use history::History;
-pub(crate) use outputs::Outputs;
+use outputs::Outputs;
 pub use params::Params;
-#[cfg(feature = "std")]
-pub(crate) use params::all_threads;
 pub use pooling::Pooling;
 #[cfg(feature = "std")]
 pub use recall::Recalled;
 pub use rollback::Rollback;
 pub use state::sections;
-pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions};
-use whole::Whole;
+pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions, SavedContext, SavedSequence};
 
-/// Sequences of a model and all that is needed to extend them.
+/// The sequences of a model, with memory and buffers to extend them.
 ///
-/// Every method either does what it says or leaves all sequences as they were, with one exception that
-/// [`Context::rollback`] names: in a cache without a free block, a failure can leave the sequence at an earlier position.
+/// Every method either succeeds or leaves all sequences as they were. [`Context::rollback`]
+/// documents the one exception: in a cache without a free block, a failure can leave the sequence
+/// at an earlier position.
 ///
 /// # Example
 /// ```
@@ -64,15 +64,15 @@ use whole::Whole;
 pub struct Context {
     model: Model,
     params: Params,
-    memory: Hybrid,
+    memory: Memory,
     pool: Arc<dyn Pool + Send + Sync>,
     cancel: Option<Cancel>,
     runner: Runner,
     outputs: Outputs,
-    /// What each sequence holds; `None` where it is free.
+    /// Tokens of each sequence; `None` for ids that are free.
     sequences: Vec<Option<History>>,
     batch: Batch,
-    /// Part of a batch that is too long to be planned at once.
+    /// Part of a batch that exceeds the logical batch size.
     piece: Batch,
 }
 
@@ -93,19 +93,22 @@ fn new_pool(n_threads: u32) -> Result<Arc<dyn Pool + Send + Sync>, Error> {
 }
 
 impl Context {
-    /// Makes a context of `model`.
+    /// Return a new context of `model` with a thread pool of its own.
     ///
     /// # Errors
-    /// For sizes of zero or beyond reason, kernels that cannot be had, or too little memory.
+    /// - [`Error::Params`] if a size is zero or out of range.
+    /// - [`Error::KernelSet`] if the kernels are not supported by this processor.
+    /// - [`Error::OutOfMemory`] or [`Error::Memory`] if the allocator refuses.
     pub fn new(model: &Model, params: Params) -> Result<Self, Error> {
         let pool = new_pool(params.n_threads)?;
         Self::with_pool(model, params, pool)
     }
 
-    /// As [`Context::new`], with a pool of the caller's, which several contexts may share: they take turns with it.
+    /// Return a new context like [`Context::new`] that shares the thread pool `pool`. Contexts that
+    /// share a pool take turns with it.
     ///
     /// # Errors
-    /// As [`Context::new`].
+    /// Those of [`Context::new`].
     pub fn with_pool(
         model: &Model,
         mut params: Params,
@@ -117,8 +120,8 @@ impl Context {
             Some(set) => set,
             None => KernelSet::detect()?,
         };
-        let layers = model.graph().layers();
-        let memory = Hybrid::new(layers, &params.memory())?;
+        let layers = model.graph().layers_in(params.n_ctx);
+        let memory = Memory::new(&layers, &params.memory())?;
         let runner = Runner::new(model, &params, set, &*pool)?;
         let pooling = *params.pooling.get_or_insert(model.hparams().pooling);
         let outputs = Outputs::new(model.hparams(), params.n_seq_max, pooling);
@@ -137,42 +140,49 @@ impl Context {
         })
     }
 
-    /// The bytes that this context and its model take.
+    /// Return the bytes that this context and its model occupy.
     pub fn budget(&self) -> Budget {
         let params = Params { n_threads: self.pool.n_threads() as u32, ..self.params };
         let (hparams, graph) = (self.model.hparams(), self.model.graph());
         Budget { weights: self.model.n_bytes() as u64, ..Budget::new(hparams, graph, &params) }
     }
 
-    /// The model.
+    /// Return the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The parameters, with what they left open decided.
+    /// Return the fingerprint that states of this context bear: the model's, or that of the model in
+    /// long contexts.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.model.fingerprint_in(self.params.n_ctx)
+    }
+
+    /// Return the parameters, with all defaults filled in.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
-    /// Look at `cancel` from now on whenever something is computed or restored: at the latest after some milliseconds of
-    /// work, it ends with [`Error::Cancelled`] once the request was made. `None` ends that. Saving does not look at it, because who
-    /// was stopped often saves what there is.
+    /// Check `cancel` from now on while computing or restoring. Within a few milliseconds of a
+    /// request, the operation ends with [`Error::Cancelled`]. `None` ends that. Saving ignores
+    /// requests, because a program that is stopped often saves its sequences.
     ///
-    /// Whatever was cancelled leaves all sequences as they were, as any other error does. [`Context::append_partly`] keeps what
-    /// was computed until then.
+    /// A cancelled operation leaves all sequences as they were, like any other error.
+    /// [`Context::append_partly`] keeps what was computed until then.
     pub fn set_cancel(&mut self, cancel: Option<Cancel>) {
         self.cancel = cancel;
     }
 
-    /// The kernels in use.
+    /// Return the kernels in use.
     pub fn kernels(&self) -> &'static KernelSet {
         self.runner.kernels()
     }
 
-    /// A new, empty sequence.
+    /// Return the id of a new, empty sequence.
     ///
     /// # Errors
-    /// [`Error::TooManySequences`] if all are in use, [`Error::OutOfMemory`].
+    /// - [`Error::TooManySequences`] if all ids are in use.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn sequence(&mut self) -> Result<SeqId, Error> {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
@@ -182,7 +192,7 @@ impl Context {
         Ok(SeqId(id as u32))
     }
 
-    /// Drops a sequence and frees its memory. A later sequence may get its id.
+    /// Drop a sequence and free its memory. A later sequence may get its id.
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -199,21 +209,22 @@ impl Context {
         self.sequences.get(seq.index()).and_then(Option::as_ref).ok_or(Error::Sequence { seq: seq.0 })
     }
 
-    /// The position that the next token of `seq` gets; 0 if it is empty.
+    /// Return the position of the next token of `seq`; 0 if it is empty.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if it does not exist, because it was released, say.
+    /// [`Error::Sequence`] if it does not exist, for example because it was released.
     pub fn pos(&self, seq: SeqId) -> Result<Pos, Error> {
         self.history(seq)?;
         Ok(self.end(seq))
     }
 
-    /// As [`Context::pos`], of any sequence of the memory; 0 of those that nobody has.
+    /// Return the position of the next token of any id; 0 for free ids.
     fn end(&self, seq: SeqId) -> Pos {
         self.memory.seq_pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
     }
 
-    /// The tokens of `seq`; empty if they are not known, because the sequence was changed in its middle or came as embeddings.
+    /// Return the tokens of `seq`; none if they are not all known, because the sequence was changed
+    /// in its middle or consists of embeddings.
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -221,10 +232,11 @@ impl Context {
         self.history(seq).map(History::tokens)
     }
 
-    /// Evaluates `tokens` behind what `seq` holds; the logits of the last are then to be had from [`Context::logits`].
+    /// Evaluate `tokens` at the end of `seq`; [`Context::logits`] then returns the logits of the
+    /// last one.
     ///
     /// # Errors
-    /// If they do not fit, or are not in the vocabulary; nothing has changed then.
+    /// Those of [`Context::decode`], and [`Error::Sequence`] if `seq` does not exist.
     pub fn append(&mut self, seq: SeqId, tokens: &[Token]) -> Result<(), Error> {
         self.history(seq)?;
         let start = self.end(seq);
@@ -235,11 +247,12 @@ impl Context {
         result
     }
 
-    /// As [`Context::append`], in steps of [`Params::n_ubatch`] tokens, and after a request to stop the sequence keeps the steps
-    /// that were done. Return how many of `tokens` it holds; `progress` hears that after every step.
+    /// Evaluate like [`Context::append`] in steps of [`Params::n_ubatch`] tokens, and keep the
+    /// finished steps if the operation is cancelled. Return the number of `tokens` that the
+    /// sequence then holds; `progress` receives that number after every step.
     ///
     /// # Errors
-    /// As [`Context::append`], but for [`Error::Cancelled`]; nothing has changed then.
+    /// Those of [`Context::append`], except [`Error::Cancelled`]; nothing has changed then.
     ///
     /// # Example
     /// ```
@@ -261,34 +274,64 @@ impl Context {
         mut progress: impl FnMut(usize),
     ) -> Result<usize, Error> {
         self.history(seq)?;
+        if self.model.graph().head() == Head::Embeddings {
+            return Err(Error::EncoderOnly);
+        }
         let mut batch = Batch::new();
         fill(&mut batch, seq, self.end(seq), tokens, Wanted::Last)?;
         self.check_batch(&batch)?;
-        self.memory.admits(&batch)?;
-        let n_step = self.params.n_ubatch as usize;
-        let (mut whole, mut step, mut n_done) = (Whole::hold(self, &batch)?, Batch::new(), 0);
-        while n_done < tokens.len() {
-            let end = tokens.len().min(n_done + n_step);
-            step.copy_from(&batch, n_done..end)?;
-            match whole.ctx.decode(&step) {
+        let n_done = self.make_room(&batch).and_then(|()| self.compute_steps(&batch, &mut progress))?;
+        if n_done > 0 {
+            self.outputs.publish();
+            self.record(&batch, n_done);
+        }
+        Ok(n_done)
+    }
+
+    /// Compute a batch ubatch by ubatch until it is done or cancelled; return the number of tokens
+    /// done. Their outputs are staged for publication.
+    fn compute_steps(&mut self, batch: &Batch, progress: &mut dyn FnMut(usize)) -> Result<usize, Error> {
+        let (memory, mut engine) = self.split();
+        let n_ubatch = engine.params.n_ubatch as usize;
+        let mut savepoint = memory.savepoint_for(batch)?;
+        let (mut step, mut n_done) = (Batch::new(), 0);
+        while n_done < batch.len() {
+            let end = batch.len().min(n_done + n_ubatch);
+            step.copy_from(batch, n_done..end)?;
+            let plan = savepoint.prepare(&step, n_ubatch)?;
+            match engine.compute_plan(plan, Some(&step), 0) {
                 Ok(()) => n_done = end,
-                Err(Error::Cancelled) => break,
+                Err(Error::Cancelled) => {
+                    // The computed tokens have no outputs.
+                    step.clear();
+                    engine.outputs.begin(&step, Head::Logits)?;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
             progress(n_done);
         }
-        whole.is_done = true;
+        savepoint.commit();
         Ok(n_done)
     }
 
-    /// Evaluates a batch: tokens of any sequences, each with its position. [`Context::output`] then has the logits of the tokens whose
-    /// output was asked for, in place of those of the batch before.
+    /// Evaluate a batch: tokens of any sequences, each with its position. [`Context::output`] then
+    /// returns the requested logits, in place of those of the previous batch.
     ///
-    /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it exist.
+    /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it
+    /// exist.
     ///
     /// # Errors
-    /// If the batch is malformed or does not fit, [`Error::EncoderOnly`] if the model only encodes, [`Error::Cancelled`]; nothing has
-    /// changed then, and the outputs of the batch before are still there.
+    /// Nothing has changed then, and the outputs of the previous batch are still available.
+    ///
+    /// - [`Error::EncoderOnly`] if the model only encodes.
+    /// - [`Error::Token`] if a token is not in the vocabulary.
+    /// - [`Error::Sequence`] if an id is not below `n_seq_max`.
+    /// - [`Error::BeyondPositions`] if the model has no embedding for a position.
+    /// - [`Error::Memory`] if positions do not follow their sequence or the batch does not fit; see
+    ///   [`Memory::prepare`].
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    /// - [`Error::Cancelled`] after a request; see [`Context::set_cancel`].
     pub fn decode(&mut self, batch: &Batch) -> Result<(), Error> {
         if self.model.graph().head() == Head::Embeddings {
             return Err(Error::EncoderOnly);
@@ -302,14 +345,14 @@ impl Context {
         match result {
             Ok(()) => {
                 self.outputs.publish();
-                self.record(batch);
+                self.record(batch, batch.len());
             }
             Err(_) => self.drop_unclaimed(),
         }
         result
     }
 
-    /// Makes sequences that the batch names for the first time.
+    /// Create the sequences that the batch names for the first time.
     fn make_histories(&mut self, batch: &Batch) -> Result<(), Error> {
         for seq in (0..batch.len()).flat_map(|i| batch.seqs(i)) {
             if let Some(slot @ None) = self.sequences.get_mut(seq.index()) {
@@ -319,7 +362,8 @@ impl Context {
         Ok(())
     }
 
-    /// Makes room for the batch's tokens in the lists of those that its sequences hold, so that noting them cannot fail.
+    /// Reserve space for the batch's tokens in the histories of its sequences, so that recording
+    /// them cannot fail.
     fn make_room(&mut self, batch: &Batch) -> Result<(), Error> {
         let seqs = || (0..batch.len()).flat_map(|i| batch.seqs(i));
         for seq in seqs() {
@@ -330,7 +374,7 @@ impl Context {
         let mut result = Ok(());
         for seq in seqs() {
             if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-                // All of them, so that none goes on expecting what does not come.
+                // All histories, because each one has to reset its count of expected tokens.
                 let room = history.make_room();
                 result = result.and(room);
             }
@@ -338,11 +382,13 @@ impl Context {
         result
     }
 
+    /// Remove the sequences that a failed batch created.
     fn drop_unclaimed(&mut self) {
         let unclaimed = |history: &mut History| !history.is_claimed();
         self.sequences.iter_mut().for_each(|slot| drop(slot.take_if(unclaimed)));
     }
 
+    /// Check tokens and sequence ids of a batch.
     fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
         let n_vocab = self.model.hparams().n_vocab;
         let stranger = batch.tokens().iter().position(|token| token.0 as usize >= n_vocab);
@@ -357,46 +403,22 @@ impl Context {
         }
     }
 
-    /// Computes a batch; its outputs, if it asks for any, wait to be published.
+    /// Compute a batch; its outputs are staged for publication.
     fn compute(&mut self, batch: &Batch) -> Result<(), Error> {
-        if batch.len() <= self.params.n_batch as usize {
-            self.compute_piece(batch, Some(batch), 0)
-        } else {
-            self.compute_pieces(batch)
+        let (memory, mut engine) = self.split();
+        if batch.len() <= engine.params.n_batch as usize {
+            let plan = memory.prepare(batch, engine.params.n_ubatch as usize)?;
+            return engine.compute_plan(plan, Some(batch), 0);
         }
+        let mut savepoint = memory.savepoint_for(batch)?;
+        engine.compute(&mut savepoint, batch)?;
+        savepoint.commit();
+        Ok(())
     }
 
-    /// Computes a batch that is too long to be planned at once.
-    fn compute_pieces(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.memory.admits(batch)?;
-        let n_batch = self.params.n_batch as usize;
-        let mut whole = Whole::hold(self, batch)?;
-        let ctx = &mut *whole.ctx;
-        let (mut piece, mut begins) = (core::mem::take(&mut ctx.piece), Some(batch));
-        let result = (0..batch.len()).step_by(n_batch).try_for_each(|start| {
-            piece.copy_from(batch, start..batch.len().min(start + n_batch))?;
-            ctx.compute_piece(&piece, begins.take(), start).map_err(|error| in_batch(error, start))
-        });
-        ctx.piece = piece;
-        whole.is_done = result.is_ok();
-        result
-    }
-
-    /// Computes a batch, or the piece from token `start` on of one that is too long, as a whole or not at all. If outputs begin
-    /// with it, they are those of `begins`.
-    fn compute_piece(&mut self, batch: &Batch, begins: Option<&Batch>, start: usize) -> Result<(), Error> {
-        let plan = self.memory.prepare(batch, self.params.n_ubatch as usize)?;
-        if let Some(batch) = begins {
-            self.outputs.begin(batch, Head::Logits)?;
-        }
-        self.outputs.start_at(start);
-        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        run(plan, &mut self.runner, &self.model, &work, Side::Decoder, &mut self.outputs)
-    }
-
-    /// Notes which tokens the sequences now hold, and which outputs are whose.
-    fn record(&mut self, batch: &Batch) {
-        for (i, &token) in batch.tokens().iter().enumerate() {
+    /// Record the new tokens of each sequence, and which outputs belong to it.
+    fn record(&mut self, batch: &Batch, n_tokens: usize) {
+        for (i, &token) in batch.tokens().iter().enumerate().take(n_tokens) {
             for seq in batch.seqs(i) {
                 if let Some(history) = &mut self.sequences[seq.index()] {
                     history.claim();
@@ -410,20 +432,25 @@ impl Context {
         }
     }
 
-    /// The logits `[n_vocab]` of token `index` of the last batch that succeeded, if its output was asked for.
+    /// Return the logits `[n_vocab]` of token `index` of the last successful batch, if they were
+    /// requested.
     pub fn output(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Logits, index)
     }
 
-    /// How many more tokens a sequence of `len` has room for, other sequences aside.
+    /// Return the number of tokens that a sequence of `len` tokens can still take, if it is the
+    /// only one.
     pub(crate) fn room_after(&self, len: usize) -> usize {
         self.memory.limit().map_or(usize::MAX, |limit| (limit as usize).saturating_sub(len))
     }
 
-    /// A new sequence that holds what `seq` holds. Nothing is copied until one of them changes.
+    /// Return a new sequence with the content of `seq`. Blocks and states are shared until one of
+    /// them changes; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if `seq` does not exist, [`Error::TooManySequences`].
+    /// - [`Error::Sequence`] if `seq` does not exist.
+    /// - [`Error::TooManySequences`] if all ids are in use.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
         let history = self.history(seq)?.duplicate(self.params.n_ctx)?;
         let free = self.sequences.iter().position(Option::is_none);
@@ -435,42 +462,18 @@ impl Context {
         Ok(fork)
     }
 
-    /// Starts timing operations; `clock` returns nanoseconds since some fixed moment.
+    /// Start to measure the time of operations; `clock` returns nanoseconds since a fixed moment.
     pub fn profile(&mut self, clock: fn() -> u64) {
         self.runner.start_profile(self.model.graph(), clock);
     }
 
-    /// Times so far, if [`Context::profile`] was called.
+    /// Return the times so far, if [`Context::profile`] was called.
     pub fn profiled(&self) -> Option<&crate::graph::Profile> {
         self.runner.profile()
     }
 }
 
-/// Computes all ubatches of `plan` and makes them visible.
-fn run(
-    mut plan: Plan<'_>,
-    runner: &mut Runner,
-    model: &Model,
-    work: &Stoppable<'_>,
-    side: Side,
-    outputs: &mut Outputs,
-) -> Result<(), Error> {
-    while let Some(mut ubatch) = plan.next_ubatch() {
-        runner.run(model, work, side, &mut ubatch, outputs)?;
-    }
-    Ok(plan.commit()?)
-}
-
-/// Errors of the piece from token `start` on count its tokens; callers count those of the batch.
-fn in_batch(mut error: Error, start: usize) -> Error {
-    use backstitch_kv::Error::{Diverged, NotEncoded};
-    if let Error::Memory(Diverged { index, .. } | NotEncoded { index, .. }) = &mut error {
-        *index = index.saturating_add(start as u32);
-    }
-    error
-}
-
-/// Fills `batch` with tokens of one sequence from `start` on.
+/// Replace the content of `batch` with tokens of one sequence from position `start` on.
 fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token], wanted: Wanted) -> Result<(), Error> {
     batch.clear();
     batch.make_room(tokens.len())?;

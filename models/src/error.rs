@@ -1,9 +1,14 @@
-//! What can go wrong when a model is opened and used.
+//! Errors of opening and using a model.
 //!
-//! One enum for the crate. Every variant says what was being read, where it lies (byte offset in the file), what was
-//! found and what was wanted; the text ends with the way out where there is one. The variants stand in groups: the
-//! file as a whole, its metadata, its tensors, what it describes, its use, files on disk, lower layers. Names that came from a file
-//! are printed escaped and shortened, because whoever wrote the file chose them.
+//! The crate has one enum, [`Error`]. A variant about a file carries the name of the key or tensor
+//! that was being read, its byte offset, the value that was found and the value that was wanted. A
+//! variant about use carries the sequence, position or parameter concerned. The message ends with
+//! what to do where something can be done.
+//!
+//! The variants are declared in groups: the file as a whole, its metadata, its tensors, the model
+//! that it describes, the use of that model, sharded models, lower layers, and files on disk. Names
+//! that come from a file are untrusted, so messages escape control characters in them and shorten
+//! them.
 
 mod from;
 mod text;
@@ -11,12 +16,26 @@ mod text;
 use alloc::boxed::Box;
 
 use crate::gguf::ValueType;
-use crate::vocab::VocabError;
+use crate::vocab::error::VocabError;
 
 #[cfg(feature = "chat")]
-use crate::chat::ChatError;
+use crate::chat::error::ChatError;
 
-/// An error of this crate.
+/// Anything that can go wrong in this crate.
+///
+/// Errors are values, never panics, whatever bytes a file holds. An operation on a context or
+/// session that returns one has left all sequences as they were, unless the documentation of the
+/// operation says otherwise. [`source`](core::error::Error::source) continues behind the message:
+/// the message of an error already contains that of the error inside it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Error, Model};
+///
+/// let error = Model::from_bytes(b"PK\x03\x04").unwrap_err();
+/// assert!(matches!(error, Error::Magic { found } if found == *b"PK\x03\x04"));
+/// assert!(error.to_string().starts_with("not a GGUF file: it starts with \"PK"));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,61 +55,63 @@ pub enum Error {
         /// The version the file states, in its own byte order.
         version: u32,
     },
-    /// The file ends inside something.
+    /// The file ends before something that its header announces.
     Truncated {
-        /// What was being read.
-        place: Place,
-        /// Its name, or its number in the file as `#17` when the name is not known yet; empty for the header.
+        /// The part of the file that was being read.
+        region: Region,
+        /// The name of the key or tensor, or its number in the file, such as `#17`, while its name
+        /// is not known yet; empty for the header.
         name: Box<str>,
-        /// Where the missing bytes should start.
+        /// The byte offset at which the missing bytes should start.
         offset: u64,
-        /// How many bytes are needed there.
+        /// The number of bytes needed from `offset` on.
         need: u64,
-        /// How many bytes are left there.
+        /// The number of bytes that the file has from `offset` on.
         have: u64,
     },
-    /// A count is larger than the length of the file can hold.
+    /// A count is larger than the rest of the file can hold, or than the reader accepts of any
+    /// file.
     TooMany {
-        /// What is counted: keys, tensors, or the elements of the named value.
-        place: Place,
-        /// The name of the value; empty for keys and tensors.
+        /// The kind of thing counted: keys, tensors, or the elements of the named value.
+        region: Region,
+        /// The key of the value; empty for keys and tensors.
         name: Box<str>,
-        /// Where the count is stored.
+        /// The byte offset of the count.
         offset: u64,
         /// The count.
         found: u64,
-        /// The largest count the rest of the file can hold, or that is read of any file.
+        /// The largest count that is accepted here.
         limit: u64,
     },
-    /// Text is not valid UTF-8.
+    /// A string is not valid UTF-8.
     Utf8 {
-        /// What was being read.
-        place: Place,
-        /// Its name, or its number in the file as `#17`.
+        /// The part of the file that was being read.
+        region: Region,
+        /// Its name, or its number in the file, such as `#17`.
         name: Box<str>,
-        /// Where the first wrong byte is.
+        /// The byte offset of the first invalid byte.
         offset: u64,
     },
-    /// A key or a tensor appears twice.
+    /// A key or a tensor occurs twice.
     Duplicate {
-        /// `Key` or `Tensor`.
-        place: Place,
-        /// The name both share.
+        /// [`Region::Key`] or [`Region::Tensor`].
+        region: Region,
+        /// The name that both have.
         name: Box<str>,
-        /// Where the second one starts.
+        /// The byte offset of the second one.
         offset: u64,
     },
     /// A name is empty or longer than the format allows.
     NameLength {
-        /// `Key` or `Tensor`.
-        place: Place,
-        /// Its number in the file as `#17`.
+        /// [`Region::Key`] or [`Region::Tensor`].
+        region: Region,
+        /// Its number in the file, such as `#17`.
         name: Box<str>,
-        /// Where the length is stored.
+        /// The byte offset of the length.
         offset: u64,
         /// The length in bytes.
         found: u64,
-        /// The longest allowed.
+        /// The longest length allowed, in bytes.
         limit: u64,
     },
 
@@ -99,7 +120,7 @@ pub enum Error {
     ValueType {
         /// The key.
         key: Box<str>,
-        /// Where the type is stored.
+        /// The byte offset of the type number.
         offset: u64,
         /// The type number.
         found: u32,
@@ -108,21 +129,21 @@ pub enum Error {
     Bool {
         /// The key.
         key: Box<str>,
-        /// Where the byte is.
+        /// The byte offset of the boolean.
         offset: u64,
         /// The byte.
         found: u8,
     },
-    /// An array holds arrays; no model needs that, and it would allow unbounded depth.
+    /// An array holds arrays. No model needs that, and it would allow unbounded depth.
     NestedArray {
         /// The key.
         key: Box<str>,
-        /// Where the element type is stored.
+        /// The byte offset of the element type.
         offset: u64,
     },
     /// `general.alignment` is not a power of two.
     Alignment {
-        /// Where the value is stored.
+        /// The byte offset of the value.
         offset: u64,
         /// The value.
         found: u64,
@@ -132,24 +153,24 @@ pub enum Error {
         /// The key.
         key: Box<str>,
     },
-    /// A key has a value of another type.
+    /// A key has a value of another type than the one asked for.
     WrongType {
         /// The key.
         key: Box<str>,
-        /// Where the value is stored.
+        /// The byte offset of the entry.
         offset: u64,
         /// The type in the file.
         found: ValueType,
-        /// What was asked for, as in "an array of strings".
+        /// The type asked for, such as "an array of strings".
         wanted: &'static str,
     },
-    /// A number does not fit the type asked for.
+    /// A number does not fit the integer type asked for.
     OutOfRange {
         /// The key.
         key: Box<str>,
-        /// Where the value is stored.
+        /// The byte offset of the entry.
         offset: u64,
-        /// The number, as text.
+        /// The number in decimal digits.
         found: Box<str>,
         /// The type asked for.
         wanted: ValueType,
@@ -158,9 +179,9 @@ pub enum Error {
     Length {
         /// The key.
         key: Box<str>,
-        /// Its length.
+        /// The length in the file.
         found: u64,
-        /// The length the model needs.
+        /// The length that the model needs.
         wanted: u64,
     },
 
@@ -169,7 +190,7 @@ pub enum Error {
     Rank {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the number of dimensions is stored.
+        /// The byte offset of the number of dimensions.
         offset: u64,
         /// The number of dimensions; 1 to 4 are allowed.
         found: u32,
@@ -178,74 +199,75 @@ pub enum Error {
     ZeroDim {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the dimension is stored.
+        /// The byte offset of the dimension.
         offset: u64,
     },
-    /// The size of a tensor overflows.
+    /// The size of a tensor in bytes overflows the address space.
     TensorTooLarge {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the description of the tensor starts.
+        /// The byte offset of the tensor's description.
         offset: u64,
     },
-    /// A tensor has an element type this reader does not know.
+    /// A tensor has an element type that this reader does not know.
     TensorType {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the type is stored.
+        /// The byte offset of the type number.
         offset: u64,
         /// The type number.
         found: u32,
     },
-    /// A tensor was packed by an older or a later version of this program, in another order.
+    /// A tensor was packed by another release, in a layout that this one cannot read.
     PackedVersion {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the type is stored.
+        /// The byte offset of the type number.
         offset: u64,
-        /// The version of its layout.
+        /// The version of the tensor's layout.
         found: u32,
         /// The version that this reader knows.
         wanted: u32,
     },
-    /// The rows of a tensor do not consist of whole blocks of its format.
+    /// A row of a tensor is not a whole number of blocks of its quantisation format.
     PartialBlock {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the description of the tensor starts.
+        /// The byte offset of the tensor's description.
         offset: u64,
-        /// Elements in a row.
+        /// The number of elements in a row.
         found: u64,
-        /// Elements in a block.
+        /// The number of elements in a block.
         wanted: u64,
     },
     /// The data of a tensor does not start at a multiple of the file's alignment.
     Misaligned {
         /// The tensor.
         tensor: Box<str>,
-        /// Where the position of its data is stored.
+        /// The byte offset of the field that says where the data starts.
         offset: u64,
-        /// The position, from the start of the data section.
+        /// The start of the data, in bytes from the start of the data section; for packed tensors
+        /// from the start of the file.
         found: u64,
-        /// The alignment.
+        /// The alignment in bytes.
         wanted: u64,
     },
-    /// The data of two tensors overlaps.
+    /// The data of two tensors share bytes.
     Overlap {
         /// The tensor that starts later.
         tensor: Box<str>,
         /// The tensor that starts earlier.
         other: Box<str>,
-        /// Where the data of the later one starts.
+        /// The byte offset at which the data of the later one starts.
         offset: u64,
     },
     /// The data given for a tensor has another length than its shape and type ask for.
     TensorBytes {
         /// The tensor.
         tensor: Box<str>,
-        /// The bytes given.
+        /// The number of bytes given.
         found: u64,
-        /// The bytes needed.
+        /// The number of bytes needed.
         wanted: u64,
     },
     /// A tensor that the model needs is missing.
@@ -261,7 +283,7 @@ pub enum Error {
         shapes: Box<Shapes>,
     },
 
-    /// A tensor is packed for products of whole matrices, but used in another way.
+    /// A tensor was packed for matrix products, but this model looks up single rows of it.
     PackedRows {
         /// The tensor.
         tensor: Box<str>,
@@ -274,46 +296,47 @@ pub enum Error {
         found: backstitch_core::DType,
     },
 
-    // What the file describes.
-    /// The architecture is not one of those offered.
+    // The model that the file describes.
+    /// The architecture is not one of those that this build supports.
     Architecture {
         /// The name in the file.
         found: Box<str>,
-        /// The names of those offered.
+        /// The names of the supported architectures.
         known: Box<[&'static str]>,
     },
-    /// A number that describes the model makes no sense.
+    /// A hyper-parameter has a value that no model can have.
     Hparam {
         /// The key.
         key: Box<str>,
         /// Its value.
         found: Box<str>,
-        /// What would make sense.
+        /// The values that are possible, in words.
         wanted: &'static str,
     },
 
-    // Use of a model.
-    /// A token stands where the model has no embedding of positions any more.
+    // The use of a model.
+    /// A token has a position for which the model has no position embedding.
     BeyondPositions {
-        /// Its position.
+        /// The position of the token.
         pos: i32,
-        /// Positions that the model knows.
+        /// The number of positions that the model has embeddings for.
         n_pos: usize,
     },
     /// A token is not in the vocabulary.
     Token {
-        /// Where in the batch.
+        /// The index of the token in the batch or the list of tokens.
         index: usize,
         /// The token.
         token: u32,
-        /// Size of the vocabulary.
+        /// The number of tokens in the vocabulary.
         n_vocab: usize,
     },
     /// A model that only encodes was asked for the next token.
     EncoderOnly,
     /// A model without an encoder was asked to encode.
     NoEncoder,
-    /// A text was to be encoded for a sequence that holds tokens which saw another.
+    /// A sequence that already holds tokens of its decoder was given an input to encode. Those
+    /// tokens have seen another encoder output.
     HoldsTokens {
         /// The sequence.
         seq: u32,
@@ -325,178 +348,204 @@ pub enum Error {
     },
     /// All sequences of a context are in use.
     TooManySequences {
-        /// How many there are.
+        /// The number of sequences that the context was made for.
         limit: u32,
     },
     /// A position lies beyond the end of a sequence.
     FuturePosition {
         /// The position.
         pos: i32,
-        /// The end of the sequence.
+        /// The end of the sequence: the position of its next token.
         end: i32,
     },
-    /// A sequence was edited in its middle, so its tokens cannot be evaluated again from the start.
+    /// A sequence was edited in its middle. Its tokens are no longer known from the start, so they
+    /// cannot be re-evaluated.
     Edited {
         /// The sequence.
         seq: u32,
     },
-    /// A request to stop was made; see [`Cancel`](crate::Cancel).
+    /// The computation was cancelled; see [`Cancel`](crate::Cancel).
     Cancelled,
-    /// Parameters of a context that cannot be.
+    /// A parameter of a context has a value that is not possible.
     Params {
-        /// Which parameter.
+        /// The name of the parameter.
         what: &'static str,
         /// Its value.
         found: u64,
-        /// What is possible.
+        /// The values that are possible, in words.
         wanted: &'static str,
     },
-    /// An allocation was refused.
+    /// The allocator refused memory.
     OutOfMemory {
-        /// What it was for.
+        /// The thing that the memory was for.
         what: &'static str,
-        /// Its size.
+        /// The number of bytes asked for.
         n_bytes: u64,
     },
-    /// A model that is read from a stream goes on behind the bytes that were allowed.
+    /// A model read from a stream is longer than the caller allowed.
     ModelTooLarge {
-        /// The bytes allowed.
+        /// The largest number of bytes allowed.
         limit: u64,
     },
-    /// The bytes of a model could not be read from a stream.
+    /// Reading a model from a stream failed.
     Stream(backstitch_kv::io::Error),
-    /// A sequence cannot be continued: its last token was not evaluated with its output.
+    /// A sequence has no logits: it is empty, or its last token was evaluated without output.
     NoLogits {
         /// The sequence.
         seq: u32,
     },
-    /// More tokens than a sequence of this context can hold.
+    /// A sequence would hold more tokens than the context has cells for.
     TooLong {
-        /// How many it would have to hold.
+        /// The number of tokens that the sequence would hold.
         n_tokens: usize,
-        /// How many it can hold.
+        /// The number of tokens that a sequence of this context can hold.
         n_ctx: usize,
     },
     /// The last branch of a session cannot be removed.
     LastBranch {
-        /// Its sequence.
+        /// The sequence of that branch.
         seq: u32,
     },
-    /// There is no answer to generate again.
+    /// The current branch has no generation that could be repeated.
     NothingGenerated {
         /// The sequence.
         seq: u32,
     },
-    /// An encoder-decoder names no token for its decoder to start from.
+    /// The file of an encoder-decoder names no token for its decoder to start from.
     NoDecoderStart,
-    /// The samplers left no token to go on with: each is banned, or its logit is not a number.
+    /// The samplers left no token: each is banned, or its logit is not a number.
     NoToken {
         /// The sequence.
         seq: u32,
     },
-    /// A logit bias is for a token that is not in the vocabulary.
+    /// A logit bias names a token that is not in the vocabulary.
     LogitBias {
         /// The token.
         token: u32,
-        /// Tokens of the vocabulary.
+        /// The number of tokens in the vocabulary.
         n_vocab: usize,
     },
-    /// A sampler of a chain has a state, and none was saved for it.
+    /// A sampler of the chain has a state, and no state was saved for it.
     NoSamplerState {
-        /// Its place in the chain, from 0.
+        /// The index of the sampler in the chain, from 0.
         index: usize,
     },
-    /// A state was saved for a sampler that the chain lacks, or that keeps none.
+    /// A state was saved for a sampler that this chain does not have, or that keeps no state.
     OtherSamplers {
-        /// Its place in the chain, from 0.
+        /// The index of the sampler in the chain, from 0.
         index: usize,
     },
-    /// Saved bytes are fewer or more than what they say.
+    /// Saved bytes are fewer or more than their header says.
     SavedLength {
-        /// What they are of, as in "the sampler's state".
+        /// The kind of bytes, such as "the sampler's state".
         what: &'static str,
-        /// How many there are.
+        /// The number of bytes found.
         found: u64,
-        /// How many there should be.
+        /// The number of bytes wanted.
         wanted: u64,
     },
-    /// A number among saved bytes makes no sense.
+    /// A number among saved bytes has a value that it cannot have.
     SavedValue {
-        /// What the bytes are of, as in "the sampler's state".
+        /// The kind of bytes, such as "the sampler's state".
         what: &'static str,
-        /// Where in them it stands.
+        /// The byte offset of the number, from the start of the saved bytes.
         offset: u64,
         /// The number.
         found: u64,
-        /// What would make sense.
+        /// The values that are possible, in words.
         wanted: &'static str,
     },
-    /// A draft model has another vocabulary than the model it guesses for.
+    /// A draft model has another vocabulary than the model that it drafts for.
     DraftVocab {
-        /// What differs first, as in "token 17".
+        /// The first difference, such as "token 17".
         what: Box<str>,
-        /// What the draft model has.
+        /// The value in the draft model.
         found: Box<str>,
-        /// What the other model has.
+        /// The value in the target model.
         wanted: Box<str>,
     },
-    /// A weight was used as what it is not.
+    /// A graph asks for an expert that a weight does not have.
     NoExpert {
-        /// The matrix asked for.
+        /// The index of the expert's matrix, from 0.
         expert: usize,
     },
-    /// A graph uses a layer for what its memory does not keep: an error of the architecture's description.
+    /// A graph reads from a layer memory that its cache does not hold. This is a bug in the
+    /// architecture's description.
     NoLayer {
-        /// The layer.
+        /// The index of the layer.
         layer: usize,
     },
-    /// Values of a graph overlap in the arena: an error of the planner.
+    /// A graph's operation needs a layer and stands in none: an error of the architecture's
+    /// description.
+    OutsideLayer {
+        /// Name of the operation.
+        operation: &'static str,
+    },
+    /// A graph reads a value before any operation wrote it: an error of the architecture's
+    /// description.
+    Unwritten {
+        /// Name of the operation that reads.
+        operation: &'static str,
+    },
+    /// An operation has other operands than its kind takes: an error of the graph's builder.
+    Operands {
+        /// Name of the operation.
+        operation: &'static str,
+    },
+    /// A weight is not kept as an operation uses it: an error of the graph's builder.
+    WeightUse {
+        /// Its number in the graph.
+        weight: u32,
+        /// The use, as in "a vector".
+        wanted: &'static str,
+    },
+    /// The planner gave two live values of a graph the same bytes of the arena. This is a bug.
     Arena,
-    /// The environment asks for a kernel set that cannot be had.
-    KernelSet(backstitch_core::isa::SetUnavailable),
-    /// The memory refused.
+    /// The environment variable `BACKSTITCH_ISA` names a kernel set that is not available.
+    KernelSet(backstitch_core::SetUnavailable),
+    /// A memory operation failed: no free block, or an argument that the memory refuses.
     Memory(backstitch_kv::Error),
-    /// A state cannot be written or read.
-    State(backstitch_kv::state::Error),
-    /// A file of llama.cpp cannot be read, or something cannot become one.
-    Llama(Box<backstitch_kv::state::llama::Error>),
-    /// Where llama.cpp keeps what this model's layers keep is not known.
+    /// A state file cannot be written or read.
+    State(backstitch_kv::storage::Error),
+    /// A state file of llama.cpp cannot be read, or a state cannot be expressed as one.
+    Llama(Box<backstitch_kv::storage::llama::Error>),
+    /// This crate does not know how llama.cpp lays out the state of this architecture.
     LlamaState {
-        /// `general.architecture`.
+        /// The value of `general.architecture`.
         architecture: Box<str>,
     },
 
-    // Models in several files.
-    /// The parts of a split model do not belong together.
+    // Sharded models.
+    /// The shards given do not belong to one model.
     Split {
         /// The key that disagrees.
         key: &'static str,
-        /// What the file says; `None` when the key is missing.
+        /// The value in the file; `None` if the key is missing.
         found: Option<u64>,
-        /// What the other parts or the file names ask for.
+        /// The value that the other shards or the file names ask for.
         wanted: u64,
     },
-    /// An error inside one part of a split model.
-    Part {
-        /// The part, from 0.
-        part: usize,
-        /// What is wrong there; its offset counts from the start of that part.
+    /// An error inside one shard of a model.
+    Shard {
+        /// The index of the shard, from 0.
+        shard: usize,
+        /// The error; its offset counts from the start of that shard.
         source: Box<Error>,
     },
-    /// A split model was opened without all of its parts.
-    Parts {
-        /// The number of parts at hand.
+    /// A sharded model was opened without all of its shards.
+    MissingShards {
+        /// The number of shards at hand.
         found: u64,
-        /// The number of parts the model has.
+        /// The number of shards that the model has.
         wanted: u64,
     },
 
     // Lower layers.
     /// A computation was refused.
     Core(backstitch_core::Error),
-    /// The vocabulary cannot be used.
+    /// The vocabulary in the file cannot be used.
     Vocab(VocabError),
-    /// A chat template gave no text.
+    /// A chat template could not be parsed or rendered.
     #[cfg(feature = "chat")]
     Chat(ChatError),
 
@@ -504,38 +553,62 @@ pub enum Error {
     /// A file could not be opened or read.
     #[cfg(feature = "std")]
     Io(backstitch_kv::file::FileError),
-    /// An error inside a file.
+    /// An error inside a file, with its path.
     #[cfg(feature = "std")]
     File {
         /// The path of the file.
         path: Box<std::path::Path>,
-        /// What is wrong there.
+        /// The error.
         source: Box<Error>,
     },
 }
 
-/// What a reader was reading when it met an error.
+/// The part of a GGUF file that the reader was in when it met an error.
+///
+/// # Example
+/// ```
+/// use backstitch_models::error::{Error, Region};
+/// use backstitch_models::gguf::Gguf;
+///
+/// let error = Gguf::parse(b"GGUF\x03\0\0\0").unwrap_err();
+/// assert!(matches!(error, Error::Truncated { region: Region::Tensor, offset: 8, .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
-    /// Magic, version and counts.
+pub enum Region {
+    /// The magic and the version.
     Header,
-    /// The key of a metadata entry.
+    /// The key of a metadata entry, or the number of entries.
     Key,
     /// The value of a metadata entry.
     Value,
-    /// The description of a tensor.
+    /// The description of a tensor, or the number of tensors.
     Tensor,
     /// The data of a tensor.
     Data,
 }
 
 /// The two shapes of [`Error::Shape`], outermost dimension first.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Error;
+/// use backstitch_models::backstitch_core::DType;
+/// use backstitch_models::gguf::{Gguf, Writer};
+///
+/// let mut writer = Writer::new();
+/// writer.tensor("output.weight", &[2, 3], DType::F32, &[0; 24])?;
+/// let file = writer.to_bytes();
+/// let tensor = Gguf::parse(&file)?.tensor("output.weight").unwrap();
+/// let Err(Error::Shape { shapes, .. }) = tensor.expect_shape(&[3, 2]) else { panic!() };
+/// assert_eq!((&*shapes.found, &*shapes.wanted), (&[2, 3][..], &[3, 2][..]));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shapes {
     /// The shape in the file.
     pub found: Box<[usize]>,
-    /// The shape the model needs.
+    /// The shape that the model needs.
     pub wanted: Box<[usize]>,
 }

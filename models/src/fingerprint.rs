@@ -1,38 +1,49 @@
-//! Which model it is: what sequences hold means nothing to another.
+//! The fingerprint of a model, which binds saved sequences to it. Saved sequences mean nothing to
+//! another model.
 //!
-//! Two files have the same fingerprint if the same tokens give the same logits with both, as far as their metadata, their tables of
-//! tensors and a sample of each tensor tell. How a file is laid out does not matter: keys and tensors may stand in another order, in one file or in
-//! several. Neither do names, authors and chat templates.
+//! Two files have the same fingerprint if the same tokens give the same logits with both, as far as
+//! their metadata, their tensor tables and a sample of each tensor show. The layout of a file does
+//! not matter: keys and tensors may come in another order, in one file or in several shards.
+//! Neither do names, authors and chat templates.
 
 use crate::gguf::{Gguf, TensorInfo};
 use alloc::vec::Vec;
-use backstitch_kv::state::Fingerprint;
+use backstitch_kv::storage::Fingerprint;
 use blake3::Hasher;
 use core::ops::Range;
 
-/// What is hashed, in the order of the hash; a change of anything here makes all fingerprints others.
+/// The context string of the hash. A change of anything that is hashed needs another version here,
+/// and changes all fingerprints.
 const CONTEXT: &str = "Backstitch fingerprint of a model, version 1";
 
-/// Bytes of one sample of a tensor. Tensors of at most three samples are hashed whole.
+/// The domain of fingerprints of long contexts.
+const LONG_CONTEXT: &str = "Backstitch fingerprint of a model in long contexts, version 1";
+
+/// The bytes of one sample of a tensor. Tensors of at most three samples are hashed whole.
 const SAMPLE: usize = 4096;
 
-/// Of each so many bytes of a tensor one sample more is hashed: 256 samples' worth.
+/// The bytes of a tensor per further sample: 256 samples' worth.
 const SPAN: usize = 256 * SAMPLE;
 
-/// 2^64 over the golden ratio: the upper bits of its multiples spread evenly, with no period that rows could have too.
+/// 2^64 over the golden ratio. The upper bits of its multiples are spread evenly and have no period
+/// that rows of a tensor could share.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Keys that are no part of the computation: where the model comes from, how conversations are put into text, how the file was made
-/// and divided. `general.architecture` is the exception.
+/// Prefixes of keys that do not affect the computation: the model's origin, its chat templates, and
+/// how its file was made and split. `general.architecture` is the exception.
 const IRRELEVANT: [&str; 5] = ["general.", "tokenizer.chat_template", "quantize.", "split.", "backstitch."];
 
-/// In packed files: the fingerprint of the file that was packed, in hexadecimal digits.
+/// The key, in packed files, of the fingerprint of the file that was packed, in hexadecimal digits.
 pub(crate) const ORIGINAL: &str = "backstitch.fingerprint";
 
-/// Says which model is in a file, in time linear in its metadata and in the number of its tensors: of each tensor at most 12 KiB are read, and
-/// 4 KiB of each MiB. A change that leaves all of these alone is not seen; one of 2 MiB in a row always is.
+/// Return the fingerprint of the model in a file.
 ///
-/// A packed file has the fingerprint of the file that it was packed from, as it says itself: whoever made it vouches for that.
+/// This takes time linear in the metadata and the number of tensors. Of each tensor at most 12 KiB
+/// are read, and 4 KiB per MiB. A change that misses all of these bytes is not seen; a changed
+/// stretch of 2 MiB always is.
+///
+/// A packed file has the fingerprint of the file that it was packed from. It states this itself,
+/// and its maker vouches for it.
 ///
 /// # Example
 /// ```
@@ -52,13 +63,22 @@ pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
     let mut bytes = Vec::new();
     hash_metadata(gguf, &mut hasher, &mut bytes);
     hash_tensors(gguf, &mut hasher, &mut bytes);
-    // What changes weights while a model runs belongs to its identity. There are no such adapters yet; a model without any
-    // keeps its fingerprint when there are.
+    // Anything that changes weights while a model runs belongs to its identity. There are no such
+    // adapters yet. This empty section lets a model without any keep its fingerprint when there
+    // are.
     section(&mut hasher, *b"adapters", 0);
     Fingerprint(*hasher.finalize().as_bytes())
 }
 
-/// What a packed file says it was packed from.
+/// Return the fingerprint of a model whose rotation is that of long contexts: its keys mean nothing to
+/// contexts of the usual length.
+pub(crate) fn of_long_context(model: Fingerprint) -> Fingerprint {
+    let mut hasher = Hasher::new_derive_key(LONG_CONTEXT);
+    hasher.update(&model.0);
+    Fingerprint(*hasher.finalize().as_bytes())
+}
+
+/// Return the fingerprint that a packed file states for the file it was packed from.
 fn original(gguf: &Gguf<'_>) -> Option<Fingerprint> {
     gguf.tensors().iter().find(|tensor| tensor.is_packed())?;
     let digits = gguf.optional::<&str>(ORIGINAL).ok()??;
@@ -74,12 +94,12 @@ fn original(gguf: &Gguf<'_>) -> Option<Fingerprint> {
     Some(Fingerprint(bytes))
 }
 
-/// Begins a list of `n` entries.
+/// Begin a list of `n` entries.
 fn section(hasher: &mut Hasher, name: [u8; 8], n: usize) {
     hasher.update(&name).update(&(n as u64).to_le_bytes());
 }
 
-/// Keys, types and values, by key; `bytes` is room to use.
+/// Hash keys, types and values, sorted by key. `bytes` is a buffer.
 fn hash_metadata(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
     let mut entries: Vec<_> = gguf.metadata().iter().filter(|entry| is_relevant(entry.key)).collect();
     entries.sort_unstable_by_key(|entry| entry.key);
@@ -97,7 +117,7 @@ fn is_relevant(key: &str) -> bool {
     key == "general.architecture" || !IRRELEVANT.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Names, types, shapes and samples, by name; `bytes` is room to use.
+/// Hash names, types, shapes and samples, sorted by name. `bytes` is a buffer.
 fn hash_tensors(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
     let mut tensors: Vec<&TensorInfo<'_>> = gguf.tensors().iter().collect();
     tensors.sort_unstable_by_key(|tensor| tensor.name());
@@ -111,18 +131,20 @@ fn hash_tensors(gguf: &Gguf<'_>, hasher: &mut Hasher, bytes: &mut Vec<u8>) {
         hasher.update(bytes);
         let data = gguf.tensor_data(tensor);
         for range in samples(data.len()) {
+            debug_assert!(range.end <= data.len(), "a sample within the data");
             hasher.update(data.get(range).unwrap_or_default());
         }
     }
 }
 
-/// A text after its length, so that no two lists of texts look the same.
+/// Append a string after its length, so that no two lists of strings give the same bytes.
 fn put_text(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend((text.len() as u64).to_le_bytes());
     bytes.extend(text.as_bytes());
 }
 
-/// Which of `n` bytes are hashed: all of few; of many the first, the middle and the last, then somewhere in each whole span.
+/// Return the ranges of `n` bytes that are hashed: all of a few; of many the first, the middle and
+/// the last, and one somewhere in each whole span.
 fn samples(n: usize) -> impl Iterator<Item = Range<usize>> {
     let few = n <= 3 * SAMPLE;
     let middle = (n / 2).saturating_sub(SAMPLE / 2);
@@ -193,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_fingerprint_of_a_golden_model_is_pinned() {
-        // State files name it: a change makes all of them strangers.
+        // State files contain it, so a change makes all of them unreadable.
         let model = Model::from_bytes(&golden("llama")).unwrap();
         let wanted = "414cb3988661b213830681e2d1b7ddf1018ff447ef4048ea674bab46442cdc86";
         assert_eq!(model.fingerprint().to_string(), wanted);
@@ -272,7 +294,7 @@ mod tests {
             part.set("split.tensors.count", Value::I32(whole.tensors.len() as i32));
         }
         let files = [first.file(), second.file()];
-        let split = Gguf::parse_parts(&[&files[0], &files[1]]).unwrap();
+        let split = Gguf::parse_shards(&[&files[0], &files[1]]).unwrap();
         assert_eq!(fingerprint(&split), fingerprint(&gguf));
     }
 

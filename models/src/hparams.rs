@@ -1,35 +1,40 @@
 //! The numbers that describe a model, from the metadata of its file.
 
 mod experts;
+mod layers;
+mod pooling;
+mod reader;
 mod rotation;
+mod ssm;
 mod windows;
 mod wkv;
 
 pub use experts::Experts;
+pub use layers::LayerHparams;
+pub use pooling::Pooling;
 pub use rotation::{RopeParams, RopeScaling};
+pub use ssm::Ssm;
 pub use windows::{Pattern, Windows};
 pub use wkv::Wkv;
 
-use crate::{
-    context::Pooling,
-    error::Error,
-    gguf::Gguf,
-    graph::{Builder, RopeId},
-};
-use alloc::{boxed::Box, string::String};
-use backstitch_core::rope::Pairs;
-use backstitch_kv::{AttentionLayer, AttentionSpec, Window};
-
-// Limits well above any model that exists. They and `MAX_PRODUCT` keep the products that are formed before a tensor of
-// that shape was found in the file, heads times their width above all, far from overflow, on 32-bit targets too.
-const MAX_WIDTH: u32 = 1 << 20;
-const MAX_LAYERS: u32 = 4096;
-const MAX_VOCAB: u32 = 1 << 24;
-const MAX_TAPS: u32 = 64;
-const MAX_BUCKETS: u32 = 128;
-const MAX_PRODUCT: u64 = 1 << 28;
+use crate::{error::Error, gguf::Gguf};
+use alloc::string::String;
+use layers::Layers;
+use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
 
 /// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
+///
+/// Made by [`Hparams::read`], which holds every number to a range that makes sense. Numbers that
+/// may differ from layer to layer are in the [`LayerHparams`] that [`Hparams::layers`] yields.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert!(hparams.layers().all(|layer| layer.n_head % layer.n_head_kv == 0));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hparams {
     /// `general.architecture`.
@@ -42,43 +47,34 @@ pub struct Hparams {
     pub n_embd: usize,
     /// Layers.
     pub n_layer: usize,
-    /// Width of the feed-forward network, or of each expert's; 0 if there is none.
-    pub n_ff: usize,
-    /// Query heads; 0 if no layer attends.
-    pub n_head: usize,
-    /// Key and value heads of the layers that attend.
-    pub n_head_kv: usize,
-    /// Which layers attend, `[n_layer]`; in the place of attention, others may have a recurrence.
-    pub attends: Box<[bool]>,
-    /// Width of a query or key head.
-    pub d_k: usize,
-    /// Width of a value head.
-    pub d_v: usize,
+    layers: Layers,
     /// Added to the mean square in RMS norms.
     pub norm_rms_eps: f32,
     /// Added to the variance in layer norms.
     pub norm_eps: f32,
     /// Layers of the decoder of an encoder-decoder.
     pub n_layer_decoder: usize,
-    /// Buckets of distances that attention scores have terms for.
+    /// Buckets of distances that have relative position biases.
     pub n_bucket: Option<usize>,
-    /// The token that a decoder starts a text with.
+    /// The token with which a decoder starts a text.
     pub decoder_start: Option<u32>,
-    /// How an encoder's embeddings become one for a whole text, unless the context says otherwise.
+    /// Pooling of an encoder's embeddings, unless the context says otherwise.
     pub pooling: Pooling,
     /// Factor of attention scores, where the file states one.
     pub f_attention_scale: Option<f32>,
     /// Attention scores become `cap * tanh(score / cap)`, where an architecture says so.
     pub attn_soft_cap: Option<f32>,
-    /// The same for the scores of the vocabulary.
+    /// Scores of the vocabulary are capped alike, where an architecture says so.
     pub final_soft_cap: Option<f32>,
-    /// Which layers see the last tokens only, where the file says so.
+    /// The layers that see the last tokens only, where the file says so.
     pub windows: Windows,
-    /// How positions rotate queries and keys.
+    /// Rotation of queries and keys by position, as far as it is alike in all layers.
     pub rope: RopeParams,
-    /// Pairs of dimensions that turn by time, height, width and a fourth coordinate, where positions have axes.
+    /// Pairs of dimensions that turn by time, height, width and a fourth coordinate, where
+    /// positions have axes.
     pub rope_sections: Option<[usize; 4]>,
-    /// Every how many layers one attends to everything, where the file says so; others have a recurrence in its place.
+    /// One of so many layers attends to everything, where the file says so; others have a
+    /// recurrence in its place.
     pub full_attention_interval: Option<usize>,
     /// Mixture of experts.
     pub experts: Option<Experts>,
@@ -103,301 +99,154 @@ pub struct Scales {
     pub logit: f32,
 }
 
-/// Sizes of state-space layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ssm {
-    /// Taps of the convolution.
-    pub d_conv: usize,
-    /// Width of the recurrence.
-    pub d_inner: usize,
-    /// State size a channel.
-    pub d_state: usize,
-    /// `ssm.time_step_rank`: the heads of Mamba-2; the columns that Mamba-1 computes time steps from.
-    pub dt_rank: usize,
-    /// Groups of heads that share B and C.
-    pub n_group: usize,
-    /// Whether time steps, B and C are normalised, without weights.
-    pub dt_b_c_rms: bool,
-}
-
-impl Ssm {
-    /// Channels that go through the convolution of Mamba-2: x, B and C.
-    pub fn n_channels(&self) -> usize {
-        self.d_inner + 2 * self.n_group * self.d_state
-    }
-}
-
-/// A number of heads, the same in all layers that have any, and which layers those are.
-struct Heads {
-    n: usize,
-    attends: Box<[bool]>,
-}
-
-/// Reads keys below the architecture's prefix and holds them to limits.
-struct Reader<'g, 'a> {
-    gguf: &'g Gguf<'a>,
-    architecture: &'a str,
-}
-
-impl Reader<'_, '_> {
-    fn invalid(&self, key: &'static str, found: impl core::fmt::Display, wanted: &'static str) -> Error {
-        let key: Box<str> = alloc::format!("{}.{key}", self.architecture).into();
-        Error::Hparam { key, found: alloc::format!("{found}").into(), wanted }
-    }
-
-    fn optional_count(&self, key: &'static str, limit: u32) -> Result<Option<usize>, Error> {
-        match self.gguf.keys()?.optional::<u32>(key)? {
-            Some(n) if n == 0 || n > limit => {
-                Err(self.invalid(key, n, "a number from 1 to the largest this engine takes"))
-            }
-            n => Ok(n.map(|n| n as usize)),
-        }
-    }
-
-    fn count(&self, key: &'static str, limit: u32) -> Result<usize, Error> {
-        match self.optional_count(key, limit)? {
-            Some(n) => Ok(n),
-            None => self.gguf.keys()?.required::<u32>(key).map(|n| n as usize),
-        }
-    }
-
-    /// Holds the width of `n` things of `width` each, the last stated by `key`, to [`MAX_PRODUCT`].
-    fn product(&self, key: &'static str, n: usize, width: usize) -> Result<(), Error> {
-        // u64: the product may not fit a 32-bit usize.
-        match n as u64 * width as u64 {
-            0..=MAX_PRODUCT => Ok(()),
-            _ => Err(self.invalid(key, width, "at most 2^28 in all heads or experts together")),
-        }
-    }
-
-    /// A number that may be 0: the model has none of what it counts.
-    fn size(&self, key: &'static str, limit: u32) -> Result<usize, Error> {
-        match self.gguf.keys()?.required::<u32>(key)? {
-            n if n > limit => Err(self.invalid(key, n, "a number up to the largest this engine takes")),
-            n => Ok(n as usize),
-        }
-    }
-
-    fn heads(&self, key: &'static str, n_layer: usize) -> Result<Option<Heads>, Error> {
-        let Some(heads) = self.gguf.keys()?.per_layer::<u32>(key, n_layer as u32)? else { return Ok(None) };
-        let all = || (0..n_layer).map(|il| heads.at(il).unwrap_or(0));
-        let most = all().max().unwrap_or(0);
-        if all().any(|n| n != 0 && n != most) {
-            return Err(self.invalid(
-                key,
-                "different numbers",
-                "the same number in every layer that attends",
-            ));
-        }
-        if most > MAX_WIDTH {
-            return Err(self.invalid(key, most, "a number up to the largest this engine takes"));
-        }
-        Ok(Some(Heads { n: most as usize, attends: all().map(|n| n > 0).collect() }))
-    }
-
-    fn optional_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
-        match self.gguf.keys()?.optional::<f32>(key)? {
-            Some(x) if !x.is_finite() => Err(self.invalid(key, x, "a finite number")),
-            x => Ok(x),
-        }
-    }
-
-    fn positive_f32(&self, key: &'static str) -> Result<Option<f32>, Error> {
-        match self.optional_f32(key)? {
-            Some(x) if x <= 0.0 => Err(self.invalid(key, x, "a number above 0")),
-            x => Ok(x),
-        }
-    }
-}
-
 impl Hparams {
-    /// Reads and checks the numbers of the model that `gguf` describes.
+    /// Read and check the numbers of the model that `gguf` describes.
     ///
     /// # Errors
-    /// If a key is missing, of another type, or out of the range that makes sense.
+    /// [`Error::MissingKey`], [`Error::WrongType`] or [`Error::OutOfRange`] for a key that is
+    /// missing or of another type, [`Error::Length`] for an array that has not one element a layer,
+    /// [`Error::Hparam`] for a number that makes no sense, [`Error::MissingTensor`] if nothing tells
+    /// the size of the vocabulary.
     pub fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let r = Reader { gguf, architecture: gguf.architecture()? };
         let n_embd = r.count("embedding_length", MAX_WIDTH)?;
         let n_block = r.count("block_count", MAX_LAYERS)?;
-        let keys = gguf.keys()?;
-        let missing =
-            || Error::MissingKey { key: alloc::format!("{}.attention.head_count", keys.prefix()).into() };
-        let heads = r.heads("attention.head_count", n_block)?.ok_or_else(missing)?;
-        let n_head = heads.n;
-        let Heads { n: n_head_kv, attends } = r.heads("attention.head_count_kv", n_block)?.unwrap_or(heads);
-        if n_head_kv > 0 && n_head % n_head_kv != 0 {
-            return Err(r.invalid("attention.head_count_kv", n_head_kv, "a divisor of attention.head_count"));
-        }
-        let d_k = head_width(&r, "attention.key_length", n_embd, n_head)?;
-        let d_v = head_width(&r, "attention.value_length", n_embd, n_head)?;
-        let n_ff = r.size("feed_forward_length", MAX_WIDTH)?;
-        let experts = Experts::read(&r, n_ff)?;
+        let n_layer = n_layer(&r, n_block)?;
+        let n_bucket = n_bucket(&r, n_block)?;
+        let layers = Layers::read(&r, n_embd, n_layer, n_block)?;
+        let n_ff = layers.full.iter().map(|layer| layer.n_ff).fold(0, usize::max);
         Ok(Hparams {
             architecture: r.architecture.into(),
             n_vocab: n_vocab(&r)?,
             n_ctx_train: r.count("context_length", i32::MAX as u32)? as u32,
             n_embd,
-            n_layer: n_layer(&r, n_block)?,
-            n_ff,
-            n_head,
-            n_head_kv,
-            attends,
-            d_k,
-            d_v,
+            n_layer,
+            // Files of one kind of norm lack the other's key.
             norm_rms_eps: r.positive_f32("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-5),
             norm_eps: r.positive_f32("attention.layer_norm_epsilon")?.unwrap_or(1e-5),
             n_layer_decoder: r.optional_count("decoder_block_count", MAX_LAYERS)?.unwrap_or(n_block),
-            n_bucket: n_bucket(&r, n_head)?,
+            n_bucket,
             decoder_start: r.gguf.keys()?.optional::<u32>("decoder_start_token_id")?,
-            pooling: pooling(&r)?,
+            pooling: Pooling::read(&r)?,
             f_attention_scale: r.positive_f32("attention.scale")?,
             attn_soft_cap: r.positive_f32("attn_logit_softcapping")?,
             final_soft_cap: r.positive_f32("final_logit_softcapping")?,
             windows: Windows::read(&r, n_block)?,
-            rope: rotation::read(&r, d_k)?,
+            rope: RopeParams::read(&r)?,
             rope_sections: rotation::sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
-            experts,
+            experts: Experts::read(&r, n_ff)?,
             scales: Scales {
                 embedding: r.positive_f32("embedding_scale")?.unwrap_or(1.0),
                 residual: r.positive_f32("residual_scale")?.unwrap_or(1.0),
                 logit: r.positive_f32("logit_scale")?.unwrap_or(1.0),
             },
-            ssm: ssm(&r)?,
+            ssm: Ssm::read(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
             wkv: Wkv::read(&r, n_embd)?,
+            layers,
         })
     }
 
-    /// Whether layer `il` attends.
-    pub fn attends(&self, il: usize) -> bool {
-        self.attends.get(il).copied().unwrap_or(false)
+    /// Iterate over the layers of a model without windows.
+    pub fn layers(&self) -> impl ExactSizeIterator<Item = LayerHparams> + '_ {
+        self.layers.full.iter().copied()
     }
 
-    /// Factor of attention scores: the file's, or one over the square root of a key's width.
-    pub fn attention_scale(&self) -> f32 {
-        self.f_attention_scale.unwrap_or(1.0 / libm::sqrtf(self.d_k as f32))
-    }
-
-    /// The rotation of queries and keys, declared to the builder.
-    ///
-    /// # Errors
-    /// If the file's frequency factors are not of its size.
-    pub fn rope(&self, b: &mut Builder<'_, '_>, pairs: Pairs) -> Result<RopeId, Error> {
-        rotation::declare(b, pairs, self.rope)
-    }
-
-    /// The rotation of windowed layers of an architecture that has one of their own: by `windows.freq_base` if the file
-    /// states it, or `default`.
-    ///
-    /// # Errors
-    /// As [`Hparams::rope`].
-    pub fn window_rope(
-        &self,
-        b: &mut Builder<'_, '_>,
-        pairs: Pairs,
-        default: RopeParams,
-    ) -> Result<RopeId, Error> {
-        let freq_base = self.windows.freq_base.unwrap_or(default.freq_base);
-        rotation::declare(b, pairs, RopeParams { freq_base, ..default })
-    }
-
-    /// What an attention layer keeps: keys, turned by `rope` if there is one, and values.
-    pub fn attention_layer(&self, b: &Builder<'_, '_>, rope: impl Into<Option<RopeId>>) -> AttentionSpec {
-        AttentionSpec::Cached(AttentionLayer {
-            n_head_kv: self.n_head_kv,
-            d_k: self.d_k,
-            d_v: self.d_v,
-            window: None,
-            rope: rope.into().map(|rope| b.rotation(rope).clone()),
-        })
-    }
-
-    /// As [`Hparams::attention_layer`], for a layer that sees the last `window` positions only.
-    pub fn windowed_layer(&self, b: &Builder<'_, '_>, rope: RopeId, window: u32) -> AttentionSpec {
-        match self.attention_layer(b, rope) {
-            AttentionSpec::Cached(layer) => {
-                AttentionSpec::Cached(AttentionLayer { window: Some(Window::Sliding(window)), ..layer })
+    /// Iterate over the layers of a model some of which have a window: those of the file's pattern
+    /// or, where it has none, of `pattern`. They have the sizes that the file states for them.
+    pub fn layers_by<'h>(&'h self, pattern: &'h Pattern) -> impl Iterator<Item = LayerHparams> + 'h {
+        self.layers.full.iter().zip(&self.layers.windowed).map(|(full, windowed)| {
+            match self.windows.of_layer(full.il, pattern) {
+                Some(window) => LayerHparams { window: Some(window), ..*windowed },
+                None => *full,
             }
-            other => other,
-        }
+        })
     }
 
-    /// The state-space sizes of an architecture that needs them.
+    /// Iterate over the layers of an encoder-decoder's decoder. Such models have the same numbers
+    /// in all layers of both halves.
+    pub fn decoder_layers(&self) -> impl Iterator<Item = LayerHparams> + '_ {
+        let (n_layer, all) = (self.n_layer_decoder, self.layers.full.iter().cycle());
+        all.take(n_layer).enumerate().map(move |(il, layer)| LayerHparams {
+            il,
+            is_last: il + 1 == n_layer,
+            ..*layer
+        })
+    }
+
+    /// Return the factor of a layer's attention scores: the file's, or one over the square root of
+    /// a key's width.
+    pub fn attention_scale(&self, layer: &LayerHparams) -> f32 {
+        self.f_attention_scale.unwrap_or(1.0 / libm::sqrtf(layer.d_k as f32))
+    }
+
+    /// Return the state-space sizes of an architecture that needs them.
     ///
     /// # Errors
     /// [`Error::MissingKey`] if the file has none.
     pub fn ssm(&self) -> Result<Ssm, Error> {
-        let key = || alloc::format!("{}.ssm.inner_size", self.architecture).into();
-        self.ssm.ok_or_else(|| Error::MissingKey { key: key() })
+        self.ssm.ok_or_else(|| self.missing("ssm.inner_size"))
     }
 
-    /// The same where the recurrence has heads.
+    /// Return the state-space sizes of an architecture whose recurrence has heads.
     ///
     /// # Errors
-    /// As [`Hparams::ssm`], and [`Error::Hparam`] if heads or their groups do not divide it.
+    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if heads or their groups do not
+    /// divide the recurrence.
     pub fn ssm_heads(&self) -> Result<Ssm, Error> {
         let ssm = self.ssm()?;
         if ssm.d_inner.is_multiple_of(ssm.dt_rank) && ssm.dt_rank.is_multiple_of(ssm.n_group) {
             return Ok(ssm);
         }
-        let key = alloc::format!("{}.ssm.time_step_rank", self.architecture).into();
-        let found = alloc::format!("{}", ssm.dt_rank).into();
-        Err(Error::Hparam {
-            key,
-            found,
-            wanted: "a divisor of ssm.inner_size and a multiple of ssm.group_count",
-        })
+        let wanted = "a divisor of ssm.inner_size and a multiple of ssm.group_count";
+        Err(self.invalid("ssm.time_step_rank", ssm.dt_rank, wanted))
     }
 
-    /// For layers whose gates are as wide as both queries and values.
+    /// Check a layer whose gates are as wide as both queries and values.
     ///
     /// # Errors
     /// [`Error::Hparam`] if keys and values differ in width.
-    pub fn check_heads_alike(&self) -> Result<(), Error> {
-        if self.d_k == self.d_v {
+    pub fn check_heads_alike(&self, layer: &LayerHparams) -> Result<(), Error> {
+        if layer.d_k == layer.d_v {
             return Ok(());
         }
-        let key = alloc::format!("{}.attention.value_length", self.architecture).into();
-        Err(Error::Hparam {
-            key,
-            found: alloc::format!("{}", self.d_v).into(),
-            wanted: "attention.key_length",
-        })
+        Err(self.invalid("attention.value_length", layer.d_v, "attention.key_length"))
     }
 
-    /// The sizes of RWKV's layers in an architecture that needs them.
+    /// Return the sizes of RWKV's layers in an architecture that needs them.
     ///
     /// # Errors
     /// [`Error::MissingKey`] if the file has none.
     pub fn wkv(&self) -> Result<Wkv, Error> {
-        let key = || alloc::format!("{}.wkv.head_size", self.architecture).into();
-        self.wkv.ok_or_else(|| Error::MissingKey { key: key() })
+        self.wkv.ok_or_else(|| self.missing("wkv.head_size"))
+    }
+
+    /// Return the error for a key that the architecture needs and the file lacks.
+    pub fn missing(&self, key: &str) -> Error {
+        Error::MissingKey { key: alloc::format!("{}.{key}", self.architecture).into() }
+    }
+
+    fn invalid(&self, key: &str, found: usize, wanted: &'static str) -> Error {
+        let key = alloc::format!("{}.{key}", self.architecture).into();
+        Error::Hparam { key, found: alloc::format!("{found}").into(), wanted }
     }
 }
 
-fn head_width(r: &Reader<'_, '_>, key: &'static str, n_embd: usize, n_head: usize) -> Result<usize, Error> {
-    match r.optional_count(key, MAX_WIDTH)? {
-        Some(width) => r.product(key, n_head, width).map(|()| width),
-        None if n_head == 0 => Ok(0),
-        None if n_embd.is_multiple_of(n_head) => Ok(n_embd / n_head),
-        None => Err(r.invalid("attention.head_count", n_head, "a divisor of embedding_length")),
-    }
-}
-
-/// Layers without those behind the last that only guess further tokens.
+/// Return the number of layers without those behind the last that only guess further tokens.
 fn n_layer(r: &Reader<'_, '_>, n_block: usize) -> Result<usize, Error> {
     const GUESSING: &str = "nextn_predict_layers";
-    match r.gguf.keys()?.optional::<u32>(GUESSING)?.unwrap_or(0) {
-        n if (n as usize) < n_block => Ok(n_block - n as usize),
-        n => Err(r.invalid(GUESSING, n, "less than block_count")),
+    match r.gguf.keys()?.optional::<u32>(GUESSING)? {
+        None => Ok(n_block),
+        Some(n) if (n as usize) < n_block => Ok(n_block - n as usize),
+        Some(n) => Err(r.invalid(GUESSING, n, "less than block_count")),
     }
 }
 
-/// The file's own count, or the rows of the embedding matrix.
+/// Return the rows of the embedding matrix, or the file's own count.
 fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
     const TABLE: &str = "token_embd.weight";
-    let rows = r.gguf.tensor(TABLE).map(|table| table.shape()[0]);
+    let rows = r.gguf.tensor(TABLE).and_then(|table| table.shape().first().copied());
     match rows.or(r.optional_count("vocab_size", MAX_VOCAB)?) {
         Some(n) if n <= MAX_VOCAB as usize => Ok(n),
         Some(n) => Err(r.invalid("vocab_size", n, "at most 16777216 tokens")),
@@ -405,49 +254,21 @@ fn n_vocab(r: &Reader<'_, '_>) -> Result<usize, Error> {
     }
 }
 
-/// Buckets of distances. Each head's are spread over all distances in memory, which bounds the heads.
-fn n_bucket(r: &Reader<'_, '_>, n_head: usize) -> Result<Option<usize>, Error> {
+/// Return the buckets of distances. Memory spreads each head's over all distances, which bounds the
+/// heads.
+fn n_bucket(r: &Reader<'_, '_>, n_block: usize) -> Result<Option<usize>, Error> {
     const KEY: &str = "attention.relative_buckets_count";
+    const HEADS: &str = "attention.head_count";
+    let heads = r.per_layer::<u32>(HEADS, n_block)?;
+    let n_head = (0..n_block).filter_map(|il| heads.as_ref()?.at(il)).fold(0, u32::max);
     match r.optional_count(KEY, MAX_BUCKETS)? {
         Some(n) if n < 4 || n % 2 != 0 => Err(r.invalid(KEY, n, "an even number from 4 to 128")),
-        Some(_) if n_head > MAX_LAYERS as usize => {
-            Err(r.invalid("attention.head_count", n_head, "at most 4096 heads that have terms by distance"))
+        Some(_) if n_head > MAX_LAYERS => {
+            let wanted = "at most 4096 heads that have relative position biases";
+            Err(r.invalid(HEADS, n_head, wanted))
         }
         n => Ok(n),
     }
-}
-
-fn pooling(r: &Reader<'_, '_>) -> Result<Pooling, Error> {
-    match r.gguf.keys()?.optional::<u32>("pooling_type")? {
-        None | Some(0) => Ok(Pooling::None),
-        Some(1) => Ok(Pooling::Mean),
-        Some(2) => Ok(Pooling::Cls),
-        Some(3) => Ok(Pooling::Last),
-        Some(other) => Err(r.invalid(
-            "pooling_type",
-            other,
-            "0 for none, 1 for the mean, 2 for the first or 3 for the last token",
-        )),
-    }
-}
-
-fn ssm(r: &Reader<'_, '_>) -> Result<Option<Ssm>, Error> {
-    let Some(d_inner) = r.optional_count("ssm.inner_size", MAX_WIDTH)? else { return Ok(None) };
-    let ssm = Ssm {
-        d_conv: r.count("ssm.conv_kernel", MAX_TAPS)?,
-        d_inner,
-        d_state: r.count("ssm.state_size", 1 << 16)?,
-        dt_rank: r.count("ssm.time_step_rank", MAX_WIDTH)?,
-        n_group: r.optional_count("ssm.group_count", MAX_WIDTH)?.unwrap_or(1),
-        dt_b_c_rms: r.gguf.keys()?.optional("ssm.dt_b_c_rms")?.unwrap_or(false),
-    };
-    // u64: the product may not fit a 32-bit usize.
-    if ssm.d_inner as u64 * ssm.d_state as u64 > 1 << 28
-        || ssm.n_group as u64 * ssm.d_state as u64 > u64::from(MAX_WIDTH)
-    {
-        return Err(r.invalid("ssm.state_size", ssm.d_state, "a state of at most 2^28 numbers"));
-    }
-    Ok(Some(ssm))
 }
 
 #[cfg(test)]
@@ -477,7 +298,8 @@ mod tests {
     #[test]
     fn sizes_whose_product_is_beyond_reason_are_refused() {
         let hparams = read(&[("llama.attention.key_length", 1 << 20)]).unwrap();
-        assert_eq!((hparams.d_k, hparams.d_v), (1 << 20, 16));
+        let layer = hparams.layers().next().unwrap();
+        assert_eq!((layer.d_k, layer.d_v), (1 << 20, 16));
         let heads = ("llama.attention.head_count", 1 << 12);
         let cases = [
             [heads, ("llama.attention.key_length", 1 << 20)],

@@ -1,8 +1,21 @@
 //! Language models on CPUs: GGUF files, vocabularies, graphs, contexts, samplers, sessions.
 //!
-//! A [`Model`] is immutable and shared; a [`Context`] holds what changes: sequences that can be appended to, forked
-//! and rolled back, exactly, for every kind of model. A [`Session`] is the layer above for programs: text that is
-//! generated, taken back, branched and saved, with the samplers that continue it.
+//! A [`Model`] is immutable and shared. A [`Context`] has the mutable state: sequences that can be
+//! appended to, forked and rolled back, exactly, for every kind of model. A [`Session`] is the
+//! layer above for programs: text that is generated, rolled back, branched and saved, together with
+//! its samplers.
+//!
+//! | module or type | content |
+//! |---|---|
+//! | [`gguf`] | reading and writing GGUF files |
+//! | [`Model`], [`PackedModel`] | weights, hyper-parameters and vocabulary of a file |
+//! | [`arch`], [`graph`] | the supported architectures, and the graphs that describe them |
+//! | [`vocab`], [`chat`] | tokenisers and chat templates |
+//! | [`Context`] | evaluation of batches of sequences, rollback, forks, state files |
+//! | [`sampler`] | sampler chains |
+//! | [`Session`] | generation in branches, with samplers |
+//! | [`speculative`] | speculative decoding |
+//! | [`error`] | the error type of the crate |
 //!
 //! ```
 //! use backstitch_models::sampler::Settings;
@@ -15,15 +28,15 @@
 //! let mut session = Session::new(ctx, &Settings::default().temp(0.0))?;
 //! session.prompt(&session.tokenize("Once upon a time", ParseSpecial::No))?;
 //! let mut text = String::new();
-//! for piece in session.generate(GenerateOptions::default().limit(5)) {
-//!     text += &piece?.text;
+//! for chunk in session.generate(GenerateOptions::default().limit(5)) {
+//!     text += &chunk?.text;
 //! }
 //! assert_eq!(text, ", there was a little");
-//! session.regenerate(Randomness::Repeat)?; // as if nothing had been told
+//! session.regenerate(Randomness::Repeat)?; // as if nothing had been generated
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same by hand, with a context and a chain of samplers:
+//! The lower layer does the same with a context and a chain of samplers:
 //!
 //! ```
 //! use backstitch_models::sampler::{Chain, Greedy};
@@ -35,31 +48,40 @@
 //! let mut tokens = Vec::new();
 //! model.vocab().tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
 //!
-//! let story = ctx.sequence()?;
-//! ctx.append(story, &tokens)?;
-//! let mark = ctx.pos(story)?;
+//! let seq = ctx.sequence()?;
+//! ctx.append(seq, &tokens)?;
+//! let start = ctx.pos(seq)?;
 //! let mut chain = Chain::builder(model.vocab().n_vocab()).with(Greedy).build();
 //! let mut text = Vec::new();
 //! for _ in 0..5 {
-//!     let token = chain.sample(ctx.logits(story)?).unwrap_or_default();
+//!     let token = chain.sample(ctx.logits(seq)?).ok_or("every token is banned")?;
 //!     text.extend_from_slice(model.vocab().piece(token));
-//!     ctx.append(story, &[token])?;
+//!     ctx.append(seq, &[token])?;
 //! }
 //! assert_eq!(String::from_utf8(text)?, ", there was a little");
-//! ctx.rollback(story, mark)?; // as if nothing had been told
+//! ctx.rollback(seq, start)?; // as if nothing had been generated
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Without the feature `std` the crate needs only `alloc`: models come from bytes ([`Model::from_bytes`]) and one thread runs them.
+//! # Features
+//!
+//! - `std` (default): opening files by path, detection of instruction sets, threads. Without it the
+//!   crate needs only `alloc`: models come from bytes ([`Model::from_bytes`]), and one thread runs
+//!   them.
+//! - `chat` (default): chat templates.
+//! - `amx` (default), `avx512`: kernel sets of x86-64.
+//! - `zstd`: compressed state files.
+//! - `conformance`: replay of conformance files, for tests and `backstitch verify`.
 //!
 //! # Whole programs
 //!
-//! They lie in the package's folder `examples`, and `cargo run --example NAME` runs them. A copy in a crate of one's own needs
-//! `backstitch-demo` too, which holds the small model that they run.
+//! The package's folder `examples` has whole programs, and `cargo run --example NAME` runs them. A
+//! copy in another crate also needs `backstitch-demo`, which holds the small model that they run.
 //!
 //! ## Chat with branches
 //!
-//! A [`Session`] answers one question twice, from one shared past, and follows up one of the answers.
+//! A [`Session`] answers one question twice, from one shared past, and continues one of the
+//! answers.
 //!
 #![doc = "```no_run"]
 #![doc = include_str!("../examples/chat.rs")]
@@ -67,7 +89,7 @@
 //!
 //! ## Editor with undo
 //!
-//! A [`Session`] takes words back and puts them there again.
+//! A [`Session`] undoes and redoes typed words.
 //!
 #![doc = "```no_run"]
 #![doc = include_str!("../examples/undo_editor.rs")]
@@ -75,7 +97,7 @@
 //!
 //! ## Eight sequences in one batch
 //!
-//! A [`Context`] generates eight texts at once, each with the bits that it has alone.
+//! A [`Context`] generates eight texts at once, each with the same bits as alone.
 //!
 #![doc = "```no_run"]
 #![doc = include_str!("../examples/batch.rs")]
@@ -83,7 +105,7 @@
 //!
 //! ## Embeddings
 //!
-//! A [`Context`] of an encoder tells how near the meanings of texts are.
+//! A [`Context`] of an encoder compares the meanings of texts.
 //!
 #![doc = "```no_run"]
 #![doc = include_str!("../examples/embeddings.rs")]
@@ -118,18 +140,19 @@ pub mod speculative;
 pub mod vocab;
 mod weights;
 
-// What the interface names of the layers below, so that nobody has to name versions of them.
+// Types of the layers below that appear in this crate's interface, so that users need not depend on
+// matching versions of them.
 pub use {backstitch_core, backstitch_kv};
 
 pub use backstitch_core::KernelSet;
 pub use backstitch_core::cell::CellType;
-pub use backstitch_kv::state::Fingerprint;
+pub use backstitch_kv::storage::Fingerprint;
 #[cfg(feature = "std")]
-pub use backstitch_kv::state::Saved;
+pub use backstitch_kv::storage::Saved;
 #[cfg(feature = "std")]
-pub use backstitch_kv::store;
+pub use backstitch_kv::storage::prompt_cache;
 pub use backstitch_kv::survey::Survey;
-pub use backstitch_kv::{Batch, Fit, Means, Pos, SeqId, Stretch, TimelineParams, Token, Wanted};
+pub use backstitch_kv::{Batch, Fit, Means, Pos, RollbackParams, SeqId, Stretch, Token, Wanted};
 pub use budget::Budget;
 pub use cancel::Cancel;
 #[cfg(feature = "std")]
@@ -137,10 +160,13 @@ pub use context::Recalled;
 pub use context::sections;
 pub use context::{
     Context, Params, Pooling, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions,
+    SavedContext, SavedSequence,
 };
 pub use error::Error;
 pub use fingerprint::fingerprint;
-pub use hparams::{Experts, Hparams, Pattern, RopeParams, RopeScaling, Ssm, Windows, Wkv};
+pub use hparams::{
+    Experts, Hparams, LayerHparams, Pattern, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
+};
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;

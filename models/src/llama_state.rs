@@ -8,14 +8,13 @@
 
 use crate::{
     error::Error,
-    graph::{Graph, Op},
+    graph::{Graph, Step},
     model::Model,
 };
 use alloc::{vec, vec::Vec};
 use backstitch_core::cell::CellType;
-use backstitch_core::isa::LANES;
-use backstitch_kv::image::{CellLayer, Group, Sees, Shape, StateLayer};
-use backstitch_kv::state::llama::{Layout, Order, Piece, Recurrent, Row};
+use backstitch_kv::snapshot::{CellLayer, Group, Sees, Shape, StateLayer};
+use backstitch_kv::storage::llama::{Layout, Piece, Recurrent};
 use backstitch_kv::{AttentionSpec, LayerSpec};
 
 /// Architectures whose files were exchanged with llama.cpp, and whether their positions have axes there.
@@ -46,7 +45,7 @@ pub fn layout(model: &Model, k_type: CellType, v_type: CellType) -> Result<Layou
     let unknown = || Error::LlamaState { architecture: architecture.as_str().into() };
     let known = KNOWN.iter().find(|known| known.0 == architecture);
     let &(_, axes) = known.ok_or_else(unknown)?;
-    let layers = &model.graph().layers;
+    let layers = model.graph().layers();
     let groups = groups(layers, k_type, v_type).ok_or_else(unknown)?;
     let caches = caches(&groups).ok_or_else(unknown)?;
     let shape = Shape { groups, recurrent: states(layers) };
@@ -109,31 +108,9 @@ fn states(layers: &[LayerSpec]) -> Vec<StateLayer> {
 fn pieces(graph: &Graph, shape: &Shape) -> Option<Vec<Vec<Piece>>> {
     let mut found: Vec<Vec<Option<Piece>>> =
         shape.recurrent.iter().map(|layer| vec![None; layer.parts.len()]).collect();
-    for step in &graph.steps {
-        let Some((state, _)) = step.op.state() else { continue };
+    for state in graph.steps().iter().filter_map(Step::state) {
         let layer = shape.recurrent.iter().position(|layer| layer.layer as usize == state.layer)?;
-        let len = shape.recurrent.get(layer)?.parts.get(state.part)?.len;
-        *found.get_mut(layer)?.get_mut(state.part)? = Some(piece(graph, &step.op, len)?);
+        *found.get_mut(layer)?.get_mut(state.number)? = Some(state.in_llama);
     }
     found.into_iter().map(|pieces| pieces.into_iter().collect()).collect()
-}
-
-/// Where the state of an operation lies, which has `len` numbers.
-fn piece(graph: &Graph, op: &Op, len: usize) -> Option<Piece> {
-    let s = |order| Some(Piece { row: Row::S, order });
-    match op {
-        Op::Conv { x, .. } => {
-            let cols = graph.width(*x);
-            let rows = len.checked_div(cols)?.max(1);
-            Some(Piece { row: Row::R, order: Order::Transposed { rows, cols } })
-        }
-        Op::Shift { .. } => Some(Piece { row: Row::R, order: Order::Same }),
-        // Sixteen channels are lanes of ours.
-        Op::Selective { bc, .. } => s(Order::Transposed { rows: graph.width(bc[0]), cols: LANES }),
-        Op::Ssd { .. } | Op::Wkv6 { .. } => s(Order::Same),
-        // A head's values are rows there.
-        Op::Wkv7 { params, .. } => s(Order::Transposed { rows: params.d_head, cols: params.d_head }),
-        Op::Delta { params, .. } => s(Order::Transposed { rows: params.d_k, cols: params.d_v }),
-        _ => None,
-    }
 }

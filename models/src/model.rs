@@ -4,7 +4,7 @@ use crate::{
     arch::{self, Arch},
     cancel::Stoppable,
     error::Error,
-    fingerprint::fingerprint,
+    fingerprint::{fingerprint, of_long_context},
     gguf::{Gguf, TensorInfo, read_stream},
     graph::{Builder, Graph},
     hparams::Hparams,
@@ -14,10 +14,13 @@ use crate::{
 use alloc::{string::String, sync::Arc};
 use backstitch_core::pool::Pool;
 use backstitch_kv::io::Read;
-use backstitch_kv::state::Fingerprint;
+use backstitch_kv::storage::Fingerprint;
 use core::ops::Range;
 
-/// A model in memory. Clones share everything; any number of contexts can use it at once.
+/// A model in memory: its numbers, its graph, its weights, its vocabulary, and its name.
+///
+/// Nothing of it changes once it is loaded. Clones share everything; any number of contexts can use
+/// it at once, from any number of threads.
 ///
 /// # Example
 /// ```
@@ -43,7 +46,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Loads all of a model; [`Weights::load`] says what `keep` promises.
+    /// Load all of a model; [`Weights::load`] says what `keep` promises.
     fn load(
         gguf: &Gguf<'_>,
         archs: &[&Arch],
@@ -62,16 +65,16 @@ impl Inner {
     }
 }
 
-/// How to load a model.
+/// Parameters of loading a model.
 #[cfg(feature = "std")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoadParams {
-    /// How to get at the bytes of the file.
+    /// The access to the bytes of the file.
     pub access: crate::gguf::Access,
     /// Threads that pack weights, 1 to 512.
     pub n_threads: usize,
-    /// A request to stop, looked at between pieces of weights.
+    /// A request to stop, checked between pieces of weights.
     pub cancel: Option<crate::Cancel>,
 }
 
@@ -84,30 +87,33 @@ crate::setters::setters!(LoadParams {
 
 #[cfg(feature = "std")]
 impl Default for LoadParams {
-    /// Maps the file; as many threads as the process may use.
+    /// Map the file, and use as many threads as the process may.
     fn default() -> Self {
         LoadParams {
             access: crate::gguf::Access::Map,
-            n_threads: crate::context::all_threads() as usize,
+            n_threads: crate::context::params::all_threads() as usize,
             cancel: None,
         }
     }
 }
 
 impl Model {
-    /// Loads the model in the file at `path`, which may be one part of a split model.
+    /// Load the model in the file at `path`, which may be one part of a split model.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or describes a model this crate does not know.
+    /// [`Error::Io`] if the file cannot be read, [`Error::File`] if it is damaged or misses a part,
+    /// those of [`Model::describe`] and [`Error::Vocab`] if this crate cannot use it,
+    /// [`Error::OutOfMemory`].
     #[cfg(feature = "std")]
     pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self, Error> {
         Self::open_with(path, LoadParams::default(), |_, _| {})
     }
 
-    /// As [`Model::open`], with parameters; `progress` hears how many bytes of how many are done.
+    /// Load a model with parameters; `progress` is called with the bytes that are done, and with
+    /// all.
     ///
     /// # Errors
-    /// As [`Model::open`], and [`Error::Cancelled`] if `params` ask to stop.
+    /// Those of [`Model::open`], and [`Error::Cancelled`] if `params` ask to stop.
     #[cfg(feature = "std")]
     pub fn open_with(
         path: impl AsRef<std::path::Path>,
@@ -124,7 +130,7 @@ impl Model {
         let mut inner = Inner::load(&gguf, arch::ALL, &work, true, |tensor, range| {
             read += range.len() as u64;
             let start = tensor.range().start;
-            source.release(tensor.part(), start + range.start..start + range.end);
+            source.release(tensor.shard(), start + range.start..start + range.end);
             progress(read.min(total), total);
         })?;
         if is_packed {
@@ -133,21 +139,22 @@ impl Model {
         Ok(Model(Arc::new(inner)))
     }
 
-    /// Loads the model in `bytes`, the content of a GGUF file.
+    /// Load the model in `bytes`, the content of a GGUF file.
     ///
     /// # Errors
-    /// As `Model::open`.
+    /// Those of [`Gguf::parse`] and of [`Model::from_gguf`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let gguf = Gguf::parse(bytes)?;
         Self::from_gguf(&gguf, arch::ALL, &backstitch_core::pool::Inline, |_, _| {})
     }
 
-    /// Loads the model that comes from `input`, a GGUF file in one part of at most `limit` bytes: from a socket, an archive,
-    /// standard input. Its bytes are held until it is loaded. Of a stream that goes on behind the file, as many bytes
-    /// again are read at most.
+    /// Load the model that comes from `input`, a GGUF file in one part of at most `limit` bytes:
+    /// from a socket, an archive, standard input. Its bytes stay in memory until it is loaded. Of a
+    /// stream that continues behind the file, as many bytes again are read at most.
     ///
     /// # Errors
-    /// As `Model::open`; [`Error::Stream`] if reading fails, [`Error::ModelTooLarge`] if the file is longer than `limit`.
+    /// Those of [`Model::from_bytes`]; [`Error::Stream`] if reading fails, [`Error::ModelTooLarge`]
+    /// if the file is longer than `limit`.
     ///
     /// # Example
     /// ```
@@ -162,11 +169,13 @@ impl Model {
         Self::from_bytes(&read_stream(input, limit)?)
     }
 
-    /// Loads a model whose header was read already, knowing the architectures `archs` only. After each piece of weights `done` hears which bytes of
-    /// which tensor are no longer needed.
+    /// Load a model whose header was read already, of one of the architectures `archs`. After each
+    /// piece of weights `done` is called with a tensor and the range of its bytes that is no longer
+    /// needed.
     ///
     /// # Errors
-    /// As `Model::open`.
+    /// Those of [`Model::describe`]; [`Error::Vocab`] if the vocabulary cannot be used,
+    /// [`Error::OutOfMemory`].
     pub fn from_gguf(
         gguf: &Gguf<'_>,
         archs: &[&Arch],
@@ -176,10 +185,12 @@ impl Model {
         Ok(Model(Arc::new(Inner::load(gguf, archs, &Stoppable::new(pool, None), false, done)?)))
     }
 
-    /// The numbers and the graph of the model that `gguf` describes, without its weights.
+    /// Return the numbers and the graph of the model that `gguf` describes, without its weights.
     ///
     /// # Errors
-    /// As `Model::open`.
+    /// [`Error::Architecture`] if it is none of `archs`, those of [`Hparams::read`],
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`] if a
+    /// tensor is not as the architecture needs it, and those of [`Builder::finish`].
     pub fn describe(gguf: &Gguf<'_>, archs: &[&Arch]) -> Result<(Hparams, Graph), Error> {
         let name = gguf.architecture()?;
         let arch = archs.iter().find(|arch| arch.name == name).ok_or_else(|| Error::Architecture {
@@ -189,40 +200,53 @@ impl Model {
         let hparams = Hparams::read(gguf)?;
         let mut builder = Builder::new(gguf);
         (arch.build)(&mut builder, &hparams)?;
-        Ok((hparams, builder.finish()))
+        Ok((hparams, builder.finish()?))
     }
 
-    /// Sizes and constants.
+    /// Return the sizes and constants.
     pub fn hparams(&self) -> &Hparams {
         &self.0.hparams
     }
 
-    /// The computation.
+    /// Return the computation.
     pub fn graph(&self) -> &Graph {
         &self.0.graph
     }
 
-    /// The vocabulary.
+    /// Return the vocabulary.
     pub fn vocab(&self) -> &Vocab {
         &self.0.vocab
     }
 
-    /// Says which model it is; what one model's sequences hold means nothing to another.
+    /// Return the fingerprint that tells the model from others. Sequences of one model mean nothing
+    /// to another.
     pub fn fingerprint(&self) -> Fingerprint {
         self.0.fingerprint
     }
 
-    /// The model's own name, if the file states one.
+    /// Return the fingerprint of the model in a context of `n_ctx` tokens.
+    ///
+    /// Some models rotate keys otherwise in contexts longer than a length that the file states
+    /// ([`Graph::is_long`]). Sequences of such contexts mean nothing to shorter ones, so the model
+    /// has another fingerprint there.
+    pub fn fingerprint_in(&self, n_ctx: u32) -> Fingerprint {
+        match self.graph().is_long(n_ctx) {
+            true => of_long_context(self.fingerprint()),
+            false => self.fingerprint(),
+        }
+    }
+
+    /// Return the model's own name, if the file states one.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
 
-    /// The source of the chat template, if the file has one.
+    /// Return the source of the chat template, if the file has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
     }
 
-    /// Bytes of the weights in memory.
+    /// Return the bytes of the weights in memory.
     pub fn n_bytes(&self) -> usize {
         self.0.weights.n_bytes()
     }

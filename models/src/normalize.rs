@@ -1,6 +1,15 @@
-//! Making embeddings comparable: dividing them by a norm.
+//! Normalisation of embeddings, which makes them comparable: division by a norm.
 
 /// The norm that [`normalize`] divides by.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Norm, normalize};
+///
+/// let mut embedding = [3.0, -1.0];
+/// normalize(&mut embedding, Norm::Taxicab);
+/// assert_eq!(embedding, [0.75, -0.25]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Norm {
@@ -8,13 +17,14 @@ pub enum Norm {
     MaxAbs,
     /// The sum of magnitudes (L1).
     Taxicab,
-    /// The root of the sum of squares (L2): products of normalised embeddings are cosines of the angle between them.
+    /// The root of the sum of squares (L2). The inner product of two embeddings is then the cosine
+    /// of their angle.
     Euclidean,
     /// The p-th root of the sum of p-th powers of magnitudes.
     P(f64),
 }
 
-/// What the largest magnitude becomes with [`Norm::MaxAbs`].
+/// The largest magnitude after division by [`Norm::MaxAbs`].
 const MOST: f64 = 32_760.0;
 
 impl Norm {
@@ -29,7 +39,8 @@ impl Norm {
     }
 }
 
-/// Divide `x` by its norm, which is summed in double precision in the order of the elements. Zeros stay zeros.
+/// Divide `x` by its norm. The norm is summed in double precision in the order of the elements.
+/// Zeros stay zeros.
 ///
 /// # Example
 /// ```

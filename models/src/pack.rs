@@ -1,4 +1,5 @@
-//! Packing a model once and for all: a GGUF file whose matrices are in panels already, to be used where they lie.
+//! Packing a model once and for all: a GGUF file whose matrices are in panels already, so that
+//! loading it only maps it.
 //!
 //! `docs/packed-format.md` describes the file.
 
@@ -19,21 +20,27 @@ use core::ops::Range;
 // Packed numbers are in this machine's order; the format's is the lowest byte first.
 const _: () = assert!(cfg!(target_endian = "little"), "packed files need a little-endian machine");
 
-/// The matrices of a model in panels.
+/// The matrices of a model in panels, ready to be written as a packed file.
+///
+/// A tensor is packed if the model uses it as a matrix alone. All other tensors and the metadata
+/// are taken over as they are; the file also bears the fingerprint of the one that it was packed
+/// from.
 #[derive(Debug)]
 pub struct PackedModel<'a> {
     gguf: &'a Gguf<'a>,
-    /// Of each tensor where its panels lie, if it has any.
+    /// For each tensor the place of its panels in the arena, if it is packed.
     places: Vec<Option<Range<usize>>>,
     arena: Arena,
     fingerprint: String,
 }
 
 impl<'a> PackedModel<'a> {
-    /// Packs all tensors that the model uses as matrices only; `done` gets each tensor, packed or not.
+    /// Pack all tensors that the model uses as matrices alone; `done` gets each tensor, packed or
+    /// not.
     ///
     /// # Errors
-    /// As `Model::open`, for models that are not known; [`Error::OutOfMemory`]; [`Error::Cancelled`] if `cancel` asks to stop.
+    /// Those of `Model::describe`; [`Error::NotWeights`] if a tensor cannot be packed;
+    /// [`Error::OutOfMemory`]; [`Error::Cancelled`] if `cancel` asks to stop.
     ///
     /// # Example
     /// ```
@@ -57,8 +64,9 @@ impl<'a> PackedModel<'a> {
         let mut places = Vec::new();
         for tensor in gguf.tensors() {
             let n_bytes = if wants_panels(tensor, &graph) { panel_bytes(tensor)? } else { None };
-            places.push(n_bytes.map(|n| end..end.saturating_add(n)));
-            end = end.saturating_add(n_bytes.unwrap_or_default());
+            let place = n_bytes.map(|n| end..end.saturating_add(n));
+            end = place.as_ref().map_or(end, |place| place.end);
+            places.push(place);
         }
         let mut arena = Arena::new(end)?;
         let work = Stoppable::new(pool, cancel);
@@ -71,10 +79,10 @@ impl<'a> PackedModel<'a> {
         Ok(Self { gguf, places, arena, fingerprint: fingerprint(gguf).to_string() })
     }
 
-    /// The file, ready to be written.
+    /// Return the file, ready to be written.
     ///
     /// # Errors
-    /// None that a file which was read could cause; those of [`Writer`] all the same.
+    /// Those of [`Writer`]; a file that was read causes none.
     pub fn writer(&self) -> Result<Writer<'_>, Error> {
         let mut writer = Writer::new();
         // All parts of a split model become one file.
@@ -85,7 +93,12 @@ impl<'a> PackedModel<'a> {
         for (tensor, place) in self.gguf.tensors().iter().zip(&self.places) {
             let (name, shape, dtype) = (tensor.name(), tensor.shape(), tensor.dtype());
             match place {
-                Some(place) => writer.packed_tensor(name, shape, dtype, self.arena.get(place.clone()))?,
+                Some(place) => {
+                    let refused =
+                        || Error::TensorBytes { tensor: name.into(), found: 0, wanted: place.len() as u64 };
+                    let panels = self.arena.get(place.clone()).ok_or_else(refused)?;
+                    writer.packed_tensor(name, shape, dtype, panels)?
+                }
                 None if tensor.is_packed() => {
                     writer.packed_tensor(name, shape, dtype, self.gguf.tensor_data(tensor))?
                 }
@@ -95,19 +108,19 @@ impl<'a> PackedModel<'a> {
         Ok(writer)
     }
 
-    /// Tensors that were packed.
+    /// Return the number of tensors that were packed.
     pub fn n_packed(&self) -> usize {
         self.places.iter().flatten().count()
     }
 }
 
-/// Whether all that a model does with a tensor is to multiply by it, panel by panel.
+/// Return true if a model only multiplies by a tensor, panel by panel.
 fn wants_panels(tensor: &TensorInfo<'_>, graph: &Graph) -> bool {
     let mut uses = graph.weights().iter().filter(|weight| weight.tensor == tensor.name()).peekable();
     !tensor.is_packed() && uses.peek().is_some() && uses.all(|weight| is_packable(tensor, &weight.shape))
 }
 
-/// Bytes of a tensor's panels; none if it cannot have any.
+/// Return the bytes of a tensor's panels; none if it cannot have any.
 fn panel_bytes(tensor: &TensorInfo<'_>) -> Result<Option<usize>, Error> {
     let Some(kind) = PackedType::of(tensor.dtype()) else { return Ok(None) };
     let (n_rows, n_cols) = tensor.rows_and_cols();
@@ -115,7 +128,7 @@ fn panel_bytes(tensor: &TensorInfo<'_>) -> Result<Option<usize>, Error> {
     Ok(packed_bytes(kind, n_rows, n_cols)?.checked_mul(n_matrices))
 }
 
-/// Packs each matrix of a tensor.
+/// Pack each matrix of a tensor.
 fn pack_tensor(
     tensor: &TensorInfo<'_>,
     data: &[u8],

@@ -1,18 +1,21 @@
 //! Running a graph: one ubatch, step by step, in one arena.
+//!
+//! `Frame::step` is the only place that matches on kinds of operations. Each arm calls a method
+//! that takes the step's operands apart by number, as the kind documents them.
 
 mod attend;
 mod experts;
 mod journal;
-mod mixing;
+mod lerp;
 mod products;
 mod recurrent;
 mod rows;
 
 use crate::{
     cancel::Stoppable,
-    context::{Outputs, Params},
+    context::{outputs::Outputs, params::Params},
     error::Error,
-    graph::{Graph, Head, Op, Plan, Profile, Rotation, Rows, Value},
+    graph::{Graph, Head, Kind, Plan, Profile, Rotation, Rows, Step, Value},
     model::Model,
     weights::Weights,
 };
@@ -21,63 +24,65 @@ use backstitch_core::{KernelSet, packed::Line, pool::Pool};
 use backstitch_kv::Ubatch;
 use core::ops::Range;
 
-/// The buffers a graph is run in, sized for the largest ubatch.
+/// The buffers in which a graph runs, sized for the largest ubatch.
 pub(crate) struct Runner {
     set: &'static KernelSet,
+    /// The rotations of this context's length.
+    rotations: Vec<Rotation>,
     main: Program,
     /// The encoder of an encoder-decoder.
     encoder: Option<Program>,
     arena: Vec<Line>,
-    /// Partial results of attention, and whatever else needs room that no value has.
+    /// Partial results of attention.
     scratch: Vec<Line>,
     /// Tokens of the ubatch whose output is wanted, by their index in it.
     wanted: Vec<u32>,
     profile: Option<Profile>,
 }
 
-/// What is known beforehand about running a graph.
+/// A graph's arena, and the steps that a ubatch may leave out.
 struct Program {
     plan: Plan,
-    /// Steps that have nothing to do for tokens whose output is not wanted.
+    /// For each step: true if it has nothing to do for tokens whose output is not wanted.
     outputs_only: Vec<bool>,
 }
 
 impl Program {
     fn new(graph: &Graph) -> Self {
-        let outputs_only = graph.steps().iter().map(|step| graph.is_outputs_only(&step.op)).collect();
+        let outputs_only = graph.steps().iter().map(|step| graph.is_outputs_only(step)).collect();
         Program { plan: Plan::new(graph), outputs_only }
     }
 }
 
-/// Which of a model's graphs is run.
+/// One of a model's graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The one for texts to encode.
+    /// The graph for texts to encode.
     Encoder,
-    /// The one for tokens that go on with a sequence.
+    /// The graph for tokens that continue a sequence.
     Decoder,
 }
 
 impl Side {
-    /// The graph; models that only encode or only decode have one for both.
+    /// Return the graph; models that only encode or only decode have one for both sides.
     pub(crate) fn graph(self, model: &Model) -> &Graph {
         let graph = model.graph();
         graph.encoder().filter(|_| self == Side::Encoder).unwrap_or(graph)
     }
 }
 
-/// What the steps of one ubatch share.
+/// The things that the steps of one ubatch share.
 pub(crate) struct Frame<'r> {
     set: &'static KernelSet,
     pool: &'r dyn Pool,
     weights: &'r Weights,
-    ropes: &'r [Rotation],
+    rotations: &'r [Rotation],
     values: Values<'r>,
     scratch: &'r mut [f32],
     wanted: &'r [u32],
 }
 
-/// The values of a ubatch: where each lies in the arena.
+/// The values of a ubatch, and their places in the arena.
 struct Values<'r> {
     graph: &'r Graph,
     plan: &'r Plan,
@@ -98,20 +103,24 @@ impl Values<'_> {
     }
 
     fn n_rows(&self, value: Value) -> usize {
-        match self.graph.values()[value.0 as usize].rows {
+        match self.graph.info(value).rows {
             Rows::Tokens => self.n_tokens,
             Rows::Outputs => self.n_outputs,
         }
     }
 
-    /// Where the rows of `value` lie; where there are none, the start of the arena, which is disjoint from everything.
+    /// Return the place of the rows of `value`. Without rows it is empty and at the start of the
+    /// arena, and so disjoint from everything.
     fn range(&self, value: Value) -> Range<usize> {
         let len = self.n_rows(value) * self.width(value);
         let start = if len == 0 { 0 } else { self.plan.offset(value) * self.n_tokens };
         start..start + len
     }
 
-    /// The values' rows, `[n_rows, width]` each; no two of them may be the same.
+    /// Return the values' rows, `[n_rows, width]` each.
+    ///
+    /// # Errors
+    /// [`Error::Arena`] if two of them are the same value, or overlap.
     fn slices<const N: usize>(&mut self, values: [Value; N]) -> Result<[&mut [f32]; N], Error> {
         let ranges = values.map(|value| self.range(value));
         // The plan keeps apart what lives at the same time.
@@ -119,11 +128,11 @@ impl Values<'_> {
     }
 }
 
-/// The floats that activations and attention take.
+/// Return the floats that activations and attention take.
 pub(crate) fn sizes(graph: &Graph, params: &Params, n_threads: usize) -> (usize, usize) {
     let graphs = || [Some(graph), graph.encoder()].into_iter().flatten();
-    let width = graphs().map(|graph| Plan::new(graph).width()).max().unwrap_or(0);
-    let scratch = graphs().map(|graph| attend::scratch_len(graph, params, n_threads)).max().unwrap_or(0);
+    let width = graphs().fold(0, |most, graph| most.max(Plan::new(graph).width()));
+    let scratch = graphs().fold(0, |most, graph| most.max(attend::scratch_len(graph, params, n_threads)));
     (width.saturating_mul(params.n_ubatch as usize), scratch)
 }
 
@@ -139,7 +148,17 @@ impl Runner {
         let (n_arena, n_scratch) = sizes(graph, params, pool.n_threads());
         let arena = zeroed(n_arena, "activations")?;
         let scratch = zeroed(n_scratch, "attention")?;
-        Ok(Runner { set, main, encoder, arena, scratch, wanted: vec![0; n_ubatch], profile: None })
+        let rotations = graph.rotations().iter().map(|choice| choice.of_context(params.n_ctx).clone());
+        Ok(Runner {
+            set,
+            rotations: rotations.collect(),
+            main,
+            encoder,
+            arena,
+            scratch,
+            wanted: vec![0; n_ubatch],
+            profile: None,
+        })
     }
 
     pub(crate) fn kernels(&self) -> &'static KernelSet {
@@ -154,7 +173,8 @@ impl Runner {
         self.profile.as_ref()
     }
 
-    /// Computes one ubatch: its keys, values and states go into the memory, its logits or embeddings into `outputs`.
+    /// Compute one ubatch: its keys, values and states go into the memory, its logits or embeddings
+    /// into `outputs`.
     pub(crate) fn run(
         &mut self,
         model: &Model,
@@ -177,19 +197,19 @@ impl Runner {
             }
             work.check()?;
             let mut run = || {
-                frame.log(&step.op, ubatch)?;
-                frame.step(&step.op, ubatch, outputs)
+                frame.log(step, ubatch)?;
+                frame.step(step, ubatch, outputs)
             };
             match &mut profile {
                 Some(profile) => profile.time(i, run)?,
                 None => run()?,
             }
         }
-        // What was left out of the last step too.
+        // Jobs may have been left out of the last step too.
         work.check()
     }
 
-    /// Steps the recurrent states through one ubatch of the journal.
+    /// Step the recurrent states through one ubatch of the journal.
     pub(crate) fn replay(
         &mut self,
         model: &Model,
@@ -201,12 +221,13 @@ impl Runner {
         let (mut frame, ..) = self.frame(model, work.pool(), Side::Decoder, ubatch.n_tokens());
         for step in model.graph().steps() {
             work.check()?;
-            frame.replay(&step.op, ubatch, outputs)?;
+            frame.replay(step, ubatch, outputs)?;
         }
         work.check()
     }
 
-    /// What the steps of a ubatch of `n_tokens` share, and what `run` needs beside it.
+    /// Return the frame of a ubatch of `n_tokens`, the profile, and the steps that concern outputs
+    /// only.
     fn frame<'r>(
         &'r mut self,
         model: &'r Model,
@@ -222,7 +243,7 @@ impl Runner {
             set: self.set,
             pool,
             weights: model.weights(),
-            ropes: &graph.ropes,
+            rotations: &self.rotations,
             values: Values { graph, plan: &program.plan, arena, n_tokens, n_outputs: self.wanted.len() },
             scratch: bytemuck::cast_slice_mut(&mut self.scratch),
             wanted: &self.wanted,
@@ -231,51 +252,65 @@ impl Runner {
     }
 }
 
-impl Frame<'_> {
-    fn step(&mut self, op: &Op, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
-        match *op {
-            Op::Embed { table, by, scale, out } => self.embed(table, (by, scale), out, ubatch),
-            Op::Angles { rope, out } => self.angles(rope, out, ubatch),
-            Op::RmsNorm { x, weight, eps, group, out } => self.rms_norm(x, weight, eps, group, out),
-            Op::LayerNorm { x, weight, bias, eps, out } => self.layer_norm(x, weight, bias, eps, out),
-            Op::Quantize { x, out } => self.quantize(x, out),
-            Op::MatMul { x, ref products } => self.matmul(x, products),
-            Op::Bias { x, bias } => self.bias(x, bias),
-            Op::Rotate { x, angles, rope, n_head } => self.rotate(x, angles, rope, n_head),
-            Op::Attend { layer, q, k, v, out, n_head, scores, terms } => {
-                self.store(layer, k, v, ubatch)?;
-                self.attend(layer, [q, out], n_head, (scores, terms), ubatch)
-            }
-            Op::StoreText { layer, k, v } => self.store(layer, k, v, ubatch),
-            Op::Cross { layer, q, out, n_head, scores } => {
-                self.attend(layer, [q, out], n_head, (scores, None), ubatch)
-            }
-            Op::Conv { state, x, out, params } => self.conv(state, x, out, params, ubatch),
-            Op::Selective { state, x, dt, bc: [b, c], a, d, out } => {
-                self.selective(state, [x, dt, b, c, out], [a, d], ubatch)
-            }
-            Op::Ssd { state, xbc, dt, out, ref params } => self.ssd(state, xbc, dt, out, params, ubatch),
-            Op::Shift { state, x, out } => self.shift(state, x, out, ubatch),
-            Op::Wkv6 { state, rwkv, out, ref params } => self.wkv6(state, rwkv, out, params, ubatch),
-            Op::Wkv7 { state, rwkva, out, ref params } => self.wkv7(state, rwkva, out, params, ubatch),
-            Op::Delta { state, qkv, beta, alpha, out, ref params } => {
-                self.delta(state, [qkv, beta, alpha, out], params, ubatch)
-            }
-            Op::Lerp { x, y, mix, out } => self.lerp(x, y, mix, out),
-            Op::Columns { x, columns, out } => self.columns(x, columns, out),
-            Op::Scale { x, factor } => self.scale(x, factor),
-            Op::Activate { activation, x } => self.activate(activation, x),
-            Op::Gate { activation, gate, up } => self.gate(activation, gate, up),
-            Op::Experts { x, router, scratch, out, ref params } => {
-                self.experts(x, router, scratch, out, params)
-            }
-            Op::Add { x, y } => self.add(x, y),
-            Op::Mul { x, y } => self.mul(x, y),
-            Op::Outputs { x, out } => self.outputs(x, out),
-            Op::Logits { x, head, scratch, soft_cap } => {
-                self.logits([x, scratch], head, soft_cap, ubatch, outputs)
-            }
-            Op::Embeddings { x } => self.embeddings(x, ubatch, outputs),
+impl<'r> Frame<'r> {
+    /// Return the vectors that a step uses.
+    ///
+    /// # Errors
+    /// [`Error::Operands`] if it uses fewer or more than `N` weights, [`Error::WeightUse`] if one is
+    /// no vector.
+    fn vectors<const N: usize>(&self, step: &Step) -> Result<[&'r [f32]; N], Error> {
+        let mut vectors = [&[][..]; N];
+        for (vector, id) in vectors.iter_mut().zip(step.weights::<N>()?) {
+            *vector = self.weights.vector(id)?;
+        }
+        Ok(vectors)
+    }
+
+    /// Return the weight of a step and its bias, which is empty where it has none.
+    ///
+    /// # Errors
+    /// [`Error::Operands`] if it uses no weight, [`Error::WeightUse`] if one is no vector.
+    fn weight_and_bias(&self, step: &Step) -> Result<(&'r [f32], &'r [f32]), Error> {
+        let refused = Error::Operands { operation: step.name };
+        let (&weight, bias) = step.weights.split_first().ok_or(refused)?;
+        let bias = match bias.first() {
+            Some(&bias) => self.weights.vector(bias)?,
+            None => &[],
+        };
+        Ok((self.weights.vector(weight)?, bias))
+    }
+
+    /// Run one step.
+    fn step(&mut self, step: &Step, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
+        match step.kind {
+            Kind::Embed { by, scale } => self.embed(step, by, scale, ubatch),
+            Kind::Angles(rope) => self.angles(step, rope, ubatch),
+            Kind::RmsNorm { eps, group } => self.rms_norm(step, eps, group),
+            Kind::LayerNorm { eps } => self.layer_norm(step, eps),
+            Kind::Quantize => self.quantize(step),
+            Kind::MatMul { add } => self.matmul(step, add),
+            Kind::Bias { first } => self.bias(step, first),
+            Kind::Rotate { rope, n_head } => self.rotate(step, rope, n_head),
+            Kind::StoreKv => self.store(step, ubatch),
+            Kind::Attend { n_head, scores } => self.attend(step, n_head, scores, ubatch),
+            Kind::Conv { silu } => self.conv(step, silu, ubatch),
+            Kind::Selective => self.selective(step, ubatch),
+            Kind::Ssd(sizes) => self.ssd(step, sizes, ubatch),
+            Kind::Shift => self.shift(step, ubatch),
+            Kind::Wkv6(sizes) => self.wkv6(step, sizes, ubatch),
+            Kind::Wkv7(sizes) => self.wkv7(step, sizes, ubatch),
+            Kind::Delta(sizes) => self.delta(step, sizes, ubatch),
+            Kind::Lerp { row } => self.lerp(step, row),
+            Kind::Columns(columns) => self.columns(step, columns),
+            Kind::Scale { factor } => self.scale(step, factor),
+            Kind::Activate(activation) => self.activate(step, activation),
+            Kind::Gate(activation) => self.gate(step, activation),
+            Kind::Experts(sizes) => self.experts(step, sizes),
+            Kind::Add => self.add(step),
+            Kind::Mul => self.mul(step),
+            Kind::SelectOutputs => self.select_outputs(step),
+            Kind::Logits { soft_cap } => self.logits(step, soft_cap, ubatch, outputs),
+            Kind::Embeddings => self.embeddings(step, ubatch, outputs),
         }
     }
 }

@@ -1,16 +1,18 @@
-//! From logits to the next token.
+//! Sampling: from logits to the next token.
 //!
-//! A sampler is a small value that changes a list of candidates: raises or lowers logits, or drops tokens.
-//! A [`Chain`] runs several in order and draws one of what is left. Most samplers hold no state: the
-//! [`History`] of recent tokens and the position of the [`Rng`] belong to the chain. A sampler with state
-//! of its own overrides [`Sampler::accept`], [`Sampler::save`], [`Sampler::restore`] and
-//! [`Sampler::reset`]; a clone of a chain clones it, and [`Chain::state`] holds its bytes.
+//! A sampler is a small value that changes a list of candidates: it raises or lowers logits, or
+//! drops tokens. A [`Chain`] runs several samplers in order and draws one of the tokens left. Most
+//! samplers have no state: the [`History`] of recent tokens and the position of the [`Rng`] belong
+//! to the chain. A sampler with a state of its own overrides [`Sampler::accept`],
+//! [`Sampler::save`], [`Sampler::restore`] and [`Sampler::reset`]. A clone of a chain clones that
+//! state, and [`Chain::state`] holds its bytes.
 //!
-//! The same logits, settings and seed give the same token on every platform. All sums run in `f64` over the
-//! candidates in their current order, which is token order after loading and descending logits (lower token
-//! first among equals) after a sampler has selected. Logits that are not numbers count as minus infinity.
-//! No sampler of this module drops the last candidate, and none allocates. A token with a logit of minus
-//! infinity is banned: [`Chain::sample`] never draws it, and returns `None` if no other is left.
+//! Equal logits, settings and seeds give the same token on every platform. All sums run in `f64`
+//! over the candidates in their current order: token order after loading, and descending logits
+//! (the lower token first among equals) after a sampler has selected. A logit that is not a number
+//! counts as minus infinity. No sampler of this module drops the last candidate, and none
+//! allocates. A token with a logit of minus infinity is banned: [`Chain::sample`] never draws it,
+//! and returns `None` if no other token is left.
 //!
 //! Meanings and defaults are those of llama.cpp's samplers of the same names.
 //!
@@ -64,16 +66,16 @@ use backstitch_kv::Token;
 
 /// One step between the logits and the draw.
 ///
-/// A sampler without state needs [`Sampler::apply`] and `Clone` alone. One with state keeps it in buffers
-/// that it makes when it is made: `apply`, `accept` and `save` into a vector with room run once a token,
-/// where nothing may allocate.
+/// A sampler without state needs [`Sampler::apply`] and `Clone` alone. A sampler with a state keeps
+/// it in buffers that its constructor allocates. `apply`, `accept` and `save` (into a vector with
+/// enough capacity) run once per token, where nothing may allocate.
 ///
 /// ```
 /// use backstitch_kv::Token;
 /// use backstitch_models::Error;
 /// use backstitch_models::sampler::{Candidates, Chain, Greedy, History, Sampler};
 ///
-/// /// Bans every token that came already.
+/// /// Bans every token that was accepted before.
 /// #[derive(Clone)]
 /// struct Once(Vec<bool>);
 ///
@@ -96,9 +98,9 @@ use backstitch_kv::Token;
 ///     }
 ///
 ///     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
-///         let (what, found, wanted) = ("the used tokens", bytes.len() as u64, self.0.len() as u64);
+///         let (found, wanted) = (bytes.len() as u64, self.0.len() as u64);
 ///         if found != wanted {
-///             return Err(Error::SavedLength { what, found, wanted });
+///             return Err(Error::SavedLength { what: "the used tokens", found, wanted });
 ///         }
 ///         self.0.iter_mut().zip(bytes).for_each(|(used, &byte)| *used = byte != 0);
 ///         Ok(())
@@ -117,7 +119,7 @@ pub trait Sampler: CloneBoxed + Send + Sync {
     /// Change logits or drop candidates; `history` holds the tokens accepted so far.
     fn apply(&mut self, candidates: &mut Candidates, history: &History);
 
-    /// Note a token of the sequence, from the prompt or drawn.
+    /// Take note of a token of the sequence, from the prompt or drawn.
     fn accept(&mut self, token: Token) {
         let _ = token;
     }
@@ -125,20 +127,20 @@ pub trait Sampler: CloneBoxed + Send + Sync {
     /// Return to the state in which no token was accepted.
     fn reset(&mut self) {}
 
-    /// Append the state to `bytes`; nothing if there is none. A sampler with a state writes at least one byte
-    /// in every state, so that one that was not saved is missed where it is to be restored.
+    /// Append the state to `bytes`; nothing if there is none.
     ///
-    /// A state that was not saved may be made again by accepting all tokens of the sequence, so it has to
-    /// follow from these.
+    /// A sampler with a state writes at least one byte in every state. A state that was not saved
+    /// is then noticed where it should be restored. A state that was not saved may be rebuilt by
+    /// accepting all tokens of the sequence, so it has to follow from these.
     fn save(&self, bytes: &mut Vec<u8>) {
         let _ = bytes;
     }
 
-    /// Take the state over that [`Sampler::save`] wrote.
+    /// Take over the state that [`Sampler::save`] wrote.
     ///
     /// # Errors
-    /// [`Error::SavedLength`] or [`Error::SavedValue`] if the bytes are not such a state. A sampler without
-    /// state refuses all bytes.
+    /// [`Error::SavedLength`] or [`Error::SavedValue`] if the bytes are not such a state. A sampler
+    /// without state refuses all bytes.
     fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match bytes.len() as u64 {
             0 => Ok(()),
@@ -149,7 +151,17 @@ pub trait Sampler: CloneBoxed + Send + Sync {
     }
 }
 
-/// Cloning behind a box: every [`Sampler`] that is `Clone` has it.
+/// Cloning behind a box. Every [`Sampler`] that is `Clone` implements it, so that a [`Chain`] can
+/// be cloned.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{CloneBoxed, Greedy, Sampler};
+///
+/// let boxed: Box<dyn Sampler> = Box::new(Greedy);
+/// let copy: Box<dyn Sampler> = boxed.clone_boxed();
+/// # drop(copy);
+/// ```
 pub trait CloneBoxed {
     /// Return an independent copy.
     fn clone_boxed(&self) -> Box<dyn Sampler>;
@@ -173,12 +185,12 @@ mod tests {
         candidates.items().iter().map(|c| (c.id.0, c.logit)).collect()
     }
 
-    /// The tokens one sampler leaves.
+    /// Return the tokens that one sampler leaves.
     pub(super) fn kept(sampler: &dyn Sampler, logits: &[f32]) -> Vec<u32> {
         after(sampler, logits).into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Logits whose softmax is `probabilities`.
+    /// Return logits whose softmax is `probabilities`.
     pub(super) fn logits_of(probabilities: &[f32]) -> Vec<f32> {
         probabilities.iter().map(|p| p.ln()).collect()
     }

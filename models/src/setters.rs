@@ -1,12 +1,14 @@
-//! Setters for structs of parameters, which may get more fields: code outside of the crate makes them of their
-//! default, one setter for each field that is to be another.
+//! Setters for structs of parameters.
+//!
+//! Such structs may get more fields, so code outside of the crate starts from their default and
+//! calls one setter for each field that it changes.
 
-/// Makes a setter of each field, of its name.
+/// Define a setter for each field, with the name of the field.
 macro_rules! setters {
     ($name:ident $(<$life:lifetime>)? { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? }) => {
         impl $(<$life>)? $name $(<$life>)? {
             $(
-                #[doc = concat!("Return the same with another [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                #[doc = concat!("Set [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
                 $(#[$attribute])*
                 #[must_use]
                 pub fn $field(self, $field: $type) -> Self {

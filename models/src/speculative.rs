@@ -1,16 +1,21 @@
-//! Speculative decoding: guess the next tokens, evaluate them together, keep those that plain decoding
-//! would have chosen.
+//! Speculative decoding: draft the next tokens, evaluate them together, and keep those that plain
+//! decoding would have chosen.
 //!
-//! Evaluating a few tokens at once costs little more than evaluating one, because the weights are read
-//! once. A [`Drafter`] guesses what comes next, from the text itself ([`Lookup`]) or with a smaller model
-//! ([`DraftModel`]); one batch evaluates the guesses; then the sampler chain draws from the target's own
-//! logits, position by position, as it would have without any guess. As long as what it draws is what was
-//! guessed, the next position's logits are there already. The first guess that differs, and all behind it,
-//! are rolled back.
+//! Evaluating a few tokens at once costs little more than evaluating one, because the weights are
+//! read once. A [`Drafter`] proposes the next tokens, from the text itself ([`Lookup`]) or with a
+//! smaller model ([`DraftModel`]), and one batch evaluates the draft. Then the sampler chain draws
+//! from the target's own logits, position by position, as it would have without a draft. While each
+//! token drawn is the token drafted, the logits of the next position are there already. The first
+//! drafted token that differs is rejected, and it and all tokens behind it are rolled back.
 //!
-//! So guesses decide about speed only. The chain sees the same logits (bit for bit, by contract 1) and the
-//! same history and draws as many random numbers as plain decoding, so the text is the same for the same
-//! seed, greedy or sampled, with every kind of memory, however bad the drafter.
+//! Drafts therefore change the speed and never the text. The chain sees the same logits (bit for
+//! bit), has the same history, and draws as many random numbers as in plain decoding. The text is
+//! the same for the same seed, greedy or sampled, with every kind of memory, however bad the
+//! drafter.
+//!
+//! The method is that of Leviathan et al., "Fast inference from transformers via speculative
+//! decoding", 2023, with one difference: a token is accepted if the chain draws it, and not by a
+//! comparison of probabilities.
 //!
 //! ```
 //! use backstitch_models::sampler::{Chain, Settings};
@@ -24,13 +29,13 @@
 //! ctx.append(seq, &[Token(5), Token(6), Token(7), Token(5), Token(6)])?;
 //!
 //! let mut speculative = Speculative::new(Lookup::default(), seq, 8);
-//! let mut story = Vec::new();
-//! while story.len() < 20 {
-//!     let step = speculative.step(&mut ctx, &mut chain, 20 - story.len(), |_| false)?;
-//!     story.extend_from_slice(step.tokens);
+//! let mut generated = Vec::new();
+//! while generated.len() < 20 {
+//!     let step = speculative.step(&mut ctx, &mut chain, 20 - generated.len(), |_| false)?;
+//!     generated.extend_from_slice(step.tokens);
 //! }
 //! speculative.flush(&mut ctx)?; // the sequence holds the last token too
-//! assert_eq!(ctx.tokens(seq)?[5..], story);
+//! assert_eq!(ctx.tokens(seq)?[5..], generated);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -45,70 +50,140 @@ use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Batch, Pos, SeqId, Token};
 use core::ops::ControlFlow;
 
-/// Guesses how a text goes on.
+/// A source of drafts: tokens that may continue a text.
+///
+/// # Example
+/// ```
+/// use backstitch_models::speculative::Drafter;
+/// use backstitch_models::{Error, Token};
+///
+/// /// Drafts the last token again and again.
+/// struct Stutter;
+///
+/// impl Drafter for Stutter {
+///     fn draft(
+///         &mut self,
+///         _: &[Token],
+///         last: Token,
+///         n: usize,
+///         draft: &mut Vec<Token>,
+///     ) -> Result<(), Error> {
+///         draft.extend(std::iter::repeat_n(last, n));
+///         Ok(())
+///     }
+/// }
+///
+/// let mut draft = Vec::new();
+/// Stutter.draft(&[], Token(3), 2, &mut draft)?;
+/// assert_eq!(draft, [Token(3), Token(3)]);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Drafter {
-    /// Appends at most `n` tokens that may come after `held` and then `last` to the empty `draft`; none is
-    /// fine.
+    /// Append at most `n` tokens that may come after `tokens` and then `last` to the empty `draft`.
+    /// Appending none is fine.
     ///
-    /// `held` is what the sequence holds, and empty if that is not known. Guesses cost time when they are
-    /// wrong; they never change a text.
+    /// `tokens` are those of the sequence, or empty if they are not known. Rejected tokens cost
+    /// time; they never change a text.
     ///
     /// # Errors
-    /// Those of the drafter's own work. The step that asked fails then, and nothing has changed.
-    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error>;
+    /// Those of the drafter's own work. The step that asked for the draft then fails, and nothing
+    /// has changed.
+    fn draft(&mut self, tokens: &[Token], last: Token, n: usize, draft: &mut Vec<Token>)
+    -> Result<(), Error>;
 }
 
 impl<D: Drafter + ?Sized> Drafter for Box<D> {
-    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
-        (**self).draft(held, last, n, draft)
+    fn draft(
+        &mut self,
+        tokens: &[Token],
+        last: Token,
+        n: usize,
+        draft: &mut Vec<Token>,
+    ) -> Result<(), Error> {
+        (**self).draft(tokens, last, n, draft)
     }
 }
 
-/// `None` guesses nothing: decoding is plain then, a token a step.
+/// `None` drafts nothing: decoding is plain then, one token per step.
 impl<D: Drafter> Drafter for Option<D> {
-    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
-        self.as_mut().map_or(Ok(()), |drafter| drafter.draft(held, last, n, draft))
+    fn draft(
+        &mut self,
+        tokens: &[Token],
+        last: Token,
+        n: usize,
+        draft: &mut Vec<Token>,
+    ) -> Result<(), Error> {
+        self.as_mut().map_or(Ok(()), |drafter| drafter.draft(tokens, last, n, draft))
     }
 }
 
-/// What speculation has done so far.
+/// Counts of a speculation since its start.
+///
+/// # Example
+/// ```
+/// use backstitch_models::SeqId;
+/// use backstitch_models::speculative::{Lookup, Speculative};
+///
+/// let stats = Speculative::new(Lookup::default(), SeqId(0), 8).stats();
+/// assert_eq!((stats.n_drafted, stats.n_accepted), (0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Tokens guessed and evaluated.
+    /// Tokens drafted and evaluated.
     pub n_drafted: u64,
-    /// Those among them that were right.
+    /// Drafted tokens that were accepted.
     pub n_accepted: u64,
     /// Batches decoded.
     pub n_decodes: u64,
-    /// Tokens evaluated again because wrong guesses had to be rolled back.
+    /// Tokens re-evaluated because rejected tokens had to be rolled back.
     pub n_reevaluated: u64,
 }
 
-/// What a step has chosen.
+/// The tokens that a step has chosen. [`Speculative::step`] returns it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Chain, Greedy};
+/// use backstitch_models::speculative::{Lookup, Speculative};
+/// use backstitch_models::{Context, Model, Params, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let seq = ctx.sequence()?;
+/// ctx.append(seq, &[Token(5)])?;
+/// let mut chain = Chain::builder(model.hparams().n_vocab).with(Greedy).build();
+/// let mut speculative = Speculative::new(Lookup::default(), seq, 4);
+/// let step = speculative.step(&mut ctx, &mut chain, 1, |_| false)?;
+/// assert_eq!((step.tokens.len(), step.end), (1, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step<'a> {
     /// The next tokens of the text, at least one unless the text ended.
     pub tokens: &'a [Token],
-    /// The token that ends the text, if it was drawn; it is neither accepted nor evaluated.
+    /// The token that ends the text, if it was drawn. It is neither accepted nor evaluated.
     pub end: Option<Token>,
 }
 
-/// Continues one sequence of a context, several tokens a step where guesses are right.
+/// A speculative decoder of one sequence: several tokens per step where drafts are right.
 ///
-/// Between steps the last token chosen is not evaluated yet: [`Speculative::next`] is that token, and
-/// [`Speculative::flush`] evaluates it. Whoever changes the sequence otherwise calls [`Speculative::reset`].
+/// Between steps the last token chosen is not evaluated yet. [`Speculative::next`] returns that
+/// token, and [`Speculative::flush`] evaluates it. After any other change of the sequence, call
+/// [`Speculative::reset`]. The [module](self) has an example.
 #[derive(Debug)]
 pub struct Speculative<D> {
     drafter: D,
     seq: SeqId,
-    /// The most tokens guessed in a step.
+    /// The most tokens drafted in a step.
     n_max: usize,
-    /// How many the next step asks for: more after right guesses, fewer after wrong ones.
+    /// The number of tokens that the next step drafts: more after accepted drafts, fewer after
+    /// rejected ones.
     n_draft: usize,
+    /// The last token chosen, if it is not evaluated yet.
     next: Option<Token>,
-    /// Where the sequence ends, if wrong guesses could not be rolled back yet.
+    /// The end of the sequence, if rejected tokens could not be rolled back yet.
     end: Option<Pos>,
     draft: Vec<Token>,
     chosen: Vec<Token>,
@@ -117,7 +192,7 @@ pub struct Speculative<D> {
 }
 
 impl<D: Drafter> Speculative<D> {
-    /// Continues `seq` with guesses of `drafter`, at most `n_draft` a step.
+    /// Make a decoder of `seq` with drafts of `drafter`, at most `n_draft` tokens per step.
     pub fn new(drafter: D, seq: SeqId, n_draft: usize) -> Self {
         Speculative {
             drafter,
@@ -133,19 +208,19 @@ impl<D: Drafter> Speculative<D> {
         }
     }
 
-    /// Chooses the next tokens with `chain`: one if no guess is right, at most `limit`. The chain has
-    /// accepted them afterwards. Choosing stops at a token for which `ends` is true.
+    /// Choose the next tokens with `chain`: one if nothing drafted is accepted, and at most
+    /// `limit`. The chain has accepted them afterwards. Choosing stops at a token for which `ends`
+    /// is true.
     ///
-    /// The first step draws from the logits of the sequence's last token, as plain decoding does.
+    /// The first step draws from the logits of the sequence's last token, as plain decoding does. A
+    /// draft for which there are no free cells is dropped, and the step continues without it.
     ///
     /// # Errors
-    /// [`Error::NoToken`] if the chain leaves no token, and those of [`Context::logits`],
-    /// [`Context::decode`], [`Context::rollback`] and the drafter. Nothing was chosen then and the sequence
-    /// ends where it did; the step can be tried again. Where only the guesses find no room, it goes on
-    /// without them.
-    ///
-    /// That wrong guesses cannot be rolled back is no error of the step that chose the tokens: the next one
-    /// tries again, and fails if it cannot either.
+    /// [`Error::NoToken`] if the chain leaves no token; those of [`Context::logits`],
+    /// [`Context::decode`], [`Context::rollback`] and the drafter. Nothing was chosen then, the
+    /// sequence has not changed, and the step can be tried again. A failure to roll rejected tokens
+    /// back is no error of the step that chose the tokens: the next step tries again, and fails if
+    /// it cannot either.
     pub fn step(
         &mut self,
         ctx: &mut Context,
@@ -156,7 +231,7 @@ impl<D: Drafter> Speculative<D> {
         self.step_with(ctx, chain, limit, ends)
     }
 
-    /// As [`Speculative::step`], with whoever chooses.
+    /// Choose the next tokens, as [`Speculative::step`], with any chooser.
     pub(crate) fn step_with(
         &mut self,
         ctx: &mut Context,
@@ -164,7 +239,7 @@ impl<D: Drafter> Speculative<D> {
         limit: usize,
         ends: impl Fn(Token) -> bool,
     ) -> Result<Step<'_>, Error> {
-        self.settle(ctx)?;
+        self.roll_back_rejected(ctx)?;
         self.chosen.clear();
         self.draft.clear();
         let end = match self.next {
@@ -174,7 +249,8 @@ impl<D: Drafter> Speculative<D> {
                 match chooser.draw(logits).ok_or(Error::NoToken { seq: self.seq.0 })? {
                     token if ends(token) => Some(token),
                     token => {
-                        // The first is chosen alone: enough or not, the step is over.
+                        // The first token is chosen alone, so the step ends here whether the
+                        // chooser wants more or not.
                         let _ = self.choose(chooser, token);
                         None
                     }
@@ -182,7 +258,7 @@ impl<D: Drafter> Speculative<D> {
             }
             Some(last) => {
                 let start = ctx.pos(self.seq)?;
-                self.guess(ctx, last, limit - 1)?;
+                self.request_draft(ctx, last, limit - 1)?;
                 self.evaluate(ctx, last)?;
                 self.check(ctx, chooser, start, last, ends)?
             }
@@ -196,16 +272,16 @@ impl<D: Drafter> Speculative<D> {
         chooser.take(token)
     }
 
-    /// Asks for guesses, no more than `limit` and than there is room for.
-    fn guess(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
-        let held = ctx.tokens(self.seq)?;
+    /// Ask for a draft of at most `limit` tokens, and no more than there are free cells for.
+    fn request_draft(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
+        let tokens = ctx.tokens(self.seq)?;
         let end = usize::try_from(ctx.pos(self.seq)?.0).unwrap_or(usize::MAX);
         let room = ctx.room_after(end.saturating_add(1));
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
             return Ok(());
         }
-        self.drafter.draft(held, last, n, &mut self.draft)?;
+        self.drafter.draft(tokens, last, n, &mut self.draft)?;
         self.draft.truncate(n);
         let n_vocab = ctx.model().hparams().n_vocab;
         let known = self.draft.iter().take_while(|token| (token.0 as usize) < n_vocab).count();
@@ -213,7 +289,8 @@ impl<D: Drafter> Speculative<D> {
         Ok(())
     }
 
-    /// Evaluates the last token and the guesses behind it; without these if they find no room.
+    /// Evaluate the last token and the draft behind it; without the draft if there are no free
+    /// cells for it.
     fn evaluate(&mut self, ctx: &mut Context, last: Token) -> Result<(), Error> {
         self.fill(ctx.pos(self.seq)?, last);
         match ctx.decode(&self.batch) {
@@ -237,8 +314,8 @@ impl<D: Drafter> Speculative<D> {
         }
     }
 
-    /// Draws at each position until a guess differs or enough was chosen, and rolls back what was guessed
-    /// from there on.
+    /// Draw at each position until a drafted token differs or enough tokens are chosen, and roll
+    /// the draft back from there on.
     fn check(
         &mut self,
         ctx: &mut Context,
@@ -266,28 +343,28 @@ impl<D: Drafter> Speculative<D> {
         if n_right < self.draft.len() {
             self.n_draft = (n_right + 1).min(self.n_max);
             self.end = Some(Pos(start.0 + 1 + n_right as i32));
-            // The tokens are chosen whether this succeeds or not; what fails is tried again before the next
-            // step.
-            let _ = self.settle(ctx);
+            // The tokens are chosen even if this fails. The next step then tries again.
+            let _ = self.roll_back_rejected(ctx);
         } else if n_right > 0 {
             self.n_draft = self.n_draft.saturating_mul(2).min(self.n_max);
         }
         Ok(end)
     }
 
-    /// Nothing could be drawn after `n_right` guesses. What was chosen stays; its last token counts as not
-    /// evaluated, so that the next step evaluates it again and draws from its logits, or fails as this one
-    /// does if it chose nothing.
+    /// End a step in which no token could be drawn after `n_right` accepted ones.
+    ///
+    /// The tokens chosen stay. The last of them counts as not evaluated, so that the next step
+    /// evaluates it again and draws from its logits, or fails as this one does if it chose nothing.
     fn stop(&mut self, ctx: &mut Context, start: Pos, last: Token, n_right: usize) -> Result<(), Error> {
         self.stats.n_accepted += n_right as u64;
         self.next = Some(self.chosen.last().copied().unwrap_or(last));
         self.end = Some(Pos(start.0 + n_right as i32));
-        let _ = self.settle(ctx);
+        let _ = self.roll_back_rejected(ctx);
         if n_right == 0 { Err(Error::NoToken { seq: self.seq.0 }) } else { Ok(()) }
     }
 
-    /// Rolls back the wrong guesses that are still there.
-    fn settle(&mut self, ctx: &mut Context) -> Result<(), Error> {
+    /// Roll back the rejected tokens that are still in the sequence.
+    fn roll_back_rejected(&mut self, ctx: &mut Context) -> Result<(), Error> {
         if let Some(end) = self.end {
             let done = ctx.rollback(self.seq, end)?;
             self.stats.n_reevaluated += u64::from(done.reevaluated);
@@ -296,12 +373,12 @@ impl<D: Drafter> Speculative<D> {
         Ok(())
     }
 
-    /// Evaluates the last token chosen, so that the context is what plain decoding makes of it.
+    /// Evaluate the last token chosen, so that the context is as after plain decoding.
     ///
     /// # Errors
-    /// Those of [`Context::append`] and [`Context::rollback`]; it can be tried again then.
+    /// Those of [`Context::append`] and [`Context::rollback`]; the call can be repeated then.
     pub fn flush(&mut self, ctx: &mut Context) -> Result<(), Error> {
-        self.settle(ctx)?;
+        self.roll_back_rejected(ctx)?;
         if let Some(last) = self.next {
             ctx.append(self.seq, &[last])?;
             self.next = None;
@@ -309,39 +386,41 @@ impl<D: Drafter> Speculative<D> {
         Ok(())
     }
 
-    /// Forgets the last token chosen: the next step begins with the logits of the sequence as it is then.
+    /// Forget the last token chosen. The next step begins with the logits of the sequence as it is
+    /// then.
     pub fn reset(&mut self) {
         (self.next, self.end) = (None, None);
     }
 
-    /// Continues `seq` from now on, which is left as `unsettled` says; the sequence before is as it was left.
-    pub(crate) fn follow(&mut self, seq: SeqId, unsettled: Unsettled) {
+    /// Decode `seq` from now on, which has `pending` work. The sequence before keeps its tokens.
+    pub(crate) fn follow(&mut self, seq: SeqId, pending: Pending) {
         self.seq = seq;
-        Unsettled { next: self.next, end: self.end } = unsettled;
+        Pending { next: self.next, end: self.end } = pending;
     }
 
-    /// What is still to be done for the sequence.
-    pub(crate) fn unsettled(&self) -> Unsettled {
-        Unsettled { next: self.next, end: self.end }
+    /// Return the work still to be done for the sequence.
+    pub(crate) fn pending(&self) -> Pending {
+        Pending { next: self.next, end: self.end }
     }
 
-    /// The last token chosen, if it is not evaluated yet.
+    /// Return the last token chosen, if it is not evaluated yet.
     pub fn next(&self) -> Option<Token> {
         self.next
     }
 
-    /// What was done so far.
+    /// Return the counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 }
 
-/// Draws tokens, and is told of each that becomes part of the text.
+/// A chooser of tokens: it draws them, and is told each token that becomes part of the text.
 pub(crate) trait Choose {
-    /// Draws the next token, if any is left.
+    /// Draw the next token; `None` if all are banned.
     fn draw(&mut self, logits: &[f32]) -> Option<Token>;
 
-    /// Notes that `token` was drawn and does not end the text. Breaks if no further one is wanted.
+    /// Take note that `token` was drawn and does not end the text. Break if no further token is
+    /// wanted.
     fn take(&mut self, token: Token) -> ControlFlow<()>;
 }
 
@@ -356,11 +435,11 @@ impl Choose for Chain {
     }
 }
 
-/// How far the context is behind the tokens chosen for a sequence.
+/// The work that the context still has to do for the tokens chosen for a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsettled {
+pub(crate) struct Pending {
     /// The last token chosen, if it is not evaluated yet.
     pub next: Option<Token>,
-    /// Where the sequence ends, if wrong guesses could not be rolled back yet.
+    /// The end of the sequence, if rejected tokens could not be rolled back yet.
     pub end: Option<Pos>,
 }

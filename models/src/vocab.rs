@@ -1,23 +1,45 @@
 //! Vocabularies: from text to tokens and back.
 //!
-//! A model only works with the tokens it was trained on, so what comes out here has to be exactly what its own tokeniser gives:
-//! the goldens are llama.cpp's answers. Vocabularies come from files and are hostile until checked: building one either
-//! succeeds or says what is wrong, in time and memory linear in its size, and no text can make tokenising slow.
+//! A model works only with the tokens it was trained on, so tokenisation must give exactly the
+//! tokens of the model's own tokeniser. The goldens are llama.cpp's answers. Vocabularies come from
+//! files and are untrusted until checked: building one either succeeds or reports what is wrong, in
+//! time and memory linear in its size, and no text can make tokenising slow.
 //!
-//! How to read this: [`VocabSource`] is the raw material, [`Vocab`] the result. `special.rs` works out kinds and roles of
-//! tokens, `partition.rs` cuts a text at special tokens written out in it, then one tokeniser turns what is between into
-//! tokens: `bpe.rs` (with the word cutters in `pre.rs`), `spm.rs`, `unigram.rs` (with the table of `charsmap.rs`), `wordpiece.rs` or
-//! `rwkv.rs`. `strings.rs`, `merges.rs` and `automaton.rs` are what they look things up in, `alphabet.rs` is how byte-pair vocabularies write bytes, and `text.rs` goes back to text.
+//! The parts of the module:
+//!
+//! - [`VocabSource`] is the unchecked input, and [`Vocab`] the result; `build.rs` makes one of the
+//!   other.
+//! - `special.rs` works out the kinds and roles of tokens.
+//! - `partition.rs` cuts a text at the special tokens that are written out in it.
+//! - One tokeniser turns the text between them into tokens: `bpe.rs` (with the pre-tokenisers in
+//!   `pre.rs`), `spm.rs`, `unigram.rs` (with the normalisation table of `charsmap.rs`),
+//!   `wordpiece.rs` or `rwkv.rs`.
+//! - `strings.rs`, `merges.rs` and `automaton.rs` are the look-up tables of these.
+//! - `alphabet.rs` is the alphabet in which byte-pair vocabularies write bytes.
+//! - `text.rs` turns tokens back into text.
+//!
+//! ```
+//! use backstitch_models::Model;
+//! use backstitch_models::vocab::{AddSpecial, ParseSpecial, WriteSpecial};
+//!
+//! let model = Model::from_bytes(backstitch_demo::GGUF)?;
+//! let vocab = model.vocab();
+//! let mut tokens = Vec::new();
+//! vocab.tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+//! assert_eq!(vocab.detokenize(&tokens, WriteSpecial::No), b"Once upon a time");
+//! # Ok::<(), backstitch_models::Error>(())
+//! ```
 
 mod alphabet;
 mod automaton;
 mod bpe;
+mod build;
 mod charsmap;
-mod error;
+pub(crate) mod error;
 mod merges;
 mod partition;
 mod pre;
-mod room;
+mod reserve;
 mod rwkv;
 mod source;
 mod special;
@@ -35,9 +57,7 @@ use crate::error::Error;
 use crate::gguf::Gguf;
 
 use self::bpe::Bpe;
-use self::partition::{Partition, Piece};
-use self::pre::Pre;
-use self::room::{make_room, room_for};
+use self::partition::{Fragment, Partition};
 use self::rwkv::Rwkv;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
@@ -49,48 +69,120 @@ pub use self::error::VocabError;
 pub use self::source::{Roles, VocabSource};
 pub use self::text::TextStream;
 
-/// Whether the tokens that the model wants around a text are added.
+/// The choice to add the tokens that the model wants around a text.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let count = |add| {
+///     let mut tokens = Vec::new();
+///     model.vocab().tokenize("a cat", add, ParseSpecial::No, &mut tokens);
+///     tokens.len()
+/// };
+/// let n_added = usize::from(model.vocab().adds_bos()) + usize::from(model.vocab().adds_eos());
+/// assert_eq!(count(AddSpecial::Yes), count(AddSpecial::No) + n_added);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddSpecial {
-    /// Only what is in the text.
+    /// Add nothing.
     No,
-    /// The beginning and the end of a sequence, as far as the model asks for them.
+    /// Add the beginning-of-sequence and the end-of-sequence token, as far as the model asks for
+    /// them.
     Yes,
 }
 
-/// Whether control tokens written out in a text become those tokens. User-defined tokens always do.
+/// The choice to turn control tokens that are written out in a text into those tokens. User-defined
+/// tokens always are.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let vocab = model.vocab();
+/// let bos = vocab.bos().unwrap();
+/// let text = String::from_utf8_lossy(vocab.token_text(bos)).into_owned();
+/// let count = |parse| {
+///     let mut tokens = Vec::new();
+///     vocab.tokenize(&text, AddSpecial::No, parse, &mut tokens);
+///     tokens.iter().filter(|&&token| token == bos).count()
+/// };
+/// assert_eq!((count(ParseSpecial::No), count(ParseSpecial::Yes)), (0, 1));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseSpecial {
-    /// They are text like any other: right for what users type.
+    /// Treat them as ordinary text. This is right for text that users type.
     No,
-    /// They steer the model: right for text whose every byte is trusted. For conversations there is
-    /// [`Vocab::tokenize_trusted`].
+    /// Turn them into control tokens, which steer the model. This is right only for text whose
+    /// every byte is trusted. For conversations there is [`Vocab::tokenize_trusted`].
     Yes,
 }
 
-/// Whether control tokens are written out when tokens become text.
+/// The choice to write control tokens out when tokens become text.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::vocab::WriteSpecial;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let vocab = model.vocab();
+/// let bos = [vocab.bos().unwrap()];
+/// assert_eq!(vocab.detokenize(&bos, WriteSpecial::No), b"");
+/// assert_eq!(vocab.detokenize(&bos, WriteSpecial::Yes), vocab.piece(bos[0]));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteSpecial {
-    /// They are left out.
+    /// Leave them out.
     No,
-    /// Their text is written.
+    /// Write their text.
     Yes,
 }
 
-/// The tokens of a model. Immutable, and shared by everything that uses the model.
+/// The tokens of a model, and its tokeniser.
+///
+/// A vocabulary is immutable, and everything that uses the model shares it. [`Vocab::new`] has
+/// checked it: ids below [`Vocab::n_vocab`] are tokens, and every other id acts as a token without
+/// text.
+///
+/// # Example
+/// ```
+/// use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab, VocabSource};
+///
+/// let tokens = ["a", "b", "ab"];
+/// let source = VocabSource {
+///     model: "gpt2",
+///     tokens: &tokens,
+///     merges: &["a b"],
+///     ..VocabSource::default()
+/// };
+/// let vocab = Vocab::new(&source)?;
+/// let mut ids = Vec::new();
+/// vocab.tokenize("abb", AddSpecial::No, ParseSpecial::No, &mut ids);
+/// assert_eq!(ids.iter().map(|id| id.0).collect::<Vec<_>>(), [2, 1]);
+/// # Ok::<(), backstitch_models::vocab::VocabError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Vocab {
-    /// Texts of the tokens, as the file writes them, then those that only merges have.
+    /// The texts of the tokens as the file writes them, followed by the texts that only merges
+    /// have.
     texts: Strings,
-    /// What each token stands for, one after the other.
+    /// The bytes that each token stands for, one token after the other.
     pieces: Vec<u8>,
-    /// Where the piece of each token ends.
+    /// The end in `pieces` of each token.
     piece_ends: Vec<u32>,
     specials: Specials,
-    /// Finds all special tokens.
-    parse_all: Partition,
-    /// Finds user-defined tokens.
-    parse_user: Partition,
+    /// The index of all special tokens.
+    all_specials: Partition,
+    /// The index of user-defined tokens.
+    user_defined: Partition,
     tokenizer: Tokenizer,
     add_bos: bool,
     add_eos: bool,
@@ -98,7 +190,7 @@ pub struct Vocab {
     clean_spaces: bool,
 }
 
-/// The ways of turning plain text into tokens.
+/// The algorithm that turns plain text into tokens.
 #[derive(Clone, Debug)]
 enum Tokenizer {
     Bpe(Bpe),
@@ -109,13 +201,14 @@ enum Tokenizer {
 }
 
 impl Vocab {
-    /// Builds a vocabulary. Cost: O(size of `source`), but sorting its special tokens.
+    /// Build a vocabulary. This takes time linear in the size of `source`, apart from sorting its
+    /// special tokens.
     ///
-    /// Of tokens with the same text the first one is found in texts, all of them become that text. A token with an empty
-    /// text is never found.
+    /// If several tokens have the same text, tokenising finds the first of them, and each of them
+    /// becomes that text. A token with an empty text is never found.
     ///
     /// # Errors
-    /// Every variant of [`VocabError`].
+    /// A [`VocabError`] for the first thing that is wrong.
     pub fn new(source: &VocabSource<'_>) -> Result<Self, VocabError> {
         match source.model {
             "gpt2" => Self::bpe(source),
@@ -127,151 +220,25 @@ impl Vocab {
         }
     }
 
-    /// The vocabulary of a model file.
+    /// Build the vocabulary of a model file.
     ///
     /// # Errors
-    /// As [`VocabSource::from_gguf`], and [`Error::Vocab`].
+    /// Those of [`VocabSource::from_gguf`]; [`Error::Vocab`] with the error of [`Vocab::new`].
     pub fn from_gguf(gguf: &Gguf<'_>) -> Result<Self, Error> {
         Ok(Self::new(&VocabSource::from_gguf(gguf)?)?)
     }
 
-    fn bpe(source: &VocabSource<'_>) -> Result<Self, VocabError> {
-        let name = source.pre.unwrap_or("default");
-        let pre = Pre::named(name).ok_or_else(|| VocabError::Pre { found: name.into() })?;
-        let mut texts = token_texts(source)?;
-        let specials = Specials::new(source, Roles::default(), &texts)?;
-        let bpe = Bpe::new(pre, &mut texts, source.merges)?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::Bpe(bpe))?;
-        vocab.add_bos = source.add_bos.unwrap_or(pre.add_bos);
-        vocab.clean_spaces = pre.clean_spaces;
-        Ok(vocab)
-    }
-
-    fn spm(source: &VocabSource<'_>) -> Result<Self, VocabError> {
-        if source.scores.is_empty() {
-            return Err(VocabError::Missing { key: "tokenizer.ggml.scores" });
-        }
-        let texts = token_texts(source)?;
-        let defaults = Roles { bos: Some(1), eos: Some(2), unk: Some(0), ..Roles::default() };
-        let specials = Specials::new(source, defaults, &texts)?;
-        let spm = Spm::new(&texts, &source.scores, specials.roles.unk.map(Token))?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::Spm(spm))?;
-        vocab.add_bos = source.add_bos.unwrap_or(true);
-        vocab.add_space_prefix = source.add_space_prefix.unwrap_or(true);
-        Ok(vocab)
-    }
-
-    fn unigram(source: &VocabSource<'_>) -> Result<Self, VocabError> {
-        if source.scores.is_empty() {
-            return Err(VocabError::Missing { key: "tokenizer.ggml.scores" });
-        }
-        let texts = token_texts(source)?;
-        let defaults = Roles { eos: Some(1), unk: Some(2), pad: Some(0), ..Roles::default() };
-        let specials = Specials::new(source, defaults, &texts)?;
-        let add_space_prefix = source.add_space_prefix.unwrap_or(true);
-        let unigram = Unigram::new(source, &texts, specials.roles.unk.map(Token), add_space_prefix)?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::Unigram(unigram))?;
-        vocab.add_bos = source.add_bos.unwrap_or(false);
-        vocab.add_eos = source.add_eos.unwrap_or(true);
-        vocab.add_space_prefix = add_space_prefix;
-        Ok(vocab)
-    }
-
-    /// A text always stands between the classification token and a separator.
-    fn wordpiece(source: &VocabSource<'_>) -> Result<Self, VocabError> {
-        let texts = token_texts(source)?;
-        let defaults = Roles {
-            bos: Some(101),
-            unk: Some(100),
-            sep: Some(102),
-            pad: Some(0),
-            mask: Some(103),
-            ..Roles::default()
-        };
-        let mut specials = Specials::new(source, defaults, &texts)?;
-        specials.roles.eos = specials.roles.sep.or(specials.roles.eos);
-        let wordpiece = WordPiece::new(&texts, specials.roles.unk.map(Token))?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::WordPiece(wordpiece))?;
-        (vocab.add_bos, vocab.add_eos, vocab.clean_spaces) = (true, true, true);
-        Ok(vocab)
-    }
-
-    fn rwkv(source: &VocabSource<'_>) -> Result<Self, VocabError> {
-        let texts = token_texts(source)?;
-        let specials = Specials::new(source, Roles::default(), &texts)?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::Rwkv(Rwkv::default()))?;
-        vocab.tokenizer = Tokenizer::Rwkv(Rwkv::new(&vocab)?);
-        vocab.add_bos = source.add_bos.unwrap_or(false);
-        Ok(vocab)
-    }
-
-    /// The parts that do not depend on the tokeniser.
-    fn with(
-        source: &VocabSource<'_>,
-        texts: Strings,
-        specials: Specials,
-        tokenizer: Tokenizer,
-    ) -> Result<Self, VocabError> {
-        const USER: Attr = Attr::USER;
-        const ALL: Attr = USER.or(Attr::CONTROL).or(Attr::UNKNOWN);
-        let mut vocab = Self {
-            pieces: Vec::new(),
-            piece_ends: room_for(source.tokens.len())?,
-            parse_all: Partition::new(&specials, ALL, &texts)?,
-            parse_user: Partition::new(&specials, USER, &texts)?,
-            texts,
-            specials,
-            tokenizer,
-            add_bos: false,
-            add_eos: source.add_eos.unwrap_or(false),
-            add_space_prefix: source.add_space_prefix.unwrap_or(false),
-            clean_spaces: false,
-        };
-        for id in 0..vocab.n_vocab() as u32 {
-            let mut piece = core::mem::take(&mut vocab.pieces);
-            // No piece is longer than the text of its token.
-            make_room(&mut piece, vocab.texts.at(id).len())?;
-            vocab.write_piece(id, &mut piece);
-            vocab.pieces = piece;
-            let end = u32::try_from(vocab.pieces.len());
-            vocab.piece_ends.push(end.map_err(|_| VocabError::TooLarge { what: "the pieces of tokens" })?);
-        }
-        Ok(vocab)
-    }
-
-    /// Appends what token `id` stands for.
-    fn write_piece(&self, id: u32, out: &mut Vec<u8>) {
-        let (attr, text) = (self.specials.attr(id), self.texts.at(id));
-        if let Tokenizer::Rwkv(_) = self.tokenizer {
-            rwkv::unescape(text, out);
-        } else if attr.any(Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN)) {
-            out.extend_from_slice(text);
-        } else if attr.any(Attr::BYTE) {
-            match byte_of(text) {
-                Some(byte) => out.push(byte),
-                None => out.extend_from_slice(text),
-            }
-        } else if attr.any(Attr::NORMAL) {
-            match &self.tokenizer {
-                Tokenizer::Spm(_) | Tokenizer::Unigram(_) | Tokenizer::WordPiece(_) => {
-                    spm::unescape(text, out);
-                }
-                Tokenizer::Bpe(_) if alphabet::decode(text, out) => {}
-                Tokenizer::Bpe(_) | Tokenizer::Rwkv(_) => out.extend_from_slice(text),
-            }
-        }
-    }
-
-    /// How many tokens there are.
+    /// Return the number of tokens.
     pub fn n_vocab(&self) -> usize {
         self.specials.attrs.len()
     }
 
-    /// Appends the tokens of `text` to `out`.
+    /// Append the tokens of `text` to `out`.
     ///
-    /// Takes `O(n log n)` time for `n` bytes, whatever they are; with Unigram vocabularies, times the number of tokens that are ends of one another; with RWKV's, times the length
-    /// of the longest token, which is bounded. Bytes that a byte-pair vocabulary cannot express are left
-    /// out; the others have the unknown token for them.
+    /// This takes `O(n log n)` time for `n` bytes, whatever they are. Unigram vocabularies multiply
+    /// this by the number of tokens that are ends of one another, RWKV's by the length of the
+    /// longest token, which is bounded. Bytes that a byte-pair vocabulary cannot express are left
+    /// out; the other tokenisers emit the unknown token for them.
     pub fn tokenize(&self, text: &str, add: AddSpecial, parse: ParseSpecial, out: &mut Vec<Token>) {
         let whole = 0..text.len();
         let trusted = match parse {
@@ -281,13 +248,15 @@ impl Vocab {
         self.tokenize_trusted(text, trusted, add, out);
     }
 
-    /// Append the tokens of a `text` of which some parts may steer the model and others may not, to `out`.
-    /// Control tokens written out in it become those tokens where all of their bytes lie in one of the ranges
-    /// `trusted`; anywhere else they are text like any other. User-defined tokens always are tokens. All text
-    /// is tokenised as if it came from one writer: no token changes because a range ends there. Ranges are
-    /// byte offsets in ascending order that do not overlap.
+    /// Append the tokens of a `text` of which some ranges may steer the model and others may not to
+    /// `out`.
     ///
-    /// Costs as much as [`tokenize`](Self::tokenize).
+    /// Control tokens that are written out in the text become those tokens if all their bytes lie
+    /// in one of the ranges `trusted`; elsewhere they are ordinary text. User-defined tokens are
+    /// found everywhere. Otherwise the ranges do not affect the tokens. They are byte offsets in
+    /// ascending order that do not overlap.
+    ///
+    /// The cost is that of [`tokenize`](Self::tokenize).
     pub fn tokenize_trusted(
         &self,
         text: &str,
@@ -295,40 +264,42 @@ impl Vocab {
         add: AddSpecial,
         out: &mut Vec<Token>,
     ) {
-        let partition = if trusted.is_empty() { &self.parse_user } else { &self.parse_all };
+        let partition = if trusted.is_empty() { &self.user_defined } else { &self.all_specials };
         if add == AddSpecial::Yes && self.add_bos {
             out.extend(self.bos());
         }
-        self.tokenize_pieces(partition.pieces(text, trusted, &self.specials, &self.texts), true, out);
+        self.tokenize_fragments(partition.fragments(text, trusted, &self.specials, &self.texts), true, out);
         if add == AddSpecial::Yes && self.add_eos {
             out.extend(self.eos());
         }
     }
 
-    /// Append the tokens of a `text` that goes on where another one ended to `out`: together they are the text
-    /// of both, because no space is put before it, and nothing is added. Control tokens written out in it are
-    /// treated as in [`tokenize`](Self::tokenize).
+    /// Append the tokens of a `text` that continues another one to `out`. No space is put before
+    /// it, and no special tokens are added, so the tokens of both texts together are the text of
+    /// both. Control tokens that are written out in it are treated as in
+    /// [`tokenize`](Self::tokenize).
     pub fn tokenize_behind(&self, text: &str, parse: ParseSpecial, out: &mut Vec<Token>) {
         let whole = 0..text.len();
         let (partition, trusted) = match parse {
-            ParseSpecial::No => (&self.parse_user, &[][..]),
-            ParseSpecial::Yes => (&self.parse_all, core::slice::from_ref(&whole)),
+            ParseSpecial::No => (&self.user_defined, &[][..]),
+            ParseSpecial::Yes => (&self.all_specials, core::slice::from_ref(&whole)),
         };
-        self.tokenize_pieces(partition.pieces(text, trusted, &self.specials, &self.texts), false, out);
+        self.tokenize_fragments(partition.fragments(text, trusted, &self.specials, &self.texts), false, out);
     }
 
-    /// Appends the tokens of `pieces`, the first of which begins a text if `begins`.
-    fn tokenize_pieces(&self, pieces: Vec<Piece<'_>>, mut begins: bool, out: &mut Vec<Token>) {
-        for piece in pieces {
-            match piece {
-                Piece::Token(token) => out.push(token),
-                Piece::Text(text) => self.tokenize_plain(text, begins, out),
+    /// Append the tokens of `fragments`. `begins` is true if the first one begins a text.
+    fn tokenize_fragments(&self, fragments: Vec<Fragment<'_>>, mut begins: bool, out: &mut Vec<Token>) {
+        for fragment in fragments {
+            match fragment {
+                Fragment::Token(token) => out.push(token),
+                Fragment::Text(text) => self.tokenize_plain(text, begins, out),
             }
-            begins = matches!(piece, Piece::Token(_));
+            begins = matches!(fragment, Fragment::Token(_));
         }
     }
 
-    /// Appends the tokens of text without special tokens; `first` at the start of a text and after a special token.
+    /// Append the tokens of text without special tokens. `first` is true at the start of a text and
+    /// after a special token.
     fn tokenize_plain(&self, text: &str, first: bool, out: &mut Vec<Token>) {
         match &self.tokenizer {
             Tokenizer::Bpe(bpe) => bpe.tokenize(text, &self.texts, out),
@@ -339,8 +310,9 @@ impl Vocab {
         }
     }
 
-    /// What `token` stands for, control tokens written out. Not always valid UTF-8: a character can take several tokens
-    /// ([`TextStream`] puts them together). Empty for an unused token and past the end of the vocabulary.
+    /// Return the bytes that `token` stands for, with control tokens written out. They are not
+    /// always valid UTF-8, because a character can take several tokens; [`TextStream`] puts it
+    /// together. Empty for an unused token and past the end of the vocabulary.
     pub fn piece(&self, token: Token) -> &[u8] {
         let i = token.0 as usize;
         let start = i.checked_sub(1).and_then(|i| self.piece_ends.get(i)).map_or(0, |&end| end as usize);
@@ -348,18 +320,19 @@ impl Vocab {
         self.pieces.get(start..end).unwrap_or(&[])
     }
 
-    /// The text of `token` as the model file writes it.
+    /// Return the text of `token` as the model file writes it.
     pub fn token_text(&self, token: Token) -> &[u8] {
         if (token.0 as usize) < self.n_vocab() { self.texts.at(token.0) } else { &[] }
     }
 
-    /// The first token whose text in the model file is `text`.
+    /// Return the first token whose text in the model file is `text`.
     pub fn find(&self, text: &[u8]) -> Option<Token> {
         self.texts.find(text).filter(|&id| (id as usize) < self.n_vocab()).map(Token)
     }
 
-    /// The text of `tokens`, tidied as the model's own tokeniser does: without the space put in front when tokenising, and
-    /// for some vocabularies without spaces before punctuation. For text that has to come back as it was, join [`piece`]s.
+    /// Return the text of `tokens`, tidied as the model's own tokeniser does: without the space
+    /// that tokenising puts in front, and for some vocabularies without spaces before punctuation.
+    /// To get text back exactly as it was, join [`piece`]s.
     ///
     /// [`piece`]: Self::piece
     pub fn detokenize(&self, tokens: &[Token], write: WriteSpecial) -> Vec<u8> {
@@ -375,86 +348,52 @@ impl Vocab {
         if self.clean_spaces { text::clean_spaces(&text) } else { text }
     }
 
-    /// Return true if `token` is no part of what users read: a control token or the unknown token.
+    /// Return true if `token` is not part of the text that users read: it is a control token or the
+    /// unknown token.
     pub fn is_hidden(&self, token: Token) -> bool {
         self.specials.attr(token.0).any(Attr::CONTROL.or(Attr::UNKNOWN))
     }
 
-    /// Return true if text behind `token` begins as at the start of a text: it was cut out before tokenising.
+    /// Return true if `token` is special, so that the text behind it is tokenised like the start of
+    /// a text.
     pub(crate) fn is_special(&self, token: Token) -> bool {
         self.specials.attr(token.0).any(Attr::CONTROL.or(Attr::UNKNOWN).or(Attr::USER))
     }
 
-    /// Whether generation ends with `token`.
+    /// Return true if `token` ends a generation.
     pub fn is_eog(&self, token: Token) -> bool {
         self.specials.eog.binary_search(&token).is_ok()
     }
 
-    /// All tokens that generation ends with, in ascending order.
+    /// Return all tokens that end a generation, in ascending order.
     pub fn eog(&self) -> &[Token] {
         &self.specials.eog
     }
 
-    /// The token at the beginning of a sequence.
+    /// Return the beginning-of-sequence token.
     pub fn bos(&self) -> Option<Token> {
         self.specials.roles.bos.map(Token)
     }
 
-    /// The token at the end of a sequence.
+    /// Return the end-of-sequence token.
     pub fn eos(&self) -> Option<Token> {
         self.specials.roles.eos.map(Token)
     }
 
-    /// All roles that tokens play.
+    /// Return the tokens with a role.
     pub fn roles(&self) -> &Roles {
         &self.specials.roles
     }
 
-    /// Whether [`AddSpecial::Yes`] puts a token in front.
+    /// Return true if [`AddSpecial::Yes`] puts a token in front.
     pub fn adds_bos(&self) -> bool {
         self.add_bos && self.bos().is_some()
     }
 
-    /// Whether [`AddSpecial::Yes`] puts a token at the end.
+    /// Return true if [`AddSpecial::Yes`] puts a token at the end.
     pub fn adds_eos(&self) -> bool {
         self.add_eos && self.eos().is_some()
     }
-}
-
-/// The most tokens; the largest vocabularies have a million.
-const MAX_TOKENS: usize = 1 << 20;
-/// The most bytes of all texts, beside so many of each token: every byte of a text may become a node of a table.
-const MAX_TEXTS: usize = 4 << 20;
-const TEXT_OF_TOKEN: usize = 6;
-
-/// The texts of the tokens, after checking that the lists beside them are long enough.
-fn token_texts(source: &VocabSource<'_>) -> Result<Strings, VocabError> {
-    let wanted = source.tokens.len();
-    if wanted == 0 {
-        return Err(VocabError::Missing { key: "tokenizer.ggml.tokens" });
-    }
-    let lists =
-        [("tokenizer.ggml.scores", source.scores.len()), ("tokenizer.ggml.token_type", source.types.len())];
-    for (key, found) in lists {
-        if found != 0 && found < wanted {
-            return Err(VocabError::Short { key, found, wanted });
-        }
-    }
-    let n_bytes = source.tokens.iter().map(|text| text.len()).sum();
-    if wanted > MAX_TOKENS || n_bytes > MAX_TEXTS + TEXT_OF_TOKEN * wanted {
-        return Err(VocabError::TooLarge { what: "the list of tokens" });
-    }
-    let mut texts = Strings::with_capacity(wanted, n_bytes)?;
-    for text in source.tokens {
-        texts.push(text.as_bytes())?;
-    }
-    Ok(texts)
-}
-
-/// The byte that `<0x0A>` and the like stand for.
-fn byte_of(text: &[u8]) -> Option<u8> {
-    let hex = text.strip_prefix(b"<0x")?.strip_suffix(b">").filter(|hex| hex.len() == 2)?;
-    u8::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()
 }
 
 #[cfg(test)]
@@ -567,7 +506,8 @@ mod tests {
         assert!(alloc::format!("{}", VocabError::Pre { found: long.into() }).len() < 250);
     }
 
-    /// Every text, special tokens and unfinished ones among it, comes back from a complete byte-pair vocabulary.
+    /// Every text, even with special tokens and unfinished ones, comes back from a complete
+    /// byte-pair vocabulary.
     fn complete(pre: &str) -> Result<Vocab, VocabError> {
         let bytes: Vec<String> = (0..=255)
             .map(|byte| {

@@ -1,4 +1,6 @@
-//! The weights of a model in memory: matrices in panels, vectors as `f32`. Matrices that a file has in panels already are used where they lie.
+//! The weights of a model in memory: matrices in panels, vectors as `f32`.
+//!
+//! Matrices that a file has in panels already stay in the mapped file.
 
 mod arena;
 mod distances;
@@ -10,7 +12,7 @@ use crate::{
     cancel::Stoppable,
     error::Error,
     gguf::{Gguf, TensorInfo},
-    graph::{Graph, WeightId, WeightInfo, WeightShape},
+    graph::{Graph, WeightId, WeightInfo, WeightShape, packed_type},
 };
 use alloc::{boxed::Box, vec, vec::Vec};
 use backstitch_core::{
@@ -19,30 +21,11 @@ use backstitch_core::{
 };
 use core::ops::Range;
 
-/// How a matrix of this tensor's type is kept in panels.
-///
-/// # Errors
-/// [`Error::NotWeights`] if the type holds no weights.
-pub(crate) fn packed_type(info: &TensorInfo<'_>) -> Result<PackedType, Error> {
-    PackedType::of(info.dtype()).ok_or_else(|| not_weights(info))
-}
-
-/// Checks that the tensor's elements can be decoded to `f32`.
-///
-/// # Errors
-/// [`Error::NotWeights`] if they cannot, [`Error::PackedRows`] if they are packed for products.
-pub(crate) fn decodable(info: &TensorInfo<'_>) -> Result<(), Error> {
-    if info.is_packed() {
-        return Err(Error::PackedRows { tensor: info.name().into() });
-    }
-    packed_type(info).map(|_| ())
-}
-
 fn not_weights(info: &TensorInfo<'_>) -> Error {
     Error::NotWeights { tensor: info.name().into(), found: info.dtype() }
 }
 
-/// Where the panels of a matrix lie.
+/// The place of a matrix's panels.
 #[derive(Clone, Debug)]
 enum Place {
     /// Packed when the model was loaded.
@@ -78,11 +61,13 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Decodes and packs all weights of `graph`; after each, `done` gets the tensor and the range of its bytes that was read. Matrices that the file
-    /// has packed are copied, unless `keep` promises that the files will be [kept](Weights::keep).
+    /// Decode and pack all weights of `graph`; after each, `done` gets the tensor and the range of
+    /// its bytes that was read. Matrices that the file has packed are copied, unless `keep`
+    /// promises that the files will be [kept](Weights::keep).
     ///
     /// # Errors
-    /// If memory runs out, or a tensor is not what the graph was built from; [`Error::Cancelled`].
+    /// [`Error::OutOfMemory`], [`Error::Cancelled`]; [`Error::MissingTensor`], [`Error::NotWeights`] or
+    /// [`Error::PackedRows`] if a tensor is not the one that the graph was built from.
     pub(crate) fn load(
         gguf: &Gguf<'_>,
         graph: &Graph,
@@ -116,48 +101,53 @@ impl Weights {
         })
     }
 
-    /// Keeps the files in which packed matrices lie.
+    /// Keep the files in which packed matrices lie.
     #[cfg(feature = "std")]
     pub(crate) fn keep(&mut self, source: crate::gguf::Source) {
         self.source = Some(source);
     }
 
-    /// The elements of a vector; empty if the weight is none.
-    pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
+    /// Return the elements of a vector.
+    ///
+    /// # Errors
+    /// [`Error::WeightUse`] if the weight is none.
+    pub(crate) fn vector(&self, id: WeightId) -> Result<&[f32], Error> {
         match self.all.get(id.0 as usize) {
-            Some(Weight::Vector(x)) => x,
-            _ => &[],
+            Some(Weight::Vector(x)) => Ok(x),
+            _ => Err(Error::WeightUse { weight: id.0, wanted: "a vector" }),
         }
     }
 
-    /// The panels of a matrix, or of expert number `expert`.
+    /// Return the panels of a matrix, or of expert number `expert`.
     ///
     /// # Errors
-    /// [`Error::NoExpert`] if there is no such matrix.
+    /// [`Error::WeightUse`] if the weight is no matrix or its bytes are not at hand,
+    /// [`Error::NoExpert`] if there is no such expert.
     pub(crate) fn matrix(&self, id: WeightId, expert: usize) -> Result<Packed<'_>, Error> {
         let Some(Weight::Matrices(all)) = self.all.get(id.0 as usize) else {
-            return Err(Error::NoExpert { expert });
+            return Err(Error::WeightUse { weight: id.0, wanted: "a matrix" });
         };
         let matrix = all.get(expert).ok_or(Error::NoExpert { expert })?;
         let bytes = match &matrix.place {
             Place::Arena(range) => self.arena.get(range.clone()),
             Place::File { part, range } => self.in_file(*part, range.clone()),
         };
+        let bytes = bytes.ok_or(Error::WeightUse { weight: id.0, wanted: "a matrix in memory" })?;
         Ok(Packed::new(matrix.kind, matrix.n_rows, matrix.n_cols, bytes)?)
     }
 
     #[cfg(feature = "std")]
-    fn in_file(&self, part: usize, range: Range<usize>) -> &[u8] {
-        self.source.as_ref().and_then(|source| source.bytes(part)?.get(range)).unwrap_or_default()
+    fn in_file(&self, part: usize, range: Range<usize>) -> Option<&[u8]> {
+        self.source.as_ref().and_then(|source| source.bytes(part)?.get(range))
     }
 
     /// Without files nothing is kept.
     #[cfg(not(feature = "std"))]
-    fn in_file(&self, _part: usize, _range: Range<usize>) -> &[u8] {
-        &[]
+    fn in_file(&self, _part: usize, _range: Range<usize>) -> Option<&[u8]> {
+        None
     }
 
-    /// Bytes of all weights.
+    /// Return the bytes of all weights.
     pub(crate) fn n_bytes(&self) -> usize {
         let bytes = |weight: &Weight| match weight {
             Weight::Matrices(all) => all
@@ -172,7 +162,7 @@ impl Weights {
     }
 }
 
-/// The rows of each matrix that a weight is.
+/// Return the rows of each matrix that a weight is, and their columns.
 fn matrices(shape: &WeightShape) -> (Vec<Range<usize>>, usize) {
     match shape {
         WeightShape::Matrix { rows, n_cols, .. } => (vec![rows.clone()], *n_cols),
@@ -185,20 +175,20 @@ fn matrices(shape: &WeightShape) -> (Vec<Range<usize>>, usize) {
     }
 }
 
-/// Bytes that a weight takes when it is packed.
+/// Return the bytes that a weight takes when it is packed.
 fn arena_bytes(info: &TensorInfo<'_>, shape: &WeightShape) -> Result<usize, Error> {
     let (all, n_cols) = matrices(shape);
     let kind = packed_type(info)?;
     all.iter().try_fold(0usize, |n, rows| Ok(n.saturating_add(packed_bytes(kind, rows.len(), n_cols)?)))
 }
 
-/// Whether a tensor can be packed for this use: whether its panels of rows are those of the tensor.
+/// Return true if a tensor can be packed for this use: if the panels of its rows are the tensor's.
 pub(crate) fn is_packable(info: &TensorInfo<'_>, shape: &WeightShape) -> bool {
     let (all, n_cols) = matrices(shape);
     !all.is_empty() && all.into_iter().all(|rows| panels_of(info, rows, n_cols).is_ok())
 }
 
-/// Where the panels of some rows of a packed tensor lie in its data.
+/// Return the place of some rows' panels in the data of a packed tensor.
 ///
 /// # Errors
 /// [`Error::PackedRows`] if they are no whole panels of one of its matrices.
@@ -217,7 +207,7 @@ fn panels_of(info: &TensorInfo<'_>, rows: Range<usize>, n_cols: usize) -> Result
     Ok(start..start + rows.len().div_ceil(PANEL) * panel)
 }
 
-/// Where matrices go, one after the other.
+/// Puts matrices into the arena, one after the other.
 struct Loader<'a> {
     work: &'a Stoppable<'a>,
     keep: bool,
@@ -280,7 +270,7 @@ impl Loader<'_> {
         let range = panels_of(info, rows, n_cols)?;
         if self.keep {
             let start = info.range().start;
-            let place = Place::File { part: info.part(), range: start + range.start..start + range.end };
+            let place = Place::File { part: info.shard(), range: start + range.start..start + range.end };
             return Ok(Matrix { kind, n_rows, n_cols, place });
         }
         let piece = data.get(range.clone()).ok_or_else(|| not_weights(info))?;
@@ -290,7 +280,7 @@ impl Loader<'_> {
         Ok(Matrix { kind, n_rows, n_cols, place })
     }
 
-    /// The next `n_bytes`.
+    /// Take the next `n_bytes`.
     fn take(&mut self, n_bytes: usize) -> Result<(Place, &mut [u8]), Error> {
         let refused = Error::OutOfMemory { what: "weights", n_bytes: n_bytes as u64 };
         let (now, rest) = core::mem::take(&mut self.room).split_at_mut_checked(n_bytes).ok_or(refused)?;
@@ -303,10 +293,11 @@ impl Loader<'_> {
 /// Cost of packing a byte, in multiply-adds: it may have to come from a disk.
 const PACKING: u64 = 32;
 
-/// Packs a matrix on all threads of `pool`, which also are the first to write to their part of `out`.
+/// Pack a matrix on all threads of `work`'s pool, each of which also is the first to write to its
+/// piece of `out`.
 ///
 /// # Errors
-/// If `out` is not as long as the packed matrix; [`Error::Cancelled`].
+/// [`Error::Core`] if `out` is not as long as the packed matrix; [`Error::Cancelled`].
 pub(crate) fn pack_in_parallel(
     source: &Source<'_>,
     out: &mut [u8],

@@ -1,9 +1,10 @@
-//! Contract 3: what fails leaves every sequence as it was, and the retry gives the bits of never having failed.
+//! Contract 3: an operation that fails leaves every sequence as it was. A retry gives the bits of
+//! an operation that never failed.
 
 mod golden;
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
-use backstitch_models::{Batch, Context, Error, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{Batch, Context, Error, Params, Pos, RollbackParams, SeqId, Token};
 use backstitch_testing::assert_bits;
 use golden::{fresh, model, tokens};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const MODELS: [&str; 6] = ["llama", "qwen3", "falcon_h1", "mamba", "rwkv7", "qwen35"];
 
-/// A pool that fails one of its runs.
+/// A pool that fails in one of its calls.
 struct Faulty {
     runs: Arc<AtomicU64>,
     fails_at: Arc<AtomicU64>,
@@ -41,7 +42,8 @@ fn a_fault_in_any_step_of_any_ubatch_changes_nothing() {
         ctx.append(a, &tokens(0..20)).unwrap();
         ctx.append(b, &tokens(50..61)).unwrap();
         let mut faults = 0;
-        // Two ubatches of both sequences; fails at the first step, then at the second, ... until it comes through.
+        // Two ubatches of both sequences; fails at the first step, then at the second, ... until it
+        // comes through.
         let mut batch = Batch::new();
         for i in 0..7 {
             batch.push(tokens(0..40)[20 + i], Pos(20 + i as i32), &[a], i == 6);
@@ -71,8 +73,8 @@ fn a_fault_in_any_step_of_any_ubatch_changes_nothing() {
 #[test]
 fn a_rollback_that_finds_no_room_changes_nothing() {
     let model = model("falcon_h1");
-    let timeline = TimelineParams::OFF;
-    let params = Params::default().n_ctx(256).n_seq_max(2).timeline(timeline);
+    let rollback = RollbackParams::OFF;
+    let params = Params::default().n_ctx(256).n_seq_max(2).rollback(rollback);
     let mut ctx = Context::new(&model, params).unwrap();
     let a = ctx.sequence().unwrap();
     ctx.append(a, &tokens(0..200)).unwrap();
@@ -87,12 +89,12 @@ fn a_rollback_that_finds_no_room_changes_nothing() {
         ctx.append(seq, &tokens(200..203)).unwrap();
         assert_bits("after the refusal", ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..203)));
     }
-    // Without the fork there is room: the old cells are given up for the new.
+    // Without the fork the cells suffice: the old ones are freed for the new.
     ctx.release(b).unwrap();
     assert_eq!(ctx.rollback(a, Pos(190)).unwrap().reevaluated, 190);
     ctx.append(a, &tokens(190..203)).unwrap();
     assert_bits("without the fork", ctx.logits(a).unwrap(), &fresh(&model, &tokens(0..203)));
-    let mut alone = Context::new(&model, Params::default().n_ctx(128).timeline(timeline)).unwrap();
+    let mut alone = Context::new(&model, Params::default().n_ctx(128).rollback(rollback)).unwrap();
     let seq = alone.sequence().unwrap();
     alone.append(seq, &tokens(0..120)).unwrap();
     assert_eq!(alone.rollback(seq, Pos(100)).unwrap().reevaluated, 100);
@@ -106,7 +108,7 @@ fn a_fault_after_the_old_cells_were_given_up_leaves_the_checkpoint() {
     let model = model("falcon_h1");
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let pool = Arc::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
-    let params = Params::default().n_ctx(128).timeline(TimelineParams::OFF);
+    let params = Params::default().n_ctx(128).rollback(RollbackParams::OFF);
     let mut ctx = Context::with_pool(&model, params, pool).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &tokens(0..120)).unwrap();
@@ -124,7 +126,7 @@ fn a_fault_during_a_rollback_leaves_the_sequence_where_it_was() {
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let pool = Arc::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
     let mut ctx =
-        Context::with_pool(&model, Params::default().n_ctx(256).timeline(TimelineParams::OFF), pool).unwrap();
+        Context::with_pool(&model, Params::default().n_ctx(256).rollback(RollbackParams::OFF), pool).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &tokens(0..50)).unwrap();
     runs.store(0, Relaxed);
@@ -135,7 +137,7 @@ fn a_fault_during_a_rollback_leaves_the_sequence_where_it_was() {
     assert_bits("went on", ctx.logits(seq).unwrap(), &fresh(&model, &tokens(0..52)));
 }
 
-/// A pool that unwinds out of one of its runs.
+/// A pool that panics in one of its calls.
 struct Unwinding(Arc<AtomicU64>);
 
 impl Pool for Unwinding {
@@ -154,8 +156,8 @@ impl Pool for Unwinding {
 fn a_pool_that_unwinds_leaves_every_sequence_where_it_was() {
     let model = model("falcon_h1");
     let left = Arc::new(AtomicU64::new(u64::MAX));
-    let timeline = TimelineParams::OFF;
-    let params = Params::default().n_ctx(256).n_batch(16).n_ubatch(16).timeline(timeline);
+    let rollback = RollbackParams::OFF;
+    let params = Params::default().n_ctx(256).n_batch(16).n_ubatch(16).rollback(rollback);
     let mut ctx = Context::with_pool(&model, params, Arc::new(Unwinding(left.clone()))).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &tokens(0..50)).unwrap();
@@ -271,8 +273,8 @@ fn a_fault_in_one_sequences_rollback_leaves_the_others_their_logits() {
     let model = model("falcon_h1");
     let (runs, fails_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let pool = Arc::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
-    let timeline = TimelineParams::OFF;
-    let params = Params::default().n_ctx(256).n_seq_max(2).timeline(timeline);
+    let rollback = RollbackParams::OFF;
+    let params = Params::default().n_ctx(256).n_seq_max(2).rollback(rollback);
     let mut ctx = Context::with_pool(&model, params, pool).unwrap();
     let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
     ctx.append(a, &tokens(0..50)).unwrap();
@@ -332,7 +334,7 @@ fn logits_belong_to_the_last_token_or_to_nobody() {
 #[test]
 fn tokens_that_are_not_known_are_not_made_up() {
     let model = model("falcon_h1");
-    let params = Params::default().n_ctx(64).n_seq_max(2).timeline(TimelineParams::OFF);
+    let params = Params::default().n_ctx(64).n_seq_max(2).rollback(RollbackParams::OFF);
     let mut ctx = Context::new(&model, params).unwrap();
     let n_embd = model.hparams().n_embd;
     let mut batch = Batch::of_embeddings(n_embd);

@@ -1,7 +1,7 @@
-//! A budget says what is really allocated.
+//! The budget of a context equals the bytes that are allocated.
 
 use backstitch_models::gguf::Gguf;
-use backstitch_models::{Budget, Context, Model, Params, TimelineParams, Token, arch};
+use backstitch_models::{Budget, Context, Model, Params, RollbackParams, Token, arch};
 use backstitch_testing::Counting;
 
 #[global_allocator]
@@ -11,7 +11,8 @@ fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The bytes that this thread asks for when a context is made, with all its sequences and a token in the first.
+/// Return the bytes that this thread allocates for a context with all its sequences and a token in
+/// the first.
 fn allocated(model: &Model, params: Params) -> u64 {
     let (_, tally) = ALLOCATOR.during_here(|| {
         let mut ctx = Context::new(model, params).unwrap();
@@ -21,7 +22,8 @@ fn allocated(model: &Model, params: Params) -> u64 {
     tally.bytes
 }
 
-/// Lists whose length has nothing to do with the context's, as the models of these tests are small.
+/// The bytes of lists whose length does not depend on the context's, as the models of these tests
+/// are small.
 const LISTS: u64 = 96 << 10;
 
 fn assert_near(what: &str, found: u64, said: u64) {
@@ -29,7 +31,8 @@ fn assert_near(what: &str, found: u64, said: u64) {
     assert!(off < 0.05, "{what}: {found} bytes were allocated, {said} were said");
 }
 
-/// By how much a change of parameters changes what is allocated, and what the budget says of `part` and as a whole.
+/// Return the change of the allocation and of the budget, as a whole and of `part`, that a change
+/// of parameters makes.
 fn compare(name: &str, what: &str, from: Params, to: Params, part: impl Fn(&Budget) -> u64) {
     let model = Model::from_bytes(&bytes(name)).unwrap();
     let (hparams, graph) = (model.hparams(), model.graph());
@@ -43,7 +46,7 @@ fn compare(name: &str, what: &str, from: Params, to: Params, part: impl Fn(&Budg
 #[test]
 fn every_figure_grows_as_what_is_allocated() {
     let params = Params::default().n_ctx(4096).n_ubatch(64).n_batch(64).n_threads(1);
-    let off = TimelineParams::OFF;
+    let off = RollbackParams::OFF;
     let journal = |journal| off.journal(journal);
     for name in ["llama", "gemma3", "qwen35", "t5"] {
         let larger = params.n_ctx(16_384);
@@ -53,12 +56,12 @@ fn every_figure_grows_as_what_is_allocated() {
         compare(name, "wider caches", params, wider, |budget| budget.caches);
     }
     for name in ["llama", "mamba2", "t5", "bert"] {
-        // What an encoder does not keep lies in cells for a whole batch.
+        // The memory of an encoder is cells for a whole batch, which it does not retain.
         let larger = params.n_ubatch(4096);
         compare(name, "arena", params, larger, |budget| budget.arena);
     }
     for name in ["mamba2", "rwkv7", "falcon_h1"] {
-        let with = |timeline, n_seq_max| params.timeline(timeline).n_seq_max(n_seq_max).n_ctx(64);
+        let with = |rollback, n_seq_max| params.rollback(rollback).n_seq_max(n_seq_max).n_ctx(64);
         compare(name, "states", with(off, 1), with(off, 65), |budget| budget.states + budget.caches);
         let one = off.checkpoint_bytes(1 << 20);
         let states = |budget: &Budget| budget.states + budget.caches;
@@ -67,7 +70,7 @@ fn every_figure_grows_as_what_is_allocated() {
     }
     let threads = |n_threads| params.n_threads(n_threads).n_ctx(1 << 17);
     compare("llama", "attention", threads(1), threads(2), |budget| budget.arena);
-    let sequences = |n_seq_max| params.n_seq_max(n_seq_max).timeline(off);
+    let sequences = |n_seq_max| params.n_seq_max(n_seq_max).rollback(off);
     compare("mamba2", "tokens", sequences(1), sequences(200), |budget| budget.tokens + budget.states);
 }
 

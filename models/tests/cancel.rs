@@ -1,4 +1,5 @@
-//! Requests to stop: whatever was cancelled, after however many looks at the request, leaves every sequence on bits as it was.
+//! Cancellation: an operation that is cancelled at any check leaves every sequence bit for bit as
+//! it was.
 
 mod golden;
 
@@ -6,8 +7,8 @@ use backstitch_core::pool::ThreadPool;
 use backstitch_core::{DType, KernelSet};
 use backstitch_models::gguf::{Access, Gguf, Writer};
 use backstitch_models::{
-    Batch, Cancel, Context, Error, LoadParams, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId,
-    TimelineParams, Token, Wanted,
+    Batch, Cancel, Context, Error, LoadParams, Model, Params, Pos, RestoreOptions, RollbackParams,
+    SaveOptions, SeqId, Token, Wanted,
 };
 use backstitch_testing::assert_bits;
 use golden::{fresh, model, tokens};
@@ -21,7 +22,7 @@ fn path(name: &str) -> String {
     format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A request that is made at one look after some others, and not at later ones.
+/// A request that is made at one check, and not at later ones.
 struct After {
     looks: Arc<AtomicI64>,
     cancel: Cancel,
@@ -34,8 +35,8 @@ impl After {
         After { looks, cancel: Cancel::from_fn(move || seen.fetch_sub(1, Relaxed) == 0) }
     }
 
-    /// Calls `act` with the request made at the first look, then later and later until it comes through; `left` sees what
-    /// each cancelled call left. Returns how often it was cancelled.
+    /// Call `act` with the request made at the first check, then at later ones until it succeeds;
+    /// `left` sees what each cancelled call left. Return the number of cancelled calls.
     fn each<T>(
         &self,
         ctx: &mut Context,
@@ -102,13 +103,13 @@ fn a_cancelled_batch_leaves_every_sequence_as_it_was() {
 
 #[test]
 fn a_cancelled_rollback_leaves_the_sequence_where_it_was() {
-    let stepped = TimelineParams::default().checkpoint_bytes(1 << 20).spacing(8).journal(16).margin(8);
+    let stepped = RollbackParams::default().checkpoint_bytes(1 << 20).spacing(8).journal(16).margin(8);
     for name in MODELS {
         let model = model(name);
-        // Replayed from a journal, and evaluated again.
-        for timeline in [stepped, TimelineParams::OFF] {
+        // Replayed from a journal, and re-evaluated.
+        for rollback in [stepped, RollbackParams::OFF] {
             let after = After::new();
-            let params = Params::default().n_ctx(256).n_ubatch(16).n_seq_max(2).timeline(timeline);
+            let params = Params::default().n_ctx(256).n_ubatch(16).n_seq_max(2).rollback(rollback);
             let mut ctx = Context::new(&model, params).unwrap();
             ctx.set_cancel(Some(after.cancel.clone()));
             let seq = ctx.sequence().unwrap();
@@ -297,7 +298,8 @@ fn wide() -> Model {
     Model::from_bytes(&writer.to_bytes()).unwrap()
 }
 
-/// One thread takes most of a second for a product of 512 tokens with such matrices, and far longer on a slow machine.
+/// The width. One thread takes most of a second for a product of 512 tokens with such matrices, and
+/// far longer on a slow machine.
 #[test]
 fn one_thread_looks_at_the_request_inside_large_products() {
     let model = wide();

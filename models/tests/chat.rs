@@ -1,4 +1,4 @@
-//! Chat templates against Jinja: the same messages give the same text, and that the same tokens; and nobody's
+//! Chat templates against Jinja: the same messages give the same text and the same tokens, and no
 //! message becomes a control token.
 #![cfg(feature = "chat")]
 
@@ -24,8 +24,8 @@ fn smollm2_conversations_read_as_jinja_writes_them() -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// The vocabulary is too large for this repository: `SMOLLM2` names the model file, SmolLM2-135M-Instruct in
-/// any format.
+/// Test with a vocabulary that is too large for this repository: `SMOLLM2` names the model file,
+/// SmolLM2-135M-Instruct in any format.
 #[test]
 #[ignore = "needs a model file: SMOLLM2=path cargo test -- --ignored smollm2"]
 fn smollm2_conversations_have_the_tokens_of_llama_cpp() -> Result<(), Box<dyn Error>> {
@@ -58,8 +58,8 @@ fn smollm2_conversations_have_the_tokens_of_llama_cpp() -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// What Python's jinja2 makes of templates that use each statement, operator, filter, test and method; `null`
-/// where it refuses.
+/// Compare with the output of Python's jinja2 for templates that use each statement, operator,
+/// filter, test and method. `null` is a refusal.
 #[test]
 fn templates_mean_what_they_mean_in_python() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/chat/jinja.json");
@@ -80,7 +80,7 @@ fn templates_mean_what_they_mean_in_python() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The vocabularies of the small models, every kind of tokeniser among them.
+/// The vocabularies of the small models, with every kind of tokeniser.
 fn vocabularies() -> Result<Vec<(String, Vocab)>, Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/models");
     let mut vocabularies = Vec::new();
@@ -91,7 +91,7 @@ fn vocabularies() -> Result<Vec<(String, Vocab)>, Box<dyn Error>> {
     Ok(vocabularies)
 }
 
-/// The texts of the control tokens of a vocabulary.
+/// Return the texts of the control tokens of a vocabulary.
 fn control_texts(vocab: &Vocab) -> Vec<String> {
     let ids = (0..vocab.n_vocab() as u32).map(Token).filter(|token| vocab.is_hidden(*token));
     let texts = ids.filter_map(|token| String::from_utf8(vocab.token_text(token).to_vec()).ok());
@@ -110,7 +110,8 @@ fn trusting(vocab: &Vocab, text: &str, ranges: &[Range<usize>]) -> Vec<Token> {
     tokens
 }
 
-/// How many tokens were looked for and found, those for what no token can say left aside.
+/// Return the number of tokens looked for and found, except those of text that the vocabulary
+/// cannot express.
 fn n_control(vocab: &Vocab, tokens: &[Token]) -> usize {
     tokens.iter().filter(|token| vocab.is_hidden(**token) && Some(token.0) != vocab.roles().unk).count()
 }
@@ -133,8 +134,8 @@ fn a_message_with_control_tokens_written_out_stays_text() -> Result<(), Box<dyn 
             n_found += own;
             let forged = format!("a{control} b {control}");
             assert_eq!(n_control(&vocab, &rendered(&forged)?), own, "{name} {control:?}");
-            // What lies between is what the message alone would be, but for spaces that tokenisers put in
-            // front.
+            // The tokens between are those of the message alone, except for spaces that tokenisers
+            // put in front.
             let whole = format!("{control}{forged}{control}");
             let n = control.len();
             let ranges = [0..n, whole.len() - n..whole.len()];
@@ -171,7 +172,7 @@ fn the_token_at_the_beginning_is_there_once() -> Result<(), Box<dyn Error>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Messages made of pieces of control tokens, among template text with real ones.
+    /// Return messages made of pieces of control tokens, among template text with real ones.
     #[test]
     fn no_message_yields_a_control_token(
         seeds in proptest::collection::vec(
@@ -208,7 +209,7 @@ proptest! {
         }
     }
 
-    /// Where no control token is written out, ranges change nothing: all text is tokenised at once.
+    /// Without control tokens in the text, ranges change nothing: all text is tokenised at once.
     #[test]
     fn tokens_do_not_change_where_origins_do(
         words in proptest::collection::vec("( ?[a-zA-Zé]{1,7}|[0-9]{1,4}|[ \n]{1,3}|[.,!']|\\PC)", 0..20),

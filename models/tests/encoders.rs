@@ -1,5 +1,5 @@
-//! Encoders: embeddings that depend on nothing but their text, and decoders that depend on nothing but the text that was encoded
-//! and the tokens before. Bits, not tolerances.
+//! Encoders: embeddings depend on nothing but their text, and decoders on nothing but the encoder's
+//! input and the tokens before. The tests compare bits, not tolerances.
 
 mod converted;
 
@@ -17,7 +17,7 @@ fn params(kernels: &'static KernelSet, n_threads: u32) -> Params {
     Params::default().n_ctx(1024).n_seq_max(4).n_threads(n_threads).kernels(Some(kernels))
 }
 
-/// Embeddings of all tokens of some texts, then the pooled ones.
+/// Return the embeddings of all tokens of some texts, then the pooled ones.
 fn embeddings(model: &Model, params: Params, texts: &[Vec<Token>]) -> Vec<Vec<f32>> {
     let mut ctx = Context::new(model, params).unwrap();
     let mut batch = Batch::new();
@@ -71,8 +71,9 @@ fn what_an_encoder_cannot_do_is_refused_with_the_way_out() {
     let mut ctx = Context::new(&model, Params::default().n_ubatch(16)).unwrap();
     let seq = ctx.sequence().unwrap();
     assert!(matches!(ctx.append(seq, &[Token(1)]), Err(Error::EncoderOnly)));
+    assert!(matches!(ctx.append_partly(seq, &[Token(1)], |_| ()), Err(Error::EncoderOnly)));
     let too_long = ctx.encode(seq, &tokens(&model, 1, 17)).unwrap_err();
-    assert!(too_long.to_string().contains("17 tokens of one sequence in a ubatch"), "{too_long}");
+    assert!(too_long.to_string().contains("tokens of one sequence in a ubatch: 17"), "{too_long}");
     let mut batch = Batch::new();
     batch.push(Token(1), Pos(500), &[seq], true);
     let beyond = ctx.encode_batch(&batch).unwrap_err();
@@ -88,7 +89,8 @@ fn what_an_encoder_cannot_do_is_refused_with_the_way_out() {
     assert!(matches!(ctx.encode(seq, &[Token(1)]), Err(Error::NoEncoder)));
 }
 
-/// What a context of an encoder-decoder makes of a text and then of tokens in pieces of these lengths: the logits of all.
+/// Return the logits of all tokens in a context of an encoder-decoder, with an input for the
+/// encoder and then tokens in pieces of these lengths.
 fn answers(ctx: &mut Context, seq: SeqId, text: &[Token], tokens: &[Token], pieces: &[usize]) -> Vec<f32> {
     if !text.is_empty() {
         ctx.encode(seq, text).unwrap();
@@ -108,7 +110,7 @@ fn answers(ctx: &mut Context, seq: SeqId, text: &[Token], tokens: &[Token], piec
     all
 }
 
-/// The reference: scalar kernels, one thread, everything at once.
+/// Return the reference: scalar kernels, one thread, everything at once.
 fn reference(model: &Model, text: &[Token], tokens: &[Token]) -> Vec<f32> {
     let mut ctx = Context::new(model, params(KernelSet::scalar(), 1)).unwrap();
     let seq = ctx.sequence().unwrap();
@@ -171,7 +173,7 @@ fn forks_and_rollbacks_keep_the_text_and_the_bits() {
     ctx.rollback(a, Pos(0)).unwrap();
     assert_bits("another text", &answers(&mut ctx, a, &texts[2], &first, &[]), &of(2, &first));
     assert_bits("forked", &answers(&mut ctx, fork, &[], &second, &[3]), &expected[50 * n_vocab..]);
-    // Whoever comes next has no text.
+    // The next sequence with this id has no encoder output.
     ctx.release(fork).unwrap();
     let next = ctx.sequence().unwrap();
     let refused = ctx.append(next, &first);
@@ -183,7 +185,7 @@ fn forks_and_rollbacks_keep_the_text_and_the_bits() {
     );
 }
 
-/// A pool that fails one of its runs.
+/// A pool that fails in one of its calls.
 struct Faulty {
     runs: Arc<AtomicU64>,
     fails_at: Arc<AtomicU64>,
@@ -232,7 +234,7 @@ fn an_encoding_that_fails_leaves_the_last_text() {
     fails_at.store(u64::MAX, Relaxed);
     let long = tokens(&model, 11, 65);
     assert!(
-        ctx.encode(seq, &long).unwrap_err().to_string().contains("65 tokens of one sequence in a ubatch")
+        ctx.encode(seq, &long).unwrap_err().to_string().contains("tokens of one sequence in a ubatch: 65")
     );
     assert_bits("the new text", &answers(&mut ctx, seq, &[], &made, &[]), &reference(&model, &new, &made));
     assert!(matches!(ctx.encode(seq, &old), Err(Error::HoldsTokens { seq: 0 })));

@@ -2,7 +2,7 @@
 
 use backstitch_models::Error;
 use backstitch_models::backstitch_kv::file::{FileError, Problem};
-use backstitch_models::backstitch_kv::{self, StageError, io, state, store};
+use backstitch_models::backstitch_kv::{self, ImportError, io, storage};
 use std::error::Error as _;
 use std::path::Path;
 
@@ -27,16 +27,15 @@ fn file() -> FileError {
 
 #[test]
 fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
-    let state = || state::Error::File { operation: state::Operation::Open, error: file() };
-    let part = Error::Part { part: 1, source: Box::new(Error::Io(file())) };
-    let doing = store::Doing::Open;
+    let state = || storage::Error::File { operation: storage::Operation::Open, error: file() };
+    let part = Error::Shard { shard: 1, source: Box::new(Error::Io(file())) };
     let chains: Vec<Box<dyn std::error::Error>> = vec![
         Box::new(file()),
         Box::new(io::Error::System(refused())),
-        Box::new(state::Error::Io(io::Error::System(refused()))),
+        Box::new(storage::Error::Io(io::Error::System(refused()))),
         Box::new(state()),
-        Box::new(StageError::Source(state())),
-        Box::new(store::Error::Io { doing, path: Path::new("a").into(), error: refused() }),
+        Box::new(ImportError::Source(state())),
+        Box::new(storage::prompt_cache::Error::Disk(state())),
         Box::new(Error::State(state())),
         Box::new(Error::Memory(backstitch_kv::Error::NoStorage)),
         Box::new(Error::File { path: Path::new("a.gguf").into(), source: Box::new(part) }),
@@ -48,7 +47,7 @@ fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
             assert_eq!(repeated, None, "{levels:?}");
         }
         let joined = levels.join(": ");
-        let cause = if joined.contains("bytes") { "where the engine has them" } else { "the disk is gone" };
+        let cause = if joined.contains("bytes") { "where the engine keeps them" } else { "the disk is gone" };
         assert_eq!(joined.matches(cause).count(), 1, "{joined}");
     }
     assert!(Error::EncoderOnly.source().is_none());

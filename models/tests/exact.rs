@@ -1,5 +1,5 @@
-//! Contract 1: the logits of a token depend on the weights and the tokens before it, and on nothing else. Bits, not
-//! tolerances.
+//! Contract 1: the logits of a token depend on the weights and the tokens before it, and on nothing
+//! else. The tests compare bits, not tolerances.
 
 mod converted;
 mod long_rows;
@@ -9,12 +9,14 @@ use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId, Token};
 use backstitch_testing::{Random, assert_bits};
 use converted::{model, tokens};
 
-const ARCHITECTURES: [&str; 13] = [
+const ARCHITECTURES: [&str; 15] = [
     "llama",
     "qwen3",
     "falcon_h1",
     "gemma2",
     "gemma3",
+    "phi3",
+    "phi3_long",
     "mamba",
     "mamba2",
     "jamba",
@@ -31,7 +33,8 @@ fn params(kernels: &'static KernelSet, n_threads: u32) -> Params {
     Params::default().n_ctx(1024).n_seq_max(4).n_threads(n_threads).kernels(Some(kernels))
 }
 
-/// Logits of all tokens, evaluated in pieces of these lengths (the last one takes the rest).
+/// Return the logits of all tokens, evaluated in pieces of these lengths (the last piece takes the
+/// rest).
 fn logits(ctx: &mut Context, seq: SeqId, tokens: &[Token], pieces: &[usize]) -> Vec<f32> {
     let (mut all, mut rest, mut pieces) = (vec![], tokens, pieces.iter());
     while !rest.is_empty() {
@@ -48,13 +51,13 @@ fn logits(ctx: &mut Context, seq: SeqId, tokens: &[Token], pieces: &[usize]) -> 
     all
 }
 
-/// The reference: the whole prompt at once, scalar kernels, one thread.
+/// Return the reference: the whole prompt at once, scalar kernels, one thread.
 fn reference(model: &Model, tokens: &[Token], cells: CellType) -> Vec<f32> {
     let params = (params(KernelSet::scalar(), 1)).type_k(cells).type_v(cells);
     logits(&mut Context::new(model, params).unwrap(), SeqId(0), tokens, &[])
 }
 
-/// Every architecture with one format of weights, another for each.
+/// Every architecture with one format of weights, a different one for each.
 fn for_each_model(check: impl Fn(&str, &Model)) {
     for (name, dtype) in ARCHITECTURES.into_iter().zip(WEIGHTS.into_iter().cycle()) {
         check(&format!("{name} {dtype}"), &model(name, dtype));
@@ -70,7 +73,7 @@ fn for_each_model_and_format(check: impl Fn(&str, &Model)) {
     }
 }
 
-/// Quantised cells need heads of a multiple of 32 dimensions.
+/// Test quantised caches, which need heads of a multiple of 32 dimensions.
 const WIDE: [&str; 2] = ["quant_f16", "qwen35"];
 
 fn check_sets_and_threads(what: &str, model: &Model) {

@@ -1,4 +1,5 @@
-//! Reading a GGUF file never allocates more than a fixed multiple of the file's real length, whatever its header claims.
+//! Reading a GGUF file never allocates more than a fixed multiple of the file's real length,
+//! whatever its header claims.
 
 use backstitch_core::DType;
 use backstitch_models::Error;
@@ -9,10 +10,11 @@ use backstitch_testing::Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// Bytes of index a byte of file may cost; files of nothing but short keys or small tensors come close.
+/// The bytes of index per byte of file. Files with nothing but short keys or small tensors come
+/// close.
 const INDEX_PER_BYTE: u64 = 10;
 
-/// Bytes that reading `file` allocates, in all.
+/// Return the bytes that reading `file` allocates in total.
 fn cost(file: &[u8]) -> u64 {
     ALLOCATOR.during_here(|| Gguf::parse(file).is_ok()).1.bytes
 }
@@ -23,7 +25,8 @@ fn a_count_the_file_has_no_room_for_is_refused_before_anything_is_allocated_for_
     writer.set("texts", vec!["a"; 8]).unwrap().set("numbers", vec![1u64; 8]).unwrap();
     writer.tensor("t", &[4], DType::F32, &[0; 16]).unwrap();
     let file = writer.to_bytes();
-    // Every eight bytes of the file in turn are a count of 2^40 or 2^64 - 1; some of them are counts.
+    // Every eight bytes of the file in turn are a count of 2^40 or 2^64 - 1; some of them are
+    // counts.
     for at in 0..file.len() - 8 {
         for count in [1 << 40, u64::MAX] {
             let mut file = file.clone();
@@ -50,7 +53,7 @@ fn the_dearest_files_stay_below_the_bound() {
     }
 }
 
-/// Counts and texts that the length of the file would allow.
+/// Test counts and strings that the length of the file would allow.
 #[test]
 fn more_than_any_model_has_is_refused_before_anything_is_allocated_for_it() {
     let header = |n_tensors: u64, n_entries: u64| {

@@ -1,7 +1,7 @@
-//! What goes through llama.cpp's files and back goes on with the same bits.
+//! A state that goes through llama.cpp's files and back continues with the same bits.
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::state::llama::{Error as LlamaError, Form, Options};
+use backstitch_kv::storage::llama::{Error as LlamaError, Form, Options};
 use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
 
 const MODELS: [&str; 12] = [
@@ -32,7 +32,7 @@ fn tokens(n: u32, seed: u32) -> Vec<Token> {
     (0..n).map(|i| Token(3 + (i * i * 7 + i * seed + seed) % 200)).collect()
 }
 
-/// The bits of the logits of a few more tokens.
+/// Return the bits of the logits of a few more tokens.
 fn go_on(ctx: &mut Context, seq: SeqId) -> Vec<u32> {
     let mut bits = Vec::new();
     for token in tokens(5, 11) {
@@ -48,7 +48,8 @@ fn a_sequence_goes_on_with_the_same_bits_in_another_context() {
     for (number, name) in models.enumerate() {
         let model = model(name);
         let kind = if number % 2 == 0 { CellType::F32 } else { CellType::F16 };
-        // Longer than windows, which are 8 wide, and than a block; for one model longer than a span of slots.
+        // Longer than windows, which are 8 wide, and than a block; for one model longer than a span
+        // of slots.
         let n = if name == "gemma3" { 300 } else { 45 };
         let mut ctx = context(&model, 384, kind);
         let a = ctx.sequence().unwrap();
@@ -119,7 +120,7 @@ fn cells_of_another_type_are_converted_only_when_asked() {
     assert_eq!(other.tokens(a).unwrap(), tokens(20, 5));
 }
 
-/// llama.cpp has emptied the sequence by the time it sees that a file does not fit.
+/// llama.cpp has already emptied the sequence when it notices that a file does not fit.
 #[test]
 fn a_file_that_cannot_be_read_leaves_everything_as_it_was() {
     for name in ["llama", "gemma3", "falcon_h1", "mamba"] {
@@ -153,10 +154,11 @@ fn models_that_were_not_compared_are_refused_by_name() {
     let model = model("t5");
     let ctx = context(&model, 64, CellType::F32);
     let error = ctx.llama_state_write(&Options::default()).unwrap_err();
-    assert_eq!(error.to_string(), r#"llama.cpp's state files are not supported for architecture "t5""#);
+    let wanted = r#"llama.cpp's state files are not supported for architecture "t5"; use Backstitch's own"#;
+    assert_eq!(error.to_string(), wanted);
 }
 
-/// Tokens that a file lists are what a rollback evaluates again.
+/// A rollback re-evaluates the tokens that a file lists.
 #[test]
 fn after_reading_a_file_every_position_can_be_gone_back_to() {
     for name in ["llama", "gemma3", "jamba", "mamba2"] {
@@ -174,7 +176,7 @@ fn after_reading_a_file_every_position_can_be_gone_back_to() {
     }
 }
 
-/// Every number of the files stands where llama.cpp itself put it.
+/// Every number of the files is where llama.cpp itself wrote it.
 #[test]
 fn what_llama_cpp_saved_is_saved_again_byte_for_byte() {
     let folder = format!("{}/../goldens/state", env!("CARGO_MANIFEST_DIR"));

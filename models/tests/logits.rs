@@ -1,10 +1,11 @@
-//! Logits are there when asked for, with the bits of a fresh evaluation, and no failure takes them away.
+//! Logits are there when asked for, with the bits of a fresh evaluation, and no failure removes
+//! them.
 
 mod golden;
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
-    Batch, Cancel, Context, Error, Params, Pos, RestoreOptions, SaveOptions, SeqId, TimelineParams, Token,
+    Batch, Cancel, Context, Error, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SeqId, Token,
 };
 use backstitch_testing::assert_bits;
 use golden::{fresh, model, tokens};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const MODELS: [&str; 8] =
     ["llama", "gemma3", "falcon_h1", "mamba2", "rwkv7", "qwen35", "lfm2_swa", "llama_moe"];
 
-/// Counts its runs.
+/// A pool that counts its calls.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -85,7 +86,7 @@ fn after_whatever_happened_to_them_sequences_have_their_logits() {
 fn without_checkpoints_all_tokens_are_evaluated_again() {
     for name in ["mamba2", "gemma3", "qwen35"] {
         let model = model(name);
-        let params = Params::default().n_ctx(128).timeline(TimelineParams::OFF).n_seq_max(2);
+        let params = Params::default().n_ctx(128).rollback(RollbackParams::OFF).n_seq_max(2);
         let mut ctx = Context::new(&model, params).unwrap();
         let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
         ctx.append(a, &tokens(0..40)).unwrap();
@@ -99,12 +100,12 @@ fn without_checkpoints_all_tokens_are_evaluated_again() {
 #[test]
 fn in_a_full_cache_tokens_are_evaluated_in_their_own_cells() {
     let model = model("falcon_h1");
-    let timeline = TimelineParams::OFF;
-    let mut ctx = Context::new(&model, Params::default().n_ctx(128).n_seq_max(2).timeline(timeline)).unwrap();
+    let rollback = RollbackParams::OFF;
+    let mut ctx = Context::new(&model, Params::default().n_ctx(128).n_seq_max(2).rollback(rollback)).unwrap();
     let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
     ctx.append(a, &tokens(0..120)).unwrap();
     ctx.append(b, &tokens(0..60)).unwrap();
-    // All of a is evaluated again, and there is no room for as many cells again.
+    // All of `a` is re-evaluated, and there are not enough cells for a second copy.
     assert_bits("full", ctx.logits(a).unwrap(), &fresh(&model, &tokens(0..120)));
     assert_eq!(ctx.tokens(a).unwrap(), tokens(0..120));
     assert_bits("the other", ctx.logits(b).unwrap(), &fresh(&model, &tokens(0..60)));
@@ -153,7 +154,8 @@ fn where_there_are_none_the_error_says_why() {
     assert_bits("t5", ctx.logits(seq).unwrap(), &expected);
 }
 
-/// Whatever is refused or cancelled, the logits of all sequences and the outputs of the last good batch stay.
+/// After any refusal or cancellation, the logits of all sequences and the outputs of the last
+/// successful batch stay.
 #[test]
 fn a_decode_that_fails_takes_no_logits_away() {
     let model = model("falcon_h1");
@@ -191,14 +193,15 @@ fn a_decode_that_fails_takes_no_logits_away() {
     assert_bits("went on", ctx.logits(a).unwrap(), &fresh(&model, &tokens(0..7)));
 }
 
-/// A piece of a long batch is refused when the pieces before it were computed.
+/// A piece of a long batch is refused after the pieces before it were computed.
 #[test]
 fn a_later_piece_that_does_not_fit_takes_no_logits_away() {
     let model = model("llama");
     let params = Params::default().n_ctx(128).n_ubatch(8).n_batch(16).n_seq_max(6);
     let pool = Arc::new(Counting::default());
     let mut ctx = Context::with_pool(&model, params, pool.clone()).unwrap();
-    // All blocks of 32 cells are taken. The last sequence and its fork share one: whoever goes on needs another.
+    // All blocks of 32 cells are in use. The last sequence and its fork share one, so either needs
+    // another to continue.
     for n in [128, 128, 128, 80] {
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &tokens(0..n)).unwrap();

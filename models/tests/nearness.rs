@@ -1,4 +1,5 @@
-//! How far quantised caches take logits from those of a cache of halves: not at all where nothing is rounded, a little where it is.
+//! The effect of quantised caches on logits, compared with a cache of F16: none where nothing is
+//! rounded, a small one where it is.
 
 mod converted;
 
@@ -18,7 +19,7 @@ fn logits(model: &Model, cells: CellType) -> Vec<f32> {
     (0..tokens.len()).flat_map(|i| ctx.output(i).unwrap().to_vec()).collect()
 }
 
-/// Root mean square of the difference, in units of the logits' own deviation.
+/// Return the root mean square of the difference, in units of the logits' own deviation.
 fn distance(a: &[f32], b: &[f32]) -> f64 {
     let mean = a.iter().map(|&a| f64::from(a)).sum::<f64>() / a.len() as f64;
     let spread: f64 = a.iter().map(|&a| (f64::from(a) - mean).powi(2)).sum();
@@ -28,7 +29,8 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 
 #[test]
 fn quantised_caches_are_as_near_as_their_bits_allow() {
-    // Heads of a multiple of 32 dimensions; a hundredth of half a step of 8 bits, and sixteen times as much for 4.
+    // Heads of a multiple of 32 dimensions; a hundredth of half a step of 8 bits, and sixteen times
+    // as much for 4.
     for name in ["quant_f16", "qwen35"] {
         let model = model(name, DType::F16);
         let halves = logits(&model, CellType::F16);

@@ -1,4 +1,5 @@
-//! Contract 5: once a context is made, decoding a token allocates nothing, also after a fork, a rollback, a shift and a restore.
+//! Contract 5: once a context is made, decoding a token allocates nothing, even after a fork, a
+//! rollback, a shift and a restore.
 
 use backstitch_core::cell::CellType;
 use backstitch_models::{
@@ -17,7 +18,7 @@ fn model(name: &str) -> Model {
     Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// One test: another's allocations would be counted too.
+/// All checks in one test, because allocations of another test would be counted too.
 #[test]
 fn decoding_a_token_allocates_nothing() {
     // The harness's own thread allocates once more after it has started this one.
@@ -28,7 +29,7 @@ fn decoding_a_token_allocates_nothing() {
     a_session_allocates_nothing();
 }
 
-/// Pieces are lent, with stop strings that do not come.
+/// Generate with chunks that are lent, and with stop strings that never occur.
 fn a_session_allocates_nothing() {
     for name in ["llama", "gemma3", "falcon_h1", "mamba2"] {
         let model = model(name);
@@ -39,7 +40,7 @@ fn a_session_allocates_nothing() {
         let options = GenerateOptions::default().limit(250).ignore_eos().stop("no such text");
         let mut generation = session.generate(options);
         let mut tell =
-            |n: usize| (0..n).map(|_| generation.next_piece().unwrap().unwrap().tokens.len()).sum::<usize>();
+            |n: usize| (0..n).map(|_| generation.next_chunk().unwrap().unwrap().tokens.len()).sum::<usize>();
         tell(50);
         let (n, tally) = ALLOCATOR.during(|| tell(150));
         assert_eq!(n, 150);
@@ -62,6 +63,7 @@ fn decoding_allocates_nothing() {
         "lfm2_swa",
         "gemma2",
         "gemma3",
+        "phi3_long",
         "quant_q4_0",
         "quant_q8_0",
         "llama_moe",
@@ -112,7 +114,7 @@ fn decoding_allocates_nothing() {
     }
 }
 
-/// Behind more than one span of 256 tokens, what a token sees is shared out between threads.
+/// Beyond one span of 256 tokens, attention is divided between threads.
 fn decoding_far_behind_allocates_nothing() {
     for (name, cells) in [("llama", CellType::F16), ("quant_q8_0", CellType::Q8_0)] {
         let params = Params::default().n_ctx(512).n_threads(2).type_k(cells).type_v(cells);
@@ -129,7 +131,7 @@ fn decoding_far_behind_allocates_nothing() {
     }
 }
 
-/// Tells a story of `n` tokens.
+/// Generate `n` tokens.
 fn tell(ctx: &mut Context, chain: &mut Chain, speculative: &mut Speculative<Box<dyn Drafter>>, n: usize) {
     let mut told = 0;
     while told < n {
@@ -163,7 +165,7 @@ fn speculation_allocates_nothing() {
             let after = speculative.stats();
             let n_drafted = after.n_drafted - before.n_drafted;
             let n_accepted = after.n_accepted - before.n_accepted;
-            // What random weights tell seldom repeats itself, so looking up is seldom right.
+            // Random weights seldom generate repetitions, so lookup seldom drafts right tokens.
             assert!(n_drafted > n_accepted && (n_accepted > 0 || i == 1), "{name}, drafter {i}: {after:?}");
             assert_eq!(tally.allocations, 0, "{name}, drafter {i}: {tally:?}, {after:?}");
         }

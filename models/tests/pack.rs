@@ -1,4 +1,4 @@
-//! Packed models: the same bits, used where they lie.
+//! Packed models give the same bits, and are computed with straight from the file.
 
 use backstitch_core::pool::Inline;
 use backstitch_models::gguf::Gguf;

@@ -1,8 +1,9 @@
-//! Random programs of memory operations, for every kind of memory: whatever is done, each logit has the bits of a fresh
-//! evaluation.
+//! Random programs of memory operations for every kind of memory: after any operations, each logit
+//! has the bits of a fresh evaluation.
 //!
-//! A program that fails is shrunk and written to `target/failing-programs`; moved to `tests/programs/kept`, where the file's name
-//! begins with those of the model and of the cells' type, it is run by every test run from then on.
+//! A program that fails is shrunk and written to `target/failing-programs`. Move it to
+//! `tests/programs/kept`, with a file name that begins with the names of the model and of the
+//! cells' type, and every test run repeats it from then on.
 
 #[path = "programs/machine.rs"]
 mod machine;
@@ -26,7 +27,7 @@ fn run(model: &Model, fresh: &mut Fresh, shape: u8, steps: &[Step]) -> Tally {
     machine.tally
 }
 
-/// Runs `cases` random programs on a model; keeps the smallest that fails.
+/// Run `cases` random programs on a model, and keep the smallest that fails.
 fn hold(name: &str, cells: CellType, cases: u32) -> Tally {
     let model = model(name);
     let fresh = std::cell::RefCell::new(Fresh::new(&model, cells));
@@ -67,7 +68,8 @@ fn keep(name: &str, shape: u8, steps: &[Step]) -> PathBuf {
     path
 }
 
-/// One model for each kind of memory: all kept; a text beside it; windows; states; states beside others.
+/// One model for each kind of memory: full KV cache, encoder output beside it, windows, recurrent
+/// states, recurrent states beside a KV cache.
 const KINDS: [&str; 8] = ["llama", "t5", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
 
 #[test]
@@ -98,7 +100,7 @@ fn whatever_is_done_with_quantised_cells_logits_are_those_of_a_fresh_evaluation(
     }
 }
 
-/// Many programs on one model: as many as the environment variable `PROGRAMS` says.
+/// Run many programs on one model: as many as the environment variable `PROGRAMS` says.
 fn many(name: &str) {
     hold(name, CellType::F16, std::env::var("PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000));
 }

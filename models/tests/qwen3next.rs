@@ -1,5 +1,6 @@
-//! Qwen 3 Next is Qwen 3.5 with other neighbours: the tiny Qwen 3.5 file, its heads in another order, its gates in one
-//! matrix, and its networks as the expert that all tokens go through, is the same model under that name.
+//! Qwen 3 Next is Qwen 3.5 with another layout. The tiny Qwen 3.5 file, with its heads in another
+//! order, its gates in one matrix, and its networks as the shared expert, is the same model under
+//! that name.
 
 use backstitch_core::DType;
 use backstitch_models::{
@@ -10,12 +11,12 @@ use backstitch_testing::Random;
 
 const N_EMBD: usize = 64;
 const N_FF: usize = 72;
-/// Heads of values; those of keys are half as many.
+/// The number of value heads; there are half as many key heads.
 const N_HEAD: usize = 4;
-/// The head of Qwen 3.5, where every second one has the same keys, that comes at each place.
+/// The head of Qwen 3.5, in which every second one has the same keys, at each index.
 const ORDER: [usize; N_HEAD] = [0, 2, 1, 3];
 
-/// `x`, four heads one after the other, in the new order.
+/// Return `x`, four heads one after the other, in the new order.
 fn reordered(x: &[f32]) -> Vec<f32> {
     let head = x.len() / N_HEAD;
     ORDER.iter().flat_map(|&i| &x[i * head..(i + 1) * head]).copied().collect()
@@ -51,10 +52,11 @@ impl File {
         self.tensors.push((name, shape.to_vec(), x));
     }
 
-    /// A layer with a recurrence: its heads in the new order, both gates of the heads of the same keys together.
+    /// Convert a recurrent layer: its heads in the new order, and both gates of the heads with the
+    /// same keys together.
     fn turn_recurrence(&mut self, il: usize) {
         let name = |suffix: &str| format!("blk.{il}.{suffix}");
-        // Queries and keys stand before the values.
+        // Queries and keys come before the values.
         self.change(&name("attn_qkv.weight"), |x| {
             let values = reordered(&x[N_EMBD * N_EMBD..]);
             x.truncate(N_EMBD * N_EMBD);
@@ -76,7 +78,8 @@ impl File {
         self.add(name("ssm_ba.weight"), &[2 * N_HEAD, N_EMBD], both);
     }
 
-    /// A network becomes the expert of all tokens, which half passes of, beside experts that add nothing.
+    /// Convert a network into the shared expert, half of which passes, beside experts that add
+    /// nothing.
     fn turn_network(&mut self, il: usize) {
         let name = |suffix: &str| format!("blk.{il}.{suffix}.weight");
         let mut random = Random::new(il as u64);

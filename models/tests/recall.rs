@@ -1,8 +1,8 @@
-//! Beginnings of prompts out of a store: the same bits as evaluating them, for every kind of memory.
+//! Beginnings of prompts out of a prompt cache: the same bits as evaluating them, for every kind of memory.
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::state::llama::{Form, Options};
-use backstitch_kv::store::{Access, BLOCK_TOKENS, Store, Why};
+use backstitch_kv::storage::llama::{Form, Options};
+use backstitch_kv::storage::prompt_cache::{Access, BLOCK_TOKENS, PromptCache, Why};
 use backstitch_models::{Context, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, Token};
 
 /// One model of each kind of memory.
@@ -26,33 +26,33 @@ fn bits(ctx: &Context, seq: SeqId) -> Vec<u32> {
 }
 
 /// Evaluates a prompt and stores it.
-fn remember(store: &Store, model: &Model, tokens: &[Token]) -> Vec<u32> {
+fn remember(cache: &PromptCache, model: &Model, tokens: &[Token]) -> Vec<u32> {
     let mut ctx = Context::new(model, params()).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, tokens).unwrap();
-    if let Some(entry) = ctx.remember(seq, store).unwrap() {
-        store.put(&entry).unwrap();
+    if let Some(entry) = ctx.remember(seq, cache).unwrap() {
+        cache.put(&entry).unwrap();
     }
     bits(&ctx, seq)
 }
 
-fn store(folder: &tempfile::TempDir) -> Store {
-    Store::open(folder.path(), Access::ReadWrite { budget: 1 << 30 }).unwrap()
+fn cache(folder: &tempfile::TempDir) -> PromptCache {
+    PromptCache::open(folder.path(), Access::ReadWrite { budget: 1 << 30 }).unwrap()
 }
 
 #[test]
 fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
     for name in MODELS {
         let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(300));
-        let wanted = remember(&store(&folder), &model, &tokens);
+        let wanted = remember(&cache(&folder), &model, &tokens);
         // Opened anew, as another process would, and with other sizes.
         for n_ctx in [512, 400] {
-            let store = store(&folder);
+            let cache = cache(&folder);
             let mut ctx = Context::new(&model, params().n_ctx(n_ctx)).unwrap();
             let (other, seq) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
             ctx.append(other, &tokens[..50]).unwrap();
             let beside = bits(&ctx, other);
-            let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+            let recalled = ctx.recall(seq, &cache, &tokens).unwrap();
             assert_eq!((recalled.n_tokens, recalled.why), (288, Why::Whole), "{name}, {recalled:?}");
             assert!(recalled.trouble.is_none() && ctx.tokens(seq).unwrap() == &tokens[..288]);
             assert_eq!(bits(&ctx, other), beside, "{name}");
@@ -70,25 +70,25 @@ fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
 fn prompts_share_what_is_common_and_say_where_they_differ() {
     for name in MODELS {
         let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(300));
-        let store = store(&folder);
-        remember(&store, &model, &tokens);
+        let cache = cache(&folder);
+        remember(&cache, &model, &tokens);
         let mut other = tokens.clone();
         other[290] = Token(3);
         let mut ctx = Context::new(&model, params()).unwrap();
         let seq = ctx.sequence().unwrap();
-        let recalled = ctx.recall(seq, &store, &other).unwrap();
+        let recalled = ctx.recall(seq, &cache, &other).unwrap();
         assert_eq!(recalled.n_tokens, 288, "{name}");
         other[150] = Token(3);
-        let recalled = ctx.recall(seq, &store, &other).unwrap();
+        let recalled = ctx.recall(seq, &cache, &other).unwrap();
         assert_eq!((recalled.n_stored, recalled.why), (128, Why::Differs { at: 150 }), "{name}");
         assert!(recalled.n_tokens <= 128 && recalled.n_tokens.is_multiple_of(BLOCK_TOKENS));
         if name == "llama" {
             assert_eq!(recalled.n_tokens, 128);
         }
         ctx.append(seq, &other[recalled.n_tokens..]).unwrap();
-        assert_eq!(bits(&ctx, seq), remember(&store, &model, &other), "{name}");
+        assert_eq!(bits(&ctx, seq), remember(&cache, &model, &other), "{name}");
         // Only what is new is in the second file.
-        let again = ctx.remember(seq, &store).unwrap();
+        let again = ctx.remember(seq, &cache).unwrap();
         assert!(again.is_none_or(|entry| entry.blocks.is_empty()), "{name}");
     }
 }
@@ -96,12 +96,12 @@ fn prompts_share_what_is_common_and_say_where_they_differ() {
 #[test]
 fn a_model_finds_nothing_of_another_and_a_cache_nothing_of_another_type() {
     let (folder, tokens) = (tempfile::tempdir().unwrap(), prompt(100));
-    let store = store(&folder);
-    remember(&store, &model("llama"), &tokens);
+    let cache = cache(&folder);
+    remember(&cache, &model("llama"), &tokens);
     let nothing = |model: &Model, params: Params| {
         let mut ctx = Context::new(model, params).unwrap();
         let seq = ctx.sequence().unwrap();
-        let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+        let recalled = ctx.recall(seq, &cache, &tokens).unwrap();
         assert_eq!((recalled.n_tokens, recalled.why), (0, Why::NothingStored));
     };
     nothing(&model("qwen3"), params());
@@ -115,17 +115,17 @@ fn damage_makes_a_prompt_be_evaluated_and_nothing_else() {
         let (model, tokens) = (model(name), prompt(100));
         for at in 1..24 {
             let folder = tempfile::tempdir().unwrap();
-            let wanted = remember(&store(&folder), &model, &tokens);
+            let wanted = remember(&cache(&folder), &model, &tokens);
             let file = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
             let file = file.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
             let mut bytes = std::fs::read(&file).unwrap();
             let place = bytes.len() * at / 24;
             bytes[place] ^= 0x10;
             std::fs::write(&file, bytes).unwrap();
-            let store = store(&folder);
+            let cache = cache(&folder);
             let mut ctx = Context::new(&model, params()).unwrap();
             let seq = ctx.sequence().unwrap();
-            let recalled = ctx.recall(seq, &store, &tokens).unwrap();
+            let recalled = ctx.recall(seq, &cache, &tokens).unwrap();
             ctx.append(seq, &tokens[recalled.n_tokens..]).unwrap();
             assert_eq!(bits(&ctx, seq), wanted, "{name}, {at}");
         }
@@ -145,8 +145,8 @@ fn moved(ctx: &Context, seq: SeqId, params: Params, convert: bool) -> Context {
 fn what_was_not_computed_here_is_never_stored() {
     for name in ["llama", "gemma3", "falcon_h1"] {
         let (model, folder, tokens) = (model(name), tempfile::tempdir().unwrap(), prompt(100));
-        let store = store(&folder);
-        let is_stored = |ctx: &Context, seq| ctx.remember(seq, &store).unwrap().is_some();
+        let cache = cache(&folder);
+        let is_stored = |ctx: &Context, seq| ctx.remember(seq, &cache).unwrap().is_some();
         let mut ctx = Context::new(&model, params()).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &tokens).unwrap();
@@ -178,7 +178,7 @@ fn what_was_not_computed_here_is_never_stored() {
     }
 }
 
-/// Whoever changes these bits raises `NUMERICS` in `src/context/recall.rs`: stores and saved states hold what the old ones made.
+/// Whoever changes these bits raises `NUMERICS` in `src/context/recall.rs`: prompt caches and saved states hold what the old ones made.
 #[test]
 fn the_bits_of_logits_are_pinned() {
     let hashes = MODELS.map(|name| {

@@ -1,5 +1,5 @@
-//! Recurrent layers at the edges of their shapes: convolutions without a state, norms without weights, hundreds of
-//! sequences at once, and files that state sizes beyond reason.
+//! Recurrent layers at the edges of their shapes: convolutions without a state, norms without
+//! weights, hundreds of sequences at once, and files with absurd state sizes.
 
 use backstitch_core::DType;
 use backstitch_models::{
@@ -12,7 +12,8 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The file `bytes` with other numbers under some keys, and with `tensors` in place of those of the same name.
+/// Return the file `bytes` with other numbers under some keys, and with `tensors` in place of those
+/// of the same names.
 fn changed(bytes: &[u8], keys: &[(&str, Value<'_>)], tensors: &[(String, Vec<usize>, Vec<f32>)]) -> Vec<u8> {
     let gguf = Gguf::parse(bytes).unwrap();
     let mut writer = Writer::new();
@@ -40,7 +41,7 @@ fn tokens(seed: u64, n: usize) -> Vec<Token> {
     (0..n).map(|_| Token(random.below(288) as u32)).collect()
 }
 
-/// Logits of the last token, the text evaluated in pieces of `piece` tokens.
+/// Return the logits of the last token, with the text evaluated in pieces of `piece` tokens.
 fn logits(model: &Model, text: &[Token], piece: usize) -> Vec<f32> {
     let mut ctx = context(model, 1);
     let seq = ctx.sequence().unwrap();
@@ -116,7 +117,7 @@ fn norms_without_weights_are_norms_by_ones() {
     assert_ne!(logits(&plain, &text, 40), expected);
 }
 
-/// The Mamba-2 model as Granite 4 would write it, its networks all zero.
+/// Return the Mamba-2 model as Granite 4 would write it, with networks of zeros.
 fn as_granite(scales: [f32; 3]) -> Model {
     let bytes = file("mamba2");
     let gguf = Gguf::parse(&bytes).unwrap();

@@ -1,7 +1,7 @@
-//! Contract 3 when the allocator refuses: an error, and everything as it was.
+//! Contract 3 when the allocator refuses: an error, and nothing has changed.
 
 use backstitch_models::vocab::{Vocab, VocabError, VocabSource};
-use backstitch_models::{Batch, Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{Batch, Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token};
 use backstitch_testing::{Counting, assert_bits};
 
 #[global_allocator]
@@ -16,7 +16,8 @@ fn tokens(n: u32) -> Vec<Token> {
     (0..n).map(|i| Token((i * 37 + 11) % 250)).collect()
 }
 
-/// Refuses the first allocation of `act`, then the second, ... until it does without; returns how often it failed.
+/// Refuse the first allocation of `act`, then the second, and so on until it succeeds. Return the
+/// number of failures.
 fn refuse_each(mut act: impl FnMut() -> Result<(), Error>, mut check: impl FnMut()) -> u32 {
     for granted in 0.. {
         match ALLOCATOR.refusing_after(granted, &mut act) {
@@ -71,7 +72,7 @@ fn without_memory_for_outputs_forks_and_ways_back_nothing_changes() {
 fn evaluating_again_without_memory_leaves_the_sequence_where_it_was() {
     let model = model("falcon_h1");
     let all = tokens(90);
-    let params = Params::default().n_ctx(256).timeline(TimelineParams::OFF);
+    let params = Params::default().n_ctx(256).rollback(RollbackParams::OFF);
     let ctx = std::cell::RefCell::new(Context::new(&model, params).unwrap());
     let seq = ctx.borrow_mut().sequence().unwrap();
     ctx.borrow_mut().append(seq, &all).unwrap();
@@ -119,7 +120,7 @@ fn a_copy_of_a_beginning_without_memory_leaves_its_target_as_it_was() {
     let params = Params::default().n_ctx(4096).n_seq_max(8);
     let ctx = std::cell::RefCell::new(Context::new(&model, params).unwrap());
     let [a, b] = [(); 2].map(|()| ctx.borrow_mut().sequence().unwrap());
-    // More ways back than a new sequence has room for.
+    // More checkpoints than a new sequence has space for.
     for token in &all {
         ctx.borrow_mut().append(a, &[*token]).unwrap();
         ctx.borrow_mut().pin(a).unwrap();

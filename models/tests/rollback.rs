@@ -1,7 +1,7 @@
-//! Contract 2: going back always works, and costs what was promised.
+//! Contract 2: a rollback always works, and costs what was promised.
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
-use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, RollbackParams, SeqId, Token};
 use backstitch_testing::{Random, assert_bits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -20,16 +20,16 @@ fn tokens(model: &Model, seed: u64, n: usize) -> Vec<Token> {
     (0..n).map(|_| Token(random.below(model.hparams().n_vocab) as u32)).collect()
 }
 
-/// Logits after `tokens` in a context of their own that keeps no way back.
+/// Return the logits after `tokens` in a context of their own without checkpoints.
 fn fresh(model: &Model, tokens: &[Token]) -> Vec<f32> {
-    let params = Params::default().n_ctx(4096).timeline(TimelineParams::OFF);
+    let params = Params::default().n_ctx(4096).rollback(RollbackParams::OFF);
     let mut ctx = Context::new(model, params).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, tokens).unwrap();
     ctx.logits(seq).unwrap().to_vec()
 }
 
-/// Appends tokens to a prefix of `all`, and compares with never having gone further.
+/// Append tokens to a prefix of `all`, and compare with a sequence that never went further.
 fn assert_goes_on(what: &str, model: &Model, ctx: &mut Context, seq: SeqId, all: &[Token], pos: usize) {
     let next = [Token(3), Token(5)];
     ctx.append(seq, &next).unwrap();
@@ -62,7 +62,7 @@ fn removing_again_what_is_gone_forgets_nothing() {
     }
 }
 
-/// Other engines return success here and go on from the state of another position.
+/// Other engines return success here and continue from the state of another position.
 #[test]
 fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
     for name in RECURRENT {
@@ -91,7 +91,7 @@ fn going_back_over_single_tokens_or_a_whole_decode_restores_that_very_state() {
     }
 }
 
-/// A pool that stops in the middle of a decode.
+/// A pool that cancels in the middle of a decode.
 struct Stopping(Arc<AtomicI64>);
 
 impl Pool for Stopping {
@@ -103,7 +103,7 @@ impl Pool for Stopping {
     }
 }
 
-/// Other engines then refuse both the way back and the retry.
+/// Other engines then refuse both the rollback and the retry.
 #[test]
 fn after_a_decode_that_was_stopped_both_going_back_and_trying_again_work() {
     for name in RECURRENT.into_iter().chain(["llama", "gemma3"]) {
@@ -135,8 +135,8 @@ fn after_a_decode_that_was_stopped_both_going_back_and_trying_again_work() {
 fn going_back_behind_a_window_that_moved_on_is_exact() {
     let model = model("gemma3");
     let all = tokens(&model, 3, 700);
-    for timeline in [TimelineParams::default(), TimelineParams::OFF] {
-        let params = Params::default().n_ctx(2048).n_seq_max(2).timeline(timeline);
+    for rollback in [RollbackParams::default(), RollbackParams::OFF] {
+        let params = Params::default().n_ctx(2048).n_seq_max(2).rollback(rollback);
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &all).unwrap();
@@ -176,7 +176,7 @@ fn inside_the_journal_nothing_is_evaluated() {
     }
 }
 
-/// What going `back` tokens takes, by what the context says.
+/// Return the cost of going `back` tokens, as the context states it.
 fn promised(ctx: &Context, seq: SeqId, back: i32) -> u32 {
     let pos = Pos(ctx.pos(seq).unwrap().0 - back);
     let stretches = ctx.positions(seq).unwrap();
@@ -196,13 +196,13 @@ fn going_back_d_tokens_evaluates_no_more_than_d_or_the_spacing() {
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence().unwrap();
         all.chunks(piece).for_each(|piece| ctx.append(seq, piece).unwrap());
-        let spacing = params.timeline.spacing;
+        let spacing = params.rollback.spacing;
         let costs: Vec<u32> = (1..=2_000).map(|back| promised(&ctx, seq, back)).collect();
         for (back, &cost) in (1..).zip(&costs) {
             assert!(cost <= spacing.max(back), "{name}: {cost} tokens to go {back} back");
         }
         draw(name, &costs);
-        // What is promised is what it takes.
+        // The stated cost is the real one.
         for back in [1, 40, 255, 256, 257, 700, 1_400, 2_000] {
             let fork = ctx.fork(seq).unwrap();
             let done = ctx.rollback(fork, Pos(2_100 - back)).unwrap();
@@ -215,7 +215,7 @@ fn going_back_d_tokens_evaluates_no_more_than_d_or_the_spacing() {
     }
 }
 
-/// Tokens evaluated again against tokens gone back.
+/// Return the tokens re-evaluated, and the tokens gone back.
 fn draw(name: &str, costs: &[u32]) {
     println!("{name}: tokens evaluated again (up) when going back so many (right)");
     for height in (0..=8).rev() {
@@ -233,8 +233,8 @@ fn draw(name: &str, costs: &[u32]) {
 fn a_pin_is_reached_at_once_however_far_it_lies_back() {
     let model = model("falcon_h1");
     let all = tokens(&model, 6, 900);
-    let timeline = TimelineParams::default().checkpoint_bytes(1 << 20);
-    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).timeline(timeline)).unwrap();
+    let rollback = RollbackParams::default().checkpoint_bytes(1 << 20);
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).rollback(rollback)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &all[..101]).unwrap();
     ctx.pin(seq).unwrap();
@@ -250,8 +250,8 @@ fn a_pin_is_reached_at_once_however_far_it_lies_back() {
 #[test]
 fn a_pin_past_the_budget_is_refused_and_changes_nothing() {
     let model = model("mamba2");
-    let timeline = TimelineParams::default().checkpoint_bytes(300_000);
-    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).timeline(timeline)).unwrap();
+    let rollback = RollbackParams::default().checkpoint_bytes(300_000);
+    let mut ctx = Context::new(&model, Params::default().n_ctx(1024).rollback(rollback)).unwrap();
     let seq = ctx.sequence().unwrap();
     let mut pinned = vec![];
     let refused = (0..200).find_map(|i| {
@@ -304,9 +304,9 @@ fn a_batch_longer_than_what_is_planned_at_once_happens_whole_or_not_at_all() {
     for name in ["falcon_h1", "gemma3", "llama", "mamba2"] {
         let model = model(name);
         let all = tokens(&model, 8, 500);
-        for timeline in [TimelineParams::default(), TimelineParams::OFF] {
+        for rollback in [RollbackParams::default(), RollbackParams::OFF] {
             let left = Arc::new(AtomicI64::new(i64::MAX));
-            let params = Params::default().n_ctx(600).n_ubatch(32).n_batch(64).timeline(timeline);
+            let params = Params::default().n_ctx(600).n_ubatch(32).n_batch(64).rollback(rollback);
             let mut ctx = Context::with_pool(&model, params, Arc::new(Stopping(left.clone()))).unwrap();
             let seq = ctx.sequence().unwrap();
             ctx.append(seq, &all[..77]).unwrap();

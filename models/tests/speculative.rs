@@ -1,9 +1,9 @@
-//! Speculative decoding tells the same story as plain decoding, bit for bit, whatever the guesses are worth: what the
-//! sampler chain sees and draws is recorded and compared.
+//! Speculative decoding generates the same text as plain decoding, bit for bit, however bad the
+//! drafts are. The inputs and draws of the sampler chain are recorded and compared.
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token,
+    Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token,
     sampler::{Candidates, Chain, Greedy, History, Penalties, Sampler, Temperature, TopK, TopP},
     speculative::{DraftModel, Drafter, Lookup, Speculative, Stats},
 };
@@ -13,7 +13,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Models and, for each, another one with the same vocabulary.
+/// Models, each with another one of the same vocabulary.
 const MODELS: [[&str; 2]; 13] = [
     ["llama", "gemma3"],
     ["gemma2", "llama"],
@@ -41,12 +41,12 @@ fn params() -> Params {
     Params::default().n_ctx(512).n_seq_max(2)
 }
 
-/// A prompt that repeats itself.
+/// Return a prompt that repeats itself.
 fn prompt() -> Vec<Token> {
     (0..24).map(|i| Token(20 + (i % 9) * (i % 9))).collect()
 }
 
-/// First in a chain: notes the bits of all logits and the tokens in the history.
+/// The first sampler of a chain: it records the bits of all logits and the tokens in the history.
 #[derive(Clone)]
 struct Recorder(Arc<Mutex<Vec<u32>>>);
 
@@ -58,7 +58,7 @@ impl Sampler for Recorder {
     }
 }
 
-/// How tokens are chosen.
+/// The settings of a chain.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Greedy,
@@ -83,13 +83,13 @@ impl Choice {
     }
 }
 
-/// Evaluates the last token of the prompt again, for its logits.
+/// Re-evaluate the last token of the prompt, for its logits.
 fn again(ctx: &mut Context, seq: SeqId) {
     ctx.rollback(seq, Pos(prompt().len() as i32 - 1)).unwrap();
     ctx.append(seq, &prompt()[prompt().len() - 1..]).unwrap();
 }
 
-/// What decoding leaves behind.
+/// The results of decoding.
 #[derive(PartialEq)]
 struct Story {
     tokens: Vec<Token>,
@@ -97,7 +97,7 @@ struct Story {
     seen: Vec<u32>,
     /// Logits of the last token.
     logits: Vec<f32>,
-    /// What the sequence holds.
+    /// The tokens of the sequence.
     held: Vec<Token>,
 }
 
@@ -124,7 +124,7 @@ fn plain(model: &Model, choice: Choice) -> Story {
     Story::of(&ctx, seq, tokens, &seen)
 }
 
-/// Tells the story with guesses in `ctx`, whose sequence holds the prompt.
+/// Generate with drafts in `ctx`, whose sequence holds the prompt.
 fn speculate(ctx: &mut Context, seq: SeqId, choice: Choice, drafter: impl Drafter) -> (Story, Stats) {
     let seen = Arc::default();
     let mut chain = choice.chain(&seen);
@@ -149,7 +149,7 @@ fn assert_same(what: &str, got: &Story, expected: &Story) {
     assert_eq!(got.held, expected.held, "{what}");
 }
 
-/// Guesses the right tokens up to every so many, then a wrong one; 1 is always wrong.
+/// A drafter with the right tokens except every n-th one; 1 is always wrong.
 struct Wrong {
     right: Vec<Token>,
     every: usize,
@@ -166,7 +166,7 @@ impl Drafter for Wrong {
     }
 }
 
-/// Guesses anything, also more than it was asked for and tokens that do not exist.
+/// A drafter with arbitrary tokens, more than it was asked for, and tokens that do not exist.
 struct Dice(Random);
 
 impl Drafter for Dice {
@@ -226,8 +226,8 @@ fn without_a_way_back_guesses_cost_evaluations_and_change_nothing_either() {
     for name in ["llama", "gemma3", "falcon_h1", "mamba2"] {
         let target = model(name);
         let expected = plain(&target, CHOICES[1]);
-        let timeline = TimelineParams::OFF;
-        let mut ctx = Context::new(&target, params().timeline(timeline)).unwrap();
+        let rollback = RollbackParams::OFF;
+        let mut ctx = Context::new(&target, params().rollback(rollback)).unwrap();
         let seq = ctx.sequence().unwrap();
         ctx.append(seq, &prompt()).unwrap();
         let right = expected.tokens.clone();
@@ -321,7 +321,7 @@ fn guesses_that_find_no_room_beside_other_sequences_are_left_out() {
     let mut ctx = Context::new(&target, params().n_ctx(128).n_seq_max(5)).unwrap();
     let seq = ctx.sequence().unwrap();
     ctx.append(seq, &prompt()).unwrap();
-    // Others fill the rest, so that only the sequence's own block has room: cells 24 to 31.
+    // Others fill the rest, so that only the sequence's own block has free cells: 24 to 31.
     while let Ok(other) = ctx.sequence() {
         while ctx.append(other, &[Token(1); 8]).is_ok() {}
     }
@@ -374,7 +374,7 @@ impl Drafter for Failing {
     }
 }
 
-/// Fails the run that is due, by panicking, unless none is.
+/// A pool that panics in the call that is due, if any.
 struct Faulty {
     runs: Arc<AtomicU64>,
     every: u64,
@@ -395,7 +395,7 @@ impl Pool for Faulty {
     }
 }
 
-/// Steps until the story is told, trying again what fails; returns how often something did.
+/// Step until the text is complete, and repeat steps that fail. Return the number of failures.
 fn stubborn(ctx: &mut Context, seq: SeqId, drafter: impl Drafter, expected: &Story) -> u32 {
     let seen = Arc::default();
     let mut chain = Choice::Sampled { seed: 1 }.chain(&seen);
@@ -452,7 +452,7 @@ fn without_logits_there_is_nothing_to_go_on_from() {
     ctx.append(seq, &prompt()).unwrap();
     assert_eq!(speculative.step(&mut ctx, &mut chain, 0, |_| false).unwrap().tokens, []);
     assert_eq!(speculative.step(&mut ctx, &mut chain, 1, |_| false).unwrap().tokens.len(), 1);
-    // Whoever changes the sequence says so.
+    // After a change of the sequence, the caller resets the decoder.
     ctx.rollback(seq, Pos(10)).unwrap();
     speculative.reset();
     ctx.append(seq, &[Token(5)]).unwrap();
@@ -460,7 +460,7 @@ fn without_logits_there_is_nothing_to_go_on_from() {
     assert_eq!(ctx.pos(seq).unwrap(), Pos(11));
 }
 
-/// Last in a chain: leaves no token once in so many times.
+/// The last sampler of a chain: it bans all tokens at every n-th draw.
 #[derive(Clone)]
 struct Mute {
     calls: u64,

@@ -1,4 +1,5 @@
-//! Vocabularies against llama.cpp's answers: every text gives its tokens, and every list of tokens its text.
+//! Vocabularies against llama.cpp's answers: every text gives its tokens, and every list of tokens
+//! its text.
 
 use std::error::Error;
 use std::fs;
@@ -8,7 +9,7 @@ use backstitch_models::Token;
 use backstitch_models::gguf::Gguf;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab, WriteSpecial};
 
-/// The vocabularies whose kind is supported.
+/// The vocabularies of a supported kind.
 const NAMES: [&str; 9] =
     ["gpt2", "llama", "llama_tied_freqs", "qwen2", "deepseek2", "gptoss", "t5", "bert", "rwkv6"];
 
@@ -22,7 +23,8 @@ fn small_vocabularies_agree_with_llama_cpp() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The vocabulary is too large for this repository: `SMOLLM2` names the model file, SmolLM2-135M-Instruct in any format.
+/// Test with a vocabulary that is too large for this repository: `SMOLLM2` names the model file,
+/// SmolLM2-135M-Instruct in any format.
 #[test]
 #[ignore = "needs a model file: SMOLLM2=path cargo test -- --ignored smollm2"]
 fn smollm2_agrees_with_llama_cpp() -> Result<(), Box<dyn Error>> {
@@ -40,8 +42,10 @@ fn vocab(model: &Path) -> Result<Vocab, Box<dyn Error>> {
     Ok(Vocab::from_gguf(&Gguf::parse(&fs::read(model)?)?)?)
 }
 
-/// What differs from a table: tab-separated, the text in hex, its tokens without and with special tokens parsed, those with
-/// the model's beginning and end added, and in hex what the first two lists become, control tokens written in the second.
+/// Return the differences from a table with tab-separated columns: the text in hexadecimal digits,
+/// its tokens without and with special tokens parsed, those with the model's beginning and end
+/// added, and in hexadecimal digits the texts of the first two lists, with control tokens written
+/// in the second.
 fn differences(vocab: &Vocab, table: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut wrong = Vec::new();
     for (line, row) in fs::read_to_string(table)?.lines().enumerate() {

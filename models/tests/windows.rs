@@ -5,7 +5,8 @@ use backstitch_models::{
     gguf::{Gguf, Writer},
 };
 
-/// Logits of the last of 40 tokens by the golden model `name` with its window changed to `n_swa`, or left out.
+/// Return the logits of the last of 40 tokens by the golden model `name`, with its window changed
+/// to `n_swa` or left out.
 fn logits(name: &str, n_swa: Option<u32>) -> Vec<u32> {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).unwrap();

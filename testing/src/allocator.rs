@@ -1,7 +1,8 @@
-//! A global allocator that counts what a piece of code allocates and can refuse it.
+//! A global allocator that counts the allocations of a piece of code, and can refuse them.
 //!
-//! "Decoding allocates nothing" and "no allocation beyond what the file justifies" are promises, so they need a
-//! test. A test binary installs [`Counting`] as its global allocator and asks it about a closure:
+//! "Decoding allocates nothing" and "no allocation beyond what the file justifies" are promises, so
+//! they need tests. A test binary installs [`Counting`] as its global allocator and passes it a
+//! closure:
 //!
 //! ```
 //! use backstitch_testing::Counting;
@@ -18,17 +19,17 @@
 //! }
 //! ```
 //!
-//! [`Counting::during`] sees every thread, as a thread pool needs, and therefore also other tests of the same
-//! binary: give such a test a file of its own in `tests/`. [`Counting::during_here`] and
-//! [`Counting::refusing_after`] see the calling thread only and may stand beside other tests.
+//! [`Counting::during`] counts all threads, as a thread pool needs, and therefore also other tests
+//! of the same binary: put such a test into its own file in `tests/`. [`Counting::during_here`] and
+//! [`Counting::refusing_after`] count the calling thread only, and can run beside other tests.
 #![allow(unsafe_code)] // A global allocator is an unsafe trait; this is the crate's only use of it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was asked of the allocator: `alloc`, `alloc_zeroed`, and `realloc` to a larger size. Freeing and shrinking
-/// do not count, refused requests do.
+/// The requests made of the allocator: `alloc`, `alloc_zeroed`, and `realloc` to a larger size.
+/// Freeing and shrinking do not count, refused requests do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of requests.
@@ -52,20 +53,21 @@ impl Tally {
     }
 }
 
-// Constant initial values and no destructor: touching these never allocates, which an allocator could not survive.
+// Constant initial values and no destructor: using these never allocates, which an allocator could
+// not survive.
 thread_local! {
     static HERE: Cell<Tally> = const { Cell::new(Tally::ZERO) };
     /// Bytes that this thread holds, counted from some start: those it got less those it gave back.
     static HELD: Cell<i64> = const { Cell::new(0) };
     /// The most that it held since that start.
     static PEAK: Cell<i64> = const { Cell::new(0) };
-    /// How many more requests this thread is granted; `u64::MAX` means no limit.
+    /// The number of further requests that this thread is granted; `u64::MAX` means no limit.
     static GRANTED: Cell<u64> = const { Cell::new(u64::MAX) };
     /// The largest request that this thread is granted.
     static LARGEST: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// The system's allocator, counted. See the [module](self) for how to install it.
+/// The system's allocator with counters. See the [module](self) for its installation.
 #[derive(Debug, Default)]
 pub struct Counting {
     allocations: AtomicU64,
@@ -73,12 +75,12 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// An allocator that has counted nothing and refuses nothing.
+    /// Make an allocator that has counted nothing and refuses nothing.
     pub const fn new() -> Counting {
         Counting { allocations: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    /// What every thread has asked for since the program began.
+    /// Return the requests of all threads since the program began.
     pub fn total(&self) -> Tally {
         Tally {
             allocations: self.allocations.load(Ordering::SeqCst),
@@ -86,22 +88,23 @@ impl Counting {
         }
     }
 
-    /// Runs `work`; returns its result and what all threads together asked for meanwhile.
+    /// Run `work`, and return its result and the requests of all threads meanwhile.
     pub fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Tally) {
         let before = self.total();
         let result = work();
         (result, self.total().since(before))
     }
 
-    /// Runs `work`; returns its result and what this thread asked for meanwhile.
+    /// Run `work`, and return its result and the requests of this thread meanwhile.
     pub fn during_here<R>(&self, work: impl FnOnce() -> R) -> (R, Tally) {
         let before = HERE.get();
         let result = work();
         (result, HERE.get().since(before))
     }
 
-    /// Runs `work`; returns its result and the most bytes that this thread held at once meanwhile, beyond those that it held before. A list that moves to
-    /// more room counts twice while it moves.
+    /// Run `work`, and return its result and the most bytes that this thread held at once
+    /// meanwhile, beyond those that it held before. A list that is moved to a larger allocation
+    /// counts twice while it moves.
     pub fn peak_here<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
         let before = HELD.get();
         PEAK.set(before);
@@ -109,10 +112,11 @@ impl Counting {
         (result, PEAK.get().wrapping_sub(before).unsigned_abs())
     }
 
-    /// Runs `work`, granting this thread's first `n` requests and refusing the others.
+    /// Run `work`, granting this thread's first `n` requests and refusing the others.
     ///
-    /// Code that cannot take no for an answer (`Vec::push`) then ends the process, so `work` has to be code that
-    /// reserves with `try_reserve`; keep assertions, which allocate their message, outside. Freeing always works.
+    /// Code that panics when an allocation fails (`Vec::push`) then ends the process, so `work` has
+    /// to be code that reserves with `try_reserve`. Keep assertions, which allocate their message,
+    /// outside. Freeing always works.
     pub fn refusing_after<R>(&self, n: u64, work: impl FnOnce() -> R) -> R {
         struct Restore(u64);
         impl Drop for Restore {
@@ -124,8 +128,9 @@ impl Counting {
         work()
     }
 
-    /// Runs `work`, refusing this thread's requests for more than `n` bytes: what grows with an input, while what is small is
-    /// granted. As for [`Counting::refusing_after`], keep assertions outside.
+    /// Run `work`, refusing this thread's requests for more than `n` bytes: memory that grows with
+    /// an input is refused, small requests are granted. As for [`Counting::refusing_after`], keep
+    /// assertions outside.
     pub fn refusing_above<R>(&self, n: u64, work: impl FnOnce() -> R) -> R {
         struct Restore(u64);
         impl Drop for Restore {
@@ -137,7 +142,7 @@ impl Counting {
         work()
     }
 
-    /// Counts a request for `bytes` more; false if it is to be refused.
+    /// Count a request for `bytes` more. Return false if it is to be refused.
     fn admit(&self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         self.allocations.fetch_add(1, Ordering::SeqCst);
@@ -149,7 +154,7 @@ impl Counting {
     }
 }
 
-/// Notes that this thread holds `change` bytes more, and `extra` for a moment.
+/// Record that this thread holds `change` bytes more, and `extra` for a moment.
 fn hold(change: i64, extra: i64) {
     let held = HELD.try_with(|held| {
         let now = held.get().wrapping_add(change);
@@ -171,8 +176,9 @@ fn spend(granted: &Cell<u64>) -> bool {
     }
 }
 
-// SAFETY: every method hands its arguments unchanged to the system's allocator and its answer back, or answers null,
-// which the trait allows at any time; counting touches no memory the allocator manages.
+// SAFETY: every method passes its arguments unchanged to the system's allocator and returns its
+// answer, or returns null, which the trait allows at any time. Counting touches no memory that the
+// allocator manages.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !self.admit(layout.size()) {
@@ -197,14 +203,15 @@ unsafe impl GlobalAlloc for Counting {
             return std::ptr::null_mut();
         }
         hold(size as i64 - layout.size() as i64, if size > layout.size() { layout.size() as i64 } else { 0 });
-        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`,
-        // and that `size` is not zero.
+        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's,
+        // with `layout`, and that `size` is not zero.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         hold(-(layout.size() as i64), 0);
-        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's, with `layout`.
+        // SAFETY: the caller promises that `at` came from this allocator, hence from the system's,
+        // with `layout`.
         unsafe { System.dealloc(at, layout) }
     }
 }

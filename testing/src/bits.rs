@@ -1,8 +1,8 @@
-//! Comparison of floats by their bits: the same logits means the same 32 bits, not nearly the same value.
+//! Comparison of floats by their bits. Equal logits are equal in all 32 bits, not approximately.
 
 use std::fmt;
 
-/// The first place where two slices of floats part company.
+/// The first difference between two slices of floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Difference {
     /// One slice is longer.
@@ -16,7 +16,7 @@ pub enum Difference {
     Element {
         /// Index of the first element that differs.
         index: usize,
-        /// How many elements differ in all.
+        /// The number of elements that differ.
         count: usize,
         /// The element under test.
         got: f32,
@@ -40,10 +40,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Where `got` first differs from `wanted` in its bits, if it does.
+/// Return the first difference of `got` from `wanted` in its bits, if there is one.
 ///
-/// Zeros of different sign differ. Two NaNs are equal whatever their payload, which instruction sets choose
-/// differently.
+/// Zeros of different sign differ. Two NaNs are equal whatever their payload, which depends on the
+/// instruction set.
 pub fn first_difference(got: &[f32], wanted: &[f32]) -> Option<Difference> {
     if got.len() != wanted.len() {
         return Some(Difference::Length { got: got.len(), wanted: wanted.len() });
@@ -57,7 +57,7 @@ fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }
 
-/// Fails the test, naming `what` and the first difference, unless `got` equals `wanted` as [`first_difference`]
+/// Panic with `what` and the first difference unless `got` equals `wanted`, as [`first_difference`]
 /// defines it.
 #[track_caller]
 pub fn assert_bits(what: impl fmt::Display, got: &[f32], wanted: &[f32]) {

@@ -1,16 +1,18 @@
-//! Tables of cases: one check, many inputs, and a report of every input that fails instead of the first.
+//! Tables of cases: one check, many inputs, and a report of every input that fails instead of the
+//! first.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `check` on each case; fails the test afterwards with a list of all cases that panicked.
+/// Run `check` on each case, and fail the test afterwards with a list of all cases that panicked.
 ///
 /// ```
 /// backstitch_testing::each([(0, 1), (1, 2), (41, 42)], |&(x, wanted)| assert_eq!(x + 1, wanted));
 /// ```
 ///
-/// A table without cases fails too: it proves nothing, and is usually a filter or folder gone wrong.
+/// A table without cases fails too. It proves nothing, and usually comes from a wrong filter or
+/// folder.
 #[track_caller]
 pub fn each<C: Debug>(cases: impl IntoIterator<Item = C>, check: impl Fn(&C)) {
     let mut n = 0;

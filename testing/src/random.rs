@@ -1,14 +1,16 @@
 //! Repeatable random data: the same seed gives the same test on every machine.
 
-/// A xorshift64* generator (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled",
-/// 2016). Good enough to vary inputs; for nothing secret.
+/// A xorshift64* generator (Vigna, "An experimental exploration of Marsaglia's xorshift generators,
+/// scrambled", 2016). It is good enough to vary inputs, and must not be used for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose values depend on `seed` alone; neighbouring seeds give unrelated values.
+    /// Make a generator whose values depend on `seed` alone. Neighbouring seeds give unrelated
+    /// values.
     pub fn new(seed: u64) -> Random {
-        // One step of splitmix64 spreads small seeds over all bits; xorshift cannot start from zero.
+        // One step of splitmix64 spreads small seeds over all bits; xorshift cannot start from
+        // zero.
         let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -23,23 +25,25 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `n`; 0 if `n` is 0.
+    /// Return a number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
-        // The high half of a 64 by 64 bit product maps onto 0..n without division; its bias does not matter here.
+        // The high half of a 64 by 64 bit product maps onto 0..n without division; its bias does
+        // not matter here.
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// A float in [-1, 1), a multiple of 2^-23.
+    /// Return a float in [-1, 1), a multiple of 2^-23.
     pub fn float(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// `n` floats in [-1, 1).
+    /// Return `n` floats in [-1, 1).
     pub fn floats(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.float()).collect()
     }
 
-    /// `n` floats of any finite size, about a third of them zeros of both signs, subnormals and the extremes.
+    /// Return `n` floats of any finite size, of which about a third are zeros of both signs,
+    /// subnormals and extremes.
     pub fn wild_floats(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.wild_float()).collect()
     }

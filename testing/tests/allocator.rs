@@ -1,5 +1,5 @@
-//! The allocator's promises, in a binary of their own because it is installed globally.
-//! One test: counts over all threads would also see other tests.
+//! The allocator's promises, in a binary of their own because it is installed globally. There is
+//! one test, because counts over all threads would include other tests.
 
 use std::hint::black_box;
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Builds ik_llama.cpp, a fork of llama.cpp that is quicker on CPUs, and `ik_bench` beside it: about five minutes on two cores.
+# Build ik_llama.cpp, a fork of llama.cpp that is faster on CPUs, and `ik_bench` with it. Two cores
+# need about five minutes.
 #
 #   ik/build.sh FOLDER            # FOLDER/ik_bench is the program
 #
-# Needs a C++ compiler, cmake and ninja (`pip install cmake ninja` will do). The source is that of a Python package, pinned.
+# This needs a C++ compiler, cmake and ninja (`pip install cmake ninja`). The source comes from a
+# Python package of a pinned version.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
-// ik_llama.cpp behind the flags of `peer bench`: the same tokens in the same batches, the median of a few runs after a warm-up,
-// one JSON line. `--repack on` has it rearrange weights as it loads them, into those of its formats that have rows interleaved.
+// ik_llama.cpp with the options of `peer bench`: the same tokens in the same batches, the median of a few
+// runs after a warm-up, one JSON line. With `--repack on` it repacks weights as it loads them, into its
+// formats with interleaved rows.
 
 #include "llama.h"
 
@@ -90,7 +91,7 @@ public:
         shape.type_k = shape.type_v = plan.cache == "f16" ? GGML_TYPE_F16 : GGML_TYPE_Q8_0;
         context.reset(llama_init_from_model(model.get(), shape));
         if (!context) throw std::runtime_error("no context of that shape");
-        // Arbitrary tokens, those of `peer`: speed does not depend on which.
+        // Arbitrary tokens, those of `peer`: speed does not depend on them.
         const auto n_vocab = uint32_t(llama_n_vocab(model.get()));
         for (uint64_t i = 1; i <= uint64_t(plan.n_tokens()); i++) {
             tokens.push_back(llama_token(uint32_t((i * 0x9e3779b97f4a7c15u) >> 33) % n_vocab));
@@ -100,7 +101,7 @@ public:
     ~Engine() { llama_batch_free(batch); }
     Engine(const Engine &) = delete;
 
-    /// Evaluates tokens `start..end` of a sequence; the last has logits.
+    /// Evaluate tokens `start..end` of a sequence. The last one gets logits.
     void evaluate(int start, int end, int seq) {
         for (int from = start; from < end; from += N_BATCH) {
             batch.n_tokens = 0;
@@ -110,7 +111,7 @@ public:
         }
     }
 
-    /// Evaluates one token of every sequence.
+    /// Evaluate one token of every sequence.
     void step(int pos, int seqs) {
         batch.n_tokens = 0;
         for (int seq = 0; seq < seqs; seq++) push(pos, seq, true);
@@ -119,7 +120,7 @@ public:
 
     void rewind(int depth, int seqs) {
         for (int seq = 0; seq < seqs; seq++) {
-            // Recurrent states cannot go back.
+            // Recurrent states cannot be rolled back.
             if (!llama_kv_cache_seq_rm(context.get(), seq, depth, -1)) throw std::runtime_error("rolling back failed");
         }
     }
@@ -150,7 +151,8 @@ private:
     std::vector<llama_token> tokens;
 };
 
-/// Median seconds of the repetitions, after one that does not count; each begins behind the depth.
+/// Return the median seconds of the repetitions, after one that does not count. Each begins behind the
+/// depth.
 template <typename Work> double median(const Plan & plan, Engine & engine, Work work) {
     std::vector<double> seconds;
     for (int i = 0; i <= plan.reps; i++) {
@@ -163,7 +165,7 @@ template <typename Work> double median(const Plan & plan, Engine & engine, Work 
     return seconds[seconds.size() / 2];
 }
 
-/// The most memory this process ever held, as Linux tells; 0 elsewhere.
+/// Return the peak resident memory of this process on Linux; 0 elsewhere.
 double peak_rss_mib() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);) {

@@ -1,21 +1,21 @@
-//! Tokens a second for a prompt and for generation, measured as `backstitch bench` measures them.
+//! Tokens per second for a prompt and for generation, measured like `backstitch bench` does.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::llama::{Batch, Cells, Context, Flash, Model, N_BATCH, Shape};
 
-/// What to measure; the names are those of `backstitch bench`.
+/// The measurement to take. The names are those of `backstitch bench`.
 pub struct Plan {
     /// GGUF file.
     pub model: PathBuf,
     /// Threads.
     pub threads: usize,
-    /// Tokens of the prompt, evaluated together; 0 skips it.
+    /// Tokens of the prompt, evaluated in one batch; 0 skips it.
     pub n_prompt: usize,
     /// Tokens generated one after the other, for each sequence; 0 skips it.
     pub n_gen: usize,
-    /// Tokens in each sequence before either begins.
+    /// Tokens in each sequence before the prompt and before the generation.
     pub depth: usize,
     /// Sequences that generate together.
     pub seqs: usize,
@@ -23,14 +23,14 @@ pub struct Plan {
     pub flash: Flash,
     /// Type of the cache.
     pub cells: Cells,
-    /// Measured runs, after one that is not; the median counts.
+    /// Timed runs, after an untimed one; the median counts.
     pub reps: usize,
 }
 
-/// Measures and returns one JSON line.
+/// Measure, and return one JSON line.
 ///
 /// # Errors
-/// Whatever llama.cpp refuses.
+/// The errors of llama.cpp.
 pub fn run(plan: &Plan) -> Result<String, String> {
     let began = Instant::now();
     let model = Model::load(&plan.model)?;
@@ -63,14 +63,14 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     ))
 }
 
-/// Arbitrary tokens, the same in every run: speed does not depend on which.
+/// Return arbitrary tokens, the same in every run: speed does not depend on them.
 pub fn tokens(n: usize, n_vocab: usize) -> Vec<u32> {
     (0..n)
         .map(|i| ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as u32 % n_vocab as u32)
         .collect()
 }
 
-/// Evaluates `tokens` as a part of `seq` from `pos` on; only the last has logits.
+/// Evaluate `tokens` as a part of `seq` from `pos` on. Only the last one gets logits.
 fn evaluate(context: &mut Context, tokens: &[u32], pos: usize, seq: usize) -> Result<(), String> {
     let mut done = 0;
     for part in tokens.chunks(N_BATCH) {
@@ -95,7 +95,7 @@ fn generate(context: &mut Context, plan: &Plan, text: &[u32]) -> Result<(), Stri
     Ok(())
 }
 
-/// Median seconds of `plan.reps` runs after a warm-up, each from `plan.depth` on.
+/// Return the median seconds of `plan.reps` runs after a warm-up, each from `plan.depth` on.
 fn median(
     plan: &Plan,
     context: &mut Context,
@@ -115,7 +115,7 @@ fn median(
     seconds.get(seconds.len() / 2).copied().ok_or_else(|| "--reps 0 measures nothing".into())
 }
 
-/// The most memory this process ever held, as Linux tells; 0 elsewhere.
+/// Return the peak resident memory of this process on Linux; 0 elsewhere.
 fn peak_rss_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use llama_cpp_sys_2 as sys;
 
-/// Whether attention runs as one fused kernel. Which is faster depends on the processor and the depth.
+/// Kind of attention, fused or not. The faster kind depends on the processor and the depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flash {
     /// llama.cpp chooses.
@@ -18,7 +18,7 @@ pub enum Flash {
     Off,
 }
 
-/// What keys and values are kept as.
+/// Data type of the KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
     /// Half precision, the default.
@@ -27,7 +27,7 @@ pub enum Cells {
     Q8,
 }
 
-/// What a context is made for; everything else is llama.cpp's default.
+/// Parameters of a context. All others have llama.cpp's default.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Threads of every computation.
@@ -44,7 +44,7 @@ pub struct Shape {
 
 unsafe extern "C" fn ignore(_: sys::ggml_log_level, _: *const c_char, _: *mut c_void) {}
 
-/// Starts the library and silences its log. Call it once, first.
+/// Start the library and silence its log. Call this once, before anything else.
 pub fn start() {
     // SAFETY: a callback that touches nothing may be called from anywhere.
     unsafe { sys::llama_log_set(Some(ignore), ptr::null_mut()) };
@@ -61,10 +61,10 @@ fn c_path(path: &Path) -> Result<CString, String> {
 pub struct Model(NonNull<sys::llama_model>);
 
 impl Model {
-    /// Loads a GGUF file.
+    /// Load a GGUF file.
     ///
     /// # Errors
-    /// When llama.cpp does not load it; it does not say why.
+    /// If llama.cpp does not load it. It does not say why.
     pub fn load(path: &Path) -> Result<Model, String> {
         let name = c_path(path)?;
         // SAFETY: plain data out of the library.
@@ -74,7 +74,7 @@ impl Model {
         NonNull::new(raw).map(Model).ok_or_else(|| format!("{}: llama.cpp cannot load it", path.display()))
     }
 
-    /// Tokens of the vocabulary.
+    /// Return the number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         // SAFETY: the model lives as long as `self`.
         let vocab = unsafe { sys::llama_model_get_vocab(self.0.as_ptr()) };
@@ -90,7 +90,7 @@ impl Drop for Model {
     }
 }
 
-/// Tokens to evaluate together.
+/// Tokens to evaluate in one call.
 #[derive(Default)]
 pub struct Batch {
     token: Vec<sys::llama_token>,
@@ -100,7 +100,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Adds a token at `pos` of sequence `seq`; its logits are kept if `output`.
+    /// Add a token at `pos` of sequence `seq`. It gets logits if `output`.
     pub fn push(&mut self, token: u32, pos: usize, seq: usize, output: bool) {
         self.token.push(token as i32);
         self.pos.push(pos as i32);
@@ -115,14 +115,14 @@ pub struct Context<'m> {
     model: PhantomData<&'m Model>,
 }
 
-/// Tokens one call of [`Context::decode`] takes; llama.cpp's default.
+/// Most tokens of one call of [`Context::decode`]; llama.cpp's default.
 pub const N_BATCH: usize = 2048;
 
 impl<'m> Context<'m> {
-    /// An empty context.
+    /// Make an empty context.
     ///
     /// # Errors
-    /// When llama.cpp does not make one; it does not say why.
+    /// If llama.cpp does not make one. It does not say why.
     pub fn new(model: &'m Model, shape: Shape) -> Result<Context<'m>, String> {
         // SAFETY: plain data out of the library.
         let mut params = unsafe { sys::llama_context_default_params() };
@@ -141,16 +141,17 @@ impl<'m> Context<'m> {
             Cells::Q8 => sys::GGML_TYPE_Q8_0,
         };
         params.type_v = params.type_k;
-        // SAFETY: the model outlives the context through the lifetime; `params` hold no pointers of ours.
+        // SAFETY: the model outlives the context through the lifetime; `params` have no pointers of
+        // ours.
         let raw = unsafe { sys::llama_init_from_model(model.0.as_ptr(), params) };
         let raw = NonNull::new(raw).ok_or("llama.cpp cannot make a context")?;
         Ok(Context { raw, model: PhantomData })
     }
 
-    /// Evaluates `batch` and waits for the result.
+    /// Evaluate `batch` and wait for the result.
     ///
     /// # Errors
-    /// llama.cpp's status, when it is not 0.
+    /// llama.cpp's status if it is not 0.
     pub fn decode(&mut self, batch: &mut Batch) -> Result<(), String> {
         let n = batch.token.len();
         let mut one = vec![1; n];
@@ -171,10 +172,10 @@ impl<'m> Context<'m> {
         if status == 0 { Ok(()) } else { Err(format!("llama_decode: status {status}")) }
     }
 
-    /// Forgets the tokens of `seq` from `pos` on.
+    /// Remove the tokens of `seq` from `pos` on.
     ///
     /// # Errors
-    /// When this model's memory cannot do that.
+    /// If this model's memory cannot do that.
     pub fn rewind(&mut self, seq: usize, pos: usize) -> Result<(), String> {
         // SAFETY: the context is alive.
         let memory = unsafe { sys::llama_get_memory(self.raw.as_ptr()) };
@@ -183,9 +184,11 @@ impl<'m> Context<'m> {
         if done { Ok(()) } else { Err("llama.cpp cannot rewind this kind of memory".into()) }
     }
 
-    /// Logits of the last `decode`, `[rows, n_vocab]`: a row for each token with output, in order.
+    /// Return the logits of the last `decode`, `[rows, n_vocab]`: a row for each token with output,
+    /// in order.
     pub fn logits(&self, rows: usize, n_vocab: usize) -> &[f32] {
-        // SAFETY: the context is alive and holds a row for each output of its last batch until the next.
+        // SAFETY: the context is alive, and keeps a row for each output of its last batch until the
+        // next batch.
         unsafe { std::slice::from_raw_parts(sys::llama_get_logits(self.raw.as_ptr()), rows * n_vocab) }
     }
 }
@@ -197,10 +200,10 @@ impl Drop for Context<'_> {
     }
 }
 
-/// Writes the model in `from` to `to` with its matrices in another format.
+/// Write the model in `from` to `to` with its matrices in another format.
 ///
 /// # Errors
-/// An unknown format, or llama.cpp's status when it is not 0.
+/// An unknown format, or llama.cpp's status if it is not 0.
 pub fn quantize(from: &Path, to: &Path, format: &str) -> Result<(), String> {
     let ftype = match format {
         "F16" => sys::LLAMA_FTYPE_MOSTLY_F16,

@@ -1,4 +1,4 @@
-//! llama.cpp behind the command line of `backstitch bench`, for comparisons on one machine.
+//! llama.cpp with the command line of `backstitch bench`, for comparisons on one machine.
 
 mod bench;
 mod llama;
@@ -19,7 +19,7 @@ peer logits -m FILE --tokens FILE --out FILE [-t 1] [--fa auto|on|off] [--cache 
 peer quantize FROM TO FORMAT
     F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K_M Q5_K_M Q6_K";
 
-/// Words of the command line: those that stand alone, and those that follow a flag.
+/// The command line: words that stand alone, and options with their values.
 struct Args {
     words: Vec<String>,
     flags: HashMap<String, String>,

@@ -1,44 +1,52 @@
-//! The text below the options of each command: examples first. No line is longer than 80 columns.
+//! The text below the options of each command: examples first, then what somebody should know who
+//! reads nothing else.
+//!
+//! No line is longer than 80 columns, and clap prints them as they are; a test in `tests.rs` holds
+//! them to that. The texts of `state` and `store` stand beside their options.
 
+/// Text below the list of commands.
 pub const ALL: &str = "\
 Examples:
-  backstitch run                                      a story by a small model
+  backstitch run                                      a story by the small model
   backstitch run -m model.gguf -p \"The sea is\" -n 50  continue a text
   cat letter.txt | backstitch run -m model.gguf       the prompt from a pipe
-  backstitch chat -m model.gguf                       talk to a model
+  backstitch chat -m model.gguf                       chat with a model
   backstitch inspect model.gguf                       what a file holds
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong
 usage, 130 stopped by Ctrl-C (143 and 129 by signals of other programs).";
 
+/// Text below the options of `run`.
 pub const RUN: &str = "\
 Examples:
-  backstitch run                                     a story by the model inside
+  backstitch run                                     a story by the small model
   backstitch run -p \"The little cat\" -n 100 -s 7     always the same story
   backstitch run -m model.gguf -f prompt.txt --temp 0
   echo \"2 + 2 =\" | backstitch run -m model.gguf -n 3 --no-display-prompt
   cat letter.txt | backstitch run -m model.gguf -p \"In short:\"
 
-  With guesses of a small model, the same text sooner; -v tells how many were
-  right:
+  Speculative decoding: the same text, sooner; -v tells how many draft tokens
+  were accepted:
     backstitch run -m large.gguf --draft-model small.gguf -v
-  With a prompt cache, which makes the second time start at once:
+  With a prompt cache, the second time starts at once:
     backstitch run -m model.gguf -f book.txt --prompt-cache ~/.cache/backstitch
   With other kernels; -v lists those that this processor has:
     BACKSTITCH_ISA=avx2 backstitch run -m model.gguf -v
-  Stop here, and go on another day:
+  Stop here, and continue another day:
     backstitch run -m model.gguf -p \"Dear diary,\" -n 100 --save diary.bst
     backstitch run -m model.gguf --restore diary.bst -n 100 --save diary.bst
 
-A prompt cache is a folder that all prompts share: what a prompt has in common
-with an earlier one, up to the first token that differs, is not evaluated again.
-It may lose its least recently used entries, and its failures stop nothing.
+A prompt cache is a folder that all prompts share: the tokens that a prompt
+shares with an earlier one, up to the first that differs, are not re-evaluated.
+The least recently used entries are removed when it is full. A prompt cache that
+fails stops nothing.
 
-A saved session is one file that you name: a text with all that the model keeps
-of it, and the state of the samplers, so that it goes on as if it had never
-stopped. A file that holds another text is not replaced unless --force is given.
+A saved session is one file that you name: a text, what the model remembers of
+it, and the state of the samplers, so that it continues as if it had never
+stopped. A file that holds another text is not replaced without --force.
 Either way the text is the same, bit for bit.";
 
+/// Text below the options of `chat`.
 pub const CHAT: &str = "\
 Examples:
   backstitch chat -m model.gguf
@@ -46,33 +54,39 @@ Examples:
   printf 'Hello\\nAnd in French?\\n' | backstitch chat -m model.gguf
                                                      one message a line
 
-Commands while talking: /help /retry /undo /clear /exit";
+Commands while chatting: /help /retry /undo /clear /exit";
 
+/// Text below the options of `tokenize`.
 pub const TOKENIZE: &str = "\
 Examples:
   backstitch tokenize -p \"Once upon a time\"
   backstitch tokenize -m model.gguf -f letter.txt --ids | wc -w";
 
+/// Text below the options of `inspect`.
 pub const INSPECT: &str = "\
 Examples:
   backstitch inspect model.gguf
   backstitch inspect model.gguf --tensors
   backstitch inspect model.gguf --json | jq .metadata";
 
+/// Text below the options of `pack`.
 pub const PACK: &str = "\
 Examples:
   backstitch pack model.gguf model.packed.gguf
   backstitch run -m model.packed.gguf -p \"The sea is\"      the same bits, sooner
 
-A packed file is used where it lies: nothing is copied or repacked when it is
-loaded, and several processes share its memory. It is for this program alone;
-others refuse it, because they do not know its types. Keep the original.";
+A packed file is mapped into memory and used from there: loading it copies and
+repacks nothing, and several processes share its memory. Only this program can
+read it: other programs refuse its tensor types. Keep the original: a packed
+file cannot be turned back into it.";
 
+/// Text below the options of `graph`.
 pub const GRAPH: &str = "\
 Examples:
   backstitch graph -m model.gguf | less
   backstitch graph -m model.gguf --dot | dot -Tsvg > graph.svg";
 
+/// Text below the options of `bench`.
 pub const BENCH: &str = "\
 Examples:
   backstitch bench -m model.gguf -t 2
@@ -80,44 +94,46 @@ Examples:
   backstitch bench -m model.gguf --depth 2048 --seqs 4 --json
   BACKSTITCH_ISA=avx2 backstitch bench -m model.gguf -v      with these kernels
 
-A row is a prompt (pp512) or a generation (tg64), @ d2048 behind as many tokens.
-GB/s are weights and caches, read once for each batch of at most -ub tokens;
-GOP/s are multiplications and additions with the matrices of the model. Their
-limits are measured in the same run, with as many threads: plain reading of
-memory, which a model that fits a cache can exceed, and products in registers.
-Generation is near the first limit, a prompt nearer the second.
+A row is a prompt (pp512) or a generation (tg64), with @ d2048 behind 2048
+tokens. GB/s counts weights and caches, read once for each physical batch;
+GOP/s counts the multiplications and additions of matrix products. Both limits
+are measured in the same run with the same number of threads: a plain read of
+memory, which a model that fits a processor cache can exceed, and products in
+registers. Generation is near the first limit, a prompt nearer the second.
+Without -c the context is as large as the sequences need.
 
-\"logits\" is a hash of the last logits of all that was measured: runs with the
-same hash computed the same bits. If other programs use more than 5 % of the
-machine meanwhile, a warning says so: such figures are too low.";
+\"logits\" is a hash of the last logits of every measurement: runs with the same
+hash computed the same bits. A warning says if other programs used more than 5 %
+of the machine meanwhile: such figures are too low.";
 
+/// Text below the options of `timeline`.
 pub const TIMELINE: &str = "\
 Examples:
-  backstitch timeline                            memory of a story, by the model
-                                                 inside
-  backstitch timeline -m model.gguf -f book.txt  of a text of yours
-  backstitch timeline --pin 200 --rollback 450   what rolling back to 450 takes,
+  backstitch timeline                            memory of a story
+  backstitch timeline -m model.gguf -f book.txt  memory of a text of yours
+  backstitch timeline --pin 200 --rollback 450   what rolling back to 450 costs,
                                                  and what is left then
-  backstitch timeline --forks 3 --rollback 300   shared blocks stay with forks
+  backstitch timeline --forks 3 --rollback 300   forks keep the shared blocks
   backstitch timeline --spacing 64 --journal 16  more checkpoints, less journal
   backstitch timeline --svg memory.svg           as a drawing, with the cost of
                                                  every rollback
 
-In this order: the text is evaluated, tokens are generated, pins are set where
-the text passes them, forks leave from its end, rollbacks happen one after the
-other, and then the memory is drawn.
+The command evaluates the text, setting pins on the way, generates tokens, forks
+the sequence at its end, rolls back to each position in turn, and then draws
+the memory.
 
-A checkpoint is a position that is restored at once. The schedule keeps some, at
-growing distances from the end. A journal holds the inputs of the recurrent
-states since a checkpoint, so that positions behind it are replayed without
-running the model. What neither reaches is re-evaluated from the checkpoint
-before it.";
+A checkpoint is a position to which a sequence can return at once. The schedule
+keeps some, at growing distances from the end. A journal holds the inputs of the
+recurrent layers since a checkpoint, so that positions after it are replayed
+without running the model. Other positions are re-evaluated from the checkpoint
+before them.";
 
+/// Text below the options of `verify`.
 pub const VERIFY: &str = "\
 Examples:
   backstitch verify goldens/goldens/llama.txt
-  backstitch verify goldens                       everything below a folder
+  backstitch verify goldens                       all files in a folder
   backstitch verify goldens/real --model SmolLM2-135M-Instruct.Q4_1.gguf
 
-Exit codes: 0 all that could be checked passed, 1 a case failed or none could be
-checked; with --strict also if a case is not supported.";
+Exit codes: 0 every case that could be checked passed, 1 a case failed or none
+could be checked; with --strict also if a case is not supported.";

@@ -1,13 +1,18 @@
-//! The command line as clap takes it: llama.cpp's short options of several letters are spelled out, and its
-//! options that have no meaning here are taken away or refused by name.
+//! The command line as clap can parse it.
+//!
+//! [`expand`] runs before clap. It spells out llama.cpp's short options of several letters, drops
+//! those of its options that change nothing here, with a note, and refuses those that would change
+//! the result, with what to do instead. An unknown option becomes an error that names the most
+//! similar one. Values are left to clap; the table of llama.cpp's options is in `llama`.
 
-use super::llama::{self, Fate, Takes};
+use super::llama::{self, Takes, Treatment};
 use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// Short options of several letters, as llama.cpp has them.
+/// llama.cpp's short options of several letters, and other names of its own, with the long options
+/// that they stand for.
 const LONG_SHORTS: [(&str, &str); 7] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
@@ -21,18 +26,18 @@ const LONG_SHORTS: [(&str, &str); 7] = [
 /// A command line for clap.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Expanded {
-    /// Its words.
+    /// Words of the command line, the program's name first.
     pub words: Vec<OsString>,
-    /// Notes about options that were taken away.
+    /// Notes about options that were dropped, for standard error.
     pub notes: Vec<String>,
-    /// The command that they name: "run", "state trim"; empty if none.
+    /// Name of the command: "run", "state trim"; empty if there is none.
     pub command: String,
 }
 
-/// Makes a command line for clap. What follows a lone `--` stays as it is.
+/// Make a command line for clap. Words after a lone `--` stay as they are.
 ///
 /// # Errors
-/// One line about an option that is not known, or cannot be had here.
+/// One line about the first option that is unknown or not supported here.
 pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, String> {
     let mut root = super::Cli::command();
     root.build();
@@ -41,12 +46,16 @@ pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, Str
     done.words.extend(words.next());
     let (command, path) = descend(&root, &mut words, &mut done.words);
     done.command.clone_from(&path);
-    let first = words.peek().and_then(|word| word.to_str()).unwrap_or_default();
-    if path.is_empty() && is_option(first) && known(command, first).is_none() {
+    if let Some(first) = words.peek().and_then(|word| word.to_str())
+        && path.is_empty()
+        && is_option(first)
+        && known(command, first).is_none()
+    {
         return Err(format!(
-            "{first} follows a command: `backstitch run {first} …`; `backstitch --help` lists them"
+            "{first} must follow a command: `backstitch run {first} …`; `backstitch --help` lists the commands"
         ));
     }
+    // `state splice` takes any words: it explains why it cannot do what they ask for.
     if command.get_arguments().any(Arg::is_trailing_var_arg_set) {
         done.words.extend(words);
         return Ok(done);
@@ -54,7 +63,8 @@ pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, Str
     Reader { command, path: &path, words, done }.read()
 }
 
-/// The command that the first words name.
+/// Find the command that the first words name, and move those words to `done`. Returns the command
+/// and its name, which is empty for the program itself.
 fn descend<'a>(
     root: &'a Command,
     words: &mut Peekable<IntoIter<OsString>>,
@@ -69,14 +79,21 @@ fn descend<'a>(
     (command, path)
 }
 
+/// The words after the name of a command, on their way to clap.
+///
+/// Each word is either passed on as it is, or an option. Options of the command are passed on under
+/// their long names, options of llama.cpp are treated as its table says, and others are errors.
 struct Reader<'a> {
     command: &'a Command,
+    /// Name of the command, as in [`Expanded::command`].
     path: &'a str,
+    /// Words that are still to be read.
     words: Peekable<IntoIter<OsString>>,
     done: Expanded,
 }
 
 impl Reader<'_> {
+    /// Read all words.
     fn read(mut self) -> Result<Expanded, String> {
         while let Some(word) = self.words.next() {
             match word.to_str() {
@@ -91,6 +108,7 @@ impl Reader<'_> {
         Ok(self.done)
     }
 
+    /// Read an option, `--name`, `--name=value` or `-n`, with its value if that is the next word.
     fn option(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
         let long = LONG_SHORTS.into_iter().find(|(short, _)| *short == name).map(|(_, long)| long);
@@ -103,7 +121,7 @@ impl Reader<'_> {
         }
         if let Some(flag) = llama::find(name, self.path) {
             let value = value.strip_prefix('=').map(str::to_owned).or_else(|| self.value(flag.takes));
-            return self.foreign(name, value.as_deref(), flag.fate);
+            return self.foreign(name, value.as_deref(), flag.treatment);
         }
         if has_value_attached(self.command, text) {
             self.done.words.push(text.into());
@@ -115,7 +133,7 @@ impl Reader<'_> {
         ))
     }
 
-    /// The word that belongs to an option.
+    /// Take the next word if it is the value of an option of llama.cpp.
     fn value(&mut self, takes: Takes) -> Option<String> {
         let belongs = match (takes, self.words.peek().and_then(|word| word.to_str())) {
             (Takes::Nothing, _) | (_, None) => false,
@@ -125,24 +143,28 @@ impl Reader<'_> {
         if belongs { self.words.next()?.into_string().ok() } else { None }
     }
 
-    fn foreign(&mut self, name: &str, value: Option<&str>, fate: Fate) -> Result<(), String> {
-        match fate {
-            Fate::Ignored(why) => self.done.notes.push(format!("{name} is ignored: {why}")),
-            Fate::Off(values, _) if value.is_some_and(|value| values.contains(&value)) => {}
-            Fate::Refused(instead) | Fate::Off(_, instead) => return Err(format!("{name}: {instead}")),
+    /// Drop or refuse an option of llama.cpp.
+    fn foreign(&mut self, name: &str, value: Option<&str>, treatment: Treatment) -> Result<(), String> {
+        match treatment {
+            Treatment::Ignored(why) => self.done.notes.push(format!("{name} is ignored: {why}")),
+            Treatment::Off(values, _) if value.is_some_and(|value| values.contains(&value)) => {}
+            Treatment::Refused(instead) | Treatment::Off(_, instead) => {
+                return Err(format!("{name}: {instead}"));
+            }
         }
         Ok(())
     }
 }
 
-/// Returns true for what looks like an option and no number.
+/// Return true if the word looks like an option: a dash, then no digit or point, which would be a
+/// number.
 fn is_option(text: &str) -> bool {
     let mut letters = text.chars();
     letters.next() == Some('-')
         && letters.next().is_some_and(|second| !second.is_ascii_digit() && second != '.')
 }
 
-/// The option of that name.
+/// Return the command's option of that name: `--long`, an alias of it, or `-s`.
 fn known<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let mut args = command.get_arguments();
     match name.strip_prefix("--") {
@@ -157,7 +179,7 @@ fn known<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     }
 }
 
-/// Returns true for a short option with its number right behind it: `-n5`.
+/// Return true for a short option with its number attached: `-n5`.
 fn has_value_attached(command: &Command, text: &str) -> bool {
     let mut letters = text.chars().skip(1);
     let (Some(short), Some(next)) = (letters.next(), letters.next()) else { return false };
@@ -165,21 +187,30 @@ fn has_value_attached(command: &Command, text: &str) -> bool {
     !next.is_alphabetic() && arg.is_some_and(|arg| arg.get_action().takes_values())
 }
 
-/// An option of the command is meant if it is as like as this; else it may be one of llama.cpp.
+/// Jaro-Winkler similarity from which an option of the command is suggested before any option of
+/// llama.cpp.
 const ALIKE: f64 = 0.8;
 
-/// The name that is most like this one: an option of the command before one of llama.cpp.
+/// Return the name that is most similar to an unknown one: an option of the command rather than one
+/// of llama.cpp.
 fn nearest(command: &Command, name: &str) -> String {
     let own = command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}"));
     let shorts = LONG_SHORTS.into_iter().filter(|(_, long)| known(command, long).is_some());
-    let own = likest(name, own.chain(shorts.map(|(short, _)| short.into())));
-    let foreign = likest(name, llama::names().map(String::from));
-    if own.0 >= ALIKE || own.0 >= foreign.0 { own.1 } else { format!("{} of llama.cpp", foreign.1) }
+    let own = most_similar(name, own.chain(shorts.map(|(short, _)| short.into())));
+    let foreign = most_similar(name, llama::names().map(String::from));
+    match (own, foreign) {
+        (Some(own), Some(foreign)) if own.0 < ALIKE && own.0 < foreign.0 => {
+            format!("{} of llama.cpp", foreign.1)
+        }
+        (Some(own), _) => own.1,
+        // Every command has at least `--help`.
+        (None, _) => "--help".into(),
+    }
 }
 
-/// The likest of the names, and how like it is.
-fn likest(name: &str, all: impl Iterator<Item = String>) -> (f64, String) {
+/// Return the most similar of the names, with its similarity from 0 to 1; none if there is no name.
+fn most_similar(name: &str, all: impl Iterator<Item = String>) -> Option<(f64, String)> {
     let bare = name.trim_start_matches('-');
-    let likeness = |other: String| (strsim::jaro_winkler(other.trim_start_matches('-'), bare), other);
-    all.map(likeness).max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
+    let similarity = |other: String| (strsim::jaro_winkler(other.trim_start_matches('-'), bare), other);
+    all.map(similarity).max_by(|a, b| a.0.total_cmp(&b.0))
 }

@@ -1,9 +1,9 @@
-//! Several numbers in one option, as llama-bench takes them: `-p 128,512`.
+//! Options that take several numbers, as those of llama-bench do: `-p 128,512`.
 
 use super::numbers::count;
 use std::ops::Deref;
 
-/// Whole numbers, at least one.
+/// Whole numbers in the order in which they were typed. There is always at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List(Vec<u32>);
 
@@ -15,21 +15,24 @@ impl Deref for List {
     }
 }
 
-/// Numbers from 0 up, separated by commas.
+/// Parse numbers from 0 up, separated by commas.
 pub fn list(text: &str) -> Result<List, String> {
     parse(text, "from 0", |part| part.parse().ok())
 }
 
-/// Numbers from 1 up, separated by commas.
+/// Parse numbers from 1 up, separated by commas.
 pub fn positive_list(text: &str) -> Result<List, String> {
     parse(text, "from 1", |part| part.parse().ok().filter(|&n| n > 0))
 }
 
-/// Numbers of threads, separated by commas: below zero is 0, one for each core.
+/// Parse numbers of threads, separated by commas. A negative number becomes 0, which means one
+/// thread for each core.
 pub fn count_list(text: &str) -> Result<List, String> {
     parse(text, "from -1", |part| count(part).ok())
 }
 
+/// Parse numbers separated by commas, each with `number`. The error names the place of the first
+/// part that is none.
 fn parse(text: &str, range: &str, number: impl Fn(&str) -> Option<u32>) -> Result<List, String> {
     let wanted = format!("wanted a whole number {range}, or several with commas between, like 1,2");
     let one = |(i, part): (usize, &str)| {

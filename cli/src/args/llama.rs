@@ -1,104 +1,122 @@
-//! Options of llama.cpp that this program does not have: each is taken with a note, or refused with what to
-//! do instead.
+//! Options of llama.cpp that this program does not have.
+//!
+//! A script written for llama.cpp should work here, or fail with a message that says what to
+//! change. So an option that cannot change the result is ignored with a note ([`Ignored`]), and one
+//! that would change it is refused with what to do instead ([`Refused`]). [`FLAGS`] is the whole
+//! table; to support another option of llama.cpp is to add a line to it. Options that exist here
+//! under other names are not in it: `expand` spells them out.
 
-/// The values that an option takes.
+/// Values that follow an option on the command line.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
-    /// Nothing.
+    /// No value: the next word is another option or argument.
     Nothing,
-    /// A value.
+    /// One value, the next word or the text after `=`.
     Value,
-    /// One of these words, or nothing.
+    /// One of these words if it is the next one, or no value.
     Maybe(&'static [&'static str]),
 }
 
-/// The treatment of an option.
+/// The treatment of an option that this program does not have.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
-    /// It changes nothing here; a note says why.
+pub enum Treatment {
+    /// The option changes nothing here and is dropped; the text is the note that says why.
     Ignored(&'static str),
-    /// It would change the outcome; an error says what to do instead.
+    /// The option would change the result; the text is the error that says what to do instead.
     Refused(&'static str),
-    /// As refused, but with these values, which switch it off.
+    /// The option is dropped silently with one of these values, which switch it off in llama.cpp;
+    /// with any other value it is refused.
     Off(&'static [&'static str], &'static str),
 }
 
-/// An option of llama.cpp.
+/// An option of llama.cpp, or several that are treated alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// All of its names.
+    /// Names of the options, with their dashes.
     pub names: &'static [&'static str],
-    /// The commands that it is about; none are all.
+    /// Commands that this entry is for; empty for all commands.
     commands: &'static [&'static str],
-    /// The values that follow it.
+    /// Values that follow the option.
     pub takes: Takes,
-    /// Whether it is passed over or refused.
-    pub fate: Fate,
+    /// Treatment of the option.
+    pub treatment: Treatment,
 }
 
-/// The option of that name, as `command` takes it.
+/// Return the entry for an option of that name in `command`.
 pub fn find(name: &str, command: &str) -> Option<&'static Flag> {
     let is_about = |flag: &&Flag| flag.commands.is_empty() || flag.commands.contains(&command);
     FLAGS.iter().filter(is_about).find(|flag| flag.names.contains(&name))
 }
 
-/// The names of all of them.
+/// Iterate over the names of all options in the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FLAGS.iter().flat_map(|flag| flag.names).copied()
 }
 
 #[cfg(test)]
 impl Flag {
-    /// Returns true if it is about some commands only.
+    /// Return true if the entry is for some commands only.
     pub fn is_about_some(&self) -> bool {
         !self.commands.is_empty()
     }
 }
 
-const fn flag(names: &'static [&'static str], takes: Takes, fate: Fate) -> Flag {
-    Flag { names, commands: &[], takes, fate }
+/// Make an entry for all commands.
+const fn flag(names: &'static [&'static str], takes: Takes, treatment: Treatment) -> Flag {
+    Flag { names, commands: &[], takes, treatment }
 }
 
+/// Make an entry for some commands only.
 const fn only(
     commands: &'static [&'static str],
     names: &'static [&'static str],
     takes: Takes,
-    fate: Fate,
+    treatment: Treatment,
 ) -> Flag {
-    Flag { names, commands, takes, fate }
+    Flag { names, commands, takes, treatment }
 }
 
-use Fate::{Ignored, Off, Refused};
 use Takes::{Maybe, Nothing, Value};
+use Treatment::{Ignored, Off, Refused};
 
+/// Words that may follow a switch of llama.cpp.
 const ON_OFF: Takes = Maybe(&["on", "off", "auto", "0", "1", "true", "false", "enabled", "disabled"]);
+/// Values that mean 0, which switches a sampler off.
 const ZERO: &[&str] = &["0", "0.0", "0.00"];
-const NEUTRAL: Fate = Off(
-    &["0", "0.0", "0.00", "-1", "1", "1.0"],
-    "this sampler is not there; --temp, --top-k, --top-p, --min-p and --typical are",
-);
-const CPU: Fate = Ignored("everything runs on the CPU");
-const PLACEMENT: Fate =
-    Ignored("threads are placed by the system; start the program with `taskset` to change that");
-const IN_FILE: Fate = Refused("the model file says how positions are rotated; change it there");
-const DOWNLOAD: Fate = Refused("nothing is downloaded here; get the GGUF file, then name it with -m FILE");
-const CHAT: Fate = Refused("`backstitch chat` talks, `backstitch run` continues a text");
-const GRAMMAR: Fate = Refused("text cannot be held to a grammar here; --logit-bias TOKEN-inf bans a token");
-const LOGS: Fate = Ignored("there is no log; -v tells more on standard error");
-const ADAPTER: Fate =
-    Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
-const MEDIA: Fate = Refused("models read text only here");
-const SERVER: Fate = Refused("this is an option of a server, and there is none here");
-const TEMPLATE: Fate =
-    Refused("the chat template in the model file is used; write another one into the file");
-const PREFIX: Fate = Refused("the chat template puts these texts around messages: use `backstitch chat`");
-const DRAFT: Fate = Ignored("the draft model is run as the model is");
-const SHIFT: Fate = Ignored("a text ends when the context is full; a larger -c gives it more room");
-const SEQUENCES: Fate = Refused("there is one text at a time; `backstitch bench --seqs N` measures several");
 
-/// All of them. The first that fits the command counts.
+// Treatments that several options share.
+
+const NEUTRAL: Treatment = Off(
+    &["0", "0.0", "0.00", "-1", "1", "1.0"],
+    "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are",
+);
+const CPU: Treatment = Ignored("everything runs on the CPU");
+const PLACEMENT: Treatment =
+    Ignored("threads are placed by the system; start the program with `taskset` to change that");
+const IN_FILE: Treatment = Refused("the model file says how positions are rotated; change it there");
+const DOWNLOAD: Treatment =
+    Refused("nothing is downloaded here; get the GGUF file, then name it with -m FILE");
+const CHAT: Treatment = Refused("`backstitch chat` chats, `backstitch run` continues a text");
+const GRAMMAR: Treatment =
+    Refused("text cannot be held to a grammar here; --logit-bias TOKEN-inf bans a token");
+const LOGS: Treatment = Ignored("there is no log; -v tells more on standard error");
+const ADAPTER: Treatment =
+    Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
+const MEDIA: Treatment = Refused("models read text only here");
+const SERVER: Treatment = Refused("this is an option of a server, and there is none here");
+const TEMPLATE: Treatment =
+    Refused("the chat template in the model file is used; write another one into the file");
+const PREFIX: Treatment =
+    Refused("the chat template puts these texts around messages: use `backstitch chat`");
+const DRAFT: Treatment = Ignored("the draft model has the settings of the model");
+const SHIFT: Treatment = Ignored("a text ends when the context is full; a larger -c gives it more room");
+const SEQUENCES: Treatment =
+    Refused("there is one text at a time; `backstitch bench --seqs N` measures several");
+
+/// The options of llama.cpp, grouped like llama.cpp's own help. The first entry that fits name and
+/// command counts, so an entry for one command comes before the one for all.
 pub const FLAGS: &[Flag] = &[
-    // Devices.
+    // Devices: there is the CPU only.
     flag(&["-ngl", "--gpu-layers", "--n-gpu-layers"], Value, CPU),
     flag(&["-sm", "--split-mode"], Value, CPU),
     flag(&["-ts", "--tensor-split"], Value, CPU),
@@ -116,7 +134,7 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         Refused("there is the CPU alone; `backstitch run -n 0 -v` names its kernels"),
     ),
-    // Threads and memory.
+    // Threads and memory: speed may change, the result cannot.
     flag(&["-tb", "--threads-batch"], Value, Ignored("prompts use the threads of -t")),
     flag(
         &["-C", "--cpu-mask", "-Cr", "--cpu-range", "-Cb", "--cpu-mask-batch", "-Crb", "--cpu-range-batch"],
@@ -144,17 +162,17 @@ pub const FLAGS: &[Flag] = &[
     flag(&["--no-host"], Nothing, CPU),
     flag(&["--check-tensors"], Nothing, Ignored("every size in a model file is always checked")),
     flag(&["--warmup", "--no-warmup"], Nothing, Ignored("nothing is warmed up")),
-    // Attention and context.
+    // Attention and context. RoPE parameters would change the result, so they are refused.
     flag(&["-fa", "--flash-attn"], ON_OFF, Ignored("attention is always computed in one pass")),
     flag(&["-no-fa", "--no-flash-attn"], Nothing, Ignored("attention is always computed in one pass")),
-    flag(&["--attention"], Value, Ignored("the model file says what each token sees")),
+    flag(&["--attention"], Value, Ignored("the model file says which tokens attend to which")),
     flag(&["--keep"], Value, SHIFT),
     flag(&["--context-shift", "--no-context-shift"], Nothing, SHIFT),
-    flag(&["--swa-full"], Nothing, Ignored("checkpoints keep what a window needs to go back")),
+    flag(&["--swa-full"], Nothing, Ignored("checkpoints keep the cells that a rollback needs")),
     flag(
         &["-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"],
         Value,
-        Ignored("--spacing and --checkpoint-mib say how many checkpoints there are"),
+        Ignored("--spacing and --checkpoint-mib set the number of checkpoints"),
     ),
     flag(
         &["-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified"],
@@ -187,7 +205,7 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         Ignored("there is one text at a time"),
     ),
-    // Where models come from, and what changes them.
+    // Sources of models, and changes of their weights or metadata.
     flag(&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token"], Value, DOWNLOAD),
     flag(
         &["-hfd", "-hfrd", "--hf-repo-draft", "-hfv", "-hfrv", "--hf-repo-v", "-hffv", "--hf-file-v"],
@@ -221,7 +239,7 @@ pub const FLAGS: &[Flag] = &[
         SERVER,
     ),
     flag(&["--pooling"], Value, Refused("embeddings come from the library: `Context::encode`")),
-    // The text.
+    // Prompts.
     flag(&["-bf", "--binary-file"], Value, Refused("prompts are text in UTF-8: -f FILE")),
     flag(&["--in-file"], Value, Refused("-f FILE reads a prompt from a file")),
     flag(&["--no-escape"], Nothing, Ignored("backslashes stay as they are typed, unless -e is given")),
@@ -259,7 +277,7 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         Ignored("the prompt is printed unless --no-display-prompt is given"),
     ),
-    // Talking.
+    // Chat.
     only(
         &["chat"],
         &["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"],
@@ -279,7 +297,7 @@ pub const FLAGS: &[Flag] = &[
         Value,
         Ignored("answers are printed as the model writes them"),
     ),
-    // Choosing tokens.
+    // Samplers.
     flag(
         &["--samplers", "--sampling-seq", "--sampler-seq"],
         Value,
@@ -290,13 +308,13 @@ pub const FLAGS: &[Flag] = &[
     flag(
         &["--mirostat"],
         Value,
-        Off(&["0"], "this sampler is not there; --temp, --top-k, --top-p, --min-p and --typical are"),
+        Off(&["0"], "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are"),
     ),
     flag(&["--mirostat-lr", "--mirostat-ent"], Value, Ignored("without --mirostat it changes nothing")),
     flag(
         &["--dry-multiplier"],
         Value,
-        Off(ZERO, "this sampler is not there; --repeat-penalty makes repetitions less likely"),
+        Off(ZERO, "this sampler is not supported; --repeat-penalty makes repetitions less likely"),
     ),
     flag(
         &["--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"],
@@ -306,7 +324,7 @@ pub const FLAGS: &[Flag] = &[
     flag(
         &["--xtc-probability"],
         Value,
-        Off(ZERO, "this sampler is not there; a higher --temp is more surprising"),
+        Off(ZERO, "this sampler is not supported; a higher --temp is more surprising"),
     ),
     flag(&["--xtc-threshold"], Value, Ignored("without --xtc-probability it changes nothing")),
     flag(&["--dynatemp-range"], Value, Off(ZERO, "the temperature is fixed: --temp X")),
@@ -317,11 +335,11 @@ pub const FLAGS: &[Flag] = &[
         Value,
         GRAMMAR,
     ),
-    // Guessing ahead.
+    // Speculative decoding.
     flag(
         &["--draft-min", "--draft-n-min", "--draft-p-min", "--draft-p-split"],
         Value,
-        Ignored("guesses are made as long as they are right; --draft-max limits them"),
+        Ignored("the draft grows while its tokens are accepted; --draft-max limits it"),
     ),
     flag(
         &["-cd", "--ctx-size-draft", "-td", "--threads-draft", "-tbd", "--threads-batch-draft"],
@@ -333,10 +351,10 @@ pub const FLAGS: &[Flag] = &[
     flag(
         &["-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"],
         Value,
-        Refused("--lookup guesses from the text itself; there is no file of guesses"),
+        Refused("--lookup drafts from the text itself; there is no file of drafts"),
     ),
     flag(&["--spec-replace"], Value, Refused("both models must have the same vocabulary")),
-    // What is printed.
+    // Output.
     flag(
         &["-co", "--color"],
         ON_OFF,

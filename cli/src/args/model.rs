@@ -1,4 +1,7 @@
-//! Options of several commands: the model, the text, and how it is evaluated.
+//! Options that several commands share: the model, the text, and how the text is evaluated.
+//!
+//! The defaults of `--spacing`, `--journal` and `--checkpoint-mib` are those of the library; a test
+//! holds them together.
 
 use super::numbers::count;
 use clap::{Args, ValueEnum, value_parser};
@@ -8,10 +11,11 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file; without it, the small story teller inside the program.
+    /// GGUF file; without it, the small story model inside the program.
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Read the file instead of mapping it: slower to load, safe while others change it.
+    /// Read the file instead of mapping it: slower to load, but safe while other programs change
+    /// it.
     #[arg(long)]
     pub no_mmap: bool,
 }
@@ -20,13 +24,14 @@ pub struct ModelArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Input")]
 pub struct PromptArgs {
-    /// The text. What is piped in comes before it, on lines of its own; alone, it is the text.
+    /// Text of the prompt. Piped input comes before it, on lines of its own; without -p it is the
+    /// prompt.
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// Read the text from a file ("-" is standard input), without its last line break.
+    /// Read the prompt from a file ("-" is standard input), without its last line break.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Take \n, \t, \r, \", \', \\ and \xHH in -p as the characters that they stand for.
+    /// Replace \n, \t, \r, \", \', \\ and \xHH in -p by the characters that they stand for.
     #[arg(short = 'e', long)]
     pub escape: bool,
 }
@@ -35,46 +40,47 @@ pub struct PromptArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Evaluation")]
 pub struct ContextArgs {
-    /// Threads, capped at 512; 0 and -1 are one for each core [default: 0].
+    /// Number of threads, capped at 512; 0 and -1 mean one for each core [default: 0].
     #[arg(short = 't', long = "threads", value_name = "N", allow_negative_numbers = true, value_parser = count)]
     pub n_threads: Option<u32>,
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
 }
 
-/// Options of evaluation, but for threads: `bench` takes several numbers of those.
+/// Options of evaluation without the number of threads, because `bench` takes several of those.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Evaluation")]
 pub struct EvaluationArgs {
-    /// Tokens the context holds; 0 is the model's own context length [default: that, capped at 4096].
+    /// Context size, in tokens; 0 is the model's own [default: the model's own, capped at 4096].
     #[arg(short = 'c', long = "ctx-size", value_name = "N")]
     pub n_ctx: Option<u32>,
-    /// Logical batch size: tokens of a prompt that are planned together.
+    /// Logical batch size: the most tokens of a prompt that are planned together.
     #[arg(short = 'b', long = "batch-size", value_name = "N", default_value_t = 2048,
           value_parser = value_parser!(u32).range(1..))]
     pub n_batch: u32,
-    /// Physical batch size: tokens that are evaluated together [also: -ub].
+    /// Physical batch size: the most tokens that are computed together [also: -ub].
     #[arg(long = "ubatch-size", value_name = "N", default_value_t = 512,
           value_parser = value_parser!(u32).range(1..))]
     pub n_ubatch: u32,
-    /// Element type of cached keys [also: -ctk].
+    /// Data type of the keys in the KV cache [also: -ctk].
     #[arg(long = "cache-type-k", value_name = "TYPE", value_enum, default_value_t)]
     pub type_k: CacheType,
-    /// Element type of cached values [also: -ctv].
+    /// Data type of the values in the KV cache [also: -ctv].
     #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
     pub type_v: CacheType,
     /// Least distance between scheduled checkpoints, in tokens.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub spacing: u32,
-    /// Tokens that recurrent models can go back by replay, without running the model; 0 is none.
+    /// Length of the journal: recurrent models roll back up to N tokens by replay, without running
+    /// the model; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u32).range(..=1 << 16))]
     pub journal: u32,
-    /// Most memory of checkpoints, in MiB.
+    /// Memory limit of checkpoints, in MiB.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub checkpoint_mib: u32,
 }
 
-/// Element types of the cache.
+/// Data types of cells in the KV cache, by llama.cpp's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum CacheType {
     F32,

@@ -1,11 +1,14 @@
-//! Numbers as options take them.
+//! Parsers of single numbers. Each returns a number that the commands need not check again, or an
+//! error that says what was wanted; clap adds the option and the value that was found.
 
-/// Threads or tokens, of which llama.cpp takes everything below zero as "all" or "off": 0 here.
+/// Parse a number of threads or tokens. llama.cpp takes every negative number as "all" or "off";
+/// that is 0 here. A number beyond 32 bits becomes the largest one.
 pub fn count(text: &str) -> Result<u32, String> {
     let n: i64 = text.parse().map_err(|_| "wanted a whole number".to_owned())?;
     Ok(u32::try_from(n.max(0)).unwrap_or(u32::MAX))
 }
 
+/// Parse a float for which `fits` is true.
 fn number(text: &str, fits: fn(f32) -> bool, wanted: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(x) if fits(x) => Ok(x),
@@ -13,29 +16,34 @@ fn number(text: &str, fits: fn(f32) -> bool, wanted: &str) -> Result<f32, String
     }
 }
 
+/// Parse a finite number.
 pub fn finite(text: &str) -> Result<f32, String> {
     number(text, f32::is_finite, "a number")
 }
 
+/// Parse a finite number that is not negative.
 pub fn at_least_zero(text: &str) -> Result<f32, String> {
     number(text, |x| x.is_finite() && x >= 0.0, "a number, zero or above")
 }
 
+/// Parse a finite number above zero.
 pub fn above_zero(text: &str) -> Result<f32, String> {
     number(text, |x| x.is_finite() && x > 0.0, "a number above zero")
 }
 
+/// Parse a number from 0 to 1.
 pub fn probability(text: &str) -> Result<f32, String> {
     number(text, |x| (0.0..=1.0).contains(&x), "a number from 0 to 1")
 }
 
+/// Parse a logit bias, a token's number and what to add: `15043+1`, `15043-1.5`, `2-inf`.
 pub fn bias(text: &str) -> Result<(u32, f32), String> {
     let parsed = || {
         let (token, amount) = text.split_at(text.find(['+', '-'])?);
         let amount: f32 = amount.parse().ok()?;
         Some((token.parse().ok()?, amount)).filter(|_| !amount.is_nan())
     };
-    parsed().ok_or_else(|| "wanted a token's number, + or -, and a number, like 15043-1.5".into())
+    parsed().ok_or_else(|| "wanted the number of a token, + or -, and a number, like 15043-1.5".into())
 }
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
-//! Options of `backstitch run` and `backstitch chat`.
+//! Options of the commands that generate text: `run` and `chat`. Most of them are shared and
+//! defined in the files beside this one.
 
 use super::sampling::SpeculationArgs;
 use super::{CacheArgs, ContextArgs, FileArgs, ModelArgs, PromptArgs, ReportArgs, SamplingArgs};
 use clap::{Args, value_parser};
 
-/// `backstitch run`
+/// Options of `backstitch run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Tokens to generate; -1 and -2 go on until the model ends the text or the context is full.
+    /// Most tokens to generate; -1 and -2 mean until the model ends the text or the context is
+    /// full.
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = value_parser!(i64).range(-2..))]
     pub n_predict: i64,
-    /// Print only what the model adds.
+    /// Print only the generated text, not the prompt.
     #[arg(long)]
     pub no_display_prompt: bool,
-    /// Go on after the model has ended the text.
+    /// Continue generating after the model has ended the text.
     #[arg(long)]
     pub ignore_eos: bool,
     #[command(flatten)]
@@ -35,20 +37,20 @@ pub struct RunArgs {
     pub file: FileArgs,
 }
 
-/// `backstitch chat`
+/// Options of `backstitch chat`.
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// Instructions for the model, before the first message [also: -sys].
+    /// System prompt: instructions for the model before the first message [also: -sys].
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub system_prompt: Option<String>,
-    /// The first message; the others are read from standard input.
+    /// The first message; standard input has the others.
     #[arg(short = 'p', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// Tokens an answer may have; -1 and -2 go on until the model ends it or the context is full.
+    /// Most tokens of an answer; -1 and -2 mean until the model ends it or the context is full.
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = value_parser!(i64).range(-2..))]
     pub n_predict: i64,
-    /// Tell about the model's memory, the machine and the speed on standard error.
+    /// Report the model's memory, the machine and the speed on standard error.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[command(flatten)]

@@ -1,10 +1,12 @@
-//! Options that choose tokens, and guess ahead.
+//! Options that choose tokens: samplers, and speculative decoding.
+//!
+//! The defaults of the samplers are those of the library; a test holds them together.
 
 use super::numbers::{above_zero, at_least_zero, bias, count, finite, probability};
 use clap::{Args, value_parser};
 use std::path::PathBuf;
 
-/// Options of the samplers.
+/// Options of the samplers. All of them are applied to every token, those that are off excepted.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
@@ -23,39 +25,41 @@ pub struct SamplingArgs {
     /// Choose among tokens about as surprising as expected, up to this probability; 1 is off.
     #[arg(long = "typical", alias = "typical-p", value_name = "P", default_value_t = 1.0, value_parser = probability)]
     pub typical_p: f32,
-    /// Tokens that the penalties look back; 0 is off, -1 the whole context.
+    /// Tokens that the penalties look back; 0 is off, -1 is the whole context.
     #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true,
           value_parser = value_parser!(i64).range(-1..=u32::MAX as i64))]
     pub repeat_last_n: i64,
-    /// Make tokens that occurred less likely; 1 is off.
+    /// Make tokens that occurred less likely, by this factor of their logits; 1 is off.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = above_zero)]
     pub repeat_penalty: f32,
     /// Subtract this from the logit of every token that occurred.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub presence_penalty: f32,
-    /// Subtract this from a token's logit as often as it occurred.
+    /// Subtract this from a token's logit once for each time that it occurred.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub frequency_penalty: f32,
-    /// Add to a token's logit: 15043+1, 15043-1.5 or 2-inf; may be repeated.
+    /// Add to the logit of a token: 15043+1, 15043-1.5 or 2-inf; may be repeated.
     #[arg(short = 'l', long, value_name = "TOKEN±X", value_parser = bias)]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of the random numbers: the same seed gives the same text; -1 picks one.
+    /// Seed of the random numbers: the same seed gives the same text; -1 picks one at random.
     #[arg(short = 's', long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
           value_parser = value_parser!(i64).range(-1..))]
     pub seed: i64,
 }
 
-/// Options of speculative decoding.
+/// Options of speculative decoding. They change how fast the text comes, never the text.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Speculative decoding")]
 pub struct SpeculationArgs {
-    /// A smaller model with the same vocabulary guesses tokens, which are then checked together [also: -md].
+    /// Smaller model with the same vocabulary; it drafts tokens, which the model checks in one
+    /// batch [also: -md].
     #[arg(long, alias = "model-draft", value_name = "FILE", conflicts_with = "lookup")]
     pub draft_model: Option<PathBuf>,
-    /// Guess that the text goes on as where its last tokens stood before: for code, quotations, summaries.
+    /// Prompt lookup: draft the tokens that followed the last ones before; for code, quotations,
+    /// summaries.
     #[arg(long)]
     pub lookup: bool,
-    /// Guess at most N tokens at once; fewer while guesses are wrong.
+    /// Most tokens drafted at once; fewer are drafted while they are not accepted.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(1..=32))]
     pub draft_max: u16,
 }

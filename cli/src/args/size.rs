@@ -1,14 +1,14 @@
-//! Sizes and ages as people write them.
+//! Parsers of sizes and ages as people write them: "4G", "30d".
 
 use std::time::Duration;
 
-/// Bytes: "500M", "4G"; without a letter, bytes.
+/// Parse a number of bytes: "500M", "4G", or a plain number. The units are powers of 1024.
 pub fn size(text: &str) -> Result<u64, String> {
     let units = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
     number(text, &units).ok_or_else(|| "wanted a number of bytes, or one with K, M, G or T, like 4G".into())
 }
 
-/// A time: "90s", "12h", "30d".
+/// Parse a span of time: "90s", "12h", "30d". The unit is required.
 pub fn age(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400), ("w", 604_800)];
     let has_unit = text.ends_with(|c: char| !c.is_ascii_digit());
@@ -16,6 +16,8 @@ pub fn age(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(|| "wanted a number with s, m, h, d or w, like 30d".into())
 }
 
+/// Parse a whole number with one of the units, or none. Signs, spaces, fractions and results beyond
+/// 64 bits are refused.
 fn number(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let unit = units.iter().find(|(letter, _)| text.ends_with(letter));
     let (digits, factor) = match unit {

@@ -1,38 +1,40 @@
-//! Options of `backstitch state`.
+//! Options of `backstitch state`, which works on files of saved states, and the texts below them.
 
 use super::{CacheType, ModelArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// Text below the subcommands of `state`.
 pub const EXAMPLES: &str = "\
 Examples:
-  backstitch state inspect story.bst     what it holds, what going back costs
-  backstitch state check story.bst       every byte is as it was written, or not
+  backstitch state inspect story.bst     contents, and the cost of rollbacks
+  backstitch state check story.bst       find damage
   backstitch state diff a.bst b.bst      first token, cell and state to differ
-  backstitch state trim story.bst --to 100 -o beginning.bst
+  backstitch state trim story.bst --to 100 -o beginning.bst -m model.gguf
   backstitch state convert story.bst -o story.ggsn -m model.gguf
 
-A state file is what a model has read, kept: cells of its caches, recurrent
-states, tokens, the logits after the last, samplers, and checkpoints. It belongs
-to one model, which its fingerprint names, and all of it has checksums.";
+A state file holds what a model remembers of a text: cells of its caches,
+recurrent states, the tokens, the logits after the last token, samplers, and
+checkpoints. It belongs to one model, which its fingerprint identifies, and
+checksums cover all of it.";
 
-/// `backstitch state`
+/// Options of `backstitch state`.
 #[derive(Debug, Args)]
 pub struct StateArgs {
     #[command(subcommand)]
     pub command: StateCommand,
 }
 
-/// What to do with state files.
+/// Subcommands of `state`.
 #[derive(Debug, Subcommand)]
 pub enum StateCommand {
     /// Show what a state file holds.
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectStateArgs),
-    /// Check every byte of a state file.
+    /// Check a state file for damage.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Show what differs between two state files.
+    /// Compare two state files.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
     /// Roll a saved state back to an earlier position.
@@ -46,45 +48,52 @@ pub enum StateCommand {
     Splice(SpliceArgs),
 }
 
+/// Text below the options of `state inspect`.
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   backstitch state inspect story.bst
   backstitch state inspect story.bst --text -m model.gguf
   backstitch state inspect story.bst --json | jq .sequences[0].positions
 
-Reads and checks the descriptions alone, so that large files are shown as fast
-as small ones. `backstitch state check` reads all of the file.";
+Reads and checks the descriptions only, so that large files are shown as fast as
+small ones. `backstitch state check` reads all of the file.";
 
+/// Text below the options of `state check`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
   backstitch state check story.bst
   for f in *.bst; do backstitch state check \"$f\" || echo \"$f is damaged\"; done
 
-Exit codes: 0 everything is as it was written, 1 something is not: one line says
+Every byte is compared with its checksum.
+
+Exit codes: 0 the file is as it was written, 1 it is damaged: one line says
 where, what was found and what was wanted.";
 
+/// Text below the options of `state diff`.
 const DIFF_EXAMPLES: &str = "\
 Examples:
   backstitch state diff yesterday.bst today.bst
   backstitch state diff a.bst b.bst --json | jq '.[0].at'
 
-The number of saves and the order of things in a file do not matter. States of
-the same tokens are the same, bit for bit, whatever the batches, threads and
-rollbacks by which they came about.
+The states are compared, not the files: the number of saves and the order of
+sections do not matter. States of the same tokens are the same, bit for bit,
+whatever the batches, threads and rollbacks were.
 
-Exit codes: 0 the same state, 1 not the same, or a file cannot be read (one line
-on standard error says why).";
+Exit codes: 0 the states are the same, 1 they differ, or a file cannot be read
+(one line on standard error says why).";
 
+/// Text below the options of `state trim`.
 const TRIM_EXAMPLES: &str = "\
 Examples:
   backstitch state trim story.bst --to 100 -o beginning.bst -m model.gguf
   backstitch state trim story.bst --to 100 -o story.bst -m model.gguf
-                                 in place: the old file or the new one, whole
+                                 in place, atomically
 
-The state is restored, rolled back and saved. `backstitch state inspect` tells
-which positions that reaches at once; for others some tokens are re-evaluated.
-The new state is the one that the first tokens alone would have made.";
+The state is restored, rolled back and saved. `backstitch state inspect` shows
+which positions are free; for others some tokens are re-evaluated. The new state
+is the one that the remaining tokens alone would have made.";
 
+/// Text below the options of `state convert`.
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   backstitch state convert story.bst -o story.session -m model.gguf
@@ -94,27 +103,29 @@ Examples:
   backstitch state convert story.session -o story.bst -m model.gguf
                                          and back
 
-The direction follows from what FILE is. Files of llama.cpp hold cells and
-states and no more: going there loses checkpoints, the last logits, the samplers
-and the name of the model; coming back they are not there. Nothing in such a
-file proves which model it is of: that it is of -m MODEL is your word.";
+The direction follows from the kind of FILE. Files of llama.cpp hold cells and
+recurrent states only: converting to them loses checkpoints, the last logits,
+the samplers and the fingerprint of the model, and converting back does not
+bring these back. Nothing in such a file says which model it belongs to: you
+vouch for it with -m MODEL.";
 
+/// Text below the options of `state splice`.
 const SPLICE: &str = "\
-Pieces of states cannot be joined. What a model keeps of a token depends on all
-tokens before it: each layer mixes them in. Cells of a token that were computed
-behind another beginning are those of another text, and a recurrent state is all
-of its past in one. Joined, they would look right and make the model say what
-neither text makes it say.
+States cannot be joined. What a model keeps of a token depends on all tokens
+before it, because each layer mixes them in: cells that were computed after
+another beginning belong to another text, and a recurrent state sums up all of
+its past. A joined state would look right, and make the model say what neither
+text makes it say.
 
 What to do instead:
-  the same beginning, to go on from there:
+  keep the beginning of a state:
     backstitch state trim a.bst --to POS -o beginning.bst
-  another text behind it:
+  continue it with another text:
     backstitch run --restore beginning.bst -p \"the other text\" --save joined.bst
-  many texts, of which the common beginning is evaluated once:
+  evaluate the common beginning of many texts once:
     backstitch run --prompt-cache DIR";
 
-/// `backstitch state inspect`
+/// Options of `backstitch state inspect`.
 #[derive(Debug, Args)]
 pub struct InspectStateArgs {
     /// State file.
@@ -123,7 +134,7 @@ pub struct InspectStateArgs {
     /// List every section.
     #[arg(long)]
     pub sections: bool,
-    /// Print the text alone that it holds, by the vocabulary of its model.
+    /// Print only the text of the state, with the vocabulary of its model.
     #[arg(long, conflicts_with_all = ["sections", "json"])]
     pub text: bool,
     /// Print JSON instead of text.
@@ -133,7 +144,7 @@ pub struct InspectStateArgs {
     pub model: ModelArgs,
 }
 
-/// `backstitch state check`
+/// Options of `backstitch state check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// State file.
@@ -141,13 +152,13 @@ pub struct CheckArgs {
     pub path: PathBuf,
 }
 
-/// `backstitch state diff`
+/// Options of `backstitch state diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// A state file.
+    /// First state file.
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// Another.
+    /// Second state file.
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Print JSON instead of text.
@@ -155,26 +166,26 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// `backstitch state trim`
+/// Options of `backstitch state trim`.
 #[derive(Debug, Args)]
 pub struct TrimArgs {
     /// State file of one sequence.
     #[arg(value_name = "FILE")]
     pub path: PathBuf,
-    /// The position at which the new state ends: as many tokens are left.
+    /// Position to roll back to: the number of tokens that the new state holds.
     #[arg(long, value_name = "POS")]
     pub to: u32,
-    /// The new file; the same as FILE trims in place.
+    /// The new file; with the name of FILE the state is trimmed in place.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace a saved state that holds another text.
+    /// Let -o replace a saved state of another text.
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
     pub model: ModelArgs,
 }
 
-/// `backstitch state convert`
+/// Options of `backstitch state convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
     /// State file, or a session or sequence file of llama.cpp.
@@ -183,30 +194,30 @@ pub struct ConvertArgs {
     /// The new file.
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace a saved state that holds another text.
+    /// Let -o replace a saved state of another text.
     #[arg(long)]
     pub force: bool,
-    /// For llama.cpp: a session (llama-cli) or one sequence (slots of llama-server).
+    /// To llama.cpp: write a session (llama-cli) or one sequence (slots of llama-server).
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     pub to: LlamaForm,
     /// The llama.cpp on the other side runs without flash attention.
     #[arg(long)]
     pub no_flash_attn: bool,
-    /// From llama.cpp: tokens there must be room for [default: as many as the model's contexts have, and
-    /// the file lists].
+    /// From llama.cpp: context size for reading the file, in tokens [default: that of `run`, or
+    /// what the file needs if it is more].
     #[arg(short = 'c', long = "ctx-size", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub n_ctx: Option<u32>,
-    /// From llama.cpp: element type of its cached keys [also: -ctk].
+    /// From llama.cpp: data type of the keys in its KV cache [also: -ctk].
     #[arg(long = "cache-type-k", value_name = "TYPE", value_enum, default_value_t)]
     pub type_k: CacheType,
-    /// From llama.cpp: element type of its cached values [also: -ctv].
+    /// From llama.cpp: data type of the values in its KV cache [also: -ctv].
     #[arg(long = "cache-type-v", value_name = "TYPE", value_enum, default_value_t)]
     pub type_v: CacheType,
     #[command(flatten)]
     pub model: ModelArgs,
 }
 
-/// Kinds of files of llama.cpp.
+/// Kinds of llama.cpp's state files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum LlamaForm {
     #[default]
@@ -214,10 +225,10 @@ pub enum LlamaForm {
     Sequence,
 }
 
-/// `backstitch state splice`
+/// Options of `backstitch state splice`: any words, because the command only explains.
 #[derive(Debug, Args)]
 pub struct SpliceArgs {
-    /// Whatever was to be joined.
+    /// Files that should have been joined.
     #[arg(value_name = "FILE", trailing_var_arg = true, allow_hyphen_values = true)]
     pub _paths: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Options of `backstitch store`.
+//! Options of `backstitch store`, which looks after prompt caches, and the texts below them.
 
 use super::ModelArgs;
 use super::size::{age, size};
@@ -6,65 +6,69 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Text below the subcommands of `store`.
 pub const EXAMPLES: &str = "\
 Examples:
   backstitch store list ~/.cache/backstitch -m model.gguf
                                     entries, with the beginning of each text
   backstitch store check ~/.cache/backstitch
-                                    everything is as it was written, or not
+                                    find damage
   backstitch store prune ~/.cache/backstitch --max-size 1G
                                     make room
 
-A prompt cache is a folder of files that never change, each with blocks of 32
-tokens of some prompt, and what a model computed for them. All of it can be made
-again, so any file may be removed at any time, by hand too.";
+A prompt cache is a folder of entries. An entry is a file that never changes: it
+holds blocks of 32 tokens of a prompt, and what a model computed for them. Any
+entry may be removed at any time, also by hand: a run that misses it evaluates
+the tokens again.";
 
-/// `backstitch store`
+/// Options of `backstitch store`.
 #[derive(Debug, Args)]
 pub struct StoreArgs {
     #[command(subcommand)]
     pub command: StoreCommand,
 }
 
-/// What to do with a prompt cache.
+/// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
     /// List the entries, the least recently used first.
     #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Read all entries and check them.
+    /// Check all entries for damage.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckStoreArgs),
-    /// Remove damaged and the least recently used entries.
+    /// Remove damaged and least recently used entries.
     #[command(after_help = PRUNE_EXAMPLES)]
     Prune(PruneArgs),
 }
 
+/// Text below the options of `store list`.
 const LIST_EXAMPLES: &str = "\
 Examples:
   backstitch store list cache
   backstitch store list cache -m model.gguf       with beginnings of texts
   backstitch store list cache --json | jq 'map(.bytes) | add'";
 
+/// Text below the options of `store check`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
   backstitch store check cache
 
-Changes nothing. What is damaged is never used: a run that comes upon it
-evaluates the tokens instead. `backstitch store prune` removes it.
+Changes nothing. A damaged entry is never used: a run that meets one evaluates
+the tokens instead. `backstitch store prune` removes it.
 
-Exit codes: 0 everything is as it was written, 1 something is not, each on a
-line of its own.";
+Exit codes: 0 every entry is as it was written, 1 some are not; each has a line.";
 
+/// Text below the options of `store prune`.
 const PRUNE_EXAMPLES: &str = "\
 Examples:
   backstitch store prune cache --max-size 500M
   backstitch store prune cache --older-than 30d
-  backstitch store prune cache              what is damaged or left over
+  backstitch store prune cache              damaged and left-over files only
 
-Reads all of the cache: whatever `backstitch store check` finds damaged goes.";
+Reads all of the cache, and removes what `backstitch store check` would report.";
 
-/// `backstitch store list`
+/// Options of `backstitch store list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Folder of the prompt cache.
@@ -77,7 +81,7 @@ pub struct ListArgs {
     pub model: ModelArgs,
 }
 
-/// `backstitch store check`
+/// Options of `backstitch store check`.
 #[derive(Debug, Args)]
 pub struct CheckStoreArgs {
     /// Folder of the prompt cache.
@@ -88,16 +92,16 @@ pub struct CheckStoreArgs {
     pub json: bool,
 }
 
-/// `backstitch store prune`
+/// Options of `backstitch store prune`.
 #[derive(Debug, Args)]
 pub struct PruneArgs {
     /// Folder of the prompt cache.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Leave at most so much, like 500M or 8G.
+    /// Remove the least recently used entries until the rest fits, like 500M or 8G.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// Remove what was not used for so long, like 12h or 30d.
+    /// Remove entries that were not used for this long, like 12h or 30d.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
     /// Print JSON instead of text.

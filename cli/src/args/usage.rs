@@ -1,8 +1,9 @@
-//! Wrong usage in one line, where clap makes several.
+//! Errors about wrong usage in one line, where clap's own have several.
 
 use clap::error::Error;
 
-/// One line that says why a command line was refused and which help to read. `command` is the command that it names.
+/// Return one line that says why clap refused a command line, and which help to read. `command` is
+/// the name of the command, as in [`Expanded::command`](super::expand::Expanded::command).
 pub fn usage_line(error: &Error, command: &str) -> String {
     let text = error.render().to_string();
     let told = text.split("\n\n").take_while(|part| !is_boilerplate(part)).map(|part| {
@@ -15,7 +16,7 @@ pub fn usage_line(error: &Error, command: &str) -> String {
     format!("{told}; try `backstitch{command} --help`")
 }
 
-/// Returns true for what clap puts below every error.
+/// Return true for the paragraphs that clap puts below every error.
 fn is_boilerplate(part: &str) -> bool {
     part.starts_with("Usage:") || part.starts_with("For more information")
 }

@@ -1,8 +1,13 @@
-//! `backstitch bench`: tokens a second, and how that compares with what the machine can do.
+//! `backstitch bench`: measure tokens per second, and compare them with the limits of the machine.
 //!
-//! For each number of threads there is a context, in which every prompt and every generation is timed behind each
-//! depth; after each the sequences are taken back. All sequences generate in one batch. Tokens are drawn from a
-//! fixed seed, so the hash of the last logits tells whether two runs computed the same.
+//! For each number of threads there is a context, in which every prompt and every generation is
+//! timed behind each depth. After each measurement the sequences are rolled back to the depth. All
+//! sequences generate in one batch. Tokens come from random numbers with a fixed seed, so the hash
+//! of the last logits shows if two runs computed the same bits.
+//!
+//! `measure` times, `traffic` counts the bytes and operations of the timed work, `limits` measures
+//! the machine, `processor` asks for its name and for the load of other programs, and `report`
+//! formats.
 
 mod limits;
 mod measure;
@@ -21,16 +26,18 @@ use processor::Ticks;
 use report::{Report, Run};
 use std::time::Instant;
 
-/// Cells are handed out in blocks; a sequence can leave up to this many of its last block unused.
+/// Cells in a block of the KV cache. A sequence can leave almost as many of its last block unused.
 const BLOCK: u64 = 32;
 
-/// A larger share of the machine than this, used by others, is worth a warning.
+/// Share of the machine that other programs may use before a warning says so.
 const FOREIGN: f64 = 0.05;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If there is no sound model, or the context is too small or cannot be made.
+/// - [`Error::Engine`] if the model cannot be loaded, or the context not be made.
+/// - [`Error::Refused`] if the context is too small for the tokens, or too large for the memory.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &BenchArgs) -> Result<(), Error> {
     let n_most = args.n_threads.iter().map(|&n| model::n_threads(Some(n))).max();
     let start = Instant::now();
@@ -56,8 +63,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
         found.push((ctx.kernels(), ctx.params().n_threads, load_s, depths, peak_rss_mib()));
     }
     drop(repetitions);
-    let kernels = found.first().map(|(kernels, ..)| kernels.name()).unwrap_or_default();
-    // After all measurements: the memory that is read here would count as theirs.
+    let kernels = found.first().map_or("none", |(kernels, ..)| kernels.name());
+    // The limits are measured last, because reading memory for them raises the peak of this
+    // process.
     let runs = found.into_iter().map(|(kernels, n_threads, load_s, depths, peak_rss_mib)| Run {
         n_threads,
         load_s,
@@ -70,13 +78,13 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
     show(args, &Report { model: name(args), cpu: processor::name(), kernel_set: kernels, foreign, runs })
 }
 
-/// The number of timings in the whole command.
+/// Return the number of timings in the whole command.
 fn n_repetitions(args: &BenchArgs) -> u64 {
     let n_places = args.n_threads.len() * args.depth.len();
     n_places as u64 * (args.n_prompt.len() + args.n_gen.len()) as u64 * u64::from(args.repetitions)
 }
 
-/// Tells about a context; of the model only with the first.
+/// Print the lines of `-v` about a context. The memory is the same for all, so it is printed once.
 fn explain(n_threads: u32, ctx: &Context, is_first: bool) {
     if is_first {
         note("note", memory::line(ctx.model(), ctx.params()));
@@ -85,22 +93,23 @@ fn explain(n_threads: u32, ctx: &Context, is_first: bool) {
     lines.iter().for_each(|line| note("note", line));
 }
 
-/// The most tokens that a sequence comes to hold.
+/// Return the most tokens that a sequence will hold.
 fn n_tokens(args: &BenchArgs) -> u64 {
     let most = |numbers: &[u32]| u64::from(numbers.iter().copied().max().unwrap_or(0));
     most(&args.depth) + most(&args.n_prompt).max(most(&args.n_gen))
 }
 
-/// Refuses what the context cannot hold, before any token is made.
+/// Check that a sequence fits the context, before any token is evaluated.
 fn check(n_tokens: u64, n_ctx: u32) -> Result<(), Error> {
     if n_tokens <= u64::from(n_ctx) {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "a sequence of {n_tokens} tokens does not fit a context of {n_ctx}; lower --depth, or raise -c"
+        "a sequence of {n_tokens} tokens does not fit a context of {n_ctx}; raise -c, or lower -p, -n or --depth"
     )))
 }
 
+/// Return the parameters of a context. Without `-c` it is as large as the sequences need.
 fn params(args: &BenchArgs, n_threads: u32, model: &Model) -> Params {
     let n_all = (n_tokens(args).next_multiple_of(BLOCK) + BLOCK) * u64::from(args.seqs);
     let n_ctx = args.evaluation.n_ctx.unwrap_or(u32::try_from(n_all).unwrap_or(u32::MAX));
@@ -108,7 +117,7 @@ fn params(args: &BenchArgs, n_threads: u32, model: &Model) -> Params {
     model::params(&ContextArgs { n_threads: Some(n_threads), evaluation }, model).n_seq_max(args.seqs)
 }
 
-/// The most memory this process ever held.
+/// Return the peak resident memory of this process, or none on systems that do not report it.
 fn peak_rss_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -116,11 +125,13 @@ fn peak_rss_mib() -> Option<f64> {
     Some(kib / 1024.0)
 }
 
+/// Return the name of the model's file.
 fn name(args: &BenchArgs) -> String {
     let file = args.model.model.as_deref().and_then(|path| path.file_name());
     file.map_or("embedded".into(), |name| name.to_string_lossy().into_owned())
 }
 
+/// Print the report, after a warning if other programs disturbed it.
 fn show(args: &BenchArgs, report: &Report) -> Result<(), Error> {
     if let Some(share) = report.foreign.filter(|&share| share > FOREIGN) {
         note("warning", busy(share));
@@ -138,6 +149,7 @@ fn show(args: &BenchArgs, report: &Report) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
+/// Return the warning about other programs that used `share` of the machine.
 fn busy(share: f64) -> String {
     format!(
         "other programs used {:.0} % of this machine's processors meanwhile: these speeds are too low, \

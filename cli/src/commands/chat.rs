@@ -1,12 +1,16 @@
-//! `backstitch chat`: talk to a model.
+//! `backstitch chat`: chat with a model.
 //!
-//! Each turn renders the whole conversation with the model's template and lets the session become those
-//! tokens: it keeps what is the same as before and takes back the rest. Going back a turn, or asking again,
-//! is nothing special.
+//! Each turn renders the whole conversation with the model's chat template and makes the session
+//! hold those tokens: it keeps the prefix that is the same as before and rolls back the rest. So
+//! undoing a turn, or asking for another answer, needs no code of its own.
+//!
+//! `input` reads messages from a terminal or a pipe, `editor` is the line that is being typed, and
+//! `message` says what a message is.
 
 #[cfg(unix)]
 mod editor;
 mod input;
+mod message;
 
 use crate::args::ChatArgs;
 use crate::error::Error;
@@ -18,28 +22,32 @@ use backstitch_models::chat::{ChatError, ChatTemplate, Conversation, Message};
 use backstitch_models::session::Finish;
 use backstitch_models::vocab::AddSpecial;
 use backstitch_models::{Model, Token};
-use input::{Input, Said};
+use input::Input;
+use message::Event;
 use std::ops::ControlFlow;
 
-/// What can be typed besides messages.
+/// The answer to `/help`: everything that can be typed besides messages.
 const HELP: &str = "\
 /retry  another answer to the last message
 /undo   forget the last message and its answer
-/clear  forget everything
-/exit   end (so do Ctrl-D and the end of the input)
-Ctrl-C drops what is being typed, or ends the answer that comes.
-A line that ends in \\ goes on in the next; several lines that are pasted are one
-message, where the terminal marks what is pasted.";
+/clear  forget the whole conversation
+/exit   leave (so do Ctrl-D and the end of the input)
+Ctrl-C drops the line that is being typed, or stops the answer.
+A line that ends in \\ continues in the next one. Pasted lines are one message
+if the terminal marks pasted text.";
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If there is no sound model or it has no chat template, or input or output fails.
+/// - [`Error::Engine`] if the model cannot be loaded or evaluated.
+/// - [`Error::Refused`] if the model has no chat template, or a piped message got no answer.
+/// - [`Error::Interrupted`] if a signal stopped an answer to piped input.
+/// - [`Error::Terminal`] if input or output fails.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     if model.graph().encoder().is_some() {
         return Err(Error::Refused(
-            "this model answers one text at a time and does not chat; use `run`".into(),
+            "this model answers one text at a time and does not chat; use `backstitch run`".into(),
         ));
     }
     model::check_biases(&args.sampling, &model)?;
@@ -80,6 +88,7 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     }
 }
 
+/// Turn an error of the chat template into one of the command.
 fn refused(error: ChatError) -> Error {
     match error {
         ChatError::Cancelled => Error::Interrupted,
@@ -87,39 +96,48 @@ fn refused(error: ChatError) -> Error {
     }
 }
 
+/// Make the error about a model without a chat template.
 fn no_template() -> Error {
     Error::Refused(
-        "this model has no chat template; name one that was trained to chat with -m, or use `run`".into(),
+        "this model has no chat template; name one that was trained to chat with -m, \
+         or use `backstitch run`"
+            .into(),
     )
 }
 
+/// A conversation.
+///
+/// The messages are what counts: the session holds the tokens of some earlier state of them, and is
+/// brought up to date before each answer.
 struct Chat<'a> {
     model: &'a Model,
+    /// The model's chat template, which turns messages into text.
     template: ChatTemplate,
+    /// The tokens that are evaluated, with the sampler.
     session: Session,
     args: &'a ChatArgs,
-    /// Role and content, oldest first.
+    /// Role and content of each message, oldest first.
     messages: Vec<(&'static str, String)>,
     input: Input,
     out: Output,
-    /// Whether somebody types.
+    /// True if a person types, false if messages come from a pipe.
     terminal: bool,
-    /// Messages that got no answer.
+    /// Number of messages that got no answer.
     n_failed: usize,
 }
 
 impl Chat<'_> {
-    /// Waits for what is said and does it. Breaks at the end of the conversation.
+    /// Wait for a message or a command, and carry it out. Breaks at the end of the conversation.
     fn turn(&mut self) -> Result<ControlFlow<()>, Error> {
         match self.input.read()? {
-            Said::End => return Ok(ControlFlow::Break(())),
-            Said::CtrlC { is_empty: true } => note("note", "to leave, type /exit or press Ctrl-D"),
-            Said::CtrlC { is_empty: false } => {}
-            Said::Nothing(why) => {
+            Event::End => return Ok(ControlFlow::Break(())),
+            Event::CtrlC { is_empty: true } => note("note", "to leave, type /exit or press Ctrl-D"),
+            Event::CtrlC { is_empty: false } => {}
+            Event::Invalid(why) => {
                 note("warning", why);
                 self.n_failed += 1;
             }
-            Said::Message(text) => match text.trim() {
+            Event::Message(text) => match text.trim() {
                 "" => {}
                 "/exit" | "/quit" => return Ok(ControlFlow::Break(())),
                 "/help" => self.show(HELP)?,
@@ -135,17 +153,18 @@ impl Chat<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Print a line.
     fn show(&mut self, text: &str) -> Result<(), Error> {
         self.out.line(text)?;
         Ok(self.out.flush()?)
     }
 
-    /// Forgets all but the system prompt.
+    /// Forget all messages but the system prompt.
     fn clear(&mut self) {
         self.messages = self.args.system_prompt.iter().map(|text| ("system", text.clone())).collect();
     }
 
-    /// Forgets the last message and its answer.
+    /// Forget the last message of the person and its answer.
     fn undo(&mut self) {
         match self.messages.iter().rposition(|(role, _)| *role == "user") {
             Some(last) => self.messages.truncate(last),
@@ -153,7 +172,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Answers the last message again.
+    /// Generate another answer to the last message.
     fn retry(&mut self) -> Result<(), Error> {
         match self.messages.iter().rposition(|(role, _)| *role == "user") {
             Some(last) => {
@@ -168,16 +187,19 @@ impl Chat<'_> {
         }
     }
 
+    /// Add a message of the person, and answer it.
     fn say(&mut self, text: String) -> Result<(), Error> {
         self.messages.push(("user", text));
         self.answer(None)
     }
 
-    /// Generates an answer to what was said and remembers it; another one if there was one up to where
-    /// random numbers are
-    /// `used`. A message that does not fit is taken back and told, not fatal.
+    /// Generate an answer to the last message and add it. `used` is the state of the random numbers
+    /// after an earlier answer, which the new one should not repeat. A message that does not fit
+    /// the context is removed with a warning.
     fn answer(&mut self, used: Option<u64>) -> Result<(), Error> {
         let _stoppable = Stoppable::begin();
+        // Evaluate the conversation. A message that cannot be answered is removed: the next one
+        // would fail with it.
         match self.tokens().and_then(|tokens| self.session.become_tokens(&tokens)) {
             Err(Error::Interrupted) if !self.terminal => return Err(Error::Interrupted),
             Err(error @ (Error::Refused(_) | Error::Interrupted)) => {
@@ -196,6 +218,7 @@ impl Chat<'_> {
             Ok(out.stream(&piece.text)?)
         })?;
         self.show("")?;
+        // An answer that was stopped stays in the conversation as far as it came.
         self.messages.push(("assistant", answer));
         if stop == Finish::Cancelled {
             if !self.terminal {
@@ -209,15 +232,16 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The whole conversation as the model wants it, up to where it is to speak.
+    /// Return the tokens of the whole conversation, up to the beginning of the answer.
     fn tokens(&self) -> Result<Vec<Token>, Error> {
         let vocab = self.model.vocab();
+        // Control tokens are recognised in the template's own text only, never in messages.
         let messages = self.messages.iter().map(|(role, content)| Message { role, content });
         let conversation = Conversation::new(messages).tokens_of(vocab).cancel(interrupt::cancel());
         let mut tokens = Vec::new();
         self.template.render(&conversation).map_err(refused)?.tokenize(vocab, AddSpecial::Yes, &mut tokens);
         if tokens.is_empty() {
-            return Err(Error::Refused("the chat template made no text of this".into()));
+            return Err(Error::Refused("the chat template made no text of this message".into()));
         }
         Ok(tokens)
     }

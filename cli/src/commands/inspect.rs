@@ -1,8 +1,11 @@
-//! `backstitch inspect`: what a model file holds and how much memory it needs.
+//! `backstitch inspect`: show what a model file holds and how much memory it needs.
+//!
+//! Everything comes from the header of the file, so that a large model is shown as fast as a small
+//! one, also if its architecture is unknown.
 
 use crate::args::InspectArgs;
-use crate::error::{Error, one_line};
-use crate::output::{MAX_SHOWN, Output, bytes, cut, shorten};
+use crate::error::Error;
+use crate::output::{MAX_SHOWN, Output, bytes, cut, one_line, shorten};
 use crate::{embedded, footprint, model};
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Gguf, TensorInfo, Value};
@@ -11,10 +14,12 @@ use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If the file cannot be read or is not a sound GGUF file, or the output fails.
+/// - [`Error::Engine`] if the file cannot be read or is damaged.
+/// - [`Error::Refused`] if the file is a state, not a model.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &InspectArgs) -> Result<(), Error> {
     let mut out = Output::new(args.json);
     match args.path.as_deref().or(args.model.model.as_deref()) {
@@ -36,27 +41,32 @@ pub fn run(args: &InspectArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
-/// What is inspected.
+/// The model that is inspected.
 struct Subject<'a> {
+    /// Path of the file; none for the model inside the program.
     path: Option<&'a Path>,
+    /// Size of the file, or of all parts of a split model.
     n_bytes: usize,
     gguf: &'a Gguf<'a>,
 }
 
 impl Subject<'_> {
+    /// Return the name for the heading.
     fn name(&self) -> String {
         self.path.map_or("the embedded model".into(), |path| one_line(&path.display().to_string()))
     }
 
+    /// Return the name of the architecture.
     fn architecture(&self) -> String {
         self.gguf.architecture().map_or("unknown architecture".into(), one_line)
     }
 
+    /// Return the number of parameters: the elements of all tensors.
     fn n_params(&self) -> u64 {
         self.gguf.tensors().iter().map(|tensor| tensor.n_elements() as u64).sum()
     }
 
-    /// Number and bytes of the tensors of each type.
+    /// Return the number and the bytes of the tensors of each type.
     fn types(&self) -> BTreeMap<String, (usize, u64)> {
         let mut types = BTreeMap::new();
         for tensor in self.gguf.tensors() {
@@ -68,26 +78,27 @@ impl Subject<'_> {
     }
 }
 
-/// The name of a tensor's type, and whether it is packed.
+/// Return the name of a tensor's type, with "packed" after it if it is packed.
 fn type_name(tensor: &TensorInfo<'_>) -> String {
     let name = tensor.dtype().name();
     if tensor.is_packed() { format!("{name} packed") } else { name.into() }
 }
 
-/// Columns that a value has beside its key, or else it stands on a line of its own.
+/// Least width for a value beside its key. In a narrower terminal it has a line of its own.
 const LEAST_VALUE: usize = 24;
 
-/// What a model needs in memory.
+/// The memory that a model needs.
 struct Needs {
+    /// Bytes of the weights.
     weights: u64,
-    /// Context size, and bytes of its cache with elements of 2 and of 4 bytes.
+    /// Context sizes, each with the bytes of its caches in F16 and in F32.
     caches: Vec<(u32, u64, u64)>,
 }
 
-/// Context sizes to tell the memory of, as far as the model was trained for them.
+/// Context sizes in the report, up to the size that the model was trained for.
 const SIZES: [u32; 6] = [512, 2048, 8192, 32_768, 131_072, 1_048_576];
 
-/// None if the engine does not know the architecture.
+/// Return the memory that a model needs, or none if its architecture is unknown.
 fn needs(gguf: &Gguf) -> Option<Needs> {
     let (hparams, graph) = Model::describe(gguf, arch::ALL).ok()?;
     let trained = hparams.n_ctx_train;
@@ -99,6 +110,7 @@ fn needs(gguf: &Gguf) -> Option<Needs> {
     Some(Needs { weights: footprint::weights(&graph), caches })
 }
 
+/// Print the report, with a list of all tensors if that is wanted.
 fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error> {
     if out.is_json() {
         return Ok(out.value(&as_json(subject))?);
@@ -121,6 +133,7 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
     list_memory(out, subject)
 }
 
+/// Print the memory of weights and caches for several context sizes.
 fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     let Some(needs) = needs(subject.gguf) else {
         return Ok(out.line("unknown: this architecture is not supported")?);
@@ -133,8 +146,10 @@ fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     Ok(out.table(&rows)?)
 }
 
+/// Print the metadata: keys and values side by side, or below each other if there is little room.
+/// Long keys and values are cut.
 fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
-    let most = out.room();
+    let most = out.width();
     let keys: Vec<_> = subject
         .gguf
         .metadata()
@@ -143,7 +158,8 @@ fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
         .collect();
     let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0).min(most / 2 + 4);
     for (key, entry) in keys.iter().zip(subject.gguf.metadata()) {
-        let value = |room: usize| cut(&shorten(&plain(&entry.value)), room - 1);
+        // One column less, for the ellipsis of a value that is cut.
+        let value = |columns: usize| cut(&shorten(&plain(&entry.value)), columns - 1);
         if key.chars().count() <= width && most >= width + 2 + LEAST_VALUE {
             out.line(format_args!("{key:width$}  {}", value(most - width - 2)))?;
         } else {
@@ -154,6 +170,7 @@ fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     Ok(())
 }
 
+/// Print name, type, shape and bytes of every tensor.
 fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     let row = |tensor: &TensorInfo| {
         let shape = format!("{:?}", tensor.shape());
@@ -162,7 +179,7 @@ fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     Ok(out.table(&subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())?)
 }
 
-/// A number of parameters as people say it: "134.5 M".
+/// Format a number of parameters: "134.5 M".
 fn count(n: u64) -> String {
     match n {
         0..1_000_000 => n.to_string(),
@@ -171,6 +188,7 @@ fn count(n: u64) -> String {
     }
 }
 
+/// Format a value on one line. Of an array, the first elements are shown.
 fn plain(value: &Value) -> String {
     match value {
         Value::Str(text) => text.chars().take(MAX_SHOWN + 1).collect::<String>().escape_debug().to_string(),
@@ -183,6 +201,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
+/// Return the report as JSON.
 fn as_json(subject: &Subject) -> serde_json::Value {
     let entries = subject.gguf.metadata().iter();
     let metadata: Map<_, _> = entries.map(|entry| (entry.key.to_owned(), as_value(&entry.value))).collect();
@@ -192,7 +211,7 @@ fn as_json(subject: &Subject) -> serde_json::Value {
             "type": type_name(tensor),
             "shape": tensor.shape(),
             "bytes": tensor.n_bytes(),
-            "part": tensor.part(),
+            "part": tensor.shard(),
             "offset": tensor.range().start,
         })
     };
@@ -208,23 +227,26 @@ fn as_json(subject: &Subject) -> serde_json::Value {
     })
 }
 
+/// Return the memory of weights and caches as JSON.
 fn memory_as_json(needs: &Needs) -> serde_json::Value {
     let cache = |&(n_ctx, half, full): &(u32, u64, u64)| json!({ "n_ctx": n_ctx, "f16": half, "f32": full });
     json!({ "weights": needs.weights, "caches": needs.caches.iter().map(cache).collect::<Vec<_>>() })
 }
 
+/// Convert a value of the metadata to JSON.
 fn as_value(value: &Value) -> serde_json::Value {
     match value {
         Value::Str(text) => json!(text),
         Value::Array(array) => array.iter().map(|value| as_value(&value)).collect(),
         Value::Bool(truth) => json!(truth),
+        // By their digits: as an f64, 0.1f32 would be 0.10000000149011612.
         Value::F32(x) => as_number(&x.to_string()),
         Value::F64(x) => as_number(&x.to_string()),
-        integer => as_number(&integer.as_integer().unwrap_or_default().to_string()),
+        integer => integer.as_integer().map_or(serde_json::Value::Null, |n| as_number(&n.to_string())),
     }
 }
 
-/// The number with the same digits; null for what JSON cannot say.
+/// Return the number with these digits as JSON, or null for infinities and NaN, which JSON lacks.
 fn as_number(text: &str) -> serde_json::Value {
     let integer = text.parse::<u64>().map(Number::from).or_else(|_| text.parse::<i64>().map(Number::from));
     let number = integer.ok().or_else(|| Number::from_f64(text.parse().ok()?));

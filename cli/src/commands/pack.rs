@@ -1,4 +1,6 @@
-//! `backstitch pack`: a model whose weights are in panels already.
+//! `backstitch pack`: repack a model once, so that loading it repacks nothing.
+//!
+//! The format of the new file is described in `docs/packed-format.md`.
 
 use crate::args::PackArgs;
 use crate::error::Error;
@@ -13,19 +15,21 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged or not known; if it is the new file itself; or the new one cannot
-/// be written.
+/// - [`Error::Engine`] if the model cannot be read, is damaged, or has an unknown architecture.
+/// - [`Error::Refused`] if OUT is a part of the model, or a file of another kind.
+/// - [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &PackArgs) -> Result<(), Error> {
     let source = model::source(&args.input, Access::Map)?;
+    // The new file must not replace any part of the model, which is mapped while it is written.
     let parts: Vec<_> = source.paths().map(Some).collect();
     let target = Target::check(&args.output, "OUT", Kind::PackedModel, &parts)?;
     let gguf = source.gguf().map_err(|error| Error::of_model(&args.input, error))?;
     let pool = ThreadPool::new(model::n_threads(args.n_threads) as usize).map_err(ModelError::from)?;
     let progress = Progress::bytes("packing");
-    // Packing reads everything once, writing writes it.
+    // Packing passes over all tensors, and so does writing.
     let total = 2 * gguf.tensors().iter().map(|tensor| tensor.n_bytes() as u64).sum::<u64>();
     let mut done = 0;
     let packed = PackedModel::new(&gguf, &pool, None, |tensor| {
@@ -48,6 +52,7 @@ pub fn run(args: &PackArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
+/// Write the packed model and sync it to the disk. Returns the size of the file.
 fn write(file: File, writer: &Writer<'_>, progress: &mut dyn FnMut(u64)) -> io::Result<u64> {
     let file = BufWriter::with_capacity(1 << 20, file);
     let mut out = Counted { file, n: 0, progress };
@@ -57,14 +62,16 @@ fn write(file: File, writer: &Writer<'_>, progress: &mut dyn FnMut(u64)) -> io::
     Ok(n)
 }
 
-/// A file that tells how far it is.
+/// A file that reports how many bytes were written.
 struct Counted<'a> {
     file: BufWriter<File>,
+    /// Bytes written so far.
     n: u64,
+    /// Called with `n` after each write.
     progress: &'a mut dyn FnMut(u64),
 }
 
-/// Bytes that are written before the bar moves.
+/// Most bytes that are written between two reports.
 const STEP: usize = 8 << 20;
 
 impl Write for Counted<'_> {

@@ -9,14 +9,14 @@ mod trim;
 use crate::args::{ModelArgs, StateArgs, StateCommand};
 use crate::error::{Error, one_line};
 use crate::progress::Progress;
-use backstitch_kv::state::{self, Container, Fingerprint, StateFile};
+use backstitch_kv::storage::{self, Container, Fingerprint, StateFile};
 use std::path::Path;
 
 /// Why `splice` does nothing.
 const NO_SPLICE: &str = "states cannot be joined: what is kept of a token depends on all tokens before it; \
 trim one to what both begin with and evaluate the rest behind it (`backstitch state splice --help` shows how)";
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
 /// Whatever the subcommand fails with.
@@ -31,17 +31,17 @@ pub fn run(args: &StateArgs) -> Result<(), Error> {
     }
 }
 
-/// Opens a state file.
+/// Open a state file.
 fn open(path: &Path) -> Result<StateFile, Error> {
     StateFile::open(path).map_err(|error| at(path, error))
 }
 
-/// The container in a file.
+/// Return the container in a file.
 fn container<'a>(path: &Path, file: &'a StateFile) -> Result<Container<'a>, Error> {
     file.container().map_err(|error| at(path, error))
 }
 
-/// Checks the bytes of all sections, behind a progress bar.
+/// Check the bytes of all sections, behind a progress bar.
 fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
     let total = container.sections().map(|section| section.stored_len).fold(0, u64::saturating_add);
@@ -54,7 +54,7 @@ fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a model that the state is not of; says which was taken if none was named.
+/// Refuse a model that the state is not of; says which was taken if none was named.
 fn expect_model(
     path: &Path,
     container: &Container<'_>,
@@ -73,7 +73,7 @@ fn expect_model(
     }
 }
 
-/// The error with the file that it is about.
-fn at(path: &Path, source: state::Error) -> Error {
+/// Return the error with the file that it is about.
+fn at(path: &Path, source: storage::Error) -> Error {
     Error::of_state(path, source)
 }

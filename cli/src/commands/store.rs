@@ -1,19 +1,22 @@
-//! `backstitch store`: what a prompt cache holds, whether it is sound, and making room in it.
+//! `backstitch store`: list, check and prune a prompt cache.
+//!
+//! The subcommands work on a folder that `run --prompt-cache` made, also while other processes use
+//! it. The library's type is [`PromptCache`].
 
 mod list;
 
 use crate::args::{CheckStoreArgs, PruneArgs, StoreArgs, StoreCommand};
-use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, counted};
+use crate::error::Error;
+use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
-use backstitch_kv::store::{Access, Finding, Prune, Store};
+use backstitch_kv::storage::prompt_cache::{Access, Finding, PromptCache, Prune};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Runs the command.
+/// Run the subcommand.
 ///
 /// # Errors
-/// Whatever the subcommand fails with.
+/// The errors of the subcommand.
 pub fn run(args: &StoreArgs) -> Result<(), Error> {
     match &args.command {
         StoreCommand::List(args) => list::run(args),
@@ -22,20 +25,21 @@ pub fn run(args: &StoreArgs) -> Result<(), Error> {
     }
 }
 
-/// Opens a store that is there; a folder that is none stays as it is.
-fn open(folder: &Path, access: Access) -> Result<Store, Error> {
+/// Open the prompt cache in a folder. A folder without one is refused and stays as it is.
+fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
     let failed = |source| Error::Read { path: folder.into(), source };
     if !std::fs::metadata(folder).map_err(failed)?.is_dir() {
         let name = folder.display();
-        return Err(Error::Refused(format!("{name} is not a folder; name that of a prompt cache")));
+        return Err(Error::Refused(format!("{name} is not a folder; name the folder of a prompt cache")));
     }
-    if !Store::is_at(folder)? {
+    if !PromptCache::is_at(folder)? {
         let name = folder.display();
         return Err(Error::Refused(format!("{name} is no prompt cache; `run --prompt-cache DIR` makes one")));
     }
-    Ok(Store::open(folder, access)?)
+    Ok(PromptCache::open(folder, access)?)
 }
 
+/// Read every entry and compare it with its checksums. Changes nothing.
 fn check(args: &CheckStoreArgs) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
     let store = open(&args.folder, Access::ReadOnly)?;
@@ -45,7 +49,7 @@ fn check(args: &CheckStoreArgs) -> Result<(), Error> {
     let findings = report.findings.iter();
     if out.is_json() {
         out.value(&json!({
-            "packs": report.packs,
+            "entries": report.entries,
             "blocks": report.blocks,
             "resume_points": report.resumes,
             "bytes": report.bytes,
@@ -53,13 +57,14 @@ fn check(args: &CheckStoreArgs) -> Result<(), Error> {
         }))?;
     } else {
         findings.map(|finding| one_line(&finding.to_string())).try_for_each(|line| out.text(line, 6))?;
-        let (packs, size) = (counted(report.packs as usize, "whole file"), bytes(report.bytes));
+        let (entries, size) = (counted(report.entries as usize, "whole file"), bytes(report.bytes));
         let clean = if report.is_clean() { "all sound" } else { "not all sound" };
         let good = if report.is_clean() { out.good() } else { out.bad() };
-        let (blocks, resumes) = (report.blocks, report.resumes);
+        let blocks = counted(report.blocks as usize, "block");
+        let resumes = counted(report.resumes as usize, "state");
         out.text(
             format_args!(
-                "{good}{clean}{good:#}: {packs}, {size}, {blocks} blocks, {resumes} states to go on from"
+                "{good}{clean}{good:#}: {entries}, {size}, {blocks} blocks, {resumes} states to go on from"
             ),
             6,
         )?;
@@ -68,14 +73,17 @@ fn check(args: &CheckStoreArgs) -> Result<(), Error> {
     if report.is_clean() { Ok(()) } else { Err(Error::Unclean { n: report.findings.len() }) }
 }
 
+/// Return a damaged or left-over file as JSON.
 fn as_json(finding: &Finding) -> Value {
     json!({ "name": finding.name, "text": finding.to_string() })
 }
 
+/// Remove damaged and left-over files, then entries that are too old or too many.
 fn prune(args: &PruneArgs) -> Result<(), Error> {
     let progress = Progress::endless("pruning");
-    // Opening removes what is left over; the budget only limits what is written.
+    // Opening removes left-over files. The budget limits what is written, which is nothing here.
     let store = open(&args.folder, Access::ReadWrite { budget: u64::MAX })?;
+    // Damaged files go first, so that sound entries are not removed in their place.
     store.prune(Prune::Damaged)?;
     if let Some(age) = args.older_than {
         store.prune(Prune::OlderThan(age))?;
@@ -90,13 +98,13 @@ fn prune(args: &PruneArgs) -> Result<(), Error> {
         out.value(&json!({
             "removed": stats.evicted,
             "damaged": stats.damaged,
-            "packs": stats.packs,
+            "entries": stats.entries,
             "bytes": stats.bytes,
         }))?;
     } else {
         let (removed, damaged) = (counted(stats.evicted as usize, "file"), stats.damaged);
-        let (packs, size) = (counted(stats.packs as usize, "file"), bytes(stats.bytes));
-        out.text(format_args!("removed {removed} and {damaged} damaged; {packs} left, {size}"), 6)?;
+        let (entries, size) = (counted(stats.entries as usize, "file"), bytes(stats.bytes));
+        out.text(format_args!("removed {removed} and {damaged} damaged; {entries} left, {size}"), 6)?;
     }
     Ok(out.flush()?)
 }

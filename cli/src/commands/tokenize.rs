@@ -1,4 +1,4 @@
-//! `backstitch tokenize`: the tokens of a text.
+//! `backstitch tokenize`: show the tokens of a text, as the model would read it.
 
 use crate::args::TokenizeArgs;
 use crate::error::Error;
@@ -8,10 +8,13 @@ use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
 use serde_json::{Value, json};
 
-/// Runs the command.
+/// Run the command. Only the vocabulary of the model is loaded.
 ///
 /// # Errors
-/// If there is no text or no sound model, or the output fails.
+/// - [`Error::Refused`] if there is no text.
+/// - [`Error::Read`] if the text cannot be read.
+/// - [`Error::Engine`] if the model cannot be read, or its vocabulary is damaged.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &TokenizeArgs) -> Result<(), Error> {
     let text =
         prompt::read(&args.input)?.ok_or_else(|| Error::Refused("no text; give -p, -f or a pipe".into()))?;
@@ -34,14 +37,15 @@ pub fn run(args: &TokenizeArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
+/// Return a token as JSON, in the form of llama.cpp's server: its text, or bytes if it is only a
+/// part of a character.
 fn as_json(vocab: &Vocab, token: Token) -> Value {
     let piece = vocab.piece(token);
-    // As llama.cpp's server has it: bytes where a token is only a part of a character.
     let piece = std::str::from_utf8(piece).map_or_else(|_| json!(piece), |text| json!(text));
     json!({ "id": token.0, "piece": piece })
 }
 
-/// A piece on one line, with its spaces visible and what is no text as `\x..`.
+/// Return a piece in quotes on one line. Bytes that are no UTF-8 are shown as `\x..`.
 fn shown(piece: &[u8]) -> String {
     let chunks = piece.utf8_chunks();
     let chunk = |chunk: std::str::Utf8Chunk| {

@@ -1,19 +1,24 @@
-//! `backstitch verify`: replay conformance files.
+//! `backstitch verify`: replay conformance files, and compare with what another engine computed.
+//!
+//! The files are described in `goldens/README.md`; reading and replaying them is the library's job
+//! ([`conformance`]). This command prints a line for each case.
 
 use crate::args::VerifyArgs;
-use crate::error::{Error, one_line};
+use crate::error::Error;
 use crate::model;
-use crate::output::{Output, counted};
+use crate::output::{Output, counted, one_line};
 use crate::progress::Progress;
 use backstitch_models::conformance::{self, Options, Row, Verdict};
 use serde_json::json;
 use std::path::Path;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// [`Error::Failed`] if any case failed, [`Error::Read`] if a path cannot be read, [`Error::Refused`] if
-/// there is nothing to verify.
+/// - [`Error::Failed`] if a case failed.
+/// - [`Error::Read`] if a path cannot be read.
+/// - [`Error::Refused`] if no case could be checked, or with `--strict` if one was not supported.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &VerifyArgs) -> Result<(), Error> {
     let options = Options {
         tolerance: args.tolerance,
@@ -27,6 +32,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Error> {
         strict: args.strict,
         progress: Progress::counted("verifying", "files"),
     };
+    // Find all files first, so that the progress line knows their number.
     let mut files = Vec::new();
     for path in &args.paths {
         files.extend(conformance::find(path).map_err(|source| Error::Read { path: path.clone(), source })?);
@@ -38,16 +44,21 @@ pub fn run(args: &VerifyArgs) -> Result<(), Error> {
     report.finish()
 }
 
-/// How many cases came out how.
+/// The number of cases with each verdict.
 #[derive(Default)]
 struct Tally {
+    /// Cases with the expected result.
     passed: usize,
+    /// Cases with another result, or an error.
     failed: usize,
+    /// Cases that the engine cannot replay.
     not_supported: usize,
+    /// Cases that are shown and do not have to pass.
     informational: usize,
 }
 
 impl Tally {
+    /// Count a case.
     fn count(&mut self, verdict: Verdict) {
         *match verdict {
             Verdict::Passed => &mut self.passed,
@@ -58,15 +69,19 @@ impl Tally {
     }
 }
 
+/// The report: lines that are printed as cases end, and the numbers at its end.
+/// The report: lines that are printed as cases end, and the numbers at its end.
 struct Report {
     out: Output,
     tally: Tally,
-    /// Whether what is not supported is a failure.
+    /// True if a case that is not supported is a failure.
     strict: bool,
     progress: Progress,
 }
 
 impl Report {
+    /// Replay a file and print a line for each of its cases. If printing fails, the other cases of
+    /// the file are still counted.
     fn file(&mut self, path: &Path, options: &Options) -> Result<(), Error> {
         let mut failed = None;
         conformance::verify(path, options, &mut |row| {
@@ -78,11 +93,13 @@ impl Report {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Print the line of a case while the progress line is away.
     fn row(&mut self, path: &Path, row: &Row) -> std::io::Result<()> {
         let Self { out, progress, .. } = self;
         progress.beside(|| Self::print(out, path, row))
     }
 
+    /// Print the line of a case as text or JSON.
     fn print(out: &mut Output, path: &Path, row: &Row) -> std::io::Result<()> {
         if out.is_json() {
             out.value(&json!({
@@ -94,7 +111,7 @@ impl Report {
                 "note": row.note,
             }))?;
         } else {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             let diff = row.max_diff.map_or("-".into(), |diff| format!("{diff:.1e}"));
             let style = style(out, row.verdict);
             let (verdict, name, case) = (row.verdict.to_string(), one_line(&name), one_line(&row.case));
@@ -105,12 +122,14 @@ impl Report {
         out.flush()
     }
 
+    /// Print the numbers, and decide whether the command succeeded.
     fn finish(mut self) -> Result<(), Error> {
         drop(self.progress);
         let Tally { passed, failed, not_supported, informational } = self.tally;
         if passed + failed + not_supported + informational == 0 {
             return Err(Error::Refused(
-                "no conformance files there; name .txt, .tsv or .json files or folders of them".into(),
+                "found no conformance files; name .txt, .tsv or .json files, or folders with such files"
+                    .into(),
             ));
         }
         if !self.out.is_json() {
@@ -121,16 +140,17 @@ impl Report {
         self.out.flush()?;
         match (passed, failed, not_supported) {
             (_, 1.., _) => Err(Error::Failed { n: failed }),
-            (0, ..) => Err(Error::Refused("no case could be checked; the notes say why".into())),
+            (0, ..) => Err(Error::Refused("no case could be checked; the notes above say why".into())),
             (.., 1..) if self.strict => {
                 let n = counted(not_supported, "case");
-                Err(Error::Refused(format!("{n} not supported, which --strict does not let pass")))
+                Err(Error::Refused(format!("{n} not supported, which fails with --strict")))
             }
             _ => Ok(()),
         }
     }
 }
 
+/// Return the colour of a verdict.
 fn style(out: &Output, verdict: Verdict) -> anstyle::Style {
     match verdict {
         Verdict::Passed => out.good(),

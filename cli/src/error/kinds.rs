@@ -1,16 +1,21 @@
-//! Errors about files that are of another kind than the one that was wanted: what they are, and which command takes them.
+//! Errors about files of another kind than the one that was wanted.
+//!
+//! A model given to `--restore`, or a saved state given to `-m`, is a common slip. The errors here
+//! say what the file is and which command or option takes it, where the library could only say that
+//! the first bytes are wrong.
 
 use super::{Error, one_line};
 use crate::target::Found;
-use backstitch_kv::state::{self, Tag};
+use backstitch_kv::storage::{self, Tag};
 use std::path::Path;
 
 impl Error {
-    /// A file cannot be used as a saved state because of `source`, or because it is no such file at all.
-    pub fn of_state(path: &Path, source: state::Error) -> Self {
+    /// Make the error about a file that cannot be used as a saved state: `source`, or, if the file
+    /// is no saved state at all, the kind that it has.
+    pub fn of_state(path: &Path, source: storage::Error) -> Self {
         let is_none = match &source {
-            state::Error::Magic { .. } => true,
-            state::Error::Truncated { section, .. } => *section == Tag::HEADER,
+            storage::Error::Magic { .. } => true,
+            storage::Error::Truncated { section, .. } => *section == Tag::HEADER,
             _ => false,
         };
         let Some(found) = is_none.then(|| kind(path)).flatten() else {
@@ -19,19 +24,30 @@ impl Error {
         let advice = match found {
             Found::LlamaState => "; `backstitch state convert` makes a saved state of it",
             Found::Model | Found::PackedModel => "; -m takes it",
-            // It begins as one.
+            // It begins like a saved state, so `source` says more.
             Found::State => return Self::State { path: path.into(), source },
             _ => "",
         };
         Self::is_not(path, found, "a saved state", advice)
     }
 
-    /// A file cannot be used as a model because of `source`, or because it is a state of one.
+    /// Make the error about a file that cannot be used as a saved state.
+    pub fn of_saved(path: &Path, source: backstitch_models::Error) -> Self {
+        match source {
+            backstitch_models::Error::State(source) => Self::of_state(path, source),
+            source => {
+                Self::Engine(backstitch_models::Error::File { path: path.into(), source: Box::new(source) })
+            }
+        }
+    }
+
+    /// Make the error about a file that cannot be used as a model: `source`, or, if the file is a
+    /// state, the command that takes it.
     pub fn of_model(path: &Path, source: backstitch_models::Error) -> Self {
         let (found, advice) = match kind(path) {
             Some(found @ Found::State) => (
                 found,
-                "; `backstitch state inspect` shows what it holds, `backstitch run --restore` goes on with it",
+                "; `backstitch state inspect` shows what it holds, `backstitch run --restore` continues it",
             ),
             Some(found @ Found::LlamaState) => {
                 (found, "; `backstitch state convert` makes a saved state of it")
@@ -41,13 +57,15 @@ impl Error {
         Self::is_not(path, found, "a model", advice)
     }
 
+    /// Make the error about a file that is `found` where `wanted` was needed.
     fn is_not(path: &Path, found: Found, wanted: &str, advice: &str) -> Self {
         let name = one_line(&path.display().to_string());
         Self::Refused(format!("{name} is {found}, not {wanted}{advice}"))
     }
 }
 
-/// The kind of a file; none for what is no file, or cannot be read. A pipe would be waited for.
+/// Return the kind of a file, or none if the path is no regular file or cannot be read. Reading a
+/// pipe could wait forever.
 fn kind(path: &Path) -> Option<Found> {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     if is_file { Found::at(path).ok() } else { None }

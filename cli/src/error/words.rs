@@ -1,35 +1,49 @@
-//! Errors of the libraries, with this program's options in place of their parameters.
+//! Errors of the libraries in the words of the command line.
+//!
+//! The libraries name their parameters (`n_ctx`) and count bytes. A person who typed a command
+//! needs the option (`-c`) and a size that can be read (GiB). Errors that name neither keep the
+//! text of the library, so a new error of a library is shown even before it has a line here.
 
-use backstitch_kv::{Error as MemoryError, state};
+use crate::output::{bytes, counted};
+use backstitch_kv::{Error as MemoryError, storage};
 use backstitch_models::Error as EngineError;
 
-/// An error of the engine.
+/// Return the text of an error of the engine.
 pub fn of_engine(error: &EngineError) -> String {
     match error {
         EngineError::File { path, source } => format!("{}: {}", path.display(), of_engine(source)),
         EngineError::Memory(source) => of_memory(source),
         EngineError::State(source) => of_state(source),
-        EngineError::NoLogits { .. } => "there is nothing to go on from yet; give a prompt with -p".into(),
+        EngineError::NoLogits { .. } => "there is no text to continue yet; give a prompt with -p".into(),
         EngineError::TooLong { n_tokens, n_ctx } => {
             format!("{n_tokens} tokens do not fit a context of {n_ctx}; raise -c or shorten the text")
         }
-        EngineError::EncoderOnly => "this model makes embeddings and no text; take one that generates".into(),
-        EngineError::NoToken { .. } => {
-            "no token is left to go on with: all are banned; ban fewer with --logit-bias".into()
+        EngineError::EncoderOnly => {
+            "this model makes embeddings and no text; name one that generates text with -m".into()
         }
+        EngineError::NoToken { .. } => {
+            "every token is banned, so the text cannot continue; ban fewer with --logit-bias".into()
+        }
+        EngineError::OutOfMemory { what, n_bytes } => {
+            let size = bytes(*n_bytes);
+            format!("no memory for {what}, which need {size}; lower -c or -ub, or close other programs")
+        }
+        // The text of the library names no parameter that an option sets.
         error => error.to_string(),
     }
 }
 
-/// An error about a state.
-pub fn of_state(error: &state::Error) -> String {
+/// Return the text of an error about a saved state. `Error::of_state` in `kinds` comes before this
+/// for files that are no saved states.
+pub fn of_state(error: &storage::Error) -> String {
     match error {
-        state::Error::Memory(source) => of_memory(source),
+        storage::Error::Memory(source) => of_memory(source),
         error => error.to_string(),
     }
 }
 
-/// An error of the caches.
+/// Return the text of an error of the caches, wherever it comes from: a context that is full, a
+/// state that does not fit the context, pinned checkpoints beyond their budget.
 fn of_memory(error: &MemoryError) -> String {
     match error {
         MemoryError::Full { need, what, free, .. } => {
@@ -42,14 +56,16 @@ fn of_memory(error: &MemoryError) -> String {
             )
         }
         MemoryError::Gone { whole_from, .. } => format!(
-            "the state was saved without the cells below {whole_from}, which this context would keep; raise -c"
+            "the state was saved without the cells below position {whole_from}, which this context would keep; \
+             raise -c"
         ),
         MemoryError::Pinned { limit, checkpoint_bytes } => format!(
-            "{checkpoint_bytes} bytes of checkpoints pay for {limit} pinned positions; \
-             leave out a --pin or raise --checkpoint-mib"
+            "{} of checkpoints allow {}; leave out a --pin or raise --checkpoint-mib",
+            bytes(*checkpoint_bytes),
+            counted(*limit as usize, "pinned position")
         ),
-        MemoryError::OutOfMemory { bytes } => {
-            format!("no memory for {bytes} bytes; lower -c, or take smaller types with -ctk and -ctv")
+        MemoryError::OutOfMemory { bytes: n } => {
+            format!("no memory for {}; lower -c, or take smaller types with -ctk and -ctv", bytes(*n))
         }
         error => error.to_string(),
     }
@@ -67,7 +83,7 @@ mod tests {
         let cells = MemoryError::CellType { layer: 0, found: CellType::F16, wanted: CellType::F32 };
         let cases = [
             (EngineError::Memory(MemoryError::Full { what: "cells", need: 64, free: 32, seq }), "raise -c "),
-            (EngineError::State(state::Error::Memory(cells)), "-ctk and -ctv"),
+            (EngineError::State(storage::Error::Memory(cells)), "-ctk and -ctv"),
             (EngineError::Memory(MemoryError::Gone { seq, whole_from: Pos(7) }), "raise -c"),
             (EngineError::Memory(MemoryError::OutOfMemory { bytes: 9 }), "lower -c,"),
             (EngineError::NoLogits { seq: 0 }, "with -p"),

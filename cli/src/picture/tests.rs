@@ -3,8 +3,8 @@
 use super::*;
 use crate::picture::legend::Ink;
 use backstitch_kv::survey::Extent;
-use backstitch_kv::{Kind, SeqId, Window};
-use backstitch_models::TimelineParams;
+use backstitch_kv::{Kind, Retention, SeqId, Window};
+use backstitch_models::RollbackParams;
 
 fn extent(number: i32, last: i32, sequences: u32) -> Extent {
     let first = Pos(number * 32);
@@ -16,10 +16,10 @@ fn extent(number: i32, last: i32, sequences: u32) -> Extent {
     extent
 }
 
-fn checkpoint(pos: i32, is_pinned: bool, is_rung: bool, n_rows: u32) -> Checkpoint {
+fn checkpoint(pos: i32, is_pinned: bool, is_scheduled: bool, n_rows: u32) -> Checkpoint {
     let mut checkpoint = Checkpoint::default();
     (checkpoint.pos, checkpoint.n_rows) = (Pos(pos), n_rows);
-    (checkpoint.is_pinned, checkpoint.is_rung) = (is_pinned, is_rung);
+    (checkpoint.is_pinned, checkpoint.is_scheduled) = (is_pinned, is_scheduled);
     (checkpoint.state_bytes, checkpoint.n_blocks) = (2048, 1);
     checkpoint
 }
@@ -31,10 +31,10 @@ fn way(positions: Range<i32>, restored_from: i32, means: Means) -> Stretch {
 
 /// 100 tokens in layers with and without a window and with a state; two blocks are a fork's as well.
 fn survey() -> Survey {
-    let mut unified = Layers::new(Kind::Unified, 2);
+    let mut unified = Layers::new(Kind::Kv(Retention::All), 2);
     unified.extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)];
     unified.block_bytes = 1024;
-    let mut windowed = Layers::new(Kind::Windowed, 1);
+    let mut windowed = Layers::new(Kind::Kv(Retention::Window), 1);
     (windowed.window, windowed.margin) = (Some(Window::Sliding(16)), 8);
     windowed.extents = vec![extent(2, 95, 1), extent(3, 99, 1)];
     (windowed.block_bytes, windowed.held_bytes) = (512, 512);
@@ -50,7 +50,7 @@ fn survey() -> Survey {
         checkpoint(96, false, true, 4),
     ];
     survey.budget.params =
-        TimelineParams::default().checkpoint_bytes(1 << 20).spacing(32).journal(8).margin(8);
+        RollbackParams::default().checkpoint_bytes(1 << 20).spacing(32).journal(8).margin(8);
     (survey.budget.n_paid, survey.budget.n_checkpoints) = (10, 4);
     survey
 }
@@ -122,7 +122,7 @@ fn a_memory_that_holds_everything_needs_few_lines() {
     picture.survey.layers.truncate(1);
     picture.survey.checkpoints.clear();
     picture.survey.budget.n_paid = 0;
-    picture.survey.kind = Kind::Unified;
+    picture.survey.kind = Kind::Kv(Retention::All);
     picture.ways = vec![way(0..101, 0, Means::Held)];
     (picture.forks, picture.rollbacks) = (Vec::new(), Vec::new());
     let drawn = text(&picture);

@@ -1,16 +1,16 @@
-//! What differs between two states, sequence by sequence, with the first place of each kind.
+//! Differences between two states, sequence by sequence, with the first place of each kind.
 
 mod cells;
 
-use super::{Saved, SavedSequence};
-use backstitch_kv::image::{Group, Sequence, Shape, Source};
-use backstitch_kv::state::Error;
+use backstitch_kv::snapshot::{Group, Sequence, Shape, Source};
+use backstitch_kv::storage::Error;
+use backstitch_models::{SavedContext, SavedSequence};
 
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back", "logits",
-    /// "sampler" or "metadata".
+    /// The kind: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back",
+    /// "logits", "sampler" or "metadata".
     pub what: &'static str,
     /// The id of the sequence, unless it concerns all.
     pub sequence: Option<u32>,
@@ -24,12 +24,12 @@ fn whole(what: &'static str, text: String) -> Difference {
     Difference { what, sequence: None, at: None, text }
 }
 
-/// What differs between `a` and `b`, what decides most first; nothing if they are the same state. How often
-/// they were saved does not matter, nor in which blocks cells lie.
+/// List the differences between `a` and `b`, the most important first; none if they are the same
+/// state. The number of times that they were saved does not matter, nor in which blocks cells lie.
 ///
 /// # Errors
 /// If one of them is damaged.
-pub fn compare(a: &Saved<'_>, b: &Saved<'_>) -> Result<Vec<Difference>, Error> {
+pub fn compare(a: &SavedContext<'_>, b: &SavedContext<'_>) -> Result<Vec<Difference>, Error> {
     let mut found = Vec::new();
     let (header_a, header_b) = (a.container.header(), b.container.header());
     if header_a.fingerprint != header_b.fingerprint {
@@ -39,11 +39,11 @@ pub fn compare(a: &Saved<'_>, b: &Saved<'_>) -> Result<Vec<Difference>, Error> {
     if header_a.scope != header_b.scope {
         found.push(whole("scope", format!("A holds {}, B {}", header_a.scope, header_b.scope)));
     }
-    let shapes = shapes(&a.image().shape, &b.image().shape);
+    let shapes = shapes(&a.snapshot().shape, &b.snapshot().shape);
     let same_shape = shapes.is_none();
     found.extend(shapes.map(|text| whole("layers", text)));
     sequences(a, b, same_shape, &mut found)?;
-    if a.sampler != b.sampler {
+    if a.sampler() != b.sampler() {
         found.push(whole("sampler", samplers(a, b)));
     }
     if a.metadata != b.metadata {
@@ -55,7 +55,7 @@ pub fn compare(a: &Saved<'_>, b: &Saved<'_>) -> Result<Vec<Difference>, Error> {
     Ok(found)
 }
 
-/// How the layers differ.
+/// Return how the layers differ.
 fn shapes(a: &Shape, b: &Shape) -> Option<String> {
     if a == b {
         return None;
@@ -77,8 +77,8 @@ fn group(group: &Group) -> String {
     format!("{:?} in {n} {layers} of keys {k}, values {v}", group.sees)
 }
 
-fn samplers(a: &Saved<'_>, b: &Saved<'_>) -> String {
-    match (&a.sampler, &b.sampler) {
+fn samplers(a: &SavedContext<'_>, b: &SavedContext<'_>) -> String {
+    match (a.sampler(), b.sampler()) {
         (Some(a), Some(b)) if a.seed != b.seed => format!("seed {} in A, {} in B", a.seed, b.seed),
         (Some(_), Some(_)) => "random numbers or remembered tokens stand elsewhere".into(),
         (Some(_), None) => "only A has one".into(),
@@ -87,8 +87,8 @@ fn samplers(a: &Saved<'_>, b: &Saved<'_>) -> String {
 }
 
 fn sequences(
-    a: &Saved<'_>,
-    b: &Saved<'_>,
+    a: &SavedContext<'_>,
+    b: &SavedContext<'_>,
     same_shape: bool,
     found: &mut Vec<Difference>,
 ) -> Result<(), Error> {
@@ -106,11 +106,11 @@ fn sequences(
     Ok(())
 }
 
-/// Compares sequence number `i` of `a` with number `j` of `b`.
+/// Compare sequence number `i` of `a` with number `j` of `b`.
 fn sequence(
-    a: &Saved<'_>,
+    a: &SavedContext<'_>,
     i: usize,
-    b: &Saved<'_>,
+    b: &SavedContext<'_>,
     j: usize,
     same_shape: bool,
     found: &mut Vec<Difference>,
@@ -121,13 +121,16 @@ fn sequence(
         found.extend(difference.map(|(at, text)| Difference { what, sequence, at, text }));
     };
     push("tokens", tokens(own_a, own_b));
-    let images = a.image().sequences.get(i).zip(b.image().sequences.get(j));
-    if let (Some((image_a, image_b)), true) = (images, same_shape) {
-        push("cells", cells::compare((a, image_a), (b, image_b))?);
-        push("state", states((a, image_a), (b, image_b))?);
-        push("ways back", lines(image_a, image_b));
+    let snapshots = a.snapshot().sequences.get(i).zip(b.snapshot().sequences.get(j));
+    if let (Some((snapshot_a, snapshot_b)), true) = (snapshots, same_shape) {
+        push("cells", cells::compare((a, snapshot_a), (b, snapshot_b))?);
+        push("state", states((a, snapshot_a), (b, snapshot_b))?);
+        push("ways back", lines(snapshot_a, snapshot_b));
     }
-    if own_a.logits != own_b.logits {
+    let bits = |own: &SavedSequence| -> Option<Vec<u32>> {
+        own.logits.as_ref().map(|logits| logits.iter().map(|x| x.to_bits()).collect())
+    };
+    if bits(own_a) != bits(own_b) {
         let text = match (&own_a.logits, &own_b.logits) {
             (Some(_), Some(_)) => "the logits after the last token differ",
             (Some(_), None) => "only A has the logits after the last token",
@@ -138,7 +141,7 @@ fn sequence(
     Ok(())
 }
 
-/// The first token that differs.
+/// Return the first token that differs.
 fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)> {
     if a.start != b.start || a.edited != b.edited {
         return Some((None, format!("known from position {} on in A, from {} on in B", a.start, b.start)));
@@ -154,19 +157,19 @@ fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)>
     (n_a != n_b).then_some((Some(at as u64), text))
 }
 
-/// The first number of the states after the last token that differs.
+/// Return the first number of the states after the last token that differs.
 fn states(
-    (a, image_a): (&Saved<'_>, &Sequence),
-    (b, image_b): (&Saved<'_>, &Sequence),
+    (a, snapshot_a): (&SavedContext<'_>, &Sequence),
+    (b, snapshot_b): (&SavedContext<'_>, &Sequence),
 ) -> Result<Option<(Option<u64>, String)>, Error> {
     let number = |sequence: &Sequence| sequence.state.and_then(|state| state.state);
-    let (in_a, in_b) = match (number(image_a), number(image_b)) {
+    let (in_a, in_b) = match (number(snapshot_a), number(snapshot_b)) {
         (Some(in_a), Some(in_b)) => (load(a, in_a)?, load(b, in_b)?),
         (None, None) => return Ok(None),
         _ => return Ok(Some((None, "only one of them has a recurrent state".into()))),
     };
     let layers =
-        a.image().shape.recurrent.iter().flat_map(|layer| layer.parts.iter().map(move |_| layer.layer));
+        a.snapshot().shape.recurrent.iter().flat_map(|layer| layer.parts.iter().map(move |_| layer.layer));
     for ((layer, piece_a), piece_b) in layers.zip(&in_a).zip(&in_b) {
         let differs = |(x, y): (&f32, &f32)| x.to_bits() != y.to_bits();
         if let Some(at) = piece_a.iter().zip(piece_b).position(differs) {
@@ -181,9 +184,10 @@ fn states(
     Ok(None)
 }
 
-/// The pieces of a state.
-fn load(saved: &Saved<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
-    let mut pieces: Vec<Vec<f32>> = saved.image().shape.pieces().map(|piece| vec![0.0; piece.len]).collect();
+/// Return the pieces of a state.
+fn load(saved: &SavedContext<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
+    let mut pieces: Vec<Vec<f32>> =
+        saved.snapshot().shape.pieces().map(|piece| vec![0.0; piece.len]).collect();
     let mut targets: Vec<&mut [f32]> = pieces.iter_mut().map(Vec::as_mut_slice).collect();
     saved.memory.fill_state(state as usize, &mut targets)?;
     Ok(pieces)
@@ -191,7 +195,8 @@ fn load(saved: &Saved<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
 
 /// Which positions can be restored differs.
 fn lines(a: &Sequence, b: &Sequence) -> Option<(Option<u64>, String)> {
-    let marks = |sequence: &Sequence| sequence.line.iter().map(|mark| (mark.pos, mark.n_rows)).collect();
+    let marks =
+        |sequence: &Sequence| sequence.checkpoints.iter().map(|mark| (mark.pos, mark.n_rows)).collect();
     let (in_a, in_b): (Vec<_>, Vec<_>) = (marks(a), marks(b));
     if in_a == in_b {
         return None;

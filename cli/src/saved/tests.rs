@@ -1,13 +1,14 @@
-//! Files whose checksums are right and whose content is not: whoever looks at them gets an error or an
-//! answer.
+//! Files whose checksums are right and whose content is not: whoever looks at them gets an error or
+//! an answer.
 
-use super::{Saved, compare, ways_back};
+use super::{compare, context};
 use crate::embedded;
-use backstitch_kv::state::{Container, Error, Tag, Writer};
+use backstitch_kv::rollback_cost::Kept;
+use backstitch_kv::storage::{Container, Error, Tag, Writer};
 use backstitch_models::sections::{LOGITS, METADATA, SAMPLER};
-use backstitch_models::{Context, Model, Params, Pos, SaveOptions, SeqId, Token};
+use backstitch_models::{Context, Model, Params, Pos, SaveOptions, SavedContext, SeqId, Token};
 
-/// A state of the embedded model with two sequences, one of them a fork.
+/// Return a state of the embedded model with two sequences, one of them a fork.
 fn state() -> Vec<u8> {
     let model = Model::from_bytes(embedded::GGUF).unwrap();
     let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(2)).unwrap();
@@ -21,7 +22,7 @@ fn state() -> Vec<u8> {
     bytes
 }
 
-/// The same container with the content of one section changed by `change`.
+/// Return the same container with the content of one section changed by `change`.
 fn forged(container: &Container<'_>, tag: Tag, change: &mut dyn FnMut(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, *container.header()).unwrap();
@@ -30,17 +31,19 @@ fn forged(container: &Container<'_>, tag: Tag, change: &mut dyn FnMut(&mut Vec<u
         if section.tag == tag && section.index == 0 {
             change(&mut content);
         }
-        writer.section(section.tag, section.version, section.required, section.index, &[&content]).unwrap();
+        writer
+            .section(section.tag, section.version, section.is_required(), section.index, &[&content])
+            .unwrap();
     }
     writer.finish().unwrap();
     bytes
 }
 
-/// Looks at everything as the commands do; whether it was a sound state.
-fn look(bytes: &[u8], original: &Saved<'_>) -> bool {
+/// Look at everything as the commands do; whether it was a sound state.
+fn look(bytes: &[u8], original: &SavedContext<'_>) -> bool {
     let Ok(container) = Container::parse(bytes) else { return false };
-    let Ok(saved) = Saved::read(&container) else { return false };
-    (0..saved.sequences.len()).for_each(|i| _ = ways_back(saved.image(), i));
+    let Ok(saved) = SavedContext::parse(&container) else { return false };
+    (0..saved.sequences.len()).for_each(|i| _ = Kept::of(saved.snapshot(), i).map(|kept| kept.costs()));
     // Whether they can be compared does not matter here.
     let _ = compare(&saved, original);
     let _ = compare(original, &saved);
@@ -51,7 +54,7 @@ fn look(bytes: &[u8], original: &Saved<'_>) -> bool {
 fn forged_descriptions_are_errors_or_answered() {
     let bytes = state();
     let container = Container::parse(&bytes).unwrap();
-    let original = Saved::read(&container).unwrap();
+    let original = SavedContext::parse(&container).unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -83,7 +86,7 @@ fn sections_of_a_later_version_are_skipped_where_they_may_be() {
         for section in container.sections().filter(|section| section.tag != LOGITS) {
             let content = container.read(section).unwrap();
             writer
-                .section(section.tag, section.version, section.required, section.index, &[&content])
+                .section(section.tag, section.version, section.is_required(), section.index, &[&content])
                 .unwrap();
         }
         for tag in [LOGITS, SAMPLER, METADATA] {
@@ -94,31 +97,34 @@ fn sections_of_a_later_version_are_skipped_where_they_may_be() {
     };
     let bytes = later(false);
     let container = Container::parse(&bytes).unwrap();
-    let saved = Saved::read(&container).unwrap();
-    assert!(saved.sampler.is_none() && saved.metadata.is_empty());
+    let saved = SavedContext::parse(&container).unwrap();
+    assert!(saved.sampler().is_none() && saved.metadata.is_empty());
     assert!(saved.sequences.iter().all(|sequence| sequence.logits.is_none() && !sequence.foreign));
     let bytes = later(true);
-    let error = Saved::read(&Container::parse(&bytes).unwrap()).unwrap_err();
-    assert!(matches!(error, Error::UnknownRequired { version: 2, .. }), "{error}");
+    let error = SavedContext::parse(&Container::parse(&bytes).unwrap()).unwrap_err();
+    assert!(
+        matches!(error, backstitch_models::Error::State(Error::UnknownRequired { version: 2, .. })),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_state_is_the_same_as_itself() {
     let bytes = state();
     let container = Container::parse(&bytes).unwrap();
-    let saved = Saved::read(&container).unwrap();
+    let saved = SavedContext::parse(&container).unwrap();
     assert_eq!(compare(&saved, &saved).unwrap(), []);
     assert_eq!(saved.sequences.iter().map(|sequence| sequence.end.0).collect::<Vec<_>>(), [70, 71]);
-    assert!(ways_back(saved.image(), 1).is_some() && ways_back(saved.image(), 2).is_none());
+    assert!(Kept::of(saved.snapshot(), 1).is_some() && Kept::of(saved.snapshot(), 2).is_none());
 }
 
 #[test]
 fn a_position_that_no_memory_could_hold_is_refused_before_a_context_is_made() {
     let (model, bytes) = (Model::from_bytes(embedded::GGUF).unwrap(), state());
     let container = Container::parse(&bytes).unwrap();
-    let mut saved = Saved::read(&container).unwrap();
-    assert!(saved.context(&model).is_ok());
+    let mut saved = SavedContext::parse(&container).unwrap();
+    assert!(context(&saved, &model).is_ok());
     saved.sequences[0].end = Pos(1 << 30);
-    let Err(error) = saved.context(&model) else { panic!("a context of 2^30 tokens was made") };
+    let Err(error) = context(&saved, &model) else { panic!("a context of 2^30 tokens was made") };
     assert!(error.to_string().contains("a context of 1073741824 tokens needs"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! What lies where a command is to write.
+//! Kinds of files, recognised by their first bytes.
 
 use backstitch_models::gguf::{Access, Source};
 use std::fmt;
@@ -6,40 +6,53 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of a file that are looked at.
+/// Number of bytes that are read to recognise a file.
 const FRONT: u64 = 4096;
 
-/// First bytes of sessions, sequences and buffers of llama.cpp.
+/// First bytes of session, sequence and buffer files of llama.cpp.
 const LLAMA: [[u8; 4]; 3] = [*b"nsgg", *b"qsgg", [0xd8, 0x3c, 0x14, 0xaf]];
 
-/// Returns true if a file that begins so is a session or a sequence of llama.cpp.
+/// Return true if a file with this beginning is a session or sequence file of llama.cpp.
 pub fn is_llama(front: &[u8]) -> bool {
     LLAMA.iter().any(|magic| front.starts_with(magic))
 }
 
-/// The key by which a packed model names the file that it was packed from.
+/// Metadata key that packed models have, and no others.
 const PACKED: &str = "backstitch.fingerprint";
 
-/// Kinds of files, by what they begin with.
+/// The kind of an existing file.
+///
+/// Commands compare it with the kind that they write or read; its text, "a saved state", is for
+/// errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
+    /// There is no file.
     Nothing,
+    /// A file without a byte.
     Empty,
+    /// A saved state of this program.
     State,
+    /// A session or sequence file of llama.cpp.
     LlamaState,
+    /// A GGUF file that `pack` wrote.
     PackedModel,
+    /// Another GGUF file.
     Model,
+    /// A drawing of `timeline`.
     Drawing,
+    /// Another SVG file.
     Svg,
+    /// Another file of UTF-8 text.
     Text,
+    /// A file of another kind.
     Other,
 }
 
 impl Found {
-    /// Looks at the file at `path`.
+    /// Recognise the file at `path`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system if the file cannot be read.
     pub fn at(path: &Path) -> io::Result<Self> {
         let mut front = Vec::new();
         match File::open(path) {
@@ -56,15 +69,17 @@ impl Found {
         })
     }
 
+    /// Recognise a file by its first bytes as text.
     fn of_text(front: &[u8]) -> Self {
-        // The front of a longer file may end within a character.
-        let text = match std::str::from_utf8(front) {
-            Ok(text) => text,
-            Err(error) if error.error_len().is_none() => {
-                std::str::from_utf8(front.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
-            }
-            Err(_) => return Self::Other,
-        };
+        let mut chunks = front.utf8_chunks();
+        let first = chunks.next();
+        let text = first.as_ref().map_or("", |chunk| chunk.valid());
+        // The bytes that were read may end within a character; other invalid bytes are no text.
+        let is_cut = |chunk: &std::str::Utf8Chunk<'_>| matches!(std::str::from_utf8(chunk.invalid()), Err(error) if error.error_len().is_none());
+        let is_text = first.is_none_or(|chunk| chunk.invalid().is_empty() || is_cut(&chunk));
+        if !is_text || chunks.next().is_some() {
+            return Self::Other;
+        }
         match text {
             text if text.contains(crate::picture::svg::MARK) => Self::Drawing,
             text if text.contains("<svg") => Self::Svg,
@@ -74,7 +89,7 @@ impl Found {
     }
 }
 
-/// Returns true if the GGUF file was written by `pack`.
+/// Return true if the GGUF file was written by `pack`.
 fn is_packed(path: &Path) -> bool {
     let Ok(source) = Source::open(path, Access::Map) else { return false };
     source.gguf().is_ok_and(|gguf| gguf.metadata().iter().any(|entry| entry.key == PACKED))

@@ -1,17 +1,19 @@
-//! Saving states where nothing is lost, also if others save to the same file.
+//! Saving states without losing any, even if several processes save to one file.
 //!
-//! Others may save between a check and a save. So the file is checked once more while `backstitch_kv` keeps them out; where that finds
-//! another text by then, the state is saved beside.
+//! Another process may save between the check of a target and the save. So the file is checked once
+//! more while `backstitch_kv` holds its lock. If it holds another text by then, the state is saved
+//! to a new file beside it, and a warning says so.
 
 use super::{Saving, Target, Text, shown};
 use crate::error::Error;
 use crate::interrupt;
 use crate::output::note;
-use backstitch_kv::state::{self, Saved, Watch};
+use backstitch_kv::storage::{self, Saved, Watch};
 use backstitch_models::Error as ModelError;
 use std::path::{Path, PathBuf};
 
-/// What a save asks: whether it may still replace the file, and whether a signal came.
+/// The answers that a save asks for while it runs: may it still replace the file, and did a signal
+/// arrive?
 struct Keeper<'a> {
     target: Target<'a>,
     text: Text<'a>,
@@ -30,11 +32,13 @@ impl Watch for Keeper<'_> {
 }
 
 impl Target<'_> {
-    /// Calls `save` with the path to save `text` to: the target itself, unless something else lies there by now, or another text and not
-    /// `force`; then a free name beside it, and a warning says so. A signal ends the waiting for others. Returns the path.
+    /// Save `text` by calling `save` with a path: that of the target, or a free name beside it if
+    /// the target holds a file of another kind by now, or another text without `force`. Returns the
+    /// path. A signal ends the waiting for another process's lock.
     ///
     /// # Errors
-    /// What `save` says, and [`Error::NotSaved`] where the disk refuses.
+    /// - [`Error::NotSaved`] if the disk refuses.
+    /// - The other errors of `save`.
     pub fn save(
         &self,
         text: Text<'_>,
@@ -44,7 +48,7 @@ impl Target<'_> {
     ) -> Result<(PathBuf, Saved), Error> {
         interrupt::ask_again();
         loop {
-            let path = self.settle(text, saving, force);
+            let path = self.path_for(text, saving, force);
             let is_own = path == self.path;
             let input = self.input.filter(|_| is_own);
             let target = Target { path: &path, input, ..*self };
@@ -56,9 +60,9 @@ impl Target<'_> {
                     }
                     return Ok((path, saved));
                 }
-                // Somebody was faster.
-                Err(ModelError::State(state::Error::NotReplaced { .. })) => {}
-                Err(ModelError::State(source @ state::Error::File { .. })) => {
+                // Another process saved first: choose a path again.
+                Err(ModelError::State(storage::Error::NotReplaced { .. })) => {}
+                Err(ModelError::State(source @ storage::Error::File { .. })) => {
                     return Err(Error::NotSaved { source, was_there });
                 }
                 Err(error) => return Err(error.into()),
@@ -66,23 +70,25 @@ impl Target<'_> {
         }
     }
 
+    /// Warn that the state was saved beside the target.
     fn warn_of(&self, path: &Path) {
         let (name, path) = (shown(self.path), shown(path));
         let why = "holds another text, or something else by now, and is not replaced";
         note("warning", format_args!("{name} {why}; saved to {path}"));
     }
 
-    /// Returns true if nothing is lost when `text` replaces what lies at the path now.
+    /// Return true if nothing is lost when `text` replaces the file that is at the path now.
     fn may_hold(&self, text: Text<'_>, saving: Saving, force: bool) -> bool {
         self.check_replaceable().is_ok() && (force || self.expect_text(text, saving).is_ok())
     }
 
-    /// The path to save `text` to.
-    fn settle(&self, text: Text<'_>, saving: Saving, force: bool) -> PathBuf {
+    /// Return the path to save `text` to.
+    fn path_for(&self, text: Text<'_>, saving: Saving, force: bool) -> PathBuf {
         if self.may_hold(text, saving, force) { self.path.into() } else { self.free_name() }
     }
 
-    /// `diary.2.bst` for `diary.bst`, or the first number behind it that is free.
+    /// Return a free name beside the target: `diary.2.bst` for `diary.bst`, or the next number that
+    /// is free.
     fn free_name(&self) -> PathBuf {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let extension = self.path.extension().map_or(String::new(), |text| format!(".{}", text.display()));
@@ -98,7 +104,8 @@ mod tests {
     use backstitch_models::{Context, Model, Params, SaveOptions, Token};
     use std::fs;
 
-    /// Saves these tokens to a file, after `before` had it in hand while the target was looked at.
+    /// Save these tokens to a file. `before` runs after the target was checked, as another process
+    /// might.
     fn save(target: &Target<'_>, tokens: &[u32], before: impl Fn(&Path)) -> PathBuf {
         let model = Model::from_bytes(crate::embedded::GGUF).unwrap();
         let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
@@ -147,9 +154,9 @@ mod tests {
         };
         assert_eq!(save(&second, &[5, 6, 8], other), folder.path().join("a.2.bst"));
         let third = check(&path);
-        // Of the same text it is known that nothing is lost.
+        // A text that continues the file's loses nothing.
         assert_eq!(save(&third, &[5, 6, 7, 9], |_| ()), path);
-        // What was read may end earlier.
+        // The command's own input may be replaced by a shorter text.
         assert_eq!(save(&check(&path), &[5], |_| ()), path);
     }
 }

@@ -1,4 +1,7 @@
-//! New files that get their name only once they are whole.
+//! Temporary files: new files that get their final name once they are complete.
+//!
+//! They are made in the folder of the final name, so that renaming is atomic, and removed when they
+//! are dropped or a signal ends the program.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -6,29 +9,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Temporary files that there are, for a program that ends at once.
+/// Paths of all temporary files, so that [`remove_all`] can remove them.
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A new file beside the one that it is to replace. Dropping it removes it, and so does a signal that ends
-/// the program.
+/// A new file beside the one that it will replace. Dropping it removes the file.
 pub struct Temporary {
     path: PathBuf,
 }
 
-/// Who may read a new file.
+/// The users that may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// The user alone: it holds what was said.
+    /// The owner only, for files that hold a person's text.
     Owner,
-    /// Whoever the system lets read new files.
+    /// The users that the system's default allows.
     Usual,
 }
 
 impl Temporary {
-    /// Makes an empty file under a name that nobody can foresee, in the folder of `path`.
+    /// Make an empty file in the folder of `path`, under a random name that nobody can foresee.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system, or `InvalidInput` if `path` has no file name.
     pub fn beside(path: &Path, readers: Readers) -> io::Result<(Self, File)> {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
@@ -39,10 +41,10 @@ impl Temporary {
         Ok((temporary, file))
     }
 
-    /// Gives the file its name, in place of whatever has it.
+    /// Give the file its final name, in place of a file that has it.
     ///
     /// # Errors
-    /// What the system says; the file is removed then.
+    /// The error of the operating system; the temporary file is removed then.
     pub fn rename(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)
     }
@@ -50,19 +52,20 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After a rename there is none; otherwise whatever failed before says more.
+        // After a rename there is no file to remove, and after a failure that error says more.
         let _ = fs::remove_file(&self.path);
         live().retain(|path| *path != self.path);
     }
 }
 
-/// Removes all temporary files, for a program that ends at once.
+/// Remove all temporary files, for a program that ends at once.
 pub fn remove_all() {
     for path in live().drain(..) {
         let _ = fs::remove_file(path);
     }
 }
 
+/// Lock the list of temporary files. A panic elsewhere does not make it unusable.
 fn live() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,42 +1,46 @@
-//! Saved states are replaced only by a text that goes on with theirs.
+//! The rule about texts: a saved state is replaced only by a state whose text continues its own.
+//!
+//! The file is opened and its tokens are compared with those that will be saved. At that time a
+//! command often knows only the beginning of its text, so [`Saving`] says how much it knows.
 
 use super::stamp::Stamp;
 use super::{Found, Target, shown};
 use crate::error::Error;
-use crate::saved::Saved;
-use backstitch_kv::state::{Fingerprint, StateFile};
-use backstitch_models::Token;
+use backstitch_kv::storage::{Fingerprint, StateFile};
+use backstitch_models::{SavedContext, Token};
 use std::fs;
 use std::io::Read;
 
-/// A text of a model.
+/// The text of a state: tokens, and the model that they belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// The model.
+    /// Fingerprint of the model.
     pub model: &'a Fingerprint,
-    /// The tokens.
+    /// Tokens of the text, as far as they are known.
     pub tokens: &'a [Token],
 }
 
-/// The knowledge there is of a text that will be saved.
+/// The part of a text that is known before it is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saving {
-    /// All of it.
+    /// All tokens are known.
     All,
-    /// Its beginning. The same command makes the same text, so what follows may be what the file holds.
+    /// The beginning is known, and the same command always generates the same rest, so the rest may
+    /// be the one that the file holds.
     Again,
-    /// Its beginning; nobody can tell how it goes on.
+    /// The beginning is known, and the rest will be new.
     Beginning,
-    /// All of it, but without the checkpoints, logits and samplers that other engines do not have.
+    /// All tokens are known, but the state lacks checkpoints, logits and samplers, because it comes
+    /// from an engine that does not keep them.
     Imported,
 }
 
 impl Target<'_> {
-    /// Checks that the saved state at the path, if there is one, holds a beginning of `text`, so that nothing
-    /// is lost when it is replaced.
+    /// Check that the saved state at the path, if there is one, holds a prefix of `text`, so that
+    /// nothing is lost when it is replaced.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it holds another text, or that cannot be told.
+    /// [`Error::Refused`] if it holds another text, or cannot be read.
     pub fn expect_text(&self, text: Text<'_>, saving: Saving) -> Result<(), Error> {
         if !matches!(Found::at(self.path), Ok(Found::State)) {
             return Ok(());
@@ -45,23 +49,24 @@ impl Target<'_> {
         Err(self.refused_for(&why))
     }
 
+    /// Make the error about a state that is not replaced. `why` says what it holds.
     fn refused_for(&self, why: &str) -> Error {
         let (name, option) = (shown(self.path), self.option);
         let restore =
-            if option == "--save" { format!("--restore {name} goes on with it, ") } else { String::new() };
+            if option == "--save" { format!("--restore {name} continues it, ") } else { String::new() };
         Error::Refused(format!(
             "{name} {why}: it is not replaced; {restore}another file for {option} keeps both, --force replaces it"
         ))
     }
 
-    /// Checks that the file of llama.cpp at the path, if there is one, lists a beginning of the tokens that
-    /// `new` lists, or goes on with them.
+    /// Check that the file of llama.cpp at the path, if there is one, lists a prefix of the tokens
+    /// that `new` lists, or that those are a prefix of its own.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it lists others.
+    /// [`Error::Refused`] if it lists other tokens, or `new` lists none.
     pub fn expect_llama_text(&self, new: &[u8]) -> Result<(), Error> {
         let Some(old) = fs::File::open(self.path).ok().and_then(|file| listed(&file)) else { return Ok(()) };
-        let new = listed(new).unwrap_or_default();
+        let Some(new) = listed(new) else { return Err(self.refused_for("lists tokens, the new file none")) };
         match old.chunks(4).zip(new.chunks(4)).position(|(old, new)| old != new) {
             None => Ok(()),
             Some(at) => {
@@ -70,44 +75,43 @@ impl Target<'_> {
         }
     }
 
-    /// Returns true if the file is the one that the command read, as it was then.
+    /// Return true if the file at the path is the command's input, unchanged since it was read.
     fn is_what_was_read(&self) -> bool {
         self.input.is_some() && self.input == Stamp::of(self.path)
     }
 
-    /// Why the state at the path is none of this text.
+    /// Return a reason why the saved state at the path must not be replaced by this text, or none.
     fn other_text(&self, text: Text<'_>, saving: Saving) -> Option<String> {
-        let unreadable = |error: backstitch_kv::state::Error| {
-            Some(format!("is a saved state that cannot be read ({error})"))
-        };
+        let unreadable =
+            |error: &dyn std::fmt::Display| Some(format!("is a saved state that cannot be read ({error})"));
         let file = match StateFile::open(self.path) {
             Ok(file) => file,
-            Err(error) => return unreadable(error),
+            Err(error) => return unreadable(&error),
         };
         let container = match file.container() {
             Ok(container) => container,
-            Err(error) => return unreadable(error),
+            Err(error) => return unreadable(&error),
         };
         if container.fingerprint() != text.model {
             return Some("is a state of another model".into());
         }
-        match Saved::read(&container) {
-            Err(error) => unreadable(error),
-            // What was read from there goes on, or ends earlier; unless somebody saved to it since.
+        match SavedContext::parse(&container) {
+            Err(error) => unreadable(&error),
+            // The command continues or shortens its own input, and nobody saved to it since.
             Ok(saved) if self.is_what_was_read() && saved.sequences.len() == 1 => None,
             Ok(saved) => difference(&saved, text.tokens, saving),
         }
     }
 }
 
-/// In what way a state holds another text than one that begins with `tokens`.
-fn difference(saved: &Saved<'_>, tokens: &[Token], saving: Saving) -> Option<String> {
+/// Return how the text of a state differs from one that begins with `tokens`, or none.
+fn difference(saved: &SavedContext<'_>, tokens: &[Token], saving: Saving) -> Option<String> {
     let sequence = match saved.sequences.as_slice() {
         [] => return None,
         [sequence] => sequence,
         several => return Some(format!("holds {} sequences", several.len())),
     };
-    if sequence.edited || sequence.start > 0 {
+    if sequence.edited || sequence.start.0 > 0 {
         return Some("holds a text that was edited".into());
     }
     let same = sequence.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -124,7 +128,8 @@ fn difference(saved: &Saved<'_>, tokens: &[Token], saving: Saving) -> Option<Str
     })
 }
 
-/// The bytes of the tokens that a session or sequence file of llama.cpp lists.
+/// Return the bytes of the tokens that a session or sequence file of llama.cpp lists: their number
+/// stands after a magic number and a version.
 fn listed(mut file: impl Read) -> Option<Vec<u8>> {
     let mut head = [0; 12];
     file.read_exact(&mut head).ok()?;

@@ -90,8 +90,8 @@ fn what_is_no_text_does_not_end_the_conversation() {
     assert_eq!(outcome.stdout, talk(&model, &[], "The cat sat\n").ok());
 }
 
-/// Talks on a terminal that `script` makes, with pauses between what is typed. Returns what the terminal shows; nothing
-/// where there is no such tool.
+/// Talks on a terminal that `script` makes, with pauses between what is typed. Returns what the
+/// terminal shows; nothing where there is no such tool.
 #[cfg(target_os = "linux")]
 fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
     use std::io::{Read, Write};

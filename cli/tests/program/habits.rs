@@ -1,4 +1,4 @@
-//! What users of llama.cpp type, and files that other systems write.
+//! Habits of people who know llama.cpp, and files that other systems write.
 
 use super::{arg, backstitch, piped, program};
 use std::io::{BufRead, BufReader};

@@ -34,7 +34,8 @@ fn wait_for_handler(child: &Child) {
     // Where the system does not list them, this has to do.
 }
 
-/// Sends the signal, and expects the end within two seconds: on an idle machine it comes in a few milliseconds.
+/// Sends the signal, and expects the end within two seconds: on an idle machine it comes in a few
+/// milliseconds.
 fn ends_at_once(mut child: Child, name: &str, code: i32) {
     let start = Instant::now();
     signal(&child, name);
@@ -196,7 +197,7 @@ fn a_program_that_is_to_outlive_its_terminal_does() {
     }
 }
 
-/// Whether this process, and so those that it starts, ignores a signal.
+/// Return true if this process, and so every process that it starts, ignores a signal.
 fn is_ignored_here(signal: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,7 +1,8 @@
-//! Limits of the system, and files that others put in the way: an error in one line, and every file as it was.
+//! Limits of the system, and files that others put in the way: an error in one line, and every file
+//! as it was.
 
 use super::{Outcome, arg, backstitch, program};
-use backstitch_kv::state::{Fingerprint, Header, IMAGE, SHAPE, Scope, Writer};
+use backstitch_kv::storage::{Fingerprint, Header, IMAGE, SHAPE, Scope, Writer};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -86,7 +87,8 @@ fn waits_for(state: &Path) -> (Child, fs::File) {
     let mut child = program(&args).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    // What saves comes right after what tells. Where it has not come yet, this test finds less, not more.
+    // What saves comes right after what tells. Where it has not come yet, this test finds less, not
+    // more.
     std::thread::sleep(Duration::from_millis(700));
     (child, lock)
 }
@@ -170,8 +172,8 @@ fn a_pipe_in_place_of_the_lock_of_a_prompt_cache_is_not_waited_for() {
         let mode = fs::metadata(cache.join(&name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{name}");
     }
-    assert!(names(&cache).iter().any(|name| name.ends_with(".pack")));
-    fs::remove_file(cache.join("store.lock")).unwrap();
-    assert!(Command::new("mkfifo").arg(cache.join("store.lock")).status().unwrap().success());
+    assert!(names(&cache).iter().any(|name| name.ends_with(".entry")));
+    fs::remove_file(cache.join("cache.lock")).unwrap();
+    assert!(Command::new("mkfifo").arg(cache.join("cache.lock")).status().unwrap().success());
     assert_eq!(run(), text);
 }

@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What a run of the program left behind.
+/// The outcome of a run of the program.
 struct Outcome {
     code: Option<i32>,
     stdout: String,

@@ -1,4 +1,4 @@
-//! What `tokenize`, `inspect`, `graph`, `bench` and `verify` print.
+//! The output of `tokenize`, `inspect`, `graph`, `bench` and `verify`.
 
 use super::{arg, backstitch, piped, repository};
 use serde_json::Value;

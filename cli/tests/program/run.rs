@@ -167,7 +167,7 @@ fn a_bias_bans_a_token() {
 }
 
 #[test]
-fn guesses_change_the_speed_and_not_the_story() {
+fn speculative_decoding_changes_the_speed_and_not_the_story() {
     let demo = super::repository("demo/demo.gguf");
     let story = |more: &[&str]| {
         let args =
@@ -177,14 +177,14 @@ fn guesses_change_the_speed_and_not_the_story() {
     let plain = story(&[]);
     assert_eq!(plain["timings"]["draft_n"], 0);
     for more in [&["--lookup"][..], &["--draft-model", arg(&demo), "--draft-max", "3"]] {
-        let guessed = story(more);
-        assert_eq!(guessed["tokens"], plain["tokens"], "{more:?}");
-        let timing = |name: &str| guessed["timings"][name].as_u64().unwrap();
-        assert!(timing("draft_n") > 0 && timing("decode_n") <= 24, "{guessed}");
-        assert_eq!(timing("decode_n") + timing("draft_n_accepted") + 1, 24, "{guessed}");
+        let drafted = story(more);
+        assert_eq!(drafted["tokens"], plain["tokens"], "{more:?}");
+        let timing = |name: &str| drafted["timings"][name].as_u64().unwrap();
+        assert!(timing("draft_n") > 0 && timing("decode_n") <= 24, "{drafted}");
+        assert_eq!(timing("decode_n") + timing("draft_n_accepted") + 1, 24, "{drafted}");
     }
     let outcome = backstitch(&["run", "-n", "12", "--temp", "0", "-md", arg(&demo), "-v"]);
-    assert!(outcome.stderr.contains("guesses right (100 %)"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("accepted (100 %)"), "{}", outcome.stderr);
     outcome.ok();
 }
 
@@ -219,5 +219,5 @@ fn an_encoder_decoder_answers_the_prompt_and_an_encoder_says_that_it_cannot() {
     assert_eq!(answer["tokens"].as_array().map(Vec::len), Some(5), "{answer}");
     assert!(run("bert").error(1).contains("embeddings, not text"));
     let t5 = model("t5");
-    assert!(backstitch(&["chat", "-m", arg(&t5)]).error(1).contains("use `run`"));
+    assert!(backstitch(&["chat", "-m", arg(&t5)]).error(1).contains("use `backstitch run`"));
 }

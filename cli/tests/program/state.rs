@@ -67,7 +67,7 @@ fn programs_read_the_same_and_the_ways_back_are_those_after_restoring() {
     let folder = TempDir::new().unwrap();
     let path = saved(&folder, "a.bst", &tokens(300), Some(100));
     let json = json(&["state", "inspect", "--json", arg(&path)]);
-    assert_eq!((&json["format"], &json["scope"]), (&1.into(), &"sequence".into()));
+    assert_eq!((&json["format"], &json["scope"]), (&2.into(), &"sequence".into()));
     assert_eq!(json["bytes"], std::fs::metadata(&path).unwrap().len());
     assert_eq!(json["sequences"][0]["tokens"].as_array().unwrap().len(), 300);
 

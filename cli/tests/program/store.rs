@@ -9,6 +9,9 @@ const STORY: &str = "Once upon a time, there was a little girl who liked to play
 One day she saw a big dog near the old tree. The dog was sad because it had lost its bone, and so they looked for it \
 together behind the house, under the bench and in the tall grass until it was almost dark.";
 
+/// Offset of the payloads of an entry.
+const FIRST_PAYLOAD: usize = 1536;
+
 fn run(folder: &Path, more: &[&str]) -> Outcome {
     let short: &[&str] = if more.contains(&"-n") { &[] } else { &["-n", "8"] };
     backstitch(&[&["run", "--temp", "0", "--prompt-cache", arg(folder)], short, more].concat())
@@ -18,9 +21,9 @@ fn json(outcome: Outcome) -> Value {
     serde_json::from_str(&outcome.ok()).unwrap()
 }
 
-fn packs(folder: &Path) -> Vec<PathBuf> {
+fn entries(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "pack")).collect()
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "entry")).collect()
 }
 
 #[test]
@@ -77,10 +80,10 @@ fn a_cache_that_is_read_only_stays_as_it_is() {
     assert!(!cache.exists());
 
     run(&cache, &["-p", STORY]).ok();
-    let before = packs(&cache);
+    let before = entries(&cache);
     let other = STORY.replace("Once", "There once");
     run(&cache, &["-p", &other, "--prompt-cache-ro"]).ok();
-    assert_eq!(packs(&cache), before);
+    assert_eq!(entries(&cache), before);
     let told = &json(run(&cache, &["--json", "-p", STORY, "--prompt-cache-ro"]))["prompt_cache"];
     assert_eq!((&told["reused"], &told["written_blocks"]), (&64.into(), &0.into()));
 }
@@ -126,15 +129,14 @@ fn a_full_disk_is_a_note() {
 fn damage_is_noted_and_evaluated_again() {
     let folder = TempDir::new().unwrap();
     let without = run(folder.path(), &["-p", STORY]).ok();
-    for path in packs(folder.path()) {
+    for path in entries(folder.path()) {
         let mut bytes = std::fs::read(&path).unwrap();
-        let last = bytes.len() - 1;
-        bytes[last] ^= 1;
+        bytes[FIRST_PAYLOAD] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
     }
     let checked = backstitch(&["store", "check", arg(folder.path())]);
-    assert!(checked.stdout.contains("has a damaged payload at offset "), "{}", checked.stdout);
-    assert!(checked.error(1).contains("finding"), "{}", checked.stderr);
+    assert!(checked.stdout.contains("BLCK at 1536 is damaged: "), "{}", checked.stdout);
+    assert!(checked.error(1).contains("problem"), "{}", checked.stderr);
 
     let outcome = run(folder.path(), &["-p", STORY]);
     assert!(
@@ -153,16 +155,15 @@ fn what_is_called_damaged_can_be_pruned() {
     let folder = TempDir::new().unwrap();
     run(folder.path(), &["-p", STORY]).ok();
     run(folder.path(), &["-p", &STORY.replace("Once", "It happened once")]).ok();
-    let packs = packs(folder.path());
-    let mut bytes = std::fs::read(&packs[0]).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    std::fs::write(&packs[0], &bytes).unwrap();
+    let entries = entries(folder.path());
+    let mut bytes = std::fs::read(&entries[0]).unwrap();
+    bytes[FIRST_PAYLOAD] ^= 1;
+    std::fs::write(&entries[0], &bytes).unwrap();
     backstitch(&["store", "check", arg(folder.path())]).error(1);
     let pruned = backstitch(&["store", "prune", arg(folder.path())]).ok();
     assert!(pruned.starts_with("removed 0 files and 1 damaged; 1 file left"), "{pruned}");
     assert!(backstitch(&["store", "check", arg(folder.path())]).ok().starts_with("all sound: 1 whole file"));
-    assert!(!packs[0].exists() && packs[1].exists());
+    assert!(!entries[0].exists() && entries[1].exists());
 }
 
 #[test]
@@ -176,10 +177,10 @@ fn a_cache_is_listed_and_pruned() {
     assert!(text.contains("0 to 63") && text.contains("Once upon a time") && text.contains("now"), "{text}");
     assert!(text.ends_with("\n") && text.contains("\n2 files, "), "{text}");
     let listed: Value = serde_json::from_str(&backstitch(&["store", "list", "--json", path]).ok()).unwrap();
-    let bytes: u64 = listed.as_array().unwrap().iter().map(|pack| pack["bytes"].as_u64().unwrap()).sum();
+    let bytes: u64 = listed.as_array().unwrap().iter().map(|entry| entry["bytes"].as_u64().unwrap()).sum();
     let largest = listed[0]["bytes"].as_u64().unwrap().max(listed[1]["bytes"].as_u64().unwrap());
     assert_eq!(listed[0]["tokens"].as_array().map(Vec::len), Some(64));
-    let on_disk: u64 = packs(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    let on_disk: u64 = entries(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
     assert_eq!(bytes, on_disk);
 
     let kept = backstitch(&["store", "prune", path, "--older-than", "1h"]).ok();
@@ -187,7 +188,7 @@ fn a_cache_is_listed_and_pruned() {
     let kept = backstitch(&["store", "prune", path, "--max-size", &largest.to_string()]).ok();
     assert!(kept.starts_with("removed 1 file and 0 damaged; 1 file left"), "{kept}");
     backstitch(&["store", "prune", path, "--max-size", "0", "--json"]).ok();
-    assert!(packs(folder.path()).is_empty());
+    assert!(entries(folder.path()).is_empty());
     assert_eq!(backstitch(&["store", "list", path]).ok(), "0 files, 0 B\n");
 }
 

@@ -1,37 +1,42 @@
-//! A bundle: tiles of one key head and one sequence that go through the spans side by side, so that a span's keys and values are
-//! fetched, and those of quantised cells made floats, once for all of them.
+//! A bundle: tiles of one key head and one sequence that go through the spans side by side.
+//!
+//! A span's keys and values are fetched once for all tiles of a bundle; those of quantised cells
+//! are also made floats once.
 
-use super::Task;
+use super::task::Task;
 use super::tile::{Rows, Tile, live};
-use crate::cell::{BLOCK_CELLS, CellLayout, CellType, Extent};
-use crate::isa::KernelSet;
+use crate::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
+use crate::kernel_set::KernelSet;
 use crate::kernels::attention::{
     Join, MAX_ROWS, Masks, Panels, Running, SPAN_BLOCKS, Scores, Shaping, tile_height,
 };
 use crate::kernels::quantised_cells::{Floats, PIECE};
 use core::ops::Range;
 
-/// Bytes of a block that a kernel reads, and asks for, with a piece.
+/// Bytes of a block that a kernel reads, and prefetches, with a piece of 32 dimensions.
 const PIECE_BYTES: usize = PIECE * BLOCK_CELLS * 4;
 
 /// At the start of a cache line, so that no vector lies across two.
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-/// The workspace of a job, on its stack: for at most `TILES` tiles, and `Q` elements of their queries.
+/// The workspace of a job, on its stack: for at most `TILES` tiles, and `Q` elements of their
+/// queries.
 pub(super) struct Work<const TILES: usize, const Q: usize> {
     scores: Aligned<[[Scores; MAX_ROWS]; TILES]>,
     masks: [[Masks; MAX_ROWS]; TILES],
-    /// Of each tile `[d, rows]`.
+    /// The queries of each tile, `[d, rows]`.
     q: [f32; Q],
-    /// Some dimensions of keys or values, once they have to become floats.
+    /// Some dimensions of keys or values, if they are quantised.
     floats: Option<Aligned<Floats>>,
 }
 
-/// For few rows: 25 KiB, and 32 more for quantised cells. Heads of more than 256 dimensions are done in pieces.
+/// The workspace for few rows: 25 KiB, and 32 more for quantised cells. Heads of more than 256
+/// dimensions are done in pieces.
 pub(super) type Narrow = Work<1, { 256 * MAX_ROWS }>;
 
-/// For many: 123 KiB, and 32 more. Heads of more than 64 dimensions have fewer tiles.
+/// The workspace for many rows: 123 KiB, and 32 more for quantised cells. Heads of more than 64
+/// dimensions have fewer tiles.
 pub(super) type Wide = Work<8, { 8 * 64 * MAX_ROWS }>;
 
 impl<const TILES: usize, const Q: usize> Work<TILES, Q> {
@@ -41,7 +46,7 @@ impl<const TILES: usize, const Q: usize> Work<TILES, Q> {
     }
 }
 
-/// What a job is to do with its rows.
+/// The spans that a job does, and the form of its results.
 #[derive(Clone, Copy)]
 pub(super) enum Extend {
     /// All spans; rows of `d_v` results.
@@ -50,7 +55,7 @@ pub(super) enum Extend {
     One(usize),
 }
 
-/// Which rows a job does.
+/// The rows that a job does.
 pub(super) struct Part {
     pub(super) head: usize,
     pub(super) tokens: Range<usize>,
@@ -62,74 +67,76 @@ struct Bundle<'s, const TILES: usize> {
     head: usize,
     /// The row of `[n_tokens, group]` from which tiles count theirs.
     base: usize,
-    extents: &'s [Extent],
+    table: &'s [BlockEntry],
     tiles: [Tile; TILES],
     n_tiles: usize,
-    /// Dimensions of the queries that are laid out at once, and which ones are.
+    /// Dimensions of the queries that are laid out at once, and those that are laid out now.
     q_dims: usize,
     laid_out: Range<usize>,
 }
 
 impl<const TILES: usize> Bundle<'_, TILES> {
     fn tiles(&self) -> &[Tile] {
-        self.tiles.get(..self.n_tiles).unwrap_or(&[])
+        &self.tiles[..self.n_tiles]
     }
 
     fn end(&self) -> usize {
-        self.tiles().last().map_or(0, |tile| tile.rows().end)
+        debug_assert!(self.n_tiles > 0, "a bundle takes at least one row");
+        self.tiles().last().map_or(usize::MAX, |tile| tile.rows().end)
     }
 
-    /// The spans of which some row may see something.
+    /// Return the spans of which some row may see something.
     fn spans(&self) -> Range<usize> {
         let spans = self.tiles().iter().map(Tile::spans).filter(|spans| !spans.is_empty());
         spans.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
     }
 }
 
-/// What a tile has so far.
+/// The results of a tile so far.
 struct Sums<'o> {
     running: Running,
-    /// How the present span joins.
+    /// The join of the present span.
     join: Join,
     values: [&'o mut [f32]; MAX_ROWS],
 }
 
 /// The bytes of a span.
 struct Span<'c, const TILES: usize> {
-    /// What some tile sees of its keys and values.
+    /// The keys and values that some tile sees.
     keys: Panels<'c>,
     values: Panels<'c>,
-    /// Which blocks each tile sees.
+    /// The blocks that each tile sees.
     seen: [[bool; SPAN_BLOCKS]; TILES],
 }
 
 impl<const TILES: usize> Span<'_, TILES> {
-    /// Those of some tiles that see something.
+    /// Return those of some tiles that see something.
     fn seeing(&self, tiles: Range<usize>) -> impl Iterator<Item = usize> {
         tiles.filter(|&t| self.seen[t].contains(&true))
     }
 
-    /// Those of some panels that tile t sees.
+    /// Return those of some panels that tile t sees.
     fn of<'p>(&self, t: usize, panels: &Panels<'p>) -> Panels<'p> {
         core::array::from_fn(|i| if self.seen[t][i] { panels[i] } else { &[] })
     }
 
-    /// The floats of those blocks that tile t sees.
+    /// Return the floats of the blocks that tile t sees.
     fn floats<'p>(&self, t: usize, floats: &'p Floats) -> Panels<'p> {
         core::array::from_fn(|i| if self.seen[t][i] { bytemuck::cast_slice(&floats[i]) } else { &[][..] })
     }
 }
 
-/// What a kernel can ask for while it reads a piece of floats, if it is the first.
+/// Return the bytes that a kernel may prefetch while it reads a piece of floats, if it is the first
+/// tile to do so. Empty panels ask for nothing.
 fn soon<'p>(is_first: bool, panels: &Panels<'p>, piece: usize) -> Panels<'p> {
     let part = |panel: &'p [u8]| panel.get(piece * PIECE_BYTES..).filter(|_| is_first);
     panels.map(|panel| part(panel).unwrap_or(&[]))
 }
 
-/// Makes floats of a piece of a span's keys or values.
+/// A kernel that makes floats of a piece of a span's keys or values.
 type Open = fn(&Panels<'_>, usize, usize, &mut Floats);
 
-/// The means to make floats of quantised keys.
+/// Return the kernel that makes floats of quantised keys; none for other keys.
 fn open_keys(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
     match layout.k_type {
         CellType::F32 | CellType::F16 | CellType::BF16 => None,
@@ -138,7 +145,7 @@ fn open_keys(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
     }
 }
 
-/// The same for values.
+/// Return the kernel that makes floats of quantised values; none for other values.
 fn open_values(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
     match layout.v_type {
         CellType::F32 | CellType::F16 | CellType::BF16 => None,
@@ -148,7 +155,7 @@ fn open_values(set: &KernelSet, layout: &CellLayout) -> Option<Open> {
 }
 
 impl<'t, 's> Task<'t, 's> {
-    /// Does all rows of a part, bundle by bundle.
+    /// Do all rows of a part, bundle by bundle.
     pub(super) fn part<const TILES: usize, const Q: usize>(
         &self,
         work: &mut Work<TILES, Q>,
@@ -165,8 +172,10 @@ impl<'t, 's> Task<'t, 's> {
         }
     }
 
-    /// The first rows of `rows` that share a sequence, as many as there is room for, where `q_room` are the dimensions of the
-    /// queries of one tile that can be laid out.
+    /// Return a bundle of the first rows of `rows` that share a sequence, as many as there is room
+    /// for.
+    ///
+    /// `q_room` are the dimensions of the queries of one tile that can be laid out.
     fn bundle<const TILES: usize>(
         &self,
         part: &Part,
@@ -177,9 +186,9 @@ impl<'t, 's> Task<'t, 's> {
         let tallest = (self.set.attention_rows)();
         let most = (q_room / d_k.max(1)).clamp(1, TILES);
         let seen = |row: usize| (self.seen)(part.tokens.start + row / group);
-        let extents = seen(rows.start).extents;
+        let table = seen(rows.start).table;
         let rows = rows.start..rows.end.min(rows.start + most * tallest);
-        let n_rows = rows.clone().take_while(|&row| core::ptr::eq(seen(row).extents, extents)).count();
+        let n_rows = rows.clone().take_while(|&row| core::ptr::eq(seen(row).table, table)).count();
         let tiles = core::array::from_fn(|t| {
             let n_rows = n_rows.saturating_sub(t * tallest).min(tallest);
             let first_row = rows.start + t * tallest;
@@ -191,10 +200,10 @@ impl<'t, 's> Task<'t, 's> {
         });
         let (n_tiles, q_dims) = (n_rows.div_ceil(tallest), d_k.min(q_room / most).max(1));
         let base = part.tokens.start * group;
-        Bundle { head: part.head, base, extents, tiles, n_tiles, q_dims, laid_out: 0..0 }
+        Bundle { head: part.head, base, table, tiles, n_tiles, q_dims, laid_out: 0..0 }
     }
 
-    /// Takes a bundle through its spans.
+    /// Take a bundle through its spans.
     fn bundle_spans<const TILES: usize, const Q: usize>(
         &self,
         work: &mut Work<TILES, Q>,
@@ -237,7 +246,7 @@ impl<'t, 's> Task<'t, 's> {
         }
     }
 
-    /// Joins one span to a bundle's results.
+    /// Join one span to a bundle's results.
     fn span<const TILES: usize, const Q: usize>(
         &self,
         work: &mut Work<TILES, Q>,
@@ -245,12 +254,13 @@ impl<'t, 's> Task<'t, 's> {
         span: usize,
         sums: &mut [Sums<'_>; TILES],
     ) {
-        let live = live(bundle.extents, span);
+        let live = live(bundle.table, span);
         for (tile, masks) in bundle.tiles().iter().zip(&mut work.masks) {
             tile.masks(span, &live, &mut masks[..tile.height]);
         }
         let view = self.view(bundle, &work.masks, span);
-        // What becomes floats becomes so once for all tiles; otherwise each is done while its scores are near.
+        // Quantised cells become floats once for all tiles; otherwise each tile is done while its
+        // scores are in the nearest cache.
         let layout = &self.attention.layout;
         let together = layout.k_type.unit() > 1 || layout.v_type.unit() > 1;
         let n_tiles = bundle.n_tiles;
@@ -265,7 +275,7 @@ impl<'t, 's> Task<'t, 's> {
         }
     }
 
-    /// Where a span's bytes lie.
+    /// Return the bytes of a span that the tiles see.
     fn view<const TILES: usize>(
         &self,
         bundle: &Bundle<'_, TILES>,
@@ -273,7 +283,7 @@ impl<'t, 's> Task<'t, 's> {
         span: usize,
     ) -> Span<'t, TILES> {
         let layout = &self.attention.layout;
-        let (cache, extents) = (self.cache, bundle.extents);
+        let (cache, table) = (self.cache, bundle.table);
         let mut seen = [[false; SPAN_BLOCKS]; TILES];
         for (tile, (masks, seen)) in bundle.tiles().iter().zip(masks.iter().zip(&mut seen)) {
             let all = masks[..tile.height].iter().flatten().fold(u32::MAX, |all, mask| all & mask);
@@ -283,8 +293,11 @@ impl<'t, 's> Task<'t, 's> {
         }
         let panels = |part: &dyn Fn(usize) -> Range<usize>| {
             core::array::from_fn(|i| {
-                let extent = extents.get(span * SPAN_BLOCKS + i).filter(|_| seen.iter().any(|seen| seen[i]));
-                extent.and_then(|extent| cache.get(part(extent.block as usize))).unwrap_or(&[])
+                match table.get(span * SPAN_BLOCKS + i) {
+                    // `Attention::run` has checked that the cache has the blocks of all live cells.
+                    Some(entry) if seen.iter().any(|seen| seen[i]) => &cache[part(entry.block as usize)],
+                    _ => &[][..],
+                }
             })
         };
         let keys = panels(&|block| layout.k_range(block, bundle.head));
@@ -292,7 +305,7 @@ impl<'t, 's> Task<'t, 's> {
         Span { keys, values, seen }
     }
 
-    /// Dot products of some tiles' queries with a span's keys.
+    /// Compute the dot products of some tiles' queries with a span's keys.
     fn scores<const TILES: usize, const Q: usize>(
         &self,
         work: &mut Work<TILES, Q>,
@@ -323,7 +336,8 @@ impl<'t, 's> Task<'t, 's> {
                         (soon(nearest == Some(t), &view.values, first), &mut scores.0[t][..height]);
                     match (open, &*floats) {
                         (Some(_), Some(floats)) => {
-                            let q = q.chunks(PIECE * height).nth(piece).unwrap_or(&[]);
+                            let q = &q[piece * PIECE * height..];
+                            let q = &q[..q.len().min(PIECE * height)];
                             (set.scores_f32)(q, &view.floats(t, &floats.0), &soon, first > 0, scores);
                         }
                         _ => self.scores_as_stored(q, &dims, &view.of(t, &view.keys), &soon, scores),
@@ -333,7 +347,7 @@ impl<'t, 's> Task<'t, 's> {
         }
     }
 
-    /// Dot products of one tile's queries with keys that are no blocks of quants.
+    /// Compute the dot products of one tile's queries with keys that are floats.
     fn scores_as_stored(
         &self,
         q: &[f32],
@@ -349,12 +363,13 @@ impl<'t, 's> Task<'t, 's> {
             CellType::F32 | CellType::Q8_0 | CellType::Q4_0 => set.scores_f32,
         };
         let bytes = BLOCK_CELLS * k_type.unit_bytes();
-        let cut = |keys: &'_ [u8]| dims.start * bytes..dims.end.min(keys.len() / bytes) * bytes;
-        let keys: Panels<'_> = keys.map(|keys| keys.get(cut(keys)).unwrap_or(&[]));
+        // Blocks that no row sees are empty.
+        let cut = |keys: &'_ [u8]| (dims.start * bytes).min(keys.len())..(dims.end * bytes).min(keys.len());
+        let keys: Panels<'_> = keys.map(|keys| &keys[cut(keys)]);
         kernel(q, &keys, soon, dims.start > 0, scores);
     }
 
-    /// Exponentials of one tile's scores.
+    /// Turn one tile's scores into exponentials.
     fn softmax<const TILES: usize>(
         &self,
         scores: &mut [Scores; MAX_ROWS],
@@ -367,22 +382,23 @@ impl<'t, 's> Task<'t, 's> {
         let (scores, masks) = (&mut scores[..tile.height], &masks[..tile.height]);
         let attention = self.attention;
         let mut shaping = Shaping { scale: attention.scale, cap: attention.soft_cap };
-        if let Some(relative) = &attention.relative {
+        if let Some(bias) = &attention.position_bias {
             let group = attention.group();
             let row = |r: usize| {
                 let row = bundle.base + tile.row(r);
                 (bundle.head * group + row % group, row / group)
             };
-            let blocks = span * SPAN_BLOCKS..((span + 1) * SPAN_BLOCKS).min(bundle.extents.len());
-            let extents = bundle.extents.get(blocks).unwrap_or(&[]);
-            relative.shape(scores, masks, shaping.scale, extents, row);
-            // Times one changes no bit.
+            let blocks = span * SPAN_BLOCKS..((span + 1) * SPAN_BLOCKS).min(bundle.table.len());
+            // The tile sees a cell of this span, so the table reaches into it.
+            let entries = &bundle.table[blocks];
+            bias.apply(scores, masks, shaping.scale, entries, row);
+            // A multiplication by one changes no bit.
             shaping.scale = 1.0;
         }
         sums.join = (self.set.softmax_span)(scores, masks, shaping, &mut sums.running);
     }
 
-    /// A span's weighted values, joined to those of the spans before.
+    /// Compute a span's weighted values, joined to those of the spans before.
     fn values<const TILES: usize, const Q: usize>(
         &self,
         work: &mut Work<TILES, Q>,
@@ -425,7 +441,8 @@ impl<'t, 's> Task<'t, 's> {
         }
     }
 
-    /// Lays out some dimensions of all tiles' queries as `[d, rows]` each; rows that are missing repeat the last.
+    /// Lay out some dimensions of all tiles' queries as `[d, rows]` each; rows that are missing
+    /// repeat the last.
     fn lay_out<const TILES: usize>(&self, q: &mut [f32], bundle: &Bundle<'_, TILES>, dims: &Range<usize>) {
         let (n_head, d_k, group) = (self.attention.n_head, self.attention.layout.d_k, self.attention.group());
         for (tile, q) in bundle.tiles().iter().zip(q.chunks_mut(bundle.q_dims * MAX_ROWS)) {

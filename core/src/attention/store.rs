@@ -1,23 +1,28 @@
-//! The other direction: keys and values of new tokens go into their cells.
+//! Keys and values of new tokens, written to their cells.
+//!
+//! Keys are written dimension-major, so one token's keys are scattered over a block, an element
+//! every 32; values are written as rows. Elements of two bytes go through a kernel that rounds
+//! sixteen at a time; the other types go through [`CellLayout`].
 
-use super::check_alignment;
-use crate::cell::{BLOCK_CELLS, CellLayout, CellType};
+use crate::cell::{BLOCK_CELLS, CellLayout, CellType, check_alignment};
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
 use crate::pool::{Parts, Pool, n_jobs};
 
 /// Floats that are worth a job.
 const LEAST_WORK: usize = 1 << 14;
 
-/// Stores keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of new tokens into one layer's
-/// `cache`, rounded to nearest even.
+/// Store keys `[n_tokens, n_head_kv * d_k]` and values `[n_tokens, n_head_kv * d_v]` of new tokens
+/// in one layer's `cache`, rounded to nearest even.
 ///
-/// `cell` tells block and cell of token i; cells of several tokens must differ, or some are lost. Allocates nothing.
+/// `cell` returns block and cell of token i; cells of several tokens must differ, or some are lost.
+/// Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Length`] for slices that do not fit each other, [`Error::Alignment`] for a cache that does not start at a
-/// multiple of 64 bytes, [`Error::Block`] or [`Error::Length`] for a block that the cache does not have or a cell above 31:
-/// nothing was written then. [`Error::Panicked`] from the pool.
+/// [`Error::Length`] for slices that do not fit each other or a cell above 31, [`Error::Ragged`] if
+/// the layout's heads do not fill their units, [`Error::Alignment`] for a cache that does not start
+/// at a multiple of 64 bytes, [`Error::Block`] for a block that the cache does not have: nothing
+/// was written then. [`Error::Panicked`] if a job of the pool panicked.
 pub fn store(
     set: &KernelSet,
     pool: &dyn Pool,
@@ -29,7 +34,7 @@ pub fn store(
 ) -> Result<(), Error> {
     let (k_width, v_width) = (layout.n_head_kv * layout.d_k, layout.n_head_kv * layout.d_v);
     let block_bytes = layout.block_bytes();
-    let n_tokens = k.len().checked_div(k_width).unwrap_or(0);
+    let n_tokens = k.len() / k_width.max(1);
     length("keys", k.len(), n_tokens * k_width)?;
     length("values", v.len(), n_tokens * v_width)?;
     check_alignment(cache)?;
@@ -47,10 +52,12 @@ pub fn store(
             });
         }
     }
-    // Blocks that one run of tokens fills are usually neighbours: only the range that is written is shared out, in several
-    // parts a thread. A part is unrelated to the tokens' order: each job looks for those that fall into its own.
+    // Blocks that one segment of tokens fills are usually neighbours: only the range that is
+    // written is shared out, in several parts a thread. A part is unrelated to the tokens' order:
+    // each job looks for those that fall into its own.
     let blocks = || (0..n_tokens).map(|i| cell(i).0 as usize);
-    let (low, high) = (blocks().min().unwrap_or(0), blocks().max().map_or(0, |block| block + 1));
+    let (Some(low), Some(last)) = (blocks().min(), blocks().max()) else { return Ok(()) };
+    let high = last + 1;
     let n_jobs = n_jobs(pool, k.len() + v.len(), LEAST_WORK);
     let parts = Parts::new(&mut cache[low * block_bytes..high * block_bytes], block_bytes, n_jobs);
     pool.run(n_jobs, &|job| {
@@ -69,7 +76,7 @@ pub fn store(
 
 type Encode = fn(&[f32], &mut [u16]);
 
-/// How elements of two bytes are made; none for the other types.
+/// Return the kernel that encodes elements of two bytes; none for the other types.
 fn encoder(set: &KernelSet, stored: CellType) -> Option<Encode> {
     match stored {
         CellType::F16 => Some(set.encode_f16),
@@ -78,12 +85,11 @@ fn encoder(set: &KernelSet, stored: CellType) -> Option<Encode> {
     }
 }
 
-/// The keys of one token, `[n_head_kv, d_k]`, into one column of each head's panel.
+/// Write the keys of one token, `[n_head_kv, d_k]`, to one column of each head's panel.
 fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
     let Some(encode) = encoder(set, layout.k_type) else { return layout.store_k(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_k.max(1)).enumerate() {
-        let panel: &mut [u16] =
-            bytemuck::try_cast_slice_mut(&mut block[layout.k_range(0, head)]).unwrap_or_default();
+        let panel: &mut [u16] = bytemuck::cast_slice_mut(&mut block[layout.k_range(0, head)]);
         let mut bits = [0; 64];
         for (panel, row) in panel.chunks_mut(64 * BLOCK_CELLS).zip(row.chunks(64)) {
             encode(row, &mut bits);
@@ -94,11 +100,11 @@ fn put_keys(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize,
     }
 }
 
-/// The values of one token, `[n_head_kv, d_v]`, into one row of each head's part.
+/// Write the values of one token, `[n_head_kv, d_v]`, to one row of each head's part.
 fn put_values(set: &KernelSet, layout: &CellLayout, block: &mut [u8], cell: usize, row: &[f32]) {
     let Some(encode) = encoder(set, layout.v_type) else { return layout.store_v(block, cell, row) };
     for (head, row) in row.chunks_exact(layout.d_v.max(1)).enumerate() {
         let out = &mut block[layout.v_range(0, head)][cell * 2 * row.len()..][..2 * row.len()];
-        encode(row, bytemuck::try_cast_slice_mut(out).unwrap_or_default());
+        encode(row, bytemuck::cast_slice_mut(out));
     }
 }

@@ -1,8 +1,10 @@
 use super::*;
 use crate::cell::CellType::{self, BF16, F16, F32, Q4_0, Q8_0};
+use crate::cell::{BLOCK_CELLS, CellLayout};
 use crate::kernels::attention::{Running, SPAN_BLOCKS, Scores, Shaping};
 use crate::pool::{Inline, ThreadPool, limited::Limited};
 use backstitch_testing::{Random, assert_bits};
+use core::ops::Range;
 use std::{vec, vec::Vec};
 
 /// A cache line, so that a vector of them is aligned as a layer's buffer must be.
@@ -18,7 +20,7 @@ struct Fixture {
     soft_cap: f32,
     sinks: Vec<f32>,
     cache: Vec<Line>,
-    table: Vec<Extent>,
+    table: Vec<BlockEntry>,
     k: Vec<f32>,
     v: Vec<f32>,
     q: Vec<f32>,
@@ -27,7 +29,8 @@ struct Fixture {
 const LAYOUT: CellLayout = CellLayout { n_head_kv: 2, d_k: 20, d_v: 24, k_type: F32, v_type: F32 };
 
 impl Fixture {
-    /// `n_slots` slots, all live; the query of slot i is row i of `q`. The data depends on the seed alone.
+    /// `n_slots` slots, all live; the query of slot i is row i of `q`. The data depends on the seed
+    /// alone.
     fn new(layout: CellLayout, group: usize, n_slots: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let n_head = group * layout.n_head_kv;
@@ -60,8 +63,8 @@ impl Fixture {
         let n_slots = self.n_slots();
         let live =
             |i: usize| (0..BLOCK_CELLS.min(n_slots - i * BLOCK_CELLS)).fold(0, |live, c| live | 1 << c);
-        let extents = blocks.iter().enumerate();
-        self.table = extents.map(|(i, &block)| Extent { block, live: live(i) }).collect();
+        let table = blocks.iter().enumerate();
+        self.table = table.map(|(i, &block)| BlockEntry { block, live: live(i) }).collect();
         let (cells, table) = (0..n_slots, &self.table);
         let cell = |slot: usize| (table[slot / BLOCK_CELLS].block, (slot % BLOCK_CELLS) as u32);
         let cache = bytemuck::cast_slice_mut(&mut self.cache);
@@ -75,10 +78,10 @@ impl Fixture {
         let (k, v) =
             (vec![f32::NAN; layout.n_head_kv * layout.d_k], vec![f32::NAN; layout.n_head_kv * layout.d_v]);
         for slot in slots {
-            let extent = &mut self.table[slot / BLOCK_CELLS];
-            extent.live &= !(1 << (slot % BLOCK_CELLS));
+            let entry = &mut self.table[slot / BLOCK_CELLS];
+            entry.live &= !(1 << (slot % BLOCK_CELLS));
             let cache: &mut [u8] = bytemuck::cast_slice_mut(&mut self.cache);
-            let block = &mut cache[layout.block_range(extent.block as usize)];
+            let block = &mut cache[layout.block_range(entry.block as usize)];
             layout.store_k(block, slot % BLOCK_CELLS, &k);
             layout.store_v(block, slot % BLOCK_CELLS, &v);
         }
@@ -86,15 +89,15 @@ impl Fixture {
 
     fn attention(&self) -> Attention<'_> {
         let Self { n_head, scale, soft_cap, layout, .. } = *self;
-        Attention { n_head, scale, soft_cap, sinks: &self.sinks, relative: None, layout }
+        Attention { n_head, scale, soft_cap, sinks: &self.sinks, position_bias: None, layout }
     }
 
-    /// What the tokens at `slots` get when they see `window` slots at most.
+    /// Return the results of the tokens at `slots` when they see `window` slots at most.
     fn run(&self, set: &KernelSet, pool: &dyn Pool, slots: Range<usize>, window: usize) -> Vec<f32> {
         let width = self.n_head * self.layout.d_k;
         let seen = |i: usize| {
             let end = slots.start + i + 1;
-            Seen { extents: &self.table, slots: end.saturating_sub(window) as u32..end as u32 }
+            Seen { table: &self.table, slots: end.saturating_sub(window) as u32..end as u32 }
         };
         let attention = self.attention();
         let mut out = vec![f32::NAN; slots.len() * self.n_head * self.layout.d_v];
@@ -105,7 +108,7 @@ impl Fixture {
         out
     }
 
-    /// The same by the textbook, in `f64`, from the stored keys and values.
+    /// Return the results by the textbook, in `f64`, from the stored keys and values.
     fn exact(&self, slots: Range<usize>, window: usize) -> Vec<f64> {
         let CellLayout { n_head_kv, d_k, d_v, .. } = self.layout;
         let mut out = Vec::new();
@@ -308,7 +311,8 @@ fn dead_cells_and_windows_are_skipped_whatever_they_hold() {
 fn sequences_in_one_batch_do_not_meet() {
     let (a, b) = (Fixture::new(LAYOUT, 3, 300, 8), Fixture::new(LAYOUT, 3, 300, 8));
     let n_blocks = a.table.len() as u32;
-    let b_table: Vec<Extent> = b.table.iter().map(|e| Extent { block: e.block + n_blocks, ..*e }).collect();
+    let b_table: Vec<BlockEntry> =
+        b.table.iter().map(|e| BlockEntry { block: e.block + n_blocks, ..*e }).collect();
     let cache: Vec<Line> = a.cache.iter().chain(&b.cache).copied().collect();
     let q_width = a.n_head * LAYOUT.d_k;
     // Interleaved, then two in a row of each.
@@ -316,7 +320,7 @@ fn sequences_in_one_batch_do_not_meet() {
     let q: Vec<f32> = order.iter().flat_map(|(_, slot)| &a.q[slot * q_width..][..q_width]).copied().collect();
     let seen = |i: usize| {
         let (seq, slot) = order[i];
-        Seen { extents: [&a.table, &b_table][seq], slots: 0..slot as u32 + 1 }
+        Seen { table: [&a.table, &b_table][seq], slots: 0..slot as u32 + 1 }
     };
     for n_threads in [1, 2, 3] {
         let pool = ThreadPool::new(n_threads).unwrap();
@@ -350,13 +354,13 @@ fn caps_and_sinks_are_part_of_the_softmax() {
 }
 
 #[test]
-fn terms_by_distance_are_added_to_scores_whatever_the_chunks_threads_and_places() {
-    let (n, reach) = (600, 40);
+fn position_biases_are_added_to_scores_whatever_the_chunks_threads_and_places() {
+    let (n, max_distance) = (600, 40);
     let mut fixture = Fixture::new(CellLayout { k_type: F16, v_type: F16, ..LAYOUT }, 3, n, 21);
     let mut blocks: Vec<u32> = (0..19).map(|i| (i * 7 + 3) % 31).collect();
     blocks.reverse();
     fixture.place(blocks.clone());
-    let terms: Vec<f32> = Random::new(22).floats(fixture.n_head * (2 * reach + 1));
+    let bias: Vec<f32> = Random::new(22).floats(fixture.n_head * (2 * max_distance + 1));
     // Positions leave some out.
     let pos = |slot: usize| (slot + slot / 100) as i32;
     let k_pos = |block: u32| {
@@ -365,10 +369,10 @@ fn terms_by_distance_are_added_to_scores_whatever_the_chunks_threads_and_places(
     };
     let run = |set: &KernelSet, pool: &dyn Pool, slots: Range<usize>, ahead: usize| {
         let q_pos = |i: usize| pos(slots.start + i);
-        let relative = Relative { terms: &terms, reach, q_pos: &q_pos, k_pos: &k_pos };
-        let attention = Attention { relative: Some(relative), ..fixture.attention() };
+        let position_bias = PositionBias { bias: &bias, max_distance, q_pos: &q_pos, k_pos: &k_pos };
+        let attention = Attention { position_bias: Some(position_bias), ..fixture.attention() };
         let end = |i: usize| (slots.start + i + 1 + ahead).min(n) as u32;
-        let seen = |i: usize| Seen { extents: &fixture.table, slots: 0..end(i) };
+        let seen = |i: usize| Seen { table: &fixture.table, slots: 0..end(i) };
         let width = fixture.n_head * LAYOUT.d_k;
         let q = &fixture.q[slots.start * width..slots.end * width];
         let mut out = vec![f32::NAN; slots.len() * fixture.n_head * LAYOUT.d_v];
@@ -393,9 +397,9 @@ fn terms_by_distance_are_added_to_scores_whatever_the_chunks_threads_and_places(
         let cells: Vec<_> = (0..n.min(token + 1 + ahead)).map(|slot| (slot, fixture.stored(slot))).collect();
         let q = &fixture.q[(token * fixture.n_head + head) * LAYOUT.d_k..][..LAYOUT.d_k];
         let score = |slot: usize, k: &[f32]| {
-            let distance = (pos(slot) - pos(token)).clamp(-(reach as i32), reach as i32);
-            let term = terms[head * (2 * reach + 1) + (distance + reach as i32) as usize];
-            fixture.score(q, &k[LAYOUT.d_k..]) + f64::from(term)
+            let distance = (pos(slot) - pos(token)).clamp(-(max_distance as i32), max_distance as i32);
+            let bias = bias[head * (2 * max_distance + 1) + (distance + max_distance as i32) as usize];
+            fixture.score(q, &k[LAYOUT.d_k..]) + f64::from(bias)
         };
         let weights: Vec<f64> = cells.iter().map(|(slot, (k, _))| score(*slot, k).exp()).collect();
         for d in 0..LAYOUT.d_v {
@@ -447,10 +451,10 @@ fn a_row_that_sees_nothing_is_zero() {
 fn bad_calls_are_refused_before_anything_is_written() {
     let fixture = Fixture::new(LAYOUT, 2, 40, 1);
     let cache: &[u8] = bytemuck::cast_slice(&fixture.cache);
-    let missing = [Extent { block: 2, live: 1 }];
-    let run = |attention: Attention<'_>, q: usize, cache: &[u8], extents: &[Extent], out: usize| {
+    let missing = [BlockEntry { block: 2, live: 1 }];
+    let run = |attention: Attention<'_>, q: usize, cache: &[u8], table: &[BlockEntry], out: usize| {
         let mut out = vec![7.0; out];
-        let seen = |_: usize| Seen { extents, slots: 0..40 };
+        let seen = |_: usize| Seen { table, slots: 0..40 };
         let q = &fixture.q[..q];
         let result = attention.run(KernelSet::scalar(), &Inline, q, cache, &seen, &mut [], &mut out);
         assert!(result.is_ok() || out.iter().all(|&x| x == 7.0));
@@ -471,9 +475,10 @@ fn bad_calls_are_refused_before_anything_is_written() {
     let sinks = Attention { sinks: &[1.0], ..attention };
     assert_eq!(run(sinks, 80, cache, table, 96), length("attention sinks", 1, 4));
     let (q_pos, k_pos) = (|_: usize| 0, |_: u32| [0; BLOCK_CELLS]);
-    let relative = Some(Relative { terms: &[0.0; 11], reach: 1, q_pos: &q_pos, k_pos: &k_pos });
-    let terms = Attention { relative, ..attention };
-    assert_eq!(run(terms, 80, cache, table, 96), length("terms by distance", 11, 12));
+    let position_bias =
+        Some(PositionBias { bias: &[0.0; 11], max_distance: 1, q_pos: &q_pos, k_pos: &k_pos });
+    let biased = Attention { position_bias, ..attention };
+    assert_eq!(run(biased, 80, cache, table, 96), length("relative position bias", 11, 12));
     assert_eq!(
         run(attention, 80, &cache[4..], table, 96),
         Err(Error::Alignment { what: "cache", wanted: 64 })
@@ -482,7 +487,7 @@ fn bad_calls_are_refused_before_anything_is_written() {
     let quantised = Attention { layout: CellLayout { k_type: Q8_0, ..LAYOUT }, ..attention };
     let ragged = Err(Error::Ragged { what: "dimensions of a key", found: 20, block: 32 });
     assert_eq!(run(quantised, 80, cache, table, 96), ragged);
-    let dead = [Extent { block: 9, live: 0 }];
+    let dead = [BlockEntry { block: 9, live: 0 }];
     assert_eq!(run(attention, 80, cache, &dead, 96), Ok(()));
 }
 

@@ -1,10 +1,15 @@
 //! One tile: query rows that share a key head and a sequence.
+//!
+//! Rows of a tile are neighbours in `[n_tokens, group]`: the query heads of a group for one token,
+//! then those of the next token. They share the keys and values of one key head, and differ in the
+//! slots they see; a mask a block tells the kernels which.
 
-use crate::cell::{BLOCK_CELLS, Extent, SPAN_CELLS};
+use crate::cell::{BLOCK_CELLS, BlockEntry, SPAN_CELLS};
 use crate::kernels::attention::{MAX_ROWS, Masks, SPAN_BLOCKS};
 use core::ops::Range;
 
-/// Where the results of a group of heads go: row i of `[n_tokens, group]` lies in a matrix of wider rows.
+/// The places of the results of a group of heads: row i of `[n_tokens, group]` lies in a matrix of
+/// wider rows.
 pub(super) struct Rows<'a> {
     pub(super) data: &'a mut [f32],
     /// Floats of one head's row.
@@ -17,7 +22,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The rows of some tiles, in ascending order.
+    /// Return the rows of some tiles, in ascending order.
     pub(super) fn tiles<const TILES: usize>(
         &mut self,
         rows: impl Fn(usize) -> Range<usize>,
@@ -31,6 +36,7 @@ impl Rows<'_> {
                 let Some(place) = places.next() else { return Default::default() };
                 let row = chunks.nth(place - next);
                 next = place + 1;
+                debug_assert!(row.is_some(), "every row of a tile has a place for its results");
                 row.unwrap_or_default()
             })
         })
@@ -42,9 +48,9 @@ pub(super) struct Tile {
     /// The first of them, in `[n_tokens, group]` of the job.
     pub(super) first_row: usize,
     pub(super) n_rows: usize,
-    /// The rows that the kernels take: no fewer.
+    /// The rows that the kernels compute, at least `n_rows`: a height that they are compiled for.
     pub(super) height: usize,
-    /// What each row sees.
+    /// The slots that each row sees.
     pub(super) slots: [Range<usize>; MAX_ROWS],
 }
 
@@ -53,12 +59,13 @@ impl Tile {
         self.first_row..self.first_row + self.n_rows
     }
 
-    /// The row that row r of the kernels is: missing ones repeat the last.
+    /// Return the row that row r of the kernels stands for: missing ones repeat the last.
     pub(super) fn row(&self, r: usize) -> usize {
         self.first_row + r.min(self.n_rows.saturating_sub(1))
     }
 
-    /// Which cells of a span each row sees, of those that are live; rows that are missing repeat the last.
+    /// Write the live cells of a span that each row sees to `masks`; rows that are missing repeat
+    /// the last.
     pub(super) fn masks(&self, span: usize, live: &Masks, masks: &mut [Masks]) {
         for (r, masks) in masks.iter_mut().enumerate() {
             let slots = &self.slots[r.min(self.n_rows.saturating_sub(1))];
@@ -74,7 +81,7 @@ impl Tile {
         }
     }
 
-    /// The spans of which some row may see something.
+    /// Return the spans of which some row may see something.
     pub(super) fn spans(&self) -> Range<usize> {
         let rows = self.slots[..self.n_rows].iter().filter(|slots| !slots.is_empty());
         let spans = rows.map(|slots| slots.start / SPAN_CELLS..slots.end.div_ceil(SPAN_CELLS));
@@ -82,7 +89,7 @@ impl Tile {
     }
 }
 
-/// Which cells of a span are live.
-pub(super) fn live(extents: &[Extent], span: usize) -> Masks {
-    core::array::from_fn(|i| extents.get(span * SPAN_BLOCKS + i).map_or(0, |extent| extent.live))
+/// Return the live cells of a span; none behind the end of the table.
+pub(super) fn live(table: &[BlockEntry], span: usize) -> Masks {
+    core::array::from_fn(|i| table.get(span * SPAN_BLOCKS + i).map_or(0, |entry| entry.live))
 }

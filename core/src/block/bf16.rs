@@ -1,9 +1,12 @@
 //! BF16: the upper half of an f32, little-endian.
+//!
+//! 8 bits of precision and the exponents of an f32: widening is a shift, and nothing overflows that
+//! an f32 holds.
 
 use bytemuck::{Pod, Zeroable};
 use half::bf16;
 
-use super::Codec;
+use super::codec::Codec;
 
 /// One element.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

@@ -1,9 +1,11 @@
-//! How quants are packed into bytes.
+//! Quants in the bytes of a file's block.
 //!
-//! Blocks of 32 put elements `i` and `16 + i` into one byte; blocks of 256 use the layouts that [`Plane`] describes, and
-//! are read by strips of 16 or 32 elements that share a scale.
+//! Types of 32 elements put elements `i` and `16 + i` into one byte. Types of 256 elements use the
+//! orders that [`Plane`] describes, and are read by sub-blocks of 16 or 32 elements that share a
+//! scale. Every type has its own mixture of these: Q6_K, for instance, has its lower four bits in
+//! one plane and its upper two in another.
 
-/// `y[i] = value(q[i])` for the 32 nibbles of a block.
+/// Set `y[i] = value(q[i])` for the 32 nibbles of a block.
 pub fn each_nibble(qs: &[u8; 16], y: &mut [f32; 32], value: impl Fn(u8) -> f32) {
     let (low, high) = y.split_at_mut(16);
     for ((low, high), q) in low.iter_mut().zip(high).zip(qs) {
@@ -12,7 +14,7 @@ pub fn each_nibble(qs: &[u8; 16], y: &mut [f32; 32], value: impl Fn(u8) -> f32) 
     }
 }
 
-/// The 32 nibbles of a block; what does not fit in one becomes 15.
+/// Return the 32 nibbles of a block, as `quant` makes them; a quant that does not fit becomes 15.
 pub fn nibbles(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> [u8; 16] {
     let mut qs = [0; 16];
     let (low, high) = x.split_at(16);
@@ -22,7 +24,8 @@ pub fn nibbles(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> [u8; 16] {
     qs
 }
 
-/// `y[i] = value(q[i])` for the 32 five-bit quants of a block: nibbles, and bit `i` of `qh` on top.
+/// Set `y[i] = value(q[i])` for the 32 five-bit quants of a block: nibbles, and bit `i` of `qh` on
+/// top.
 pub fn each_five(qs: &[u8; 16], qh: [u8; 4], y: &mut [f32; 32], value: impl Fn(u8) -> f32) {
     let qh = u32::from_le_bytes(qh);
     let fifth = |i: usize| ((qh >> i & 1) as u8) << 4;
@@ -33,7 +36,8 @@ pub fn each_five(qs: &[u8; 16], qh: [u8; 4], y: &mut [f32; 32], value: impl Fn(u
     }
 }
 
-/// The 32 five-bit quants of a block as nibbles and fifth bits; what does not fit becomes 31.
+/// Return the 32 five-bit quants of a block as nibbles and fifth bits; a quant that does not fit
+/// becomes 31.
 pub fn fives(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> ([u8; 16], [u8; 4]) {
     let (mut qs, mut qh) = ([0; 16], 0_u32);
     for (i, &x) in x.iter().enumerate() {
@@ -44,14 +48,15 @@ pub fn fives(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> ([u8; 16], [u8; 4]) {
     (qs, qh.to_le_bytes())
 }
 
-/// A layout of 256 quants, some bits of each, in bytes.
+/// An order of 256 quants, or of some bits of each, in bytes.
 ///
-/// Elements come in groups that share `width` bytes: the first `width` elements have the lowest bits of each byte, the
-/// next `width` the bits above them, until the bytes are full.
+/// Elements come in groups that share `width` bytes: the first `width` elements have the lowest
+/// bits of each byte, the next `width` the bits above them, until the bytes are full. With two bits
+/// and 32 bytes, elements 0, 32, 64 and 96 share byte 0; a group is 128 elements.
 pub struct Plane {
     /// Bits an element.
     pub bits: usize,
-    /// Bytes a group.
+    /// Bytes that a group shares.
     pub width: usize,
 }
 
@@ -63,7 +68,7 @@ impl Plane {
     /// Four bits an element: 64 elements share 32 bytes.
     pub const FOUR: Plane = Plane { bits: 4, width: 32 };
 
-    /// Where element `i` lies: its byte, and how far it is shifted up in it.
+    /// Return the place of element `i`: its byte, and how far it is shifted up in it.
     const fn place(&self, i: usize) -> (usize, usize) {
         let group = self.width * 8 / self.bits;
         (i / group * self.width + i % self.width, i % group / self.width * self.bits)
@@ -73,9 +78,9 @@ impl Plane {
         (1 << self.bits) - 1
     }
 
-    /// The quants of strip `j`, that is of the elements from `j * S` on; `S` divides the width.
+    /// Return the quants of sub-block `j`, the elements from `j * S` on; `S` divides the width.
     #[inline]
-    pub fn strip<const S: usize>(&self, bytes: &[u8], j: usize) -> [u8; S] {
+    pub fn sub_block<const S: usize>(&self, bytes: &[u8], j: usize) -> [u8; S] {
         let (start, shift) = self.place(j * S);
         let mut q = [0; S];
         for (q, byte) in q.iter_mut().zip(&bytes[start..]) {
@@ -84,7 +89,7 @@ impl Plane {
         q
     }
 
-    /// The bytes of the 256 quants; of each quant, the bits from `from` on.
+    /// Return the bytes of the 256 quants; of each quant, the bits from `from` on.
     pub fn pack<const BYTES: usize>(&self, q: &[u8; 256], from: usize) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         for (i, q) in q.iter().enumerate() {
@@ -108,10 +113,10 @@ mod tests {
         let four: [u8; 128] = Plane::FOUR.pack(&q, 0);
         let four_wide: [u8; 128] = wide.pack(&q, 0);
         for (j, q) in q.as_chunks::<16>().0.iter().enumerate() {
-            assert_eq!(Plane::ONE.strip(&one, j), q.map(|q| q >> 5 & 1));
-            assert_eq!(Plane::TWO.strip(&two, j), q.map(|q| q >> 4 & 3));
-            assert_eq!(Plane::FOUR.strip(&four, j), q.map(|q| q & 15));
-            assert_eq!(wide.strip(&four_wide, j), q.map(|q| q & 15));
+            assert_eq!(Plane::ONE.sub_block(&one, j), q.map(|q| q >> 5 & 1));
+            assert_eq!(Plane::TWO.sub_block(&two, j), q.map(|q| q >> 4 & 3));
+            assert_eq!(Plane::FOUR.sub_block(&four, j), q.map(|q| q & 15));
+            assert_eq!(wide.sub_block(&four_wide, j), q.map(|q| q & 15));
         }
         assert_ne!(four, four_wide);
     }

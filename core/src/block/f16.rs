@@ -1,9 +1,11 @@
 //! F16: half precision, little-endian; also the scale in most quantised blocks.
+//!
+//! 11 bits of precision, exponents from -14 to 15, and subnormal numbers down to 2^-24.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-use super::Codec;
+use super::codec::Codec;
 
 /// One half-precision number as it lies in a file: two bytes, at any alignment.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -11,17 +13,18 @@ use super::Codec;
 pub struct Half([u8; 2]);
 
 impl Half {
-    /// Its sixteen bits.
+    /// Return its sixteen bits.
     pub fn bits(self) -> u16 {
         u16::from_le_bytes(self.0)
     }
 
-    /// Its value; exact.
+    /// Return its value; exact.
     pub fn to_f32(self) -> f32 {
         f16::from_le_bytes(self.0).to_f32()
     }
 
-    /// The half nearest to `x`, ties to even; too large becomes infinite. The same on every processor.
+    /// Return the half nearest to `x`, ties to even; a number too large becomes infinite. The bits
+    /// are equal on every processor.
     pub fn from_f32(x: f32) -> Self {
         Half(f16::from_f32(x).to_le_bytes())
     }

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Codec;
+use super::codec::Codec;
 
 /// One element.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

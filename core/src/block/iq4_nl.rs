@@ -1,12 +1,21 @@
-//! IQ4_NL: 32 elements, one scale, 4 bits each that choose from sixteen uneven values: `d * VALUES[q]`.
+//! IQ4_NL: 32 elements, one scale, 4 bits each that choose from sixteen uneven values.
+//!
+//! An element is `d * VALUES[q]`. A codebook spends its steps where most weights are, near
+//! zero; the steps of Q4_0, of the same size, are even.
+//!
+//! ```text
+//! byte   0 1   2        3        ...   17
+//!        d     q0 q16   q1 q17   ...   q15 q31      low nibble, high nibble
+//! ```
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
 use super::search::{codebook, index};
-use super::{Codec, bits, round};
+use super::{bits, round};
 
-/// What the quants stand for: denser near zero, where weights are.
+/// The values that the quants choose, in ascending order; denser near zero.
 pub const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// 32 elements in 18 bytes.
@@ -25,7 +34,8 @@ impl Codec<32> for Block {
         bits::each_nibble(&self.qs, y, |q| d * f32::from(VALUES[usize::from(q & 15)]));
     }
 
-    /// Searches for the scale; the quants are those of the scale before it is rounded to half precision.
+    /// Search for the scale. The quants are those of the scale before it is rounded to half
+    /// precision.
     fn store(x: &[f32; 32]) -> Self {
         let d = codebook(x, &VALUES);
         let id = round::inverse(d);

@@ -1,10 +1,20 @@
-//! MXFP4: 32 elements, a power of two as scale, 4 bits each that are themselves a small float (OCP Microscaling, E2M1).
+//! MXFP4: 32 elements, a power of two as scale, 4 bits each that are small floats themselves.
+//!
+//! The elements are E2M1 of the OCP Microscaling formats: a sign, two bits of exponent, one of
+//! fraction; the scale is E8M0, an exponent alone.
+//!
+//! ```text
+//! byte   0   1        2        ...   16
+//!        e   q0 q16   q1 q17   ...   q15 q31        low nibble, high nibble
+//! ```
+//! 4.25 bits an element in all.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::{Codec, bits, range, round};
+use super::codec::Codec;
+use super::{bits, range, round};
 
-/// Twice the value of each quant, so that all are whole; the scale is halved in turn.
+/// Twice the value of each quant, so that all are whole numbers; the scale is halved in turn.
 pub const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// 32 elements in 17 bytes.
@@ -13,11 +23,12 @@ pub const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -
 pub struct Block {
     /// The scale's exponent, with a bias of 127.
     pub e: u8,
-    /// Element `i` in the low nibble of byte `i`, element `16 + i` in the high one: sign, two bits exponent, one bit fraction.
+    /// Element `i` in the low nibble of byte `i`, element `16 + i` in the high one: sign, two bits
+    /// exponent, one bit fraction.
     pub qs: [u8; 16],
 }
 
-/// `2^(e - 128)`: half of the scale that `e` stands for; subnormal for the two smallest.
+/// Return `2^(e - 128)`, half of the scale that `e` stands for; subnormal for the two smallest.
 fn half_scale(e: u8) -> f32 {
     match e {
         0..2 => f32::from_bits(0x0020_0000 << e),
@@ -25,7 +36,7 @@ fn half_scale(e: u8) -> f32 {
     }
 }
 
-/// The quant whose value is nearest to `x`, the first of equals.
+/// Return the quant whose value is nearest to `x`, the first of equals.
 fn quant(x: f32, d: f32) -> u8 {
     let (mut best, mut least) = (0, x.abs());
     for (i, &value) in DOUBLED.iter().enumerate() {
@@ -38,7 +49,7 @@ fn quant(x: f32, d: f32) -> u8 {
 }
 
 impl Block {
-    /// What [`DOUBLED`] is multiplied by.
+    /// Return the factor of [`DOUBLED`].
     pub fn half_scale(&self) -> f32 {
         half_scale(self.e)
     }
@@ -50,9 +61,9 @@ impl Codec<32> for Block {
         bits::each_nibble(&self.qs, y, |q| f32::from(DOUBLED[usize::from(q & 15)]) * d);
     }
 
-    /// The scale is the power of two that brings the element farthest from zero to between 4 and 8 (6 is the largest
-    /// value). The logarithm is rounded to single precision before its fraction is dropped, as in the reference: just
-    /// below a power of two that gives the next scale.
+    /// Choose the power of two that brings the element farthest from zero to between 4 and 8 (6 is
+    /// the largest value). The logarithm is rounded to single precision before its fraction is
+    /// dropped, as in the reference: just below a power of two that gives the next scale.
     fn store(x: &[f32; 32]) -> Self {
         let far = range::farthest(x).abs();
         let log = libm::log2(f64::from(far)) as f32;

@@ -1,17 +1,28 @@
-//! Q2_K: 256 elements in strips of 16, each with a scale and a minimum of 4 bits; 2 bits an element: `d * s * q - dmin * m`.
+//! Q2_K: 256 elements in sub-blocks of 16, each with a scale and a minimum of 4 bits; 2 bits an
+//! element.
+//!
+//! An element is `d * s * q - dmin * m`.
+//!
+//! ```text
+//! byte   0 .. 15                 16 .. 79            80 81   82 83
+//!        s, m of sub-blocks      quants, 2 bits      d       dmin
+//!        (low, high nibble)
+//! ```
+//! Two bits an element and six more for each sixteen: 2.6 bits an element in all.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
+use super::round;
 use super::search::{Affine, requantise};
-use super::{Codec, round};
 
 /// 256 elements in 84 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Block {
-    /// Of each strip the scale in the low nibble, the minimum in the high one.
+    /// Scale (low nibble) and minimum (high nibble) of each sub-block.
     pub scales: [u8; 16],
     /// Two bits an element.
     pub qs: [u8; 64],
@@ -23,15 +34,15 @@ pub struct Block {
 
 const SEARCH: Affine = Affine { largest: 3, first: -0.5, steps: 15, error: f32::abs };
 
-/// A nibble for `x`, where `max` becomes 15.
+/// Return a nibble for `x`, where `max` becomes 15.
 fn nibble(x: f32, max: f32) -> u8 {
     if max > 0.0 { (round::nearest(15.0 / max * x) & 15) as u8 } else { 0 }
 }
 
 impl Block {
-    /// The quants of two strips from 2j (0 to 7).
+    /// Return the quants of the two sub-blocks from 2j (`j` from 0 to 7).
     pub fn quants(&self, j: usize) -> [u8; 32] {
-        Plane::TWO.strip(&self.qs, j)
+        Plane::TWO.sub_block(&self.qs, j)
     }
 }
 
@@ -40,11 +51,12 @@ impl Codec<256> for Block {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         for (j, (y, scale)) in y.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate() {
             let (d, m) = (d * f32::from(scale & 15), dmin * f32::from(scale >> 4));
-            *y = Plane::TWO.strip(&self.qs, j).map(|q| d * f32::from(q) - m);
+            *y = Plane::TWO.sub_block(&self.qs, j).map(|q| d * f32::from(q) - m);
         }
     }
 
-    /// Searches each strip with errors weighted by magnitude, then rounds again with the scales as stored.
+    /// Search each sub-block with errors weighted by magnitude, then round again with the scales as
+    /// stored.
     fn store(x: &[f32; 256]) -> Self {
         let (mut fits, mut q) = ([(0.0, 0.0); 16], [0; 256]);
         for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {

@@ -1,11 +1,20 @@
-//! Q3_K: 256 elements in strips of 16, each with a signed scale of 6 bits; 3 bits an element: `d * (s - 32) * (q - 4)`.
+//! Q3_K: 256 elements in sub-blocks of 16, each with a signed scale of 6 bits; 3 bits an element.
+//!
+//! An element is `d * (s - 32) * (q - 4)`.
+//!
+//! ```text
+//! byte   0 .. 31         32 .. 95              96 .. 107           108 109
+//!        third bits      lower two bits        scales, 6 bits      d
+//! ```
+//! 3.4 bits an element in all.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
 use super::search::{one_by_one, requantise_signed};
-use super::{Codec, range, round};
+use super::{range, round};
 
 /// 256 elements in 110 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -15,33 +24,34 @@ pub struct Block {
     pub hmask: [u8; 32],
     /// The lower two bits of each element.
     pub qs: [u8; 64],
-    /// The low nibbles of scales `j` and `8 + j` in byte `j`; the upper two bits of scales `j`, `4 + j`, `8 + j`, `12 + j` in
-    /// byte `8 + j`, the first lowest.
+    /// Scales in 6 bits. Byte `j` holds the low nibbles of scales `j` and `8 + j`; byte `8 + j`
+    /// holds the upper two bits of scales `j`, `4 + j`, `8 + j` and `12 + j`, the first lowest.
     pub scales: [u8; 12],
     /// The scale of the scales.
     pub d: Half,
 }
 
 impl Block {
-    /// The scale of strip `j` (0 to 15), less its offset: `-32..32`.
+    /// Return the scale of sub-block `j` (0 to 15), less its offset: `-32..32`.
     pub fn scale(&self, j: usize) -> i8 {
         unpack(&self.scales, j) as i8
     }
 
-    /// The quants of two strips from 2j (0 to 7): their lower two bits, and the third.
+    /// Return the quants of the two sub-blocks from 2j (`j` from 0 to 7): their lower two bits, and
+    /// the third.
     pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
-        (Plane::TWO.strip(&self.qs, j), Plane::ONE.strip(&self.hmask, j))
+        (Plane::TWO.sub_block(&self.qs, j), Plane::ONE.sub_block(&self.hmask, j))
     }
 }
 
-/// The scale of strip `j`, less its offset.
+/// Return the scale of sub-block `j`, less its offset.
 fn unpack(packed: &[u8; 12], j: usize) -> i32 {
     let low = packed[j % 8] >> (j / 8 * 4) & 15;
     let high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
     i32::from(high << 4 | low) - 32
 }
 
-/// Adds the scale of strip `j`, `-32..32`; its bits must still be zero.
+/// Add the scale of sub-block `j`, `-32..32`; its bits must still be zero.
 fn pack(packed: &mut [u8; 12], j: usize, scale: i32) {
     let scale = (scale + 32) as u8;
     packed[j % 8] |= (scale & 15) << (j / 8 * 4);
@@ -53,15 +63,16 @@ impl Codec<256> for Block {
         let d = self.d.to_f32();
         for (j, y) in y.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let d = d * unpack(&self.scales, j) as f32;
-            let low: [u8; 16] = Plane::TWO.strip(&self.qs, j);
-            let high: [u8; 16] = Plane::ONE.strip(&self.hmask, j);
+            let low: [u8; 16] = Plane::TWO.sub_block(&self.qs, j);
+            let high: [u8; 16] = Plane::ONE.sub_block(&self.hmask, j);
             for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
                 *y = d * (i32::from(high << 2 | low) - 4) as f32;
             }
         }
     }
 
-    /// Searches each strip, makes the scale farthest from zero -32, then rounds again with the scales as stored.
+    /// Search each sub-block, make the scale farthest from zero -32, then round again with the
+    /// scales as stored.
     fn store(x: &[f32; 256]) -> Self {
         let (mut fits, mut q) = ([0.0; 16], [0; 256]);
         for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {

@@ -1,9 +1,17 @@
-//! Q4_0: 32 elements, one scale, 4 bits each: `d * (q - 8)`.
+//! Q4_0: 32 elements, one scale, 4 bits each.
+//!
+//! An element is `d * (q - 8)`.
+//!
+//! ```text
+//! byte   0 1   2        3        ...   17
+//!        d     q0 q16   q1 q17   ...   q15 q31      low nibble, high nibble
+//! ```
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, bits, range, round};
+use super::{bits, range, round};
 
 /// 32 elements in 18 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -21,7 +29,8 @@ impl Codec<32> for Block {
         bits::each_nibble(&self.qs, y, |q| (i32::from(q) - 8) as f32 * d);
     }
 
-    /// The element farthest from zero becomes -8 exactly, so the scale carries its sign; the rest is rounded half up.
+    /// Send the element farthest from zero to -8 exactly, so that the scale carries its sign; round
+    /// the rest half up.
     fn store(x: &[f32; 32]) -> Self {
         let d = range::farthest(x) / -8.0;
         let id = round::inverse(d);

@@ -1,9 +1,18 @@
-//! Q4_1: 32 elements, a scale and a minimum, 4 bits each: `d * q + m`.
+//! Q4_1: 32 elements, a scale and a minimum, 4 bits each.
+//!
+//! An element is `d * q + m`.
+//!
+//! ```text
+//! byte   0 1   2 3   4        ...   19
+//!        d     m     q0 q16   ...   q15 q31         low nibble, high nibble
+//! ```
+//! With an offset of its own, a block whose elements share a sign wastes no quants on the other.
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, bits, range, round};
+use super::{bits, range, round};
 
 /// 32 elements in 20 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -23,7 +32,7 @@ impl Codec<32> for Block {
         bits::each_nibble(&self.qs, y, |q| f32::from(q) * d + m);
     }
 
-    /// The smallest element becomes 0, the largest 15, the rest is rounded half up.
+    /// Send the smallest element to 0 and the largest to 15; round the rest half up.
     fn store(x: &[f32; 32]) -> Self {
         let (min, max) = range::min_max(x);
         let d = (max - min) / 15.0;

@@ -1,11 +1,20 @@
-//! Q4_K: 256 elements in strips of 32, each with a scale and a minimum of 6 bits; 4 bits an element: `d * s * q - dmin * m`.
+//! Q4_K: 256 elements in sub-blocks of 32, each with a scale and a minimum of 6 bits; 4 bits an
+//! element: `d * s * q - dmin * m`.
+//!
+//! ```text
+//! byte   0 1   2 3    4 .. 15                     16 .. 143
+//!        d     dmin   scales and minima, 6 bits   quants, 4 bits
+//! ```
+//! 4.5 bits an element in all, as many as Q4_0; a scale for 32 elements costs 6 bits here and 16
+//! there, which leaves room for the minima.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
+use super::scale_min;
 use super::search::Affine;
-use super::{Codec, scale_min};
 
 /// 256 elements in 144 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -15,7 +24,7 @@ pub struct Block {
     pub d: Half,
     /// The scale of the minima.
     pub dmin: Half,
-    /// Scales and minima of the strips, 6 bits each; read by [`Block::scale_min`].
+    /// Scales and minima of the sub-blocks, 6 bits each; read by [`Block::scale_min`].
     pub scales: [u8; 12],
     /// Four bits an element.
     pub qs: [u8; 128],
@@ -24,14 +33,14 @@ pub struct Block {
 const SEARCH: Affine = Affine { largest: 15, first: -1.0, steps: 20, error: |diff| diff * diff };
 
 impl Block {
-    /// The scale and the minimum of strip `j` (0 to 7), `0..64` each.
+    /// Return the scale and the minimum of sub-block `j` (0 to 7), `0..64` each.
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min::unpack(&self.scales, j)
     }
 
-    /// The quants of strip `j` (0 to 7).
+    /// Return the quants of sub-block `j` (0 to 7).
     pub fn quants(&self, j: usize) -> [u8; 32] {
-        Plane::FOUR.strip(&self.qs, j)
+        Plane::FOUR.sub_block(&self.qs, j)
     }
 }
 
@@ -41,13 +50,13 @@ impl Codec<256> for Block {
         for (j, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             let (scale, min) = self.scale_min(j);
             let (d, m) = (d * f32::from(scale), dmin * f32::from(min));
-            *y = Plane::FOUR.strip(&self.qs, j).map(|q| d * f32::from(q) - m);
+            *y = Plane::FOUR.sub_block(&self.qs, j).map(|q| d * f32::from(q) - m);
         }
     }
 
     fn store(x: &[f32; 256]) -> Self {
-        let strips = scale_min::encode(x, &SEARCH);
-        let qs = Plane::FOUR.pack(&strips.q, 0);
-        Block { d: strips.d, dmin: strips.dmin, scales: strips.scales, qs }
+        let sub_blocks = scale_min::encode(x, &SEARCH);
+        let qs = Plane::FOUR.pack(&sub_blocks.q, 0);
+        Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qs }
     }
 }

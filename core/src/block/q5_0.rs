@@ -1,9 +1,18 @@
-//! Q5_0: 32 elements, one scale, 5 bits each: `d * (q - 16)`.
+//! Q5_0: 32 elements, one scale, 5 bits each.
+//!
+//! An element is `d * (q - 16)`.
+//!
+//! ```text
+//! byte   0 1   2 .. 5             6        ...   21
+//!        d     bits 0 to 31: qh   q0 q16   ...   q15 q31
+//! ```
+//! The fifth bits stand together, because five bits do not divide a byte.
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, bits, range, round};
+use super::{bits, range, round};
 
 /// 32 elements in 22 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -23,7 +32,8 @@ impl Codec<32> for Block {
         bits::each_five(&self.qs, self.qh, y, |q| (i32::from(q) - 16) as f32 * d);
     }
 
-    /// The element farthest from zero becomes -16 exactly, so the scale carries its sign; the rest is rounded half up.
+    /// Send the element farthest from zero to -16 exactly, so that the scale carries its sign;
+    /// round the rest half up.
     fn store(x: &[f32; 32]) -> Self {
         let d = range::farthest(x) / -16.0;
         let id = round::inverse(d);

@@ -1,9 +1,17 @@
-//! Q5_1: 32 elements, a scale and a minimum, 5 bits each: `d * q + m`.
+//! Q5_1: 32 elements, a scale and a minimum, 5 bits each.
+//!
+//! An element is `d * q + m`.
+//!
+//! ```text
+//! byte   0 1   2 3   4 .. 7             8        ...   23
+//!        d     m     bits 0 to 31: qh   q0 q16   ...   q15 q31
+//! ```
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, bits, range, round};
+use super::{bits, range, round};
 
 /// 32 elements in 24 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -25,7 +33,7 @@ impl Codec<32> for Block {
         bits::each_five(&self.qs, self.qh, y, |q| f32::from(q) * d + m);
     }
 
-    /// The smallest element becomes 0, the largest 31, the rest is rounded half up.
+    /// Send the smallest element to 0 and the largest to 31; round the rest half up.
     fn store(x: &[f32; 32]) -> Self {
         let (min, max) = range::min_max(x);
         let d = (max - min) / 31.0;

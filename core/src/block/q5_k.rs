@@ -1,11 +1,21 @@
-//! Q5_K: 256 elements in strips of 32, each with a scale and a minimum of 6 bits; 5 bits an element: `d * s * q - dmin * m`.
+//! Q5_K: 256 elements in sub-blocks of 32, each with a scale and a minimum of 6 bits; 5 bits an
+//! element.
+//!
+//! An element is `d * s * q - dmin * m`.
+//!
+//! ```text
+//! byte   0 1   2 3    4 .. 15                     16 .. 47     48 .. 175
+//!        d     dmin   scales and minima, 6 bits   fifth bits   lower four bits
+//! ```
+//! 5.5 bits an element in all.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
+use super::scale_min;
 use super::search::Affine;
-use super::{Codec, scale_min};
 
 /// 256 elements in 176 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -15,7 +25,7 @@ pub struct Block {
     pub d: Half,
     /// The scale of the minima.
     pub dmin: Half,
-    /// Scales and minima of the strips, 6 bits each; read by [`Block::scale_min`].
+    /// Scales and minima of the sub-blocks, 6 bits each; read by [`Block::scale_min`].
     pub scales: [u8; 12],
     /// The fifth bit of each element.
     pub qh: [u8; 32],
@@ -26,14 +36,14 @@ pub struct Block {
 const SEARCH: Affine = Affine { largest: 31, first: -0.5, steps: 15, error: |diff| diff * diff };
 
 impl Block {
-    /// The scale and the minimum of strip `j` (0 to 7), `0..64` each.
+    /// Return the scale and the minimum of sub-block `j` (0 to 7), `0..64` each.
     pub fn scale_min(&self, j: usize) -> (u8, u8) {
         scale_min::unpack(&self.scales, j)
     }
 
-    /// The quants of strip `j` (0 to 7): their lower four bits, and the fifth.
+    /// Return the quants of sub-block `j` (0 to 7): their lower four bits, and the fifth.
     pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
-        (Plane::FOUR.strip(&self.qs, j), Plane::ONE.strip(&self.qh, j))
+        (Plane::FOUR.sub_block(&self.qs, j), Plane::ONE.sub_block(&self.qh, j))
     }
 }
 
@@ -43,8 +53,8 @@ impl Codec<256> for Block {
         for (j, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             let (scale, min) = self.scale_min(j);
             let (d, m) = (d * f32::from(scale), dmin * f32::from(min));
-            let low: [u8; 32] = Plane::FOUR.strip(&self.qs, j);
-            let high: [u8; 32] = Plane::ONE.strip(&self.qh, j);
+            let low: [u8; 32] = Plane::FOUR.sub_block(&self.qs, j);
+            let high: [u8; 32] = Plane::ONE.sub_block(&self.qh, j);
             for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
                 *y = d * f32::from(high << 4 | low) - m;
             }
@@ -52,8 +62,8 @@ impl Codec<256> for Block {
     }
 
     fn store(x: &[f32; 256]) -> Self {
-        let strips = scale_min::encode(x, &SEARCH);
-        let (qh, qs) = (Plane::ONE.pack(&strips.q, 4), Plane::FOUR.pack(&strips.q, 0));
-        Block { d: strips.d, dmin: strips.dmin, scales: strips.scales, qh, qs }
+        let sub_blocks = scale_min::encode(x, &SEARCH);
+        let (qh, qs) = (Plane::ONE.pack(&sub_blocks.q, 4), Plane::FOUR.pack(&sub_blocks.q, 0));
+        Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qh, qs }
     }
 }

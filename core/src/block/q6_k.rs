@@ -1,11 +1,20 @@
-//! Q6_K: 256 elements in strips of 16, each with a signed scale of 8 bits; 6 bits an element: `d * s * (q - 32)`.
+//! Q6_K: 256 elements in sub-blocks of 16, each with a signed scale of 8 bits; 6 bits an element.
+//!
+//! An element is `d * s * (q - 32)`.
+//!
+//! ```text
+//! byte   0 .. 127          128 .. 191       192 .. 207        208 209
+//!        lower four bits   upper two bits   scales, 8 bits    d
+//! ```
+//! 6.6 bits an element in all. Files of smaller types often keep the output matrix in this one.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
 use super::search::{NEGLIGIBLE, requantise_signed, symmetric};
-use super::{Codec, range, round};
+use super::{range, round};
 
 /// 256 elements in 210 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -15,7 +24,7 @@ pub struct Block {
     pub ql: [u8; 128],
     /// The upper two bits of each element.
     pub qh: [u8; 64],
-    /// The scales of the strips.
+    /// The scales of the sub-blocks.
     pub scales: [i8; 16],
     /// The scale of the scales.
     pub d: Half,
@@ -24,9 +33,10 @@ pub struct Block {
 const LOW: Plane = Plane { bits: 4, width: 64 };
 
 impl Block {
-    /// The quants of two strips from 2j (0 to 7): their lower four bits, and the upper two.
+    /// Return the quants of the two sub-blocks from 2j (`j` from 0 to 7): their lower four bits,
+    /// and the upper two.
     pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
-        (LOW.strip(&self.ql, j), Plane::TWO.strip(&self.qh, j))
+        (LOW.sub_block(&self.ql, j), Plane::TWO.sub_block(&self.qh, j))
     }
 }
 
@@ -35,15 +45,16 @@ impl Codec<256> for Block {
         let d = self.d.to_f32();
         for (j, (y, scale)) in y.as_chunks_mut::<16>().0.iter_mut().zip(self.scales).enumerate() {
             let d = d * f32::from(scale);
-            let low: [u8; 16] = LOW.strip(&self.ql, j);
-            let high: [u8; 16] = Plane::TWO.strip(&self.qh, j);
+            let low: [u8; 16] = LOW.sub_block(&self.ql, j);
+            let high: [u8; 16] = Plane::TWO.sub_block(&self.qh, j);
             for (y, (low, high)) in y.iter_mut().zip(low.into_iter().zip(high)) {
                 *y = d * (i32::from(high << 4 | low) - 32) as f32;
             }
         }
     }
 
-    /// Searches each strip, makes the scale farthest from zero -128, then rounds again with the scales as stored.
+    /// Search each sub-block, make the scale farthest from zero -128, then round again with the
+    /// scales as stored.
     fn store(x: &[f32; 256]) -> Self {
         let (mut fits, mut q) = ([0.0; 16], [0; 256]);
         for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {

@@ -1,9 +1,19 @@
-//! Q8_0: 32 elements, one scale, 8 bits each: `d * q`.
+//! Q8_0: 32 elements, one scale, 8 bits each.
+//!
+//! An element is `d * q`.
+//!
+//! ```text
+//! byte   0 1   2    3    ...   33
+//!        d     q0   q1   ...   q31
+//! ```
+//! The rounding of a block is at most half of `d`. KV caches use the same numbers, in another order
+//! ([`crate::cell`]).
 
 use bytemuck::{Pod, Zeroable};
 
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, range, round};
+use super::{range, round};
 
 /// 32 elements in 34 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -23,7 +33,7 @@ impl Codec<32> for Block {
         }
     }
 
-    /// The element farthest from zero becomes 127 or -127, the rest is rounded half away from zero.
+    /// Send the element farthest from zero to 127 or -127; round the rest half away from zero.
     fn store(x: &[f32; 32]) -> Self {
         let d = range::farthest(x).abs() / 127.0;
         let id = round::inverse(d);

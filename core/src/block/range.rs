@@ -1,6 +1,10 @@
 //! The extremes of a block, with the reference's choice among equals.
+//!
+//! Encoders scale a block by its farthest element or by its range. Where two elements are equally
+//! far, the first decides the sign of the scale, so the choice is part of the format.
 
-/// The element with the largest magnitude, the first of those that share it; 0 if there is none.
+/// Return the element with the largest magnitude, the first of those that share it; 0 if there is
+/// none.
 pub fn farthest(x: &[f32]) -> f32 {
     let mut far = 0.0_f32;
     for &x in x {
@@ -11,7 +15,7 @@ pub fn farthest(x: &[f32]) -> f32 {
     far
 }
 
-/// The smallest and the largest element; NaNs count as neither.
+/// Return the smallest and the largest element; NaNs count as neither.
 pub fn min_max(x: &[f32]) -> (f32, f32) {
     let (mut min, mut max) = (f32::MAX, f32::MIN);
     for &x in x {

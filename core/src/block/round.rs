@@ -1,24 +1,26 @@
-//! How the encoders round, and the one division they guard.
+//! Rounding as the encoders do it, and the one division that they guard.
 
-/// `1 / d`, or 0 for a block whose scale is 0.
+/// Return `1 / d`, or 0 for a block whose scale is 0.
 pub fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// The integer nearest to `x`, ties to even, for |x| < 2^22; something finite and the same everywhere beyond.
+/// Return the integer nearest to `x`, ties to even, for `|x| < 2^22`; beyond, something finite that
+/// is the same everywhere.
 ///
-/// Adding 1.5 * 2^23 leaves no room for a fraction, so the addition itself rounds; the integer is then in the low
-/// bits. Block encoders that search for scales round this way, and not like [`libm::roundf`], which sends ties away
-/// from zero.
+/// Adding 1.5 * 2^23 leaves no room for a fraction, so the addition itself rounds; the integer is
+/// then in the low bits. Encoders that search for scales round this way, and not like
+/// [`libm::roundf`], which sends ties away from zero.
 pub fn nearest(x: f32) -> i32 {
     let bits = (x + 12_582_912.0).to_bits();
     (bits & 0x007f_ffff) as i32 - 0x0040_0000
 }
 
-/// `x` without its fraction; what fits in no `i32` becomes the lowest one.
+/// Return `x` without its fraction; a number that fits in no `i32` becomes the lowest one.
 ///
-/// A block whose largest element is subnormal has a scale with an infinite inverse, and its quants end up here. The
-/// language of the reference leaves the outcome open; this is what x86 made of it in files out there.
+/// A block whose largest element is subnormal has a scale with an infinite inverse, and its quants
+/// end up here. C leaves the outcome open; x86 makes it the lowest number, and so it is in the
+/// files out there.
 pub fn truncate(x: f32) -> i32 {
     if x.abs() < 2_147_483_648.0 { x as i32 } else { i32::MIN }
 }

@@ -1,13 +1,14 @@
-//! What Q4_K and Q5_K share: eight strips of 32 elements, each with a scale and a minimum of 6 bits.
+//! The scales and minima of Q4_K and Q5_K: eight sub-blocks of 32 elements, 6 bits each.
 //!
-//! The twelve bytes hold, for strips 0 to 3, the scales and then the minima in the lower six bits; for strips 4 to 7, the
-//! low nibbles of both in the last four bytes, and their upper two bits on top of the first eight bytes.
+//! Twelve bytes hold them. For sub-blocks 0 to 3, the scales and then the minima are the lower six
+//! bits of the first eight bytes. For sub-blocks 4 to 7, the low nibbles of both are in the last
+//! four bytes, and their upper two bits on top of the first eight bytes.
 
 use super::f16::Half;
 use super::round;
 use super::search::{Affine, requantise};
 
-/// The scale and the minimum of strip `j`, `0..64` each.
+/// Return the scale and the minimum of sub-block `j`, `0..64` each.
 pub fn unpack(packed: &[u8; 12], j: usize) -> (u8, u8) {
     let (i, byte) = (j % 4, |i: usize| packed[i]);
     if j < 4 {
@@ -16,7 +17,7 @@ pub fn unpack(packed: &[u8; 12], j: usize) -> (u8, u8) {
     (byte(i + 8) & 15 | byte(i) >> 6 << 4, byte(i + 8) >> 4 | byte(i + 4) >> 6 << 4)
 }
 
-/// Adds strip `j`, whose bits must still be zero.
+/// Add sub-block `j`, whose bits must still be zero.
 fn pack(packed: &mut [u8; 12], j: usize, scale: u8, min: u8) {
     let i = j % 4;
     if j < 4 {
@@ -29,8 +30,8 @@ fn pack(packed: &mut [u8; 12], j: usize, scale: u8, min: u8) {
     }
 }
 
-/// An encoded block but for the packing of its quants.
-pub struct Strips {
+/// An encoded block before its quants are packed into bytes.
+pub struct SubBlocks {
     /// The scale of the scales.
     pub d: Half,
     /// The scale of the minima.
@@ -41,9 +42,11 @@ pub struct Strips {
     pub q: [u8; 256],
 }
 
-/// Encodes a block: each strip by a search, then scales and minima by their largest, then the quants again with the
-/// scales as they will be read.
-pub fn encode(x: &[f32; 256], search: &Affine) -> Strips {
+/// Encode a block.
+///
+/// Each sub-block is searched for its best scale and minimum; these are rounded to 6 bits by the
+/// largest of each; then the quants are rounded again with the scales as they will be read.
+pub fn encode(x: &[f32; 256], search: &Affine) -> SubBlocks {
     let (mut fits, mut q) = ([(0.0, 0.0); 8], [0; 256]);
     for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<32>().0).zip(x.as_chunks::<32>().0) {
         *fit = search.run(x, &weights(x), q);
@@ -66,10 +69,11 @@ pub fn encode(x: &[f32; 256], search: &Affine) -> Strips {
         let (scale, min) = unpack(&scales, j);
         requantise(x, q, d.to_f32() * f32::from(scale), dmin.to_f32() * f32::from(min), search.largest);
     }
-    Strips { d, dmin, scales, q }
+    SubBlocks { d, dmin, scales, q }
 }
 
-/// How much an error in each element counts: its magnitude plus the strip's root mean square.
+/// Return the weight of an error in each element: its magnitude plus the root mean square of the
+/// sub-block.
 fn weights(x: &[f32; 32]) -> [f32; 32] {
     let squares = x.iter().fold(0.0, |sum, x| sum + x * x);
     let rms = libm::sqrtf(squares / 32.0);

@@ -1,30 +1,36 @@
-//! The searches for scales behind the quantisers of 256 elements and of IQ4_NL.
+//! The searches for scales behind the encoders of 256 elements and of IQ4_NL.
 //!
-//! Rounding to a grid is easy, choosing the grid is not: the best scale depends on the quants and these on the scale. Each
-//! search tries a few inverse scales; for each it rounds, solves the weighted least-squares problem for the scale
-//! that suits these quants best, and keeps the best so far. All sums run in the order of the elements and each
-//! product is written in the order the reference multiplies, because files are compared by their bits.
+//! Rounding to a grid is easy, choosing the grid is not: the best scale depends on the quants, and
+//! the quants depend on the scale. Each search tries a few inverse scales. For each it rounds,
+//! solves the weighted least-squares problem for the scale that suits these quants best, and keeps
+//! the best scale so far.
+//!
+//! The searches are those of ggml's reference quantisers (`make_qkx2_quants`, `make_qx_quants`,
+//! `make_q3_quants`, and the one of IQ4_NL). All sums run in the order of the elements, and each
+//! product is written in the order in which the reference multiplies, because files are compared by
+//! their bits.
 
 use super::range;
 use super::round::nearest;
 
-/// Below this, a strip counts as zero.
+/// A sub-block whose largest magnitude is below this counts as zero.
 pub const NEGLIGIBLE: f32 = 1e-15;
 
-/// Search for `x = scale * q - min` with `min >= 0`.
+/// The search for `x = scale * q - min` with `min >= 0`: the parameters that a type gives it.
 pub struct Affine {
     /// The largest quant; the smallest is 0.
     pub largest: u8,
-    /// The inverse scales tried: over the range of the values, `largest + first`, and on in steps of a tenth.
+    /// The first inverse scale tried: `largest + first` over the range of the values. Each step
+    /// adds a tenth to `first`.
     pub first: f32,
     /// The number of steps.
     pub steps: u8,
-    /// How a difference counts as error.
+    /// The error of a difference: its magnitude or its square.
     pub error: fn(f32) -> f32,
 }
 
 impl Affine {
-    /// Sets `q`; returns scale and min. Errors count by the weights `w`.
+    /// Set `q`, and return scale and minimum. Errors count by the weights `w`.
     pub fn run<const S: usize>(&self, x: &[f32; S], w: &[f32; S], q: &mut [u8; S]) -> (f32, f32) {
         let (low, high) = range::min_max(x);
         let low = if low > 0.0 { 0.0 } else { low };
@@ -70,7 +76,8 @@ impl Affine {
     }
 }
 
-/// The scale and the offset (at most 0) with the least squared error for these quants; none if they are all the same.
+/// Return the scale and the offset (at most 0) with the least squared error for these quants; none
+/// if all quants are equal.
 fn solve<const S: usize>(
     x: &[f32; S],
     w: &[f32; S],
@@ -94,21 +101,23 @@ fn solve<const S: usize>(
     Some(if low > 0.0 { (sum_xq / sum_q2, 0.0) } else { (scale, low) })
 }
 
-/// Rounds again with the scale and the minimum as they are stored; a scale of 0 leaves the quants of the search.
+/// Round again with the scale and the minimum as they are stored; a scale of 0 leaves the quants of
+/// the search.
 pub fn requantise<const S: usize>(x: &[f32; S], q: &mut [u8; S], scale: f32, min: f32, largest: u8) {
     if scale != 0.0 {
         *q = x.map(|x| nearest((x + min) / scale).clamp(0, i32::from(largest)) as u8);
     }
 }
 
-/// Rounds again with the signed scale as it is stored, to quants from 0 to `2 * half - 1` that stand for `q - half`.
+/// Round again with the signed scale as it is stored, to quants from 0 to `2 * half - 1` that stand
+/// for `q - half`.
 pub fn requantise_signed<const S: usize>(x: &[f32; S], q: &mut [u8; S], scale: f32, half: i32) {
     if scale != 0.0 {
         *q = x.map(|x| offset(signed(x / scale, half), half));
     }
 }
 
-/// The integer nearest to `x` from `-half` to `half - 1`.
+/// Return the integer nearest to `x` from `-half` to `half - 1`.
 fn signed(x: f32, half: i32) -> i32 {
     nearest(x).clamp(-half, half - 1)
 }
@@ -144,8 +153,10 @@ impl Sums {
     }
 }
 
-/// Search for `x = scale * (q - half)`: nineteen inverse scales around the one that sends the element farthest from
-/// zero to `-half`. Sets `q`, returns the scale.
+/// Search for `x = scale * (q - half)`; set `q` and return the scale.
+///
+/// Tries nineteen inverse scales around the one that sends the element farthest from zero to
+/// `-half`. Errors count by `x * x`.
 pub fn symmetric<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
@@ -169,8 +180,9 @@ pub fn symmetric<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f3
     scale
 }
 
-/// Search for `x = scale * (q - half)` that starts from one inverse scale and then improves the quants one by one, up to
-/// five rounds. Sets `q`, returns the scale.
+/// Search for `x = scale * (q - half)`; set `q` and return the scale.
+///
+/// Starts from one inverse scale and then improves the quants one by one, in at most five rounds.
 pub fn one_by_one<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
@@ -189,8 +201,8 @@ pub fn one_by_one<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f
     sums.scale()
 }
 
-/// One round: every quant moves to where the scale that the others ask for would put it, if that lowers the error. Tells
-/// whether any did.
+/// Do one round: move every quant to where the scale that the other quants ask for would put it, if
+/// that lowers the error. Return true if any moved.
 fn improve<const S: usize>(x: &[f32; S], half: i32, quants: &mut [i32; S], sums: &mut Sums) -> bool {
     let mut changed = false;
     for (&x, quant) in x.iter().zip(quants) {
@@ -211,8 +223,10 @@ fn improve<const S: usize>(x: &[f32; S], half: i32, quants: &mut [i32; S], sums:
     changed
 }
 
-/// Search for `x = scale * values[q]`: the inverse scale that sends the element farthest from zero to the first value, then
-/// fifteen around the one that sends it to the first value with the sign kept. Returns the scale.
+/// Search for `x = scale * values[q]`; return the scale.
+///
+/// Tries the inverse scale that sends the element farthest from zero to the first value, then
+/// fifteen around the one that sends it there with the sign kept.
 pub fn codebook<const S: usize>(x: &[f32; S], values: &[i8; 16]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
@@ -223,7 +237,8 @@ pub fn codebook<const S: usize>(x: &[f32; S], values: &[i8; 16]) -> f32 {
         let mut sums = Sums::default();
         for &x in x {
             let (w, value) = (x * x, f32::from(values[index(inverse * x, values)]));
-            // The value comes before the element here: not the order of `Sums::add`, and not the same bits.
+            // The value comes before the element here: not the order of `Sums::add`, and not the
+            // same bits.
             sums.xq += w * value * x;
             sums.qq += w * value * value;
         }
@@ -242,7 +257,8 @@ pub fn codebook<const S: usize>(x: &[f32; S], values: &[i8; 16]) -> f32 {
     scale
 }
 
-/// The index of the value nearest to `x` in ascending `values`, the upper of two equally near; the last for NaN.
+/// Return the index of the value nearest to `x` in ascending `values`: the upper of two equally
+/// near ones, the last for NaN.
 pub fn index(x: f32, values: &[i8; 16]) -> usize {
     let value = |i: usize| f32::from(values[i]);
     if x.is_nan() || x >= value(15) {
@@ -271,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strip_of_one_negative_value_is_all_minimum() {
+    fn a_sub_block_of_one_negative_value_is_all_minimum() {
         let mut q = [9; 32];
         assert_eq!(SQUARE.run(&[-3.0; 32], &[1.0; 32], &mut q), (0.0, 3.0));
         assert_eq!(q, [0; 32]);

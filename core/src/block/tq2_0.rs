@@ -1,10 +1,19 @@
-//! TQ2_0: 256 elements, one scale, -1, 0 or 1 each in 2 bits: `d * (q - 1)`.
+//! TQ2_0: 256 elements, one scale, -1, 0 or 1 each in 2 bits.
+//!
+//! An element is `d * (q - 1)`.
+//!
+//! ```text
+//! byte   0 .. 63            64 65
+//!        quants, 2 bits     d
+//! ```
+//! For models that were trained with such weights (BitNet); others lose too much.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
+use super::codec::Codec;
 use super::f16::Half;
-use super::{Codec, range, round};
+use super::{range, round};
 
 /// 256 elements in 66 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -17,9 +26,9 @@ pub struct Block {
 }
 
 impl Block {
-    /// The quants of 32 elements from 32j (0 to 7).
+    /// Return the quants of the 32 elements from 32j (`j` from 0 to 7).
     pub fn quants(&self, j: usize) -> [u8; 32] {
-        Plane::TWO.strip(&self.qs, j)
+        Plane::TWO.sub_block(&self.qs, j)
     }
 }
 
@@ -27,11 +36,11 @@ impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();
         for (j, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            *y = Plane::TWO.strip(&self.qs, j).map(|q| (i32::from(q) - 1) as f32 * d);
+            *y = Plane::TWO.sub_block(&self.qs, j).map(|q| (i32::from(q) - 1) as f32 * d);
         }
     }
 
-    /// The scale is the largest magnitude; the rest is rounded half away from zero.
+    /// Make the largest magnitude the scale; round the rest half away from zero.
     fn store(x: &[f32; 256]) -> Self {
         let d = range::farthest(x).abs();
         let id = round::inverse(d);

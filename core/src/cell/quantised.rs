@@ -1,12 +1,17 @@
-//! One cell of a quantised part: its blocks of 32 elements, between GGUF's form (a scale, then quants) and their places.
+//! One cell of a quantised part: its blocks of 32 elements, between GGUF's form (a scale, then
+//! quants) and their places in the part.
+//!
+//! Scales stand apart from quants, so that a kernel loads sixteen quants of sixteen cells (keys) or
+//! of one cell (values) with one instruction. A cell is nevertheless written alone: its scales and
+//! its quants are bytes of its own.
 
-use super::BLOCK_CELLS;
-use crate::block::Codec;
+use super::types::BLOCK_CELLS;
+use crate::block::codec::Codec;
 
 /// Bytes of a scale.
 const SCALE: usize = 2;
 
-/// How the quants of a part lie; its scales are `[d / 32, 32 cells]` behind them.
+/// The order of the quants of a part; its scales, `[d / 32, 32 cells]`, follow.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     /// The bytes of a cell are 32 apart: one for each cell.
@@ -15,7 +20,8 @@ pub(super) enum Order {
     Values,
 }
 
-/// Where one block of a cell lies in its part: its scale, its first quant, and from one quant to the next.
+/// The place of one block of a cell in its part: of its scale, of its first quant, and the distance
+/// from one quant to the next.
 struct Place {
     scale: usize,
     first: usize,
@@ -23,7 +29,7 @@ struct Place {
 }
 
 impl Order {
-    /// Where block `b` of `cell` lies in a part of blocks of `block_bytes`.
+    /// Return the place of block `b` of `cell` in a part of blocks of `block_bytes`.
     fn place(self, part_len: usize, block_bytes: usize, cell: usize, b: usize) -> Place {
         let (n_blocks, n_quants) = (part_len / (BLOCK_CELLS * block_bytes), block_bytes - SCALE);
         let scale = n_blocks * n_quants * BLOCK_CELLS + (b * BLOCK_CELLS + cell) * SCALE;
@@ -51,28 +57,29 @@ impl Order {
         }
     }
 
-    /// Copies a cell's blocks, of `block_bytes` each, to their places.
+    /// Copy a cell's blocks, of `block_bytes` each, to their places.
     pub(super) fn put(self, block_bytes: usize, part: &mut [u8], cell: usize, row: &[u8]) {
         for (b, block) in row.chunks_exact(block_bytes).enumerate() {
             self.put_block(part, cell, b, block);
         }
     }
 
-    /// The reverse of [`Order::put`].
+    /// Copy a cell's blocks, of `block_bytes` each, from their places; the reverse of
+    /// [`Order::put`].
     pub(super) fn take(self, block_bytes: usize, part: &[u8], cell: usize, row: &mut [u8]) {
         for (b, block) in row.chunks_exact_mut(block_bytes).enumerate() {
             self.take_block(part, cell, b, block);
         }
     }
 
-    /// Quantises a row of one head into a cell.
+    /// Quantise a row of one head into a cell.
     pub(super) fn encode<B: Codec<32>>(self, part: &mut [u8], cell: usize, row: &[f32]) {
         for (b, x) in row.as_chunks().0.iter().enumerate() {
             self.put_block(part, cell, b, bytemuck::bytes_of(&B::store(x)));
         }
     }
 
-    /// The elements of a cell.
+    /// Read the elements of a cell.
     pub(super) fn decode<B: Codec<32>>(self, part: &[u8], cell: usize, row: &mut [f32]) {
         for (b, x) in row.as_chunks_mut().0.iter_mut().enumerate() {
             let mut block = B::zeroed();

@@ -1,22 +1,36 @@
 //! AMX with 8-bit integers: a product of sixteen tokens and sixteen outputs in one instruction.
 //!
-//! Stable Rust has no intrinsics for tiles, so the instructions are written out. A [`Tiles`] is the proof that this thread
-//! may use them: [`Tiles::configure`] gives one only where the processor has them and the operating system lets this
-//! process keep their state, which has to be asked for once.
+//! Stable Rust has no intrinsics for tiles, so the instructions are written out. A [`Tiles`] is the
+//! proof that this thread may use them: [`Tiles::configure`] returns one only where the processor
+//! has them and the operating system lets this process keep their state, which has to be asked for
+//! once.
 //!
-//! How a product goes. Four tiles hold the integer sums of 32 tokens and 32 outputs; so many, because tokens and weights are
-//! then loaded once for two. Vectors reach the sums of a block through memory alone, and turn them to floats there. That would
-//! cost a conversion, and while tiles are at work the processor multiplies and converts with one of its two units but adds
-//! with both. So a tile starts not from zero but from the bits of the float 3 * 2^22: integers below 2^22 added to those are
-//! that float plus the integer, and one exact subtraction leaves the sum. Two blocks are added to a tile before it starts
-//! anew; the sums of the second are the difference of what was stored after each.
+//! # One product
+//! Four tiles hold the integer sums of 32 tokens and 32 outputs; so many, because tokens and
+//! weights are then loaded once for two. Vectors reach the sums of a block through memory alone,
+//! and turn them to floats there.
 //!
-//! What waits is kept apart: while the tiles multiply two blocks, the vectors scale and add the sums of the two before.
+//! That would cost a conversion, and while tiles are at work the processor multiplies and converts
+//! with one of its two vector units but adds with both. So a tile starts not from zero but from the
+//! bits of the float 3 * 2^22: integers below 2^22 added to those bits are that float plus the
+//! integer, and one exact subtraction leaves the sum. Two blocks are added to a tile before it
+//! starts anew; the sums of the second are the difference of the values stored after each.
+//!
+//! While the tiles multiply two blocks, the vectors scale and add the sums of the two blocks
+//! before.
+//!
+//! # Tiles
+//! | tile | content | rows x bytes |
+//! |---|---|---|
+//! | 0, 1 | sums of the first sixteen tokens with the first and the second panel | 16 x 64 |
+//! | 2, 3 | sums of the other sixteen tokens | 16 x 64 |
+//! | 4, 5 | the first and the other sixteen tokens, 32 columns | 16 x 32 |
+//! | 6, 7 | the first and the second panel, 32 columns | 8 x 64 |
 
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 use super::LANES;
-use crate::quantized::QBlock;
+use crate::block::activations::QBlock;
 use core::arch::asm;
 use core::arch::x86_64::{
     __cpuid, __cpuid_count, __m512, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_ps, _mm512_set1_ps,
@@ -42,21 +56,21 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Nothing.
+    /// A block of zeros.
     pub(crate) const ZERO: Self = Self { q: [[0; 64]; 8], scales: [0.0; LANES], mins: [0.0; LANES] };
 }
 
 /// The accumulators of sixteen tokens and sixteen outputs.
 pub(crate) type Sums = [[f32; LANES]; TOKENS];
 
-/// Whether this process may use tiles.
+/// The process's permission to use tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// The processor has none, or nobody knows how the operating system is asked.
+    /// The processor has none, or this crate does not know how to ask the operating system.
     Absent,
     /// The operating system keeps them from this process.
     Refused,
-    /// It may.
+    /// The process may use them.
     Granted,
 }
 
@@ -70,7 +84,7 @@ impl Permission {
     }
 }
 
-/// Whether this process may use tiles: asked once, then remembered.
+/// Return the permission of this process: asked once, then remembered.
 pub(crate) fn permission() -> Permission {
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     const UNKNOWN: u8 = 0;
@@ -94,7 +108,8 @@ pub(crate) fn permission() -> Permission {
     }
 }
 
-/// AMX-TILE, AMX-INT8 and AVX-512 F, with an operating system that saves the registers of all.
+/// Return true if there are AMX-TILE, AMX-INT8 and AVX-512 F, with an operating system that saves
+/// the registers of all.
 fn processor_has_tiles() -> bool {
     const TILES: u32 = 1 << 24 | 1 << 25;
     const AVX512F: u32 = 1 << 16;
@@ -113,14 +128,15 @@ fn processor_has_tiles() -> bool {
     saved & STATE == STATE
 }
 
-/// Asks the kernel for room for the tiles' state.
+/// Ask the kernel for room for the tiles' state; return true if it grants it.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     const ARCH_PRCTL: isize = 158;
     const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
     const TILE_DATA: usize = 18;
     let result: isize;
-    // SAFETY: the call changes what this process may use and touches no memory of ours; the kernel overwrites rcx and r11.
+    // SAFETY: the call changes what this process may use and touches no memory of ours; the kernel
+    // overwrites rcx and r11.
     unsafe {
         asm!("syscall", inout("rax") ARCH_PRCTL => result, in("rdi") ARCH_REQ_XCOMP_PERM, in("rsi") TILE_DATA,
             out("rcx") _, out("r11") _, options(nostack));
@@ -128,13 +144,13 @@ fn permitted() -> bool {
     result == 0
 }
 
-/// How other systems are asked is not known here.
+/// Return false: this crate does not know how other systems are asked.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
 }
 
-/// What `ldtilecfg` reads: the shape of each tile.
+/// The operand of `ldtilecfg`: the shape of each tile.
 #[repr(C, align(64))]
 struct Shapes {
     palette: u8,
@@ -153,14 +169,15 @@ static SHAPES: Shapes = Shapes {
     rows: [16, 16, 16, 16, 16, 16, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// This thread's tiles, ready for use; dropping it empties them, so that nobody else has to save them.
+/// This thread's tiles, ready for use; dropping it empties them, so that the operating system need
+/// not save them.
 pub(crate) struct Tiles {
     buffer: Buffer,
     /// Tiles belong to a thread.
     thread: PhantomData<*mut ()>,
 }
 
-/// Where the tiles' sums wait for the vectors: those of two blocks, in four tiles.
+/// The sums of two blocks in four tiles, where vectors read them.
 #[repr(C, align(64))]
 struct Buffer([[Sums; 4]; 2]);
 
@@ -174,13 +191,13 @@ impl Drop for Tiles {
 /// 3 * 2^22, to which an integer below 2^22 can be added as an integer or as a float.
 const BIAS: f32 = 12_582_912.0;
 
-/// What every row of sums starts from.
+/// The start of every row of sums.
 #[repr(C, align(64))]
 struct Start([u32; LANES]);
 
 static START: Start = Start([BIAS.to_bits(); LANES]);
 
-/// Loads tile `tile` from rows `stride` bytes apart.
+/// Load tile `tile` from rows `stride` bytes apart.
 macro_rules! load {
     ($tile:literal, $from:expr, $stride:expr) => {
         asm!(
@@ -191,8 +208,8 @@ macro_rules! load {
     };
 }
 
-/// Goes on with the sums of tile `c`: stores those of the block before, if there is one, starts anew if this is the first
-/// of two, and adds the products of tokens `a` with weights `b`, if there are any.
+/// Go on with the sums of tile `c`: store those of the block before, if there is one, start anew if
+/// this is the first of two, and add the products of tokens `a` with weights `b`, if there are any.
 macro_rules! step {
     ($c:literal, $a:literal, $b:literal, $turn:expr, $stored:expr) => {{
         if $turn.stores {
@@ -214,8 +231,8 @@ macro_rules! step {
     }};
 }
 
-/// The instructions that bring one token's sums of a block to its accumulator: of the first of two blocks or of the
-/// second, of a format without minima or with.
+/// The instructions that bring one token's sums of a block to its accumulator: of the first of two
+/// blocks or of the second, of a format without minima or with.
 macro_rules! token {
     (plain first $i:literal) => {
         concat!("vaddps zmm17, zmm20, [{sums} + 64*", $i, "]\n", token!($i))
@@ -241,7 +258,8 @@ macro_rules! token {
     };
 }
 
-/// `acc = fma(sum, scale * d, acc)` for each token, and for formats with a minimum `acc = fma(min, sum of x, acc)`.
+/// Compute `acc = fma(sum, scale * d, acc)` for each token, and for formats with a minimum `acc =
+/// fma(min, sum of x, acc)`.
 macro_rules! accumulate {
     ($kind:ident $which:ident, $acc:ident, $sums:expr, $before:expr, $x:expr, $w:expr) => {
         asm!(
@@ -293,19 +311,19 @@ macro_rules! accumulate {
 /// Blocks from the tokens that are multiplied to those that are fetched from the second cache.
 const AHEAD: usize = 3;
 
-/// What a turn does with each tile.
+/// The steps of a turn, for each tile.
 #[derive(Clone, Copy)]
 struct Turn {
     /// Stores the sums of the block before.
     stores: bool,
-    /// Starts anew.
+    /// Starts the sums anew.
     starts: bool,
     /// Multiplies a block.
     multiplies: bool,
 }
 
 impl Turn {
-    /// What happens in the turn of block `block` of `n`.
+    /// Return the steps in the turn of block `block` of `n`.
     fn new(block: usize, n: usize) -> Self {
         let multiplies = block < n;
         Self { stores: 0 < block && block <= n, starts: multiplies && block.is_multiple_of(2), multiplies }
@@ -319,35 +337,37 @@ pub(crate) struct Product<'a> {
     pub w: [&'a [Block]; 2],
     /// Two times sixteen tokens: those of one block lie side by side.
     pub x: [&'a [QBlock]; 2],
-    /// From a block of tokens to the next.
+    /// Blocks between a block of a token and its next.
     pub strides: [usize; 2],
-    /// Whether blocks have minima.
+    /// True if blocks have minima.
     pub minima: bool,
 }
 
 impl Tiles {
-    /// Configures this thread's tiles; none if the process may not use them.
+    /// Configure this thread's tiles; none if the process may not use them.
     pub(crate) fn configure() -> Option<Self> {
         if permission() != Permission::Granted {
             return None;
         }
-        // SAFETY: the processor has tiles and the process may use them; `SHAPES` is a valid configuration.
+        // SAFETY: the processor has tiles and the process may use them; `SHAPES` is a valid
+        // configuration.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, preserves_flags, readonly))
         };
         Some(Self { buffer: Buffer([[[[0.0; LANES]; TOKENS]; 4]; 2]), thread: PhantomData })
     }
 
-    /// Configures the tiles anew, as large as they can be and full of zeros.
+    /// Configure the tiles anew, as large as they can be and full of zeros.
     fn fill(&mut self) {
-        // SAFETY: `self` shows that the processor has tiles and the process may use them; `FULL` is a valid configuration, and
-        // loading one sets all tiles to zero.
+        // SAFETY: `self` shows that the processor has tiles and the process may use them; `FULL` is
+        // a valid configuration, and loading one sets all tiles to zero.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const FULL, options(nostack, preserves_flags, readonly))
         };
     }
 
-    /// Adds a product to `sums`, block by block: those of the first tokens with both panels, then those of the others.
+    /// Add a product to `sums`, block by block: those of the first tokens with both panels, then
+    /// those of the others.
     pub(crate) fn multiply(&mut self, product: Product<'_>, sums: &mut [Sums; 4]) {
         // SAFETY: a `Tiles` is made only where `available` has found AVX-512 F.
         unsafe {
@@ -371,7 +391,8 @@ impl Tiles {
         }
     }
 
-    /// Adds the two blocks before `first` to the sums of tile `UNIT`, between a quarter of the turns of the tiles.
+    /// Add the two blocks before `first` to the sums of tile `UNIT`, between a quarter of the turns
+    /// of the tiles.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn unit<const MINIMA: bool, const UNIT: usize>(
@@ -402,7 +423,7 @@ impl Tiles {
         }
     }
 
-    /// Adds what tile `unit` has stored of one block to sixteen accumulators.
+    /// Add the sums that tile `unit` has stored of one block to sixteen accumulators.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn add<const MINIMA: bool, const SECOND: bool>(
@@ -414,9 +435,9 @@ impl Tiles {
     ) {
         let [first, second] = &self.buffer.0;
         let (first, second, x) = (&raw const first[unit], &raw const second[unit], x[..TOKENS].as_ptr());
-        // SAFETY: the instructions read what the operands point to: sixteen rows of sums, aligned to a line, sixteen
-        // tokens, and a block's scales and minima. They write the registers named and the exception flags of MXCSR, and
-        // nothing else.
+        // SAFETY: the instructions read what the operands point to: sixteen rows of sums, aligned
+        // to a line, sixteen tokens, and a block's scales and minima. They write the registers
+        // named and the exception flags of MXCSR, and nothing else.
         unsafe {
             match (MINIMA, SECOND) {
                 (false, false) => accumulate!(plain first, acc, first, first, x, w),
@@ -427,7 +448,8 @@ impl Tiles {
         }
     }
 
-    /// What happens to tile `tile` in the turn of block `block` of `n`; the first tile's turn loads tokens and weights.
+    /// Do the steps of tile `tile` in the turn of block `block` of `n`; the first tile's turn loads
+    /// tokens and weights.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn step(&mut self, tile: usize, block: usize, n: usize, product: &Product<'_>) {
@@ -435,8 +457,8 @@ impl Tiles {
         if tile == 0 && turn.multiplies {
             let tokens = [0, 1].map(|i| &raw const product.x[i][block * product.strides[i]..][..TOKENS][0].q);
             let weights = product.w.map(|w| &raw const w[block].q);
-            // SAFETY: the tiles are configured, as `self` shows. A tile of tokens has sixteen rows of 32 bytes a `QBlock`
-            // apart, one of weights eight of 64.
+            // SAFETY: the tiles are configured, as `self` shows. A tile of tokens has sixteen rows
+            // of 32 bytes a `QBlock` apart, one of weights eight of 64.
             unsafe {
                 load!(4, tokens[0], size_of::<QBlock>());
                 load!(6, weights[0], 64usize);
@@ -472,13 +494,14 @@ static FULL: Shapes = Shapes {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// Multiplies full tiles of zeros `n_rounds` times: the limit of this processor's products. The number of multiplications and
-/// additions; none if the process may not use tiles.
+/// Multiply full tiles of zeros `n_rounds` times: the limit of this processor's products. Return
+/// the number of multiplications and additions; none if the process may not use tiles.
 pub(crate) fn multiply_in_tiles(n_rounds: usize) -> Option<u64> {
     let mut tiles = Tiles::configure()?;
     tiles.fill();
     for _ in 0..n_rounds {
-        // SAFETY: `fill` configured eight full tiles; the instructions change four of them and nothing else.
+        // SAFETY: `fill` configured eight full tiles; the instructions change four of them and
+        // nothing else.
         unsafe {
             asm!(
                 "tdpbssd tmm0, tmm4, tmm6",
@@ -493,86 +516,4 @@ pub(crate) fn multiply_in_tiles(n_rounds: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::vec::Vec;
-
-    #[test]
-    fn a_system_is_asked_only_for_what_the_processor_has() {
-        assert_eq!(Permission::of(false, || panic!("there is nothing to ask for")), Permission::Absent);
-        assert_eq!(Permission::of(true, || false), Permission::Refused);
-        assert_eq!(Permission::of(true, || true), Permission::Granted);
-    }
-
-    /// A product with small numbers and scales of one, by the definition.
-    fn naive(w: &[Block], x: &[QBlock], stride: usize, out: usize, token: usize) -> f32 {
-        let mut sum = 0;
-        for (k, w) in w.iter().enumerate() {
-            let q: [i8; 32] = bytemuck::cast(x[k * stride + token].q);
-            sum += (0..32)
-                .map(|c| i32::from(q[c]) * i32::from(w.q[c / 4][4 * out + c % 4].cast_signed()))
-                .sum::<i32>();
-        }
-        sum as f32
-    }
-
-    #[test]
-    fn tiles_hold_exact_sums_at_the_ends_of_their_range() {
-        let Some(mut tiles) = Tiles::configure() else { return };
-        for n in [0, 1, 2, 3, 8, 9] {
-            let mut w = vec![Block::ZERO; 2 * n];
-            for (i, w) in w.iter_mut().enumerate() {
-                // Rows of the lowest bytes, of the highest, and of others.
-                let q = |j: usize| {
-                    if j < 4 {
-                        0x80
-                    } else if j < 8 {
-                        127
-                    } else {
-                        (i * 37 + j * 11) as u8
-                    }
-                };
-                w.q = core::array::from_fn(|_| core::array::from_fn(q));
-                w.scales = [1.0; LANES];
-            }
-            let x: Vec<_> = (0..n * 32)
-                .map(|i| {
-                    let q = |j: usize| [-127, 127, (i * 7 + j * 5) as u8 as i8][i % 3];
-                    let q: [i8; 32] = core::array::from_fn(q);
-                    QBlock { d: 1.0, q: bytemuck::cast(q), ..QBlock::default() }
-                })
-                .collect();
-            let mut sums = [[[0.0; LANES]; TOKENS]; 4];
-            let product = Product {
-                w: [&w[..n], &w[n..]],
-                x: [&x, x.get(16..).unwrap_or(&[])],
-                strides: [32; 2],
-                minima: false,
-            };
-            tiles.multiply(product, &mut sums);
-            for (unit, sums) in sums.iter().enumerate() {
-                for (token, sums) in sums.iter().enumerate() {
-                    for (out, sum) in sums.iter().enumerate() {
-                        let wanted = naive(product.w[unit % 2], product.x[unit / 2], 32, out, token);
-                        assert_eq!(*sum, wanted, "{n} blocks, tile {unit}, token {token}, output {out}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn threads_that_never_used_tiles_configure_their_own() {
-        let used = || Tiles::configure().is_some();
-        let here = used();
-        let there =
-            std::thread::scope(|scope| [(); 3].map(|()| scope.spawn(used)).map(|t| t.join().unwrap()));
-        assert_eq!(there, [here; 3]);
-        // Again after a release, and after a panic that dropped them.
-        let _ = std::panic::catch_unwind(|| {
-            let _tiles = Tiles::configure();
-            panic!("with tiles configured");
-        });
-        assert_eq!(used(), here);
-    }
-}
+mod tests;

@@ -1,35 +1,40 @@
 //! AVX2 with FMA and F16C: two registers imitate the sixteen lanes.
+//!
+//! Bytes are multiplied by `vpmaddubsw`, unsigned times signed, whose sums of two products have
+//! sixteen bits and saturate. Kernels therefore pass either few bits of weights, so that products
+//! fit and several are summed before they are widened ([`Simd::FEW_BITS`]), or signed weights,
+//! whose sign goes to the activation first. Eight registers of a pair each hold sums and operands;
+//! the order of instructions is pinned in one place, because the compiler's own order needs more.
 
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 use super::simd::{LANES, Simd};
 use core::arch::x86_64::*;
 
-/// Token of the AVX2 set: whoever holds one runs on a processor with AVX2, FMA and F16C.
+/// Token of the AVX2 set: its holder runs on a processor with AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
 impl Avx2 {
-    /// The token, for code that is itself compiled for these features.
+    /// Return the token, for code that is itself compiled for these features.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self(())
     }
 }
 
-/// Runs intrinsics under the proof that a token gives.
+/// Run intrinsics under the proof that a token gives.
 macro_rules! have {
     ($body:expr) => {
-        // SAFETY: an `Avx2` is made only in functions compiled for its features, which run only after detection;
-        // loads and stores go through references to arrays of the full width and ask for no alignment.
-        unsafe {
-            $body
-        }
+        // SAFETY: an `Avx2` is made only in functions compiled for its features, which run only
+        // after detection; loads and stores go through references to arrays of the full width and
+        // ask for no alignment.
+        unsafe { $body }
     };
 }
 
-/// Splits sixty-four bytes or sixteen words in two halves that are references to arrays again.
+/// Split sixty-four bytes or sixteen words in two halves that are references to arrays again.
 #[inline(always)]
 fn halves<T, const N: usize, const H: usize>(x: &[T; N]) -> (&[T; H], &[T; H]) {
     let (low, high) = x.split_at(H);
@@ -64,7 +69,7 @@ impl Avx2 {
         })
     }
 
-    /// Eight masks of 32 bits from eight bits.
+    /// Return eight masks of 32 bits from eight bits.
     #[inline(always)]
     fn spread(self, mask: u8) -> __m256 {
         have!({
@@ -74,7 +79,7 @@ impl Avx2 {
         })
     }
 
-    /// `2^n` for n in -126..=127.
+    /// Return `2^n` for n in -126..=127.
     #[inline(always)]
     fn pow2(self, n: [__m256i; 2]) -> [__m256; 2] {
         self.both(n, |n| {
@@ -82,7 +87,7 @@ impl Avx2 {
         })
     }
 
-    /// Eight floats rounded to bfloat16, in the low halves of 32 bits.
+    /// Return eight floats rounded to bfloat16, in the low halves of 32 bits.
     #[inline(always)]
     fn round_bf16(self, x: __m256) -> __m256i {
         have!({
@@ -104,6 +109,42 @@ impl Avx2 {
     #[inline(always)]
     fn pair<T: Copy, U: Copy, R>(self, a: [T; 2], b: [U; 2], f: impl Fn(T, U) -> R) -> [R; 2] {
         [f(a[0], b[0]), f(a[1], b[1])]
+    }
+}
+
+/// Return `x`, computed in the order in which these calls stand.
+///
+/// The compiler would add in an order that takes more registers than there are.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_order(mut x: __m256i) -> __m256i {
+    // SAFETY: an empty line of assembly, which executes nothing and leaves the register as it is.
+    unsafe { core::arch::asm!("/* {0} */", inout(ymm_reg) x, options(nomem, nostack, preserves_flags)) }
+    x
+}
+
+impl Avx2 {
+    /// Add like [`Simd::dot_tokens`], with signed weights.
+    #[inline(always)]
+    fn dot_tokens_biased<const N: usize, const G: usize>(
+        self,
+        sums: &mut [[__m256i; 2]; G],
+        w: &[[u8; 4 * LANES]; N],
+        x: [&[i32; N]; G],
+    ) {
+        for j in 0..N {
+            let w = self.bytes(&w[j]);
+            for i in 0..G {
+                let x = have!(_mm256_set1_epi32(x[i][j]));
+                sums[i] = self.pair(sums[i], w, |sum, w| {
+                    have!({
+                        let w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+                        let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+                        in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
+                    })
+                });
+            }
+        }
     }
 }
 
@@ -300,6 +341,14 @@ impl Simd for Avx2 {
         self.both([low, high], |x| have!(_mm256_loadu_si256(x.as_ptr().cast())))
     }
     #[inline(always)]
+    fn store_bytes(self, x: Self::B, out: &mut [u8; 4 * LANES]) {
+        let (low, high): (&mut [u8; 32], &mut [u8; 32]) = halves_mut(out);
+        have!({
+            _mm256_storeu_si256(low.as_mut_ptr().cast(), x[0]);
+            _mm256_storeu_si256(high.as_mut_ptr().cast(), x[1]);
+        });
+    }
+    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         self.both(x, |x| {
             have!({
@@ -334,7 +383,8 @@ impl Simd for Avx2 {
             })
         })
     }
-    /// Products are summed in 16 bits as long as those cannot overflow: a pair is at most 2 * 127 times the largest byte.
+    /// Sum products in 16 bits as long as those cannot overflow: a pair is at most 2 * 127 times
+    /// the largest byte.
     #[inline(always)]
     fn dot_few_bits<const N: usize, const BITS: u32>(
         self,
@@ -357,10 +407,41 @@ impl Simd for Avx2 {
         sums
     }
     #[inline(always)]
+    fn dot_tokens<const N: usize, const G: usize, const BITS: u32>(
+        self,
+        sums: &mut [Self::I; G],
+        w: &[[u8; 4 * LANES]; N],
+        x: [&[i32; N]; G],
+    ) {
+        if BITS == 8 {
+            return self.dot_tokens_biased(sums, w, x);
+        }
+        let together = const { i16::MAX as usize / (2 * 127 * ((1 << BITS) - 1)) };
+        for from in (0..N).step_by(together) {
+            let mut pairs = [[have!(_mm256_setzero_si256()); 2]; G];
+            for j in from..N.min(from + together) {
+                let w = self.bytes(&w[j]);
+                for i in 0..G {
+                    let x = have!(_mm256_set1_epi32(x[i][j]));
+                    for half in 0..2 {
+                        let product = have!(_mm256_maddubs_epi16(w[half], x));
+                        pairs[i][half] = have!(in_order(_mm256_add_epi16(pairs[i][half], product)));
+                    }
+                }
+            }
+            for i in 0..G {
+                sums[i] = self.pair(sums[i], pairs[i], |sum, pairs| {
+                    have!(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
+                });
+            }
+        }
+    }
+    #[inline(always)]
     fn start_biased(self, _correction: i32) -> Self::I {
         self.isplat(0)
     }
-    /// The sign goes to the activation, so that a pair of products is at most 2 * 128 * 127 and cannot saturate.
+    /// Move the sign to the activation, so that a pair of products is at most 2 * 128 * 127 and
+    /// cannot saturate.
     #[inline(always)]
     fn dot_biased(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         self.pair(acc, w, |acc, w| {
@@ -411,15 +492,4 @@ impl Simd for Avx2 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::{KernelSet, operations};
-
-    #[test]
-    fn operations_are_those_of_the_scalar_set() {
-        if KernelSet::named("avx2").is_ok() {
-            // SAFETY: a set is there only where the processor has its features.
-            operations::check(unsafe { Avx2::token() });
-        }
-    }
-}
+mod tests;

@@ -1,35 +1,39 @@
 //! AVX-512 with VNNI: one register holds the sixteen lanes.
+//!
+//! `vpdpbusd` multiplies four unsigned bytes of weights by four signed bytes of activations and
+//! adds the products to a 32-bit lane, without saturation. Signed weights are stored plus 128, and
+//! a sum starts from the bias correction that takes this back. 32 registers let twelve tokens, or
+//! two panels and six tokens, go side by side.
 
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 use super::simd::{LANES, Simd};
 use core::arch::x86_64::*;
 
-/// Token of the AVX-512 set: whoever holds one runs on a processor with AVX-512 F, BW, VL, DQ and VNNI.
+/// Token of the AVX-512 set: its holder runs on a processor with AVX-512 F, BW, VL, DQ and VNNI.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(());
 
-/// Runs intrinsics under the proof that a token gives.
+/// Run intrinsics under the proof that a token gives.
 macro_rules! have {
     ($body:expr) => {
-        // SAFETY: an `Avx512` is made only in functions compiled for its features, which run only after detection;
-        // loads and stores go through references to arrays of the full width and ask for no alignment.
-        unsafe {
-            $body
-        }
+        // SAFETY: an `Avx512` is made only in functions compiled for its features, which run only
+        // after detection; loads and stores go through references to arrays of the full width and
+        // ask for no alignment.
+        unsafe { $body }
     };
 }
 
 impl Avx512 {
-    /// The token, for code that is itself compiled for these features.
+    /// Return the token, for code that is itself compiled for these features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self(())
     }
 
     #[cfg(feature = "amx")]
-    /// The bytes less `less` each.
+    /// Store the bytes less `less` each.
     #[inline(always)]
     pub(crate) fn store_less(self, x: __m512i, less: u8, out: &mut [u8; 4 * LANES]) {
         have!(_mm512_storeu_si512(
@@ -59,7 +63,8 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn load_f16(self, x: &[u16; LANES]) -> Self::F {
-        // Not the form that suppresses exceptions, which cannot read memory itself and takes one more operation.
+        // Not the form that suppresses exceptions, which cannot read memory itself and takes one
+        // more operation.
         have!(_mm512_cvt_roundph_ps::<_MM_FROUND_CUR_DIRECTION>(_mm256_loadu_si256(x.as_ptr().cast())))
     }
     #[inline(always)]
@@ -224,6 +229,10 @@ impl Simd for Avx512 {
         have!(_mm512_loadu_si512(x.as_ptr().cast()))
     }
     #[inline(always)]
+    fn store_bytes(self, x: Self::B, out: &mut [u8; 4 * LANES]) {
+        have!(_mm512_storeu_si512(out.as_mut_ptr().cast(), x));
+    }
+    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         have!({
             let by = _mm_cvtsi32_si128(shift.abs());
@@ -299,15 +308,4 @@ impl Simd for Avx512 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::{KernelSet, operations};
-
-    #[test]
-    fn operations_are_those_of_the_scalar_set() {
-        if KernelSet::named("avx512").is_ok() {
-            // SAFETY: a set is there only where the processor has its features.
-            operations::check(unsafe { Avx512::token() });
-        }
-    }
-}
+mod tests;

@@ -1,12 +1,18 @@
 //! The size of the second cache, which decides how many tokens pass a panel of weights together.
+//!
+//! Kernels for many tokens keep activations in the second cache while weights stream past. A size
+//! that is too large makes every pass wait for memory, one that is too small unpacks weights more
+//! often than needed; neither changes a bit.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Taken where the processor does not tell: small enough for what is built today.
+/// The size assumed if the processor does not tell: small enough for today's processors.
 const DEFAULT: usize = 1 << 20;
 
-/// Bytes of the second cache that one core has for itself; none where the processor does not tell (it is asked on x86-64), or
-/// tells what cannot be, as some virtual machines do.
+/// Return the bytes of the second cache that one core has for itself.
+///
+/// None if the processor does not tell (x86-64 is asked, others are not), or tells an impossible
+/// size, as some virtual machines do.
 pub fn second_cache() -> Option<usize> {
     const UNKNOWN: usize = usize::MAX;
     static KNOWN: AtomicUsize = AtomicUsize::new(UNKNOWN);
@@ -18,7 +24,7 @@ pub fn second_cache() -> Option<usize> {
     (size != 0).then_some(size)
 }
 
-/// So many quarters of the second cache.
+/// Return `n` quarters of the second cache.
 pub(crate) fn quarters(n: usize) -> usize {
     second_cache().unwrap_or(DEFAULT) / 4 * n
 }
@@ -48,8 +54,10 @@ fn ask() -> Option<usize> {
     None
 }
 
-/// The bytes for one core of a cache that CPUID describes so, if it is of that level. The two threads of a core have them
-/// together; where several cores share a cache, each has its part.
+/// Return the bytes for one core of a cache that CPUID describes so, if it is of that level.
+///
+/// The two threads of a core have them together; where several cores share a cache, each has its
+/// part.
 #[cfg(any(target_arch = "x86_64", test))]
 fn of_level(level: u32, [eax, ebx, ecx]: [u32; 3]) -> Option<usize> {
     if eax >> 5 & 7 != level {
@@ -71,7 +79,8 @@ mod tests {
         let zen4 = [3 | 2 << 5 | 1 << 14, 7 << 22 | 63, 2047];
         assert_eq!(of_level(2, zen4), Some(1 << 20));
         assert_eq!(of_level(3, zen4), None);
-        // Sapphire Rapids: 16 ways, 2,048 sets. Four small cores that share 4 MiB, 16 ways, have one each.
+        // Sapphire Rapids: 16 ways, 2,048 sets. Four small cores that share 4 MiB, 16 ways, have
+        // one each.
         assert_eq!(of_level(2, [3 | 2 << 5 | 1 << 14, 15 << 22 | 63, 2047]), Some(2 << 20));
         assert_eq!(of_level(2, [3 | 2 << 5 | 7 << 14, 15 << 22 | 63, 4095]), Some(1 << 20));
     }

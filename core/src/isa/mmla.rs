@@ -1,10 +1,15 @@
 //! Products of I8MM: two tokens times two rows, eight columns at a time, in one instruction.
+//!
+//! `smmla` takes a 2 x 8 matrix of activations and a 2 x 8 matrix of weights, both signed bytes,
+//! and adds their 2 x 2 products to four 32-bit sums. Rows of a panel are therefore unpacked two by
+//! two, eight columns each, and scales and minima twice over, so that one vector holds the factors
+//! of two rows and two tokens.
 
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 use super::neon::{Mixed, Neon};
 use super::simd::{LANES, Simd};
-use crate::quantized::QBlock;
+use crate::block::activations::QBlock;
 use core::arch::aarch64::*;
 use core::arch::asm;
 use core::hint::black_box;
@@ -12,16 +17,17 @@ use core::hint::black_box;
 /// Tokens that are multiplied at once.
 pub(crate) const TOKENS: usize = 4;
 
-/// Thirty-two columns of a panel's sixteen rows, two by two, as the instruction reads them. First come all that belongs to the
-/// first eight rows.
+/// Thirty-two columns of a panel's sixteen rows, two by two, as the instruction reads them. All of
+/// the first eight rows come first.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Block {
-    /// For each half of the rows and eight columns four pairs of rows: eight signed bytes of one, then of the other.
+    /// For each half of the rows and eight columns four pairs of rows: eight signed bytes of one,
+    /// then of the other.
     q: [[[[i8; 16]; 4]; 4]; 2],
-    /// What the sums are multiplied by, for each pair of rows and two tokens.
+    /// The scales, for each pair of rows and two tokens.
     scales: [[Quad; 4]; 2],
-    /// What is added times the sum of a token.
+    /// The minima, for each pair of rows and two tokens.
     mins: [[Quad; 4]; 2],
 }
 
@@ -31,7 +37,7 @@ type Quad = [f32; 4];
 /// The sums of four tokens: halves of the rows, pairs of tokens, pairs of rows.
 pub(crate) type Sums = [[[Quad; 4]; 2]; 2];
 
-/// Sums of nothing.
+/// The start of all sums.
 pub(crate) const NOTHING: Sums = [[[[0.0; 4]; 4]; 2]; 2];
 
 impl Block {
@@ -40,18 +46,17 @@ impl Block {
         Self { q: [[[[0; 16]; 4]; 4]; 2], scales: [[[0.0; 4]; 4]; 2], mins: [[[0.0; 4]; 4]; 2] };
 }
 
-/// Runs intrinsics of NEON.
+/// Run intrinsics of NEON.
 macro_rules! have {
     ($body:expr) => {
-        // SAFETY: this file is compiled only for processors that have NEON; loads and stores go through references to arrays
-        // as long as what is read or written, and ask for no alignment.
-        unsafe {
-            $body
-        }
+        // SAFETY: this file is compiled only for processors that have NEON; loads and stores go
+        // through references to arrays as long as what is read or written, and ask for no
+        // alignment.
+        unsafe { $body }
     };
 }
 
-/// Each of sixteen lanes twice, as pairs of rows.
+/// Store each of sixteen lanes twice, as pairs of rows.
 #[inline(always)]
 fn store_twice(x: [float32x4_t; 4], out: &mut [[Quad; 4]; 2]) {
     for (x, out) in x.into_iter().zip(out.as_flattened_mut().as_chunks_mut().0) {
@@ -64,13 +69,13 @@ fn store_twice(x: [float32x4_t; 4], out: &mut [[Quad; 4]; 2]) {
     }
 }
 
-/// A number for one token and a number for another.
+/// Return a number for one token and a number for another, each twice.
 #[inline(always)]
 fn two(first: f32, second: f32) -> float32x4_t {
     have!(vcombine_f32(vdup_n_f32(first), vdup_n_f32(second)))
 }
 
-/// The columns of two tokens, eight at a time.
+/// Return the columns of two tokens, eight at a time.
 #[inline(always)]
 fn columns(tokens: [&QBlock; 2]) -> [int8x16_t; 4] {
     have!({
@@ -81,7 +86,7 @@ fn columns(tokens: [&QBlock; 2]) -> [int8x16_t; 4] {
     })
 }
 
-/// Adds the sums of a block and two tokens, times its factors.
+/// Add the sums of a block and two tokens, times its factors.
 #[inline(always)]
 fn finish(
     sums: [int32x4_t; 4],
@@ -106,11 +111,12 @@ fn finish(
 }
 
 impl Neon<Mixed> {
-    /// Adds the products of two tokens (rows of `x`) and two rows of weights (those of `w`), eight columns of each.
+    /// Add the products of two tokens (rows of `x`) and two rows of weights (those of `w`), eight
+    /// columns of each.
     #[inline(always)]
     fn multiply_pairs(self, mut acc: int32x4_t, x: int8x16_t, w: int8x16_t) -> int32x4_t {
-        // SAFETY: a `Neon<Mixed>` is made only in functions compiled for its features, which run only after detection; the
-        // instruction changes `acc` and nothing else.
+        // SAFETY: a `Neon<Mixed>` is made only in functions compiled for its features, which run
+        // only after detection; the instruction changes `acc` and nothing else.
         unsafe {
             asm!(
                 "smmla {acc:v}.4s, {x:v}.16b, {w:v}.16b",
@@ -123,7 +129,8 @@ impl Neon<Mixed> {
         acc
     }
 
-    /// Multiplies in registers: the limit of this processor's products. The number of multiplications and additions.
+    /// Multiply in registers: the limit of this processor's products. Return the number of
+    /// multiplications and additions.
     #[inline(always)]
     pub(crate) fn multiply_in_registers(self, n_rounds: usize) -> u64 {
         const N: usize = 12;
@@ -140,7 +147,8 @@ impl Neon<Mixed> {
         2 * (N * 2 * 2 * 8 * n_rounds) as u64
     }
 
-    /// Writes a block: eight vectors of four columns each, of bytes that are `less` too large, and its factors.
+    /// Write a block: eight vectors of four columns each, of bytes that are `less` too large, and
+    /// its factors.
     #[inline(always)]
     pub(crate) fn store_block(
         self,
@@ -171,8 +179,8 @@ impl Neon<Mixed> {
         }
     }
 
-    /// Adds the products of blocks with four tokens: block i meets `x[i * stride..][..4]`. The operations on every sum and their
-    /// order are those of all products.
+    /// Add the products of blocks with four tokens: block i meets `x[i * stride..][..4]`. The
+    /// operations on every sum and their order are those of all products.
     #[inline(always)]
     pub(crate) fn add_blocks<const MINIMA: bool>(
         self,
@@ -195,7 +203,7 @@ impl Neon<Mixed> {
         }
     }
 
-    /// One block, eight rows of it.
+    /// Add one block, eight rows of it.
     #[inline(always)]
     fn add_half<const MINIMA: bool>(
         self,
@@ -216,7 +224,8 @@ impl Neon<Mixed> {
         finish(sums[1], scales, mins, tokens[1], &mut acc[1]);
     }
 
-    /// Eight columns of eight rows and four tokens. Straight code: the compiler leaves a loop rolled up, with the sums in memory.
+    /// Multiply eight columns of eight rows and four tokens. Straight code: the compiler leaves a
+    /// loop rolled up, with the sums in memory.
     #[inline(always)]
     fn add_columns(self, w: &[[i8; 16]; 4], [x, y]: [int8x16_t; 2], sums: &mut [[int32x4_t; 4]; 2]) {
         let [a, b, c, d] = w.each_ref().map(|w| have!(vld1q_s8(w.as_ptr())));
@@ -236,7 +245,7 @@ impl Neon<Mixed> {
         *sums = [first, second];
     }
 
-    /// The sums of token `token` of four.
+    /// Return the sums of token `token` of four.
     #[inline(always)]
     pub(crate) fn lanes(self, sums: &Sums, token: usize) -> <Self as Simd>::F {
         let mut lanes = [0.0; LANES];
@@ -249,68 +258,4 @@ impl Neon<Mixed> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::KernelSet;
-
-    #[target_feature(enable = "neon,dotprod,i8mm")]
-    fn products(w: &[Block], x: &[QBlock], stride: usize) -> [[f32; LANES]; TOKENS] {
-        let (s, mut sums) = (Neon::<Mixed>::token(), NOTHING);
-        s.add_blocks::<true>(w, x, stride, &mut sums);
-        core::array::from_fn(|token| {
-            let mut lanes = [0.0; LANES];
-            s.store(s.lanes(&sums, token), &mut lanes);
-            lanes
-        })
-    }
-
-    #[target_feature(enable = "neon,dotprod,i8mm")]
-    fn block(bytes: &[[u8; 64]; 8], scale: &[f32; LANES], min: &[f32; LANES]) -> Block {
-        let (s, mut block) = (Neon::<Mixed>::token(), Block::ZERO);
-        s.store_block(
-            bytes.each_ref().map(|x| s.bytes(x)),
-            128,
-            s.load(scale),
-            Some(s.load(min)),
-            &mut block,
-        );
-        block
-    }
-
-    #[test]
-    fn every_sum_is_that_of_its_row_and_token_at_the_ends_of_their_range() {
-        if KernelSet::named("i8mm").is_err() {
-            return;
-        }
-        // Row 0 has the lowest bytes, row 1 the highest.
-        let byte = |row: usize, column: usize| match row {
-            0 => 0,
-            1 => 255,
-            _ => (row * 37 + column * 11) as u8,
-        };
-        let bytes = core::array::from_fn(|g| core::array::from_fn(|i| byte(i / 4, 4 * g + i % 4)));
-        let scale: [f32; LANES] = core::array::from_fn(|row| (row + 1) as f32);
-        let min: [f32; LANES] = core::array::from_fn(|row| (row as f32 - 8.0) * 1024.0);
-        // SAFETY: the set is there, so the processor has its features.
-        let blocks = [unsafe { block(&bytes, &scale, &min) }; 2];
-        let q = |token: usize| -> [i8; 32] {
-            core::array::from_fn(|c| [-127, 127, (c * 7 + token) as i8, (c * 5) as i8][token % 4])
-        };
-        let x: [QBlock; 10] = core::array::from_fn(|i| QBlock {
-            d: 0.5,
-            q: bytemuck::cast(q(i % 5)),
-            sum: (i % 5) as f32,
-            ..QBlock::default()
-        });
-        // SAFETY: as above.
-        let got = unsafe { products(&blocks, &x, 5) };
-        for (token, got) in got.iter().enumerate() {
-            for (row, got) in got.iter().enumerate() {
-                let q = q(token);
-                let dot: i32 = (0..32).map(|c| (i32::from(byte(row, c)) - 128) * i32::from(q[c])).sum();
-                let wanted = 2.0 * (dot as f32 * scale[row] * 0.5 + min[row] * token as f32);
-                assert_eq!(*got, wanted, "token {token}, row {row}");
-            }
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! NEON of 64-bit ARM: four registers imitate the sixteen lanes.
 //!
-//! Three sets share all of this but how bytes are multiplied ([`Bytes`]): all such processors have NEON, most since 2018 a product of
-//! four bytes for each lane, most since 2021 one that takes unsigned weights. The latter two are written as assembly, because
-//! the compiler's own functions for them are not stable.
+//! Three sets share all of this but the multiplication of bytes ([`Bytes`]). All such processors
+//! have NEON, most since 2018 a product of four bytes for each lane (`sdot`), most since 2021 one
+//! that takes unsigned weights (`usdot`). The latter two are written as assembly, because the
+//! compiler's own functions for them are not stable.
 
 #![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
@@ -11,77 +12,78 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
-/// Token of the sets of NEON: whoever holds one runs on a processor that has it, and the way `P` to multiply bytes.
+/// Token of the sets of NEON: its holder runs on a processor that has it, and the way `P` to
+/// multiply bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Neon<P>(PhantomData<P>);
 
-/// How bytes are multiplied.
+/// A way to multiply bytes.
 pub trait Bytes: Copy {
-    /// Whether weights are unsigned; else they are signed.
+    /// True if weights are unsigned, false if signed.
     const UNSIGNED: bool;
-    /// Adds the products of four neighbouring bytes to each lane.
+    /// Add the products of four neighbouring bytes to each lane.
     fn dot(s: Neon<Self>, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// By what every processor has.
+/// Multiplication by the instructions that every processor has.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
-/// By `sdot`.
+/// Multiplication by `sdot`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot;
 
-/// By `usdot`.
+/// Multiplication by `usdot`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed;
 
-/// Runs intrinsics of NEON.
+/// Run intrinsics of NEON.
 macro_rules! have {
     ($body:expr) => {
-        // SAFETY: this file is compiled only for processors that have NEON; loads and stores go through references to arrays
-        // as long as what is read or written, and ask for no alignment.
-        unsafe {
-            $body
-        }
+        // SAFETY: this file is compiled only for processors that have NEON; loads and stores go
+        // through references to arrays as long as what is read or written, and ask for no
+        // alignment.
+        unsafe { $body }
     };
 }
 
 impl Neon<Plain> {
-    /// The token, for code that is itself compiled for these features.
+    /// Return the token, for code that is itself compiled for these features.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self(PhantomData)
     }
 }
 
 impl Neon<Dot> {
-    /// The token, for code that is itself compiled for these features.
+    /// Return the token, for code that is itself compiled for these features.
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self(PhantomData)
     }
 }
 
 impl Neon<Mixed> {
-    /// The token, for code that is itself compiled for these features.
+    /// Return the token, for code that is itself compiled for these features.
     #[inline]
     #[target_feature(enable = "neon,dotprod,i8mm")]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self(PhantomData)
     }
 }
 
 impl Bytes for Plain {
     const UNSIGNED: bool = false;
-    /// Sums of two products are at most 2 * 128 * 127, so they fit sixteen bits.
+    /// Add sums of two products in sixteen bits, which they fit: they are at most 2 * 128 * 127.
     #[inline(always)]
     fn dot(_: Neon<Self>, acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
         let w = have!(vreinterpretq_s8_u8(w));
         let high: int16x8_t;
-        // The compiler's own function would move the upper half down first, for it knows that all of `x` is the same.
-        // SAFETY: the instruction is one of NEON, which this file is compiled for; it changes `high` and nothing else.
+        // The compiler's own function would move the upper half down first, because it knows that
+        // all of `x` is the same. SAFETY: the instruction is one of NEON, which this file is
+        // compiled for; it changes `high` and nothing else.
         unsafe {
             asm!(
                 "smull2 {high:v}.8h, {w:v}.16b, {x:v}.16b",
@@ -99,8 +101,8 @@ impl Bytes for Dot {
     const UNSIGNED: bool = false;
     #[inline(always)]
     fn dot(_: Neon<Self>, mut acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-        // SAFETY: a `Neon<Dot>` is made only in functions compiled for its features, which run only after detection; the
-        // instruction changes `acc` and nothing else.
+        // SAFETY: a `Neon<Dot>` is made only in functions compiled for its features, which run only
+        // after detection; the instruction changes `acc` and nothing else.
         unsafe {
             asm!(
                 "sdot {acc:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -118,8 +120,8 @@ impl Bytes for Mixed {
     const UNSIGNED: bool = true;
     #[inline(always)]
     fn dot(_: Neon<Self>, mut acc: int32x4_t, w: uint8x16_t, x: int8x16_t) -> int32x4_t {
-        // SAFETY: a `Neon<Mixed>` is made only in functions compiled for its features, which run only after detection; the
-        // instruction changes `acc` and nothing else.
+        // SAFETY: a `Neon<Mixed>` is made only in functions compiled for its features, which run
+        // only after detection; the instruction changes `acc` and nothing else.
         unsafe {
             asm!(
                 "usdot {acc:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -133,7 +135,7 @@ impl Bytes for Mixed {
     }
 }
 
-/// Splits an array in four that are references to arrays again.
+/// Split an array in four that are references to arrays again.
 #[inline(always)]
 fn quarters<T, const N: usize, const Q: usize>(x: &[T; N]) -> [&[T; Q]; 4] {
     match x.as_chunks().0 {
@@ -161,7 +163,7 @@ fn pair<T, U, R>([a, b, c, d]: [T; 4], with: [U; 4], f: impl Fn(T, U) -> R) -> [
     [f(a, e), f(b, g), f(c, h), f(d, i)]
 }
 
-/// Bit i in lane i.
+/// Return bit i in lane i.
 #[inline(always)]
 fn bits() -> [uint32x4_t; 4] {
     const BITS: [u32; LANES] = {
@@ -175,13 +177,13 @@ fn bits() -> [uint32x4_t; 4] {
     have!(each(quarters::<u32, LANES, 4>(&BITS), |bits| vld1q_u32(bits.as_ptr())))
 }
 
-/// `a > b ? a : b`.
+/// Return `a > b ? a : b`.
 #[inline(always)]
 fn greater(a: float32x4_t, b: float32x4_t) -> float32x4_t {
     have!(vbslq_f32(vcgtq_f32(a, b), a, b))
 }
 
-/// Lanes 8 apart, then 4, 2, 1.
+/// Return lanes 8 apart, then 4, 2, 1.
 #[inline(always)]
 fn fold(x: [float32x4_t; 4], f: impl Fn(float32x4_t, float32x4_t) -> float32x4_t) -> f32 {
     have!({
@@ -191,13 +193,13 @@ fn fold(x: [float32x4_t; 4], f: impl Fn(float32x4_t, float32x4_t) -> float32x4_t
     })
 }
 
-/// `2^n` for n in -126..=127.
+/// Return `2^n` for n in -126..=127.
 #[inline(always)]
 fn pow2(n: int32x4_t) -> float32x4_t {
     have!(vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(n, vdupq_n_s32(127)))))
 }
 
-/// Floats rounded to bfloat16.
+/// Return floats rounded to bfloat16.
 #[inline(always)]
 fn round_bf16(x: float32x4_t) -> uint16x4_t {
     have!({
@@ -209,7 +211,7 @@ fn round_bf16(x: float32x4_t) -> uint16x4_t {
     })
 }
 
-/// Four words of each of sixteen bytes.
+/// Return four words of each of sixteen bytes.
 #[inline(always)]
 fn words(x: int8x16_t) -> [int32x4_t; 4] {
     have!({
@@ -223,12 +225,13 @@ fn words(x: int8x16_t) -> [int32x4_t; 4] {
     })
 }
 
-/// Asks for so many bytes from an address on; `$to` names the cache.
+/// Prefetch so many bytes from an address on; `$to` names the cache.
 macro_rules! prefetch {
     ($to:literal, $start:expr, $bytes:expr) => {
         for line in 0..$bytes.div_ceil(64) {
             let line: usize = $start.wrapping_add(64 * line);
-            // SAFETY: a hint; it reads nothing that the program could see, and any address may be given.
+            // SAFETY: a hint; it reads nothing that the program could see, and any address may be
+            // given.
             unsafe {
                 asm!(concat!("prfm ", $to, ", [{}]"), in(reg) line, options(nomem, nostack, preserves_flags));
             }
@@ -417,9 +420,15 @@ impl<P: Bytes> Simd for Neon<P> {
         have!(each(quarters::<u8, { 4 * LANES }, 16>(x), |x| vld1q_u8(x.as_ptr())))
     }
     #[inline(always)]
+    fn store_bytes(self, x: Self::B, out: &mut [u8; 4 * LANES]) {
+        have!({
+            pair(x, quarters_mut::<u8, { 4 * LANES }, 16>(out), |x, out| vst1q_u8(out.as_mut_ptr(), x));
+        })
+    }
+    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         have!({
-            // To the right where negative; constants become shifts that know their number.
+            // Negative shifts go to the right; constants become shifts with an immediate.
             each(x, |x| vandq_u8(vshlq_u8(x, vdupq_n_s8(-shift as i8)), vdupq_n_u8(mask)))
         })
     }
@@ -489,33 +498,4 @@ impl<P: Bytes> Simd for Neon<P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::{KernelSet, operations};
-
-    #[test]
-    fn operations_are_those_of_the_scalar_set() {
-        #[target_feature(enable = "neon")]
-        fn plain() {
-            operations::check(Neon::<Plain>::token());
-        }
-        #[target_feature(enable = "neon,dotprod")]
-        fn dot() {
-            operations::check(Neon::<Dot>::token());
-        }
-        #[target_feature(enable = "neon,dotprod,i8mm")]
-        fn mixed() {
-            operations::check(Neon::<Mixed>::token());
-        }
-        // SAFETY: this file is compiled only for processors that have NEON.
-        unsafe { plain() };
-        if KernelSet::named("dotprod").is_ok() {
-            // SAFETY: a set is there only where the processor has its features.
-            unsafe { dot() };
-        }
-        if KernelSet::named("i8mm").is_ok() {
-            // SAFETY: as above.
-            unsafe { mixed() };
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
-//! Every operation of a set beside the scalar one. No test of a kernel meets all lanes and all bytes.
+//! Every operation of a set held to the scalar one. No test of a kernel meets all lanes and all
+//! bytes.
 
 use super::{LANES, Scalar, Simd};
 use backstitch_testing::Random;
 
-/// Panics unless all operations of `simd` return what those of the scalar set do. Inlined, for sets whose operations are assembly,
-/// which a function takes only if it is compiled for their features; so no closure multiplies bytes.
+/// Panic unless all operations of `simd` return what those of the scalar set do. Inlined, for sets
+/// whose operations are assembly, which a function takes only if it is compiled for their features;
+/// so no closure multiplies bytes.
 #[inline(always)]
 pub(super) fn check<S: Simd>(simd: S) {
     check_floats(simd);
@@ -14,7 +16,7 @@ pub(super) fn check<S: Simd>(simd: S) {
     check_bytes(simd);
 }
 
-/// Floats of all kinds.
+/// Return floats of all kinds.
 fn floats(random: &mut Random) -> [f32; LANES] {
     core::array::from_fn(|_| match random.below(8) {
         0 => f32::NAN,
@@ -31,7 +33,7 @@ fn stored<S: Simd>(s: S, x: S::F) -> [u32; LANES] {
     out.map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() })
 }
 
-/// Sixteen integers, by way of floats.
+/// Return sixteen integers, by way of floats.
 fn lanes<S: Simd>(s: S, x: S::I) -> [i32; LANES] {
     let mut out = [0.0; LANES];
     s.store(s.with_bits(x), &mut out);
@@ -148,7 +150,7 @@ fn check_integers<S: Simd>(simd: S) {
     });
 }
 
-/// Bytes as lanes of four.
+/// Return the bytes as lanes of four.
 #[inline(always)]
 fn quads<S: Simd>(s: S, x: S::B) -> [[i32; LANES]; 4] {
     let mut out = [[0; LANES]; 4];
@@ -178,23 +180,8 @@ fn check_bytes<S: Simd>(simd: S) {
         (taken, [biased, s.dot_small(s.isplat(5), s.field(w, 1, 0x7f), x)].map(|x| lanes(s, x)))
     });
     same!(simd, 3000, |s, random| {
-        // Now and then all products are as large as they can be.
-        let largest = random.below(4) == 0;
-        let w: [_; 8] = core::array::from_fn(|_| {
-            let bytes = core::array::from_fn(|_| if largest { 255 } else { random.bits() as u8 });
-            s.bytes(&bytes)
-        });
-        let x: [i32; 8] = core::array::from_fn(|_| {
-            let bytes = core::array::from_fn(|_| {
-                if largest { 127 } else { (random.below(255) as i32 - 127) as i8 as u8 }
-            });
-            i32::from_le_bytes(bytes)
-        });
-        let x = if random.below(2) == 0 {
-            x
-        } else {
-            x.map(|x| i32::from_le_bytes(x.to_le_bytes().map(u8::wrapping_neg)))
-        };
+        let (bytes, x) = many_products(random);
+        let w = bytes.each_ref().map(|bytes| s.bytes(bytes));
         let start = s.isplat(random.bits() as i32 >> 4);
         [
             s.dot_few_bits::<8, 4>(start, &w.map(|w| s.field(w, 0, 15)), &x),
@@ -205,10 +192,51 @@ fn check_bytes<S: Simd>(simd: S) {
         .map(|x| lanes(s, x))
     });
     same!(simd, 3000, |s, random| {
+        let (bytes, x) = many_products(random);
+        let other = x.map(i32::swap_bytes);
+        let start = s.isplat(random.bits() as i32 >> 4);
+        let cut = |mask: u8| {
+            bytes.map(|bytes| {
+                let mut cut = [0; 4 * LANES];
+                s.store_bytes(s.field(s.bytes(&bytes), 0, mask), &mut cut);
+                cut
+            })
+        };
+        let mut sums = [[start; 2]; 5];
+        let [four, five, six, seven, eight] = &mut sums;
+        s.dot_tokens::<8, 2, 4>(four, &cut(15), [&x, &other]);
+        s.dot_tokens::<8, 2, 5>(five, &cut(31), [&x, &other]);
+        s.dot_tokens::<8, 2, 6>(six, &cut(63), [&x, &other]);
+        s.dot_tokens::<8, 2, 7>(seven, &cut(127), [&x, &other]);
+        s.dot_tokens::<8, 2, 8>(eight, &bytes, [&x, &other]);
+        sums.map(|sums| sums.map(|x| lanes(s, x)))
+    });
+    same!(simd, 3000, |s, random| {
         let bytes: [u8; LANES] = core::array::from_fn(|_| random.bits() as u8);
         let signed = bytes.map(|x| x as i8);
         let mut out = [0; LANES];
         s.store_i8(s.load_i8(&signed), &mut out);
         (out, [s.widen_u8(&bytes), s.load_i8(&signed)].map(|x| lanes(s, x)))
     });
+}
+
+/// Return the bytes of eight vectors and of as many words; now and then all products are as large,
+/// or as small, as they can be.
+fn many_products(random: &mut Random) -> ([[u8; 4 * LANES]; 8], [i32; 8]) {
+    let largest = random.below(4) == 0;
+    let extreme = if random.below(2) == 0 { 255 } else { 0 };
+    let w = core::array::from_fn(|_| {
+        core::array::from_fn(|_| if largest { extreme } else { random.bits() as u8 })
+    });
+    let x: [i32; 8] =
+        core::array::from_fn(|_| {
+            let bytes = core::array::from_fn(|_| {
+                if largest { 127 } else { (random.below(255) as i32 - 127) as i8 as u8 }
+            });
+            i32::from_le_bytes(bytes)
+        });
+    if random.below(2) == 0 {
+        return (w, x);
+    }
+    (w, x.map(|x| i32::from_le_bytes(x.to_le_bytes().map(u8::wrapping_neg))))
 }

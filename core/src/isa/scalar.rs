@@ -1,7 +1,11 @@
-//! The scalar set: arrays and loops. It is the specification that the others are held to.
+//! The scalar set: arrays and loops. It is the specification that the other sets are held to.
+//!
+//! Every operation is written for one lane, in the plainest form that has the wanted rounding; the
+//! compiler may vectorise it, but not reorder it. Processors without a set of their own run it, and
+//! every test of bits compares with it.
 
 use super::simd::{LANES, Simd};
-use crate::math::scalar;
+use crate::float;
 use half::{bf16, f16};
 
 /// Token of the scalar set; any processor can run it.
@@ -9,7 +13,7 @@ use half::{bf16, f16};
 pub struct Scalar;
 
 impl Scalar {
-    /// The token.
+    /// Return the token.
     #[inline(always)]
     pub(crate) fn token() -> Self {
         Self
@@ -85,7 +89,7 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        each(|i| scalar::fma(a[i], b[i], c[i]))
+        each(|i| float::fma(a[i], b[i], c[i]))
     }
     #[inline(always)]
     fn max(self, a: Self::F, b: Self::F) -> Self::F {
@@ -121,7 +125,7 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn to_int(self, x: Self::F) -> Self::I {
-        each(|i| scalar::round_even(x[i]) as i32)
+        each(|i| float::round_even(x[i]) as i32)
     }
     #[inline(always)]
     fn to_float(self, x: Self::I) -> Self::F {
@@ -182,6 +186,10 @@ impl Simd for Scalar {
     #[inline(always)]
     fn bytes(self, x: &[u8; 4 * LANES]) -> Self::B {
         *x
+    }
+    #[inline(always)]
+    fn store_bytes(self, x: Self::B, out: &mut [u8; 4 * LANES]) {
+        *out = x;
     }
     #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {

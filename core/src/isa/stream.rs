@@ -1,9 +1,16 @@
-//! Whether weights that one token passes are fetched ahead by instructions, or left to the processor.
+//! The choice between prefetch instructions and the processor's own prefetcher, for weights that
+//! one token passes.
+//!
+//! One token reads each weight once, so its time is that of the memory. Most processors reach the
+//! full rate only if the kernel names the lines early; on some the prefetcher alone does as well,
+//! and prefetch instructions take slots from the loads.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether this processor follows one stream of memory by itself as fast as it can be read. Measured: Zen 4 does, Zen 5 does not.
-/// Zen 3 is of the same family as Zen 4 and is taken to do so; for all others weights are fetched.
+/// Return true if this processor follows one stream of memory by itself as fast as it can be read.
+///
+/// Measured: Zen 4 does, Zen 5 does not. Zen 3 is of the same family as Zen 4 and is taken to do
+/// so; on all others weights are prefetched.
 pub(crate) fn follows_alone() -> bool {
     const NO: u8 = 1;
     const YES: u8 = 2;
@@ -29,7 +36,7 @@ fn ask() -> bool {
     false
 }
 
-/// The family in a processor's version: the extended part counts where the other is full.
+/// Return the family in a processor's version: the extended part counts where the other is full.
 #[cfg(any(target_arch = "x86_64", test))]
 fn family(version: u32) -> u32 {
     match version >> 8 & 15 {

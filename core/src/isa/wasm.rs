@@ -1,7 +1,11 @@
 //! WebAssembly's simd128: four registers imitate the sixteen lanes.
 //!
-//! A module has these instructions or has not, from the day it is compiled (`-C target-feature=+simd128`), so there is
-//! nothing to detect. They lack a fused multiply-add; [`fma`] makes one out of `f64` lanes, exact in every case.
+//! A module has these instructions or has not, from the day it is compiled (`-C
+//! target-feature=+simd128`), so there is nothing to detect. They lack a fused multiply-add;
+//! [`fma`] makes one out of `f64` lanes, exact in every case.
+//!
+//! Bytes are multiplied as 16-bit words (`i32x4.dot_i16x8_s`), exactly. Half precision is widened
+//! and rounded with integer arithmetic, since there are no instructions for it.
 
 use super::simd::{LANES, Simd};
 use bytemuck::must_cast;
@@ -12,9 +16,9 @@ use core::arch::wasm32::*;
 pub struct Simd128;
 
 impl Simd128 {
-    /// The token.
+    /// Return the token.
     #[inline(always)]
-    pub(super) fn token() -> Self {
+    pub(crate) fn token() -> Self {
         Self
     }
 }
@@ -29,7 +33,7 @@ fn pair<T: Copy, U: Copy, R>(a: [T; 4], b: [U; 4], f: impl Fn(T, U) -> R) -> [R;
     [f(a[0], b[0]), f(a[1], b[1]), f(a[2], b[2]), f(a[3], b[3])]
 }
 
-/// All lanes folded by the tree of [`Simd::sum`], in lane 0.
+/// Return all lanes folded by the tree of [`Simd::sum`], in lane 0.
 #[inline(always)]
 fn fold(x: [v128; 4], f: impl Fn(v128, v128) -> v128) -> v128 {
     let x = f(f(x[0], x[2]), f(x[1], x[3]));
@@ -37,17 +41,18 @@ fn fold(x: [v128; 4], f: impl Fn(v128, v128) -> v128) -> v128 {
     f(x, i32x4_shuffle::<1, 1, 1, 1>(x, x))
 }
 
-/// The upper two floats, as doubles.
+/// Return the upper two floats, as doubles.
 #[inline(always)]
 fn promote_high(x: v128) -> v128 {
     f64x2_promote_low_f32x4(i64x2_shuffle::<1, 1>(x, x))
 }
 
-/// `a * b + c` with one rounding.
+/// Return `a * b + c` with one rounding.
 ///
-/// The product of two floats is exact as a double, and so the sum is rounded once to 53 bits and once to 24. That is as good as
-/// one rounding unless the first ends exactly between two floats, which the bits that will be cut off tell; between
-/// subnormal floats those places are others, so results that are not larger than the smallest normal one are doubted too.
+/// The product of two floats is exact as a double, and so the sum is rounded once to 53 bits and
+/// once to 24. That is as good as one rounding unless the first ends exactly between two floats.
+/// The bits that will be cut off tell; between subnormal floats those places are others, so results
+/// that are not larger than the smallest normal float are doubted too.
 #[inline(always)]
 fn fma(a: v128, b: v128, c: v128) -> v128 {
     let low = f64x2_mul(f64x2_promote_low_f32x4(a), f64x2_promote_low_f32x4(b));
@@ -64,27 +69,31 @@ fn fma(a: v128, b: v128, c: v128) -> v128 {
     sum
 }
 
-/// Four doubles as floats.
+/// Return four doubles as floats.
 #[inline(always)]
 fn demote(low: v128, high: v128) -> v128 {
     i64x2_shuffle::<0, 2>(f32x4_demote_f64x2_zero(low), f32x4_demote_f64x2_zero(high))
 }
 
-/// `a + b`; where that is not exact, the one of the two nearest doubles whose last bit is set. Rounding it to fewer bits gives what
-/// rounding the exact sum would (Boldo and Melquiond, *Emulation of FMA and correctly rounded sums*, 2008).
+/// Return `a + b`; where that is not exact, the one of the two nearest doubles whose last bit is
+/// set.
+///
+/// Rounding it to fewer bits gives the same as rounding the exact sum (Boldo and Melquiond,
+/// *Emulation of FMA and correctly rounded sums*, 2008).
 #[inline(always)]
 fn add_to_odd(a: v128, b: v128) -> v128 {
     let sum = f64x2_add(a, b);
-    // What the sum lacks, exactly (Knuth); NaN where there is no number.
+    // The error of the sum, exactly (Knuth); NaN if the sum is infinite or NaN.
     let of_b = f64x2_sub(sum, a);
     let lacking = f64x2_add(f64x2_sub(a, f64x2_sub(sum, of_b)), f64x2_sub(b, of_b));
     let inexact = f64x2_gt(f64x2_abs(lacking), f64x2_splat(0.0));
-    // Minus one where it was rounded away from zero: together with the last bit that is the odd neighbour.
+    // Minus one where it was rounded away from zero: together with the last bit that is the odd
+    // neighbour.
     let away = i64x2_lt(v128_xor(sum, lacking), i64x2_splat(0));
     v128_or(i64x2_add(sum, v128_and(away, inexact)), v128_and(inexact, i64x2_splat(1)))
 }
 
-/// Four half-precision numbers, whose bits are the low halves of the lanes.
+/// Return four half-precision numbers, whose bits are the low halves of the lanes.
 #[inline(always)]
 fn from_f16(x: v128) -> v128 {
     let size = i32x4_shl(v128_and(x, i32x4_splat(0x7fff)), 13);
@@ -95,7 +104,7 @@ fn from_f16(x: v128) -> v128 {
     v128_or(v128_or(finite, infinite), sign)
 }
 
-/// Four floats rounded to half precision, in the low halves of 32 bits.
+/// Return four floats rounded to half precision, in the low halves of 32 bits.
 #[inline(always)]
 fn to_f16(x: v128) -> v128 {
     let size = v128_and(x, i32x4_splat(0x7fff_ffff));
@@ -103,7 +112,8 @@ fn to_f16(x: v128) -> v128 {
     let odd = v128_and(u32x4_shr(size, 13), i32x4_splat(1));
     let rebased = i32x4_add(size, i32x4_splat(0xfff - (112 << 23)));
     let normal = u32x4_shr(i32x4_add(rebased, odd), 13);
-    // Where a half is subnormal, the last bit of 0.5 is worth as much as its own: the addition rounds.
+    // Where a half is subnormal, the last bit of 0.5 is worth as much as its own: the addition
+    // rounds.
     let small = i32x4_sub(f32x4_add(size, f32x4_splat(0.5)), f32x4_splat(0.5));
     let half = v128_bitselect(small, normal, i32x4_lt(size, i32x4_splat(113 << 23)));
     let half = v128_bitselect(i32x4_splat(0x7c00), half, i32x4_ge(size, i32x4_splat((127 + 16) << 23)));
@@ -111,7 +121,7 @@ fn to_f16(x: v128) -> v128 {
     v128_or(half, sign)
 }
 
-/// Four floats rounded to bfloat16, in the low halves of 32 bits.
+/// Return four floats rounded to bfloat16, in the low halves of 32 bits.
 #[inline(always)]
 fn to_bf16(x: v128) -> v128 {
     let odd = v128_and(u32x4_shr(x, 16), i32x4_splat(1));
@@ -120,7 +130,7 @@ fn to_bf16(x: v128) -> v128 {
     u32x4_shr(v128_bitselect(quiet, rounded, f32x4_ne(x, x)), 16)
 }
 
-/// Sixteen unsigned words as lanes.
+/// Return sixteen unsigned words as lanes.
 #[inline(always)]
 fn widen(x: &[u16; LANES]) -> [v128; 4] {
     let [low, high]: [v128; 2] = must_cast(*x);
@@ -132,19 +142,19 @@ fn widen(x: &[u16; LANES]) -> [v128; 4] {
     ]
 }
 
-/// Lanes of at most 16 bits as words.
+/// Return lanes of at most 16 bits as words.
 #[inline(always)]
 fn narrow(x: [v128; 4]) -> [u16; LANES] {
     must_cast([u16x8_narrow_i32x4(x[0], x[1]), u16x8_narrow_i32x4(x[2], x[3])])
 }
 
-/// `2^n` for n in -126..=127.
+/// Return `2^n` for n in -126..=127.
 #[inline(always)]
 fn pow2(n: [v128; 4]) -> [v128; 4] {
     each(n, |n| i32x4_shl(i32x4_add(n, i32x4_splat(127)), 23))
 }
 
-/// Of lane i of quad `quad`, bit `4 * quad + i`.
+/// Return bit `4 * quad + i` in lane i of quad `quad`.
 #[inline(always)]
 fn bit(quad: u32) -> v128 {
     i32x4_shl(i32x4(1, 2, 4, 8), 4 * quad)
@@ -313,6 +323,10 @@ impl Simd for Simd128 {
         must_cast(*x)
     }
     #[inline(always)]
+    fn store_bytes(self, x: Self::B, out: &mut [u8; 4 * LANES]) {
+        *out = must_cast(x);
+    }
+    #[inline(always)]
     fn field(self, x: Self::B, shift: i32, mask: u8) -> Self::B {
         let by = shift.unsigned_abs();
         each(x, |x| {
@@ -339,8 +353,8 @@ impl Simd for Simd128 {
             u32x4_extend_high_u16x8(high),
         ]
     }
-    /// A lane's bytes 0 and 2, and 1 and 3, are made words where they stand, so that the products of a lane stay in it. Any
-    /// byte may be a weight.
+    /// Widen a lane's bytes 0 and 2, and 1 and 3, to words where they stand, so that the products
+    /// of a lane stay in it. Any byte may be a weight.
     #[inline(always)]
     fn dot_small(self, acc: Self::I, w: Self::B, x: i32) -> Self::I {
         let x = i32x4_splat(x);

@@ -1,11 +1,23 @@
-//! The inner loops of attention over one span: scores, softmax, weighted values, and the joining of spans.
+//! The inner loops of attention over one span: scores, softmax, weighted values, and the joining of
+//! spans.
 //!
-//! [`crate::attention`] defines what they compute. A tile is up to [`MAX_ROWS`] query rows that share keys and values;
-//! each load of K or V serves all of them. Scores have cells in lanes and loop over dimensions, values have
-//! dimensions in lanes and loop over cells, so neither ever sums across lanes.
+//! [`crate::attention`] defines the result to the bit. A tile is up to [`MAX_ROWS`] query rows that
+//! share keys and values; each load of K or V serves all of them. Scores have cells in lanes and
+//! loop over dimensions, values have dimensions in lanes and loop over cells, so neither ever sums
+//! across lanes. That is why the cache stores keys dimension-major and values cell-major.
+//!
+//! ```text
+//! queries [d, rows]      keys [d, 32 cells]      values [32 cells, d_v]
+//!         \              /                       |
+//!          scores [rows, 256 cells]              |
+//!                   |                            |
+//!          softmax: p [rows, 256 cells], maximum, sum
+//!                              \                 |
+//!                               values [rows, d_v], joined to the spans before
+//! ```
 
 use super::map::{load, store};
-use super::stored::{BF16, F16, F32, Stored};
+use super::stored::{BF16, F16, F32, Stored, elements};
 use crate::cell::{BLOCK_CELLS, SPAN_CELLS};
 use crate::isa::{LANES, Simd};
 use crate::math;
@@ -19,7 +31,7 @@ pub const SPAN_BLOCKS: usize = SPAN_CELLS / BLOCK_CELLS;
 /// Scores of one row over a span, then their exponentials.
 pub type Scores = [f32; SPAN_CELLS];
 
-/// Which cells of a span a row sees: a mask a block.
+/// The cells of a span that a row sees: a mask a block.
 pub type Masks = [u32; SPAN_BLOCKS];
 
 /// The bytes of a span's blocks (K or V of one head); empty where no row of the tile sees a cell.
@@ -35,34 +47,35 @@ pub struct Running {
 }
 
 impl Running {
-    /// Nothing seen yet.
+    /// The state before any span.
     pub const START: Self = Self { max: [f32::NEG_INFINITY; LANES], sum: [0.0; LANES] };
 }
 
-/// How a span's weighted values join those before it, a lane a row: `old * keep + new * take`.
+/// The factors by which a span's weighted values join those before it, a lane a row: `old * keep +
+/// new * take`.
 #[derive(Clone, Copy, Debug)]
 pub struct Join {
     pub(crate) keep: [f32; LANES],
     pub(crate) take: [f32; LANES],
-    /// Rows that saw nothing before: the new is copied.
+    /// Rows that saw nothing before: the new values are copied.
     first: u16,
-    /// Rows that see a cell of this span; the others stay.
+    /// Rows that see a cell of this span; the others keep their values.
     sees: u16,
 }
 
 impl Join {
-    /// What changes no row.
+    /// The join that changes no row.
     pub const NONE: Self = Self { keep: [1.0; LANES], take: [0.0; LANES], first: 0, sees: 0 };
 }
 
-/// Rows that the widest tile of this set takes.
+/// Return the rows that the widest tile of this set takes.
 #[inline(always)]
 pub(crate) fn tile_rows<S: Simd>(_: S) -> usize {
     if S::N_REGISTERS >= 32 { MAX_ROWS } else { 6 }
 }
 
-/// Calls `$f::<S, E, ROWS, WIDTH>` for the number of rows: tall tiles two vectors wide where registers abound, else
-/// one vector wide.
+/// Call `$f::<S, E, ROWS, WIDTH>` for the number of rows: tall tiles two vectors wide where
+/// registers abound, else one vector wide.
 macro_rules! by_rows {
     ($rows:expr, $f:ident, $s:ident: $S:ident, $E:ident, $($arg:expr),*) => {
         if $S::N_REGISTERS >= 32 {
@@ -74,7 +87,7 @@ macro_rules! by_rows {
                 6 => $f::<$S, $E, 6, 2>($s, $($arg),*),
                 8 => $f::<$S, $E, 8, 2>($s, $($arg),*),
                 12 => $f::<$S, $E, 12, 2>($s, $($arg),*),
-                _ => {}
+                _ => debug_assert!(false, "`tile_height` gives no such height"),
             }
         } else {
             match $rows {
@@ -83,20 +96,22 @@ macro_rules! by_rows {
                 3 => $f::<$S, $E, 3, 1>($s, $($arg),*),
                 4 => $f::<$S, $E, 4, 1>($s, $($arg),*),
                 6 => $f::<$S, $E, 6, 1>($s, $($arg),*),
-                _ => {}
+                _ => debug_assert!(false, "`tile_height` gives no such height"),
             }
         }
     };
 }
 
-/// The height of the tile that takes `n` rows, at most [`MAX_ROWS`]: one that [`scores`] and [`values`] exist for.
+/// Return the height of the tile that takes `n` rows, at most [`MAX_ROWS`]: a height that
+/// [`scores`] and [`values`] are compiled for.
 pub(crate) fn tile_height(n: usize) -> usize {
+    debug_assert!(n <= MAX_ROWS, "a tile of {n} rows");
     [1, 2, 3, 4, 6, 8].into_iter().find(|&height| n <= height).unwrap_or(MAX_ROWS)
 }
 
 macro_rules! typed {
     ($($scores:ident, $values:ident, $E:ident;)*) => { $(
-        /// [`scores`] for one type of keys.
+        /// Call [`scores`] for one type of keys.
         #[inline(always)]
         pub(crate) fn $scores<S: Simd>(
             s: S,
@@ -108,7 +123,7 @@ macro_rules! typed {
         ) {
             by_rows!(out.len(), scores, s: S, $E, q, keys, soon, resume, out);
         }
-        /// [`values`] for one type of values.
+        /// Call [`values`] for one type of values.
         #[inline(always)]
         pub(crate) fn $values<S: Simd>(
             s: S,
@@ -128,17 +143,22 @@ typed! {
     scores_bf16, values_bf16, BF16;
 }
 
-/// How far `to` lies behind `from`, in bytes; 0, which fetches nothing new, where there is nothing. Blocks lie apart, which
-/// the processor does not foresee, so the kernels ask for what is needed next.
+/// Return the distance in bytes from `from` to `to`; 0, which fetches nothing new, where there is
+/// nothing.
+///
+/// Blocks lie apart, which the processor does not foresee, so the kernels prefetch the next one.
 #[inline(always)]
 pub(super) fn ahead(from: &[u8], to: Option<&&[u8]>) -> usize {
     let to = to.filter(|to| !to.is_empty());
     to.map_or(0, |to| to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()))
 }
 
-/// `out[r][cell] = sum over d of q[d][r] * k[d][cell]`: one fused multiply-add a dimension in ascending order, from
-/// +0.0, or from what `out` holds where `resume` says that these are not the first dimensions. Asks for what is read `soon`, after
-/// the span's other keys, while it is at it: a block of it beside each block of keys.
+/// Compute `out[r][cell] = sum over d of q[d][r] * k[d][cell]`: one fused multiply-add a dimension
+/// in ascending order, from +0.0, or from `out` if `resume` says that these are not the first
+/// dimensions.
+///
+/// `q` is `[d, rows]`, a panel of keys `[d, 32 cells]`. Prefetches a block of `soon`, which is read
+/// after the span's keys, beside each block of keys.
 #[inline(always)]
 fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
@@ -153,8 +173,7 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     for (block, panel) in keys.iter().enumerate() {
         let near = ahead(panel, keys.get(block + 1));
         let far = ahead(panel, soon.get(block));
-        let keys: &[E::Bits] = bytemuck::try_cast_slice(panel).unwrap_or(&[]);
-        let keys = keys.as_chunks::<LANES>().0.as_chunks::<2>().0;
+        let keys = elements::<E>(panel).as_chunks::<LANES>().0.as_chunks::<2>().0;
         if keys.is_empty() {
             continue;
         }
@@ -193,7 +212,7 @@ fn scores<S: Simd, E: Stored, const R: usize, const W: usize>(
     }
 }
 
-/// What happens to a score between the dot product and the exponential.
+/// The shaping of a score between the dot product and the exponential.
 #[derive(Clone, Copy, Debug)]
 pub struct Shaping {
     /// Factor of the dot product.
@@ -202,8 +221,8 @@ pub struct Shaping {
     pub cap: f32,
 }
 
-/// Turns dot products into `exp(score - max)` row by row, 0 where a row does not see a cell, and joins maximum and sum
-/// to those of the spans before.
+/// Turn dot products into `exp(score - max)` row by row, 0 where a row does not see a cell, and
+/// join maximum and sum to those of the spans before.
 #[inline(always)]
 pub(crate) fn softmax<S: Simd>(
     s: S,
@@ -229,13 +248,13 @@ pub(crate) fn softmax<S: Simd>(
 /// A span that is seen whole.
 const ALL: Masks = [u32::MAX; SPAN_BLOCKS];
 
-/// Which lanes of the `i`-th sixteen of a span are seen.
+/// Return the lanes of the `i`-th sixteen of a span that are seen.
 #[inline(always)]
 fn lanes_seen(masks: &Masks, i: usize) -> u16 {
     (masks[i / 2] >> (i % 2 * LANES)) as u16
 }
 
-/// Scales and caps the scores; returns the largest of those seen.
+/// Scale and cap the scores; return the largest of those seen.
 #[inline(always)]
 fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) -> f32 {
     let (scale, cap) = (s.splat(shaping.scale), s.splat(shaping.cap));
@@ -264,18 +283,20 @@ fn shape<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, shaping: Shaping) ->
     s.largest(max)
 }
 
-/// Weights below this part of a row's largest, 2^-64, are zero: 2^39 of them together change no bit of 1, and products with
-/// numbers near the smallest there are cost processors a hundred times an ordinary one.
+/// The least weight that counts, as a part of a row's largest: 2^-64.
+///
+/// Smaller weights are zero. 2^39 of them together change no bit of 1, and products with numbers
+/// near the smallest there are cost processors a hundred times an ordinary one.
 const LEAST_WEIGHT: f32 = 1.0 / (1u128 << 64) as f32;
 
-/// `exp(x)`, or zero where that is below [`LEAST_WEIGHT`]; NaN stays NaN.
+/// Return `exp(x)`, or zero where that is below [`LEAST_WEIGHT`]; NaN stays NaN.
 #[inline(always)]
 fn weight<S: Simd>(s: S, x: S::F) -> S::F {
     let y = math::exp(s, x);
     s.select(s.lt(y, s.splat(LEAST_WEIGHT)), s.splat(0.0), y)
 }
 
-/// [`weight`] of `score - max` of what is seen; returns the sum.
+/// Turn the scores that are seen into the [`weight`] of `score - max`; return the sum.
 #[inline(always)]
 fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> f32 {
     let (zero, max) = (s.splat(0.0), s.splat(max));
@@ -300,7 +321,7 @@ fn exponentials<S: Simd>(s: S, scores: &mut Scores, masks: &Masks, max: f32) -> 
     s.sum(sum)
 }
 
-/// Adds a span's maximum and sum to the running ones of the rows that see it.
+/// Add a span's maximum and sum to the running ones of the rows that see it.
 #[inline(always)]
 fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join {
     let (old_max, new_max) = (s.load(&running.max), s.load(&span.max));
@@ -318,8 +339,11 @@ fn join<S: Simd>(s: S, running: &mut Running, span: &Running, sees: u16) -> Join
     join
 }
 
-/// `out[r][d]` joined with `sum over cells of p[r][cell] * v[cell][d]`: one fused multiply-add for each cell that the row
-/// sees, in ascending order, from +0.0. `out` may have fewer rows than the tile.
+/// Join `out[r][d]` with `sum over cells of p[r][cell] * v[cell][d]`: one fused multiply-add for
+/// each cell that the row sees, in ascending order, from +0.0.
+///
+/// A panel of values is `[32 cells, d_v]`. `out` may have fewer rows than the tile. Blocks that all
+/// rows see whole take a short loop, the others one that looks at the masks.
 #[inline(always)]
 fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
@@ -330,6 +354,7 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
     out: &mut [&mut [f32]],
 ) {
     let (Some(p), Some(masks)) = (p.first_chunk::<R>(), masks.first_chunk::<R>()) else { return };
+    debug_assert!(!out.is_empty(), "a tile has rows");
     let d_v = out.first().map_or(0, |out| out.len());
     let whole_blocks =
         (0..SPAN_BLOCKS).take_while(|&block| masks.iter().all(|masks| masks[block] == u32::MAX));
@@ -345,7 +370,7 @@ fn values<S: Simd, E: Stored, const R: usize, const W: usize>(
         for (block, v) in v.iter().enumerate().skip(n_whole).filter(|(_, v)| !v.is_empty()) {
             ragged::<S, E, R, W>(s, p, masks, block, v, d_v, d, &mut sums);
         }
-        // Sums that are looked up by a row's number would lie in memory all the time.
+        // Sums that are indexed by a row's number would lie in memory all the time.
         let mut stored = [[[0.0; LANES]; W]; R];
         for r in 0..R {
             for i in 0..W {
@@ -368,7 +393,7 @@ fn accumulate<S: Simd>(s: S, joined: &Join, r: usize, old: &[f32], new: S::F) ->
     s.fma(load(s, old), s.splat(joined.keep[r]), s.mul(new, s.splat(joined.take[r])))
 }
 
-/// Adds a block that all rows see whole.
+/// Add a block that all rows see whole.
 #[inline(always)]
 fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
     s: S,
@@ -379,13 +404,13 @@ fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
     d: usize,
     sums: &mut [[S::F; W]; R],
 ) {
-    let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
+    let v = elements::<E>(v);
     let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
-    // A missing row cannot be; a loop with one way out keeps the sums in registers.
+    // A missing vector cannot occur; a loop with one way out keeps the sums in registers.
     let none = [[bytemuck::Zeroable::zeroed(); LANES]; W];
-    for c in 0..BLOCK_CELLS {
-        let v =
-            v.get(c * d_v + d..).and_then(|v| v.as_chunks::<LANES>().0.first_chunk::<W>()).unwrap_or(&none);
+    // All rows are equally long, so that one comparison ahead of the loop serves all of them.
+    for (c, v) in v.chunks_exact(d_v.max(1)).enumerate().take(BLOCK_CELLS) {
+        let v = v.get(d..).and_then(|v| v.as_chunks::<LANES>().0.first_chunk::<W>()).unwrap_or(&none);
         let mut values = [s.splat(0.0); W];
         for i in 0..W {
             values[i] = E::load(s, &v[i]);
@@ -394,7 +419,7 @@ fn whole<S: Simd, E: Stored, const R: usize, const W: usize>(
     }
 }
 
-/// `sums[r][i] = fma(p[r], v[i], sums[r][i])`.
+/// Add `p[r] * v[i]` to `sums[r][i]`, fused.
 #[inline(always)]
 fn add<S: Simd, const R: usize, const W: usize>(s: S, p: [f32; R], v: [S::F; W], sums: &mut [[S::F; W]; R]) {
     for r in 0..R {
@@ -405,7 +430,7 @@ fn add<S: Simd, const R: usize, const W: usize>(s: S, p: [f32; R], v: [S::F; W],
     }
 }
 
-/// Adds a block that some rows see in part, or whose last dimensions do not fill a tile's width.
+/// Add a block that some rows see in part, or whose last dimensions do not fill a tile's width.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the state of a loop's body")]
 fn ragged<S: Simd, E: Stored, const R: usize, const W: usize>(
@@ -418,7 +443,7 @@ fn ragged<S: Simd, E: Stored, const R: usize, const W: usize>(
     d: usize,
     sums: &mut [[S::F; W]; R],
 ) {
-    let v: &[E::Bits] = bytemuck::try_cast_slice(v).unwrap_or(&[]);
+    let v = elements::<E>(v);
     let p = p.each_ref().map(|p| &p.as_chunks::<BLOCK_CELLS>().0[block]);
     let masks = masks.each_ref().map(|masks| masks[block]);
     let (any, all) = masks.iter().fold((0, u32::MAX), |(any, all), mask| (any | mask, all & mask));
@@ -440,8 +465,10 @@ fn ragged<S: Simd, E: Stored, const R: usize, const W: usize>(
     }
 }
 
-/// Joins the spans of one row that were computed apart: `parts` are rows of `[d_v weighted values, maximum, sum]`,
-/// in the order of spans; a sum of 0 says that nothing of a span was seen.
+/// Join the spans of one row that were computed apart.
+///
+/// `parts` are rows of `[d_v weighted values, maximum, sum]`, in the order of spans; a sum of 0
+/// says that nothing of a span was seen.
 #[inline(always)]
 pub(crate) fn merge<S: Simd>(
     s: S,
@@ -450,6 +477,7 @@ pub(crate) fn merge<S: Simd>(
     running: &mut Running,
 ) {
     for part in parts {
+        debug_assert_eq!(part.len(), out.len() + 2);
         let Some((new, &[max, sum])) = part.split_last_chunk() else { return };
         if sum == 0.0 {
             continue;
@@ -461,8 +489,8 @@ pub(crate) fn merge<S: Simd>(
     }
 }
 
-/// Divides weighted values by the sum of weights; `sink` is a score without a value that joins the sum. A row that saw
-/// nothing becomes zero.
+/// Divide weighted values by the sum of weights. A `sink` is a score without a value that joins the
+/// sum; a row that saw nothing becomes zero.
 #[inline(always)]
 pub(crate) fn finish<S: Simd>(s: S, out: &mut [f32], max: f32, sum: f32, sink: Option<f32>) {
     if sum == 0.0 {

@@ -1,12 +1,13 @@
-//! Checksums of whole stripes; [`crate::checksum`] says of what.
+//! Checksums of whole stripes; [`crate::checksum`] defines them.
 
 use crate::checksum::{BLOCK_STRIPES, KEYS, STIR, STRIPE, Sums};
 use crate::isa::Simd;
 
-/// How far ahead bytes are asked for while they are copied past the caches: what fetches ahead by itself stops at the end of each page of 4 KiB.
+/// Bytes between a copy past the caches and its prefetch: the processor's own prefetcher stops at
+/// the end of each page of 4 KiB.
 const AHEAD: usize = 8 << 10;
 
-/// Adds whole stripes.
+/// Add whole stripes.
 #[inline(always)]
 pub(crate) fn sum_stripes<S: Simd>(s: S, sums: &mut Sums, stripes: &[[u8; STRIPE]]) {
     let (mut lanes, mut rest) = (sums.lanes, stripes);
@@ -31,7 +32,9 @@ pub(crate) fn sum_stripes<S: Simd>(s: S, sums: &mut Sums, stripes: &[[u8; STRIPE
     sums.lanes = lanes;
 }
 
-/// Adds whole stripes and copies them: sums go by stripes, copies by the lines of `to`, which begin anywhere in a stripe.
+/// Add whole stripes while copying them.
+///
+/// Sums go by stripes, copies by the cache lines of `to`, which may begin anywhere in a stripe.
 #[inline(always)]
 pub(crate) fn sum_and_copy_stripes<S: Simd>(
     s: S,
@@ -68,7 +71,7 @@ pub(crate) fn sum_and_copy_stripes<S: Simd>(
     sums.lanes = lanes;
 }
 
-/// Stirs the sums if a block is full.
+/// Stir the sums if a block is full.
 #[inline(always)]
 fn end_run<S: Simd>(s: S, sums: &mut Sums, lanes: &mut [u64; 8], n_stripes: usize) {
     sums.n_stripes += n_stripes;

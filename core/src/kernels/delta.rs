@@ -1,15 +1,113 @@
 //! The gated delta rule: values in lanes, keys and tokens in order.
+//!
+//! A head's state is read twice for each token: once for the value held under the key, once to
+//! update it and to read it with the query. Both passes go along the keys with some vectors of
+//! values in registers. Source: equation 10 of arXiv 2412.06464, in the recurrent form.
 
 use super::map::{fold, load};
 use super::values::{add_times, all, lanes, put, take, times};
+use crate::float::sqrt;
 use crate::isa::{LANES, Simd};
 use crate::math;
-use crate::math::scalar::sqrt;
 use crate::pool::Band;
-use crate::scan::{Delta, DeltaInputs};
 use core::ops::Range;
 
-/// Steps the states `[heads, keys, values]` of some heads through all tokens of a run; `out`: these heads' columns.
+/// The gated delta rule (Yang, Kautz and Hatamizadeh, 2024, arXiv 2412.06464, equation 10): the
+/// recurrence of Qwen3-Next and Qwen3.5.
+///
+/// A state maps keys to values. Each token makes it forget a little, looks up the value that it
+/// holds under the token's key, and stores a part of the difference to the token's value.
+///
+/// For each token and head, `S` `[keys, values]`, rows of the state by j:
+///
+/// - `decay = exp(softplus(alpha + dt_bias) a)`, `beta = sigmoid(beta)`, q and k scaled by 1 over
+///   the square root of their squares' sum plus `eps`, q also by 1 over that of `d_k`;
+/// - `missing = beta fma(held, -decay, v)` where `held = sum over j of k[j] S[j]`, in order;
+/// - `S[j] = fma(missing, k[j], S[j] decay)`, and `y = sum over j of q[j] S[j]`, in order.
+///
+/// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
+///
+/// ```
+/// use backstitch_core::KernelSet;
+/// use backstitch_core::pool::Inline;
+/// use backstitch_core::scan::{Delta, DeltaInputs, Sharing};
+///
+/// let delta = Delta {
+///     n_head: 1,
+///     n_head_k: 1,
+///     sharing: Sharing::Neighbours,
+///     d_k: 1,
+///     d_v: 1,
+///     dt_bias: &[0.0],
+///     a: &[-1.0],
+///     eps: 0.0,
+/// };
+/// // Nothing is forgotten (alpha), all that is missing is learned (beta): the value 5 takes the
+/// // place of the 2 under the same key, and the query reads it.
+/// let x = DeltaInputs { qkv: &[1.0, 1.0, 5.0], beta: &[200.0], alpha: &[-200.0] };
+/// let (mut state, mut out) = ([2.0], [0.0]);
+/// delta.run(KernelSet::scalar(), &Inline, &x, &mut state, &mut out)?;
+/// assert_eq!((state, out), ([5.0], [5.0]));
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Delta<'a> {
+    /// Heads of values, gates and states.
+    pub n_head: usize,
+    /// Heads of queries and keys; divides `n_head`.
+    pub n_head_k: usize,
+    /// The heads of keys that a head uses.
+    pub sharing: Sharing,
+    /// Keys of a head.
+    pub d_k: usize,
+    /// Values of a head.
+    pub d_v: usize,
+    /// Bias of `alpha`, `[n_head]`.
+    pub dt_bias: &'a [f32],
+    /// Decay, negative: `[n_head]`.
+    pub a: &'a [f32],
+    /// Added to the square of a query's or key's length.
+    pub eps: f32,
+}
+
+/// The assignment of key heads to value heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Neighbours share: the first `n_head / n_head_k` heads use the first.
+    Neighbours,
+    /// Heads that are `n_head_k` apart share.
+    Strided,
+}
+
+/// The inputs of a segment of tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaInputs<'a> {
+    /// Queries, keys and values side by side, `[n_tokens, width]`.
+    pub qkv: &'a [f32],
+    /// The part that is learned, before its sigmoid: `[n_tokens, n_head]`.
+    pub beta: &'a [f32],
+    /// The part that is forgotten, before bias and softplus: `[n_tokens, n_head]`.
+    pub alpha: &'a [f32],
+}
+
+impl Delta<'_> {
+    /// Return the columns of an input row: `n_head_k` queries and as many keys of `d_k`, then
+    /// `n_head` values of `d_v`.
+    pub fn width(&self) -> usize {
+        2 * self.n_head_k * self.d_k + self.n_head * self.d_v
+    }
+
+    /// Return the head of keys that `head` uses.
+    pub(crate) fn key_of(&self, head: usize) -> usize {
+        match self.sharing {
+            Sharing::Neighbours => head / (self.n_head / self.n_head_k.max(1)).max(1),
+            Sharing::Strided => head % self.n_head_k.max(1),
+        }
+    }
+}
+
+/// Step the states `[heads, keys, values]` of some heads through all tokens of a segment; `out` has
+/// the columns of these heads.
 #[inline(always)]
 pub(crate) fn delta<S: Simd>(
     s: S,
@@ -33,14 +131,14 @@ pub(crate) fn delta<S: Simd>(
     }
 }
 
-/// What a token does to one head.
+/// One token's effect on one head.
 struct Token<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
-    /// What makes of `q` a vector of length 1, over the square root of `d_k`.
+    /// The factor that makes of `q` a vector of length 1, over the square root of `d_k`.
     q_scale: f32,
-    /// What makes of `k` a vector of length 1.
+    /// The factor that makes of `k` a vector of length 1.
     k_scale: f32,
     decay: f32,
     beta: f32,
@@ -67,7 +165,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Steps some columns of the head's state; returns what `q` reads from them.
+    /// Step some columns of the head's state; return the values that `q` reads from them.
     #[inline(always)]
     fn step<S: Simd, const N: usize>(
         &self,
@@ -105,7 +203,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// One over the length of `x`.
+/// Return one over the length of `x`.
 #[inline(always)]
 fn unit<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
     let squares = fold!(s, x, 0.0, s.splat(0.0), |sum, x| s.fma(x, x, sum));

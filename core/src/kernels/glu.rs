@@ -1,4 +1,10 @@
-//! Gated activations: one half of a feed-forward network decides how much of the other half passes.
+//! Gated activations: one half of a feed-forward network decides how much of the other half passes
+//! (Shazeer, 2020, arXiv 2002.05202).
+//!
+//! The functions of two slices write to their first, up to the end of the shorter.
+//!
+//! Names say the order: `silu_mul` activates the slice that it writes to, `mul_silu` multiplies it
+//! by the activated other one.
 
 use super::map::update;
 use crate::isa::Simd;
@@ -14,12 +20,6 @@ pub(crate) fn silu_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
 #[inline(always)]
 pub(crate) fn gelu_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
     update!(s, gate, up, |g, u| s.mul(math::gelu(s, g), u));
-}
-
-/// `gate[i] = gelu_quick(gate[i]) * up[i]`.
-#[inline(always)]
-pub(crate) fn gelu_quick_mul<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    update!(s, gate, up, |g, u| s.mul(math::gelu_quick(s, g), u));
 }
 
 /// `x[i] *= silu(gate[i])`: the gate behind a Mamba-2 scan.

@@ -1,9 +1,12 @@
 //! Functions applied to every element of a slice, or of two.
+//!
+//! Slices of any length are taken sixteen elements at a time; the ragged end is padded, computed
+//! like the rest, and cut. So the bits of an element do not depend on its place.
 
 use crate::isa::{LANES, Simd};
 use crate::math;
 
-/// `x`, at most sixteen floats, and `pad` behind it.
+/// Return `x`, at most sixteen floats, with `pad` behind it.
 #[inline(always)]
 pub(crate) fn padded(x: &[f32], pad: f32) -> [f32; LANES] {
     let mut padded = [pad; LANES];
@@ -11,7 +14,7 @@ pub(crate) fn padded(x: &[f32], pad: f32) -> [f32; LANES] {
     padded
 }
 
-/// `x`, at most sixteen floats, and zeros behind it.
+/// Return `x`, at most sixteen floats, with zeros behind it.
 #[inline(always)]
 pub(crate) fn load<S: Simd>(s: S, x: &[f32]) -> S::F {
     match x.first_chunk() {
@@ -20,7 +23,7 @@ pub(crate) fn load<S: Simd>(s: S, x: &[f32]) -> S::F {
     }
 }
 
-/// Stores as many lanes as `out` holds, at most sixteen.
+/// Store as many lanes as `out` holds, at most sixteen.
 #[inline(always)]
 pub(crate) fn store<S: Simd>(s: S, x: S::F, out: &mut [f32]) {
     match out.first_chunk_mut() {
@@ -33,9 +36,11 @@ pub(crate) fn store<S: Simd>(s: S, x: S::F, out: &mut [f32]) {
     }
 }
 
-/// `in_place!(s, x, |v| f(v))` applies an expression to all of `x`, sixteen at a time; a ragged tail is padded with
-/// zeros. No function that takes a closure: closures do not inherit an instruction set, and those of some size are not
-/// inlined, so that each of their operations would be a call.
+/// `in_place!(s, x, |v| f(v))` applies an expression to all of `x`, sixteen at a time; a ragged
+/// tail is padded with zeros.
+///
+/// A macro and no function that takes a closure: closures do not inherit an instruction set, and
+/// those of some size are not inlined, so that each of their operations would be a call.
 macro_rules! in_place {
     ($s:ident, $x:expr, |$v:pat_param| $f:expr) => {
         for chunk in $x.chunks_mut($crate::isa::LANES) {
@@ -46,7 +51,8 @@ macro_rules! in_place {
     };
 }
 
-/// `update!(s, x, y, |v, w| f(v, w))` does `x[i] = f(x[i], y[i])`, up to the end of the shorter; see [`in_place`].
+/// `update!(s, x, y, |v, w| f(v, w))` does `x[i] = f(x[i], y[i])`, up to the end of the shorter;
+/// see [`in_place`].
 macro_rules! update {
     ($s:ident, $x:expr, $y:expr, |$v:pat_param, $w:pat_param| $f:expr) => {{
         let n = $x.len().min($y.len());
@@ -59,8 +65,8 @@ macro_rules! update {
     }};
 }
 
-/// `fold!(s, x, pad, start, |folded, v| f(folded, v))` takes `x` sixteen at a time, the ragged end padded with `pad`; see
-/// [`in_place`].
+/// `fold!(s, x, pad, start, |folded, v| f(folded, v))` takes `x` sixteen at a time, the ragged end
+/// padded with `pad`; see [`in_place`].
 macro_rules! fold {
     ($s:ident, $x:expr, $pad:expr, $start:expr, |$folded:pat_param, $v:pat_param| $f:expr) => {{
         let mut folded = $start;
@@ -106,12 +112,6 @@ pub(crate) fn silu_in_place<S: Simd>(s: S, x: &mut [f32]) {
 #[inline(always)]
 pub(crate) fn gelu_in_place<S: Simd>(s: S, x: &mut [f32]) {
     in_place!(s, x, |v| math::gelu(s, v));
-}
-
-/// `x[i] = x[i] / (1 + exp(-1.702 x[i]))`.
-#[inline(always)]
-pub(crate) fn gelu_quick_in_place<S: Simd>(s: S, x: &mut [f32]) {
-    in_place!(s, x, |v| math::gelu_quick(s, v));
 }
 
 /// `x[i] = max(x[i], 0)`.
@@ -163,8 +163,10 @@ pub(crate) fn add_scaled<S: Simd>(s: S, x: &mut [f32], y: &[f32], factor: f32) {
     update!(s, x, y, |x, y| s.fma(y, s.splat(factor), x));
 }
 
-/// `out[i] = fma(y[i] - x[i], mix, x[i])` for rows of the length of `weight`, where `mix` is `weight[i]`, or `by[i]` where
-/// `weight` is empty, or else the sum of both unless `by` is empty.
+/// Interpolate: `out[i] = fma(y[i] - x[i], mix, x[i])`, in rows of the length of `weight`.
+///
+/// `mix` is `weight[i]`, or `by[i]` where `weight` is empty, or else the sum of both unless `by` is
+/// empty. The token shift of RWKV.
 #[inline(always)]
 pub(crate) fn lerp<S: Simd>(s: S, x: &[f32], y: &[f32], weight: &[f32], by: &[f32], out: &mut [f32]) {
     let width = if weight.is_empty() { out.len() } else { weight.len() };

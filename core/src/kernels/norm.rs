@@ -1,17 +1,17 @@
 //! Normalisation of rows: root mean square and layer norm.
 //!
-//! A sum over a row goes into sixteen lanes, element i into lane i % 16 in ascending order, and then through the fixed
-//! tree of [`Simd::sum`]; that is the definition which every instruction set follows.
+//! A sum over a row goes into sixteen lanes, element i into lane i % 16 in ascending order, and
+//! then through the fixed tree of [`Simd::sum`]; every instruction set follows this definition.
 
 use super::map::{fold, in_place, update};
+use crate::float::sqrt;
 use crate::isa::Simd;
-use crate::math::scalar::sqrt;
 
-/// Normalises each row of `n` elements by its root mean square, in place:
+/// Normalise each row of `n` elements by its root mean square, in place:
 /// `x[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]`.
 ///
-/// `weight` is empty (no factor) or a multiple of `n` long: then row r uses its part r modulo the number of parts,
-/// which gives heads one shared weight and groups each their own.
+/// `weight` is empty (no factor) or a multiple of `n` long: then row r uses its part r modulo the
+/// number of parts, which gives heads one shared weight and groups each their own.
 #[inline(always)]
 pub(crate) fn rms_norm_in_place<S: Simd>(s: S, x: &mut [f32], n: usize, weight: &[f32], eps: f32) {
     let mut weights = weight.chunks_exact(n.max(1)).cycle();
@@ -24,7 +24,7 @@ pub(crate) fn rms_norm_in_place<S: Simd>(s: S, x: &mut [f32], n: usize, weight: 
     }
 }
 
-/// The same from `x` to `out`, which has its length.
+/// Normalise like [`rms_norm_in_place`], from `x` to `out`, which has its length.
 #[inline(always)]
 pub(crate) fn rms_norm<S: Simd>(s: S, x: &[f32], n: usize, weight: &[f32], eps: f32, out: &mut [f32]) {
     let mut weights = weight.chunks_exact(n.max(1)).cycle();
@@ -40,14 +40,16 @@ pub(crate) fn rms_norm<S: Simd>(s: S, x: &[f32], n: usize, weight: &[f32], eps: 
     }
 }
 
-/// `1 / sqrt(mean(x^2) + eps)`.
+/// Return `1 / sqrt(mean(x^2) + eps)`.
+///
+/// The sum goes through sixteen lanes; see the module.
 #[inline(always)]
 fn rms_scale<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
     let squares = fold!(s, x, 0.0, s.splat(0.0), |sum, x| s.fma(x, x, sum));
     1.0 / sqrt(s.sum(squares) / x.len() as f32 + eps)
 }
 
-/// Normalises each row of `n` elements to mean 0 and variance 1, in place, then scales and shifts:
+/// Normalise each row of `n` elements to mean 0 and variance 1, in place, then scale and shift:
 /// `x[i] = (x[i] - mean) * (1 / sqrt(variance + eps)) * weight[i] + bias[i]`.
 ///
 /// `weight` and `bias` hold `n` elements or none; a missing weight is 1, a missing bias 0.

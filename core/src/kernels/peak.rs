@@ -1,19 +1,21 @@
-//! The most that a kernel set can do: multiply and add without memory, and read without computing.
+//! The limits of a kernel set: multiplying and adding without memory, and reading without
+//! computing.
 //!
-//! Whoever wants to know how near a product comes to its processor times these. No operand of the multiplications leaves the
-//! nearest cache, and the compiler may not foresee any of them, or it would compute them once. Each function returns how many
-//! operations it did, where a multiplication and an addition are two.
+//! A benchmark times these to know how near a product comes to its processor. No operand of the
+//! multiplications leaves the nearest cache, and the compiler may not foresee any of them, or it
+//! would compute them once. Each function returns how many operations it did, where a
+//! multiplication and an addition are two.
 
 use crate::isa::{LANES, Simd};
 use core::hint::black_box;
 
-/// Fused multiplications and additions of floats.
+/// Multiply and add floats, fused.
 #[inline(always)]
 pub(crate) fn multiply_floats<S: Simd>(s: S, n_rounds: usize) -> u64 {
     if const { S::N_REGISTERS >= 32 } { floats::<S, 24>(s, n_rounds) } else { floats::<S, 6>(s, n_rounds) }
 }
 
-/// `N` independent sums, so that additions do not wait for each other.
+/// Keep `N` independent sums, so that additions do not wait for each other.
 #[inline(always)]
 fn floats<S: Simd, const N: usize>(s: S, n_rounds: usize) -> u64 {
     let factor = s.splat(black_box(0.5));
@@ -33,7 +35,7 @@ fn floats<S: Simd, const N: usize>(s: S, n_rounds: usize) -> u64 {
     2 * (N * LANES * n_rounds) as u64
 }
 
-/// Reads all of `x`: the wrapping sum of its bits.
+/// Read all of `x`; return the wrapping sum of its bits.
 #[inline(always)]
 pub(crate) fn read<S: Simd>(s: S, x: &[f32]) -> i32 {
     let (vectors, rest) = x.as_chunks::<LANES>();
@@ -55,13 +57,14 @@ pub(crate) fn read<S: Simd>(s: S, x: &[f32]) -> i32 {
 pub(crate) mod integer {
     use super::{LANES, Simd, black_box};
 
-    /// Multiplications and additions of bytes.
+    /// Multiply and add bytes.
     #[inline(always)]
     pub(crate) fn multiply_bytes<S: Simd>(s: S, n_rounds: usize) -> u64 {
         if const { S::N_REGISTERS >= 32 } { bytes::<S, 16>(s, n_rounds) } else { bytes::<S, 4>(s, n_rounds) }
     }
 
-    /// As in products of many tokens: a vector of weights meets four bytes of each of `N` tokens.
+    /// Multiply as products of many tokens do: a vector of weights meets four bytes of each of `N`
+    /// tokens.
     #[inline(always)]
     fn bytes<S: Simd, const N: usize>(s: S, n_rounds: usize) -> u64 {
         let w = s.bytes(black_box(&[3; 4 * LANES]));
@@ -87,7 +90,7 @@ pub(crate) mod tiles {
     use crate::isa::amx;
     use crate::isa::avx512::Avx512;
 
-    /// Multiplications and additions of bytes.
+    /// Multiply and add bytes.
     #[inline(always)]
     pub(crate) fn multiply_bytes(s: Avx512, n_rounds: usize) -> u64 {
         amx::multiply_in_tiles(n_rounds).unwrap_or_else(|| super::integer::multiply_bytes(s, n_rounds))
@@ -99,7 +102,7 @@ pub(crate) mod tiles {
 pub(crate) mod pairs {
     use crate::isa::neon::{Mixed, Neon};
 
-    /// Multiplications and additions of bytes.
+    /// Multiply and add bytes.
     #[inline(always)]
     pub(crate) fn multiply_bytes(s: Neon<Mixed>, n_rounds: usize) -> u64 {
         s.multiply_in_registers(n_rounds)
@@ -107,28 +110,4 @@ pub(crate) mod pairs {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::KernelSet;
-
-    #[test]
-    fn operations_are_counted_in_proportion() {
-        for set in KernelSet::available() {
-            for work in [set.multiply_floats_at_peak, set.multiply_bytes_at_peak] {
-                let one = work(1);
-                assert!(one >= 2 * 4 * 16, "{}: {one}", set.name());
-                assert_eq!([work(0), work(7)], [0, 7 * one], "{}", set.name());
-            }
-        }
-    }
-
-    #[test]
-    fn every_element_is_read_once() {
-        for n in [0, 1, 15, 16, 17, 63, 64, 65, 200] {
-            let x: std::vec::Vec<f32> = (0..n).map(|i| f32::from_bits(i * i)).collect();
-            let expected = (0..n).map(|i| (i * i) as i32).sum();
-            for set in KernelSet::available() {
-                assert_eq!((set.read)(&x), expected, "{} of {n}", set.name());
-            }
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,12 @@
-//! Quantised keys and values of a span as floats, 32 dimensions at a time, laid out as the kernels of F32 caches want them.
+//! Quantised keys and values of a span as floats, 32 dimensions at a time, laid out as the kernels
+//! of F32 caches want them.
 //!
-//! An element is `scale * q`, which is exact: eleven bits times eight. So attention over quantised cells is attention over
-//! F32 cells of these values, bit for bit, and a piece is small enough to stay in the nearest caches.
+//! An element is `scale * q`, which is exact: eleven bits times eight. Attention over quantised
+//! cells is therefore attention over F32 cells of these values, bit for bit, and a piece is small
+//! enough to stay in the nearest caches.
+//!
+//! A kernel makes 32 dimensions of a whole span, eight blocks, at a time: 32 KiB of floats. Blocks
+//! that no row of a bundle sees are left out.
 
 use super::attention::{Panels, SPAN_BLOCKS, ahead};
 use crate::cell::BLOCK_CELLS;
@@ -10,7 +15,8 @@ use crate::isa::{LANES, Simd};
 /// Dimensions of a piece: those that share a scale.
 pub const PIECE: usize = 32;
 
-/// A piece of each block of a span: of K `[32 dimensions, 32 cells]`, of V `[32 cells, 32 dimensions]`.
+/// A piece of each block of a span: of K `[32 dimensions, 32 cells]`, of V `[32 cells, 32
+/// dimensions]`.
 pub type Floats = [[f32; PIECE * BLOCK_CELLS]; SPAN_BLOCKS];
 
 /// Sixteen quants.
@@ -33,38 +39,43 @@ impl Format for Q4 {
     const GROUPS: usize = 1;
 }
 
-/// The quants of a part in groups of sixteen, and its scales, 32 for each piece.
+/// Return the quants of a part in groups of sixteen, and its scales, 32 for each piece.
 fn split<F: Format>(part: &[u8], n_pieces: usize) -> (&[Quants], &[[u16; LANES]]) {
     let n_quants = n_pieces * F::GROUPS * LANES * BLOCK_CELLS;
-    let (quants, scales) = part.split_at_checked(n_quants).unwrap_or_default();
+    let (quants, scales) = part.split_at(n_quants);
     let quants: &[i8] = bytemuck::cast_slice(quants);
-    let scales: &[u16] = bytemuck::try_cast_slice(scales).unwrap_or(&[]);
+    let scales: &[u16] = bytemuck::cast_slice(scales);
     (quants.as_chunks().0, scales.as_chunks().0)
 }
 
-/// Sixteen quants as floats.
+/// Return sixteen quants as floats.
 #[inline(always)]
 fn bytes<S: Simd>(s: S, x: &Quants) -> S::F {
     s.to_float(s.load_i8(x))
 }
 
-/// Two times sixteen quants, from the low and the high halves of sixteen bytes.
+/// Return two times sixteen quants as floats, from the low and the high halves of sixteen bytes.
 #[inline(always)]
 fn nibbles<S: Simd>(s: S, x: &Quants) -> [S::F; 2] {
     let (x, mask, middle) = (s.load_i8(x), s.isplat(15), s.isplat(8));
     [x, s.ishr::<4>(x)].map(|x| s.to_float(s.isub(s.iand(x, mask), middle)))
 }
 
-/// Piece `piece` of keys of `d_k` dimensions. Blocks that are empty are passed over. Asks for each next block.
+/// Make floats of piece `piece` of keys of `d_k` dimensions. Empty blocks are passed over.
+/// Prefetches each next block.
 #[inline(always)]
 fn keys<S: Simd, F: Format>(s: S, parts: &Panels<'_>, d_k: usize, piece: usize, out: &mut Floats) {
     for (block, (part, out)) in parts.iter().zip(out).enumerate() {
+        // No row sees the block.
+        if part.is_empty() {
+            continue;
+        }
         let ahead = ahead(part, parts.get(block + 1));
         let (quants, scales) = split::<F>(part, d_k / PIECE);
-        let Some(scales) = scales.as_chunks::<2>().0.get(piece) else { continue };
+        let scales = &scales.as_chunks::<2>().0[piece];
         let scales = [s.load_f16(&scales[0]), s.load_f16(&scales[1])];
         // Rows of 32 cells.
-        let rows = quants.as_chunks::<2>().0.chunks_exact(F::GROUPS * LANES).nth(piece).unwrap_or(&[]);
+        let rows = &quants.as_chunks::<2>().0[piece * F::GROUPS * LANES..][..F::GROUPS * LANES];
         let out = out.as_chunks_mut().0.as_chunks_mut::<2>().0;
         let (low, high) = out.split_at_mut(F::GROUPS * LANES % PIECE);
         for (i, row) in rows.iter().enumerate() {
@@ -82,13 +93,17 @@ fn keys<S: Simd, F: Format>(s: S, parts: &Panels<'_>, d_k: usize, piece: usize, 
     }
 }
 
-/// Piece `piece` of values of `d_v` dimensions; the rest as for [`keys`].
+/// Make floats of piece `piece` of values of `d_v` dimensions; the rest as for [`keys`].
 #[inline(always)]
 fn values<S: Simd, F: Format>(s: S, parts: &Panels<'_>, d_v: usize, piece: usize, out: &mut Floats) {
     for (block, (part, out)) in parts.iter().zip(out).enumerate() {
+        // No row sees the block.
+        if part.is_empty() {
+            continue;
+        }
         let ahead = ahead(part, parts.get(block + 1));
         let (quants, scales) = split::<F>(part, d_v / PIECE);
-        let Some(bits) = scales.as_chunks::<2>().0.get(piece) else { continue };
+        let bits = &scales.as_chunks::<2>().0[piece];
         let mut scales = [[0.0; LANES]; 2];
         for (bits, scales) in bits.iter().zip(&mut scales) {
             s.store(s.load_f16(bits), scales);
@@ -110,12 +125,12 @@ fn values<S: Simd, F: Format>(s: S, parts: &Panels<'_>, d_v: usize, piece: usize
 
 macro_rules! formats {
     ($($keys:ident, $values:ident, $F:ident;)*) => { $(
-        /// [`keys`] of one format.
+        /// Call [`keys`] for one format.
         #[inline(always)]
         pub(crate) fn $keys<S: Simd>(s: S, parts: &Panels<'_>, d_k: usize, piece: usize, out: &mut Floats) {
             keys::<S, $F>(s, parts, d_k, piece, out);
         }
-        /// [`values`] of one format.
+        /// Call [`values`] for one format.
         #[inline(always)]
         pub(crate) fn $values<S: Simd>(s: S, parts: &Panels<'_>, d_v: usize, piece: usize, out: &mut Floats) {
             values::<S, $F>(s, parts, d_v, piece, out);

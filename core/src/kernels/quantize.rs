@@ -1,10 +1,14 @@
 //! Floats to blocks of 8-bit integers.
+//!
+//! The rounding is `q = round(x * (127 / max))`, ties to even, with the scale `d = max / 127`; see
+//! [`QBlock`].
 
+use crate::block::activations::QBlock;
+use crate::format::layout::BLOCK;
 use crate::isa::Simd;
-use crate::packed::BLOCK;
-use crate::quantized::QBlock;
 
-/// Quantises rows of `n_blocks` blocks; in `out` the rows' first blocks come first, then all second ones.
+/// Quantise rows of `n_blocks` blocks. In `out` the first blocks of all rows come first, then all
+/// second ones.
 #[inline(always)]
 pub(crate) fn quantize<S: Simd>(s: S, x: &[[f32; BLOCK]], n_blocks: usize, out: &mut [QBlock]) {
     let n_rows = out.len() / n_blocks;
@@ -28,7 +32,7 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
         *out = QBlock { d: f32::NAN, sum: f32::NAN, ..QBlock::default() };
         return;
     }
-    // Not so where all are zero or tiny subnormals.
+    // All are zero or tiny subnormals.
     if inverse == f32::INFINITY {
         *out = QBlock::default();
         return;
@@ -45,7 +49,7 @@ fn block<S: Simd>(s: S, x: &[f32; BLOCK], out: &mut QBlock) {
     let (d, total) = (max / 127.0, first + s.isum(high));
     out.d = d;
     out.sum = d * total as f32;
-    out.less_8 = -8 * total;
-    out.less_128 = -128 * total;
-    out.first = -128 * first;
+    out.correction_8 = -8 * total;
+    out.correction_128 = -128 * total;
+    out.first_correction_128 = -128 * first;
 }

@@ -1,11 +1,28 @@
-//! Rotary position embedding, applied: turns pairs of dimensions by the angles that [`crate::rope`] tabulates.
+//! Rotary position embedding, applied: pairs of dimensions are turned by tabulated angles.
+//!
+//! [`crate::rope`] makes the tables. The sine has its sign in the table, so both members of a pair
+//! go through one formula.
+//!
+//! ```text
+//! x'[first]  = x[first]  * cos - x[second] * sin
+//! x'[second] = x[second] * cos + x[first]  * sin
+//! ```
 
 use super::map::{load, store};
+use crate::float::fma;
 use crate::isa::{LANES, Simd};
-use crate::math::scalar::fma;
-use crate::rope::Pairs;
 
-/// Rotates the first `n_rot` dimensions of each head of `d` elements in `x`, in place; the rest stays.
+/// The dimensions that turn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Neighbours: `(0, 1), (2, 3), ...`; called "norm" in GGUF tools.
+    Adjacent,
+    /// Half the rotated part apart: `(0, n_rot / 2), (1, n_rot / 2 + 1), ...`; called "neox".
+    Split,
+}
+
+/// Rotate the first `n_rot` dimensions of each head of `d` elements in `x`, in place; the rest
+/// stays.
 ///
 /// `angles` is one row of the table, `[2, n_rot]`: cosines, then signed sines. Each element becomes
 /// `fma(x, cos, partner * sin)`.
@@ -21,7 +38,7 @@ pub(crate) fn rotate<S: Simd>(s: S, x: &mut [f32], d: usize, pairs: Pairs, angle
     }
 }
 
-/// Partners are neighbours: `(0, 1), (2, 3), ...`.
+/// Turn neighbours: `(0, 1), (2, 3), ...`.
 #[inline(always)]
 fn adjacent<S: Simd>(s: S, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let turn = |x, cos, sin| s.fma(x, cos, s.mul(s.swap_pairs(x), sin));
@@ -36,7 +53,7 @@ fn adjacent<S: Simd>(s: S, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// Partners are half the rotated part apart: `(0, n/2), (1, n/2 + 1), ...`.
+/// Turn dimensions half the rotated part apart: `(0, n/2), (1, n/2 + 1), ...`.
 #[inline(always)]
 fn split<S: Simd>(s: S, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let half = x.len() / 2;

@@ -1,12 +1,14 @@
-//! What samplers need of a vocabulary's worth of scores: softmax and the best one.
+//! Softmax and argmax over a vocabulary's worth of scores, for samplers.
 
 use super::map::{fold, in_place};
 use crate::isa::{LANES, Simd};
 use crate::math;
 
-/// `x[i] = exp(x[i] - max x) / sum of those`, in place; the sum goes through sixteen lanes and the fixed tree.
+/// Set `x[i] = exp(x[i] - max x) / sum of those`; the sum goes through sixteen lanes and the fixed
+/// tree.
 ///
-/// One pass finds the maximum, so nothing overflows; NaN anywhere makes all NaN, as does an infinite maximum.
+/// One pass finds the maximum, so nothing overflows; NaN anywhere makes all NaN, as does an
+/// infinite maximum.
 #[inline(always)]
 pub(crate) fn softmax_in_place<S: Simd>(s: S, x: &mut [f32]) {
     let largest = s.splat(largest(s, x));
@@ -15,13 +17,16 @@ pub(crate) fn softmax_in_place<S: Simd>(s: S, x: &mut [f32]) {
     in_place!(s, x, |x| s.mul(x, s.splat(1.0 / sum)));
 }
 
-/// The largest element that is not NaN; negative infinity if there is none.
+/// Return the largest element that is not NaN; negative infinity if there is none.
 #[inline(always)]
 fn largest<S: Simd>(s: S, x: &[f32]) -> f32 {
     s.largest(fold!(s, x, f32::NEG_INFINITY, s.splat(f32::NEG_INFINITY), |best, x| s.max(x, best)))
 }
 
-/// The index of the largest element; of several equal ones the lowest; none if there is no element but NaN.
+/// Return the index of the largest element; of several equal ones the lowest; none if there is no
+/// element but NaN.
+///
+/// Two passes: the first finds the maximum, the second its first place, sixteen elements at a time.
 #[inline(always)]
 pub(crate) fn argmax<S: Simd>(s: S, x: &[f32]) -> Option<usize> {
     let largest = largest(s, x);

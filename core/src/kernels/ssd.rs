@@ -1,14 +1,75 @@
 //! The recurrence of Mamba-2: state columns in lanes, tokens in order.
+//!
+//! Shapes: a row of input is `x` `[n_head, d_head]`, then `B` and `C` `[n_group, d_state]` each;
+//! the state of a head is `[d_head, d_state]`. A channel's output is a sum along `d_state`, the
+//! lanes, so it goes through the fixed tree.
 
 use super::map::{load, store};
+use crate::float::fma;
 use crate::isa::{LANES, Simd};
 use crate::math;
-use crate::math::scalar::fma;
 use crate::pool::Band;
-use crate::scan::Ssd;
 use core::ops::Range;
 
-/// Steps the states `[heads, d_head, d_state]` of some heads through all tokens of a run.
+/// The state-space step of Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060, the recurrent form of SSD).
+///
+/// For each token and head, with `dt = softplus(dt + dt_bias)`: `state = fma(B, x * dt, state *
+/// exp(dt * a))` and `y = fma(d, x, sum of state * C)`, the sum over sixteen lanes and their fixed
+/// tree.
+///
+/// ```
+/// use backstitch_core::KernelSet;
+/// use backstitch_core::pool::Inline;
+/// use backstitch_core::scan::Ssd;
+///
+/// let ssd = Ssd {
+///     n_head: 1,
+///     d_head: 1,
+///     n_group: 1,
+///     d_state: 1,
+///     dt_bias: &[0.0],
+///     a: &[-1.0],
+///     d: &[1.0],
+/// };
+/// let (xbc, dt) = ([1.0, 0.5, 2.0, -1.0, 1.0, 0.5], [0.1, 0.2]);
+/// let set = KernelSet::scalar();
+/// let (mut out, mut state) = ([0.0; 2], [0.0]);
+/// ssd.run(set, &Inline, &xbc, &dt, &mut state, &mut out)?;
+///
+/// // Token by token the bits are the same.
+/// let (mut out_2, mut state_2) = ([0.0; 2], [0.0]);
+/// let (first, second) = out_2.split_at_mut(1);
+/// ssd.run(set, &Inline, &xbc[..3], &dt[..1], &mut state_2, first)?;
+/// ssd.run(set, &Inline, &xbc[3..], &dt[1..], &mut state_2, second)?;
+/// assert_eq!((out, state), (out_2, state_2));
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Ssd<'a> {
+    /// Heads.
+    pub n_head: usize,
+    /// Channels a head.
+    pub d_head: usize,
+    /// Groups of heads that share B and C; divides `n_head`.
+    pub n_group: usize,
+    /// State elements of a channel.
+    pub d_state: usize,
+    /// `[n_head]`.
+    pub dt_bias: &'a [f32],
+    /// Decay, negative: `[n_head]`.
+    pub a: &'a [f32],
+    /// Skip connection: `[n_head]`.
+    pub d: &'a [f32],
+}
+
+impl Ssd<'_> {
+    /// Return the columns of an input row: x, B and C side by side.
+    pub fn width(&self) -> usize {
+        self.n_head * self.d_head + 2 * self.n_group * self.d_state
+    }
+}
+
+/// Step the states `[heads, d_head, d_state]` of some heads through all tokens of a segment.
 ///
 /// `xbc`: `[n_tokens, x | B | C]`, `dt`: `[n_tokens, n_head]`; `out`: these heads' columns.
 #[inline(always)]
@@ -44,7 +105,7 @@ pub(crate) fn ssd<S: Simd>(
     }
 }
 
-/// `state = state * decay + B * x`, and the sum of `state * C`.
+/// Set `state = state * decay + B * x`; return the sum of `state * C`.
 #[inline(always)]
 fn step<S: Simd>(s: S, state: &mut [f32], b: &[f32], c: &[f32], decay: f32, x: f32) -> f32 {
     let (decay, x, mut sum) = (s.splat(decay), s.splat(x), s.splat(0.0));

@@ -5,16 +5,16 @@ use crate::isa::{LANES, Simd};
 
 /// A type that keys and values are stored in.
 pub(crate) trait Stored {
-    /// What lies in memory.
+    /// The bits in memory.
     type Bits: bytemuck::Pod;
 
-    /// Sixteen elements.
+    /// Return sixteen elements as floats.
     fn load<S: Simd>(s: S, x: &[Self::Bits; LANES]) -> S::F;
 
-    /// Rounds and stores sixteen elements.
+    /// Round sixteen floats to elements.
     fn store<S: Simd>(s: S, x: S::F, out: &mut [Self::Bits; LANES]);
 
-    /// At most sixteen elements, and zeros behind them.
+    /// Return at most sixteen elements as floats, with zeros behind them.
     #[inline(always)]
     fn load_part<S: Simd>(s: S, x: &[Self::Bits]) -> S::F {
         if let Some(x) = x.first_chunk() {
@@ -25,7 +25,7 @@ pub(crate) trait Stored {
         Self::load(s, &lanes)
     }
 
-    /// Rounds `x` into `out`, up to the end of the shorter.
+    /// Round `x` into `out`, up to the end of the shorter.
     #[inline(always)]
     fn convert<S: Simd>(s: S, x: &[f32], out: &mut [Self::Bits]) {
         let n = x.len().min(out.len());
@@ -41,6 +41,16 @@ pub(crate) trait Stored {
             tail.iter_mut().zip(lanes).for_each(|(out, lane)| *out = lane);
         }
     }
+}
+
+/// Return the elements of a part of a block; none of a block that no row sees.
+#[inline(always)]
+pub(crate) fn elements<E: Stored>(part: &[u8]) -> &[E::Bits] {
+    let elements = bytemuck::try_cast_slice(part);
+    // An empty slice may have any address.
+    debug_assert!(part.is_empty() || elements.is_ok(), "parts of blocks are aligned and whole");
+    // A fallback and no panic: the loops that follow stay free of unwinding and are unrolled.
+    elements.unwrap_or(&[])
 }
 
 /// IEEE single precision.
@@ -86,13 +96,15 @@ impl Stored for BF16 {
     }
 }
 
-/// `out[i]` becomes the bits of `x[i]` rounded to half precision, to nearest even, up to the end of the shorter.
+/// Set `out[i]` to the bits of `x[i]` rounded to half precision, to nearest even, up to the end of
+/// the shorter.
 #[inline(always)]
 pub(crate) fn encode_f16<S: Simd>(s: S, x: &[f32], out: &mut [u16]) {
     F16::convert(s, x, out);
 }
 
-/// `out[i]` becomes the bits of `x[i]` rounded to bfloat16, to nearest even, up to the end of the shorter.
+/// Set `out[i]` to the bits of `x[i]` rounded to bfloat16, to nearest even, up to the end of the
+/// shorter.
 #[inline(always)]
 pub(crate) fn encode_bf16<S: Simd>(s: S, x: &[f32], out: &mut [u16]) {
     BF16::convert(s, x, out);

@@ -1,4 +1,8 @@
 //! The recurrence of RWKV 6: values in lanes, keys and tokens in order.
+//!
+//! Shapes: all inputs and the output `[n_tokens, n_head, d_head]`, the state of a head `[d_head
+//! keys, d_head values]`. The decay depends on the token and the key; the token's own value is read
+//! before it enters the state, with a weight of its own.
 
 use super::map::load;
 use super::norm::layer_norm_in_place;
@@ -6,10 +10,64 @@ use super::values::{add_times, all, lanes, put, take, times};
 use crate::isa::{LANES, Simd};
 use crate::math;
 use crate::pool::Band;
-use crate::scan::{Wkv6, Wkv6Inputs};
 use core::ops::Range;
 
-/// Steps the states `[heads, keys, values]` of some heads through all tokens of a run; `out`: these heads' columns.
+/// The recurrence of RWKV 6 (Peng et al., 2024, arXiv 2404.05892, equation 18), with the norm of
+/// each head behind it.
+///
+/// For each token and head, `S` is `[keys, values]`, rows of the state by j. `y` is the sum of `v`
+/// times the sum of `r k first`, then of `r[j] S[j]` in order; then `S[j] = fma(v, k[j], S[j]
+/// exp(-exp(w[j])))`; then the layer norm of `y`. The sum over a head that is not in order goes
+/// through sixteen lanes and their fixed tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Wkv6<'a> {
+    /// Heads.
+    pub n_head: usize,
+    /// Keys and values of a head.
+    pub d_head: usize,
+    /// The weight of the token's own value (`u` in the paper), `[n_head, d_head]`, like all
+    /// weights.
+    pub first: &'a [f32],
+    /// Factor of the normalised heads.
+    pub norm: &'a [f32],
+    /// Added to them.
+    pub norm_bias: &'a [f32],
+    /// Added to the variance of a head.
+    pub eps: f32,
+}
+
+/// The inputs of a segment of tokens, `[n_tokens, n_head, d_head]` each; all but `r` enter the
+/// state.
+#[derive(Clone, Copy, Debug)]
+pub struct Wkv6Inputs<'a> {
+    /// Receptance: the factors by which the state is read.
+    pub r: &'a [f32],
+    /// Decay, before its exponentials.
+    pub w: &'a [f32],
+    /// Keys.
+    pub k: &'a [f32],
+    /// Values.
+    pub v: &'a [f32],
+}
+
+impl<'a> Wkv6Inputs<'a> {
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let part = |x: &'a [f32]| &x[range.clone()];
+        Wkv6Inputs { r: part(self.r), w: part(self.w), k: part(self.k), v: part(self.v) }
+    }
+}
+
+impl<'a> Wkv6<'a> {
+    /// Return the parameters of head `i` alone.
+    pub(crate) fn head(&self, i: usize) -> Self {
+        let part = |x: &'a [f32]| &x[i * self.d_head..(i + 1) * self.d_head];
+        let [first, norm, norm_bias] = [self.first, self.norm, self.norm_bias].map(part);
+        Wkv6 { n_head: 1, first, norm, norm_bias, ..*self }
+    }
+}
+
+/// Step the states `[heads, keys, values]` of some heads through all tokens of a segment; `out` has
+/// the columns of these heads.
 #[inline(always)]
 pub(crate) fn wkv6<S: Simd>(
     s: S,
@@ -35,7 +93,7 @@ pub(crate) fn wkv6<S: Simd>(
     }
 }
 
-/// How much of the token's own value is read.
+/// Return the factor of the token's own value.
 #[inline(always)]
 fn bonus<S: Simd>(s: S, wkv: &Wkv6<'_>, x: &Wkv6Inputs<'_>) -> f32 {
     let mut bonus = s.splat(0.0);
@@ -45,7 +103,8 @@ fn bonus<S: Simd>(s: S, wkv: &Wkv6<'_>, x: &Wkv6Inputs<'_>) -> f32 {
     s.sum(bonus)
 }
 
-/// Steps some columns of a head's state; returns what `r` reads from them and from the token itself.
+/// Step some columns of a head's state; return the values that `r` reads from them and from the
+/// token itself.
 #[inline(always)]
 fn step<S: Simd, const N: usize>(
     s: S,

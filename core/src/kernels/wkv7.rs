@@ -1,16 +1,93 @@
 //! The recurrence of RWKV 7: values in lanes, keys and tokens in order.
+//!
+//! Shapes: all inputs and the output `[n_tokens, n_head, d_head]`, the state of a head `[d_head
+//! keys, d_head values]`. Beside the decay, each token removes a part of the value that the state
+//! holds under one key and stores the token's value under another: a delta rule with a learned key
+//! of removal.
 
 use super::map::{add_scaled, load};
 use super::norm::layer_norm_in_place;
 use super::values::{add_times, all, lanes, put, take, times};
+use crate::float::sqrt;
 use crate::isa::{LANES, Simd};
 use crate::math;
-use crate::math::scalar::sqrt;
 use crate::pool::Band;
-use crate::scan::{Wkv7, Wkv7Inputs};
 use core::ops::Range;
 
-/// Steps the states `[heads, keys, values]` of some heads through all tokens of a run; `out`: these heads' columns.
+/// The recurrence of RWKV 7 (Peng et al., 2025, arXiv 2503.14456, section 4), with the norm of each
+/// head behind it.
+///
+/// For each token and head, `S` `[keys, values]`, rows of the state by j:
+///
+/// - `decay = exp(-0.606531 sigmoid(w))`, `a = sigmoid(a)`, `removed = k k_k / |k k_k|`, `k = fma(k
+///   k_a, a - 1, k)`;
+/// - `held = sum over j of -removed[j] S[j]`, in order;
+/// - `S[j] = fma(held, removed[j] a[j], fma(v, k[j], S[j] decay[j]))`;
+/// - `y = sum over j of r[j] S[j]`, in order; then its layer norm, plus `v` times the sum of `k r
+///   r_k`.
+///
+/// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Wkv7<'a> {
+    /// Heads.
+    pub n_head: usize,
+    /// Keys and values of a head.
+    pub d_head: usize,
+    /// Weighs the key that is removed, `[n_head, d_head]`, as all weights.
+    pub k_k: &'a [f32],
+    /// The change of the stored key by the rate of learning.
+    pub k_a: &'a [f32],
+    /// The weight of the token's own value.
+    pub r_k: &'a [f32],
+    /// Factor of the normalised heads.
+    pub norm: &'a [f32],
+    /// Added to them.
+    pub norm_bias: &'a [f32],
+    /// Added to the variance of a head.
+    pub eps: f32,
+}
+
+/// The inputs of a segment of tokens, `[n_tokens, n_head, d_head]` each; all but `r` enter the
+/// state.
+#[derive(Clone, Copy, Debug)]
+pub struct Wkv7Inputs<'a> {
+    /// Receptance: the factors by which the state is read.
+    pub r: &'a [f32],
+    /// Decay, before its sigmoid.
+    pub w: &'a [f32],
+    /// Keys.
+    pub k: &'a [f32],
+    /// Values.
+    pub v: &'a [f32],
+    /// Rate of learning, before its sigmoid.
+    pub a: &'a [f32],
+}
+
+impl<'a> Wkv7Inputs<'a> {
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        let part = |x: &'a [f32]| &x[range.clone()];
+        Wkv7Inputs { r: part(self.r), w: part(self.w), k: part(self.k), v: part(self.v), a: part(self.a) }
+    }
+}
+
+impl<'a> Wkv7<'a> {
+    /// Return the parameters of head `i` alone.
+    pub(crate) fn head(&self, i: usize) -> Self {
+        let part = |x: &'a [f32]| &x[i * self.d_head..(i + 1) * self.d_head];
+        Wkv7 {
+            n_head: 1,
+            k_k: part(self.k_k),
+            k_a: part(self.k_a),
+            r_k: part(self.r_k),
+            norm: part(self.norm),
+            norm_bias: part(self.norm_bias),
+            ..*self
+        }
+    }
+}
+
+/// Step the states `[heads, keys, values]` of some heads through all tokens of a segment; `out` has
+/// the columns of these heads.
 #[inline(always)]
 pub(crate) fn wkv7<S: Simd>(
     s: S,
@@ -37,19 +114,19 @@ pub(crate) fn wkv7<S: Simd>(
     }
 }
 
-/// What sixteen keys of a head do to its state.
+/// The effect of sixteen keys of a head on its state.
 struct Keys {
     decay: [f32; LANES],
     /// The key that is stored.
     k: [f32; LANES],
     /// The key that is removed, of length 1.
     removed: [f32; LANES],
-    /// The same times how much of it is removed.
+    /// The removed key times the part of it that is removed.
     rate: [f32; LANES],
     r: [f32; LANES],
 }
 
-/// The stored key from `first` on.
+/// Return the stored key from `first` on.
 #[inline(always)]
 fn stored<S: Simd>(s: S, wkv: &Wkv7<'_>, x: &Wkv7Inputs<'_>, first: usize) -> S::F {
     let at = |x: &[f32]| load(s, &x[first..x.len().min(first + LANES)]);
@@ -57,7 +134,7 @@ fn stored<S: Simd>(s: S, wkv: &Wkv7<'_>, x: &Wkv7Inputs<'_>, first: usize) -> S:
     s.fma(s.mul(at(x.k), at(wkv.k_a)), less, at(x.k))
 }
 
-/// One over the length of the removed key, and how much of the token's own value is added.
+/// Return one over the length of the removed key, and the factor of the token's own value.
 #[inline(always)]
 fn sums<S: Simd>(s: S, wkv: &Wkv7<'_>, x: &Wkv7Inputs<'_>) -> (f32, f32) {
     let (mut squares, mut bonus) = (s.splat(0.0), s.splat(0.0));
@@ -85,7 +162,7 @@ fn keys<S: Simd>(s: S, wkv: &Wkv7<'_>, x: &Wkv7Inputs<'_>, scale: f32, first: us
     }
 }
 
-/// Steps some columns of a head's state; returns what `r` reads from them.
+/// Step some columns of a head's state; return the values that `r` reads from them.
 #[inline(always)]
 fn step<S: Simd, const N: usize>(
     s: S,
@@ -96,7 +173,7 @@ fn step<S: Simd, const N: usize>(
     cols: Range<usize>,
 ) -> [S::F; N] {
     let d = wkv.d_head;
-    // What the state holds under the removed key, negative.
+    // The values that the state holds under the removed key, negative.
     let mut held = [s.splat(0.0); N];
     for (i, rows) in state.chunks(LANES * d).enumerate() {
         let keys = keys(s, wkv, x, scale, i * LANES);

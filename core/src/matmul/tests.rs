@@ -1,31 +1,18 @@
 mod reference;
 
 use super::*;
+use crate::packed::PackedType;
 use crate::packed::{BLOCK, Line, Source, pack, packed_bytes};
 use crate::pool::{Inline, ThreadPool, limited::Limited};
 use crate::quantized::{QBlock, quantize, quantized_row_bytes};
-use crate::{DType, math};
+use crate::{DType, float};
 use backstitch_testing::{Random, assert_bits, each};
 
-const TYPES: [DType; 17] = [
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::Q8_0,
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::MXFP4,
-    DType::TQ2_0,
-];
+/// All types that hold weights.
+fn types() -> Vec<DType> {
+    let all = DType::table().iter().map(|info| info.dtype);
+    all.filter(|dtype| PackedType::of(*dtype).is_some()).collect()
+}
 
 /// A random matrix, as stored and packed.
 struct Weights {
@@ -68,7 +55,8 @@ impl Weights {
         floats
     }
 
-    /// The product by the module's description, from the rows as stored: no panel, no lane, no kernel.
+    /// The product by the module's description, from the rows as stored: no panel, no lane, no
+    /// kernel.
     fn naive(&self, x: &[f32]) -> Vec<f32> {
         let (w, row_bytes) = (self.floats(), self.dtype.row_bytes(self.n_cols).unwrap());
         let rows = w.chunks(self.n_cols).zip(self.rows.chunks(row_bytes)).collect::<Vec<_>>();
@@ -76,7 +64,7 @@ impl Weights {
             if self.packed().kind().takes_quantized() {
                 reference::dot(self.dtype, stored, w, x)
             } else {
-                w.iter().zip(x).fold(0.0, |acc, (w, x)| math::scalar::fma(*w, *x, acc))
+                w.iter().zip(x).fold(0.0, |acc, (w, x)| float::fma(*w, *x, acc))
             }
         };
         x.chunks(self.n_cols).flat_map(|x| rows.iter().map(|row| dot(row, x)).collect::<Vec<_>>()).collect()
@@ -127,7 +115,7 @@ fn columns(dtype: DType) -> [usize; 4] {
 
 #[test]
 fn products_are_those_of_the_description() {
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         for (n_cols, n_rows) in columns(dtype).into_iter().zip([1, 16, 37, 80]) {
             let w = Weights::random(dtype, n_rows, n_cols);
             let x = Rows::new(KernelSet::scalar(), Random::new(3).floats(5 * n_cols), n_cols);
@@ -143,7 +131,7 @@ fn products_are_those_of_the_description() {
 
 #[test]
 fn products_are_close_to_the_exact_ones() {
-    for dtype in TYPES {
+    for dtype in types() {
         let (n_rows, n_cols) = (48, 256);
         let w = Weights::random(dtype, n_rows, n_cols);
         let x = Random::new(5).floats(n_cols);
@@ -155,7 +143,8 @@ fn products_are_close_to_the_exact_ones() {
         );
         for (w, y) in w.floats().chunks(n_cols).zip(got) {
             let exact: f64 = w.iter().zip(&x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
-            // Half a step of the activations' 8 bits, times the weights' root sum of squares, three times over.
+            // Half a step of the activations' 8 bits, times the weights' root sum of squares, three
+            // times over.
             let bound = if PackedType::of(dtype).unwrap().takes_quantized() { 0.15 } else { 1e-5 };
             assert!((exact - f64::from(y)).abs() < bound, "{dtype}: {y} for {exact}");
         }
@@ -164,7 +153,7 @@ fn products_are_close_to_the_exact_ones() {
 
 #[test]
 fn every_set_gives_the_same_bits() {
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         for (n_cols, n_rows) in columns(dtype).into_iter().zip([1, 33, 16, 130]) {
             let w = Weights::random(dtype, n_rows, n_cols);
             for n_tokens in [1, 2, 3, 6, 19] {
@@ -179,18 +168,24 @@ fn every_set_gives_the_same_bits() {
     });
 }
 
-/// Where tiles of sixteen and groups of tokens are cut, with panels without a partner and more columns than are unpacked
-/// at once.
+/// At the edges of tiles and groups of tokens, with a panel without a partner and more columns than
+/// are unpacked at once.
 #[test]
 fn many_tokens_give_the_same_bits_on_every_set() {
-    each(TYPES, |&dtype| {
-        let n_cols = if dtype.block_len() > 1 { 1024 } else { 40 };
+    each(types(), |&dtype| {
+        let n_cols = match dtype.block_len() {
+            1 => 40,
+            32 => 1120,
+            _ => 1280,
+        };
         let w = Weights::random(dtype, 77, n_cols);
         let floats = Random::new(31).floats(230 * n_cols);
         let narrow = Rows::new(KernelSet::scalar(), floats.clone(), n_cols);
         let wanted = narrow.multiply(KernelSet::scalar(), &Inline, &w, Write::Add);
         for set in KernelSet::available().filter(|set| set.name() != "scalar") {
-            for n_tokens in [15, 16, 17, 31, 32, 33, 48, 95, 96, 97, 111, 112, 113, 191, 192, 208, 230] {
+            for n_tokens in
+                [15, 16, 17, 31, 32, 33, 48, 50, 51, 52, 95, 96, 97, 111, 112, 113, 191, 192, 208, 230]
+            {
                 let x = Rows::new(set, floats[..n_tokens * n_cols].to_vec(), n_cols);
                 let got = x.multiply(set, &Inline, &w, Write::Add);
                 assert_bits(format_args!("{} {n_tokens}", set.name()), &got, &wanted[..n_tokens * 77]);
@@ -201,7 +196,7 @@ fn many_tokens_give_the_same_bits_on_every_set() {
 
 #[test]
 fn a_token_does_not_know_its_company() {
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         let (n_rows, n_cols) = (100, *columns(dtype).last().unwrap());
         let w = Weights::random(dtype, n_rows, n_cols);
         let floats = Random::new(11).floats(45 * n_cols);
@@ -222,7 +217,7 @@ fn a_token_does_not_know_its_company() {
 #[test]
 fn threads_change_no_bit() {
     let pools = [2, 3, 5].map(|n| ThreadPool::new(n).unwrap());
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         let (n_rows, n_cols) = (330, *columns(dtype).last().unwrap());
         let w = Weights::random(dtype, n_rows, n_cols);
         for set in KernelSet::available() {
@@ -240,7 +235,7 @@ fn threads_change_no_bit() {
 #[test]
 fn limits_of_jobs_are_kept_and_change_no_bit() {
     let limited = Limited::new(1 << 20);
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         let (n_rows, n_cols) = (330, *columns(dtype).last().unwrap());
         let w = Weights::random(dtype, n_rows, n_cols);
         for set in KernelSet::available() {
@@ -283,10 +278,11 @@ fn products_that_share_an_input_are_those_computed_alone() {
 
 #[test]
 fn extreme_numbers_give_the_same_bits_on_every_set() {
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         let (n_rows, n_cols) = (32, if dtype.block_len() > 64 { 256 } else { 64 });
         let mut values = Random::new(19).wild_floats(n_rows * n_cols);
-        // Half precision holds less; what overflows it becomes infinite, which is wanted here for some rows only.
+        // Half precision holds less; what overflows it becomes infinite, which is wanted here for
+        // some rows only.
         values.iter_mut().skip(n_cols * 4).for_each(|x| *x = x.clamp(-1e4, 1e4));
         let w = Weights::new(dtype, n_rows, n_cols, &values);
         let mut x = Random::new(23).wild_floats(8 * n_cols);
@@ -304,11 +300,11 @@ fn extreme_numbers_give_the_same_bits_on_every_set() {
     });
 }
 
-/// Few tokens, and so many tokens and columns that tiles are used. An encoder never writes most of these blocks: scales that are infinite or no number, the ends
-/// of every range together.
+/// Few tokens, and so many tokens and columns that tiles are used. An encoder never writes most of
+/// these blocks: scales that are infinite or no number, the ends of every range together.
 #[test]
 fn whatever_bytes_a_file_holds_every_set_gives_the_same_bits() {
-    each(TYPES, |&dtype| {
+    each(types(), |&dtype| {
         let (n_rows, n_cols) = (80, if dtype.block_len() > 64 { 1024 } else { 800 });
         let row_bytes = dtype.row_bytes(n_cols).unwrap();
         let mut bytes = Random::new(37).bytes(n_rows * row_bytes);
@@ -365,7 +361,7 @@ fn quantised_blocks_are_as_described_on_every_set() {
             let what = format!("{} block {i}", set.name());
             let bytes: [i8; 32] = bytemuck::cast(q.q.map(i32::to_le));
             let total: i32 = bytes.iter().map(|q| i32::from(*q)).sum();
-            assert_eq!((q.less_8, q.less_128), (-8 * total, -128 * total), "{what}");
+            assert_eq!((q.correction_8, q.correction_128), (-8 * total, -128 * total), "{what}");
             let max = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
             match i {
                 0 | 1 => assert_eq!(*q, QBlock::default(), "{what}"),

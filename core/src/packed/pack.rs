@@ -1,68 +1,78 @@
-//! From rows, as they lie in a file, to panels.
+//! Rows as they lie in a file, and their way into panels.
 
-use super::{ALIGN, PANEL, PackedType, blocks, layout};
-use crate::{DType, Error};
-use bytemuck::Pod;
+use super::kind::{PackedType, packed_bytes};
+use super::panel;
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::format::layout::{ALIGN, PANEL};
 
 /// A matrix in rows, as files hold it; at any alignment.
+///
+/// The shape, the type and the length of the bytes have been checked against each other.
+///
+/// Mapped files give rows at any address; nothing is read before [`pack`] takes the rows of a
+/// panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     kind: PackedType,
     n_rows: usize,
     n_cols: usize,
     row_bytes: usize,
+    panel_bytes: usize,
     bytes: &'a [u8],
 }
 
 impl<'a> Source<'a> {
-    /// `n_rows` rows of `n_cols` elements of type `dtype`, one after the other.
+    /// Return a view of `n_rows` rows of `n_cols` elements of type `dtype`, one after the other.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for types that hold no weights, [`Error::Ragged`] if rows are no whole blocks,
-    /// [`Error::Length`] if `bytes` is not of that shape.
+    /// [`Error::Unsupported`] for types that hold no weights, [`Error::Ragged`] if rows are no
+    /// whole blocks, [`Error::Length`] if `bytes` is not of that shape or no machine could hold the
+    /// panels.
     pub fn new(dtype: DType, n_rows: usize, n_cols: usize, bytes: &'a [u8]) -> Result<Self, Error> {
-        let kind = PackedType::of(dtype).ok_or(Error::Unsupported { op: "packing", dtype })?;
+        let kind = PackedType::of(dtype).ok_or(Error::Unsupported { op: "packing", dtype: dtype.name() })?;
         let ragged = Error::Ragged { what: "columns of weights", found: n_cols, block: dtype.block_len() };
         let row_bytes = dtype.row_bytes(n_cols).ok_or(ragged)?;
         let wanted = row_bytes.saturating_mul(n_rows);
         if bytes.len() != wanted {
             return Err(Error::Length { what: "weights", found: bytes.len(), wanted });
         }
-        super::packed_bytes(kind, n_rows, n_cols)?;
-        Ok(Self { kind, n_rows, n_cols, row_bytes, bytes })
+        packed_bytes(kind, n_rows, n_cols)?;
+        let panel_bytes = kind.panel_bytes(n_cols)?;
+        Ok(Self { kind, n_rows, n_cols, row_bytes, panel_bytes, bytes })
     }
 
-    /// What it is packed as.
+    /// Return the type that it is packed as.
     pub fn kind(&self) -> PackedType {
         self.kind
     }
 
-    /// Bytes of one panel.
+    /// Return the bytes of one panel.
     pub fn panel_bytes(&self) -> usize {
-        // Checked by `new`.
-        self.kind.panel_bytes(self.n_cols).unwrap_or(0)
+        self.panel_bytes
     }
 
-    /// Number of panels.
+    /// Return the number of panels.
     pub fn n_panels(&self) -> usize {
         self.n_rows.div_ceil(PANEL)
     }
 
-    /// The rows of panel `panel`; rows that the matrix lacks are empty.
+    /// Return the rows of panel `panel`; rows that the matrix lacks are empty.
     fn rows(&self, panel: usize) -> [&'a [u8]; PANEL] {
-        core::array::from_fn(|i| {
-            let start = (panel * PANEL + i).saturating_mul(self.row_bytes);
-            self.bytes.get(start..start.saturating_add(self.row_bytes)).unwrap_or(&[])
+        core::array::from_fn(|i| match panel * PANEL + i {
+            row if row < self.n_rows => &self.bytes[row * self.row_bytes..][..self.row_bytes],
+            _ => &[],
         })
     }
 }
 
-/// Writes the panels from `first_panel` on to `out`, as many as it has room for: several callers can pack a matrix at
-/// once, each its own part. Reads each source byte once, in order within a row; allocates nothing.
+/// Write the panels from `first_panel` on to `out`, as many as it has room for.
+///
+/// Several callers can pack a matrix at once, each its own part. Allocates nothing.
 ///
 /// # Errors
-/// [`Error::Ragged`] if `out` is not a whole number of panels, [`Error::Length`] if that is more than there are left,
-/// [`Error::Alignment`] unless it starts at a multiple of [`ALIGN`].
+/// [`Error::Ragged`] if `out` is not a whole number of panels, [`Error::Length`] if that is more
+/// than there are left, [`Error::Alignment`] unless it starts at a multiple of [`ALIGN`].
 pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(), Error> {
     let size = source.panel_bytes();
     if out.is_empty() {
@@ -83,56 +93,9 @@ pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(
         return Err(Error::Alignment { what: "room for packed weights", wanted: ALIGN });
     }
     for (i, out) in out.chunks_exact_mut(size).enumerate() {
-        panel(source, &source.rows(first_panel + i), out);
+        panel::pack(source.kind, &source.rows(first_panel + i), source.n_cols, out);
     }
     Ok(())
-}
-
-/// Columns that are packed together, so that the part of the panel they are scattered to stays in the nearest cache.
-const CHUNK: usize = 64;
-
-fn panel(source: &Source<'_>, rows: &[&[u8]; PANEL], out: &mut [u8]) {
-    let n_cols = source.n_cols;
-    match source.kind {
-        PackedType::F32 => columns(rows, n_cols, out, |w| u32::from_le_bytes(*w)),
-        PackedType::F16 | PackedType::BF16 => columns(rows, n_cols, out, |w| u16::from_le_bytes(*w)),
-        PackedType::Q8_0 => blocks::panel::<layout::Q8_0>(rows, n_cols, out),
-        PackedType::Q4_0 => blocks::panel::<layout::Q4_0>(rows, n_cols, out),
-        PackedType::Q4_1 => blocks::panel::<layout::Q4_1>(rows, n_cols, out),
-        PackedType::Q5_0 => blocks::panel::<layout::Q5_0>(rows, n_cols, out),
-        PackedType::Q5_1 => blocks::panel::<layout::Q5_1>(rows, n_cols, out),
-        PackedType::Q2_K => blocks::panel::<layout::Q2_K>(rows, n_cols, out),
-        PackedType::Q3_K => blocks::panel::<layout::Q3_K>(rows, n_cols, out),
-        PackedType::Q4_K => blocks::panel::<layout::Q4_K>(rows, n_cols, out),
-        PackedType::Q5_K => blocks::panel::<layout::Q5_K>(rows, n_cols, out),
-        PackedType::Q6_K => blocks::panel::<layout::Q6_K>(rows, n_cols, out),
-        PackedType::IQ4_NL => blocks::panel::<layout::IQ4_NL>(rows, n_cols, out),
-        PackedType::IQ4_XS => blocks::panel::<layout::IQ4_XS>(rows, n_cols, out),
-        PackedType::MXFP4 => blocks::panel::<layout::MXFP4>(rows, n_cols, out),
-        PackedType::TQ2_0 => blocks::panel::<layout::TQ2_0>(rows, n_cols, out),
-    }
-}
-
-/// Plain elements of `SIZE` bytes, column by column.
-fn columns<T: Pod, const SIZE: usize>(
-    rows: &[&[u8]; PANEL],
-    n_cols: usize,
-    out: &mut [u8],
-    read: impl Fn(&[u8; SIZE]) -> T,
-) {
-    if rows[PANEL - 1].is_empty() {
-        out.fill(0);
-    }
-    let (out, padding) = out.split_at_mut(n_cols * PANEL * SIZE);
-    padding.fill(0);
-    for (i, out) in bytemuck::cast_slice_mut(out).chunks_mut(CHUNK * PANEL).enumerate() {
-        for (lane, row) in rows.iter().enumerate() {
-            let elements = row.as_chunks().0;
-            for (w, column) in elements.iter().skip(i * CHUNK).zip(out.chunks_exact_mut(PANEL)) {
-                column[lane] = read(w);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! A row-major matrix cut into bands of columns, one a job.
+//!
+//! The outputs of a matrix product for several tokens are such a matrix: a job computes some
+//! panels, which are some columns, for all tokens.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +9,7 @@ use super::{MAX_THREADS, claims::Claims};
 use core::marker::PhantomData;
 use core::ops::Range;
 
-/// How one matrix takes part in work that is shared out by cost over several matrices.
+/// One matrix's share of work that is divided by cost over several matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The number of jobs; at least 1, at most [`MAX_THREADS`].
@@ -20,13 +23,13 @@ pub struct Share {
 }
 
 impl Share {
-    /// The whole work is one matrix, all units cost the same.
+    /// Return the share of a matrix that is the whole work, with equal costs of all units.
     pub fn alone(n_jobs: usize, n_units: usize) -> Self {
         Self { n_jobs, before: 0, each: 1, total: n_units as u64 }
     }
 
-    /// The first of `n_units` units that belongs to `job` or a later one; does not decrease with `job`, and reaches
-    /// `n_units` at the number of jobs.
+    /// Return the first of `n_units` units that belongs to `job` or a later one. It does not
+    /// decrease with `job`, and reaches `n_units` at the number of jobs.
     fn bound(&self, job: usize, n_units: usize) -> usize {
         let n_jobs = self.n_jobs.clamp(1, MAX_THREADS);
         if job >= n_jobs {
@@ -38,7 +41,22 @@ impl Share {
     }
 }
 
-/// A `[n_rows, n_cols]` row-major matrix cut into bands of whole units of columns; each job takes its own.
+/// A `[n_rows, n_cols]` row-major matrix cut into bands of whole units of columns; each job takes
+/// its own.
+///
+/// ```
+/// use backstitch_core::pool::{Bands, Inline, Pool, Share};
+///
+/// let mut x = [0; 2 * 6]; // two rows of six columns
+/// let bands = Bands::new(&mut x, 6, 2, Share::alone(3, 3)); // three units of two columns
+/// Inline.run(3, &|job| {
+///     if let Some(mut band) = bands.take(job) {
+///         (0..band.n_rows()).for_each(|row| band.row(row).fill(job));
+///     }
+/// })?;
+/// assert_eq!(x, [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]);
+/// # Ok::<(), backstitch_core::pool::Panicked>(())
+/// ```
 #[derive(Debug)]
 pub struct Bands<'a, T> {
     start: *mut T,
@@ -50,20 +68,21 @@ pub struct Bands<'a, T> {
     matrix: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: all that a shared `Bands` gives away are disjoint bands, each to one caller; that needs no more than that the
-// elements may be sent to the thread which takes them.
+// SAFETY: all that a shared `Bands` gives away are disjoint bands, each to one caller; that needs
+// no more than that the elements may be sent to the thread which takes them.
 unsafe impl<T: Send> Sync for Bands<'_, T> {}
 
 impl<'a, T> Bands<'a, T> {
-    /// Cuts `x`, rows of `n_cols`, into bands of whole units of `unit` columns (at least 1; the last may be narrower),
-    /// by `share`. An incomplete row at the end of `x` belongs to no band.
+    /// Cut `x`, rows of `n_cols`, into bands of whole units of `unit` columns (at least 1; the
+    /// last may be narrower), by `share`. An incomplete row at the end of `x` belongs to no band.
     pub fn new(x: &'a mut [T], n_cols: usize, unit: usize, share: Share) -> Self {
         let n_rows = x.len().checked_div(n_cols).unwrap_or(0);
         let (start, matrix) = (x.as_mut_ptr(), PhantomData);
         Self { start, n_rows, n_cols, unit: unit.max(1), share, claims: Claims::new(), matrix }
     }
 
-    /// The band of `job`, which may be empty. None when asked again, or when `job` is not below the number of jobs.
+    /// Return the band of `job`, which may be empty; none if asked again, or if `job` is not below
+    /// the number of jobs.
     pub fn take(&self, job: usize) -> Option<Band<'a, T>> {
         if job >= self.share.n_jobs || !self.claims.claim(job) {
             return None;
@@ -76,7 +95,7 @@ impl<'a, T> Bands<'a, T> {
     }
 }
 
-/// Some columns of a row-major matrix: what one job writes.
+/// Some columns of a row-major matrix: the output of one job.
 #[derive(Debug)]
 pub struct Band<'a, T> {
     start: *mut T,
@@ -91,31 +110,34 @@ pub struct Band<'a, T> {
 unsafe impl<T: Send> Send for Band<'_, T> {}
 
 impl<'a, T> Band<'a, T> {
-    /// The whole of a `[n_rows, n_cols]` matrix as one band; an incomplete row at the end of `x` is left out.
+    /// Return the whole of a `[n_rows, n_cols]` matrix as one band; an incomplete row at the end of
+    /// `x` is left out.
     pub fn whole(x: &'a mut [T], n_cols: usize) -> Self {
         let n_rows = x.len().checked_div(n_cols).unwrap_or(0);
         Self { start: x.as_mut_ptr(), n_rows, stride: n_cols, cols: 0..n_cols, matrix: PhantomData }
     }
 
-    /// The number of rows.
+    /// Return the number of rows.
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    /// Which columns of the matrix these are.
+    /// Return the range of these columns in the matrix.
     pub fn cols(&self) -> Range<usize> {
         self.cols.clone()
     }
 
-    /// The elements of row `i` in the columns of this band; empty when there is no such row.
+    /// Return the elements of row `i` in the columns of this band; empty when there is no such row.
     #[inline(always)]
     pub fn row(&mut self, i: usize) -> &mut [T] {
         if i >= self.n_rows {
             return &mut [];
         }
-        // SAFETY: row `i` is below `n_rows` and the columns end at most at `stride`, so this is inside the matrix.
+        // SAFETY: row `i` is below `n_rows` and the columns end at most at `stride`, so this is
+        // inside the matrix.
         let first = unsafe { self.start.add(i * self.stride + self.cols.start) };
-        // SAFETY: as above for the end; other bands have other columns, and `&mut self` keeps rows of this one apart.
+        // SAFETY: as above for the end; other bands have other columns, and `&mut self` keeps rows
+        // of this one apart.
         unsafe { core::slice::from_raw_parts_mut(first, self.cols.end - self.cols.start) }
     }
 }
@@ -148,7 +170,8 @@ mod tests {
 
     #[test]
     fn jobs_share_several_matrices_by_cost() {
-        // Ten units of cost 1 and five of cost 2, for two jobs: the first matrix is one job, the second the other.
+        // Ten units of cost 1 and five of cost 2, for two jobs: the first matrix is one job, the
+        // second the other.
         let share = |before, each| Share { n_jobs: 2, before, each, total: 20 };
         assert_eq!([0, 1, 2].map(|job| share(0, 1).bound(job, 10)), [0, 10, 10]);
         assert_eq!([0, 1, 2].map(|job| share(10, 2).bound(job, 5)), [0, 0, 5]);

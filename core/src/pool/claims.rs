@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 const BITS: usize = u32::BITS as usize;
 
-/// Who has already come. Safe code cannot be trusted to call each job once; this makes a second call harmless.
+/// The jobs that have taken their piece. Safe code cannot be trusted to call each job once; this
+/// makes a second call harmless.
 #[derive(Debug)]
 pub(super) struct Claims([AtomicU32; MAX_THREADS / BITS]);
 
@@ -14,10 +15,12 @@ impl Claims {
         Self([const { AtomicU32::new(0) }; MAX_THREADS / BITS])
     }
 
-    /// True at the first call for `job`, false at every later one and for jobs that cannot be.
+    /// Return true at the first call for `job`, false at every later one and for numbers beyond
+    /// [`MAX_THREADS`].
     pub(super) fn claim(&self, job: usize) -> bool {
         let bit = 1 << (job % BITS);
-        // Relaxed suffices: only who gets the bit matters; the pool orders the writes before the end of its run.
+        // Relaxed suffices: it only matters which caller gets the bit; the pool orders the writes
+        // before the end of its run.
         self.0.get(job / BITS).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 }

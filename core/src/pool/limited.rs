@@ -3,7 +3,8 @@
 use super::{Inline, Panicked, Pool};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs jobs in order, asks that none exceeds `most`, and keeps the largest number of jobs of a run.
+/// A pool that runs jobs in order, asks that none exceeds `most`, and keeps the largest number of
+/// jobs of a run.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub most: u64,
@@ -15,7 +16,7 @@ impl Limited {
         Limited { most, n_jobs: AtomicUsize::new(0) }
     }
 
-    /// The largest number of jobs of a run since this was last asked.
+    /// Return the largest number of jobs of a run since this was last asked.
     pub fn n_jobs(&self) -> usize {
         self.n_jobs.swap(0, Ordering::Relaxed)
     }

@@ -1,4 +1,7 @@
 //! A slice cut into contiguous parts, one a job.
+//!
+//! A job asks for its part by its number and gets it once. That is all that makes parallel writes
+//! to one slice safe: parts are disjoint, and no part is handed out twice.
 
 #![allow(unsafe_code)]
 
@@ -29,34 +32,35 @@ pub struct Parts<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: all that a shared `Parts` gives away are disjoint mutable parts, each to one caller; that needs no more than
-// that the elements may be sent to the thread which takes them.
+// SAFETY: all that a shared `Parts` gives away are disjoint mutable parts, each to one caller; that
+// needs no more than that the elements may be sent to the thread which takes them.
 unsafe impl<T: Send> Sync for Parts<'_, T> {}
 
 impl<'a, T> Parts<'a, T> {
-    /// Cuts `x` into `n_jobs` parts (at least 1, at most [`MAX_THREADS`]) of nearly equal numbers of units; a unit is
-    /// `unit` elements (at least 1), the last may be shorter.
+    /// Cut `x` into `n_jobs` parts (at least 1, at most [`MAX_THREADS`]) of nearly equal numbers
+    /// of units; a unit is `unit` elements (at least 1), the last may be shorter.
     pub fn new(x: &'a mut [T], unit: usize, n_jobs: usize) -> Self {
         let (unit, n_jobs) = (unit.max(1), n_jobs.clamp(1, MAX_THREADS));
         Self { start: x.as_mut_ptr(), len: x.len(), unit, n_jobs, claims: Claims::new(), slice: PhantomData }
     }
 
-    /// The index of the first element of the part of `job`, and the part. None when asked again, or when `job` is not
-    /// below the number of jobs.
+    /// Return the index of the first element of the part of `job`, and the part; none if asked
+    /// again, or if `job` is not below the number of jobs.
     pub fn take(&self, job: usize) -> Option<(usize, &'a mut [T])> {
         if job >= self.n_jobs || !self.claims.claim(job) {
             return None;
         }
         let (start, end) = (self.bound(job), self.bound(job + 1));
-        // SAFETY: `bound` is at most `len`, so the start stays inside the borrowed slice or at its end.
+        // SAFETY: `bound` is at most `len`, so the start stays inside the borrowed slice or at its
+        // end.
         let first = unsafe { self.start.add(start) };
-        // SAFETY: `bound` does not decrease, so parts of different jobs are disjoint parts of the borrowed slice; the
-        // claim above lets each out once, and nobody else has the slice for 'a.
+        // SAFETY: `bound` does not decrease, so parts of different jobs are disjoint parts of the
+        // borrowed slice; the claim above lets each out once, and nobody else has the slice for 'a.
         let part = unsafe { core::slice::from_raw_parts_mut(first, end - start) };
         Some((start, part))
     }
 
-    /// Where the part of `job` begins: does not decrease, from 0 to `len`.
+    /// Return the start of the part of `job`: does not decrease, from 0 to `len`.
     fn bound(&self, job: usize) -> usize {
         let n_units = self.len.div_ceil(self.unit);
         // Without overflow: job <= n_jobs <= 512.

@@ -1,39 +1,44 @@
-//! How long a thread watches for what another is about to do, before it sleeps.
+//! The time that a thread spins before it sleeps, and what the caller learns about its workers.
 
 use std::time::{Duration, Instant};
 
-/// How often `ready` is asked before the clock is. Asking the clock costs about as much as a step; a pause takes 10 to 50 ns.
+/// Questions to `ready` between two looks at the clock. A look at the clock costs about as much as
+/// a step; a pause takes 10 to 50 ns.
 const LOOKS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 
-/// How long a thread that waits watches before it sleeps: longer than the pauses between the runs of one decode, and than
-/// it takes to wake a sleeping thread.
+/// The longest that a waiting thread spins before it sleeps: longer than the pauses between the
+/// runs of one decode, and than it takes to wake a sleeping thread.
 pub(super) const WATCH: Duration = Duration::from_micros(50);
 
-/// For so long the caller works alone at first when its workers turn out to have no processor of their own; twice as long
-/// each time that the trouble comes back [`AT_ONCE`].
+/// The time that the caller works alone at first, when its workers turn out to have no processor of
+/// their own; doubled each time that the trouble comes back within [`AT_ONCE`].
 const ALONE: Duration = Duration::from_millis(1);
-/// For so long at most: a worker that has its processor again is made use of after that.
+/// The longest time alone: a worker that has its processor again is made use of after that.
 const LONGEST_ALONE: Duration = Duration::from_millis(512);
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// What waking a worker again too soon adds to the suspicion that it has none, to which other runs add -1.
+/// The suspicion that waking a worker again too soon adds; other runs take 1 away.
 const WEIGHT: u32 = 8;
-/// So much suspicion is enough. A thread that gave up watching sooner for a while wakes up suspicion for sixteen runs at most.
+/// The suspicion that suffices. A thread that gave up spinning sooner for a while raises suspicion
+/// for sixteen runs at most.
 const ENOUGH: u32 = 256;
-/// What is left of it after a time alone: half as much new suspicion is enough then, still more than those sixteen runs wake up.
+/// The suspicion left after a time alone: half as much new suspicion suffices then, still more than
+/// those sixteen runs raise.
 const LEFT: u32 = ENOUGH - 17 * WEIGHT;
 
-/// What the caller has learnt about its workers.
+/// The caller's experience with its workers.
 ///
-/// On a busy machine the system may let a worker run on the caller's own processor: it interrupts the caller, takes some
-/// of its work, finds no more and sleeps again, in each run, and two threads are slower than one. What tells is that workers
-/// sleep although they found no more work so short a while ago that they must still watch. Then the caller goes on alone for some
-/// time. With long jobs nothing is told: who found no more work may have slept before the run ended. Nor is anything lost
-/// there, for what interrupting costs is little beside them.
+/// On a busy machine the system may let a worker run on the caller's own processor. The worker
+/// interrupts the caller, takes some of its work, finds no more and sleeps again, in each run, and
+/// two threads are slower than one. The sign is a worker that sleeps although it ran out of jobs so
+/// short a while ago that it must still be spinning. Then the caller goes on alone for some time.
+///
+/// With long jobs there is no such sign: a worker that ran out of jobs may have slept before the
+/// run ended. Nothing is lost there, for the cost of an interruption is little beside long jobs.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
     pub(super) patience: Patience,
     suspicion: u32,
-    /// Until then workers watch after the last run.
+    /// The end of the time in which workers spin after the last run.
     watched_until: Option<Instant>,
     alone_until: Option<Instant>,
     alone_for: Duration,
@@ -43,26 +48,27 @@ pub(super) struct Experience {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) began: Instant,
-    /// Whether a worker had to be woken for it.
+    /// True if a worker had to be woken for it.
     pub(super) woke: bool,
-    /// When the caller found no more jobs.
+    /// The time at which the caller ran out of jobs.
     pub(super) finished: Instant,
-    /// How many jobs there were for each thread; 0 if there were some without.
+    /// The number of jobs for each thread; 0 if some threads had none.
     pub(super) jobs_each: u32,
 }
 
 impl Experience {
-    /// Until when to work alone, if that is not over.
+    /// Return the time until which to work alone, if it is not over.
     pub(super) fn alone_until(&self, now: Instant) -> Option<Instant> {
         self.alone_until.filter(|end| now < *end)
     }
 
-    /// Learns from a run after which workers watch for up to `watch`.
+    /// Learn from a run after which workers spin for up to `watch`.
     pub(super) fn learn(&mut self, run: &Run, watch: Duration) {
         let worked = run.finished.saturating_duration_since(run.began);
         let too_soon = run.woke && self.watched_until.is_some_and(|end| run.began < end);
         self.suspicion = if too_soon { self.suspicion + WEIGHT } else { self.suspicion.saturating_sub(1) };
-        // Who found no more work did so while others did one job at most. Who got none may sleep for long.
+        // A worker that ran out of jobs did so while the others had at most one left; a worker that
+        // got none may sleep long.
         let job = worked.checked_div(run.jobs_each);
         self.watched_until = job.map(|job| run.finished + watch.saturating_sub(job));
         if self.suspicion >= ENOUGH {
@@ -78,15 +84,15 @@ impl Experience {
     }
 }
 
-/// How often in a row a thread has watched in vain.
+/// The number of times in a row that a thread has spun in vain.
 #[derive(Debug, Default)]
 pub(super) struct Patience(u32);
 
 impl Patience {
-    /// Spins until `ready`, for at most `time`; the last answer of `ready`.
+    /// Spin until `ready`, for at most `time`; return the last answer of `ready`.
     ///
-    /// After watching in vain it gives up sooner and sooner, but for each sixteenth time: two threads that share a processor
-    /// would only hold each other up.
+    /// After spinning in vain it gives up sooner and sooner, except each sixteenth time: two
+    /// threads that share a processor would only hold each other up.
     pub(super) fn watch(&mut self, time: Duration, ready: impl Fn() -> bool) -> bool {
         let time = time / (1 << (self.0 % 16).min(5));
         let seen = spin(time, ready);
@@ -115,12 +121,12 @@ fn spin(time: Duration, ready: impl Fn() -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// A run of eight jobs on two threads that takes `time`.
+    /// Return a run of eight jobs on two threads that takes `time`.
     fn run(began: Instant, woke: bool, time: Duration) -> Run {
         Run { began, woke, finished: began + time, jobs_each: 4 }
     }
 
-    /// Whether runs of `time`, each right behind the other, lead to working alone.
+    /// Return true if runs of `time`, one right behind the other, lead to working alone.
     fn alone_after(mut woke: impl Iterator<Item = bool>, time: Duration) -> bool {
         let mut experience = Experience::default();
         let mut now = Instant::now();

@@ -1,5 +1,5 @@
-//! What the thread pool is built from: the standard library, or, in the tests that explore its interleavings, loom's
-//! imitations, so that what is explored is what runs.
+//! The primitives of the thread pool: those of the standard library or, in the tests that explore
+//! its interleavings, loom's imitations of them. The explored code is the code that runs.
 
 #[cfg(all(test, loom))]
 pub(super) use loom::{
@@ -20,7 +20,7 @@ pub(super) use std::{
     thread_local,
 };
 
-/// The lock, also after a panic: nothing that these locks guard can be left in between.
+/// Lock, also after a panic: nothing that these locks guard can be left half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,13 +1,15 @@
-//! Threads that spin a little while, then sleep, and do each other's work where one is held up.
+//! Threads that spin a little while, then sleep, and take over each other's jobs.
 //!
-//! A decode runs hundreds of short steps, so handing one out must cost a fraction of a microsecond: each thread has its
-//! share of the jobs in one word of its own ([`Units`]), which its worker watches for some microseconds after each run before
-//! it sleeps. It never watches for long, less where watching was in vain before, and not at all when there are more threads
-//! than processors: the thread it waits for may need the processor it burns. It does not yield it either: on a
-//! busy machine that gives milliseconds away, while a thread that sleeps is woken at once.
+//! A decode runs hundreds of short steps, so handing one out must cost a fraction of a microsecond.
+//! Each thread has its share of the jobs in one atomic word of its own ([`Units`]), on which its
+//! worker spins for some microseconds after each run before it sleeps. It spins for a shorter time
+//! if that was in vain before, and not at all if there are more threads than processors: the thread
+//! it waits for may need the processor it burns. It does not yield the processor either: on a busy
+//! machine that gives milliseconds away, while a thread that sleeps is woken at once.
 //!
-//! Whoever has done its own share takes what is left of the others', from the end. A thread that the system has taken
-//! the processor from, or not given it yet, then holds up the run by one job and not by its whole share.
+//! A thread that has done its own share takes jobs of the others, from the end of their shares. A
+//! thread that the system has taken the processor from, or not given it yet, then holds up the run
+//! by one job and not by its whole share.
 
 #![allow(unsafe_code)]
 
@@ -18,30 +20,48 @@ use super::sync::{
 };
 use super::units::{MAX_UNITS, Units};
 use super::{Inline, MAX_THREADS, Panicked, Pool, returns};
-use crate::Error;
+use crate::error::Error;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Into how many jobs a thread's share is best cut: a thread that is held up then holds up this part of its share.
+/// Jobs into which a thread's share is best cut: a thread that is held up then holds up this part
+/// of its share.
 const JOBS_EACH: usize = 4;
 
-/// How many shares, its own among them, a worker looks at for work. With many threads each would else fetch the words
-/// of all in every step; the caller looks everywhere.
+/// Shares, its own among them, in which a worker looks for jobs. With many threads each would
+/// otherwise fetch the words of all in every step; the caller looks everywhere.
 const REACH: usize = 4;
 
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
 thread_local! {
-    /// True on workers, and on a caller while it works: a run that starts there must not wait for the pool.
+    /// True on workers, and on a caller while it works: a run that starts there must not wait for
+    /// the pool.
     #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro has no such form")]
     static IN_JOB: Cell<bool> = Cell::new(false);
 }
 
-/// A pool of threads of which the caller is one. The jobs of a run are shared out in order, to the first threads the first
-/// ones, so that a thread meets the same memory in run after run; a thread that is done helps the others.
+/// A pool of threads of which the caller is one.
 ///
-/// A run allocates nothing. A run from inside a job works, on that job's thread alone. Runs from several threads
-/// at once take turns.
+/// The jobs of a run are shared out in order, the first ones to the first threads, so that a thread
+/// meets the same memory in run after run; a thread that is done helps the others. A run allocates
+/// nothing. A run from inside a job works, on that job's thread alone. Runs from several threads at
+/// once take turns.
+///
+/// ```
+/// use backstitch_core::pool::{Parts, Pool, ThreadPool};
+///
+/// let pool = ThreadPool::new(2)?;
+/// let mut squares = [0; 100];
+/// let parts = Parts::new(&mut squares, 1, pool.n_pieces());
+/// pool.run(pool.n_pieces(), &|job| {
+///     if let Some((first, part)) = parts.take(job) {
+///         part.iter_mut().zip(first..).for_each(|(x, i)| *x = i * i);
+///     }
+/// })?;
+/// assert_eq!(squares[99], 99 * 99);
+/// # Ok::<(), backstitch_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ThreadPool {
     shared: Arc<Shared>,
@@ -52,9 +72,10 @@ pub struct ThreadPool {
 
 #[derive(Debug)]
 struct Shared {
-    /// The caller's, then the workers'.
+    /// The caller's slot, then the workers'.
     slots: Box<[Slot]>,
-    /// Jobs of the run that are not done, before the first one threads that have not started, and [`CALLER_SLEEPS`].
+    /// Jobs of the run that are not done (before the first run, threads that have not started), and
+    /// [`CALLER_SLEEPS`].
     unfinished: AtomicUsize,
     panicked: AtomicBool,
     caller_turn: Mutex<()>,
@@ -62,10 +83,11 @@ struct Shared {
     watch: Duration,
 }
 
-/// A bit of [`Shared::unfinished`]: whoever does the last job has to wake the caller.
+/// A bit of [`Shared::unfinished`]: the thread that does the last job has to wake the caller.
 const CALLER_SLEEPS: usize = 1 << (usize::BITS - 1);
 
-/// What is handed to one thread, on a cache line of its own (two, because processors fetch them in pairs): one transfer brings all of it.
+/// The jobs handed to one thread, on a cache line of its own (two, because processors fetch them in
+/// pairs): one transfer brings all of it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
@@ -75,11 +97,12 @@ struct Slot {
 }
 
 impl ThreadPool {
-    /// Starts `n_threads - 1` threads; the caller of [`Pool::run`] is the remaining one. In WebAssembly, which has none to start, it
-    /// is the only one of any pool.
+    /// Start `n_threads - 1` threads; the caller of [`Pool::run`] is the remaining one. In
+    /// WebAssembly, which has no threads to start, it is the only one of any pool.
     ///
     /// # Errors
-    /// [`Error::Threads`] unless `n_threads` is in 1..=[`MAX_THREADS`] or when the system refuses to start that many.
+    /// [`Error::Threads`] unless `n_threads` is in 1..=[`MAX_THREADS`], or if the system refuses to
+    /// start that many.
     pub fn new(n_threads: usize) -> Result<Self, Error> {
         if !(1..=MAX_THREADS).contains(&n_threads) {
             return Err(Error::Threads { found: n_threads, most: MAX_THREADS });
@@ -104,12 +127,13 @@ impl ThreadPool {
             let worker = builder.spawn(move || work(&shared, i));
             pool.workers.push(worker.map_err(|_| Error::Threads { found: n_threads, most: i })?);
         }
-        // What a thread allocates when it starts belongs here, not to the first run that it takes part in.
+        // A thread's allocations at its start belong here, not to the first run that it takes part
+        // in.
         pool.shared.wait(&mut Patience::default());
         Ok(pool)
     }
 
-    /// Shares out the run; whether a thread had to be woken.
+    /// Share out the run; return true if a thread had to be woken.
     fn deal(&self, job: &Job, n_jobs: usize) -> bool {
         let n_threads = self.shared.slots.len();
         self.shared.unfinished.store(n_jobs, Ordering::Relaxed);
@@ -131,7 +155,7 @@ impl ThreadPool {
         woke
     }
 
-    /// Runs jobs one after the other up to `end`, and shares out those that are left then.
+    /// Run jobs one after the other up to `end`, then share out those that are left.
     fn run_alone(&self, end: Instant, n_jobs: usize, job: Job) -> Result<(), Panicked> {
         let (mut n_done, mut panicked) = (0, false);
         while n_done < n_jobs && Instant::now() < end {
@@ -170,7 +194,7 @@ impl Pool for ThreadPool {
         // Nothing above unwinds, so `job` cannot go away before all are done with it.
         let finished = Instant::now();
         shared.wait(&mut experience.patience);
-        // Who never watches always sleeps, and tells nothing.
+        // A worker that never spins always sleeps, which is no sign of anything.
         if !shared.watch.is_zero() {
             let jobs_each = (n_jobs / shared.slots.len()) as u32;
             experience.learn(&Run { began, woke, finished, jobs_each }, shared.watch);
@@ -186,22 +210,25 @@ impl Drop for ThreadPool {
             worker.thread().unpark();
         }
         for worker in self.workers.drain(..) {
-            // Workers catch what jobs throw; should one die all the same, there is nobody left to tell.
+            // Workers catch panics of jobs; should one die all the same, there is nobody left to
+            // tell.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// Does the jobs of share `index`, then those that are left of the shares behind it, `reach` shares in all.
+    /// Do the jobs of share `index`, then those that are left of the shares behind it, `reach`
+    /// shares in all.
     fn take_part(&self, index: usize, reach: usize) {
         let mut n_done = 0;
         let (before, from) = self.slots.split_at(index);
         for (i, slot) in from.iter().chain(before).take(reach).enumerate() {
             while let Some(unit) = if i == 0 { slot.units.first() } else { slot.units.last() } {
                 let job: *const Job = slot.job.load(Ordering::Relaxed).cast_const().cast();
-                // SAFETY: `deal` stores a pointer to the `job` of `run` before it hands out units, and `run` returns only
-                // when all of them are done, of which this one was just claimed and is not.
+                // SAFETY: `deal` stores a pointer to the `job` of `run` before it hands out units,
+                // and `run` returns only when all of them are done, of which this one was just
+                // claimed and is not.
                 let job = unsafe { *job };
                 if !returns(job, unit) {
                     self.panicked.store(true, Ordering::Relaxed);
@@ -214,17 +241,17 @@ impl Shared {
         }
     }
 
-    /// Says that `n` more jobs are done, and wakes the caller if they were the last and it sleeps.
+    /// Count `n` more jobs as done, and wake the caller if they were the last and it sleeps.
     fn finish(&self, n: usize) {
         // Release: with the last one the caller sees what all jobs wrote.
         if self.unfinished.fetch_sub(n, Ordering::AcqRel) == CALLER_SLEEPS + n {
-            // Not before it waits.
+            // Not before the caller waits.
             drop(lock(&self.caller_turn));
             self.caller_wakes.notify_one();
         }
     }
 
-    /// Returns when all jobs are done.
+    /// Wait until all jobs are done.
     fn wait(&self, patience: &mut Patience) {
         if patience.watch(self.watch, || self.unfinished.load(Ordering::Acquire) == 0) {
             return;
@@ -239,7 +266,7 @@ impl Shared {
     }
 }
 
-/// The life of thread `i`, a worker.
+/// Run worker `i` until it is stopped.
 fn work(shared: &Shared, i: usize) {
     IN_JOB.with(|in_job| in_job.set(true));
     shared.finish(1);

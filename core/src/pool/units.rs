@@ -1,7 +1,14 @@
-//! One thread's share of a run, in one atomic word, from which others may take.
+//! One thread's share of a run, in one atomic word, from which other threads may take.
 //!
-//! The word holds the range of jobs that nobody has claimed yet, and whether the thread sleeps or is to end. Everything
-//! that a claim depends on is in the word, so a claim that was prepared long ago either fails or is as good as a fresh one.
+//! The word holds the range of jobs that nobody has claimed yet, and whether the thread sleeps or
+//! is to end. Everything that a claim depends on is in the word, so a claim that was prepared long
+//! ago either fails or is as good as a fresh one.
+//!
+//! ```text
+//! bit   63     62       61 .. 31    30 .. 0
+//!       stop   asleep   end         start       of the jobs that nobody has claimed
+//! ```
+//! The owner claims from the start, other threads from the end, each with one compare-and-exchange.
 
 use super::sync::{AtomicU64, Ordering};
 use core::ops::Range;
@@ -17,7 +24,7 @@ const STOP: u64 = 1 << 63;
 /// The most jobs of a run that can be shared out.
 pub(super) const MAX_UNITS: usize = MASK as usize;
 
-/// What is left of a thread's share.
+/// The rest of a thread's share.
 #[derive(Debug)]
 pub(super) struct Units(AtomicU64);
 
@@ -30,20 +37,22 @@ impl Units {
         Self(AtomicU64::new(0))
     }
 
-    /// Hands out `jobs`, whose end is at most [`MAX_UNITS`]; what the caller wrote before is seen by whoever claims one.
-    /// True if the thread sleeps and has to be woken.
+    /// Hand out `jobs`, whose end is at most [`MAX_UNITS`]; return true if the thread sleeps and
+    /// has to be woken.
     ///
-    /// Only when no job is left.
+    /// Only when no job is left. Everything that the caller wrote before is seen by the thread that
+    /// claims one.
     pub(super) fn deal(&self, jobs: Range<usize>) -> bool {
         self.0.swap(jobs.start as u64 | (jobs.end as u64) << BITS, Ordering::AcqRel) & ASLEEP != 0
     }
 
-    /// Claims the first job that is left: for the thread whose share it is, so that it walks through memory in order.
+    /// Claim the first job that is left: for the thread whose share it is, so that it walks
+    /// through memory in order.
     pub(super) fn first(&self) -> Option<usize> {
         self.claim(|word, jobs| (word + 1, jobs.start))
     }
 
-    /// Claims the last job that is left: for other threads.
+    /// Claim the last job that is left: for other threads.
     pub(super) fn last(&self) -> Option<usize> {
         self.claim(|word, jobs| (word - (1 << BITS), jobs.end - 1))
     }
@@ -61,32 +70,34 @@ impl Units {
         None
     }
 
-    /// Whether there is something to do for the thread whose share it is: a job, or to end.
+    /// Return true if the thread whose share it is has something to do: a job, or to end.
     pub(super) fn is_called(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word & STOP != 0 || !range(word).is_empty()
     }
 
-    /// Whether the thread is to end.
+    /// Return true if the thread is to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed) & STOP != 0
     }
 
-    /// Says that the thread sleeps from now on, until [`Units::sleeps`] is false; unless there is something to do.
+    /// Mark the thread as sleeping, until [`Units::sleeps`] is false; unless there is something to
+    /// do.
     pub(super) fn fall_asleep(&self) {
         let word = self.0.load(Ordering::Relaxed);
         if word & STOP == 0 && range(word).is_empty() {
-            // When this fails something has just come. Release: what the thread did for earlier runs stays before.
+            // If this fails, something has just come. Release: the thread's work for earlier runs
+            // stays before.
             let _ = self.0.compare_exchange(word, ASLEEP, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Whether the thread may go on sleeping.
+    /// Return true if the thread may go on sleeping.
     pub(super) fn sleeps(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Tells the thread to end; it has to be woken.
+    /// Tell the thread to end; it has to be woken.
     pub(super) fn stop(&self) {
         self.0.swap(STOP, Ordering::AcqRel);
     }

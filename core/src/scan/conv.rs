@@ -1,27 +1,12 @@
-//! Causal convolution along a sequence.
+//! Causal convolution along a sequence: checks, and the moving of its state.
 
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
-
-/// A causal depth-wise convolution, then SiLU where that is asked for.
-///
-/// `out[t][c] = silu(bias[c] + sum over j of taps[j][c] * x[t - d_conv + 1 + j][c])`, one fused multiply-add a tap, in the
-/// order of j. The last tap meets the token itself; one tap alone needs no state.
-#[derive(Clone, Copy, Debug)]
-pub struct Conv<'a> {
-    /// Columns of a row.
-    pub n_channels: usize,
-    /// `[d_conv, n_channels]`.
-    pub taps: &'a [f32],
-    /// `[n_channels]`, or empty for none.
-    pub bias: &'a [f32],
-    /// Whether SiLU follows.
-    pub silu: bool,
-}
+use crate::kernel_set::KernelSet;
+use crate::kernels::conv::Conv;
 
 impl Conv<'_> {
-    /// Convolves `x` `[n_tokens, n_channels]`, a run of one sequence, into `out`, and moves `state` on: the last
-    /// `d_conv - 1` rows, oldest first, before and after.
+    /// Convolve `x` `[n_tokens, n_channels]`, a segment of one sequence, into `out`, and move
+    /// `state` on: the last `d_conv - 1` rows, oldest first, before and after.
     ///
     /// # Errors
     /// [`Error::Length`] for slices that do not fit each other; nothing was written then.

@@ -1,80 +1,19 @@
-//! The gated delta rule.
+//! The gated delta rule: checks, and heads shared out.
 
 use super::heads;
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
+use crate::kernels::delta::{Delta, DeltaInputs};
 use crate::pool::Pool;
 
-/// The gated delta rule (Yang, Kautz and Hatamizadeh, 2024, arXiv 2412.06464, equation 10): a state forgets, and then
-/// learns what was missing from the value that it holds under a key.
-///
-/// For each token and head, `S` `[keys, values]`, rows of the state by j:
-///
-/// - `decay = exp(softplus(alpha + dt_bias) a)`, `beta = sigmoid(beta)`, q and k scaled by 1 over the square root of their
-///   squares' sum plus `eps`, q also by 1 over that of `d_k`;
-/// - `missing = beta fma(held, -decay, v)` where `held = sum over j of k[j] S[j]`, in order;
-/// - `S[j] = fma(missing, k[j], S[j] decay)`, and `y = sum over j of q[j] S[j]`, in order.
-///
-/// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
-#[derive(Clone, Copy, Debug)]
-pub struct Delta<'a> {
-    /// Heads of values, gates and states.
-    pub n_head: usize,
-    /// Heads of queries and keys; divides `n_head`.
-    pub n_head_k: usize,
-    /// Which of them a head uses.
-    pub sharing: Sharing,
-    /// Keys of a head.
-    pub d_k: usize,
-    /// Values of a head.
-    pub d_v: usize,
-    /// Bias of `alpha`, `[n_head]`.
-    pub dt_bias: &'a [f32],
-    /// Decay, negative: `[n_head]`.
-    pub a: &'a [f32],
-    /// Added to the square of a query's or key's length.
-    pub eps: f32,
-}
-
-/// Which heads have the same keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// Those side by side: the first `n_head / n_head_k` have the first.
-    Neighbours,
-    /// Those `n_head_k` apart.
-    Strided,
-}
-
-/// What a run of tokens brings.
-#[derive(Clone, Copy, Debug)]
-pub struct DeltaInputs<'a> {
-    /// Queries, keys and values side by side, `[n_tokens, width]`.
-    pub qkv: &'a [f32],
-    /// How much is learned, before its sigmoid: `[n_tokens, n_head]`.
-    pub beta: &'a [f32],
-    /// How much is forgotten, before bias and softplus: `[n_tokens, n_head]`.
-    pub alpha: &'a [f32],
-}
-
 impl Delta<'_> {
-    /// Columns of an input row: `n_head_k` queries and as many keys of `d_k`, then `n_head` values of `d_v`.
-    pub fn width(&self) -> usize {
-        2 * self.n_head_k * self.d_k + self.n_head * self.d_v
-    }
-
-    /// The head of keys that `head` uses.
-    pub(crate) fn key_of(&self, head: usize) -> usize {
-        match self.sharing {
-            Sharing::Neighbours => head / (self.n_head / self.n_head_k.max(1)).max(1),
-            Sharing::Strided => head % self.n_head_k.max(1),
-        }
-    }
-
-    /// Steps `state` `[n_head, d_k, d_v]` through the tokens of one run into `out` `[n_tokens, n_head, d_v]`.
+    /// Step `state` `[n_head, d_k, d_v]` through the tokens of one segment into `out` `[n_tokens,
+    /// n_head, d_v]`.
     ///
     /// # Errors
-    /// [`Error::Length`] and [`Error::Ragged`] for sizes that are zero or slices that do not fit each other; nothing was
-    /// written then. [`Error::Panicked`] from the pool.
+    /// [`Error::Length`] for slices that do not fit each other, [`Error::Ragged`] for sizes that
+    /// are zero or heads that do not divide: nothing was written then. [`Error::Panicked`] if a job
+    /// of the pool panicked.
     pub fn run(
         &self,
         set: &KernelSet,
@@ -110,6 +49,7 @@ impl Delta<'_> {
 mod tests {
     use super::super::heads::tests::{agreed, assert_near};
     use super::*;
+    use crate::kernels::delta::Sharing;
     use crate::pool::Inline;
     use backstitch_testing::Random;
     use core::ops::Range;

@@ -1,12 +1,12 @@
 //! Heads of a recurrence shared out over a pool.
 
-use super::{LEAST, STEP};
+use super::cost::{LEAST, STEP};
 use crate::error::{Error, length};
 use crate::pool::{Band, Bands, Parts, Pool, Share, n_limited_jobs};
 use core::ops::Range;
 
-/// Calls `step` with disjoint ranges of the `n_head` heads, their parts of `state`, which has the same length for each, and
-/// their columns of `out`, rows of `n_head * d_out`.
+/// Call `step` with disjoint ranges of the `n_head` heads, their parts of `state`, which has the
+/// same length for each head, and their columns of `out`, rows of `n_head * d_out`.
 pub(super) fn each(
     pool: &dyn Pool,
     n_head: usize,
@@ -29,7 +29,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Checks that `n` heads, each of `d_k` keys and `d_v` values, are some and fit their state.
+/// Check that there are heads, of `d_k` keys and `d_v` values each, and that they fit their state.
 pub(super) fn check_state(state: &[f32], n: usize, d_k: usize, d_v: usize) -> Result<(), Error> {
     let len = n.saturating_mul(d_k).saturating_mul(d_v);
     length("recurrence's state", state.len(), len)?;
@@ -43,7 +43,7 @@ pub(super) fn check_state(state: &[f32], n: usize, d_k: usize, d_v: usize) -> Re
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::isa::KernelSet;
+    use crate::kernel_set::KernelSet;
     use crate::pool::{Inline, ThreadPool, limited::Limited};
     use backstitch_testing::assert_bits;
     use std::{vec, vec::Vec};
@@ -63,8 +63,8 @@ pub(super) mod tests {
     pub(in crate::scan) type Run<'a> =
         &'a dyn Fn(&KernelSet, &dyn Pool, Range<usize>, &mut [f32], &mut [f32]) -> Result<(), Error>;
 
-    /// Runs a case in one piece and in many, on one thread and on several, with every kernel set; all outputs and final
-    /// states must have the same bits. Returns output and final state.
+    /// Run a case in one piece and in many, on one thread and on several, with every kernel set;
+    /// all outputs and final states must have the same bits. Returns output and final state.
     pub(in crate::scan) fn agreed(
         what: &str,
         n_tokens: usize,

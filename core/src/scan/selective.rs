@@ -1,55 +1,26 @@
-//! The scan of Mamba-1.
+//! The scan of Mamba-1: checks, and channels shared out.
 
-use super::STEP;
+use super::cost::STEP;
 use crate::error::{Error, length};
-use crate::isa::{KernelSet, LANES};
+use crate::isa::LANES;
+use crate::kernel_set::KernelSet;
+use crate::kernels::selective::{Selective, SelectiveInputs};
 use crate::pool::{Bands, Parts, Pool, Share, n_limited_jobs};
 
-/// The selective scan of Mamba-1 (Gu and Dao, 2023, arXiv 2312.00752, algorithm 2).
-///
-/// For each token and channel, with `dt = softplus(dt)`, and for each state number j of the channel:
-/// `state[j] = fma(B[j], x * dt, state[j] * exp(dt * a[j]))`; then `y = fma(d, x, sum of state[j] * C[j])`, the sum one
-/// chain of fused multiply-adds from 0 in the order of j. B and C are the token's, the same for all channels.
-///
-/// Channels are lanes. So the state lies in panels of sixteen channels, the last maybe narrower: `[n_panels, d_state, 16]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Selective<'a> {
-    /// Channels.
-    pub n_channels: usize,
-    /// State numbers a channel.
-    pub d_state: usize,
-    /// Decay, negative: `[d_state, n_channels]`.
-    pub a: &'a [f32],
-    /// Skip connection: `[n_channels]`.
-    pub d: &'a [f32],
-}
-
-/// What enters a [`Selective`] scan with the tokens of one run.
-#[derive(Clone, Copy, Debug)]
-pub struct SelectiveInputs<'a> {
-    /// `[n_tokens, n_channels]`.
-    pub x: &'a [f32],
-    /// Time steps before softplus: `[n_tokens, n_channels]`.
-    pub dt: &'a [f32],
-    /// `[n_tokens, d_state]`.
-    pub b: &'a [f32],
-    /// `[n_tokens, d_state]`; decides the output, not the state.
-    pub c: &'a [f32],
-}
-
-/// State numbers times tokens that are worth a job: each costs an exponential.
+/// State elements times tokens that are worth a job: each costs an exponential.
 const LEAST: usize = 1 << 12;
 
 impl Selective<'_> {
-    /// State numbers of one sequence.
+    /// Return the state elements of one sequence.
     pub fn state_len(&self) -> usize {
         self.n_channels * self.d_state
     }
 
-    /// Steps `state` through the tokens of one run; `out`: `[n_tokens, n_channels]`.
+    /// Step `state` through the tokens of one segment; `out` is `[n_tokens, n_channels]`.
     ///
     /// # Errors
-    /// [`Error::Length`] for slices that do not fit each other; nothing was written then. [`Error::Panicked`] from the pool.
+    /// [`Error::Length`] for slices that do not fit each other; nothing was written then.
+    /// [`Error::Panicked`] if a job of the pool panicked.
     pub fn run(
         &self,
         set: &KernelSet,

@@ -1,48 +1,24 @@
-//! The scan of Mamba-2.
+//! The scan of Mamba-2: checks, and heads shared out.
 
-use super::{LEAST, STEP};
+use super::cost::{LEAST, STEP};
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
+use crate::kernels::ssd::Ssd;
 use crate::pool::{Bands, Parts, Pool, Share, n_limited_jobs};
 
-/// The state-space step of Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060, the recurrent form of SSD).
-///
-/// For each token and head, with `dt = softplus(dt + dt_bias)`: `state = fma(B, x * dt, state * exp(dt * a))` and
-/// `y = fma(d, x, sum of state * C)`, the sum over sixteen lanes and their fixed tree.
-#[derive(Clone, Copy, Debug)]
-pub struct Ssd<'a> {
-    /// Heads.
-    pub n_head: usize,
-    /// Channels a head.
-    pub d_head: usize,
-    /// Groups of heads that share B and C; divides `n_head`.
-    pub n_group: usize,
-    /// State numbers a channel.
-    pub d_state: usize,
-    /// `[n_head]`.
-    pub dt_bias: &'a [f32],
-    /// Decay, negative: `[n_head]`.
-    pub a: &'a [f32],
-    /// Skip connection: `[n_head]`.
-    pub d: &'a [f32],
-}
-
 impl Ssd<'_> {
-    /// Columns of an input row: x, B and C side by side.
-    pub fn width(&self) -> usize {
-        self.n_head * self.d_head + 2 * self.n_group * self.d_state
-    }
-
-    /// State numbers of one sequence.
+    /// Return the state elements of one sequence.
     pub fn state_len(&self) -> usize {
         self.n_head * self.d_head * self.d_state
     }
 
-    /// Steps `state` `[n_head, d_head, d_state]` through the tokens of one run: `xbc` `[n_tokens, width]`, `dt`
-    /// `[n_tokens, n_head]`, `out` `[n_tokens, n_head * d_head]`.
+    /// Step `state` `[n_head, d_head, d_state]` through the tokens of one segment: `xbc`
+    /// `[n_tokens, width]`, `dt` `[n_tokens, n_head]`, `out` `[n_tokens, n_head * d_head]`.
     ///
     /// # Errors
-    /// [`Error::Length`] for slices that do not fit each other; nothing was written then. [`Error::Panicked`] from the pool.
+    /// [`Error::Length`] for slices that do not fit each other, [`Error::Ragged`] if groups do not
+    /// divide the heads: nothing was written then. [`Error::Panicked`] if a job of the pool
+    /// panicked.
     pub fn run(
         &self,
         set: &KernelSet,

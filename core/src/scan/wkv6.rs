@@ -1,65 +1,18 @@
-//! The recurrence of RWKV 6.
+//! The recurrence of RWKV 6: checks, and heads shared out.
 
 use super::heads;
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
+use crate::kernels::wkv6::{Wkv6, Wkv6Inputs};
 use crate::pool::Pool;
-use core::ops::Range;
 
-/// The recurrence of RWKV 6 (Peng et al., 2024, arXiv 2404.05892, equation 18), with the norm of each head behind it.
-///
-/// For each token and head, `S` `[keys, values]`, rows of the state by j: `y` is the sum of `v` times the sum of
-/// `r k first`, then of `r[j] S[j]` in order; then `S[j] = fma(v, k[j], S[j] exp(-exp(w[j])))`; then the layer norm of `y`.
-/// The sum over a head that is not in order goes through sixteen lanes and their fixed tree.
-#[derive(Clone, Copy, Debug)]
-pub struct Wkv6<'a> {
-    /// Heads.
-    pub n_head: usize,
-    /// Keys and values of a head.
-    pub d_head: usize,
-    /// How much of the token's own value is read, `[n_head, d_head]`, as all weights.
-    pub first: &'a [f32],
-    /// Factor of the normalised heads.
-    pub norm: &'a [f32],
-    /// Added to them.
-    pub norm_bias: &'a [f32],
-    /// Added to the variance of a head.
-    pub eps: f32,
-}
-
-/// What a run of tokens brings, `[n_tokens, n_head, d_head]` each; all but `r` enter the state.
-#[derive(Clone, Copy, Debug)]
-pub struct Wkv6Inputs<'a> {
-    /// Receptance: what is read.
-    pub r: &'a [f32],
-    /// Decay, before its exponentials.
-    pub w: &'a [f32],
-    /// Keys.
-    pub k: &'a [f32],
-    /// Values.
-    pub v: &'a [f32],
-}
-
-impl<'a> Wkv6Inputs<'a> {
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        let part = |x: &'a [f32]| &x[range.clone()];
-        Wkv6Inputs { r: part(self.r), w: part(self.w), k: part(self.k), v: part(self.v) }
-    }
-}
-
-impl<'a> Wkv6<'a> {
-    /// One head alone.
-    pub(crate) fn head(&self, i: usize) -> Self {
-        let part = |x: &'a [f32]| &x[i * self.d_head..(i + 1) * self.d_head];
-        let [first, norm, norm_bias] = [self.first, self.norm, self.norm_bias].map(part);
-        Wkv6 { n_head: 1, first, norm, norm_bias, ..*self }
-    }
-
-    /// Steps `state` `[n_head, d_head, d_head]` through the tokens of one run into `out` `[n_tokens, n_head, d_head]`.
+impl Wkv6<'_> {
+    /// Step `state` `[n_head, d_head, d_head]` through the tokens of one segment into `out`
+    /// `[n_tokens, n_head, d_head]`.
     ///
     /// # Errors
-    /// [`Error::Length`] and [`Error::Ragged`] for sizes that are zero or slices that do not fit each other; nothing was
-    /// written then. [`Error::Panicked`] from the pool.
+    /// [`Error::Length`] for slices that do not fit each other, [`Error::Ragged`] for sizes that
+    /// are zero: nothing was written then. [`Error::Panicked`] if a job of the pool panicked.
     pub fn run(
         &self,
         set: &KernelSet,

@@ -1,83 +1,18 @@
-//! The recurrence of RWKV 7.
+//! The recurrence of RWKV 7: checks, and heads shared out.
 
 use super::heads;
 use crate::error::{Error, length};
-use crate::isa::KernelSet;
+use crate::kernel_set::KernelSet;
+use crate::kernels::wkv7::{Wkv7, Wkv7Inputs};
 use crate::pool::Pool;
-use core::ops::Range;
 
-/// The recurrence of RWKV 7 (Peng et al., 2025, arXiv 2503.14456, section 4), with the norm of each head behind it.
-///
-/// For each token and head, `S` `[keys, values]`, rows of the state by j:
-///
-/// - `decay = exp(-0.606531 sigmoid(w))`, `a = sigmoid(a)`, `removed = k k_k / |k k_k|`, `k = fma(k k_a, a - 1, k)`;
-/// - `held = sum over j of -removed[j] S[j]`, in order;
-/// - `S[j] = fma(held, removed[j] a[j], fma(v, k[j], S[j] decay[j]))`;
-/// - `y = sum over j of r[j] S[j]`, in order; then its layer norm, plus `v` times the sum of `k r r_k`.
-///
-/// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
-#[derive(Clone, Copy, Debug)]
-pub struct Wkv7<'a> {
-    /// Heads.
-    pub n_head: usize,
-    /// Keys and values of a head.
-    pub d_head: usize,
-    /// Weighs the key that is removed, `[n_head, d_head]`, as all weights.
-    pub k_k: &'a [f32],
-    /// How much the rate of learning changes the key that is stored.
-    pub k_a: &'a [f32],
-    /// How much of the token's own value is added.
-    pub r_k: &'a [f32],
-    /// Factor of the normalised heads.
-    pub norm: &'a [f32],
-    /// Added to them.
-    pub norm_bias: &'a [f32],
-    /// Added to the variance of a head.
-    pub eps: f32,
-}
-
-/// What a run of tokens brings, `[n_tokens, n_head, d_head]` each; all but `r` enter the state.
-#[derive(Clone, Copy, Debug)]
-pub struct Wkv7Inputs<'a> {
-    /// Receptance: what is read.
-    pub r: &'a [f32],
-    /// Decay, before its sigmoid.
-    pub w: &'a [f32],
-    /// Keys.
-    pub k: &'a [f32],
-    /// Values.
-    pub v: &'a [f32],
-    /// Rate of learning, before its sigmoid.
-    pub a: &'a [f32],
-}
-
-impl<'a> Wkv7Inputs<'a> {
-    pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        let part = |x: &'a [f32]| &x[range.clone()];
-        Wkv7Inputs { r: part(self.r), w: part(self.w), k: part(self.k), v: part(self.v), a: part(self.a) }
-    }
-}
-
-impl<'a> Wkv7<'a> {
-    /// One head alone.
-    pub(crate) fn head(&self, i: usize) -> Self {
-        let part = |x: &'a [f32]| &x[i * self.d_head..(i + 1) * self.d_head];
-        Wkv7 {
-            n_head: 1,
-            k_k: part(self.k_k),
-            k_a: part(self.k_a),
-            r_k: part(self.r_k),
-            norm: part(self.norm),
-            norm_bias: part(self.norm_bias),
-            ..*self
-        }
-    }
-
-    /// Steps `state` `[n_head, d_head, d_head]` through the tokens of one run into `out` `[n_tokens, n_head, d_head]`.
+impl Wkv7<'_> {
+    /// Step `state` `[n_head, d_head, d_head]` through the tokens of one segment into `out`
+    /// `[n_tokens, n_head, d_head]`.
     ///
     /// # Errors
-    /// [`Error::Length`] and [`Error::Ragged`] for sizes that are zero or slices that do not fit each other; nothing was
-    /// written then. [`Error::Panicked`] from the pool.
+    /// [`Error::Length`] for slices that do not fit each other, [`Error::Ragged`] for sizes that
+    /// are zero: nothing was written then. [`Error::Panicked`] if a job of the pool panicked.
     pub fn run(
         &self,
         set: &KernelSet,

@@ -1,24 +1,25 @@
-//! Describing what a sequence holds.
+//! Survey of a sequence: the blocks, states, checkpoints and journals that it uses.
+//!
+//! The types are in [`crate::survey`]; here a [`Memory`] fills them in.
 
-use super::Hybrid;
+use super::Memory;
 use crate::error::Error;
 use crate::ids::SeqId;
-use crate::memory::Memory;
 use crate::survey::Survey;
 
-impl Hybrid {
-    /// What `seq` holds: blocks, states, checkpoints and journals. Changes nothing.
+impl Memory {
+    /// Return a description of the blocks, states, checkpoints and journals of `seq`.
     ///
     /// # Errors
-    /// [`Error::UnknownSequence`].
+    /// [`Error::UnknownSequence`] if there is no such sequence.
     pub fn survey(&self, seq: SeqId) -> Result<Survey, Error> {
         self.check_seq(seq)?;
         let end = self.end(seq);
-        let (ids, mut checkpoints, budget) = self.timeline.survey(seq, end);
-        let mut layers = alloc::vec::Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let (described, held) = part.survey(seq, &ids);
-            layers.push(described);
+        let (ids, mut checkpoints, budget) = self.checkpoints.survey(seq, end);
+        let described = self.caches.survey(seq, &ids);
+        let mut layers = alloc::vec::Vec::with_capacity(described.len());
+        for (of_cache, held) in described {
+            layers.push(of_cache);
             checkpoints.iter_mut().zip(&held).for_each(|(checkpoint, held)| checkpoint.add(held));
         }
         Ok(Survey { seq, kind: self.kind(), end, layers, checkpoints, budget })
@@ -30,17 +31,18 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::ids::{Pos, Token};
-    use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params, StatePart, Window};
-    use crate::memory::Kind;
+    use crate::kind::{Kind, Retention};
+    use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, StateTensor, Window};
+    use crate::params::Params;
+    use crate::params::RollbackParams;
     use crate::survey::{Bytes, Layers};
-    use crate::timeline::TimelineParams;
     use alloc::vec;
     use alloc::vec::Vec;
     use backstitch_core::cell::CellType;
     use core::ops::Range;
 
-    const TIMELINE: TimelineParams =
-        TimelineParams { checkpoint_bytes: 1 << 20, spacing: 32, journal: 8, margin: 16 };
+    const ROLLBACK: RollbackParams =
+        RollbackParams { checkpoint_bytes: 1 << 20, spacing: 32, journal: 8, margin: 16 };
     const ALL: Range<Pos> = Pos::ZERO..Pos::MAX;
     /// 32 cells of a key of 4 and a value of 2 numbers.
     const BLOCK: u64 = 32 * 6 * 4;
@@ -51,17 +53,17 @@ mod tests {
 
     /// Layers as Falcon-H1 has them: both attention and a state.
     fn falcon() -> Vec<LayerSpec> {
-        let recurrent = vec![StatePart { len: 6, input: 2 }, StatePart { len: 10, input: 3 }];
+        let recurrent = vec![StateTensor { len: 6, input: 2 }, StateTensor { len: 10, input: 3 }];
         vec![LayerSpec { attention: attention(None), recurrent }; 3]
     }
 
-    fn memory(layers: &[LayerSpec]) -> Hybrid {
+    fn memory(layers: &[LayerSpec]) -> Memory {
         let (k_type, v_type) = (CellType::F32, CellType::F32);
-        let params = Params { n_ctx: 512, n_seq_max: 3, n_batch: 512, k_type, v_type, timeline: TIMELINE };
-        Hybrid::new(layers, &params).unwrap()
+        let params = Params { n_ctx: 512, n_seq_max: 3, n_batch: 512, k_type, v_type, rollback: ROLLBACK };
+        Memory::new(layers, &params).unwrap()
     }
 
-    fn append(memory: &mut Hybrid, seq: u32, range: Range<i32>) {
+    fn append(memory: &mut Memory, seq: u32, range: Range<i32>) {
         let mut batch = Batch::new();
         for pos in range {
             batch.push(Token(1), Pos(pos), &[SeqId(seq)], false);
@@ -91,7 +93,10 @@ mod tests {
         let survey = memory.survey(SeqId(0)).unwrap();
         assert_eq!((survey.kind, survey.end), (Kind::Hybrid, Pos(70)));
         let [unified, recurrent] = &survey.layers[..] else { panic!("{:?}", survey.layers) };
-        assert_eq!((unified.kind, unified.n_layer, unified.block_bytes), (Kind::Unified, 3, 3 * BLOCK));
+        assert_eq!(
+            (unified.kind, unified.n_layer, unified.block_bytes),
+            (Kind::Kv(Retention::All), 3, 3 * BLOCK)
+        );
         assert_eq!(cells(unified), [(0, 31, 32, 1), (32, 63, 32, 1), (64, 69, 6, 1)]);
         assert!(unified.extents.iter().all(|e| e.users == 1));
         assert_eq!((recurrent.kind, recurrent.state_bytes, recurrent.row_bytes), (Kind::Recurrent, 192, 60));
@@ -109,15 +114,15 @@ mod tests {
         append(&mut memory, 0, 50..70);
         let survey = memory.survey(SeqId(0)).unwrap();
         let at = |pos| survey.checkpoints.iter().find(|c| c.pos == Pos(pos)).copied().unwrap();
-        assert!(at(32).is_rung && !at(32).is_pinned);
-        assert!(at(50).is_pinned && !at(50).is_rung);
+        assert!(at(32).is_scheduled && !at(32).is_pinned);
+        assert!(at(50).is_pinned && !at(50).is_scheduled);
         // The last whole eight positions and the current ones are journaled.
         assert_eq!((at(56).n_rows, at(64).n_rows), (8, 6));
         assert!(survey.checkpoints.iter().all(|c| (c.state_bytes, c.n_blocks, c.sequences) == (192, 0, 1)));
         assert_eq!(at(32).bytes_alone, 192);
         let n = survey.checkpoints.len() as u32;
         assert_eq!((survey.bytes().checkpoints, survey.budget.n_checkpoints), (u64::from(n) * 192, n));
-        assert_eq!(survey.budget.params, TIMELINE);
+        assert_eq!(survey.budget.params, ROLLBACK);
     }
 
     #[test]
@@ -159,11 +164,14 @@ mod tests {
         let survey = memory.survey(SeqId(0)).unwrap();
         let [whole, windowed] = &survey.layers[..] else { panic!("{:?}", survey.layers) };
         assert_eq!((whole.extents.len(), whole.window, whole.margin), (10, None, 0));
-        assert_eq!((windowed.kind, windowed.window, windowed.margin), (Kind::Windowed, window, 16));
+        assert_eq!(
+            (windowed.kind, windowed.window, windowed.margin),
+            (Kind::Kv(Retention::Window), window, 16)
+        );
         // The window reaches back to 289, the margin to 273.
         assert_eq!(cells(windowed), [(256, 287, 32, 1), (288, 319, 32, 1)]);
         let far = survey.checkpoints.first().unwrap();
-        assert!(far.is_rung && far.pos < Pos(256), "{far:?}");
+        assert!(far.is_scheduled && far.pos < Pos(256), "{far:?}");
         assert_eq!((far.n_blocks, far.n_blocks_alone, far.bytes_alone), (1, 1, BLOCK));
         let held: u64 = survey.checkpoints.iter().map(|c| c.bytes_alone).sum();
         assert_eq!(survey.bytes().checkpoints, held);

@@ -1,25 +1,28 @@
-//! Commands of eight bytes that change an image, sections, or the bytes of a file.
+//! Edits: commands of eight bytes that change a snapshot, sections, or the bytes of a file.
+//!
+//! A fuzzer produces bytes; every eight of them are one edit. Most edits change a number by a
+//! little, because checks miss a value that is off by one more easily than a random one.
 
 use crate::Pos;
-use crate::image::{Cells, Owned, Sequence, State};
+use crate::snapshot::{Cells, Owned, Sequence, State};
 use alloc::vec::Vec;
-use backstitch_core::cell::Extent;
+use backstitch_core::cell::BlockEntry;
 
-/// A command: what to do, to which of them, where, and with what.
+/// A command: the operation, its target, the place in the target, and an operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit {
-    /// What to do.
+    /// Operation, modulo the number of operations.
     pub op: u8,
-    /// To which of the things that it can be done to.
+    /// Target, modulo the number of targets.
     pub which: usize,
-    /// Where in it.
+    /// Place in the target.
     pub at: usize,
-    /// With what.
+    /// Operand.
     pub value: u32,
 }
 
 impl Edit {
-    /// The command that eight bytes are; any eight are one.
+    /// Decode a command from eight bytes; all bytes are valid.
     pub fn read(bytes: &[u8; 8]) -> Edit {
         let [op, which, a, b, value @ ..] = *bytes;
         Edit {
@@ -30,18 +33,18 @@ impl Edit {
         }
     }
 
-    /// A small step up or down.
+    /// Return a small step up or down.
     fn delta(&self) -> i32 {
         i32::from(self.value as i8)
     }
 
-    /// One of a list.
+    /// Return the target in a list.
     fn one<'a, T>(&self, list: &'a mut [T]) -> Option<&'a mut T> {
         let len = list.len();
         list.get_mut(self.which.checked_rem(len)?)
     }
 
-    /// Takes one of a list away, or repeats it, or swaps it with another.
+    /// Remove an item of a list, repeat it, or swap it with another.
     fn shuffle<T: Clone>(&self, list: &mut Vec<T>) {
         let Some(i) = self.which.checked_rem(list.len()) else { return };
         match self.at % 3 {
@@ -54,36 +57,36 @@ impl Edit {
         }
     }
 
-    /// Changes an image; its bytes follow.
-    pub fn image(&self, owned: &mut Owned) {
-        let image = &mut owned.image;
+    /// Change a snapshot, whose bytes follow.
+    pub fn snapshot(&self, owned: &mut Owned) {
+        let snapshot = &mut owned.snapshot;
         let group = self.at >> 8;
         match self.op % 24 {
-            0 => self.shuffle(&mut image.sequences),
-            1 => self.shuffle(&mut image.checkpoints),
+            0 => self.shuffle(&mut snapshot.sequences),
+            1 => self.shuffle(&mut snapshot.checkpoints),
             2 => {
-                if let Some(group) = group.checked_rem(image.blocks.len()) {
-                    self.shuffle(&mut image.blocks[group]);
+                if let Some(group) = group.checked_rem(snapshot.blocks.len()) {
+                    self.shuffle(&mut snapshot.blocks[group]);
                     self.shuffle(&mut owned.blocks[group]);
                 }
             }
             3 => {
                 self.shuffle(&mut owned.states);
-                image.n_states = owned.states.len() as u32;
+                snapshot.n_states = owned.states.len() as u32;
             }
             4 => {
                 self.shuffle(&mut owned.journals);
-                self.shuffle(&mut image.journals);
+                self.shuffle(&mut snapshot.journals);
             }
-            5 => image.n_states = self.value % 64,
-            6 => self.one(&mut image.journals).into_iter().for_each(|rows| *rows = self.value),
-            7..=14 => self.one(&mut image.sequences).into_iter().for_each(|s| self.sequence(s)),
+            5 => snapshot.n_states = self.value % 64,
+            6 => self.one(&mut snapshot.journals).into_iter().for_each(|rows| *rows = self.value),
+            7..=14 => self.one(&mut snapshot.sequences).into_iter().for_each(|s| self.sequence(s)),
             15..=19 => {
-                let cells = image.sequences.first().map(|sequence| sequence.cells.clone());
-                let Some(checkpoint) = self.one(&mut image.checkpoints) else { return };
+                let cells = snapshot.sequences.first().map(|sequence| sequence.cells.clone());
+                let Some(checkpoint) = self.one(&mut snapshot.checkpoints) else { return };
                 match self.op % 24 {
                     15 => checkpoint.pinned ^= true,
-                    16 => checkpoint.anchor ^= true,
+                    16 => checkpoint.floor ^= true,
                     17 => checkpoint.journal = self.number(),
                     18 => checkpoint.state = self.state(checkpoint.state),
                     _ => {
@@ -99,8 +102,8 @@ impl Edit {
                 }
             }
             20 | 21 => {
-                let Some(group) = group.checked_rem(image.blocks.len()) else { return };
-                let Some(block) = self.one(&mut image.blocks[group]) else { return };
+                let Some(group) = group.checked_rem(snapshot.blocks.len()) else { return };
+                let Some(block) = self.one(&mut snapshot.blocks[group]) else { return };
                 let cell = self.at % 32;
                 match self.op % 24 {
                     20 => block.live ^= 1 << cell,
@@ -108,10 +111,10 @@ impl Edit {
                 }
             }
             22 => {
-                let Some(group) = group.checked_rem(image.shape.groups.len()) else { return };
-                self.shuffle(&mut image.shape.groups[group].layers);
+                let Some(group) = group.checked_rem(snapshot.shape.groups.len()) else { return };
+                self.shuffle(&mut snapshot.shape.groups[group].layers);
             }
-            _ => self.shuffle(&mut image.shape.recurrent),
+            _ => self.shuffle(&mut snapshot.shape.recurrent),
         }
     }
 
@@ -120,8 +123,8 @@ impl Edit {
             7 => sequence.state = self.state(sequence.state),
             8 => sequence.last = self.pos(sequence.last),
             9 => {
-                if let Some(mark) = (self.at % 256).checked_rem(sequence.line.len()) {
-                    let mark = &mut sequence.line[mark];
+                if let Some(mark) = (self.at % 256).checked_rem(sequence.checkpoints.len()) {
+                    let mark = &mut sequence.checkpoints[mark];
                     match self.at >> 8 & 3 {
                         0 => mark.checkpoint = self.value,
                         1 => mark.n_rows = self.value,
@@ -131,7 +134,7 @@ impl Edit {
             }
             10 => {
                 let list = Edit { which: self.at % 256, at: self.at >> 8, ..*self };
-                list.shuffle(&mut sequence.line);
+                list.shuffle(&mut sequence.checkpoints);
             }
             _ => {
                 let group = (self.at >> 8).checked_rem(sequence.cells.len());
@@ -148,14 +151,14 @@ impl Edit {
             1 => cells.start = self.pos(cells.start),
             2 => cells.extents.get_mut(entry).into_iter().for_each(|e| e.live ^= 1 << (self.value % 32)),
             3 => cells.extents.get_mut(entry).into_iter().for_each(|e| e.block = self.value % 64),
-            4 => cells.extents.insert(entry.min(n), Extent::EMPTY),
+            4 => cells.extents.insert(entry.min(n), BlockEntry::EMPTY),
             5 => cells.extents.truncate(entry),
             6 => drop(cells.extents.drain(..entry.min(n))),
-            _ => cells.extents.push(Extent { block: self.value % 64, live: self.value }),
+            _ => cells.extents.push(BlockEntry { block: self.value % 64, live: self.value }),
         }
     }
 
-    /// Somewhere near, or anywhere.
+    /// Return a position nearby, or any other.
     fn pos(&self, pos: Pos) -> Pos {
         if self.value >> 8 == 0 { Pos(pos.0.wrapping_add(self.delta())) } else { Pos(self.value as i32) }
     }
@@ -174,7 +177,7 @@ impl Edit {
         }
     }
 
-    /// Changes bytes.
+    /// Change bytes.
     pub fn bytes(&self, bytes: &mut Vec<u8>) {
         let Some(at) = self.at.checked_rem(bytes.len()) else { return };
         let n = self.value as usize >> 16 & 0x3f;

@@ -1,35 +1,35 @@
-//! State files that are nearly right: real ones, changed in their image, their sections or their bytes, with checksums that
-//! hold or do not.
+//! State files with small defects: valid files with changes to their snapshot, sections or bytes,
+//! whose checksums are valid or not.
 
 use super::edit::Edit;
-use crate::image::Owned;
-use crate::state::{Container, Fingerprint, Header, Scope, StoredImage, Tag, Writer, forge_image};
+use crate::snapshot::Owned;
+use crate::storage::{Container, Fingerprint, Header, Scope, StoredImage, Tag, Writer, forge_snapshot};
 use alloc::vec::Vec;
 use core::hash::Hasher as _;
 use twox_hash::xxhash3_64::Hasher;
 
-/// The model that all forged files belong to.
+/// Fingerprint of the model that all forged files belong to.
 pub const FINGERPRINT: Fingerprint = Fingerprint([7; 32]);
 
 const HEADER: Header = Header { fingerprint: FINGERPRINT, scope: Scope::Context };
 
-/// Where sections begin, and sizes of the parts.
+/// Offset of the first section, and sizes of the file's own structures.
 const DATA: usize = 1536;
 const FOOTER: usize = 64;
 const RECORD: usize = 48;
 
-/// How a file is written.
+/// Way in which a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In one pass.
+    /// In one pass, to a stream.
     Stream,
-    /// So that it can be continued.
+    /// In place, with space to continue it later.
     InPlace,
-    /// As the continuation of another.
+    /// As the continuation of another file.
     Continued,
 }
 
-/// A section on its own.
+/// A section apart from its file.
 #[derive(Clone)]
 struct Loose {
     tag: Tag,
@@ -39,19 +39,19 @@ struct Loose {
     bytes: Vec<u8>,
 }
 
-/// Writes an image as a file; `before` is what a continued file held first.
+/// Write a snapshot as a file; `before` is the former content of a file that is continued.
 pub fn written(owned: &Owned, before: &Owned, form: Form) -> Vec<u8> {
     match form {
         Form::Stream => {
             let mut bytes = Vec::new();
             let mut writer = Writer::new(&mut bytes, HEADER).expect("memory takes all");
-            let _ = forge_image(&mut writer, owned, None);
+            let _ = forge_snapshot(&mut writer, owned, None);
             let _ = writer.finish();
             bytes
         }
-        Form::InPlace => in_place(HEADER, |writer| drop(forge_image(writer, owned, None))),
+        Form::InPlace => in_place(HEADER, |writer| drop(forge_snapshot(writer, owned, None))),
         Form::Continued => {
-            let old = in_place(HEADER, |writer| drop(forge_image(writer, before, None)));
+            let old = in_place(HEADER, |writer| drop(forge_snapshot(writer, before, None)));
             continued(&old, owned)
         }
     }
@@ -68,13 +68,13 @@ fn in_place(header: Header, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-/// Continues a file with another image.
+/// Continue a file with another snapshot.
 fn continued(old: &[u8], owned: &Owned) -> Vec<u8> {
     let container = Container::parse(old).expect("it was just written");
     let stored = StoredImage::open(&container).ok();
     let mut new = Vec::new();
     let mut writer = Writer::append(&mut new, &container).expect("it can be continued");
-    let _ = forge_image(&mut writer, owned, stored.as_ref());
+    let _ = forge_snapshot(&mut writer, owned, stored.as_ref());
     let slot = writer.finish().map(|written| written.slot());
     let mut bytes = [old, &new].concat();
     if let Ok((at, slot)) = slot {
@@ -83,7 +83,7 @@ fn continued(old: &[u8], owned: &Owned) -> Vec<u8> {
     bytes
 }
 
-/// The file with its sections changed; descriptions are continued by `holes` zeros.
+/// Return the file with changed sections; descriptions are padded by `holes` zeros.
 pub fn with_sections(bytes: &[u8], edits: &[Edit], holes: usize) -> Vec<u8> {
     let Ok(container) = Container::parse(bytes) else { return bytes.to_vec() };
     let mut sections: Vec<Loose> = container
@@ -91,7 +91,7 @@ pub fn with_sections(bytes: &[u8], edits: &[Edit], holes: usize) -> Vec<u8> {
         .filter_map(|section| {
             let bytes = container.read(section).ok()?.into_owned();
             let (tag, version, required, index) =
-                (section.tag, section.version, section.required, section.index);
+                (section.tag, section.version, section.is_required(), section.index);
             Some(Loose { tag, version, required, index, bytes })
         })
         .collect();
@@ -111,7 +111,7 @@ fn is_description(tag: Tag) -> bool {
 }
 
 fn change(sections: &mut Vec<Loose>, edit: &Edit) {
-    // The descriptions more often than the many blocks.
+    // Mostly descriptions: blocks outnumber them, but have fewer checks.
     let described = |section: &Loose| is_description(section.tag);
     let of_description = sections.iter().position(described).filter(|_| edit.which >= 128);
     let number = of_description.map(|first| {
@@ -141,7 +141,7 @@ fn change(sections: &mut Vec<Loose>, edit: &Edit) {
     }
 }
 
-/// Changes numbers of the file's own parts.
+/// Change numbers in the header, slots, directory and footer of a file.
 pub fn with_parts(bytes: &mut [u8], edits: &[Edit]) {
     for edit in edits {
         let Some((start, len)) = part(bytes, edit.which) else { continue };
@@ -152,7 +152,7 @@ pub fn with_parts(bytes: &mut [u8], edits: &[Edit]) {
     }
 }
 
-/// Where header, slots, directory and footer lie.
+/// Return offset and length of the header, a slot, the directory or the footer.
 fn part(bytes: &[u8], which: usize) -> Option<(usize, usize)> {
     let footer = bytes.len().checked_sub(FOOTER)?;
     match which % 8 {
@@ -175,19 +175,19 @@ fn set(bytes: &mut [u8], at: usize, value: u64) {
     }
 }
 
-/// Offset and length of the directory, as the last footer has them.
+/// Return offset and length of the directory, as stated in the last footer.
 fn directory(bytes: &[u8]) -> Option<(usize, usize)> {
     let footer = bytes.len().checked_sub(FOOTER)?;
     let (start, len) = (number(bytes, footer + 24)?, number(bytes, footer + 32)?);
     bytes.get(start..start.checked_add(len)?).map(|_| (start, len))
 }
 
-/// The checksum of a range, empty where there is none.
+/// Return the checksum of a range; that of nothing if the range is outside the file.
 fn sum(bytes: &[u8], start: usize, len: usize) -> u64 {
     Hasher::oneshot(bytes.get(start..start.saturating_add(len)).unwrap_or_default())
 }
 
-/// Makes all checksums true; those of sections if `contents` says so.
+/// Make all checksums valid; those of sections only if `contents` is true.
 pub fn repair(bytes: &mut [u8], contents: bool) {
     let Some(footer) = bytes.len().checked_sub(FOOTER).filter(|footer| *footer >= DATA) else { return };
     let head = sum(bytes, 0, 504);

@@ -1,25 +1,28 @@
-//! What sequences hold, without the bytes of cells that nobody uses: what must come back.
+//! Snapshots without the bytes of unused cells, to compare what was saved with what was restored.
 
-use crate::image::{Image, Owned};
+use crate::snapshot::{Owned, Snapshot};
 use alloc::vec::Vec;
 
-/// An image and all of its numbers that mean something.
+/// A snapshot and all of its values that have a meaning.
+///
+/// Unused cells of a block may contain anything, so two equal snapshots can differ in their bytes.
+/// Values are compared by bits, because NaN may be among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// The image.
-    pub image: Image,
-    /// For each group, for each block, for each layer: the cells in use.
+    /// Description of the sequences.
+    pub snapshot: Snapshot,
+    /// Bytes of the cells in use, per group, block and layer.
     cells: Vec<Vec<Vec<Vec<u8>>>>,
     states: Vec<Vec<Vec<u32>>>,
     journals: Vec<Vec<Vec<u32>>>,
 }
 
 impl Kept {
-    /// What `owned` holds, less the bytes of unused cells.
+    /// Return the values of `owned`, without the bytes of unused cells.
     pub fn of(owned: &Owned) -> Kept {
-        let groups = owned.image.shape.groups.iter().zip(&owned.image.blocks).zip(&owned.blocks);
+        let groups = owned.snapshot.shape.groups.iter().zip(&owned.snapshot.blocks).zip(&owned.blocks);
         let cells = groups.map(|((group, blocks), bytes)| {
-            let block = |(block, layers): (&crate::image::Block, &Vec<Vec<u8>>)| {
+            let block = |(block, layers): (&crate::snapshot::Block, &Vec<Vec<u8>>)| {
                 let of_layer = |(layout, bytes): (_, &Vec<u8>)| used(&layout, bytes, block.live);
                 group.layouts().zip(layers).map(of_layer).collect()
             };
@@ -29,7 +32,7 @@ impl Kept {
             cells: cells.collect(),
             states: bits(&owned.states),
             journals: bits(&owned.journals),
-            image: owned.image.clone(),
+            snapshot: owned.snapshot.clone(),
         }
     }
 }

@@ -1,28 +1,31 @@
-//! Small memories of every kind, with something in them.
+//! Small memories of every kind with some content, to save and restore in tests.
 
-use crate::image::Owned;
+use crate::snapshot::Owned;
 use crate::{
-    AttentionLayer, AttentionSpec, Batch, Error, Hybrid, LayerSpec, Memory, Params, Plan, Pos, Rotation,
-    SeqId, StatePart, TimelineParams, Token, Ubatch, Window,
+    AttentionLayer, AttentionSpec, Batch, Error, LayerSpec, Memory, Params, Plan, Pos, RollbackParams,
+    Rotation, SeqId, StateTensor, Token, Ubatch, Window,
 };
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
 use backstitch_core::rope::{Pairs, Rope};
 
-/// How many kinds of memory there are.
+/// Number of kinds of memory.
 pub const N_KINDS: usize = 7;
-/// How many sizes there are of each.
+/// Number of sizes per kind.
 pub const N_SIZES: usize = 4;
-/// How many stories memories can have.
+/// Number of histories that a memory can have.
 pub const N_STORIES: usize = 5;
 /// Sequences of every memory.
 pub const N_SEQS: u32 = 5;
 
-/// A memory and what is needed to fill it.
+/// A memory with the layers that it was made for, and the next unused token.
+///
+/// Every token is new, and keys, values and states are functions of the tokens, so equal bytes mean
+/// equal content.
 pub struct Live {
-    /// The memory.
-    pub memory: Hybrid,
+    /// Memory under test.
+    pub memory: Memory,
     layers: Vec<LayerSpec>,
     next_token: u32,
 }
@@ -35,22 +38,23 @@ fn cached(layer: AttentionLayer) -> LayerSpec {
     LayerSpec { attention: AttentionSpec::Cached(layer), recurrent: Vec::new() }
 }
 
+/// Add a rotation by position, so that a K-shift changes keys.
 fn turning(layer: AttentionLayer) -> AttentionLayer {
     let rope =
         Rope { n_rot: 4, pairs: Pairs::Split, freq_base: 1e4, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
     AttentionLayer { rope: Some(Rotation { rope, frequencies: vec![1.0, 0.01] }), ..layer }
 }
 
-fn recurrent(parts: &[(usize, usize)]) -> Vec<StatePart> {
-    parts.iter().map(|&(len, input)| StatePart { len, input }).collect()
+fn recurrent(parts: &[(usize, usize)]) -> Vec<StateTensor> {
+    parts.iter().map(|&(len, input)| StateTensor { len, input }).collect()
 }
 
-/// The layers of a kind of memory.
+/// Return the layers of a kind of memory.
 pub fn layers(kind: usize) -> Vec<LayerSpec> {
     let all = cached(turning(attention(2, 5, 3, None)));
     let sliding = cached(attention(1, 4, 2, Some(Window::Sliding(20))));
     let chunked = cached(attention(1, 2, 1, Some(Window::Chunked(16))));
-    // As wide as a small context, which then keeps it where it keeps everything.
+    // As wide as a small context, which then keeps it in the cache of all cells.
     let wide = cached(attention(1, 3, 2, Some(Window::Sliding(160))));
     let stepped = LayerSpec { recurrent: recurrent(&[(3, 1)]), ..LayerSpec::default() };
     let in_pieces = LayerSpec { recurrent: recurrent(&[(2, 1), (0, 2), (4, 0)]), ..LayerSpec::default() };
@@ -72,35 +76,36 @@ pub fn layers(kind: usize) -> Vec<LayerSpec> {
     }
 }
 
-/// The sizes of a memory.
+/// Return the parameters of a size: the number of cells, and how many checkpoints the budget
+/// allows.
 pub fn params(size: usize) -> Params {
-    let timeline = TimelineParams { checkpoint_bytes: 1 << 20, spacing: 8, journal: 4, margin: 8 };
-    let few = TimelineParams { checkpoint_bytes: 3_000, ..timeline };
-    let (n_ctx, timeline, k_type, v_type) = match size % N_SIZES {
-        0 => (160, timeline, CellType::F16, CellType::F16),
+    let rollback = RollbackParams { checkpoint_bytes: 1 << 20, spacing: 8, journal: 4, margin: 8 };
+    let few = RollbackParams { checkpoint_bytes: 3_000, ..rollback };
+    let (n_ctx, rollback, k_type, v_type) = match size % N_SIZES {
+        0 => (160, rollback, CellType::F16, CellType::F16),
         1 => (96, few, CellType::F16, CellType::F16),
-        2 => (700, timeline, CellType::F32, CellType::BF16),
-        _ => (160, TimelineParams::OFF, CellType::F16, CellType::F16),
+        2 => (700, rollback, CellType::F32, CellType::BF16),
+        _ => (160, RollbackParams::OFF, CellType::F16, CellType::F16),
     };
-    Params { n_ctx, n_seq_max: N_SEQS, n_batch: 64, k_type, v_type, timeline }
+    Params { n_ctx, n_seq_max: N_SEQS, n_batch: 64, k_type, v_type, rollback }
 }
 
 impl Live {
-    /// An empty memory.
+    /// Return an empty memory.
     pub fn new(kind: usize, size: usize) -> Live {
         let layers = layers(kind);
-        let memory = Hybrid::new(&layers, &params(size)).expect("small layers fit");
+        let memory = Memory::new(&layers, &params(size)).expect("small layers fit");
         Live { memory, layers, next_token: 1 }
     }
 
-    /// A memory in which something has happened, and the sequences that hold something.
+    /// Return a memory after a history of operations, and the sequences that hold tokens.
     pub fn with_story(kind: usize, size: usize, story: usize) -> (Live, Vec<SeqId>) {
         let mut live = Live::new(kind, size);
         let seqs = live.tell(story);
         (live, seqs)
     }
 
-    /// What does not fit is left out.
+    /// Run a history of operations, ignoring those that do not fit.
     fn tell(&mut self, story: usize) -> Vec<SeqId> {
         let [a, b, c] = [0, 1, 2].map(SeqId);
         let _ = self.encode(a, 9);
@@ -141,7 +146,7 @@ impl Live {
         vec![a, b]
     }
 
-    /// Appends new tokens.
+    /// Append new tokens.
     ///
     /// # Errors
     /// Those of [`Memory::prepare`].
@@ -151,10 +156,10 @@ impl Live {
         compute(self.memory.prepare(&batch, 16)?, &self.layers)
     }
 
-    /// Gives a sequence a text, if the memory has a place for one.
+    /// Store encoder output for a sequence, if a layer reads any.
     ///
     /// # Errors
-    /// Those of [`Hybrid::prepare_encoding`].
+    /// Those of [`Memory::prepare_encoding`].
     pub fn encode(&mut self, seq: SeqId, n: u32) -> Result<(), Error> {
         if !self.layers.iter().any(|spec| matches!(spec.attention, AttentionSpec::Cross(_))) {
             return Ok(());
@@ -172,7 +177,7 @@ impl Live {
         batch
     }
 
-    /// Goes back by `n` tokens, or to the checkpoint before that.
+    /// Roll back by `n` tokens, or to the checkpoint before that.
     ///
     /// # Errors
     /// Those of [`Memory::rewind`].
@@ -187,13 +192,13 @@ impl Live {
         rewind.commit()
     }
 
-    /// What sequences hold, apart from the memory.
+    /// Return the sequences and their bytes, apart from the memory.
     pub fn owned(&self, seqs: &[SeqId]) -> Owned {
-        Owned::copy(&self.memory.snapshot(seqs).expect("the sequences are there"))
+        Owned::copy(&self.memory.export(seqs).expect("the sequences are there"))
     }
 }
 
-/// Every sequence of a memory.
+/// Return all sequences of a memory.
 pub fn all_seqs() -> Vec<SeqId> {
     (0..N_SEQS).map(SeqId).collect()
 }
@@ -226,7 +231,7 @@ fn advance(state: &mut [f32], input: f32) {
 
 fn step(ubatch: &mut Ubatch<'_>, layer: usize, part: usize, tokens: &[Token]) {
     let Some(mut states) = ubatch.states(layer, part) else { return };
-    for run in states.runs() {
+    for run in states.segments() {
         let tokens = &tokens[run.start as usize..run.end as usize];
         let state = states.carry(&run);
         tokens.iter().for_each(|token| advance(state, token.0 as f32));
@@ -241,7 +246,7 @@ fn step(ubatch: &mut Ubatch<'_>, layer: usize, part: usize, tokens: &[Token]) {
 
 fn replay(ubatch: &mut Ubatch<'_>, layer: usize, part: usize) {
     let Some(mut states) = ubatch.states(layer, part) else { return };
-    for run in states.runs() {
+    for run in states.segments() {
         let n_tokens = (run.end - run.start) as usize;
         let inputs = states.inputs(&run).expect("what is replayed has been journaled").to_vec();
         let (width, state) = (inputs.len() / n_tokens.max(1), states.carry(&run));

@@ -1,20 +1,23 @@
-//! Random programs on the real memory and the naive one, compared after every step.
+//! Random programs on a memory and the oracle, compared after every step.
 //!
-//! A program is a list of [`Step`]s over few sequences and a cache so small that it fills up. A [`Machine`]
-//! runs it; keys, values and states are functions of the token alone, every token is new, and every cell that
-//! attention would read is compared while a plan is open. Beside the memory's own bytes the machine checks
-//! those of an [`Engine`], which stores what ubatches tell it to and follows the changes that the memory
-//! lists; [`Blocks`] is one.
+//! A program is a list of [`Step`]s over few sequences and a cache so small that it fills up. A
+//! [`Machine`] runs it. Keys, values and states are functions of the token alone, every token is
+//! new, and every cell that attention would read is compared while a plan is open. Besides the
+//! memory's own bytes the machine checks those of an [`Engine`], which stores what ubatches tell it
+//! to and follows the changes that the memory lists; [`Blocks`] is a simple one.
 //!
 //! # Example
-//! An engine of one's own takes the place of [`Blocks`]; with the feature `proptest`, `program()` makes the
-//! steps.
+//! An engine under test takes the place of [`Blocks`]; with the feature `proptest`, `program()`
+//! generates the steps.
 //! ```
 //! use backstitch_core::cell::CellType;
 //! use backstitch_kv::oracle::programs::{Blocks, End, Machine, Step, hybrid};
 //!
 //! let mut machine = Machine::<Blocks>::new(hybrid(), 160, CellType::F32, CellType::F32);
-//! let decode = |seqs, n| Step::Decode { runs: vec![(seqs, n)], woven: false, n_ubatch: 16, end: End::Commit };
+//! let decode = |seqs, n| {
+//!     let runs = vec![(seqs, n)];
+//!     Step::Decode { runs, woven: false, n_ubatch: 16, end: End::Commit }
+//! };
 //! machine.run(&decode(0b0001, 40));
 //! machine.run(&Step::Copy { src: 0, dst: 1, range: (0, 255), emptied: true });
 //! machine.run(&decode(0b0010, 5)); // The fork appends: a block is copied.
@@ -40,16 +43,18 @@ pub use steps::{End, Step};
 pub use strategies::{program, step};
 
 use super::*;
-use crate::extent::bits;
+use crate::cache::table::bits;
+use crate::cache::view::Visible;
+use crate::external::Placement;
 use crate::ids::Token;
-use crate::image::{Content, Owned};
-use crate::layer::{Rotation, StatePart, Window};
-use crate::memory::{Fit, Memory, StageError, Visible};
-use crate::plan::{Plan, Ubatch};
-use crate::rewind::Means;
-use crate::state::{Container, Fingerprint, Header, Scope, StoredImage, Writer, write_image};
-use crate::storage::Placement;
-use crate::timeline::TimelineParams;
+use crate::layer::{Rotation, StateTensor, Window};
+use crate::memory::Memory;
+use crate::memory::plan::{Plan, Ubatch};
+use crate::params::RollbackParams;
+use crate::rollback::Means;
+use crate::snapshot::import::{Fit, ImportError};
+use crate::snapshot::{Content, Owned};
+use crate::storage::{Container, Fingerprint, Header, Scope, StoredImage, Writer, write_snapshot};
 use alloc::vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 use backstitch_core::rope::{Pairs, Rope};

@@ -1,55 +1,40 @@
-//! BERT (Devlin et al., 2018, arXiv 1810.04805): an encoder. Every token sees all of its text, norms come after the
-//! residual, positions are learned, and what comes out are embeddings.
+//! BERT (Devlin et al., 2018, arXiv 1810.04805): an encoder, and the embedding models made of it.
+//!
+//! Every token sees all of its text, so nothing is kept between batches. Norms come after the
+//! residual. Positions are learned: a row of `position_embd` is added to each token's embedding,
+//! and the first row of `token_types`, since there is one kind of token. The output is an embedding
+//! a token; `pooling_type` says how they become one.
 
-use super::Arch;
+use super::blocks;
 use crate::{
     error::Error,
-    graph::{Activation, Builder, RowOf, Scores, Value},
+    graph::{Activation, Builder, EmbedTable, Linear, Norm, RowOf, Scores},
     hparams::Hparams,
 };
-use backstitch_kv::{AttentionLayer, AttentionSpec, LayerSpec};
 
-pub(super) static ARCH: Arch = Arch { name: "bert", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
-    for (by, table) in [(RowOf::First, "token_types.weight"), (RowOf::Position, "position_embd.weight")] {
-        if let Some(n_rows) = b.n_rows(table) {
-            let y = b.embed_by(by, table, n_rows, h.n_embd)?;
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let mut x = blocks::embed(b, h)?;
+    for (by, name) in [(RowOf::First, "token_types.weight"), (RowOf::Position, "position_embd.weight")] {
+        if let Some(n_rows) = b.n_rows(name) {
+            let y = b.embed(EmbedTable { name, n_rows, width: h.n_embd, by, scale: 1.0 })?;
             b.add(x, y);
         }
     }
-    b.layer_norm(x, "token_embd_norm", h.norm_eps)?;
-    for il in 0..h.n_layer {
-        let layer =
-            AttentionLayer { n_head_kv: h.n_head_kv, d_k: h.d_k, d_v: h.d_v, window: None, rope: None };
-        let attention = AttentionSpec::Uncached { layer, causal: false };
-        b.layer(LayerSpec { attention, ..LayerSpec::default() });
-        let mut attn = attention_of(b, h, x)?;
-        if il + 1 == h.n_layer {
-            (attn, x) = (b.outputs(attn), b.outputs(x));
-        }
-        let output = b.linear("attn_output", h.n_embd, h.n_head * h.d_v)?;
-        b.add_linear(x, attn, output);
-        b.layer_norm(x, "attn_output_norm", h.norm_eps)?;
-        let up = b.linear("ffn_up", h.n_ff, h.n_embd)?;
-        let [up] = b.linears(x, [up], ["up"]);
+    b.norm_in_place(x, Norm::layer("token_embd_norm", h.norm_eps))?;
+    for layer in h.layers() {
+        b.encoder_layer(blocks::cells(&layer, None));
+        let qkv = blocks::qkv(b, &layer, x)?;
+        let attn = b.attend(qkv, Scores::scaled(h.attention_scale(&layer)));
+        let [attn, residual] = b.last_outputs(layer.is_last, [attn, x]);
+        x = residual;
+        b.add_linear(x, attn, "attn_output")?;
+        b.norm_in_place(x, Norm::layer("attn_output_norm", h.norm_eps))?;
+        let up = b.linear(x, Linear::new("ffn_up", layer.n_ff))?;
         b.activate(Activation::Gelu, up);
-        let down = b.linear("ffn_down", h.n_embd, h.n_ff)?;
-        b.add_linear(x, up, down);
-        b.layer_norm(x, "layer_output_norm", h.norm_eps)?;
+        b.add_linear(x, up, "ffn_down")?;
+        b.norm_in_place(x, Norm::layer("layer_output_norm", h.norm_eps))?;
     }
     b.head();
     b.embeddings(x);
     Ok(())
-}
-
-fn attention_of(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
-    let matrices = [
-        b.linear("attn_q", h.n_head * h.d_k, h.n_embd)?,
-        b.linear("attn_k", h.n_head_kv * h.d_k, h.n_embd)?,
-        b.linear("attn_v", h.n_head_kv * h.d_v, h.n_embd)?,
-    ];
-    let [q, k, v] = b.linears(x, matrices, ["q", "k", "v"]);
-    Ok(b.attend(q, k, v, h.n_head, h.d_v, Scores { scale: h.attention_scale(), soft_cap: 0.0 }))
 }

@@ -1,31 +1,33 @@
-//! Falcon-H1 (Zuo et al., 2025, arXiv 2507.22448): attention and a Mamba-2 mixer side by side in every layer.
+//! Falcon-H1 (Zuo et al., 2025, arXiv 2507.22448): attention and a Mamba-2 mixer side by side in
+//! every layer.
+//!
+//! Both read the same normalised stream, and both results are added to the residual stream. So
+//! every layer has a KV cache and a recurrent state. Keys of both kinds matter: `attention.*` and
+//! `ssm.*`. The factors of the paper are folded into the weights of GGUF files. Files lack the
+//! suffix `.weight` of `ffn_norm`.
 
-use super::{Arch, blocks, mamba2};
-use crate::{error::Error, graph::Builder, hparams::Hparams};
+use super::{blocks, mamba2, rope};
+use crate::{
+    error::Error,
+    graph::{Builder, Norm},
+    hparams::Hparams,
+};
 use backstitch_core::rope::Pairs;
-use backstitch_kv::LayerSpec;
 
-pub(super) static ARCH: Arch = Arch { name: "falcon-h1", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let ssm = h.ssm_heads()?;
-    let rope = h.rope(b, Pairs::Split)?;
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
-    for il in 0..h.n_layer {
-        b.layer(LayerSpec { attention: h.attention_layer(b, rope), ..LayerSpec::default() });
-        let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
-        let mut attn = blocks::attention(b, h, normed, rope)?;
-        let mut mixed = mamba2::mixer(b, h, normed)?;
-        if il + 1 == h.n_layer {
-            (attn, mixed, x) = (b.outputs(attn), b.outputs(mixed), b.outputs(x));
-        }
-        let output = b.linear("attn_output", h.n_embd, h.n_head * h.d_v)?;
-        b.add_linear(x, attn, output);
-        let output = b.linear("ssm_out", h.n_embd, ssm.d_inner)?;
-        b.add_linear(x, mixed, output);
-        // This architecture's norm has no suffix in files.
-        let normed = b.rms_norm("ffn_norm", x, "ffn_norm", h.norm_rms_eps)?;
-        blocks::feed_forward(b, h, x, normed)?;
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let mut x = blocks::embed(b, h)?;
+    for layer in h.layers() {
+        let rope = Some(rope::of_layer(b, h, &layer, Pairs::Split)?);
+        b.layer(Some(blocks::cells(&layer, rope)));
+        let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
+        let attn = blocks::attention(b, h, &layer, normed, rope)?;
+        let mixed = mamba2::mixer(b, h, normed)?;
+        let [attn, mixed, residual] = b.last_outputs(layer.is_last, [attn, mixed, x]);
+        x = residual;
+        b.add_linear(x, attn, "attn_output")?;
+        b.add_linear(x, mixed, "ssm_out")?;
+        let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
+        blocks::add_feed_forward(b, h, &layer, x, normed)?;
     }
     blocks::head(b, h, x)
 }

@@ -1,25 +1,40 @@
-//! Gemma 3 (Gemma Team, 2025, arXiv 2503.19786): five layers with a window, then one without, each kind with a rotation of
-//! its own; queries and keys are normalised head by head.
+//! Gemma 3 (Gemma Team, 2025, arXiv 2503.19786).
+//!
+//! Five layers with a window, then one without. Each kind has a rotation of its own: layers without
+//! a window by `rope.freq_base`, stretched for longer contexts (`rope.scaling.*`), the others by
+//! `rope.freq_base_swa`, never stretched. Queries and keys are normalised head by head; attention
+//! scores have no cap.
 
-use super::{Arch, gemma};
+use super::{
+    gemma::{self, Member},
+    rope,
+};
 use crate::{
     error::Error,
-    graph::Builder,
-    hparams::{Hparams, Pattern, RopeParams, RopeScaling},
+    graph::{Builder, RopeId},
+    hparams::{Hparams, LayerHparams, Pattern, RopeScaling},
 };
 use backstitch_core::rope::Pairs;
 
-pub(super) static ARCH: Arch = Arch { name: "gemma3", build };
+/// The base of windowed layers' frequencies, unless the file says otherwise.
+const FREQ_BASE_SWA: f32 = 10_000.0;
 
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    // Longer contexts stretch the rotation of full layers only.
-    let local = RopeParams { freq_base: 10_000.0, scaling: RopeScaling::None, ..h.rope };
-    let member = gemma::Member {
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let member = Member {
         n_layer_scaled_by_embd: 62,
         pattern: Pattern::Every(6),
-        ropes: [h.rope(b, Pairs::Split)?, h.window_rope(b, Pairs::Split, local)?],
-        attn_soft_cap: 0.0,
-        final_soft_cap: h.final_soft_cap.unwrap_or(0.0),
+        rope: &rotation,
+        attn_soft_cap: None,
+        final_soft_cap: h.final_soft_cap,
     };
     gemma::transformer(b, h, &member)
+}
+
+fn rotation(b: &mut Builder<'_, '_>, h: &Hparams, layer: &LayerHparams) -> Result<RopeId, Error> {
+    if layer.window.is_none() {
+        return rope::of_layer(b, h, layer, Pairs::Split);
+    }
+    let freq_base = if h.windows.has_freq_base { layer.freq_base } else { FREQ_BASE_SWA };
+    let layer = LayerHparams { freq_base, ..*layer };
+    rope::declare(b, &layer, Pairs::Split, RopeScaling::None, &|_| false)
 }

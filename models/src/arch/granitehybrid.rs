@@ -1,77 +1,61 @@
-//! Granite 4 (IBM, 2025): Mamba-2 mixers in most layers, attention in the others, a network or a mixture of networks behind
-//! each, and factors that keep the residual stream even.
+//! Granite 4 (IBM, 2025, model card ibm-granite/granite-4.0-h-small): Mamba-2 mixers in most
+//! layers, attention in the others.
+//!
+//! `attention.head_count_kv` has an element a layer; 0 marks a mixer. Behind each stands a network,
+//! or a mixture of experts beside one network for all tokens (`expert_*`). Factors keep the
+//! residual stream even: embeddings times `embedding_scale`, each branch times `residual_scale`,
+//! scores times `attention.scale`, logits divided by `logit_scale`.
 
-use super::{Arch, blocks, mamba2};
+use super::{
+    blocks::{self, Ffn},
+    mamba2, rope,
+};
 use crate::{
     error::Error,
-    graph::{Builder, ExpertWeights, RopeId, Value},
+    graph::{Builder, ExpertWeights, Linear, Norm, Value},
     hparams::Hparams,
 };
 use backstitch_core::rope::Pairs;
-use backstitch_kv::LayerSpec;
 
-pub(super) static ARCH: Arch = Arch { name: "granitehybrid", build };
-
-const DENSE: [&str; 3] = ["ffn_gate", "ffn_up", "ffn_down"];
-const SHARED: [&str; 3] = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    // Files say by this odd key whether queries and keys are rotated.
-    let rope: Option<RopeId> = match h.rope.finetuned {
-        Some(false) => None,
-        _ => Some(h.rope(b, Pairs::Adjacent)?),
-    };
-    let mut x = b.embed_scaled("token_embd.weight", h.n_vocab, h.n_embd, h.scales.embedding)?;
-    for il in 0..h.n_layer {
-        let attends = h.attends(il);
-        let attention = if attends { h.attention_layer(b, rope) } else { Default::default() };
-        b.layer(LayerSpec { attention, ..LayerSpec::default() });
-        let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
-        let (mut mixed, output) = if attends {
-            let output = b.linear("attn_output", h.n_embd, h.n_head * h.d_v)?;
-            (blocks::attention(b, h, normed, rope)?, output)
-        } else {
-            (mamba2::mixer(b, h, normed)?, b.linear("ssm_out", h.n_embd, h.ssm()?.d_inner)?)
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let mut x = blocks::embed_scaled(b, h, h.scales.embedding)?;
+    for layer in h.layers() {
+        // Files say by this odd key if queries and keys are rotated.
+        let rope = match h.rope.finetuned {
+            Some(false) => None,
+            _ => Some(rope::of_layer(b, h, &layer, Pairs::Adjacent)?),
         };
-        if il + 1 == h.n_layer {
-            (mixed, x) = (b.outputs(mixed), b.outputs(x));
-        }
-        let [mixed] = b.linears(mixed, [output], ["mixed"]);
+        b.layer(layer.attends().then(|| blocks::cells(&layer, rope)));
+        let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
+        let (mixed, output) = match layer.attends() {
+            true => (blocks::attention(b, h, &layer, normed, rope)?, "attn_output"),
+            false => (mamba2::mixer(b, h, normed)?, "ssm_out"),
+        };
+        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
+        x = residual;
+        let mixed = b.linear(mixed, Linear::new(output, h.n_embd))?;
         add_scaled(b, h, x, mixed);
-        let normed = b.rms_norm("ffn_norm", x, "ffn_norm.weight", h.norm_rms_eps)?;
-        match h.experts {
+        let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
+        let dense = match h.experts {
             Some(experts) => {
-                let scale = h.scales.residual;
-                blocks::mixture(b, h, &experts, [x, normed], ExpertWeights::Renormalised, scale)?;
-                if experts.n_ff_shared > 0 {
-                    add_network(b, h, [x, normed], SHARED, experts.n_ff_shared)?;
-                }
+                let weights = ExpertWeights::Renormalised;
+                b.add_mixture(x, normed, blocks::mixture(&experts, weights, h.scales.residual))?;
+                (experts.n_ff_shared > 0).then(|| Ffn::shared(experts.n_ff_shared))
             }
-            None => add_network(b, h, [x, normed], DENSE, h.n_ff)?,
+            None => Some(Ffn::of_layer(&layer)),
+        };
+        if let Some(dense) = dense {
+            let y = blocks::network(b, h, dense, normed)?;
+            add_scaled(b, h, x, y);
         }
     }
     b.head();
-    let x = b.rms_norm("output_norm", x, "output_norm.weight", h.norm_rms_eps)?;
+    let x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
     b.scale(x, 1.0 / h.scales.logit);
-    b.logits(x, h.n_vocab)
+    b.logits(x, h.n_vocab, None)
 }
 
 fn add_scaled(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, y: Value) {
     b.scale(y, h.scales.residual);
     b.add(x, y);
-}
-
-/// Adds `down(silu(gate(x)) * up(x))` to `residual`, by the matrices of these names.
-fn add_network(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    [residual, x]: [Value; 2],
-    [gate, up, down]: [&str; 3],
-    n_ff: usize,
-) -> Result<(), Error> {
-    let product = blocks::gated(b, h, x, [gate, up], n_ff)?;
-    let down = b.linear(down, h.n_embd, n_ff)?;
-    let [y] = b.linears(product, [down], ["down"]);
-    add_scaled(b, h, residual, y);
-    Ok(())
 }

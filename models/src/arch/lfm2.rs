@@ -1,52 +1,48 @@
-//! LFM2 (Liquid AI, 2025, arXiv 2511.23404): short gated convolutions in most layers, attention in the others.
+//! LFM2 (Liquid AI, 2025, arXiv 2511.23404): short gated convolutions in most layers, attention in
+//! the others.
+//!
+//! `attention.head_count_kv` has an element a layer; 0 marks a convolution, of `shortconv.l_cache`
+//! taps, whose last inputs are the layer's state. A window, where the file states one, is that of
+//! every layer that attends. The final norm is named `token_embd_norm`.
 
-use super::{Arch, blocks};
+use super::{
+    blocks::{self, Ffn},
+    rope,
+};
 use crate::{
     error::Error,
-    graph::{Builder, Value},
+    graph::{Builder, Linear, Norm, Value},
     hparams::{Hparams, Pattern},
 };
 use backstitch_core::rope::Pairs;
-use backstitch_kv::LayerSpec;
 
-pub(super) static ARCH: Arch = Arch { name: "lfm2", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let rope = h.rope(b, Pairs::Split)?;
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
-    for il in 0..h.n_layer {
-        let attends = h.attends(il);
-        // A window, where the file states one, is that of every layer which attends.
-        let attention = match h.windows.of_layer(il, &Pattern::Every(0)) {
-            _ if !attends => Default::default(),
-            Some(window) => h.windowed_layer(b, rope, window),
-            None => h.attention_layer(b, rope),
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let mut x = blocks::embed(b, h)?;
+    for layer in h.layers_by(&Pattern::Every(0)) {
+        let rope = Some(rope::of_layer(b, h, &layer, Pairs::Split)?);
+        b.layer(layer.attends().then(|| blocks::cells(&layer, rope)));
+        let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
+        let (mixed, output) = match layer.attends() {
+            true => (blocks::attention(b, h, &layer, normed, rope)?, "attn_output"),
+            false => (convolved(b, h, normed)?, "shortconv.out_proj"),
         };
-        b.layer(LayerSpec { attention, ..LayerSpec::default() });
-        let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
-        let (mut mixed, output) = if attends {
-            let output = b.linear("attn_output", h.n_embd, h.n_head * h.d_v)?;
-            (blocks::attention(b, h, normed, rope)?, output)
-        } else {
-            (convolved(b, h, normed)?, b.linear("shortconv.out_proj", h.n_embd, h.n_embd)?)
-        };
-        if il + 1 == h.n_layer {
-            (mixed, x) = (b.outputs(mixed), b.outputs(x));
-        }
-        b.add_linear(x, mixed, output);
-        let normed = b.rms_norm("ffn_norm", x, "ffn_norm.weight", h.norm_rms_eps)?;
-        blocks::network(b, h, x, normed)?;
+        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
+        x = residual;
+        b.add_linear(x, mixed, output)?;
+        let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
+        blocks::add_network(b, Ffn::of_layer(&layer), x, normed)?;
     }
-    blocks::head_behind(b, h, x, "token_embd_norm.weight")
+    b.head();
+    let x = b.norm(x, Norm::rms("token_embd_norm", h.norm_rms_eps))?;
+    b.logits(x, h.n_vocab, None)
 }
 
-/// `c * conv(b * x)`, up to, not including, the output projection; b, c and x come from one matrix.
+/// Return `c * conv(b * x)`, up to, not including, the output projection; b, c and x come from one
+/// matrix.
 fn convolved(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
-    let key = || alloc::format!("{}.shortconv.l_cache", h.architecture).into();
-    let n_taps = h.n_taps.ok_or_else(|| Error::MissingKey { key: key() })?;
-    let n = h.n_embd;
-    let pieces = [("b", 0..n), ("c", n..2 * n), ("x", 2 * n..3 * n)];
-    let [before, behind, x] = b.pieces(x, "shortconv.in_proj", 3 * n, pieces)?;
+    let n_taps = h.n_taps.ok_or_else(|| h.missing("shortconv.l_cache"))?;
+    let parts = [("b", h.n_embd), ("c", h.n_embd), ("x", h.n_embd)];
+    let [before, behind, x] = b.linears(x, Linear::fused("shortconv.in_proj", parts))?;
     b.mul(x, before);
     let y = b.conv(x, "shortconv.conv", n_taps, false)?;
     b.mul(y, behind);

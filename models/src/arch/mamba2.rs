@@ -1,39 +1,35 @@
-//! Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060): in every layer a state-space mixer whose heads decay as a whole.
+//! Mamba-2 (Dao and Gu, 2024, arXiv 2405.21060).
+//!
+//! Layers as in Mamba, but the recurrence has heads that decay as a whole (`ssm.time_step_rank` of
+//! them), and groups of heads share B and C (`ssm.group_count`). One product gives the gate, the
+//! inputs of the convolution and the time steps. The result is normalised by groups where the file
+//! has `ssm_norm`.
 
-use super::{Arch, mamba};
+use super::mamba;
 use crate::{
     error::Error,
-    graph::{Activation, Builder, SsdParams, Value},
+    graph::{Activation, Builder, Linear, Norm, SsdSizes, Value},
     hparams::Hparams,
 };
 
-pub(super) static ARCH: Arch = Arch { name: "mamba2", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     mamba::stack(b, h, mixer)
 }
 
-/// The mixer up to, not including, its output projection.
+/// Return the mixer up to, not including, its output projection.
 pub(super) fn mixer(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
     let ssm = h.ssm_heads()?;
-    let (z, xbc) = (ssm.d_inner, ssm.d_inner + ssm.n_channels());
-    let n_rows = xbc + ssm.dt_rank;
-    let pieces = [("z", 0..z), ("xbc", z..xbc), ("dt", xbc..n_rows)];
-    let [z, xbc, dt] = b.pieces(x, "ssm_in", n_rows, pieces)?;
+    let parts = [("z", ssm.d_inner), ("xbc", ssm.n_channels()), ("dt", ssm.dt_rank)];
+    let [z, xbc, dt] = b.linears(x, Linear::fused("ssm_in", parts))?;
     let xbc = b.conv(xbc, "ssm_conv1d", ssm.d_conv, true)?;
-    let params = SsdParams {
+    let sizes = SsdSizes {
         n_head: ssm.dt_rank,
         d_head: ssm.d_inner / ssm.dt_rank,
         n_group: ssm.n_group,
         d_state: ssm.d_state,
-        dt_bias: b.vector("ssm_dt.bias", ssm.dt_rank)?,
-        a: b.vector("ssm_a", ssm.dt_rank)?,
-        d: b.vector("ssm_d", ssm.dt_rank)?,
     };
-    let y = b.ssd(xbc, dt, params);
+    let y = b.ssd(xbc, dt, sizes)?;
     let y = b.gate(Activation::Silu, z, y);
-    if b.has("ssm_norm.weight") {
-        b.group_norm(y, "ssm_norm.weight", ssm.d_inner, ssm.d_inner / ssm.n_group, h.norm_rms_eps)?;
-    }
+    b.norm_if_there(y, Norm::groups("ssm_norm", h.norm_rms_eps, ssm.d_inner / ssm.n_group))?;
     Ok(y)
 }

@@ -1,12 +1,13 @@
-//! Qwen 3 (Yang et al., 2025, arXiv 2505.09388): queries and keys are normalised head by head.
+//! Qwen 3 (Yang et al., 2025, arXiv 2505.09388).
+//!
+//! The transformer of `blocks::transformer`. In the place of Qwen 2's biases, queries and keys are
+//! normalised head by head (`attn_q_norm`, `attn_k_norm`); heads have a width of their own
+//! (`attention.key_length`).
 
-use super::{Arch, blocks};
+use super::blocks;
 use crate::{error::Error, graph::Builder, hparams::Hparams};
 use backstitch_core::rope::Pairs;
 
-pub(super) static ARCH: Arch = Arch { name: "qwen3", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let rope = h.rope(b, Pairs::Split)?;
-    blocks::transformer(b, h, rope)
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    blocks::transformer(b, h, Pairs::Split)
 }

@@ -1,38 +1,38 @@
-//! Qwen 3.5: gated delta rule and gated attention, dense networks, positions with axes.
+//! Qwen 3.5 (Qwen team, 2026, the Qwen 3.5 model cards): gated delta rule and gated attention,
+//! with dense networks.
+//!
+//! Learning rate and decay of the delta rule have a matrix each (`ssm_beta`, `ssm_alpha`).
+//! Positions have axes, time, height and width (`rope.dimension_sections`): text has the same
+//! position on all three, and none on the fourth, so pairs of dimensions that the fourth turns stay
+//! where they are.
 
 use super::{
-    Arch, blocks,
-    delta_net::{self, Member},
+    blocks,
+    delta_net::{self, Gates, Member},
 };
 use crate::{
     error::Error,
-    graph::{Builder, Sharing, Value},
+    graph::{Builder, Linear, Sharing, Value},
     hparams::{Hparams, Ssm},
 };
-use backstitch_core::rope::Pairs;
 
-pub(super) static ARCH: Arch = Arch { name: "qwen35", build };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let rope = h.rope(b, Pairs::Split)?;
-    if let Some(sections) = h.rope_sections {
-        b.hold_still(rope, |pair| is_unclaimed(sections, pair));
-    }
-    let member = Member { rope, sharing: Sharing::Strided, gates, feed_forward: blocks::feed_forward };
-    delta_net::transformer(b, h, &member)
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let is_fixed = |pair| h.rope_sections.is_some_and(|sections| is_unclaimed(sections, pair));
+    let (sharing, feed_forward) = (Sharing::Strided, blocks::add_feed_forward);
+    delta_net::transformer(b, h, &Member { is_fixed: &is_fixed, sharing, gates, feed_forward })
 }
 
-/// Whether a pair of dimensions belongs to none of the three axes of position, which take turns as long as their sections
-/// reach: such a pair turns by a fourth coordinate, which text does not have.
+/// Return true if a pair of dimensions belongs to none of the three axes of position. The axes take
+/// turns as long as their sections reach; other pairs turn by the fourth coordinate.
 fn is_unclaimed(sections: [usize; 4], pair: usize) -> bool {
     let place = pair % sections.iter().sum::<usize>().max(1);
     place >= 3 * sections[place % 3]
 }
 
-fn gates(b: &mut Builder<'_, '_>, h: &Hparams, ssm: &Ssm, x: Value) -> Result<[Value; 2], Error> {
-    let matrices =
-        [b.linear("ssm_beta", ssm.dt_rank, h.n_embd)?, b.linear("ssm_alpha", ssm.dt_rank, h.n_embd)?];
-    Ok(b.linears(x, matrices, ["beta", "alpha"]))
+fn gates(b: &mut Builder<'_, '_>, ssm: &Ssm, x: Value) -> Result<Gates, Error> {
+    let linears = [Linear::new("ssm_beta", ssm.dt_rank), Linear::new("ssm_alpha", ssm.dt_rank)];
+    let [beta, alpha] = b.linears(x, linears)?;
+    Ok(Gates { beta, alpha })
 }
 
 #[cfg(test)]
@@ -44,7 +44,8 @@ mod tests {
         let unclaimed =
             |sections| -> Vec<usize> { (0..12).filter(|&pair| is_unclaimed(sections, pair)).collect() };
         assert_eq!(unclaimed([4, 4, 4, 0]), [0; 0]);
-        // The second axis ends at 1, the third at 2; the fourth section is all unclaimed but for what the first reaches.
+        // The second axis ends at 1, the third at 2; the fourth section is all unclaimed but for
+        // what the first reaches.
         assert_eq!(unclaimed([4, 1, 1, 6]), [4, 5, 7, 8, 10, 11]);
         assert_eq!(unclaimed([3, 3, 2, 0]), [0; 0]);
         assert_eq!(unclaimed([0; 4]), (0..12).collect::<Vec<_>>());

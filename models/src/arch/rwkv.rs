@@ -1,49 +1,64 @@
-//! What RWKV 6 and 7 share: a recurrence and a network in each layer, each of which sees the token before its own.
+//! The RWKV family, versions 6 and 7: a recurrence and a network in each layer, each of which sees
+//! the token before its own.
+//!
+//! There is no attention and no cache. A layer's state is two token shifts, one for each half, and
+//! a matrix `[d_head, d_head]` for each head (`wkv.head_size`). Norms are layer norms. Some files
+//! halve the residual stream every few layers (`rescale_every_n_layers`), which their weights make
+//! up for.
 
+use super::blocks;
 use crate::{
     error::Error,
-    graph::{Builder, Value},
-    hparams::{Hparams, Wkv},
+    graph::{Builder, Norm, Value, WkvSizes},
+    hparams::{Hparams, LayerHparams, Wkv},
 };
-use backstitch_kv::LayerSpec;
 
 /// Added to the variance of a head, whatever the file says of other norms.
-pub(super) const HEAD_EPS: f32 = 64e-5;
+const HEAD_EPS: f32 = 64e-5;
 
-/// The two halves of a layer, where the versions differ.
+/// A normalised stream and its rows of the token before.
+#[derive(Clone, Copy)]
+pub(super) struct Shifted {
+    pub(super) x: Value,
+    pub(super) before: Value,
+}
+
+/// The two halves of a layer, in which the versions differ.
 pub(super) struct Halves<'f> {
-    /// The recurrence over the normalised stream and its tokens before, up to, not including, its output projection.
+    /// The recurrence up to, not including, its output projection.
     pub(super) time_mix: TimeMix<'f>,
-    /// Adds the network over the same, of the second norm, to the residual stream, its first argument.
-    pub(super) channel_mix: fn(&mut Builder<'_, '_>, &Hparams, Value, [Value; 2]) -> Result<(), Error>,
+    /// Adds the network to the residual stream.
+    pub(super) channel_mix: ChannelMix,
 }
 
 pub(super) type TimeMix<'f> =
-    &'f mut dyn FnMut(&mut Builder<'_, '_>, &Hparams, Wkv, [Value; 2]) -> Result<Value, Error>;
+    &'f mut dyn FnMut(&mut Builder<'_, '_>, &Hparams, WkvSizes, Shifted) -> Result<Value, Error>;
 
-/// The whole graph.
+pub(super) type ChannelMix =
+    fn(&mut Builder<'_, '_>, &Hparams, &LayerHparams, Value, Shifted) -> Result<(), Error>;
+
+/// Describe a version.
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams, halves: Halves<'_>) -> Result<(), Error> {
-    let wkv = h.wkv()?;
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
-    b.layer_norm(x, "token_embd_norm", h.norm_eps)?;
-    for il in 0..h.n_layer {
-        b.layer(LayerSpec::default());
-        let normed = b.layer_normed(x, "attn_norm", h.norm_eps)?;
+    let Wkv { n_head, d_head, rescale_every_n_layers } = h.wkv()?;
+    let sizes = WkvSizes { n_head, d_head, eps: HEAD_EPS };
+    let mut x = blocks::embed(b, h)?;
+    b.norm_in_place(x, Norm::layer("token_embd_norm", h.norm_eps))?;
+    for layer in h.layers() {
+        b.layer(None);
+        let normed = b.norm(x, Norm::layer("attn_norm", h.norm_eps))?;
         let before = b.shift(normed);
-        let mixed = (halves.time_mix)(b, h, wkv, [normed, before])?;
-        let output = b.linear("time_mix_output", h.n_embd, h.n_embd)?;
-        b.add_linear(x, mixed, output);
-        let mut normed = b.layer_normed(x, "attn_norm_2", h.norm_eps)?;
-        let mut before = b.shift(normed);
-        if il + 1 == h.n_layer {
-            (normed, before, x) = (b.outputs(normed), b.outputs(before), b.outputs(x));
-        }
-        (halves.channel_mix)(b, h, x, [normed, before])?;
-        if wkv.rescale_every_n_layers > 0 && (il + 1).is_multiple_of(wkv.rescale_every_n_layers) {
+        let mixed = (halves.time_mix)(b, h, sizes, Shifted { x: normed, before })?;
+        b.add_linear(x, mixed, "time_mix_output")?;
+        let normed = b.norm(x, Norm::layer("attn_norm_2", h.norm_eps))?;
+        let before = b.shift(normed);
+        let [normed, before, residual] = b.last_outputs(layer.is_last, [normed, before, x]);
+        x = residual;
+        (halves.channel_mix)(b, h, &layer, x, Shifted { x: normed, before })?;
+        if rescale_every_n_layers > 0 && (layer.il + 1).is_multiple_of(rescale_every_n_layers) {
             b.scale(x, 0.5);
         }
     }
     b.head();
-    b.layer_norm(x, "output_norm", h.norm_eps)?;
-    b.logits(x, h.n_vocab)
+    b.norm_in_place(x, Norm::layer("output_norm", h.norm_eps))?;
+    b.logits(x, h.n_vocab, None)
 }

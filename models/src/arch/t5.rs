@@ -1,126 +1,123 @@
-//! T5 (Raffel et al., 2020, arXiv 1910.10683): an encoder for the text that is given, a decoder for the one that is made. Scores are not
-//! scaled and have terms by distance; the table of the first layer serves all. The decoder's cross attention has none.
+//! T5 (Raffel et al., 2020, arXiv 1910.10683): an encoder for the text that is given, a decoder for
+//! the text that is made.
+//!
+//! Scores are not scaled and have relative position biases by buckets of distance
+//! (`attention.relative_buckets_count`); the table of a half's first layer serves all of its
+//! layers. The decoder's cross attention has no biases. Tensors are named after `enc.` and `dec.`;
+//! `decoder_block_count` and `decoder_start_token_id` belong to the decoder. Later versions have a
+//! GELU gate in their networks, the first one has a plain ReLU.
 
-use super::Arch;
+use super::blocks::{self, Ffn};
 use crate::{
     error::Error,
-    graph::{Activation, Builder, Scores, Value, WeightId},
-    hparams::Hparams,
+    graph::{Activation, BucketTable, Builder, Linear, Norm, Scores, Value, WeightId},
+    hparams::{Hparams, LayerHparams},
 };
 use alloc::vec::Vec;
-use backstitch_kv::{AttentionLayer, AttentionSpec, LayerSpec};
 
-pub(super) static ARCH: Arch = Arch { name: "t5", build };
+const SCORES: Scores = Scores::scaled(1.0);
 
-const SCORES: Scores = Scores { scale: 1.0, soft_cap: 0.0 };
-
-fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let n_bucket = h.n_bucket.ok_or_else(|| Error::MissingKey {
-        key: alloc::format!("{}.attention.relative_buckets_count", h.architecture).into(),
-    })?;
-    let layer = AttentionLayer { n_head_kv: h.n_head_kv, d_k: h.d_k, d_v: h.d_v, window: None, rope: None };
-    let texts = encoder(b, h, &layer, n_bucket)?;
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let n_bucket = h.n_bucket.ok_or_else(|| h.missing("attention.relative_buckets_count"))?;
+    let cross_layers = encoder(b, h, n_bucket)?;
+    let mut x = blocks::embed(b, h)?;
     b.stack("dec.");
-    let mut terms = None;
-    for (il, &text) in texts.iter().enumerate() {
-        b.layer(LayerSpec { attention: AttentionSpec::Cached(layer.clone()), ..LayerSpec::default() });
-        let attn = self_attention(b, h, x, &mut terms, (n_bucket, false))?;
-        let output = b.linear("attn_o", h.n_embd, h.n_head * h.d_v)?;
-        b.add_linear(x, attn, output);
-        let normed = b.rms_norm("cross_norm", x, "cross_attn_norm.weight", h.norm_rms_eps)?;
-        let q = b.linear("cross_attn_q", h.n_head * h.d_k, h.n_embd)?;
-        let [q] = b.linears(normed, [q], ["q"]);
-        let mut attn = b.cross(text, q, h.n_head, h.d_v, SCORES);
-        if il + 1 == texts.len() {
-            (attn, x) = (b.outputs(attn), b.outputs(x));
-        }
-        let output = b.linear("cross_attn_o", h.n_embd, h.n_head * h.d_v)?;
-        b.add_linear(x, attn, output);
-        feed_forward(b, h, x)?;
+    let mut bias = SharedBias { n_bucket, both_ways: false, table: None };
+    for (layer, cross) in h.decoder_layers().zip(cross_layers) {
+        b.layer(Some(blocks::cells(&layer, None)));
+        let attn = self_attention(b, h, &layer, x, &mut bias)?;
+        b.add_linear(x, attn, "attn_o")?;
+        let normed = b.norm(x, Norm::rms("cross_attn_norm", h.norm_rms_eps))?;
+        let q = b.linear(normed, Linear::new("cross_attn_q", layer.n_q()))?;
+        let attn = b.attend_over(cross, q, SCORES, None);
+        let [attn, residual] = b.last_outputs(layer.is_last, [attn, x]);
+        x = residual;
+        b.add_linear(x, attn, "cross_attn_o")?;
+        feed_forward(b, h, &layer, x)?;
     }
     b.head();
-    let x = b.rms_norm("output_norm", x, "output_norm.weight", h.norm_rms_eps)?;
+    let x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
     b.stack("");
-    b.logits(x, h.n_vocab)
+    b.logits(x, h.n_vocab, None)
 }
 
-/// The encoder; returns where it stores keys and values of the text for each layer of the decoder.
-fn encoder(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &AttentionLayer,
-    n_bucket: usize,
-) -> Result<Vec<usize>, Error> {
-    let mut x = b.embed("token_embd.weight", h.n_vocab, h.n_embd)?;
+/// Describe the encoder; return the layer of the memory in which it stores keys and values for each
+/// layer of the decoder.
+fn encoder(b: &mut Builder<'_, '_>, h: &Hparams, n_bucket: usize) -> Result<Vec<usize>, Error> {
+    let mut x = blocks::embed(b, h)?;
     b.stack("enc.");
-    let mut terms = None;
-    for _ in 0..h.n_layer {
-        let attention = AttentionSpec::Uncached { layer: layer.clone(), causal: false };
-        b.layer(LayerSpec { attention, ..LayerSpec::default() });
-        let attn = self_attention(b, h, x, &mut terms, (n_bucket, true))?;
-        let output = b.linear("attn_o", h.n_embd, h.n_head * h.d_v)?;
-        b.add_linear(x, attn, output);
-        feed_forward(b, h, x)?;
+    let mut bias = SharedBias { n_bucket, both_ways: true, table: None };
+    for layer in h.layers() {
+        b.encoder_layer(blocks::cells(&layer, None));
+        let attn = self_attention(b, h, &layer, x, &mut bias)?;
+        b.add_linear(x, attn, "attn_o")?;
+        feed_forward(b, h, &layer, x)?;
     }
     b.head();
-    x = b.rms_norm("output_norm", x, "output_norm.weight", h.norm_rms_eps)?;
+    x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
     b.stack("dec.");
-    let mut texts = Vec::new();
-    for il in 0..h.n_layer_decoder {
-        b.block(il);
-        let matrices = [
-            b.linear("cross_attn_k", h.n_head_kv * h.d_k, h.n_embd)?,
-            b.linear("cross_attn_v", h.n_head_kv * h.d_v, h.n_embd)?,
-        ];
-        let [k, v] = b.linears(x, matrices, ["k", "v"]);
-        texts.push(b.text_layer(layer.clone()));
-        b.store_text(texts[il], k, v);
+    let mut cross_layers = Vec::new();
+    for layer in h.decoder_layers() {
+        b.block(layer.il);
+        let linears = [Linear::new("cross_attn_k", layer.n_k()), Linear::new("cross_attn_v", layer.n_v())];
+        let [k, v] = b.linears(x, linears)?;
+        let cross = b.cross_layer(blocks::cells(&layer, None));
+        b.store(cross, k, v);
+        cross_layers.push(cross);
     }
     b.stack("");
     x = b.outputs(x);
     b.embeddings(x);
     b.end_encoder();
-    Ok(texts)
+    Ok(cross_layers)
 }
 
-/// Self-attention behind its norm, up to the output projection. `terms` remembers the first layer's table; `buckets` tells how many
-/// there are and whether some are for tokens ahead.
+/// The relative position biases of one half of the model.
+struct SharedBias {
+    n_bucket: usize,
+    /// True if tokens ahead have buckets of their own.
+    both_ways: bool,
+    /// The first layer's table, once that layer is described.
+    table: Option<WeightId>,
+}
+
+impl SharedBias {
+    fn table(&mut self, b: &mut Builder<'_, '_>, layer: &LayerHparams) -> Result<WeightId, Error> {
+        let SharedBias { n_bucket, both_ways, .. } = *self;
+        match self.table {
+            Some(table) => Ok(table),
+            None => {
+                let name = "attn_rel_b.weight";
+                let table = b.buckets(BucketTable { name, n_bucket, n_head: layer.n_head, both_ways })?;
+                Ok(*self.table.insert(table))
+            }
+        }
+    }
+}
+
+/// Return self-attention behind its norm, up to the output projection.
 fn self_attention(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
+    layer: &LayerHparams,
     x: Value,
-    terms: &mut Option<WeightId>,
-    (n_bucket, both_ways): (usize, bool),
+    bias: &mut SharedBias,
 ) -> Result<Value, Error> {
-    let table = match *terms {
-        Some(table) => table,
-        None => *terms.insert(b.distances("attn_rel_b.weight", n_bucket, h.n_head, both_ways)?),
-    };
-    let normed = b.rms_norm("attn_norm", x, "attn_norm.weight", h.norm_rms_eps)?;
-    let matrices = [
-        b.linear("attn_q", h.n_head * h.d_k, h.n_embd)?,
-        b.linear("attn_k", h.n_head_kv * h.d_k, h.n_embd)?,
-        b.linear("attn_v", h.n_head_kv * h.d_v, h.n_embd)?,
-    ];
-    let qkv = b.linears(normed, matrices, ["q", "k", "v"]);
-    Ok(b.attend_by_distance(qkv, h.n_head, h.d_v, SCORES, table))
+    let bias = bias.table(b, layer)?;
+    let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
+    let qkv = blocks::qkv(b, layer, normed)?;
+    Ok(b.attend_biased(qkv, SCORES, Some(bias)))
 }
 
-/// The feed-forward network behind its norm: gated by GELU where the file has a gate, else with ReLU.
-fn feed_forward(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<(), Error> {
-    let normed = b.rms_norm("ffn_norm", x, "ffn_norm.weight", h.norm_rms_eps)?;
-    let up = b.linear("ffn_up", h.n_ff, h.n_embd)?;
-    let product = if b.has("ffn_gate.weight") {
-        let gate = b.linear("ffn_gate", h.n_ff, h.n_embd)?;
-        let [gate, up] = b.linears(normed, [gate, up], ["gate", "up"]);
-        b.gate(Activation::Gelu, gate, up)
-    } else {
-        let [up] = b.linears(normed, [up], ["up"]);
-        b.activate(Activation::Relu, up);
-        up
-    };
-    let down = b.linear("ffn_down", h.n_embd, h.n_ff)?;
-    b.add_linear(x, product, down);
-    Ok(())
+/// Add the feed-forward network behind its norm: gated by GELU where the file has a gate, else with
+/// ReLU.
+fn feed_forward(b: &mut Builder<'_, '_>, h: &Hparams, layer: &LayerHparams, x: Value) -> Result<(), Error> {
+    let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
+    if b.has("ffn_gate.weight") {
+        let ffn = Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) };
+        return blocks::add_network(b, ffn, x, normed);
+    }
+    let up = b.linear(normed, Linear::new("ffn_up", layer.n_ff))?;
+    b.activate(Activation::Relu, up);
+    b.add_linear(x, up, "ffn_down")
 }

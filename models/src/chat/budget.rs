@@ -1,43 +1,51 @@
-//! The price of running a template.
+//! The budget of a running template.
 //!
-//! Everything that costs time or memory pays here before it happens: an evaluation step, a byte written or
-//! read, an element made or looked at. So no filter or operator can cost more than it pays, however it is
-//! called. The budget is sized by the input; the interrupt is asked at regular intervals of what is paid, so
-//! that a clock or a person can stop a template before the budget does.
+//! Everything that costs time or memory is charged before it happens: an evaluation step, a byte
+//! written or read, an element made or visited. So no filter or operator can cost more than it
+//! charges, however it is called. The budget grows with the input. The interrupt is checked at
+//! regular intervals of the charge, so that a clock or a user can stop a template before the budget
+//! does.
 
 use super::error::Fault;
 
-/// What a template may always pay.
+/// The budget without input.
 const BASE: u64 = 1 << 26;
-/// What it may pay beyond that for each byte and for each value of its input.
+/// The further budget for each byte of the input.
 const PER_BYTE: u64 = 256;
+/// The further budget for each value of the input.
 const PER_VALUE: u64 = 1 << 12;
-/// Texts stay below 4 GiB.
+/// The largest budget, which keeps texts below 4 GiB.
 const MOST: u64 = u32::MAX as u64;
-/// How much is paid between two looks at the interrupt: a few milliseconds of work.
+/// The charge between two checks of the interrupt: a few milliseconds of work.
 const INTERVAL: u64 = 1 << 18;
 
 /// The price of one evaluation step.
 pub(super) const STEP: u64 = 8;
-/// The price of one value made: as many units as it has bytes.
+/// The price of making one value: its number of bytes.
 pub(super) const VALUE: u64 = 16;
 
-/// What is left to pay, and who may say stop.
+/// The units left, and the interrupt.
 pub(super) struct Budget<'i> {
+    /// The units left.
     left: u64,
+    /// The units until the interrupt is checked again.
     until_asked: u64,
+    /// The check for a deadline or a request to cancel.
     interrupt: &'i dyn Fn() -> Option<Fault>,
 }
 
 impl<'i> Budget<'i> {
-    /// A budget for an input of so many bytes in so many values.
+    /// Make the budget for an input of so many bytes in so many values.
     pub(super) fn new(n_bytes: usize, n_values: usize, interrupt: &'i dyn Fn() -> Option<Fault>) -> Self {
         let more = (n_bytes as u64).saturating_mul(PER_BYTE);
         let more = more.saturating_add((n_values as u64).saturating_mul(PER_VALUE));
         Self { left: BASE.saturating_add(more).min(MOST), until_asked: 0, interrupt }
     }
 
-    /// Pays `price`.
+    /// Charge `price`.
+    ///
+    /// # Errors
+    /// [`Fault::Work`] if the budget is spent; the fault of the interrupt.
     pub(super) fn pay(&mut self, price: u64) -> Result<(), Fault> {
         self.left = self.left.checked_sub(price).ok_or(Fault::Work)?;
         match self.until_asked.checked_sub(price) {
@@ -52,17 +60,17 @@ impl<'i> Budget<'i> {
         Ok(())
     }
 
-    /// Pays for `n` bytes copied or made.
+    /// Charge for `n` bytes copied or made.
     pub(super) fn bytes(&mut self, n: usize) -> Result<(), Fault> {
         self.pay(n as u64)
     }
 
-    /// Pays for `n` bytes looked at in passing, which is quicker than making them.
+    /// Charge for `n` bytes scanned, which is quicker than making them.
     pub(super) fn scan(&mut self, n: usize) -> Result<(), Fault> {
         self.pay(n as u64 / 4 + 1)
     }
 
-    /// Pays for `n` values made or gone through.
+    /// Charge for `n` values made or visited.
     pub(super) fn values(&mut self, n: usize) -> Result<(), Fault> {
         self.pay((n as u64).saturating_mul(VALUE))
     }

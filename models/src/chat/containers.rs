@@ -1,21 +1,29 @@
 //! The methods of lists, tuples and dicts, as in Python.
+//!
+//! Methods that change a container change it for all variables that refer to it. Each method is
+//! charged for the items that it visits or moves before it does so.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::error::Fault;
+use super::arguments::Arguments;
+use super::error::{Eval, Fault};
 use super::heap::{Dict, Ref, Val, View};
-use super::machine::{Eval, Given, Machine, place};
+use super::indices::index;
+use super::machine::Machine;
 
-/// The methods of lists.
+/// The names of the methods of lists.
 pub(super) const LIST: [&str; 11] =
     ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"];
-/// The methods of dicts.
+/// The names of the methods of dicts.
 pub(super) const DICT: [&str; 10] =
     ["clear", "copy", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
 
-/// Calls `list.name(…)`.
-pub(super) fn call_list(machine: &mut Machine<'_, '_>, list: Ref, name: &str, given: Given) -> Eval<Val> {
+/// Call `list.name(…)`.
+///
+/// # Errors
+/// [`Fault::Failed`] if there is no such method, or the arguments do not fit it.
+pub(super) fn call_list(machine: &mut Machine<'_, '_>, list: Ref, name: &str, given: Arguments) -> Eval<Val> {
     match name {
         "append" => {
             let item = given.one(name)?;
@@ -33,7 +41,7 @@ pub(super) fn call_list(machine: &mut Machine<'_, '_>, list: Ref, name: &str, gi
             machine.budget.values(machine.heap.list(list).len())?;
             let items = machine.heap.list_mut(list);
             items
-                .and_then(|items| Some(items.remove(place(at, items.len())?)))
+                .and_then(|items| Some(items.remove(index(at, items.len())?)))
                 .ok_or_else(|| Fault::failed("pop from an empty list, or beyond its end"))
         }
         "remove" => {
@@ -75,8 +83,16 @@ pub(super) fn call_list(machine: &mut Machine<'_, '_>, list: Ref, name: &str, gi
     }
 }
 
-/// Calls `tuple.name(…)`.
-pub(super) fn call_tuple(machine: &mut Machine<'_, '_>, list: Ref, name: &str, given: Given) -> Eval<Val> {
+/// Call `tuple.name(…)`. Lists have these methods too.
+///
+/// # Errors
+/// [`Fault::Failed`] if there is no such method, or `index` finds nothing.
+pub(super) fn call_tuple(
+    machine: &mut Machine<'_, '_>,
+    list: Ref,
+    name: &str,
+    given: Arguments,
+) -> Eval<Val> {
     match name {
         "count" => {
             let wanted = given.one(name)?;
@@ -95,6 +111,7 @@ pub(super) fn call_tuple(machine: &mut Machine<'_, '_>, list: Ref, name: &str, g
     }
 }
 
+/// Return the index of the first item equal to `wanted`.
 fn position(machine: &mut Machine<'_, '_>, list: Ref, wanted: &Val) -> Eval<Option<usize>> {
     for (at, item) in machine.items_of(&Val::List(list))?.iter().enumerate() {
         if machine.equal(item, wanted)? {
@@ -104,16 +121,18 @@ fn position(machine: &mut Machine<'_, '_>, list: Ref, wanted: &Val) -> Eval<Opti
     Ok(None)
 }
 
+/// Append `items` to a list.
 fn extend(machine: &mut Machine<'_, '_>, list: Ref, items: Vec<Val>) -> Eval<Val> {
-    // A vector that grows holds up to twice what is in it.
+    // A vector that grows may have twice the capacity that it needs.
     machine.budget.values(items.len() * 2)?;
     machine.heap.list_mut(list).into_iter().for_each(|list| list.extend_from_slice(&items));
     Ok(Val::None)
 }
 
-fn insert(machine: &mut Machine<'_, '_>, list: Ref, given: Given) -> Eval<Val> {
+/// Call `list.insert(index, item)`. Indices beyond the ends count as the ends.
+fn insert(machine: &mut Machine<'_, '_>, list: Ref, given: Arguments) -> Eval<Val> {
     let [at, Some(item)] = given.bind("insert", ["index", "object"])? else {
-        return Err(Fault::failed("insert needs a place and an item"));
+        return Err(Fault::failed("insert needs an index and an item"));
     };
     let at = machine.int_arg("insert", at, 0)?;
     machine.budget.values(machine.heap.list(list).len() + 2)?;
@@ -125,8 +144,12 @@ fn insert(machine: &mut Machine<'_, '_>, list: Ref, given: Given) -> Eval<Val> {
     Ok(Val::None)
 }
 
-/// Calls `dict.name(…)`.
-pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, given: Given) -> Eval<Val> {
+/// Call `dict.name(…)`.
+///
+/// # Errors
+/// [`Fault::Failed`] if there is no such method, the arguments do not fit it, or a key is missing
+/// that has no default.
+pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, given: Arguments) -> Eval<Val> {
     match name {
         "get" => {
             let [key, default] = given.bind(name, ["key", "default"])?;
@@ -185,12 +208,13 @@ pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, gi
     }
 }
 
+/// Return the value of a key.
 fn found(machine: &mut Machine<'_, '_>, dict: Ref, key: Option<Val>) -> Eval<Option<Val>> {
     let key = machine.key_of(&key.unwrap_or(Val::None))?;
     machine.get(dict, &key)
 }
 
-/// The keys, values or items of a dict.
+/// Return the keys, values or items of a dict.
 pub(super) fn view(machine: &mut Machine<'_, '_>, dict: Ref, what: &str) -> Eval<Val> {
     let n = machine.heap.dict(dict).len();
     machine.budget.values(n * 2 + 2)?;
@@ -203,7 +227,7 @@ pub(super) fn view(machine: &mut Machine<'_, '_>, dict: Ref, what: &str) -> Eval
     Ok(Val::View(kind, machine.heap.new_list(items)))
 }
 
-/// Each key and its value as a tuple.
+/// Return each key and its value as a tuple.
 pub(super) fn pairs(machine: &mut Machine<'_, '_>, entries: Vec<(Val, Val)>) -> Eval<Vec<Val>> {
     let mut pairs = Vec::with_capacity(entries.len());
     for (key, value) in entries {
@@ -212,7 +236,10 @@ pub(super) fn pairs(machine: &mut Machine<'_, '_>, entries: Vec<(Val, Val)>) -> 
     Ok(pairs)
 }
 
-/// Puts the entries of another dict, or pairs of keys and values, into a dict.
+/// Copy the entries of another dict, or pairs of keys and values, into a dict.
+///
+/// # Errors
+/// [`Fault::Failed`] if `other` is neither a dict nor a sequence of pairs.
 pub(super) fn update(machine: &mut Machine<'_, '_>, dict: Ref, other: &Val) -> Eval<()> {
     if let Val::Dict(other) | Val::Namespace(other) = other {
         machine.budget.values(machine.heap.dict(*other).len() * 2)?;

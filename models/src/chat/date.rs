@@ -1,9 +1,13 @@
-//! The date, as Python's `strftime` writes it: templates put today's into the system message.
+//! Dates as Python's `strftime` writes them.
+//!
+//! Some templates write today's date into the system message with `strftime_now`, a function that
+//! transformers adds. Time zones are not supported: dates are in UTC, and names are English.
 
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
+/// The names of the months from January.
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -18,10 +22,12 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
+/// The names of the days from 1970-01-01, a Thursday.
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// The moment `since_1970`, in UTC, in the given format: `%Y %y %m %d %e %j %B %b %A %a %H %I %M %S %p %F %T
-/// %%`, with `-` after the per cent sign for no leading zero. Other directives stay as they are.
+/// Return the time `since_1970`, in UTC, in the given format. Directives are `%Y %y %m %d %e %j %B
+/// %b %A %a %H %I %M %S %p %F %T %%`, with `-` after the per cent sign for no leading zero. Other
+/// directives stay as they are.
 pub(super) fn written(since_1970: Duration, format: &str) -> String {
     let mut out = String::new();
     let mut rest = format;
@@ -32,7 +38,7 @@ pub(super) fn written(since_1970: Duration, format: &str) -> String {
             None => (false, directive),
         };
         let mut after = name.chars();
-        match after.next().and_then(|c| part(since_1970, c)) {
+        match after.next().and_then(|c| directive_text(since_1970, c)) {
             Some(text) if bare => out.push_str(unpadded(&text)),
             Some(text) => out.push_str(&text),
             None => {
@@ -46,14 +52,14 @@ pub(super) fn written(since_1970: Duration, format: &str) -> String {
     out
 }
 
-/// `text` without a leading zero or space.
+/// Return `text` without leading zeros or spaces.
 fn unpadded(text: &str) -> &str {
     let short = text.trim_start_matches(['0', ' ']);
     if short.is_empty() { "0" } else { short }
 }
 
-/// What one directive stands for.
-fn part(since_1970: Duration, directive: char) -> Option<String> {
+/// Return the text of one directive; `None` if it is not supported.
+fn directive_text(since_1970: Duration, directive: char) -> Option<String> {
     let (days, seconds) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
     let (year, month, day, day_of_year) = civil(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -83,9 +89,11 @@ fn part(since_1970: Duration, directive: char) -> Option<String> {
     })
 }
 
-/// Year, month and day from 1, and day of the year from 1, of the day that is `days` after 1970-01-01.
+/// Return year, month and day from 1, and day of the year from 1, of the day that is `days` after
+/// 1970-01-01.
 fn civil(mut days: u64) -> (u64, u64, u64, u64) {
-    // 400 years always have the same number of days, and 1970 + 30 starts such a cycle: count from 1600.
+    // 400 years always have the same number of days. Counting starts at 1600, the beginning of such
+    // a cycle.
     days += 135_140;
     let mut year = 1600 + days / 146_097 * 400;
     days %= 146_097;
@@ -105,7 +113,7 @@ fn civil(mut days: u64) -> (u64, u64, u64, u64) {
     (year, month, days + 1, day_of_year)
 }
 
-/// The days that a year has more than 365.
+/// Return the number of days of a year beyond 365.
 fn leap(year: u64) -> u64 {
     u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)))
 }

@@ -1,25 +1,36 @@
-//! What can go wrong with a chat template.
+//! Errors of chat templates.
+//!
+//! [`ChatError`] is the public error. [`Fault`] is the error inside of the interpreter, which does
+//! not know its line yet.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-/// The reason why a template gave no text.
+/// The reason that a template gave no text.
+///
+/// # Example
+/// ```
+/// use backstitch_models::chat::{ChatError, ChatTemplate};
+///
+/// let error = ChatTemplate::from_source("Hello\n{% for %}").unwrap_err();
+/// assert!(matches!(error, ChatError::Syntax { line: 2, .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChatError {
     /// The template is longer than any real one.
     TooLong,
-    /// The template cannot be read.
+    /// The template cannot be parsed.
     Syntax {
         /// The line, counted from 1.
         line: usize,
-        /// The fault.
+        /// The fault in words.
         detail: Box<str>,
     },
-    /// The template refuses the messages and says why.
+    /// The template refuses the messages with `raise_exception`.
     Raised {
-        /// Its own words.
+        /// The message of the template.
         message: Box<str>,
     },
     /// The template takes more steps or makes more text than any real one needs for such messages.
@@ -28,23 +39,24 @@ pub enum ChatError {
     TooSlow,
     /// Rendering was cancelled.
     Cancelled,
-    /// Something that the template does has no meaning.
+    /// The template applies an operation to values that it is not defined for.
     Failed {
         /// The line, counted from 1.
         line: usize,
-        /// The fault.
+        /// The fault in words.
         detail: Box<str>,
     },
-    /// JSON text cannot be read.
+    /// JSON text cannot be parsed.
     Json {
-        /// The byte at which the fault lies.
+        /// The byte offset of the fault.
         offset: usize,
-        /// The fault.
+        /// The fault in words.
         detail: &'static str,
     },
 }
 
 impl ChatError {
+    /// Return a syntax error at `line`.
     pub(super) fn syntax(line: u32, detail: &str) -> Self {
         Self::Syntax { line: line as usize, detail: short(detail) }
     }
@@ -65,7 +77,9 @@ impl fmt::Display for ChatError {
                 f.write_str("the chat template takes too long for such messages; give another one")
             }
             Self::Cancelled => f.write_str("rendering the chat template was cancelled"),
-            Self::Failed { line, detail } => write!(f, "the chat template fails: line {line}: {detail}"),
+            Self::Failed { line, detail } => {
+                write!(f, "the chat template fails: line {line}: {detail}; give another one")
+            }
             Self::Json { offset, detail } => write!(f, "JSON cannot be read: byte {offset}: {detail}"),
         }
     }
@@ -73,32 +87,33 @@ impl fmt::Display for ChatError {
 
 impl core::error::Error for ChatError {}
 
-/// The reason why evaluation stops, before it knows its line.
+/// The reason that evaluation stops, before its line is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The budget is spent.
     Work,
-    /// The clock ran out.
+    /// The time limit has passed.
     Time,
-    /// Somebody said stop.
+    /// The request to cancel was made.
     Cancelled,
     /// The template raised an exception.
     Raised(Box<str>),
-    /// What the template does has no meaning.
+    /// The template applied an operation to values that it is not defined for.
     Failed(Box<str>),
 }
 
 impl Fault {
-    /// What the template does has no meaning, because of `detail`.
+    /// Return a fault of an operation that is not defined, because of `detail`.
     pub(super) fn failed(detail: impl AsRef<str>) -> Self {
         Self::Failed(short(detail.as_ref()))
     }
 
-    /// The template raised an exception.
+    /// Return a fault of an exception that the template raised.
     pub(super) fn raised(message: &str) -> Self {
         Self::Raised(short(message))
     }
 
+    /// Return the public error of this fault on `line`.
     pub(super) fn at(self, line: u32) -> ChatError {
         match self {
             Self::Work => ChatError::TooMuchWork,
@@ -110,7 +125,11 @@ impl Fault {
     }
 }
 
-/// At most 200 characters of `text`, fit for a terminal: it may quote the template or a message.
+/// The result of a step of evaluation.
+pub(super) type Eval<T> = Result<T, Fault>;
+
+/// Return at most 200 characters of `text`, without control characters. It may quote the template
+/// or a message, so it must be fit for a terminal.
 fn short(text: &str) -> Box<str> {
     text.chars().filter(|c| !c.is_control()).take(200).collect::<String>().into()
 }

@@ -1,4 +1,8 @@
-//! Filters of values and of sequences; those of texts are in `filters/text.rs`.
+//! Filters, which follow `|`. Those of single values are here, those of sequences in
+//! `filters/sequence.rs`, and those of texts in `filters/text.rs`.
+//!
+//! The set is that of Jinja 3, without filters that need HTML or randomness, and with those that
+//! transformers adds. Names, parameters and defaults are Jinja's.
 
 mod sequence;
 mod text;
@@ -6,9 +10,10 @@ mod text;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::error::Fault;
+use super::arguments::Arguments;
+use super::error::{Eval, Fault};
 use super::heap::Val;
-use super::machine::{Eval, Given, Machine};
+use super::machine::Machine;
 use super::text::Str;
 use super::{containers, json, numbers};
 
@@ -65,8 +70,11 @@ pub(super) const NAMES: [&str; 48] = [
 ];
 
 impl Machine<'_, '_> {
-    /// `value | name(…)`
-    pub(super) fn filter(&mut self, name: &Str, value: Val, given: Given) -> Eval<Val> {
+    /// Evaluate `value | name(…)`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if there is no such filter, or value and arguments do not fit it.
+    pub(super) fn filter(&mut self, name: &Str, value: Val, given: Arguments) -> Eval<Val> {
         self.budget.pay(super::budget::STEP)?;
         match name.as_str() {
             "length" | "count" => {
@@ -114,6 +122,7 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Return the number of items or characters: `'abc' | length` is 3.
     fn length(&mut self, value: &Val) -> Eval<Val> {
         let n = match value {
             Val::Undefined => 0,
@@ -130,7 +139,8 @@ impl Machine<'_, '_> {
         Ok(Val::Int(n as i64))
     }
 
-    fn integer(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `int`: `'12' | int` is 12, and `'x' | int(7)` is 7.
+    fn integer(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [default, base] = given.bind("int", ["default", "base"])?;
         let base = self.int_arg("int", base, 10)?;
         let found = match value {
@@ -145,7 +155,8 @@ impl Machine<'_, '_> {
         Ok(found.map(Val::Int).or(default).unwrap_or(Val::Int(0)))
     }
 
-    fn floating(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `float`: `'1.5' | float` is 1.5, and `'x' | float` is 0.0.
+    fn floating(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [default] = given.bind("float", ["default"])?;
         let found = match value {
             Val::Str(text) => {
@@ -157,7 +168,8 @@ impl Machine<'_, '_> {
         Ok(found.map(Val::Float).or(default).unwrap_or(Val::Float(0.0)))
     }
 
-    fn rounded(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `round`: `2.46 | round(1)` is 2.5. The method is `common`, `ceil` or `floor`.
+    fn rounded(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [precision, method] = given.bind("round", ["precision", "method"])?;
         let precision = self.int_arg("round", precision, 0)?;
         let method = self.str_arg("round", method)?;
@@ -179,6 +191,7 @@ impl Machine<'_, '_> {
     }
 }
 
+/// Evaluate `abs`: `-3 | abs` is 3.
 fn absolute(value: &Val) -> Eval<Val> {
     match (value, value.as_int()) {
         (Val::Float(x), _) => Ok(Val::Float(libm::fabs(*x))),

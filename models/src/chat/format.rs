@@ -1,32 +1,49 @@
-//! `'…' % arguments`, the filter `format`, and the method `format`.
+//! Formatting as in Python: `'…' % arguments`, the filter `format`, and the method `format`.
+//!
+//! Both mini-languages are those of Python
+//! (<https://docs.python.org/3/library/string.html#formatspec>). Widths and precisions are bounded,
+//! and padding is charged to the budget.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::error::Fault;
+use super::arguments::Arguments;
+use super::error::{Eval, Fault};
 use super::heap::Val;
-use super::machine::{Eval, Given, Machine};
+use super::machine::Machine;
 use super::numbers;
 use super::text::{Buf, Origin, Str};
 
-/// How one value is to be written.
+/// The format of one value.
 #[derive(Clone, Debug, Default)]
 struct Spec {
+    /// The character that pads the field; a space by default.
     fill: Option<char>,
+    /// The side to pad: `<`, `>`, `^` or `=`.
     align: Option<char>,
+    /// The sign of numbers that are not negative: `+` or a space.
     sign: Option<char>,
+    /// True for `#`, which adds the prefix of a base.
     alternate: bool,
+    /// True for `0`, which pads numbers with zeros behind the sign.
     zero: bool,
+    /// The width of the field, in characters.
     width: usize,
+    /// The separator between groups of three digits.
     grouping: Option<char>,
+    /// The digits of a float, or the most characters of a text.
     precision: Option<usize>,
+    /// The letter of the format, such as `d` or `s`.
     kind: Option<char>,
 }
 
-/// The widest field and the most digits: no template needs more.
+/// The widest field and the most digits. No template needs more.
 const MOST: usize = 1 << 12;
 
-/// Reads digits at the start of `rest`.
+/// Read a number at the start of `rest`; `None` if there is none.
+///
+/// # Errors
+/// [`Fault::Failed`] for a number above [`MOST`].
 fn digits(rest: &mut &str) -> Eval<Option<usize>> {
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (number, after) = rest.split_at(end);
@@ -38,14 +55,18 @@ fn digits(rest: &mut &str) -> Eval<Option<usize>> {
     }
 }
 
-/// Passes the next character if it is one of `wanted`.
+/// Skip the next character if it is one of `wanted`, and return it.
 fn pass(rest: &mut &str, wanted: &str) -> Option<char> {
     let c = rest.chars().next().filter(|c| wanted.contains(*c))?;
     *rest = rest.get(c.len_utf8()..).unwrap_or("");
     Some(c)
 }
 
-/// `template % args`, or with named arguments.
+/// Evaluate `template % args`, or the filter `format` with named arguments: `'%s is %.1f' % ('pi',
+/// 3.14)` is `'pi is 3.1'`.
+///
+/// # Errors
+/// [`Fault::Failed`] if arguments are missing or left over, or do not fit their letter.
 pub(super) fn percent(
     machine: &mut Machine<'_, '_>,
     template: &Str,
@@ -57,7 +78,7 @@ pub(super) fn percent(
     let mut next = args.iter();
     let mut rest = template.as_str();
     while let Some((before, after)) = rest.split_once('%') {
-        out.push_str(&template.part(before));
+        out.push_str(&template.subslice(before));
         rest = after;
         let mut value = None;
         if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
@@ -91,10 +112,11 @@ pub(super) fn percent(
     if next.next().is_some() && !matches!(args, [Val::Dict(_)]) {
         return Err(Fault::failed("too many arguments for the format"));
     }
-    out.push_str(&template.part(rest));
+    out.push_str(&template.subslice(rest));
     Ok(out.finish())
 }
 
+/// Return the argument called `name`: a named one, or an entry of the only dict.
 fn by_name(machine: &mut Machine<'_, '_>, name: &str, args: &[Val], named: &[(Str, Val)]) -> Eval<Val> {
     machine.budget.values(named.len() + 1)?;
     if let Some((_, value)) = named.iter().find(|(known, _)| known.as_str() == name) {
@@ -107,14 +129,14 @@ fn by_name(machine: &mut Machine<'_, '_>, name: &str, args: &[Val], named: &[(St
     Err(Fault::failed(format!("the format finds no {name:?}")))
 }
 
-/// The text of a value for `%`, before padding.
+/// Return the text of a value for `%`, before padding.
 fn converted(machine: &mut Machine<'_, '_>, value: &Val, spec: &mut Spec) -> Eval<Str> {
     let kind = spec.kind.ok_or_else(|| Fault::failed("a format without its letter"))?;
     match kind {
         's' => machine.text_of(value).map(|text| cut(&text, spec.precision)),
         'r' | 'a' => machine.repr_of(value).map(|text| cut(&text, spec.precision)),
         'c' => match value {
-            // Numbers say which character it is, so it is no more the template's than they are.
+            // The number chooses the character, so the character is input as much as the number.
             Val::Int(n) => {
                 let c = u32::try_from(*n).ok().and_then(char::from_u32);
                 let c = c.ok_or_else(|| Fault::failed("a number that is no character"))?;
@@ -138,13 +160,13 @@ fn converted(machine: &mut Machine<'_, '_>, value: &Val, spec: &mut Spec) -> Eva
     }
 }
 
-/// The first `most` characters.
+/// Return the first `most` characters.
 fn cut(text: &Str, most: Option<usize>) -> Str {
     let end = most.and_then(|most| text.as_str().char_indices().nth(most));
     end.map_or_else(|| text.clone(), |(end, _)| text.slice(0..end))
 }
 
-/// A number as its format wants it, with its sign and zeros in front.
+/// Return a number in its format, with its sign and leading zeros.
 fn number(value: &Val, spec: &mut Spec) -> Eval<String> {
     let kind = spec.kind.unwrap_or(if let Val::Float(_) = value { 'r' } else { 'd' });
     let (negative, digits) = match (kind, value.as_int(), value.as_float()) {
@@ -178,6 +200,7 @@ fn number(value: &Val, spec: &mut Spec) -> Eval<String> {
     Ok(format!("{sign}{}{digits}", "0".repeat(zeros)))
 }
 
+/// Return a number in another base, with its prefix if `alternate`.
 fn based(n: u64, kind: char, alternate: bool) -> String {
     match (kind, alternate) {
         ('x', false) => format!("{n:x}"),
@@ -191,7 +214,7 @@ fn based(n: u64, kind: char, alternate: bool) -> String {
     }
 }
 
-/// The digits of a number that is not negative.
+/// Return the digits of a number that is not negative.
 fn float(x: f64, kind: char, spec: &Spec) -> String {
     if !x.is_finite() {
         return numbers::repr(x);
@@ -212,14 +235,14 @@ fn float(x: f64, kind: char, spec: &Spec) -> String {
     }
 }
 
-/// Rust's `1e5` as Python's `1e+05`.
+/// Return Rust's `1e5` as Python's `1e+05`.
 fn exponent(text: &str) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
 }
 
-/// So many significant digits, in whichever notation is shorter.
+/// Return so many significant digits, in the shorter of the two notations.
 fn general(x: f64, precision: usize) -> String {
     let scientific = format!("{x:.*e}", precision - 1);
     let power: i64 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
@@ -235,7 +258,7 @@ fn general(x: f64, precision: usize) -> String {
     format!("{}e{power}", strip(digits))
 }
 
-/// Digits in groups of three before the point.
+/// Return digits in groups of three before the point.
 fn grouped(digits: &str, separator: char) -> String {
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let (whole, rest) = digits.split_at(end);
@@ -249,7 +272,8 @@ fn grouped(digits: &str, separator: char) -> String {
     out + rest
 }
 
-/// Writes a text in a field of the wanted width. The format says what fills it, and may be anybody's text.
+/// Append a text in a field of the wanted width. The fill character comes from the format, which
+/// may be input, so it counts as input.
 fn pad(machine: &mut Machine<'_, '_>, text: &Str, spec: &Spec, out: &mut Buf) -> Eval<()> {
     machine.budget.bytes(text.len() + spec.width)?;
     let missing = spec.width.saturating_sub(text.as_str().chars().count());
@@ -265,26 +289,29 @@ fn pad(machine: &mut Machine<'_, '_>, text: &Str, spec: &Spec, out: &mut Buf) ->
     Ok(())
 }
 
-/// `template.format(…)`
-pub(super) fn braces(machine: &mut Machine<'_, '_>, template: &Str, given: Given) -> Eval<Str> {
+/// Evaluate `template.format(…)`: `'{} {name:>4}'.format(1, name=2)` is `'1    2'`.
+///
+/// # Errors
+/// [`Fault::Failed`] if a field names no argument or cannot be parsed.
+pub(super) fn braces(machine: &mut Machine<'_, '_>, template: &Str, given: Arguments) -> Eval<Str> {
     machine.budget.bytes(template.len().saturating_mul(2))?;
     let mut out = Buf::default();
     let mut automatic = 0;
     let mut rest = template.as_str();
     while let Some(at) = rest.find(['{', '}']) {
         let (before, from) = rest.split_at(at);
-        out.push_str(&template.part(before));
+        out.push_str(&template.subslice(before));
         if from.starts_with("{{") || from.starts_with("}}") {
-            out.push_str(&template.part(from.get(..1).unwrap_or("")));
+            out.push_str(&template.subslice(from.get(..1).unwrap_or("")));
             rest = from.get(2..).unwrap_or("");
             continue;
         }
         let field = from.strip_prefix('{').and_then(|from| from.split_once('}'));
         let (field, after) = field.ok_or_else(|| Fault::failed("a single brace in the format"))?;
         rest = after;
-        let (place, spec) = field.split_once(':').unwrap_or((field, ""));
-        let (place, conversion) = place.split_once('!').unwrap_or((place, ""));
-        let value = placed(machine, place, &given, &mut automatic)?;
+        let (field_name, spec) = field.split_once(':').unwrap_or((field, ""));
+        let (field_name, conversion) = field_name.split_once('!').unwrap_or((field_name, ""));
+        let value = field_value(machine, field_name, &given, &mut automatic)?;
         let value = match conversion {
             "" => value,
             "s" => Val::Str(machine.text_of(&value)?),
@@ -293,14 +320,20 @@ pub(super) fn braces(machine: &mut Machine<'_, '_>, template: &Str, given: Given
         };
         formatted(machine, &value, spec, &mut out)?;
     }
-    out.push_str(&template.part(rest));
+    out.push_str(&template.subslice(rest));
     Ok(out.finish())
 }
 
-/// The value that a field names: `0`, `name`, nothing for the next one, and attributes and indices of it.
-fn placed(machine: &mut Machine<'_, '_>, place: &str, given: &Given, automatic: &mut usize) -> Eval<Val> {
-    let end = place.find(['.', '[']).unwrap_or(place.len());
-    let (name, mut rest) = place.split_at(end);
+/// Return the value that a field names: `0`, `name`, nothing for the next one, followed by
+/// attributes and indices.
+fn field_value(
+    machine: &mut Machine<'_, '_>,
+    field_name: &str,
+    given: &Arguments,
+    automatic: &mut usize,
+) -> Eval<Val> {
+    let end = field_name.find(['.', '[']).unwrap_or(field_name.len());
+    let (name, mut rest) = field_name.split_at(end);
     let number = if name.is_empty() {
         *automatic += 1;
         Some(*automatic - 1)
@@ -327,7 +360,7 @@ fn placed(machine: &mut Machine<'_, '_>, place: &str, given: &Given, automatic: 
     Ok(value)
 }
 
-/// Writes a value as the part of a field behind its colon says.
+/// Append a value in the format behind the colon of a field.
 fn formatted(machine: &mut Machine<'_, '_>, value: &Val, spec: &str, out: &mut Buf) -> Eval<()> {
     let mut spec = read_spec(spec)?;
     let is_number = value.as_float().is_some() && !(matches!(value, Val::Bool(_)) && spec.kind.is_none());
@@ -346,7 +379,7 @@ fn formatted(machine: &mut Machine<'_, '_>, value: &Val, spec: &str, out: &mut B
     pad(machine, &text, &spec, out)
 }
 
-/// `[[fill]align][sign][#][0][width][,][.precision][type]`
+/// Parse `[[fill]align][sign][#][0][width][,][.precision][type]`.
 fn read_spec(text: &str) -> Eval<Spec> {
     let mut spec = Spec::default();
     let mut rest = text;

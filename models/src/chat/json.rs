@@ -1,28 +1,43 @@
 //! Values as JSON text, as Python's `json.dumps` writes it.
+//!
+//! Chat templates write tools and arguments of calls this way. Spaces and the order of keys reach
+//! the model, so they have to be those of the training data: a space behind commas and colons, and
+//! keys in order of insertion. Texts keep their origins, so JSON text of a message cannot become
+//! control tokens.
 
 use alloc::format;
 use alloc::string::String;
 
-use super::error::Fault;
+use super::arguments::Arguments;
+use super::error::{Eval, Fault};
 use super::heap::Val;
-use super::machine::{Eval, Given, Machine};
+use super::machine::Machine;
 use super::numbers;
 use super::text::{Buf, Origin, Str};
 use super::walk::MAX_DEPTH;
 
-/// How JSON is to be written.
+/// The style of JSON text.
 struct Style {
+    /// The indent of a level; `None` writes everything on one line.
     indent: Option<Str>,
+    /// The separator between items.
     between: Str,
+    /// The separator between a key and its value.
     after_key: Str,
+    /// True to escape characters outside of ASCII.
     ascii: bool,
+    /// True to sort keys.
     sorted: bool,
 }
 
-/// The filter `tojson`, with the arguments that chat templates give it.
-pub(super) fn tojson(machine: &mut Machine<'_, '_>, value: &Val, given: Given) -> Eval<Val> {
+/// Evaluate the filter `tojson`, with the arguments that chat templates pass.
+///
+/// # Errors
+/// [`Fault::Failed`] if a value has no form in JSON, values nest too deep, or the arguments do not
+/// fit.
+pub(super) fn tojson(machine: &mut Machine<'_, '_>, value: &Val, given: Arguments) -> Eval<Val> {
     let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
-    // Jinja's own filter has the indent first; a number there can only be that.
+    // Jinja's own filter has the indent first; a number there can only be the indent.
     let [ascii, indent, separators, sorted] = given.bind("tojson", names)?;
     let (ascii, indent) = match (ascii, indent) {
         (Some(Val::Int(n)), None) => (None, Some(Val::Int(n))),
@@ -58,6 +73,7 @@ pub(super) fn tojson(machine: &mut Machine<'_, '_>, value: &Val, given: Given) -
 }
 
 impl Machine<'_, '_> {
+    /// Append a value at this depth.
     fn write_json(&mut self, value: &Val, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
         self.budget.pay(super::budget::STEP)?;
         let number;
@@ -83,7 +99,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Begins a line within `depth` lists and dicts, where lines are wanted.
+    /// Begin a line within `depth` lists and dicts, if the style has lines.
     fn json_line(&mut self, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
         if let Some(indent) = &style.indent {
             self.budget.bytes(1 + indent.len().saturating_mul(depth as usize))?;
@@ -93,6 +109,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
+    /// Append a list.
     fn write_json_list(&mut self, list: u32, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
         if depth > MAX_DEPTH {
             return Err(Fault::failed("values nest too deep"));
@@ -111,6 +128,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
+    /// Append the separator before item `i`.
     fn json_separator(&mut self, i: usize, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
         if i > 0 {
             self.budget.bytes(style.between.len())?;
@@ -119,6 +137,7 @@ impl Machine<'_, '_> {
         self.json_line(style, out, depth)
     }
 
+    /// Append a dict.
     fn write_json_dict(&mut self, dict: u32, style: &Style, out: &mut Buf, depth: u32) -> Eval<()> {
         if depth > MAX_DEPTH {
             return Err(Fault::failed("values nest too deep"));
@@ -157,6 +176,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
+    /// Return the text of a key.
     fn json_key(&mut self, key: &Val) -> Eval<Str> {
         match key {
             Val::Str(text) => Ok(text.clone()),
@@ -168,10 +188,11 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Append a text in quotes, with its origins.
     fn write_json_text(&mut self, text: &Str, ascii: bool, out: &mut Buf) -> Eval<()> {
         self.budget.bytes(text.len().saturating_mul(2) + 2)?;
         out.push("\"", Origin::Template);
-        for (run, origin) in text.runs() {
+        for (run, origin) in text.spans() {
             let mut rest = run;
             while let Some(at) = rest.find(|c| needs_escape(c, ascii)) {
                 let (plain, from) = rest.split_at(at);
@@ -187,6 +208,7 @@ impl Machine<'_, '_> {
     }
 }
 
+/// Return the text of a float.
 fn json_float(x: f64) -> String {
     match x {
         x if x.is_nan() => "NaN".into(),
@@ -196,10 +218,12 @@ fn json_float(x: f64) -> String {
     }
 }
 
+/// Return true if a character has to be escaped.
 fn needs_escape(c: char, ascii: bool) -> bool {
     matches!(c, '"' | '\\' | '\0'..='\u{1f}') || (ascii && !('\u{20}'..='\u{7e}').contains(&c))
 }
 
+/// Return the escape of a character.
 fn escape(c: char) -> String {
     match c {
         '"' => "\\\"".into(),

@@ -1,39 +1,72 @@
-//! Reading JSON text into values.
+//! The parser of JSON text (RFC 8259).
+//!
+//! It accepts exactly the grammar of the standard, in time linear in the text. Nesting is bounded,
+//! so the recursion is too.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::error::ChatError;
+use super::value::Value;
 use super::walk::MAX_DEPTH;
-use super::{ChatError, Value};
 
-/// Reads `text`, all of it.
-pub(super) fn read(text: &str) -> Result<Value, ChatError> {
+impl Value {
+    /// Parse JSON text. Numbers that do not fit 64 bits as integers become floats.
+    ///
+    /// # Errors
+    /// [`ChatError::Json`] if the text is not JSON, or nests deeper than 100 lists and maps.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::{ChatError, Value};
+    ///
+    /// let list = Value::List(vec![Value::Int(1), Value::Float(2.5)]);
+    /// assert_eq!(Value::from_json("[1, 2.5]")?, list);
+    /// assert!(matches!(Value::from_json("[1,]"), Err(ChatError::Json { offset: 3, .. })));
+    /// # Ok::<(), ChatError>(())
+    /// ```
+    pub fn from_json(text: &str) -> Result<Self, ChatError> {
+        read(text)
+    }
+}
+
+/// Parse `text`, all of it.
+///
+/// # Errors
+/// [`ChatError::Json`] with the offset of the fault.
+fn read(text: &str) -> Result<Value, ChatError> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(0)?;
     reader.skip_space();
     if reader.rest().is_empty() { Ok(value) } else { reader.error("more text behind the value") }
 }
 
+/// The parser: the text and the position in it.
 struct Reader<'t> {
+    /// The whole text.
     text: &'t str,
+    /// The byte offset of the position.
     at: usize,
 }
 
 impl<'t> Reader<'t> {
+    /// Return the text from the position on.
     fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or("")
     }
 
+    /// Return an error at the position.
     fn error<T>(&self, detail: &'static str) -> Result<T, ChatError> {
         Err(ChatError::Json { offset: self.at, detail })
     }
 
+    /// Skip white space.
     fn skip_space(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
     }
 
-    /// Passes `token`, behind white space, if it comes next.
+    /// Skip `token`, behind white space, if it comes next, and return true.
     fn pass(&mut self, token: &str) -> bool {
         self.skip_space();
         let found = self.rest().starts_with(token);
@@ -41,6 +74,7 @@ impl<'t> Reader<'t> {
         found
     }
 
+    /// Parse a value within `depth` lists and maps.
     fn value(&mut self, depth: u32) -> Result<Value, ChatError> {
         if depth > MAX_DEPTH {
             return self.error("values nest too deep");
@@ -61,6 +95,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Parse a list.
     fn list(&mut self, depth: u32) -> Result<Value, ChatError> {
         self.at += 1;
         let mut items = Vec::new();
@@ -78,6 +113,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Parse a map.
     fn map(&mut self, depth: u32) -> Result<Value, ChatError> {
         self.at += 1;
         let mut entries = Vec::new();
@@ -103,6 +139,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Parse a number.
     fn number(&mut self) -> Result<Value, ChatError> {
         let rest = self.rest();
         let end =
@@ -126,6 +163,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Parse a string.
     fn string(&mut self) -> Result<String, ChatError> {
         self.at += 1;
         let mut out = String::new();
@@ -144,6 +182,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Parse an escape behind its backslash.
     fn escape(&mut self, out: &mut String) -> Result<(), ChatError> {
         let escape = self.rest().bytes().next();
         self.at += 1;
@@ -160,7 +199,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Four hexadecimal digits.
+    /// Parse four hexadecimal digits.
     fn unit(&mut self) -> Result<u32, ChatError> {
         let digits = self.rest().get(..4).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         match digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
@@ -172,8 +211,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The character of a unit of UTF-16 and, if it is the first of two, of the next one. A lone surrogate is
-    /// replaced.
+    /// Return the character of a UTF-16 unit and, if it is the first of a surrogate pair, of the
+    /// next one. A lone surrogate becomes U+FFFD.
     fn character(&mut self, unit: u32) -> Result<char, ChatError> {
         let start = self.at;
         if (0xd800..0xdc00).contains(&unit) && self.rest().starts_with("\\u") {

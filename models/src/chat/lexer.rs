@@ -1,8 +1,9 @@
-//! From the source of a template to its tokens, with Jinja's rules for white space.
+//! The lexer: from the source of a template to its tokens, with Jinja's rules for white space.
 //!
-//! Chat templates are read with `trim_blocks` and `lstrip_blocks`: a statement or comment takes the newline
-//! behind it and the blanks before it on its line. A `-` in a tag strips all white space on its side, a `+`
-//! switches these rules off. One pass, linear in the source.
+//! Chat templates are read with `trim_blocks` and `lstrip_blocks`. A statement or comment removes
+//! the newline behind it, and the blanks before it on its line. A `-` in a tag strips all white
+//! space on its side, and a `+` switches these rules off. The lexer makes one pass, linear in the
+//! source.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,9 +17,10 @@ pub(super) struct Token<'s> {
     pub(super) line: u32,
 }
 
+/// The kinds of tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind<'s> {
-    /// Text outside of tags.
+    /// Text outside of tags, stripped as the rules for white space say.
     Data(&'s str),
     /// `{{`
     OutputBegin,
@@ -28,10 +30,15 @@ pub(super) enum Kind<'s> {
     BlockBegin,
     /// `%}`
     BlockEnd,
+    /// A name or a keyword.
     Name(&'s str),
+    /// A string literal, with its escapes resolved.
     Text(String),
+    /// An integer literal.
     Int(i64),
+    /// A float literal.
     Float(f64),
+    /// One of [`OPERATORS`].
     Operator(&'static str),
 }
 
@@ -41,14 +48,22 @@ const OPERATORS: [&str; 25] = [
     "=", ".", ":", "|", ",",
 ];
 
+/// The kinds of tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
+    /// `{{ … }}`
     Output,
+    /// `{% … %}`
     Block,
+    /// `{# … #}`
     Comment,
 }
 
-/// The tokens of `source`, whose lines end in `\n`.
+/// Return the tokens of `source`, whose lines end in `\n`.
+///
+/// # Errors
+/// [`ChatError::Syntax`] for a tag, comment or literal without its end, an unknown character, or a
+/// bracket without its partner.
 pub(super) fn tokens(source: &str) -> Result<Vec<Token<'_>>, ChatError> {
     let source = source.strip_suffix('\n').unwrap_or(source);
     let mut lexer = Lexer { source, at: 0, line: 1, line_starts: true, tokens: Vec::new() };
@@ -56,25 +71,33 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token<'_>>, ChatError> {
     Ok(lexer.tokens)
 }
 
-/// White space as Python has it.
+/// Return true for Python's white space.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
+/// The lexer: the source, the position in it, and the tokens so far.
 struct Lexer<'s> {
+    /// The whole source, with Unix line ends.
     source: &'s str,
+    /// The byte offset of the position.
     at: usize,
+    /// The line of the position, from 1.
     line: u32,
-    /// Nothing stands between the start of the line and `at`.
+    /// True if nothing lies between the start of the line and `at`.
     line_starts: bool,
+    /// The tokens read so far.
     tokens: Vec<Token<'s>>,
 }
 
 impl<'s> Lexer<'s> {
+    /// Return the source from the position on.
     fn rest(&self) -> &'s str {
+        debug_assert!(self.source.is_char_boundary(self.at), "between characters");
         self.source.get(self.at..).unwrap_or("")
     }
 
+    /// Skip `n` bytes, counting lines.
     fn skip(&mut self, n: usize) {
         let end = self.source.len().min(self.at + n);
         let passed = self.source.get(self.at..end).unwrap_or("");
@@ -82,20 +105,26 @@ impl<'s> Lexer<'s> {
         self.at = end;
     }
 
+    /// Skip white space.
     fn skip_space(&mut self) {
         let rest = self.rest();
         self.skip(rest.len() - rest.trim_start_matches(is_space).len());
     }
 
+    /// Add a token.
     fn push(&mut self, kind: Kind<'s>) {
         self.tokens.push(Token { kind, line: self.line });
     }
 
+    /// Return a syntax error on the current line.
     fn error<T>(&self, detail: &str) -> Result<T, ChatError> {
         Err(ChatError::syntax(self.line, detail))
     }
 
-    /// Reads the text before the next tag, and that tag. False at the end of the source.
+    /// Read the text before the next tag, and that tag. Return false at the end of the source.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for a tag without its end.
     fn tag(&mut self) -> Result<bool, ChatError> {
         let Some((len, tag)) = next_tag(self.rest()) else {
             let rest = self.rest();
@@ -116,8 +145,8 @@ impl<'s> Lexer<'s> {
         Ok(true)
     }
 
-    /// Passes `len` bytes of text and the beginning of a tag with its sign; keeps what white space control
-    /// leaves of the text.
+    /// Read `len` bytes of text and the beginning of a tag with its sign. The text is stripped as
+    /// the rules for white space say.
     fn data(&mut self, len: usize, tag: Tag) {
         let rest = self.rest();
         let sign = rest.as_bytes().get(len + 2).copied().filter(|sign| matches!(sign, b'-' | b'+'));
@@ -137,6 +166,7 @@ impl<'s> Lexer<'s> {
         self.skip(len + 2 + usize::from(sign.is_some()));
     }
 
+    /// Skip a comment.
     fn comment(&mut self) -> Result<(), ChatError> {
         let rest = self.rest();
         let Some(len) = rest.find("#}") else { return self.error("a comment without its end, #}") };
@@ -146,7 +176,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// Passes the white space behind a tag that belongs to it.
+    /// Skip the white space that a tag removes behind it.
     fn after_tag(&mut self, sign: Option<u8>, trims: bool) {
         let start = self.at;
         match sign {
@@ -157,7 +187,10 @@ impl<'s> Lexer<'s> {
         self.line_starts = self.source.get(start..self.at).is_some_and(|passed| passed.ends_with('\n'));
     }
 
-    /// Reads what stands between `raw` and `endraw`, text whatever it is.
+    /// Read the source between `raw` and `endraw` as text.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] without `endraw`.
     fn raw(&mut self, n: usize, strips: bool) -> Result<(), ChatError> {
         self.skip(n);
         self.after_tag(strips.then_some(b'-'), false);
@@ -176,7 +209,10 @@ impl<'s> Lexer<'s> {
         self.error("raw without endraw")
     }
 
-    /// Reads the tokens of a tag up to its end.
+    /// Read the tokens of a tag up to its end. Within brackets, the signs of an end are operators.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] without an end, or for characters that start no token.
     fn expression(&mut self, begin: Kind<'s>, tag: Tag) -> Result<(), ChatError> {
         self.push(begin);
         let mut open: Vec<&'static str> = Vec::new();
@@ -200,7 +236,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Passes the end of a tag, if it is here.
+    /// Read the end of a tag, if it comes next.
     fn tag_end(&mut self, tag: Tag) -> bool {
         let rest = self.rest();
         let (end, kind) = match tag {
@@ -219,6 +255,7 @@ impl<'s> Lexer<'s> {
         true
     }
 
+    /// Read an operator, and match its bracket with the open ones.
     fn operator(&mut self, open: &mut Vec<&'static str>) -> Result<(), ChatError> {
         let rest = self.rest();
         let Some(&operator) = OPERATORS.iter().find(|operator| rest.starts_with(**operator)) else {
@@ -243,6 +280,11 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
+    /// Read a number literal: decimal with underscores, fraction and exponent, or an integer in
+    /// base 2, 8 or 16.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for an integer beyond 64 bits.
     fn number(&mut self) -> Result<(), ChatError> {
         let rest = self.rest();
         let after_dot = matches!(self.tokens.last(), Some(Token { kind: Kind::Operator("."), .. }));
@@ -266,6 +308,10 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
+    /// Read a string literal in single or double quotes.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] without the closing quote.
     fn text(&mut self) -> Result<(), ChatError> {
         let rest = self.rest();
         let mut bytes = rest.bytes().enumerate();
@@ -286,7 +332,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// The next tag of `text` and where it begins.
+/// Return the next tag of `text` and its offset.
 fn next_tag(text: &str) -> Option<(usize, Tag)> {
     let mut from = 0;
     while let Some(at) = text.get(from..)?.find('{').map(|at| at + from) {
@@ -304,7 +350,8 @@ fn next_tag(text: &str) -> Option<(usize, Tag)> {
     None
 }
 
-/// The length of a statement of the one word `word` that `text` starts with, and its closing sign.
+/// Return the length of a statement of the one word `word` that `text` starts with, and its closing
+/// sign.
 fn word_tag(text: &str, word: &str) -> Option<(usize, Option<u8>)> {
     let rest = text.trim_start_matches(is_space).strip_prefix(word)?.trim_start_matches(is_space);
     let (sign, rest) = match rest.as_bytes().first() {
@@ -314,12 +361,14 @@ fn word_tag(text: &str, word: &str) -> Option<(usize, Option<u8>)> {
     Some((text.len() - rest.strip_prefix("%}")?.len(), sign))
 }
 
-/// The length of `raw %}` that `text` starts with, and whether it strips what follows.
+/// Return the length of `raw %}` that `text` starts with, and true if it strips the text that
+/// follows.
 fn raw_begin(text: &str) -> Option<(usize, bool)> {
     word_tag(text, "raw").filter(|(_, sign)| *sign != Some(b'+')).map(|(n, sign)| (n, sign.is_some()))
 }
 
-/// The length of the number that `text` starts with, and its radix. Behind a dot numbers have no fraction.
+/// Return the length of the number that `text` starts with, and its radix. Numbers behind a dot
+/// have no fraction.
 fn number_length(text: &str, after_dot: bool) -> (usize, u32) {
     let run = |from: usize, radix: u32| {
         let digits = text.get(from..).unwrap_or("");
@@ -344,7 +393,8 @@ fn number_length(text: &str, after_dot: bool) -> (usize, u32) {
     (end, 10)
 }
 
-/// A text literal with its escapes read, as in Python.
+/// Return a string literal with its escapes resolved, as in Python. Unknown escapes stay as they
+/// are.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -356,8 +406,8 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// Appends what the escape at the start of `text`, behind its backslash, stands for, and returns what follows
-/// it.
+/// Append the character of the escape at the start of `text`, behind its backslash, and return the
+/// text that follows it.
 fn escape<'t>(text: &'t str, out: &mut String) -> &'t str {
     let mut chars = text.chars();
     let simple = match chars.next() {
@@ -390,8 +440,8 @@ fn escape<'t>(text: &'t str, out: &mut String) -> &'t str {
     chars.as_str()
 }
 
-/// Appends the character whose number stands in `digits` hexadecimal digits after the first `skip` bytes of
-/// `text`.
+/// Append the character whose number has `digits` hexadecimal digits after the first `skip` bytes
+/// of `text`, and return the text that follows it.
 fn code<'t>(text: &'t str, skip: usize, digits: usize, out: &mut String) -> &'t str {
     let number = |text: &str, skip: usize| {
         let hex = text.get(skip..skip + digits).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -1,4 +1,8 @@
-//! Running a template: statements. Expressions are in `machine/expression.rs`, calls in `machine/call.rs`.
+//! The interpreter. This file runs statements, `machine/expression.rs` evaluates expressions, and
+//! `machine/call.rs` makes calls.
+//!
+//! Every step is charged to the [`Budget`] first, and every step that nests goes through
+//! [`Machine::deeper`], which bounds the stack.
 
 mod call;
 mod expression;
@@ -9,52 +13,57 @@ use core::time::Duration;
 
 use super::ast::{self, Expr, For, Macro, Name, Stmt, StmtKind, Suffix, Target, Template};
 use super::budget::{Budget, STEP, VALUE};
-use super::error::{ChatError, Fault};
-use super::heap::{Closure, Dict, Heap, Key, LoopState, Ref, Val};
+use super::error::{ChatError, Eval, Fault};
+use super::heap::{Closure, Dict, Function, Heap, Key, LoopState, Ref, Val};
 use super::text::{Buf, Origin, Str};
 
-pub(super) use self::call::Given;
-pub(super) use self::expression::place;
-
-/// How deep evaluation may nest: bodies in bodies, expressions in expressions, macros in macros. The stack
-/// that one level takes is measured by a test.
+/// The deepest nesting of evaluation: bodies in bodies, expressions in expressions, macros in
+/// macros. A test measures the stack that one level takes.
 const MAX_DEPTH: u32 = 300;
 
 /// The price of a scope with a few variables that stays until the template has run: its bytes.
 const SCOPE: u64 = 20 * VALUE;
 
-/// The result of every step of evaluation.
-pub(super) type Eval<T> = Result<T, Fault>;
-
-/// Where execution goes on after a statement.
+/// The continuation after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
+    /// The next statement runs.
     Next,
+    /// The loop ends.
     Break,
+    /// The loop goes to its next item.
     Continue,
 }
 
-/// A template that runs.
+/// A running template.
 pub(super) struct Machine<'t, 'i> {
+    /// The tree, which outlives the interpreter.
     template: &'t Template,
+    /// The objects made so far.
     pub(super) heap: Heap<'t>,
+    /// The units left.
     pub(super) budget: Budget<'i>,
-    /// The time since 1970, for templates that want the date.
+    /// The time since 1970, for templates that write the date.
     pub(super) now: Duration,
+    /// The output of the innermost body that is captured, or of the template.
     out: Buf,
+    /// The current scope.
     scope: Ref,
+    /// The nesting of evaluation now.
     depth: u32,
+    /// The line of the current statement, for errors.
     line: u32,
 }
 
 impl<'t, 'i> Machine<'t, 'i> {
+    /// Make an interpreter of `template` with an empty global scope.
     pub(super) fn new(template: &'t Template, budget: Budget<'i>, now: Duration) -> Self {
         let mut heap = Heap::default();
         let scope = heap.new_scope(None);
         Self { template, heap, budget, now, out: Buf::default(), scope, depth: 0, line: 1 }
     }
 
-    /// Sets a variable that the template sees.
+    /// Define a variable. Names that the template never uses are ignored.
     pub(super) fn set_global(&mut self, name: &str, value: Val) {
         let number = self.template.names.iter().position(|known| known.as_str() == name);
         if let Some(number) = number {
@@ -62,7 +71,10 @@ impl<'t, 'i> Machine<'t, 'i> {
         }
     }
 
-    /// Runs the whole template.
+    /// Run the whole template and return its output.
+    ///
+    /// # Errors
+    /// The [`ChatError`] of the first fault, with the line of its statement.
     pub(super) fn run(mut self) -> Result<Str, ChatError> {
         match self.body(&self.template.body) {
             Ok(_) => Ok(self.out.finish()),
@@ -70,7 +82,10 @@ impl<'t, 'i> Machine<'t, 'i> {
         }
     }
 
-    /// Runs `work` one level deeper.
+    /// Run `work` one level deeper.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] beyond [`MAX_DEPTH`]; those of `work`.
     pub(super) fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         if self.depth == MAX_DEPTH {
             return Err(Fault::failed("macros, loops or expressions nest too deep"));
@@ -82,6 +97,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         result
     }
 
+    /// Run the statements of a body, until one changes the flow.
     fn body(&mut self, body: &'t [Stmt]) -> Eval<Flow> {
         self.deeper(|machine| {
             for stmt in body {
@@ -96,6 +112,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         })
     }
 
+    /// Run one statement.
     fn statement(&mut self, stmt: &'t StmtKind) -> Eval<Flow> {
         match stmt {
             StmtKind::Text(text) => self.write(text)?,
@@ -130,19 +147,21 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(Flow::Next)
     }
 
-    /// Writes to the output.
+    /// Append to the output.
     fn write(&mut self, text: &Str) -> Eval<()> {
         self.budget.bytes(text.len())?;
         self.out.push_str(text);
         Ok(())
     }
 
+    /// Run `{{ expression }}`.
     fn output(&mut self, expr: &'t Expr) -> Eval<()> {
         let value = self.eval(expr)?;
         let text = self.text_of(&value)?;
         self.write(&text)
     }
 
+    /// Run the body of the first condition that is true, or that of `else`.
     fn branch(&mut self, branches: &'t [(Expr, Vec<Stmt>)], otherwise: &'t [Stmt]) -> Eval<Flow> {
         for (condition, body) in branches {
             if self.eval(condition)?.is_true(&self.heap) {
@@ -152,12 +171,12 @@ impl<'t, 'i> Machine<'t, 'i> {
         self.body(otherwise)
     }
 
-    /// Runs `work` in a scope of its own.
+    /// Run `work` in its own scope.
     fn scoped<T>(&mut self, work: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         self.scoped_in(self.scope, work)
     }
 
-    /// Runs `work` in a new scope within `parent`.
+    /// Run `work` in a new scope within `parent`.
     fn scoped_in<T>(&mut self, parent: Ref, work: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
         let scope = self.heap.new_scope(Some(parent));
         let outer = mem::replace(&mut self.scope, scope);
@@ -167,14 +186,14 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(result)
     }
 
-    /// Runs `work` with an output of its own, and gives what it wrote.
+    /// Run `work` with its own output, and return that output.
     fn writing<T>(&mut self, work: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<(Str, T)> {
         let outer = mem::take(&mut self.out);
         let result = work(self)?;
         Ok((mem::replace(&mut self.out, outer).finish(), result))
     }
 
-    /// The text of a body, passed through filters.
+    /// Return the text of a body, passed through filters.
     fn captured(&mut self, filters: &'t [Suffix], body: &'t [Stmt]) -> Eval<(Val, Flow)> {
         let (text, flow) = self.writing(|machine| machine.scoped(|machine| machine.body(body)))?;
         let mut value = Val::Str(text);
@@ -187,6 +206,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok((value, flow))
     }
 
+    /// Run `with`. All values are evaluated before the variables are set.
     fn with(&mut self, values: &'t [(Target, Expr)], body: &'t [Stmt]) -> Eval<Flow> {
         let mut given = Vec::with_capacity(values.len());
         for (_, expr) in values {
@@ -200,7 +220,8 @@ impl<'t, 'i> Machine<'t, 'i> {
         })
     }
 
-    /// A macro with the scope around it.
+    /// Return a macro with the scope around it. All scopes around it stay from now on, because the
+    /// macro may be called after their bodies have ended.
     fn closure(&mut self, definition: &'t Macro) -> Eval<Val> {
         self.budget.pay(VALUE)?;
         let mut scope = Some(self.scope);
@@ -212,6 +233,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(self.heap.new_macro(Closure { definition, scope: self.scope }))
     }
 
+    /// Run `call`.
     fn call_block(&mut self, definition: &'t Macro, call: &'t Expr) -> Eval<()> {
         let caller = self.closure(definition)?;
         let value = match call {
@@ -222,12 +244,14 @@ impl<'t, 'i> Machine<'t, 'i> {
         self.write(&text)
     }
 
+    /// Run `for`.
     fn for_loop(&mut self, definition: &'t For) -> Eval<()> {
         let items = self.eval(&definition.items)?;
         self.run_loop(definition, &items, 0)
     }
 
-    /// Runs a loop over `items` in the current scope.
+    /// Run a loop over `items` in the current scope. Each iteration has its own scope, as in Jinja:
+    /// assignments are gone afterwards, except those to a namespace.
     fn run_loop(&mut self, definition: &'t For, items: &Val, depth: usize) -> Eval<()> {
         let mut items = self.items_of(items)?;
         if let Some(condition) = &definition.condition {
@@ -248,7 +272,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(())
     }
 
-    /// The items for which the loop's condition holds.
+    /// Return the items for which the loop's condition is true.
     fn kept(&mut self, definition: &'t For, condition: &'t Expr, items: Vec<Val>) -> Eval<Vec<Val>> {
         let mut kept = Vec::new();
         for item in items {
@@ -263,6 +287,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(kept)
     }
 
+    /// Run the iterations of the loop at index `number`.
     fn iterations(&mut self, definition: &'t For, number: usize) -> Eval<()> {
         let parent = self.scope;
         let mut flow = Flow::Next;
@@ -282,7 +307,7 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(())
     }
 
-    /// The value of a variable, as the current scope sees it.
+    /// Return the value of a variable in the current scope, or the global function of that name.
     fn lookup(&mut self, name: Name) -> Eval<Val> {
         let mut scope = Some(self.scope);
         while let Some(state) = scope.and_then(|scope| self.heap.scopes.get(scope as usize)) {
@@ -296,16 +321,22 @@ impl<'t, 'i> Machine<'t, 'i> {
             .template
             .names
             .get(name as usize)
-            .and_then(|name| call::function(name.as_str()))
-            .unwrap_or(Val::Undefined))
+            .and_then(|name| Function::named(name.as_str()))
+            .map_or(Val::Undefined, Val::Function))
     }
 
+    /// Set a variable in the current scope.
     fn assign_name(&mut self, name: Name, value: Val) {
         if let Some(scope) = self.heap.scopes.get_mut(self.scope as usize) {
             scope.vars.insert(name, value);
         }
     }
 
+    /// Assign a value to a target.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for an attribute of a value that is not a namespace, or for another number
+    /// of values than names.
     fn assign(&mut self, target: &'t Target, value: Val) -> Eval<()> {
         self.budget.pay(STEP)?;
         match target {
@@ -333,17 +364,20 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(())
     }
 
-    /// Puts an entry into a dict or namespace.
+    /// Set an entry of a dict or namespace.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if `key` cannot be a key: lists and dicts cannot.
     pub(super) fn put(&mut self, dict: Ref, key: Val, value: Val) -> Eval<()> {
-        let place = self.key_of(&key)?;
+        let slot = self.key_of(&key)?;
         self.budget.values(6)?;
         if let Some(dict) = self.heap.dict_mut(dict) {
-            dict.insert(place, key, value);
+            dict.insert(slot, key, value);
         }
         Ok(())
     }
 
-    /// What a dict or namespace holds under a text.
+    /// Return the value of a dict or namespace under a text.
     pub(super) fn entry(&mut self, dict: Ref, name: &Str) -> Eval<Option<Val>> {
         let Some(dict) = self.heap.dicts.get(dict as usize) else { return Ok(None) };
         self.budget.pay(STEP)?;
@@ -353,34 +387,40 @@ impl<'t, 'i> Machine<'t, 'i> {
         Ok(dict.get(&Key::Str(name.clone())).cloned())
     }
 
+    /// Make a list.
     pub(super) fn new_list(&mut self, items: Vec<Val>) -> Eval<Val> {
         self.budget.values(items.len() + 2)?;
         Ok(Val::List(self.heap.new_list(items)))
     }
 
+    /// Make a tuple.
     pub(super) fn new_tuple(&mut self, items: Vec<Val>) -> Eval<Val> {
         self.budget.values(items.len() + 2)?;
         Ok(Val::Tuple(self.heap.new_list(items)))
     }
 
-    /// What can be gone through once.
+    /// Make a sequence that can be iterated once.
     pub(super) fn new_iter(&mut self, items: Vec<Val>) -> Eval<Val> {
         self.budget.values(items.len() + 2)?;
         Ok(Val::Iter(self.heap.new_list(items)))
     }
 
+    /// Make an empty dict.
     pub(super) fn new_dict(&mut self) -> Eval<Ref> {
         self.budget.values(4)?;
         Ok(self.heap.new_dict(Dict::default()))
     }
 
-    /// A text that the interpreter itself words.
+    /// Make a text of the interpreter's own.
     pub(super) fn new_text(&mut self, text: &str) -> Eval<Val> {
         self.budget.bytes(text.len() + 64)?;
         Ok(Val::Str(Str::new(text, Origin::Template)))
     }
 
-    /// What can be gone through in `value`, in order.
+    /// Return the items of an iterable value, in order.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the value cannot be iterated.
     pub(super) fn items_of(&mut self, value: &Val) -> Eval<Vec<Val>> {
         match value {
             Val::Undefined => Ok(Vec::new()),
@@ -405,7 +445,7 @@ impl<'t, 'i> Machine<'t, 'i> {
     }
 }
 
-/// The number of binary digits of `n`.
+/// Return the number of binary digits of `n`.
 fn log2(n: usize) -> usize {
     (usize::BITS - n.leading_zeros()) as usize
 }

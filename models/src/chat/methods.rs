@@ -1,16 +1,19 @@
-//! The methods of strings, as in Python. Each pays for the texts that it reads and makes.
+//! The methods of strings, as in Python. Each charges for the texts that it reads and makes.
+//!
+//! Positions in arguments and results count characters, as in Python, while the texts are UTF-8.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::error::Fault;
+use super::arguments::Arguments;
+use super::error::{Eval, Fault};
 use super::format as formatting;
 use super::heap::Val;
 use super::lexer::is_space;
-use super::machine::{Eval, Given, Machine};
+use super::machine::Machine;
 use super::text::{Buf, Str};
 
-/// All names of methods.
+/// The names of all methods.
 pub(super) const NAMES: [&str; 36] = [
     "capitalize",
     "center",
@@ -50,8 +53,11 @@ pub(super) const NAMES: [&str; 36] = [
     "upper",
 ];
 
-/// Calls `text.name(…)`.
-pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given: Given) -> Eval<Val> {
+/// Call `text.name(…)`.
+///
+/// # Errors
+/// [`Fault::Failed`] if there is no such method, or the arguments do not fit it.
+pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given: Arguments) -> Eval<Val> {
     match name {
         "upper" | "lower" | "capitalize" | "title" => {
             given.none(name)?;
@@ -91,7 +97,7 @@ pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given:
     }
 }
 
-/// Python's questions about all characters of a text.
+/// Evaluate Python's predicates of all characters of a text; `None` if there is none of this name.
 fn is(text: &str, name: &str) -> Option<bool> {
     let all = |test: fn(char) -> bool| !text.is_empty() && text.chars().all(test);
     Some(match name {
@@ -108,6 +114,7 @@ fn is(text: &str, name: &str) -> Option<bool> {
     })
 }
 
+/// Return true if all words begin with their only upper-case letter.
 fn is_title(text: &str) -> bool {
     let (mut in_word, mut any) = (false, false);
     for c in text.chars() {
@@ -121,14 +128,14 @@ fn is_title(text: &str) -> bool {
 }
 
 impl Machine<'_, '_> {
-    /// `upper`, `lower`, `capitalize` or `title`.
+    /// Evaluate `upper`, `lower`, `capitalize` or `title`: `'a b'.title()` is `'A B'`.
     pub(super) fn cased(&mut self, text: &Str, how: &str) -> Eval<Val> {
         self.budget.bytes(text.len().saturating_mul(3))?;
         if how == "upper" {
-            return Ok(Val::Str(text.map_runs(str::to_uppercase)));
+            return Ok(Val::Str(text.map_spans(str::to_uppercase)));
         }
         if how == "lower" {
-            return Ok(Val::Str(text.map_runs(str::to_lowercase)));
+            return Ok(Val::Str(text.map_spans(str::to_lowercase)));
         }
         let (mut out, mut in_word) = (Buf::default(), false);
         for (c, origin) in text.chars() {
@@ -142,7 +149,8 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    /// `strip`, `lstrip` or `rstrip`.
+    /// Evaluate `strip`, `lstrip` or `rstrip`, of white space or of the given characters:
+    /// `'xay'.strip('xy')` is `'a'`.
     pub(super) fn stripped(&mut self, text: &Str, chars: Option<Val>, how: &str) -> Eval<Val> {
         let chars = self.str_arg(how, chars)?;
         let mut set: Vec<char> = Vec::new();
@@ -162,15 +170,20 @@ impl Machine<'_, '_> {
         if how != "lstrip" {
             rest = rest.trim_end_matches(goes);
         }
-        Ok(Val::Str(text.part(rest)))
+        Ok(Val::Str(text.subslice(rest)))
     }
 
+    /// Evaluate `split` or `rsplit`: `'a,b,c'.rsplit(',', 1)` is `['a,b', 'c']`. Without a
+    /// separator, the text is split at white space.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for an empty separator.
     fn split(&mut self, text: &Str, separator: Option<Val>, most: Option<Val>, from_end: bool) -> Eval<Val> {
         let most = self.int_arg("split", most, -1)?;
         let most = usize::try_from(most).unwrap_or(usize::MAX - 1);
         let separator = self.str_arg("split", separator)?;
         let separator = separator.as_ref().map(Str::as_str);
-        // A search begins with a look at all of what is searched for.
+        // A search first reads the whole separator.
         self.budget.bytes(text.len().saturating_mul(2) + separator.map_or(0, str::len))?;
         let string = text.as_str();
         let mut parts = match separator {
@@ -185,17 +198,18 @@ impl Machine<'_, '_> {
         self.new_list(parts)
     }
 
-    /// Parts of `text`, each paid for before the next one is looked for.
+    /// Return slices of `text`, each charged before the next one is searched for.
     fn parts<'s>(&mut self, text: &Str, parts: impl Iterator<Item = &'s str>) -> Eval<Vec<Val>> {
         let mut values = Vec::new();
         for part in parts {
             self.budget.values(5)?;
-            values.push(Val::Str(text.part(part)));
+            values.push(Val::Str(text.subslice(part)));
         }
         Ok(values)
     }
 
-    fn split_lines(&mut self, text: &Str, given: Given) -> Eval<Val> {
+    /// Evaluate `splitlines`, at all line ends that Python knows.
+    fn split_lines(&mut self, text: &Str, given: Arguments) -> Eval<Val> {
         let [keep] = given.bind("splitlines", ["keepends"])?;
         let keep = keep.is_some_and(|keep| keep.is_true(&self.heap));
         self.budget.bytes(text.len().saturating_mul(2))?;
@@ -219,7 +233,11 @@ impl Machine<'_, '_> {
         self.new_list(lines)
     }
 
-    fn partition(&mut self, text: &Str, given: Given, last: bool) -> Eval<Val> {
+    /// Evaluate `partition` or `rpartition`: `'a=b'.partition('=')` is `('a', '=', 'b')`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for an empty separator.
+    fn partition(&mut self, text: &Str, given: Arguments, last: bool) -> Eval<Val> {
         let separator = given.one("partition")?;
         let Some(separator) = self.str_arg("partition", Some(separator))?.filter(|text| !text.is_empty())
         else {
@@ -240,7 +258,8 @@ impl Machine<'_, '_> {
         self.new_tuple(parts.map(Val::Str).into())
     }
 
-    fn starts_or_ends(&mut self, text: &Str, given: Given, ends: bool) -> Eval<Val> {
+    /// Evaluate `startswith` or `endswith`, of one text or of a tuple of texts.
+    fn starts_or_ends(&mut self, text: &Str, given: Arguments, ends: bool) -> Eval<Val> {
         let [wanted, start, stop] = given.bind("startswith", ["prefix", "start", "end"])?;
         let text = self.range_of(text, start, stop)?;
         let wanted = match wanted {
@@ -262,7 +281,7 @@ impl Machine<'_, '_> {
         Ok(Val::Bool(found))
     }
 
-    /// The part between two places, as the optional arguments of searches give them.
+    /// Return the slice of a text that the optional arguments of a search select.
     fn range_of(&mut self, text: &Str, start: Option<Val>, stop: Option<Val>) -> Eval<Str> {
         if start.is_none() && stop.is_none() {
             return Ok(text.clone());
@@ -275,7 +294,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// `replace`, at most `most` times.
+    /// Evaluate `replace`, at most `most` times: `'aab'.replace('a', 'c', 1)` is `'cab'`.
     pub(super) fn replaced(
         &mut self,
         text: &Str,
@@ -291,17 +310,21 @@ impl Machine<'_, '_> {
         self.budget.bytes(text.len().saturating_mul(2) + old.len())?;
         let mut out = Buf::default();
         let mut at = 0;
-        for (place, found) in text.as_str().match_indices(old.as_str()).take(most) {
+        for (start, found) in text.as_str().match_indices(old.as_str()).take(most) {
             self.budget.bytes(new.len() + 4)?;
-            out.push_range(text, at..place);
+            out.push_range(text, at..start);
             out.push_str(&new);
-            at = place + found.len();
+            at = start + found.len();
         }
         out.push_range(text, at..text.len());
         Ok(Val::Str(out.finish()))
     }
 
-    fn searched(&mut self, text: &Str, given: Given, name: &str) -> Eval<Val> {
+    /// Evaluate `find`, `rfind`, `index` or `count`: `'banana'.find('na')` is 2.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if `index` finds nothing.
+    fn searched(&mut self, text: &Str, given: Arguments, name: &str) -> Eval<Val> {
         let [wanted, start, stop] = given.bind(name, ["sub", "start", "end"])?;
         let Some(wanted) = self.str_arg(name, wanted)? else {
             return Err(Fault::failed(format!("{name} needs a string")));
@@ -327,7 +350,12 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The texts of `items` with `separator` between them; only strings if `strict`.
+    /// Join the texts of `items` with `separator` between them: `', '.join(['a', 'b'])` is `'a,
+    /// b'`. With `strict`, only strings are allowed.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if `items` cannot be iterated, or an item is not a string where it must
+    /// be.
     pub(super) fn join(&mut self, items: &Val, separator: &Str, strict: bool) -> Eval<Val> {
         let mut out = Buf::default();
         for (i, item) in self.items_of(items)?.into_iter().enumerate() {
@@ -344,17 +372,21 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    fn without(&mut self, text: &Str, given: Given, end: bool) -> Eval<Val> {
+    /// Evaluate `removeprefix` or `removesuffix`: `'abc'.removeprefix('a')` is `'bc'`.
+    fn without(&mut self, text: &Str, given: Arguments, end: bool) -> Eval<Val> {
         let part = given.one("removeprefix")?;
         let Some(part) = self.str_arg("removeprefix", Some(part))? else { return Ok(Val::Str(text.clone())) };
         self.budget.bytes(text.len())?;
         let (string, part) = (text.as_str(), part.as_str());
         let rest = if end { string.strip_suffix(part) } else { string.strip_prefix(part) };
-        Ok(Val::Str(rest.map_or_else(|| text.clone(), |rest| text.part(rest))))
+        Ok(Val::Str(rest.map_or_else(|| text.clone(), |rest| text.subslice(rest))))
     }
 
-    /// `center`, `ljust` or `rjust`.
-    pub(super) fn padded(&mut self, text: &Str, given: Given, how: &str) -> Eval<Val> {
+    /// Evaluate `center`, `ljust` or `rjust`: `'a'.rjust(3, '-')` is `'--a'`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the fill is not one character.
+    pub(super) fn padded(&mut self, text: &Str, given: Arguments, how: &str) -> Eval<Val> {
         let [width, fill] = given.bind(how, ["width", "fillchar"])?;
         let width = self.int_arg(how, width, 80)?;
         let fill = self.str_arg(how, fill)?.unwrap_or_else(|| Str::template(" "));
@@ -377,7 +409,7 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    /// A text with the characters that HTML reserves written out.
+    /// Return a text with the characters that HTML reserves escaped.
     pub(super) fn escaped(&mut self, text: &Str) -> Eval<Val> {
         self.budget.bytes(text.len().saturating_mul(2))?;
         let mut out = Buf::default();
@@ -399,11 +431,11 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    /// A text with its bytes written as in addresses.
+    /// Return a text with its bytes percent-encoded, as in URLs.
     pub(super) fn urlencoded(&mut self, text: &Str) -> Eval<Val> {
         self.budget.bytes(text.len().saturating_mul(3))?;
         let mut out = Buf::default();
-        for (run, origin) in text.runs() {
+        for (run, origin) in text.spans() {
             for byte in run.bytes() {
                 if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
                     out.push_char(char::from(byte), origin);
@@ -416,11 +448,14 @@ impl Machine<'_, '_> {
     }
 }
 
-/// The words of a text: at most `most` from the start or end, then the rest. From the end they come in
-/// reverse.
+/// The words of a text: at most `most` from the start or the end, then the rest. From the end they
+/// come in reverse.
 struct Words<'t> {
+    /// The text left.
     rest: &'t str,
+    /// The number of words to split off.
     most: usize,
+    /// True to split from the end.
     from_end: bool,
 }
 
@@ -447,7 +482,7 @@ impl<'t> Iterator for Words<'t> {
     }
 }
 
-/// The number of characters before place `n`, which counts from the end if negative.
+/// Return the number of characters before index `n`, which counts from the end if negative.
 fn chars_before(text: &str, n: i64) -> usize {
     let len = text.chars().count() as i64;
     let n = if n < 0 { n.saturating_add(len) } else { n };

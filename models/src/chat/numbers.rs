@@ -1,11 +1,14 @@
 //! Numbers as Python writes and reads them.
+//!
+//! Templates print numbers, and models were trained on Python's output, so the shortest digits that
+//! read back as the same float are written in Python's notation: `1e+16`, not `1e16`.
 
 use alloc::format;
 use alloc::string::String;
 
 use super::lexer::is_space;
 
-/// The shortest text that reads back as `x`.
+/// Return the shortest text that reads back as `x`.
 pub(super) fn repr(x: f64) -> String {
     if x.is_nan() {
         return "nan".into();
@@ -23,7 +26,8 @@ pub(super) fn repr(x: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// What Python's `int(text, base)` reads.
+/// Parse an integer as Python's `int(text, base)` does: with white space around it, a sign, a
+/// prefix of the base, and single underscores between digits.
 pub(super) fn parse_int(text: &str, base: u32) -> Option<i64> {
     let text = text.trim_matches(is_space);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -45,7 +49,8 @@ pub(super) fn parse_int(text: &str, base: u32) -> Option<i64> {
     i64::from_str_radix(&digits, base).ok()
 }
 
-/// What Python's `float(text)` reads.
+/// Parse a float as Python's `float(text)` does: with white space around it, and single underscores
+/// between digits.
 pub(super) fn parse_float(text: &str) -> Option<f64> {
     let text = text.trim_matches(is_space);
     let separated = text.starts_with('_') || text.ends_with('_') || text.contains("__");
@@ -53,7 +58,7 @@ pub(super) fn parse_float(text: &str) -> Option<f64> {
     if separated { None } else { plain.parse().ok() }
 }
 
-/// `x` rounded to `digits` behind the point, halves to even, as Python's `round` does.
+/// Round `x` to `digits` behind the point, halves to even, as Python's `round` does.
 pub(super) fn round(x: f64, digits: i64) -> f64 {
     if !x.is_finite() || digits > 300 {
         return x;
@@ -65,7 +70,7 @@ pub(super) fn round(x: f64, digits: i64) -> f64 {
     if scale.is_finite() { libm::rint(x / scale) * scale } else { 0.0 }
 }
 
-/// `x` without what is behind the point, if it fits.
+/// Return the integer part of `x`, if it fits 64 bits.
 pub(super) fn truncated(x: f64) -> Option<i64> {
     (x.is_finite() && libm::fabs(x) < 9.2e18).then_some(x as i64)
 }

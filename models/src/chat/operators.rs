@@ -1,17 +1,19 @@
-//! Operators, as in Python. Everything that has no result there is an error here; so are integers beyond 64
-//! bits.
+//! Operators, as in Python.
+//!
+//! Strings and lists can be added and multiplied by an integer. `%` on a string formats it.
+//! Operations without a result in Python are faults here, and so are integers beyond 64 bits.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use super::ast::{CompareOp, MathOp};
-use super::error::Fault;
+use super::error::{Eval, Fault};
 use super::format as formatting;
 use super::heap::Val;
-use super::machine::{Eval, Machine};
+use super::machine::Machine;
 use super::text::{Buf, Str};
 
-/// `-value`
+/// Evaluate `-value`.
 pub(super) fn negative(value: &Val) -> Eval<Val> {
     match (value, value.as_int()) {
         (Val::Float(x), _) => Ok(Val::Float(-x)),
@@ -20,7 +22,7 @@ pub(super) fn negative(value: &Val) -> Eval<Val> {
     }
 }
 
-/// `+value`
+/// Evaluate `+value`.
 pub(super) fn positive(value: Val) -> Eval<Val> {
     match (&value, value.as_int()) {
         (Val::Float(_), _) => Ok(value),
@@ -29,11 +31,17 @@ pub(super) fn positive(value: Val) -> Eval<Val> {
     }
 }
 
+/// Return the fault of a number beyond 64 bits.
 fn too_large() -> Fault {
     Fault::failed("a number beyond 64 bits")
 }
 
 impl Machine<'_, '_> {
+    /// Evaluate an arithmetic operator.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the operator is not defined for the values, divides by zero, or gives
+    /// an integer beyond 64 bits.
     pub(super) fn calculate(&mut self, op: MathOp, a: &Val, b: &Val) -> Eval<Val> {
         self.budget.pay(1)?;
         match (op, a, b) {
@@ -68,11 +76,14 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Return the items of two lists.
     fn joined(&mut self, x: u32, y: u32) -> Eval<Vec<Val>> {
         self.budget.values(self.heap.list(x).len() + self.heap.list(y).len())?;
         Ok([self.heap.list(x), self.heap.list(y)].concat())
     }
 
+    /// Evaluate `sequence * n`. The whole result is charged before it is made, so a large `n` costs
+    /// nothing but the fault.
     fn repeated(&mut self, sequence: &Val, n: u64) -> Eval<Val> {
         match sequence {
             Val::Str(text) => {
@@ -94,6 +105,11 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Evaluate a comparison.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the values have no order, or `in` is asked of a value that has no
+    /// items.
     pub(super) fn compare(&mut self, op: CompareOp, a: &Val, b: &Val) -> Eval<bool> {
         use core::cmp::Ordering::{Greater, Less};
         self.budget.pay(1)?;
@@ -109,7 +125,11 @@ impl Machine<'_, '_> {
         })
     }
 
-    /// `item in container`
+    /// Evaluate `item in container`: a substring of a string, a key of a dict, or an item of a
+    /// sequence.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the container has no items, or is a string and the item is not.
     pub(super) fn contains(&mut self, container: &Val, item: &Val) -> Eval<bool> {
         match (container, item) {
             (Val::Str(text), Val::Str(part)) => self.find(text, part).map(|at| at.is_some()),
@@ -131,13 +151,14 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Where `part` first stands in `text`.
+    /// Return the byte offset of the first `part` in `text`.
     pub(super) fn find(&mut self, text: &Str, part: &Str) -> Eval<Option<usize>> {
         self.budget.bytes(text.len() + part.len())?;
         Ok(text.as_str().find(part.as_str()))
     }
 }
 
+/// Return the fault of an operator that is not defined for these values.
 fn unfit(op: MathOp, a: &Val, b: &Val) -> Fault {
     let op = match op {
         MathOp::Add => "+",
@@ -151,6 +172,7 @@ fn unfit(op: MathOp, a: &Val, b: &Val) -> Fault {
     Fault::failed(format!("{} {op} {} has no meaning", a.kind(), b.kind()))
 }
 
+/// Evaluate an operator on two numbers.
 fn numbers(op: MathOp, a: &Val, b: &Val) -> Eval<Val> {
     if let (Some(x), Some(y)) = (a.as_int(), b.as_int())
         && op != MathOp::Div
@@ -176,12 +198,13 @@ fn numbers(op: MathOp, a: &Val, b: &Val) -> Eval<Val> {
     }))
 }
 
-/// The remainder with the sign of the divisor.
+/// Return the remainder with the sign of the divisor.
 fn remainder(x: f64, y: f64) -> f64 {
     let rest = libm::fmod(x, y);
     if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
 }
 
+/// Evaluate an operator on two integers. Division rounds towards minus infinity, as in Python.
 fn integers(op: MathOp, x: i64, y: i64) -> Eval<Val> {
     if y == 0 && matches!(op, MathOp::FloorDiv | MathOp::Rem) {
         return Err(Fault::failed("division by zero"));

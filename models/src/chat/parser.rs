@@ -1,7 +1,8 @@
-//! From tokens to the tree: statements. Expressions are in `parser/expression.rs`.
+//! The parser: from tokens to the tree. This file has the statements, `parser/expression.rs` the
+//! expressions.
 //!
-//! Follows Jinja's own parser, so precedence and oddities are the same. Nesting is bounded; each token is
-//! looked at a bounded number of times.
+//! It follows Jinja's own parser (`jinja2/parser.py`), so precedence and oddities are the same.
+//! Nesting is bounded, and each token is visited a bounded number of times.
 
 mod expression;
 
@@ -15,10 +16,13 @@ use super::error::ChatError;
 use super::lexer::{self, Kind, Token};
 use super::text::Str;
 
-/// How deep statements and expressions may nest, together.
+/// The deepest nesting of statements and expressions together.
 const MAX_NESTING: u32 = 100;
 
-/// Reads a template, whose lines end in `\n`.
+/// Parse a template, whose lines end in `\n`.
+///
+/// # Errors
+/// [`ChatError::Syntax`].
 pub(super) fn parse(source: &str) -> Result<Template, ChatError> {
     let tokens = lexer::tokens(source)?;
     let mut parser =
@@ -30,14 +34,17 @@ pub(super) fn parse(source: &str) -> Result<Template, ChatError> {
     Ok(Template { body, names: parser.names.texts })
 }
 
-/// The names of variables, each with a number.
+/// The names of variables, each with its index.
 #[derive(Default)]
 struct Names<'s> {
+    /// The index of each name.
     numbers: BTreeMap<&'s str, Name>,
+    /// The names, by index.
     texts: Vec<Str>,
 }
 
 impl<'s> Names<'s> {
+    /// Return the index of a name, which is added if it is new.
     fn number(&mut self, name: &'s str) -> Name {
         *self.numbers.entry(name).or_insert_with(|| {
             self.texts.push(Str::template(name));
@@ -46,41 +53,48 @@ impl<'s> Names<'s> {
     }
 }
 
+/// The parser: the tokens, the position in them, and the context of the statement.
 struct Parser<'s> {
+    /// All tokens of the template.
     tokens: Vec<Token<'s>>,
-    /// The next token.
+    /// The index of the next token.
     at: usize,
+    /// The variables named so far.
     names: Names<'s>,
     /// The line of the last token.
     line: u32,
+    /// The nesting of statements and expressions now.
     nesting: u32,
-    /// Loops around what is read, within the innermost macro.
+    /// The number of loops around the statement, within the innermost macro.
     loops: u32,
-    /// How often `varargs`, `kwargs` or `caller` was named so far.
+    /// The number of times that `varargs`, `kwargs` or `caller` was named so far.
     more: u32,
 }
 
 impl<'s> Parser<'s> {
+    /// Return the next token.
     fn peek(&self) -> Option<&Kind<'s>> {
         self.tokens.get(self.at).map(|token| &token.kind)
     }
 
+    /// Skip the next token.
     fn next(&mut self) {
         if let Some(token) = self.tokens.get(self.at) {
             (self.line, self.at) = (token.line, self.at + 1);
         }
     }
 
-    /// The line of the next token.
+    /// Return the line of the next token.
     fn line(&self) -> u32 {
         self.tokens.get(self.at).map_or(self.line, |token| token.line)
     }
 
+    /// Return a syntax error on the line of the next token.
     fn error<T>(&self, detail: &str) -> Result<T, ChatError> {
         Err(ChatError::syntax(self.line(), detail))
     }
 
-    /// The fault that the next token does not belong here.
+    /// Return the error that the next token does not belong here.
     fn unexpected<T>(&self, wanted: &str) -> Result<T, ChatError> {
         let found = match self.peek() {
             None => "the end of the template".into(),
@@ -97,6 +111,10 @@ impl<'s> Parser<'s> {
         self.error(&format!("{found} where {wanted} should be"))
     }
 
+    /// Parse one level deeper.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] beyond [`MAX_NESTING`]; those of `read`.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ChatError>) -> Result<T, ChatError> {
         if self.nesting == MAX_NESTING {
             return self.error("nested too deep");
@@ -107,7 +125,7 @@ impl<'s> Parser<'s> {
         read
     }
 
-    /// Passes `operator` if it comes next.
+    /// Skip `operator` if it comes next, and return true.
     fn operator(&mut self, operator: &str) -> bool {
         let found = matches!(self.peek(), Some(Kind::Operator(found)) if *found == operator);
         if found {
@@ -116,15 +134,17 @@ impl<'s> Parser<'s> {
         found
     }
 
+    /// Skip `operator`, which must come next.
     fn expect(&mut self, operator: &str) -> Result<(), ChatError> {
         if self.operator(operator) { Ok(()) } else { self.unexpected(operator) }
     }
 
+    /// Return true if the word `word` comes next.
     fn at_word(&self, word: &str) -> bool {
         matches!(self.peek(), Some(Kind::Name(found)) if *found == word)
     }
 
-    /// Passes the word `word` if it comes next.
+    /// Skip the word `word` if it comes next, and return true.
     fn word(&mut self, word: &str) -> bool {
         let found = self.at_word(word);
         if found {
@@ -133,6 +153,7 @@ impl<'s> Parser<'s> {
         found
     }
 
+    /// Read a name.
     fn name(&mut self) -> Result<&'s str, ChatError> {
         match self.peek() {
             Some(Kind::Name(name)) => {
@@ -144,6 +165,7 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Skip `%}`, which must come next.
     fn block_end(&mut self) -> Result<(), ChatError> {
         match self.peek() {
             Some(Kind::BlockEnd) => {
@@ -154,8 +176,11 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Statements up to one of the words `ends`, which is left, behind its `{%`; up to the end of the
-    /// template if there are none.
+    /// Parse statements up to one of the words `ends`, which is not skipped, behind its `{%`; or up
+    /// to the end of the template if there are none.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] if the template ends before, or a statement cannot be parsed.
     fn body(&mut self, ends: &[&str]) -> Result<Vec<Stmt>, ChatError> {
         self.nested(|parser| {
             let mut body = Vec::new();
@@ -182,7 +207,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// A body up to `end`, and what closes it.
+    /// Parse a body up to `end`, and its closing tag.
     fn body_until(&mut self, end: &str) -> Result<Vec<Stmt>, ChatError> {
         self.block_end()?;
         let body = self.body(&[end])?;
@@ -190,6 +215,7 @@ impl<'s> Parser<'s> {
         Ok(body)
     }
 
+    /// Parse `{{ … }}`.
     fn output(&mut self) -> Result<StmtKind, ChatError> {
         self.next();
         let expr = self.tuple(true)?;
@@ -202,7 +228,13 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A statement behind its `{%`, with what closes it.
+    /// Parse a statement behind its `{%`, with its closing tag. Jinja's statements that load other
+    /// templates are refused; `block` is its body, and `autoescape` and `generation` have no
+    /// effect.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for unknown statements, and for `break` and `continue` outside of
+    /// loops.
     fn statement(&mut self) -> Result<StmtKind, ChatError> {
         let word = self.name()?;
         let kind = match word {
@@ -238,6 +270,7 @@ impl<'s> Parser<'s> {
         Ok(kind)
     }
 
+    /// Parse `for target in items if condition recursive`, with an optional `else`.
     fn for_loop(&mut self) -> Result<StmtKind, ChatError> {
         let target = self.targets(false)?;
         if !self.word("in") {
@@ -254,12 +287,13 @@ impl<'s> Parser<'s> {
         Ok(StmtKind::For(Box::new(For { target, items, condition, recursive, body, otherwise })))
     }
 
-    /// Passes the next token and gives `value`.
+    /// Skip the next token and return `value`.
     fn end<T>(&mut self, value: T) -> T {
         self.next();
         value
     }
 
+    /// Parse `if`, with any number of `elif` and an optional `else`.
     fn condition(&mut self) -> Result<StmtKind, ChatError> {
         let mut branches = Vec::new();
         loop {
@@ -274,6 +308,7 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Parse `set`, either of a value or of a body up to `endset`.
     fn set(&mut self) -> Result<StmtKind, ChatError> {
         let target = self.targets(true)?;
         if self.operator("=") {
@@ -283,6 +318,7 @@ impl<'s> Parser<'s> {
         Ok(StmtKind::SetBlock(target, filters, self.body_until("endset")?))
     }
 
+    /// Parse filters, each behind its bar.
     fn filters(&mut self) -> Result<Vec<Suffix>, ChatError> {
         let mut filters = Vec::new();
         while self.operator("|") {
@@ -291,7 +327,8 @@ impl<'s> Parser<'s> {
         Ok(filters)
     }
 
-    /// A target, or several separated by commas.
+    /// Parse a target, or several separated by commas. `attributes` allows attributes of
+    /// namespaces.
     fn targets(&mut self, attributes: bool) -> Result<Target, ChatError> {
         let first = self.target(attributes)?;
         if !matches!(self.peek(), Some(Kind::Operator(","))) {
@@ -307,6 +344,11 @@ impl<'s> Parser<'s> {
         Ok(Target::Tuple(targets))
     }
 
+    /// Parse a target: a name, an attribute of a namespace if `attributes`, or targets in
+    /// parentheses.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for constants, which cannot be assigned to.
     fn target(&mut self, attributes: bool) -> Result<Target, ChatError> {
         if self.operator("(") {
             let target = self.nested(|parser| parser.targets(attributes))?;
@@ -324,6 +366,7 @@ impl<'s> Parser<'s> {
         Ok(Target::Name(name))
     }
 
+    /// Parse `macro`.
     fn macro_definition(&mut self) -> Result<StmtKind, ChatError> {
         let name = self.name()?;
         let name = self.names.number(name);
@@ -331,12 +374,13 @@ impl<'s> Parser<'s> {
         Ok(StmtKind::Macro(definition))
     }
 
-    /// The parameters, if any, and the body of a macro.
+    /// Parse the parameters, if any, and the body of a macro.
     fn macro_rest(&mut self, name: Name, end: &str) -> Result<Box<Macro>, ChatError> {
         let params = if self.operator("(") { self.params()? } else { Vec::new() };
         self.macro_with(name, params, end)
     }
 
+    /// Parse the body of a macro with the given parameters.
     fn macro_with(
         &mut self,
         name: Name,
@@ -350,7 +394,7 @@ impl<'s> Parser<'s> {
         Ok(Box::new(Macro { name, params, body, takes_more }))
     }
 
-    /// Parameters up to the closing parenthesis.
+    /// Parse parameters up to the closing parenthesis.
     fn params(&mut self) -> Result<Vec<(Name, Option<Expr>)>, ChatError> {
         let mut params = Vec::new();
         while !self.operator(")") {
@@ -368,6 +412,10 @@ impl<'s> Parser<'s> {
         Ok(params)
     }
 
+    /// Parse `call`, optionally with parameters of the body.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] if the expression behind it is not a call.
     fn call_block(&mut self) -> Result<StmtKind, ChatError> {
         let params = if self.operator("(") { self.params()? } else { Vec::new() };
         let call = self.unary(true)?;
@@ -377,12 +425,14 @@ impl<'s> Parser<'s> {
         Ok(StmtKind::CallBlock(self.macro_with(ast::CALLER, params, "endcall")?, call))
     }
 
+    /// Parse `filter`.
     fn filter_block(&mut self) -> Result<StmtKind, ChatError> {
         let mut filters = Vec::from([self.filter()?]);
         filters.extend(self.filters()?);
         Ok(StmtKind::FilterBlock(filters, self.body_until("endfilter")?))
     }
 
+    /// Parse `with a = 1, b = 2`.
     fn with(&mut self) -> Result<StmtKind, ChatError> {
         let mut values = Vec::new();
         while !matches!(self.peek(), Some(Kind::BlockEnd)) {

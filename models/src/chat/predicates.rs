@@ -1,12 +1,15 @@
-//! Tests, which follow `is`.
+//! Tests, which follow `is`: `value is defined`, `n is divisibleby 3`.
+//!
+//! The set is that of Jinja 3. Comparisons have names too, for filters such as `select('gt', 2)`.
 
 use alloc::format;
 
+use super::arguments::Arguments;
 use super::ast::CompareOp;
-use super::error::Fault;
+use super::error::{Eval, Fault};
 use super::filters;
 use super::heap::{Val, View};
-use super::machine::{Eval, Given, Machine};
+use super::machine::Machine;
 use super::text::Str;
 
 /// The names of all tests.
@@ -53,8 +56,11 @@ const NAMES: [&str; 39] = [
 ];
 
 impl Machine<'_, '_> {
-    /// `value is name(…)`
-    pub(super) fn test(&mut self, name: &Str, value: &Val, given: Given) -> Eval<bool> {
+    /// Evaluate `value is name(…)`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if there is no such test, or value and arguments do not fit it.
+    pub(super) fn test(&mut self, name: &Str, value: &Val, given: Arguments) -> Eval<bool> {
         self.budget.pay(super::budget::STEP)?;
         let op = match name.as_str() {
             "eq" | "equalto" | "==" => CompareOp::Eq,
@@ -82,7 +88,8 @@ impl Machine<'_, '_> {
         self.compare(op, value, &other)
     }
 
-    /// Both are the same object.
+    /// Return true if both are the same object. Texts and numbers, which have no identity here, are
+    /// the same if they are equal and of one type.
     fn same(&mut self, a: &Val, b: &Val) -> Eval<bool> {
         Ok(match (a, b) {
             (Val::List(x), Val::List(y)) | (Val::Tuple(x), Val::Tuple(y)) | (Val::Dict(x), Val::Dict(y)) => {
@@ -93,6 +100,7 @@ impl Machine<'_, '_> {
         })
     }
 
+    /// Evaluate a test without arguments.
     fn test_alone(&mut self, name: &str, value: &Val) -> Eval<bool> {
         Ok(match name {
             "defined" => !matches!(value, Val::Undefined),
@@ -125,12 +133,12 @@ impl Machine<'_, '_> {
                     | Val::Macro(_)
                     | Val::Method(_)
                     | Val::Function(_)
-                    | Val::Turns(_)
+                    | Val::Cycle(_)
             ),
             "callable" => {
                 matches!(
                     value,
-                    Val::Macro(_) | Val::Method(_) | Val::Function(_) | Val::Turns(_) | Val::Loop(_)
+                    Val::Macro(_) | Val::Method(_) | Val::Function(_) | Val::Cycle(_) | Val::Loop(_)
                 )
             }
             "escaped" => false,

@@ -1,4 +1,4 @@
-//! What templates mean. `tests/chat.rs` of the crate has Jinja's own answers to more.
+//! The semantics of templates. `tests/chat.rs` of the crate has more, with Jinja's own answers.
 
 mod hostile;
 
@@ -131,14 +131,14 @@ fn operators_mean_what_they_mean_in_python() {
     backstitch_testing::each(cases, |&(source, wanted)| assert_eq!(render(source).as_deref(), Ok(wanted)));
 }
 
-/// A text with its values in ⟦brackets⟧.
+/// Return a text with its values in ⟦brackets⟧.
 fn marked(source: &str, conversation: &Conversation) -> Result<String, ChatError> {
     let rendered = ChatTemplate::from_source(source)?.render(conversation)?;
     let mark = |(part, origin): (&str, Origin)| match origin {
         Origin::Template => String::from(part),
         Origin::Value => alloc::format!("⟦{part}⟧"),
     };
-    Ok(rendered.parts().map(mark).collect())
+    Ok(rendered.spans().map(mark).collect())
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Values that a program gives a chat template.
+//! Values that a program passes to a chat template.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ChatError, Message};
+use super::message::Message;
 
-/// A value as JSON has them: a message, a tool, a document, or any other variable of a chat template.
+/// A JSON value: a message, a tool, a document, or any other variable of a chat template.
 ///
 /// ```
 /// use backstitch_models::chat::Value;
@@ -31,25 +31,28 @@ pub enum Value {
     Str(String),
     /// A list.
     List(Vec<Value>),
-    /// Names with values, in this order. Of equal names the last one counts, at the place of the first.
+    /// Names with values, in this order. Of equal names the last one counts, at the position of the
+    /// first.
     Map(Vec<(String, Value)>),
 }
 
 impl Value {
     /// Make a map.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    ///
+    /// let arguments = Value::map([("in", "Oslo".into())]);
+    /// let call = Value::map([("name", "weather".into()), ("arguments", arguments)]);
+    /// let place = call.get("arguments").and_then(|arguments| arguments.get("in"));
+    /// assert_eq!(place, Some(&"Oslo".into()));
+    /// ```
     pub fn map<K: Into<String>>(entries: impl IntoIterator<Item = (K, Value)>) -> Self {
         Self::Map(entries.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 
-    /// Read JSON text. Numbers that do not fit 64 bits as integers become floats.
-    ///
-    /// # Errors
-    /// [`ChatError::Json`] if the text is not JSON, or nests deeper than 100 lists and maps.
-    pub fn from_json(text: &str) -> Result<Self, ChatError> {
-        super::json_text::read(text)
-    }
-
-    /// The value under `name`, if this is a map that has it.
+    /// Return the value of `name`, if this is a map that has it.
     pub fn get(&self, name: &str) -> Option<&Value> {
         match self {
             Self::Map(entries) => {
@@ -59,7 +62,7 @@ impl Value {
         }
     }
 
-    /// The text, if this is one.
+    /// Return the text, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(text) => Some(text),
@@ -67,7 +70,16 @@ impl Value {
         }
     }
 
-    /// The items, if this is a list.
+    /// Return the items, if this is a list.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    ///
+    /// let value = Value::from(vec![1, 2]);
+    /// assert_eq!(value.as_list(), Some(&[Value::Int(1), Value::Int(2)][..]));
+    /// assert_eq!(value.as_str(), None);
+    /// ```
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
             Self::List(items) => Some(items),

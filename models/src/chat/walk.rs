@@ -1,6 +1,8 @@
-//! Going through values: equality, order, keys, and their texts as Python and JSON write them.
+//! Operations that visit values recursively: equality, order, keys, their texts as Python prints
+//! them, and sorting.
 //!
-//! Values can share and even hold each other, so every step is paid for and the depth is bounded.
+//! Values can share and even contain each other, so every step is charged, and the depth is
+//! bounded.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,30 +10,37 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use super::budget::STEP;
-use super::error::Fault;
+use super::error::{Eval, Fault};
 use super::heap::{Function, Key, Val, View};
-use super::machine::{Eval, Machine};
+use super::machine::Machine;
 use super::numbers;
 use super::text::{Buf, Origin, Str};
 
-/// How deep values may nest where they are walked through.
+/// The deepest nesting of values that are visited.
 pub(super) const MAX_DEPTH: u32 = 100;
 
-/// How many keys a long text is compared with as a whole on the way to its place in a dict, where it has
-/// neighbours that begin alike.
+/// The number of keys that a long text is assumed to be compared with in full when a dict looks it
+/// up. Keys with a common beginning make such comparisons.
 const COMPARISONS: usize = 16;
 
-/// Goes one level deeper.
+/// Return the next depth.
+///
+/// # Errors
+/// [`Fault::Failed`] beyond [`MAX_DEPTH`].
 fn down(depth: u32) -> Eval<u32> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { Err(Fault::failed("values nest too deep")) }
 }
 
 impl Machine<'_, '_> {
-    /// `a == b`
+    /// Evaluate `a == b`. Values of different types differ, except that equal numbers are equal.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the values nest too deep.
     pub(super) fn equal(&mut self, a: &Val, b: &Val) -> Eval<bool> {
         self.equal_at(a, b, 0)
     }
 
+    /// Compare values at this depth.
     fn equal_at(&mut self, a: &Val, b: &Val, depth: u32) -> Eval<bool> {
         self.budget.pay(STEP)?;
         Ok(match (a, b) {
@@ -68,11 +77,12 @@ impl Machine<'_, '_> {
             | (Val::Macro(x), Val::Macro(y))
             | (Val::Loop(x), Val::Loop(y))
             | (Val::Method(x), Val::Method(y))
-            | (Val::Turns(x), Val::Turns(y)) => x == y,
+            | (Val::Cycle(x), Val::Cycle(y)) => x == y,
             _ => compare_numbers(a, b) == Some(Ordering::Equal),
         })
     }
 
+    /// Compare dicts at this depth.
     fn equal_dicts(&mut self, x: u32, y: u32, depth: u32) -> Eval<bool> {
         if x == y {
             return Ok(true);
@@ -92,11 +102,15 @@ impl Machine<'_, '_> {
         Ok(true)
     }
 
-    /// The order of two values; `None` between a number and one that is not a number.
+    /// Return the order of two values; `None` if one of two numbers is NaN.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the types have no order, or the values nest too deep.
     pub(super) fn order(&mut self, a: &Val, b: &Val) -> Eval<Option<Ordering>> {
         self.order_at(a, b, 0)
     }
 
+    /// Order values at this depth.
     fn order_at(&mut self, a: &Val, b: &Val, depth: u32) -> Eval<Option<Ordering>> {
         self.budget.pay(STEP)?;
         match (a, b) {
@@ -123,18 +137,22 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// What a dict tells `value` apart by.
+    /// Return the identity of `value` as a dict key.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if it cannot be a key: lists and dicts cannot.
     pub(super) fn key_of(&mut self, value: &Val) -> Eval<Key> {
         self.key_at(value, 0)
     }
 
+    /// Return the key of a value at this depth.
     fn key_at(&mut self, value: &Val, depth: u32) -> Eval<Key> {
         self.budget.pay(STEP)?;
         match value {
             Val::None => Ok(Key::None),
             Val::Float(x) => Ok(Key::float(*x)),
             Val::Str(text) => {
-                // It will be compared with others on the way to its place.
+                // The dict will compare it with other keys.
                 if text.len() > 32 {
                     self.budget.bytes(text.len().saturating_mul(COMPARISONS))?;
                 }
@@ -157,7 +175,11 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The text of a value, as printing gives it.
+    /// Return the text of a value as printing writes it: a text as it is, nothing for an undefined
+    /// value, the `repr` of any other.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the values nest too deep.
     pub(super) fn text_of(&mut self, value: &Val) -> Eval<Str> {
         match value {
             Val::Str(text) => Ok(text.clone()),
@@ -170,20 +192,26 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// The text of a value within another, as Python's `repr` gives it.
+    /// Return the text of a value as Python's `repr` writes it: texts are in quotes, and items are
+    /// separated by a comma and a space.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the values nest too deep.
     pub(super) fn repr_of(&mut self, value: &Val) -> Eval<Str> {
         let mut out = Buf::default();
         self.write_repr(value, &mut out, 0)?;
         Ok(out.finish())
     }
 
-    /// Writes words of the interpreter's own.
+    /// Append words of the interpreter's own.
     fn own(&mut self, text: &str, out: &mut Buf) -> Eval<()> {
         self.budget.bytes(text.len())?;
         out.push(text, Origin::Template);
         Ok(())
     }
 
+    /// Append the `repr` of a value at this depth. Values without a literal form, such as macros,
+    /// are written in angle brackets.
     fn write_repr(&mut self, value: &Val, out: &mut Buf, depth: u32) -> Eval<()> {
         self.budget.pay(STEP)?;
         match value {
@@ -233,12 +261,13 @@ impl Machine<'_, '_> {
             Val::Macro(_) => self.own("<macro>", out),
             Val::Loop(_) => self.own("<loop>", out),
             Val::Method(_) => self.own("<method>", out),
-            Val::Turns(_) => self.own("<object>", out),
+            Val::Cycle(_) => self.own("<object>", out),
             Val::Function(Function::Namespace | Function::Dict | Function::Range) => self.own("<class>", out),
             Val::Function(_) => self.own("<function>", out),
         }
     }
 
+    /// Append the items of a list between brackets.
     fn write_items(&mut self, list: u32, [open, close]: [&str; 2], out: &mut Buf, depth: u32) -> Eval<()> {
         self.own(open, out)?;
         let mut i = 0;
@@ -252,6 +281,7 @@ impl Machine<'_, '_> {
         self.own(close, out)
     }
 
+    /// Append the entries of a dict.
     fn write_entries(&mut self, dict: u32, out: &mut Buf, depth: u32) -> Eval<()> {
         let mut i = 0;
         while let Some((key, value)) = self.heap.dict(dict).get(i).cloned() {
@@ -266,7 +296,12 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// `items` in ascending order of their keys, or descending; equal ones stay in their order.
+    /// Sort `items` by their keys in ascending order, or descending; equal ones keep their order.
+    /// This is a merge sort, because a comparison may fail, which the sorts of the standard library
+    /// do not allow for.
+    ///
+    /// # Errors
+    /// Those of [`Machine::order`].
     pub(super) fn sorted(&mut self, items: Vec<(Val, Val)>, reverse: bool) -> Eval<Vec<Val>> {
         self.budget.values(items.len() * 4)?;
         let mut runs: Vec<Vec<(Val, Val)>> = items.into_iter().map(|item| Vec::from([item])).collect();
@@ -284,6 +319,7 @@ impl Machine<'_, '_> {
         Ok(runs.into_iter().flatten().map(|(_, value)| value).collect())
     }
 
+    /// Merge two sorted lists. Of equal items, that of the first list comes first.
     fn merged(
         &mut self,
         first: Vec<(Val, Val)>,
@@ -308,7 +344,7 @@ impl Machine<'_, '_> {
     }
 }
 
-/// The order of two numbers.
+/// Return the order of two numbers.
 fn compare_numbers(a: &Val, b: &Val) -> Option<Ordering> {
     match (a.as_int(), b.as_int()) {
         (Some(x), Some(y)) => Some(x.cmp(&y)),
@@ -316,7 +352,7 @@ fn compare_numbers(a: &Val, b: &Val) -> Option<Ordering> {
     }
 }
 
-/// Writes a text in quotes, as Python does.
+/// Append a text in quotes, as Python does: in single quotes unless only those occur in it.
 fn quote(text: &Str, out: &mut Buf) {
     let quote = if text.as_str().contains('\'') && !text.as_str().contains('"') { '"' } else { '\'' };
     out.push_char(quote, Origin::Template);
@@ -340,7 +376,7 @@ fn quote(text: &Str, out: &mut Buf) {
     out.push_char(quote, Origin::Template);
 }
 
-/// Separators, formats and private characters that Python escapes.
+/// Return true for separators, format and private characters, which Python escapes.
 fn is_unprintable(c: char) -> bool {
     use unicode_general_category::{GeneralCategory as G, get_general_category};
     if c.is_ascii() {
@@ -359,6 +395,7 @@ fn is_unprintable(c: char) -> bool {
     )
 }
 
+/// Return the escape of a character.
 fn hex(c: char) -> String {
     if (c as u32) < 0x10000 { format!("\\u{:04x}", c as u32) } else { format!("\\U{:08x}", c as u32) }
 }

@@ -1,16 +1,18 @@
-//! How far two rows of numbers are apart.
+//! The distance between rows of numbers.
 
-/// Differences gathered over the rows of a case.
+/// Differences accumulated over the rows of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Distance {
-    /// Largest absolute difference; infinite where one side is not a finite number.
+    /// The largest absolute difference; infinite if one side is not a finite number.
     pub max: f32,
+    /// The sum of the squared differences.
     squares: f64,
+    /// The number of differences.
     n: usize,
 }
 
 impl Distance {
-    /// Takes in one row. Rows of different lengths are infinitely far apart.
+    /// Add the differences of one row. Rows of different lengths are infinitely far apart.
     pub fn add(&mut self, ours: &[f32], expected: &[f32]) {
         if ours.len() != expected.len() {
             self.max = f32::INFINITY;
@@ -24,13 +26,14 @@ impl Distance {
         }
     }
 
-    /// Root of the mean square of the differences; 0 without any.
+    /// Return the root mean square of the differences; 0 without any.
     pub fn rms(&self) -> f64 {
         if self.n == 0 { 0.0 } else { libm::sqrt(self.squares / self.n as f64) }
     }
 }
 
-/// The index of the largest number, the first among equals, and its lead over the second largest.
+/// Return the index of the largest number, the first among equals, and its lead over the second
+/// largest.
 pub fn best(row: &[f32]) -> Option<(u32, f32)> {
     let (mut best, mut second) = ((0, *row.first()?), f32::NEG_INFINITY);
     for (&x, i) in row.iter().zip(0u32..).skip(1) {

@@ -1,28 +1,39 @@
-//! Which files are conformance files, and where the models lie that they are about.
+//! Recognition of conformance files, and the location of the models that they name.
 
-use super::Options;
+use super::report::Options;
 use alloc::vec::Vec;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a conformance file is about.
+/// The kind of a conformance file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Steps and numbers.
+    /// Steps and expected numbers.
     Golden,
-    /// Texts and tokens.
+    /// Texts and their tokens.
     Tokens,
-    /// Messages and what a template makes of them.
+    /// Messages and the texts that a template renders.
     Chat,
     /// Continuations of a real model.
     Generation,
 }
 
-/// All conformance files at or below `path`, in order of their names.
+/// Return all conformance files at or below `path`, in order of their names.
 ///
 /// # Errors
-/// If `path` or a folder below it cannot be read.
+/// The error of the file system if `path` or a folder below it cannot be read.
+///
+/// # Example
+/// ```
+/// use backstitch_models::conformance::find;
+///
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("a.txt"), "golden-1\n")?;
+/// std::fs::write(folder.path().join("b.txt"), "something else\n")?;
+/// assert_eq!(find(folder.path())?, [folder.path().join("a.txt")]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok([path.to_owned()].into());
@@ -32,11 +43,12 @@ pub fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Add the conformance files below `folder`.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        // Links to folders are left alone: they may lead in circles.
+        // Links to folders are not followed, because they may form circles.
         if entry.file_type()?.is_dir() {
             collect(&entry.path(), found)?;
         } else if kind(&entry.path())?.is_some() {
@@ -46,7 +58,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the file is about, from its name and its first bytes.
+/// Return the kind of a file from its name and its first bytes.
 pub(super) fn kind(path: &Path) -> io::Result<Option<Kind>> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let Some(extension @ ("tsv" | "txt" | "json")) = extension else { return Ok(None) };
@@ -63,14 +75,16 @@ pub(super) fn kind(path: &Path) -> io::Result<Option<Kind>> {
     })
 }
 
-/// The file called `name` by the conformance file at `path`: beside it or beside its folder.
+/// Return the file that the conformance file at `path` calls `name`: beside it or beside its
+/// folder.
 pub(super) fn named(path: &Path, name: &str) -> Option<PathBuf> {
     let folder = path.parent()?;
     let beside = [folder.join(name), folder.join("..").join(name)];
     beside.into_iter().find(|path| path.is_file())
 }
 
-/// The model called `name` in the file at `path`: beside the file or beside its folder, else the one the user gave.
+/// Return the model that the file at `path` calls `name`: beside the file, beside its folder, or
+/// else the one that the user gave.
 pub(super) fn model(path: &Path, name: &str, options: &Options) -> Option<PathBuf> {
     named(path, name).or_else(|| options.model.clone())
 }

@@ -1,8 +1,10 @@
-//! The text form of a conformance file: what to feed a model and where the expected numbers lie.
+//! The text form of a golden file: the steps to run on a model, and the location of the expected
+//! numbers.
 //!
-//! Lines of words. A head (`golden-1`, `model PATH`, `array NAME OFFSET ROWS COLS`, ...), then cases, each from
-//! `case NAME` to `end`, with one context and steps in between. Arrays are little-endian f32, row-major, in a file
-//! beside this one; offsets are in bytes.
+//! The file consists of lines of words. The head (`golden-1`, `model PATH`, `array NAME OFFSET ROWS
+//! COLS`, …) is followed by cases. Each extends from `case NAME` to `end`, with one context and its
+//! steps in between. Arrays are little-endian f32, row-major, in a file beside this one; offsets
+//! are in bytes.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -10,50 +12,50 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::{FromStr, SplitWhitespace};
 
-/// A conformance file.
+/// A golden file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Golden {
     /// The model's file, relative to the folder of the whole set.
     pub model: String,
-    /// The format of the model's matrices, if the file is about one.
+    /// The quantisation format of the model's matrices, if the file is about one.
     pub quant_type: Option<String>,
-    /// Expected numbers.
+    /// The tables of expected numbers.
     pub arrays: Vec<Array>,
-    /// What to run; each case on a fresh context.
+    /// The cases, each run on a fresh context.
     pub cases: Vec<Case>,
 }
 
-/// A table of expected numbers: `[rows, cols]` at `offset` bytes.
+/// A table of expected numbers, `[rows, cols]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// First byte.
+    /// The byte offset of the first number.
     pub offset: usize,
-    /// Number of rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Length of a row.
+    /// The length of a row.
     pub cols: usize,
 }
 
 /// Steps on one context.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Case {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// `k=v` words: sizes, types and switches of the context.
     pub context: Vec<(String, String)>,
-    /// Marks: `informational` (not a requirement), `llama_inconsistent`.
+    /// Flags: `informational` (not a requirement), `llama_inconsistent`.
     pub flags: Vec<String>,
-    /// Session files that belong to the case, as (kind, path).
+    /// State files of llama.cpp that belong to the case, as (kind, path).
     pub files: Vec<(String, String)>,
-    /// How many steps precede those files.
+    /// The number of steps before those files were written.
     pub n_saved: usize,
-    /// The sequence that a file of one sequence holds.
+    /// The sequence in a file of one sequence.
     pub saved_sequence: u32,
     /// The best token after each of the last outputs.
     pub greedy_ids: Vec<u32>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -68,91 +70,91 @@ pub enum Step {
     SeqRm {
         /// The sequence.
         seq: u32,
-        /// First position.
+        /// The first position.
         p0: i32,
-        /// End.
+        /// The position behind the last.
         p1: i32,
-        /// Whether the reference could do it; if not, its state is as before.
+        /// True if the reference could do it; otherwise its state has not changed.
         ok: bool,
     },
     /// Copy positions `p0..p1` of `src` to `dst`.
     SeqCp {
-        /// From.
+        /// The source sequence.
         src: u32,
-        /// To.
+        /// The destination sequence.
         dst: u32,
-        /// First position.
+        /// The first position.
         p0: i32,
-        /// End.
+        /// The position behind the last.
         p1: i32,
     },
     /// Move positions `p0..p1` of `seq` by `delta`.
     SeqAdd {
         /// The sequence.
         seq: u32,
-        /// First position.
+        /// The first position.
         p0: i32,
-        /// End.
+        /// The position behind the last.
         p1: i32,
-        /// How far.
+        /// The distance.
         delta: i32,
     },
     /// Expect these first and last positions; -1 if the sequence is empty.
     SeqPos {
         /// The sequence.
         seq: u32,
-        /// First position.
+        /// The first position.
         min: i32,
-        /// Last position.
+        /// The last position.
         max: i32,
     },
 }
 
-/// Tokens to evaluate, one entry a token in `tokens`, `pos` and `seq`.
+/// Tokens to evaluate, with one entry per token in `tokens`, `pos` and `seq`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
-    /// Number of tokens the file announces.
+    /// The number of tokens that the file announces.
     pub n: usize,
-    /// Tokens.
+    /// The tokens.
     pub tokens: Vec<u32>,
     /// Their positions.
     pub pos: Vec<i32>,
     /// Their sequences.
     pub seq: Vec<u32>,
-    /// Indices of the tokens with an output, ascending.
+    /// The indices of the tokens with an output, ascending.
     pub out: Vec<usize>,
-    /// What the outputs should be.
+    /// The expected outputs.
     pub expect: Option<Expect>,
 }
 
-/// Output `i` is expected to be row `row + i` of an array.
+/// The expected outputs of a batch: output `i` is row `row + i` of an array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expect {
-    /// Logits, embeddings, or one pooled embedding a sequence.
+    /// The kind of output.
     pub kind: Kind,
-    /// Name of the array.
+    /// The name of the array.
     pub array: String,
-    /// First row.
+    /// The first row.
     pub row: usize,
 }
 
-/// What a model puts out.
+/// The kind of a model's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Scores of the next token.
+    /// The scores of the next token.
     Logits,
     /// The last hidden state of each token.
     Embeddings,
-    /// One vector a sequence.
+    /// One vector per sequence.
     Pooled,
 }
 
-/// A line that is not as it should be.
+/// A line that does not follow the format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
     /// The line, counted from 1; 0 for the file as a whole.
     pub line: usize,
-    /// What should stand there.
+    /// The words that the format asks for.
     pub wanted: &'static str,
 }
 
@@ -165,7 +167,7 @@ impl fmt::Display for Malformed {
 impl core::error::Error for Malformed {}
 
 impl Golden {
-    /// Reads a whole file.
+    /// Parse a whole file.
     ///
     /// # Errors
     /// [`Malformed`] for the first line that does not follow the format.
@@ -188,11 +190,12 @@ impl Golden {
         }
     }
 
-    /// The array of this name.
+    /// Return the array of this name.
     pub fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.iter().find(|array| array.name == name)
     }
 
+    /// Parse a line of the head, or of the open case.
     fn line(&mut self, first: &str, words: &mut Words, open: &mut Option<Case>) -> Result<(), Malformed> {
         match (first, open.as_mut()) {
             ("end", Some(_)) => self.cases.extend(open.take()),
@@ -211,16 +214,17 @@ impl Golden {
 }
 
 impl Case {
-    /// The value of a word of the context line.
+    /// Return the value of a word of the context line.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.context.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the case carries this mark.
+    /// Return true if the case has this flag.
     pub fn is(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
     }
 
+    /// Parse a line of a case.
     fn line(&mut self, first: &str, words: &mut Words) -> Result<(), Malformed> {
         match first {
             "context" => self.context = words.settings()?,
@@ -239,6 +243,7 @@ impl Case {
         Ok(())
     }
 
+    /// Parse a line of the last batch.
     fn batch_line(&mut self, first: &str, words: &mut Words) -> Result<(), Malformed> {
         let Some(Step::Decode(batch) | Step::Encode(batch)) = self.steps.last_mut() else {
             return Err(words.error("\"decode\" or \"encode\" before this line"));
@@ -266,18 +271,22 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    /// Return the error of this line.
     fn error(&self, wanted: &'static str) -> Malformed {
         Malformed { line: self.line, wanted }
     }
 
+    /// Return the next word.
     fn word(&mut self, wanted: &'static str) -> Result<&'a str, Malformed> {
         self.words.next().ok_or_else(|| self.error(wanted))
     }
 
+    /// Parse the next word.
     fn number<T: FromStr>(&mut self, wanted: &'static str) -> Result<T, Malformed> {
         self.word(wanted)?.parse().map_err(|_| self.error(wanted))
     }
 
+    /// Parse all words left.
     fn rest<T: FromStr>(&mut self, wanted: &'static str) -> Result<Vec<T>, Malformed> {
         self.words
             .by_ref()
@@ -285,22 +294,26 @@ impl<'a> Words<'a> {
             .collect()
     }
 
+    /// Parse all words left, of which there must be `n`.
     fn exactly<T: FromStr>(&mut self, n: usize) -> Result<Vec<T>, Malformed> {
         let all = self.rest("a number")?;
         if all.len() == n { Ok(all) } else { Err(self.error("one number for each token")) }
     }
 
+    /// Parse words of the form `key=value`.
     fn settings(&mut self) -> Result<Vec<(String, String)>, Malformed> {
         let pair = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
         self.words.by_ref().map(pair).collect::<Option<_>>().ok_or_else(|| self.error("key=value"))
     }
 
+    /// Parse the description of an array.
     fn array(&mut self) -> Result<Array, Malformed> {
         let name = self.word("a name")?.to_owned();
         let offset = self.number("an offset")?;
         Ok(Array { name, offset, rows: self.number("rows")?, cols: self.number("columns")? })
     }
 
+    /// Parse the description of expected outputs.
     fn expect(&mut self) -> Result<Expect, Malformed> {
         let kind = match self.word("a kind of output")? {
             "logits" => Kind::Logits,
@@ -311,6 +324,7 @@ impl<'a> Words<'a> {
         Ok(Expect { kind, array: self.word("an array")?.to_owned(), row: self.number("a row")? })
     }
 
+    /// Parse an operation on sequences.
     fn operation(&mut self, first: &str) -> Result<Step, Malformed> {
         let seq = self.number("a sequence")?;
         match first {

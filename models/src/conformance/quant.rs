@@ -1,17 +1,22 @@
-//! Cases about one quantised format.
+//! Cases about one quantisation format.
 //!
-//! Such a file holds what a model gives with its weights turned back into floats (`dequantised`), what llama.cpp's own
-//! arithmetic gives (`native`, which rounds the activations to 8 bits first), and the first rows of some tensors as floats
-//! (`dequant:TENSOR:rows0-N`), which have to come out to the bit.
+//! Such a file has three kinds of numbers:
 //!
-//! Both sets of logits are held against `dequantised`. Where this engine multiplies floats, they have to be within the
-//! tolerance; where it rounds activations as well, no farther (root mean square) than llama.cpp's own are. `native` is
-//! one of many ways to round, so being near it is no aim in itself.
+//! - `dequantised`: the logits of the model with its weights converted to floats.
+//! - `native`: the logits of llama.cpp's own arithmetic, which rounds the activations to 8 bits
+//!   first.
+//! - `dequant:TENSOR:rows0-N`: the first rows of some tensors as floats, which have to agree bit
+//!   for bit.
+//!
+//! Both sets of logits are compared with `dequantised`. Where this engine multiplies floats, its
+//! logits have to be within the tolerance. Where it rounds activations too, they must not be
+//! farther (root mean square) than llama.cpp's. `native` is one of many ways to round, so being
+//! near it is not a goal.
 
 use super::compare::Distance;
+use super::expected::Expected;
 use super::golden::{Array, Golden};
-use super::replay::Expected;
-use super::{Failure, Row, Verdict};
+use super::report::{Failure, Row, Verdict};
 use crate::gguf::{Access, Gguf, Source};
 use alloc::format;
 use alloc::string::String;
@@ -19,15 +24,17 @@ use alloc::vec;
 use backstitch_core::{DType, PackedType};
 use std::path::Path;
 
-/// Whether this engine computes products with weights of this format from activations of 8 bits.
+/// Return true if this engine computes products with weights of this format from activations of 8
+/// bits.
 fn rounds_activations(format: &str) -> bool {
     DType::from_name(format).and_then(PackedType::of).is_some_and(PackedType::takes_quantized)
 }
 
-/// Rounding errors of the same size still differ from case to case by a few in a hundred.
+/// The allowed ratio of two distances. Rounding errors of the same size still differ from case to
+/// case by a few per cent.
 const CHANCE: f64 = 1.05;
 
-/// How far from the dequantised logits this engine and llama.cpp are.
+/// The distances of this engine and of llama.cpp from the dequantised logits.
 #[derive(Debug, Default)]
 pub(super) struct Distances {
     ours: Distance,
@@ -35,7 +42,7 @@ pub(super) struct Distances {
 }
 
 impl Distances {
-    /// Takes in row `row` of our logits.
+    /// Add row `row` of our logits.
     pub(super) fn add(
         &mut self,
         golden: &Golden,
@@ -52,7 +59,7 @@ impl Distances {
     }
 }
 
-/// The verdict on the logits of a file about one format.
+/// Return the verdict on the logits of a file about one format; `None` for other files.
 pub(super) fn judge(golden: &Golden, distances: &Distances, tolerance: f32) -> Option<(Verdict, String)> {
     let format = golden.quant_type.as_deref()?;
     let (ours, native) = (distances.ours.rms(), distances.native.rms());
@@ -62,7 +69,7 @@ pub(super) fn judge(golden: &Golden, distances: &Distances, tolerance: f32) -> O
     Some((verdict, format!("rms to dequantised {ours:.1e}, llama.cpp's {native:.1e}")))
 }
 
-/// Decodes the tensors that the file has floats of, a row each.
+/// Decode the tensors of which the file has floats, and report a row for each.
 pub(super) fn tensors(
     model: &Path,
     golden: &Golden,
@@ -84,12 +91,13 @@ pub(super) fn tensors(
     Ok(())
 }
 
+/// Return the tensor that an array has the floats of.
 fn tensor_name(array: &str) -> Option<&str> {
     let (tensor, rows) = array.strip_prefix("dequant:")?.rsplit_once(':')?;
     rows.starts_with("rows0-").then_some(tensor)
 }
 
-/// How many numbers of the first rows of a tensor differ from the expected bits.
+/// Return the number of floats of the first rows of a tensor that differ from the expected bits.
 fn differing(gguf: &Gguf<'_>, name: &str, array: &Array, expected: &Expected) -> Result<usize, Failure> {
     let missing = || Failure(format!("tensor {name} or some of its rows are missing"));
     let tensor = gguf.tensor(name).ok_or_else(missing)?;

@@ -1,15 +1,19 @@
 //! Continuations of a real model.
 //!
-//! llama.cpp continued some prompts twice: with its own arithmetic (`native`) and with the same weights as floats
-//! (`dequantised`). Fed those texts, the best token has to be the same wherever llama.cpp's choice was clear.
+//! llama.cpp continued some prompts twice: with its own arithmetic (`native`), and with the same
+//! weights as floats (`dequantised`). On these texts, the best token has to be the same wherever
+//! llama.cpp's choice was clear.
 //!
-//! How near the logits are is measured by how far the best lies above all others: the file has that for every token, and
-//! each token rounds anew, while the ten logits it has behind each prompt all move together. Root mean square over the
-//! tokens up to which llama.cpp's two continuations agree, ours must be no farther from `dequantised` than `native` is.
+//! The distance of the logits is measured by the lead of the best token over all others. The file
+//! has this lead for every token, and each token rounds independently, while the ten logits that
+//! the file has behind each prompt all move together. The root mean square runs over the tokens up
+//! to which llama.cpp's two continuations agree. Ours must not be farther from `dequantised` than
+//! `native` is.
 
 use super::compare::best;
-use super::texts::ids;
-use super::{Failure, Options, Row, Verdict, files, open};
+use super::files;
+use super::report::{Failure, Options, Row, Verdict, open};
+use super::tokenizers::ids;
 use crate::vocab::{AddSpecial, ParseSpecial};
 use crate::{Context, Error, Model, Params};
 use alloc::format;
@@ -21,33 +25,36 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Between the best two logits: rounding moves each of them by about half of this.
+/// The smallest lead of a clear choice. Rounding moves each of the two best logits by about half of
+/// this.
 const CLEAR_GAP: f64 = 0.6;
 
-/// One continuation.
-struct Story {
+/// One continuation of a prompt.
+struct Continuation {
     prompt: String,
+    /// The tokens that followed.
     prompt_ids: Vec<u32>,
     /// The tokens that followed.
     ids: Vec<u32>,
-    /// The lead of each.
+    /// The lead of each of them.
     gaps: Vec<f64>,
 }
 
-/// Squares of differences of leads from the dequantised ones.
+/// Sums of squared differences of leads from the dequantised ones.
 #[derive(Default)]
 struct Squares {
     ours: f64,
     native: f64,
-    /// Tokens taken in.
+    /// The number of tokens added.
     n: usize,
 }
 
-/// Checks all continuations of a file.
+/// Check all continuations of a file.
 pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) -> Result<(), Failure> {
     let json: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
-    let (native, exact) = (stories(&json, "native")?, stories(&json, "dequantised")?);
-    let name = json.get("model").and_then(Value::as_str).unwrap_or_default();
+    let (native, exact) = (continuations(&json, "native")?, continuations(&json, "dequantised")?);
+    let missing = || Failure("the file has no \"model\"; make it again".into());
+    let name = json.get("model").and_then(Value::as_str).ok_or_else(missing)?;
     let Some(model_path) = files::model(path, name, options) else {
         let note = format!("{name} is not there; name it with --model");
         report(Row::new("all", Verdict::NotSupported, note));
@@ -62,10 +69,11 @@ pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) 
     };
     let mut squares = Squares::default();
     for (i, (native, exact)) in native.iter().zip(&exact).enumerate() {
-        for (kind, story) in [("native", native), ("dequantised", exact)] {
+        for (kind, continuation) in [("native", native), ("dequantised", exact)] {
             let case = format!("{kind} {i}");
             report(
-                continued(&model, story, &case, options).unwrap_or_else(|error| Row::error(&case, &error)),
+                continued(&model, continuation, &case, options)
+                    .unwrap_or_else(|error| Row::error(&case, &error)),
             );
         }
         squares.add(&model, native, exact, options)?;
@@ -80,22 +88,28 @@ pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) 
     Ok(())
 }
 
-/// Whether the model continues a prompt as llama.cpp did, where its choice was clear.
-fn continued(model: &Model, story: &Story, case: &str, options: &Options) -> Result<Row, Error> {
-    if ids(model.vocab(), &story.prompt, AddSpecial::Yes, ParseSpecial::Yes) != story.prompt_ids {
+/// Compare the model's choices along a continuation with llama.cpp's, where those were clear.
+fn continued(
+    model: &Model,
+    continuation: &Continuation,
+    case: &str,
+    options: &Options,
+) -> Result<Row, Error> {
+    if ids(model.vocab(), &continuation.prompt, AddSpecial::Yes, ParseSpecial::Yes) != continuation.prompt_ids
+    {
         return Ok(Row::new(case, Verdict::Failed, "the prompt has other tokens"));
     }
     let mut clear = 0;
     let mut wrong = Vec::new();
-    each_logits(model, story, options, |i, logits| {
-        if story.gaps.get(i).is_some_and(|&gap| gap > CLEAR_GAP) {
+    each_logits(model, continuation, options, |i, logits| {
+        if continuation.gaps.get(i).is_some_and(|&gap| gap > CLEAR_GAP) {
             clear += 1;
-            if best(logits).map(|(id, _)| id) != story.ids.get(i).copied() {
+            if best(logits).map(|(id, _)| id) != continuation.ids.get(i).copied() {
                 wrong.push(i);
             }
         }
     })?;
-    let of = story.ids.len();
+    let of = continuation.ids.len();
     Ok(if wrong.is_empty() {
         Row::new(case, Verdict::Passed, format!("{clear} of {of} tokens are clear"))
     } else {
@@ -103,17 +117,17 @@ fn continued(model: &Model, story: &Story, case: &str, options: &Options) -> Res
     })
 }
 
-/// Feeds a whole story; `f` gets the logits that token `i` of the continuation was chosen by.
+/// Evaluate a whole continuation, and call `f` with the logits that token `i` of it was chosen by.
 fn each_logits(
     model: &Model,
-    story: &Story,
+    continuation: &Continuation,
     options: &Options,
     mut f: impl FnMut(usize, &[f32]),
 ) -> Result<(), Error> {
-    let n_prompt = story.prompt_ids.len();
-    let tokens = story.prompt_ids.iter().chain(&story.ids);
+    let n_prompt = continuation.prompt_ids.len();
+    let tokens = continuation.prompt_ids.iter().chain(&continuation.ids);
     let mut batch = Batch::new();
-    for (&token, pos) in tokens.take(n_prompt + story.ids.len().saturating_sub(1)).zip(0i32..) {
+    for (&token, pos) in tokens.take(n_prompt + continuation.ids.len().saturating_sub(1)).zip(0i32..) {
         batch.push(Token(token), Pos(pos), &[SeqId(0)], pos as usize + 1 >= n_prompt);
     }
     let n_ctx = batch.len() as u32;
@@ -129,7 +143,7 @@ fn each_logits(
         },
     )?;
     ctx.decode(&batch)?;
-    for i in 0..story.ids.len() {
+    for i in 0..continuation.ids.len() {
         if let Some(logits) = ctx.output(n_prompt + i - 1) {
             f(i, logits);
         }
@@ -138,8 +152,15 @@ fn each_logits(
 }
 
 impl Squares {
-    /// Takes in the leads of the best token along one continuation, as far as llama.cpp's two agree about it.
-    fn add(&mut self, model: &Model, native: &Story, exact: &Story, options: &Options) -> Result<(), Error> {
+    /// Add the leads of the best token along one continuation, as far as llama.cpp's two agree
+    /// about it.
+    fn add(
+        &mut self,
+        model: &Model,
+        native: &Continuation,
+        exact: &Continuation,
+        options: &Options,
+    ) -> Result<(), Error> {
         let agreed = native.ids.iter().zip(&exact.ids).take_while(|(a, b)| a == b).count();
         let leads = exact.ids.iter().zip(&exact.gaps).zip(&native.gaps).take(agreed);
         let leads: Vec<_> = leads.map(|((&id, &exact), &native)| (id, exact, native)).collect();
@@ -154,25 +175,27 @@ impl Squares {
     }
 }
 
-/// How far the logit of token `id` lies above all others; negative if it is not the best.
+/// Return the lead of the logit of token `id` over all others; negative if it is not the best.
 fn lead(logits: &[f32], id: u32) -> f64 {
     let others = logits.iter().zip(0u32..).filter(|&(_, other)| other != id).map(|(&logit, _)| logit);
     let best = others.fold(f32::NEG_INFINITY, f32::max);
     f64::from(logits.get(id as usize).copied().unwrap_or(f32::NAN)) - f64::from(best)
 }
 
-fn stories(json: &Value, kind: &str) -> Result<Vec<Story>, Failure> {
-    let wrong = || Failure(format!("a story in \"{kind}\" lacks something"));
+/// Read the continuations of one kind.
+fn continuations(json: &Value, kind: &str) -> Result<Vec<Continuation>, Failure> {
+    let wrong = || Failure(format!("a continuation in \"{kind}\" lacks something"));
     let list = json.get(kind).and_then(Value::as_array).ok_or_else(wrong)?;
-    list.iter().map(|story| read(story).ok_or_else(wrong)).collect()
+    list.iter().map(|continuation| read(continuation).ok_or_else(wrong)).collect()
 }
 
-fn read(story: &Value) -> Option<Story> {
+/// Read one continuation; `None` if a field is missing or of another type.
+fn read(continuation: &Value) -> Option<Continuation> {
     let numbers =
-        |key: &str| story.get(key)?.as_array()?.iter().map(Value::as_f64).collect::<Option<Vec<_>>>();
+        |key: &str| continuation.get(key)?.as_array()?.iter().map(Value::as_f64).collect::<Option<Vec<_>>>();
     let tokens = |key: &str| Some(numbers(key)?.into_iter().map(|id| id as u32).collect::<Vec<_>>());
-    Some(Story {
-        prompt: story.get("prompt")?.as_str()?.to_string(),
+    Some(Continuation {
+        prompt: continuation.get("prompt")?.as_str()?.to_string(),
         prompt_ids: tokens("prompt_ids").filter(|ids| !ids.is_empty())?,
         ids: tokens("greedy_ids")?,
         gaps: numbers("top2_gaps")?,
@@ -194,8 +217,11 @@ mod tests {
     #[test]
     fn a_story_is_read_whole_or_not_at_all() {
         let whole = r#"{"prompt": "a", "prompt_ids": [1], "greedy_ids": [2, 3], "top2_gaps": [0.5, 1]}"#;
-        let story = read(&serde_json::from_str(whole).unwrap()).unwrap();
-        assert_eq!((story.prompt_ids, story.ids, story.gaps), (vec![1], vec![2, 3], vec![0.5, 1.0]));
+        let continuation = read(&serde_json::from_str(whole).unwrap()).unwrap();
+        assert_eq!(
+            (continuation.prompt_ids, continuation.ids, continuation.gaps),
+            (vec![1], vec![2, 3], vec![0.5, 1.0])
+        );
         for key in ["prompt", "prompt_ids", "greedy_ids", "top2_gaps"] {
             let json = serde_json::from_str(&whole.replace(&format!("\"{key}\""), "\"other\"")).unwrap();
             assert!(read(&json).is_none(), "{key}");

@@ -1,11 +1,15 @@
-//! Rollbacks that the reference refused: cases made of its own, which say what must come out where one succeeds.
+//! Rollbacks that the reference refused.
+//!
+//! llama.cpp cannot remove the end of a recurrent state. The goldens record the refusal, and a case
+//! `rollback_fresh` that never had the removed tokens. Together they make cases that say what a
+//! successful rollback must give.
 
 use super::golden::{Case, Golden, Step};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// For each case in which the reference refused to take off an end: the case up to there, the end taken off, and what
-/// the case `rollback_fresh`, which never had those tokens, evaluates next and expects.
+/// Return a case for each one in which the reference refused to remove an end. It has the steps up
+/// to there, the removal, and the next step of `rollback_fresh` with its expected numbers.
 pub(super) fn cases(golden: &Golden) -> Vec<Case> {
     let fresh = golden.cases.iter().find(|case| case.name == "rollback_fresh");
     let next = fresh.and_then(|case| case.steps.iter().rfind(|step| matches!(step, Step::Decode(_))));

@@ -1,65 +1,19 @@
-//! Steps on a context, and whether what comes out is as expected.
+//! Replay of steps on a context, and comparison of the outputs.
 
 use super::compare::{Distance, best};
-use super::golden::{Array, Batch, Case, Expect, Golden, Kind, Step};
-use super::{Failure, Options, Row, Verdict, files, is_unsupported, open, quant, refused, saved};
+use super::expected::Expected;
+use super::golden::{Batch, Case, Expect, Golden, Kind, Step};
+use super::quant;
+use super::report::{Failure, Options, Row, Verdict, is_unsupported};
 use crate::{Context, Error, Model, Params, Pooling};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
 use backstitch_kv::{Pos, SeqId, Token};
 use core::ops::Range;
-use std::fs;
-use std::path::Path;
 
-/// Replays all cases of a file.
-pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) -> Result<(), Failure> {
-    let golden = Golden::parse(&fs::read_to_string(path)?)?;
-    let expected = Expected::read(&path.with_extension("bin"))?;
-    let Some(model_path) = files::model(path, &golden.model, options) else {
-        let note = format!("{} is not there; name it with --model", golden.model);
-        golden.cases.iter().for_each(|case| report(Row::new(&case.name, Verdict::NotSupported, &note)));
-        return Ok(());
-    };
-    quant::tensors(&model_path, &golden, &expected, report)?;
-    let model = open(&model_path, options);
-    for case in golden.cases.iter().chain(&refused::cases(&golden)) {
-        match &model {
-            Ok(model) => {
-                let replay = Replay { model, golden: &golden, expected: &expected, options };
-                if case.files.is_empty() {
-                    report(replay.run(&case.name, case, |_| Ok(())));
-                } else {
-                    saved::cases(path, case, &replay, report);
-                }
-            }
-            Err(error) => report(Row::error(&case.name, error)),
-        }
-    }
-    Ok(())
-}
-
-/// The numbers of a file's arrays.
-pub(super) struct Expected(Vec<f32>);
-
-impl Expected {
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-        Ok(Self(bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()))
-    }
-
-    /// A row of an array.
-    pub(super) fn row(&self, array: &Array, row: usize) -> Result<&[f32], Failure> {
-        let start = || (array.offset / 4).checked_add(row.checked_mul(array.cols)?);
-        let numbers = || self.0.get(start()?..start()?.checked_add(array.cols)?);
-        let numbers = numbers().filter(|_| row < array.rows && array.offset.is_multiple_of(4));
-        numbers.ok_or_else(|| Failure(format!("row {row} of {} lies outside its file", array.name)))
-    }
-}
-
-/// One case on its own context.
+/// A file with its model, for replaying cases on fresh contexts.
 pub(super) struct Replay<'a> {
     model: &'a Model,
     golden: &'a Golden,
@@ -67,24 +21,24 @@ pub(super) struct Replay<'a> {
     options: &'a Options,
 }
 
-/// What came out of the steps so far.
+/// The results of the steps so far.
 #[derive(Default)]
 struct Outcome {
     distance: Distance,
-    /// Rows compared so far.
+    /// The number of rows compared.
     n_rows: usize,
-    /// Positions compared so far.
+    /// The number of positions compared.
     n_positions: usize,
     quant: quant::Distances,
 }
 
-/// Why a case ended early.
-pub(super) enum Ended {
+/// The reason that a case ended early.
+pub(super) enum Abort {
     NotSupported(String),
     Failed(String),
 }
 
-impl From<Error> for Ended {
+impl From<Error> for Abort {
     fn from(error: Error) -> Self {
         if is_unsupported(&error) {
             Self::NotSupported(error.to_string())
@@ -94,24 +48,35 @@ impl From<Error> for Ended {
     }
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for Abort {
     fn from(Failure(note): Failure) -> Self {
         Self::Failed(note)
     }
 }
 
-impl Replay<'_> {
-    /// Runs the steps of a case on a fresh context, or on one that `prepare` has put something into.
+impl<'a> Replay<'a> {
+    /// Make a replay of a file with its model.
+    pub(super) fn new(
+        model: &'a Model,
+        golden: &'a Golden,
+        expected: &'a Expected,
+        options: &'a Options,
+    ) -> Self {
+        Self { model, golden, expected, options }
+    }
+
+    /// Run the steps of a case on a fresh context, or on one that `prepare` has restored something
+    /// into.
     pub(super) fn run(
         &self,
         name: &str,
         case: &Case,
-        prepare: impl FnOnce(&mut Context) -> Result<(), Ended>,
+        prepare: impl FnOnce(&mut Context) -> Result<(), Abort>,
     ) -> Row {
         let mut outcome = Outcome::default();
         let (verdict, note) = match self.steps(case, prepare, &mut outcome) {
-            Err(Ended::NotSupported(note)) => (Verdict::NotSupported, note),
-            Err(Ended::Failed(note)) => (Verdict::Failed, note),
+            Err(Abort::NotSupported(note)) => (Verdict::NotSupported, note),
+            Err(Abort::Failed(note)) => (Verdict::Failed, note),
             Ok(()) => self.judge(case, &outcome),
         };
         let (verdict, note) = match verdict {
@@ -122,6 +87,7 @@ impl Replay<'_> {
         Row { max_diff, ..Row::new(name, verdict, note) }
     }
 
+    /// Return the verdict on the results of a case.
     fn judge(&self, case: &Case, outcome: &Outcome) -> (Verdict, String) {
         if outcome.n_rows == 0 {
             return match outcome.n_positions {
@@ -135,18 +101,20 @@ impl Replay<'_> {
         by_format.unwrap_or((if near { Verdict::Passed } else { Verdict::Failed }, String::new()))
     }
 
+    /// Run all steps of a case.
     fn steps(
         &self,
         case: &Case,
-        prepare: impl FnOnce(&mut Context) -> Result<(), Ended>,
+        prepare: impl FnOnce(&mut Context) -> Result<(), Abort>,
         outcome: &mut Outcome,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), Abort> {
         let mut ctx = Context::new(self.model, params(case, self.options)?)?;
         prepare(&mut ctx)?;
         case.steps.iter().try_for_each(|step| self.step(&mut ctx, case, step, outcome))
     }
 
-    fn step(&self, ctx: &mut Context, case: &Case, step: &Step, outcome: &mut Outcome) -> Result<(), Ended> {
+    /// Run one step.
+    fn step(&self, ctx: &mut Context, case: &Case, step: &Step, outcome: &mut Outcome) -> Result<(), Abort> {
         match *step {
             Step::Decode(ref batch) => {
                 ctx.decode(&as_batch(batch))?;
@@ -156,7 +124,7 @@ impl Replay<'_> {
                 ctx.encode_batch(&as_batch(batch))?;
                 self.outputs(ctx, case, batch, outcome)
             }
-            // The reference refused and went on with what it had.
+            // The reference refused and continued with the tokens that it had.
             Step::SeqRm { ok: false, .. } => Ok(()),
             Step::SeqRm { seq, p0, p1, .. } if p0 > 0 && p1 < 0 => {
                 ctx.rollback(SeqId(seq), Pos(p0))?;
@@ -172,11 +140,11 @@ impl Replay<'_> {
         }
     }
 
-    /// Compares what a batch put out.
-    fn outputs(&self, ctx: &Context, case: &Case, batch: &Batch, outcome: &mut Outcome) -> Result<(), Ended> {
+    /// Compare the outputs of a batch.
+    fn outputs(&self, ctx: &Context, case: &Case, batch: &Batch, outcome: &mut Outcome) -> Result<(), Abort> {
         let Some(expect) = &batch.expect else { return Ok(()) };
         let compare = |(i, ours): (usize, Option<&[f32]>)| {
-            let ours = ours.ok_or_else(|| Ended::Failed(format!("output {i} is not there")))?;
+            let ours = ours.ok_or_else(|| Abort::Failed(format!("output {i} is not there")))?;
             self.compare(case, expect, i, ours, outcome)
         };
         let out = batch.out.iter();
@@ -190,7 +158,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Compares output `i` of a batch.
+    /// Compare output `i` of a batch.
     fn compare(
         &self,
         case: &Case,
@@ -198,9 +166,9 @@ impl Replay<'_> {
         i: usize,
         ours: &[f32],
         outcome: &mut Outcome,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), Abort> {
         let array = self.golden.array(&expect.array);
-        let array = array.ok_or_else(|| Ended::Failed(format!("no array {}", expect.array)))?;
+        let array = array.ok_or_else(|| Abort::Failed(format!("no array {}", expect.array)))?;
         let row = expect.row.saturating_add(i);
         let expected = self.expected.row(array, row)?;
         outcome.distance.add(ours, expected);
@@ -209,7 +177,7 @@ impl Replay<'_> {
             let clear = best(expected).is_some_and(|(_, lead)| lead > 2.0 * self.options.tolerance);
             let found = best(ours).map(|(id, _)| id);
             if clear && found != Some(id) {
-                return Err(Ended::Failed(format!("the best token is {found:?}, not {id}")));
+                return Err(Abort::Failed(format!("the best token is {found:?}, not {id}")));
             }
         }
         outcome.n_rows += 1;
@@ -217,14 +185,16 @@ impl Replay<'_> {
     }
 }
 
-fn positions(ctx: &Context, seq: SeqId, min: i32, max: i32) -> Result<(), Ended> {
+/// Compare the first and the last position of a sequence.
+fn positions(ctx: &Context, seq: SeqId, min: i32, max: i32) -> Result<(), Abort> {
     let found = ctx.seq_range(seq).map_or((-1, -1), |(min, max)| (min.0, max.0));
     if found == (min, max) {
         return Ok(());
     }
-    Err(Ended::Failed(format!("sequence {} has positions {found:?}, not {:?}", seq.0, (min, max))))
+    Err(Abort::Failed(format!("sequence {} has positions {found:?}, not {:?}", seq.0, (min, max))))
 }
 
+/// Return the batch of a step.
 fn as_batch(batch: &Batch) -> backstitch_kv::Batch {
     let mut wanted = batch.out.iter().peekable();
     let mut tokens = backstitch_kv::Batch::new();
@@ -235,23 +205,25 @@ fn as_batch(batch: &Batch) -> backstitch_kv::Batch {
     tokens
 }
 
-/// How many times as far apart results may be where caches hold half precision: the reference rounds queries and weights of
-/// attention to it as well, this engine does not.
+/// The factor of the tolerance for caches in half precision. The reference rounds queries and
+/// attention weights to it too; this engine does not.
 const HALF: f32 = 10.0;
 
+/// Return true if the case has a cache in half precision.
 fn is_half(case: &Case) -> bool {
     ["type_k", "type_v"].iter().any(|name| matches!(case.setting(name), Some("F16" | "BF16")))
 }
 
-/// -1 is an open end.
+/// Return the range of positions of a step, in which -1 is an open end.
 fn range(p0: i32, p1: i32) -> Range<Pos> {
     Pos(p0.max(0))..if p1 < 0 { Pos::MAX } else { Pos(p1) }
 }
 
-fn params(case: &Case, options: &Options) -> Result<Params, Ended> {
+/// Return the parameters of the case's context.
+fn params(case: &Case, options: &Options) -> Result<Params, Abort> {
     let number = |name: &str| {
         let value = case.setting(name).and_then(|value| value.parse().ok());
-        value.ok_or_else(|| Ended::Failed(format!("the context states no {name}")))
+        value.ok_or_else(|| Abort::Failed(format!("the context states no {name}")))
     };
     Ok(Params {
         n_ctx: number("n_ctx")?,
@@ -266,23 +238,24 @@ fn params(case: &Case, options: &Options) -> Result<Params, Ended> {
     })
 }
 
-/// What the case says about pooling; nothing: as the model says.
-fn pooling(case: &Case) -> Result<Option<Pooling>, Ended> {
+/// Return the pooling that the case asks for; `None` leaves it to the model.
+fn pooling(case: &Case) -> Result<Option<Pooling>, Abort> {
     match case.setting("pooling_type") {
         None => Ok(None),
         Some("0") => Ok(Some(Pooling::None)),
         Some("1") => Ok(Some(Pooling::Mean)),
         Some("2") => Ok(Some(Pooling::Cls)),
         Some("3") => Ok(Some(Pooling::Last)),
-        Some(other) => Err(Ended::NotSupported(format!("pooling_type {other}"))),
+        Some(other) => Err(Abort::NotSupported(format!("pooling_type {other}"))),
     }
 }
 
-fn cell_type(case: &Case, name: &str) -> Result<CellType, Ended> {
+/// Return the element type of the cache that the case asks for.
+fn cell_type(case: &Case, name: &str) -> Result<CellType, Abort> {
     match case.setting(name) {
         Some("F32") => Ok(CellType::F32),
         Some("F16") => Ok(CellType::F16),
         Some("BF16") => Ok(CellType::BF16),
-        other => Err(Ended::NotSupported(format!("{name} {}", other.unwrap_or("absent")))),
+        other => Err(Abort::NotSupported(format!("{name} {}", other.unwrap_or("absent")))),
     }
 }

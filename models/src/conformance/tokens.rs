@@ -1,32 +1,38 @@
-//! The table form of tokenizer cases.
+//! The table form of tokeniser cases.
 //!
-//! Five columns divided by tabs: the text, its tokens, its tokens with special ones recognised, the same between the
-//! tokens that the model wants around a text, the bytes of the second column turned back into text, and those of the
-//! third with special tokens written out. Texts are hexadecimal, tokens decimal and divided by spaces.
+//! A row has six columns divided by tabs. Texts are hexadecimal, tokens are decimal and divided by
+//! spaces:
+//!
+//! 1. The text.
+//! 2. Its tokens.
+//! 3. Its tokens with special tokens recognised.
+//! 4. Those between the tokens that the model wants around a text.
+//! 5. The text of the second column's tokens.
+//! 6. The text of the third column's tokens, with special tokens written out.
 
 use super::golden::Malformed;
 use alloc::vec::Vec;
 
-/// One text and what a tokenizer should make of it.
+/// One text, and the expected results of a tokeniser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenCase {
     /// The line in the file, counted from 1.
     pub line: usize,
-    /// UTF-8.
+    /// The text, in UTF-8.
     pub text: Vec<u8>,
-    /// Special tokens in the text are ordinary text.
+    /// The tokens, with special tokens in the text as ordinary text.
     pub plain: Vec<u32>,
-    /// Special tokens in the text are recognised.
+    /// The tokens, with special tokens in the text recognised.
     pub special: Vec<u32>,
-    /// As `special`, with the tokens before and after a text.
+    /// The tokens of `special`, with those before and after a text.
     pub whole: Vec<u32>,
-    /// `plain` as bytes.
+    /// The text of `plain`.
     pub plain_bytes: Vec<u8>,
-    /// `special` as bytes, special tokens written out.
+    /// The text of `special`, with special tokens written out.
     pub special_bytes: Vec<u8>,
 }
 
-/// Reads a whole table.
+/// Parse a whole table.
 ///
 /// # Errors
 /// [`Malformed`] for the first line that does not follow the format.
@@ -38,9 +44,11 @@ pub fn parse(table: &str) -> Result<Vec<TokenCase>, Malformed> {
         .collect()
 }
 
+/// The columns of a row, for errors.
 const COLUMNS: &str =
     "six columns divided by tabs: hexadecimal text, three lists of tokens, twice hexadecimal text";
 
+/// Parse a row.
 fn row(text: &str, line: usize) -> Option<TokenCase> {
     let mut columns = text.split('\t');
     let mut next = || columns.next();
@@ -56,11 +64,12 @@ fn row(text: &str, line: usize) -> Option<TokenCase> {
     next().is_none().then_some(case)
 }
 
+/// Parse tokens.
 fn tokens(words: &str) -> Option<Vec<u32>> {
     words.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// Bytes written as pairs of hexadecimal digits.
+/// Parse bytes from pairs of hexadecimal digits.
 pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
     let digit = |c: u8| char::from(c).to_digit(16);

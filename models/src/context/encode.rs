@@ -1,17 +1,21 @@
-//! Encoding: texts that go through an encoder, and the embeddings that come out.
+//! Encoding: batches for an encoder, and the embeddings that it returns.
+//!
+//! Encoder-only models return embeddings. In encoder-decoder models the cross-attention KV of a
+//! sequence comes from here as well.
 
-use super::{Context, fill, run};
-use crate::{cancel::Stoppable, error::Error, graph::Head, runner::Side};
-use backstitch_kv::{Batch, Memory, Pos, SeqId, Token, Wanted};
+use super::{Context, fill};
+use crate::{error::Error, graph::Head, runner::Side};
+use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
 
 impl Context {
-    /// Runs the encoder on `tokens`; [`Context::embedding`] and [`Context::pooled`] then have what came out.
+    /// Encode `tokens`; [`Context::embedding`] and [`Context::pooled`] then return the embeddings.
     ///
-    /// The decoder of an encoder-decoder attends to this text from now on, until another takes its place or the sequence is
-    /// released. Forks share it; going back, even to 0, keeps it.
+    /// The decoder of an encoder-decoder model attends to this encoder output until another
+    /// replaces it or the sequence is released. Forks share it, and a rollback keeps it, even to
+    /// position 0.
     ///
     /// # Errors
-    /// As [`Context::encode_batch`], and [`Error::Sequence`] if `seq` does not exist.
+    /// Those of [`Context::encode_batch`], and [`Error::Sequence`] if `seq` does not exist.
     ///
     /// # Example
     /// ```no_run
@@ -35,14 +39,22 @@ impl Context {
         result
     }
 
-    /// Runs the encoder on a batch of whole texts, each a sequence of its own with positions from 0 on. All tokens of a
-    /// text see each other, so they have to fit one ubatch.
+    /// Encode a batch of whole inputs, each in a sequence of its own with positions from 0 on. All
+    /// tokens of an input see each other, so they have to fit in one ubatch.
     ///
-    /// For an encoder-decoder, naming a sequence makes it exist, as with [`Context::decode`].
+    /// In an encoder-decoder model, naming a sequence makes it exist, as with [`Context::decode`].
     ///
     /// # Errors
-    /// [`Error::NoEncoder`] if the model has none; [`Error::HoldsTokens`] if a sequence was decoded from another text; if the batch is
-    /// malformed, or a text is longer than `n_ubatch` or than the model knows positions. Nothing has changed then.
+    /// Nothing has changed then.
+    ///
+    /// - [`Error::NoEncoder`] if the model has none.
+    /// - [`Error::HoldsTokens`] if a sequence already holds decoded tokens.
+    /// - [`Error::Token`] or [`Error::Sequence`] if a token or an id is out of range.
+    /// - [`Error::BeyondPositions`] if the model has no embedding for a position.
+    /// - [`Error::Memory`] if an input exceeds `n_ubatch`, or the batch is malformed; see
+    ///   [`Memory::prepare_encoding`](backstitch_kv::Memory::prepare_encoding).
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    /// - [`Error::Cancelled`] after a request; see [`Context::set_cancel`].
     pub fn encode_batch(&mut self, batch: &Batch) -> Result<(), Error> {
         let has_decoder = self.model.graph().encoder().is_some();
         if !has_decoder && self.model.graph().head() != Head::Embeddings {
@@ -58,6 +70,7 @@ impl Context {
         self.compute_texts(batch)
     }
 
+    /// Encode a batch whose output the decoder reads, which creates the sequences that it names.
     fn encode_for_decoder(&mut self, batch: &Batch) -> Result<(), Error> {
         let seqs = || (0..batch.len()).flat_map(|i| batch.seqs(i));
         if let Some(seq) = seqs().find(|seq| self.memory.seq_pos_max(**seq).is_some()) {
@@ -75,25 +88,28 @@ impl Context {
         result
     }
 
+    /// Run the encoder and publish its embeddings.
     fn compute_texts(&mut self, batch: &Batch) -> Result<(), Error> {
-        let plan = self.memory.prepare_encoding(batch, self.params.n_ubatch as usize)?;
-        self.outputs.begin(batch, Head::Embeddings)?;
-        self.outputs.start_at(0);
-        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        run(plan, &mut self.runner, &self.model, &work, Side::Encoder, &mut self.outputs)?;
+        let (memory, mut engine) = self.split();
+        let plan = memory.prepare_encoding(batch, engine.params.n_ubatch as usize)?;
+        engine.outputs.begin(batch, Head::Embeddings)?;
+        engine.outputs.start_at(0);
+        engine.run(plan, Side::Encoder)?;
         self.outputs.pool(batch);
         self.outputs.publish();
         Ok(())
     }
 
-    /// The embedding `[n_embd]` of token `index` of the last batch, if that was encoded, and its output asked for or
-    /// used to pool. Not normalised; [`normalize`](crate::normalize) does that.
+    /// Return the embedding `[n_embd]` of token `index` of the last batch, if that was encoded and
+    /// the embedding was requested or pooled. It is not normalised; [`normalize`](crate::normalize)
+    /// does that.
     pub fn embedding(&self, index: usize) -> Option<&[f32]> {
         self.outputs.row(Head::Embeddings, index)
     }
 
-    /// The one embedding `[n_embd]` of all tokens of `seq` in the last batch, if that was encoded and
-    /// [`Params::pooling`](crate::Params::pooling) or the model asks for one. Not normalised; [`normalize`](crate::normalize) does that.
+    /// Return the pooled embedding `[n_embd]` of `seq` in the last batch, if that was encoded and
+    /// [`Params::pooling`](crate::Params::pooling) or the model enables pooling. It is not
+    /// normalised; [`normalize`](crate::normalize) does that.
     pub fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
         self.outputs.pooled(seq)
     }

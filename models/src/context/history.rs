@@ -1,37 +1,46 @@
-//! The tokens a sequence holds, so that they can be evaluated again.
+//! Histories: the tokens of each sequence, kept for re-evaluation.
 
 use super::outputs::Logits;
 use crate::error::Error;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
 use core::ops::Range;
 
+/// What errors call an encoded history.
+const WHAT: &str = "the list of a sequence's tokens";
 /// Bytes before the tokens of an encoded history.
 const HEAD: usize = 8;
 /// Bits of the first word of an encoded history.
 const EDITED: u32 = 1;
 const FOREIGN: u32 = 2;
 
-/// Tokens of one sequence from position `start` on. A change that tokens would not tell makes it begin again: then those
-/// before are not known.
+/// The tokens of one sequence from position `start` on.
+///
+/// It always matches the memory's sequence: either all tokens are known, or `edited` is set.
+/// Removing, moving or dividing tokens in the middle changes the memory in a way that no list of
+/// tokens describes; the history then forgets its tokens and starts again with the next one.
+/// Re-evaluation is impossible before that point.
 #[derive(Debug, Default)]
 pub(super) struct History {
     tokens: Vec<Token>,
     start: Pos,
-    /// What lies before `start` is not known to be nothing.
+    /// True if tokens before `start` may exist that are not known.
     edited: bool,
-    /// What the sequence holds, or some of it, was not computed here from its tokens: it came from another engine, or was rounded.
+    /// True if cells or states may differ from those that evaluating the tokens here would give,
+    /// because another engine computed them or they were rounded.
     foreign: bool,
-    /// Logits at positions that are pinned, ascending.
+    /// Logits at pinned positions, ascending.
     pins: Vec<(Pos, Logits)>,
-    /// Tokens of a batch for which there has to be room.
+    /// Number of tokens to reserve space for.
     n_expected: usize,
-    /// Somebody asked for the sequence, or a batch for it was evaluated.
+    /// True once the caller has asked for the sequence or a batch for it has succeeded.
     claimed: bool,
 }
 
 impl History {
-    /// An empty history with room for `n_ctx` tokens, so that up to there adding one never allocates.
+    /// Return an empty history with space for `n_ctx` tokens, so that no token up to there
+    /// allocates.
     pub(super) fn new(n_ctx: u32) -> Result<Self, Error> {
         let mut tokens = Vec::new();
         let refused = Error::OutOfMemory { what: "a sequence's tokens", n_bytes: 4 * u64::from(n_ctx) };
@@ -39,7 +48,7 @@ impl History {
         Ok(History { tokens, ..History::default() })
     }
 
-    /// The same tokens in room of their own, for `n_ctx` at least.
+    /// Return a copy with space for at least `n_ctx` tokens.
     pub(super) fn duplicate(&self, n_ctx: u32) -> Result<Self, Error> {
         let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX).max(n_ctx);
         let mut copy = History::new(n)?;
@@ -50,7 +59,8 @@ impl History {
         Ok(History { start, edited, foreign, claimed: true, ..copy })
     }
 
-    /// The history in bytes, little-endian: flags (u32, whether it is edited in bit 0, foreign in bit 1), start (i32), the tokens (u32 each).
+    /// Return the history as bytes, little-endian: flags (u32; bit 0: edited, bit 1: foreign),
+    /// `start` (i32), and the tokens (u32 each).
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
         let edited = if self.edited { EDITED } else { 0 };
@@ -61,91 +71,69 @@ impl History {
         bytes
     }
 
-    /// The history that [`History::encode`] made these bytes of, in room for `n_ctx` tokens at least; claimed.
+    /// Decode the bytes of [`History::encode`] into a claimed history with space for at least
+    /// `n_ctx` tokens.
     ///
     /// # Errors
-    /// [`Error::SavedLength`] if there are no whole tokens; [`Error::SavedValue`] for tokens beyond `n_vocab`, positions that
-    /// there cannot be, and other nonsense; [`Error::OutOfMemory`].
-    pub(super) fn decode(bytes: &[u8], n_vocab: usize, n_ctx: u32) -> Result<Self, Error> {
-        let what = "the list of a sequence's tokens";
-        let nonsense = |offset: usize, found: u32, wanted| {
-            Err(Error::SavedValue { what, offset: offset as u64, found: found.into(), wanted })
-        };
-        let (words, rest) = bytes.as_chunks::<4>();
-        let ([flags, start, tokens @ ..], []) = (words, rest) else {
-            let wanted = (4 * words.len()).max(HEAD) as u64;
-            return Err(Error::SavedLength { what, found: bytes.len() as u64, wanted });
-        };
-        let [flags, start] = [flags, start].map(|word| u32::from_le_bytes(*word));
-        if flags & !(EDITED | FOREIGN) != 0 {
-            return nonsense(0, flags, "flags in bits 0 and 1 alone");
-        }
-        let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
-        if i32::try_from(start.saturating_add(n)).is_err() {
-            return nonsense(4, start, "a position of a sequence of so many tokens");
+    /// - [`Error::SavedLength`] if the bytes do not end with a whole token.
+    /// - [`Error::SavedValue`] if a token is not below `n_vocab`, or a flag or position is invalid.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    pub(super) fn restore(saved: &SavedTokens, n_vocab: usize, n_ctx: u32) -> Result<Self, Error> {
+        let n = u32::try_from(saved.tokens.len()).unwrap_or(u32::MAX);
+        if let Some(i) = saved.tokens.iter().position(|token| token.0 as usize >= n_vocab) {
+            let (offset, found) = ((HEAD + 4 * i) as u64, saved.tokens[i].0.into());
+            return Err(Error::SavedValue { what: WHAT, offset, found, wanted: "a token of the vocabulary" });
         }
         let mut history = History::new(n.max(n_ctx))?;
-        history.tokens.extend(tokens.iter().map(|token| Token(u32::from_le_bytes(*token))));
-        if let Some(i) = history.tokens.iter().position(|token| token.0 as usize >= n_vocab) {
-            return nonsense(HEAD + 4 * i, history.tokens[i].0, "a token of the vocabulary");
-        }
-        let (edited, foreign) = (flags & EDITED != 0, flags & FOREIGN != 0);
-        Ok(History { start: Pos(start as i32), edited, foreign, claimed: true, ..history })
+        history.tokens.extend_from_slice(&saved.tokens);
+        let &SavedTokens { edited, foreign, start, .. } = saved;
+        Ok(History { start, edited, foreign, claimed: true, ..history })
     }
 
-    /// One more token will be added.
+    /// Expect one more token.
     pub(super) fn expect_one(&mut self) {
         self.n_expected += 1;
     }
 
-    /// Makes room for the tokens expected since it was last called; a list beyond `n_ctx` grows in ever larger steps.
+    /// Reserve space for the expected tokens. Beyond `n_ctx` the list grows geometrically.
     pub(super) fn make_room(&mut self) -> Result<(), Error> {
         let n = core::mem::take(&mut self.n_expected);
         let n_bytes = 4 * (self.tokens.len() as u64 + n as u64);
         self.tokens.try_reserve(n).map_err(|_| Error::OutOfMemory { what: "a sequence's tokens", n_bytes })
     }
 
+    /// Mark the sequence as the caller's.
     pub(super) fn claim(&mut self) {
         self.claimed = true;
     }
 
+    /// Return true if the sequence is the caller's, rather than made by a batch in progress.
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed
     }
 
-    /// Notes that what the sequence holds was not computed here from its tokens. It stays so until the sequence is empty.
+    /// Record that the content was not computed here from the tokens, until the sequence is empty.
     pub(super) fn make_foreign(&mut self) {
         self.foreign = true;
     }
 
-    /// Whether what the sequence holds may be other than what evaluating its tokens here would give.
+    /// Return true if the content may differ from what evaluating the tokens here would give.
     #[cfg(feature = "std")]
     pub(super) fn is_foreign(&self) -> bool {
         self.foreign
     }
 
-    /// All tokens; none if some are not known.
+    /// Return all tokens; none if some are not known.
     pub(super) fn tokens(&self) -> &[Token] {
         if self.edited { &[] } else { &self.tokens }
     }
 
-    /// The position after the last token; none if the tokens do not tell, because none came since the sequence was edited.
-    pub(super) fn end(&self) -> Option<Pos> {
-        let is_known = !self.edited || !self.tokens.is_empty();
-        is_known.then(|| Pos(self.start.0.saturating_add(self.tokens.len().min(i32::MAX as usize) as i32)))
-    }
-
-    /// The position of the first token that is known.
-    pub(super) fn start(&self) -> Pos {
-        self.start
-    }
-
-    /// The first position, as far as it is known.
+    /// Return the first position of the sequence, as far as it is known.
     pub(super) fn first(&self) -> Pos {
         if self.edited { Pos::ZERO } else { self.start }
     }
 
-    /// Adds the token at `pos`, which follows the last one; there is room for it.
+    /// Add the token at `pos`, which follows the last one. Space must have been reserved.
     pub(super) fn push(&mut self, token: Token, pos: Pos) {
         if self.tokens.is_empty() {
             self.start = pos;
@@ -153,14 +141,15 @@ impl History {
         self.tokens.push(token);
     }
 
-    /// The tokens from `from`, or the start of the sequence, to `to`, and the position of the first, if they are known.
+    /// Return the tokens from `from`, or from the start of the sequence, to `to`, with the position
+    /// of the first; none if some are not known.
     pub(super) fn between(&self, from: Pos, to: Pos) -> Option<(Pos, &[Token])> {
         let from = if self.edited { from } else { from.max(self.start) };
         let index = |pos: Pos| usize::try_from(pos.0.checked_sub(self.start.0)?).ok();
         Some((from, self.tokens.get(index(from)?..index(to)?)?))
     }
 
-    /// Notes that the tokens of a range of positions were removed and that `left` remain.
+    /// Record the removal of a range of positions, after which `left` remains.
     pub(super) fn remove(&mut self, range: Range<Pos>, left: Left) {
         let end = self.start.0 + self.tokens.len() as i32;
         match left {
@@ -170,12 +159,12 @@ impl History {
                 self.tokens.truncate((range.start.0 - self.start.0) as usize);
                 self.pins.retain(|(pos, _)| *pos <= range.start);
             }
-            // In the middle or at the front: what is left no longer tells what the model has seen.
+            // Tokens that are left do not describe what the model has seen.
             Left::Something => self.edit(),
         }
     }
 
-    /// Keeps of a copy only what a range of positions of the original held.
+    /// Restrict a copy to a range of positions of the original.
     pub(super) fn keep(&mut self, range: Range<Pos>, left: Left) {
         let end = self.start.0 + self.tokens.len() as i32;
         match left {
@@ -189,41 +178,82 @@ impl History {
         }
     }
 
-    /// Notes that the sequence was changed in a way that its tokens do not tell: they are forgotten, and it begins anew
-    /// with the next.
+    /// Record a change that tokens do not describe: forget them, and start again with the next one.
     pub(super) fn edit(&mut self) {
         self.tokens.clear();
         self.pins.clear();
         self.edited = true;
     }
 
-    /// Makes room for the logits of `n` more pins.
+    /// Reserve space for the logits of `n` more pins.
     pub(super) fn make_room_for_pins(&mut self, n: usize) -> Result<(), Error> {
         let n_bytes = (n * size_of::<(Pos, Logits)>()) as u64;
         self.pins.try_reserve(n).map_err(|_| Error::OutOfMemory { what: "pins", n_bytes })
     }
 
-    /// Keeps the logits of the last token before `pos`, which is pinned, where there is room for them.
+    /// Keep the logits of the token before the pinned position `pos`, if space is reserved.
     pub(super) fn pin(&mut self, pos: Pos, logits: Logits) {
         self.unpin(pos);
         self.pins.push((pos, logits));
     }
 
-    /// Forgets the logits kept at `pos`.
+    /// Drop the logits kept at `pos`.
     pub(super) fn unpin(&mut self, pos: Pos) {
         self.pins.retain(|(pinned, _)| *pinned != pos);
     }
 
-    /// The logits kept at `pos`.
+    /// Return the logits kept at `pos`.
     pub(super) fn pinned(&self, pos: Pos) -> Option<Logits> {
         self.pins.iter().find(|(pinned, _)| *pinned == pos).map(|(_, logits)| logits.clone())
     }
 
-    /// The sequence holds nothing.
+    /// Record that the sequence is empty.
     pub(super) fn clear(&mut self) {
         let claimed = self.claimed;
         self.tokens.clear();
         *self = History { tokens: core::mem::take(&mut self.tokens), claimed, ..History::default() };
+    }
+}
+
+/// The tokens of a saved sequence, as [`History::encode`] wrote them.
+#[derive(Clone, Debug)]
+pub(super) struct SavedTokens {
+    /// True if tokens before `start` are not known.
+    pub edited: bool,
+    /// True if the sequence was not computed here from its tokens.
+    pub foreign: bool,
+    /// The position of the first token.
+    pub start: Pos,
+    /// The tokens.
+    pub tokens: Arc<[Token]>,
+}
+
+impl SavedTokens {
+    /// Parse the bytes that [`History::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::SavedLength`] if there are no whole tokens; [`Error::SavedValue`] for unknown flags and positions that there
+    /// cannot be.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let nonsense = |offset, found: u32, wanted| {
+            Err(Error::SavedValue { what: WHAT, offset, found: found.into(), wanted })
+        };
+        let (words, rest) = bytes.as_chunks::<4>();
+        let ([flags, start, tokens @ ..], []) = (words, rest) else {
+            let wanted = (4 * words.len()).max(HEAD) as u64;
+            return Err(Error::SavedLength { what: WHAT, found: bytes.len() as u64, wanted });
+        };
+        let [flags, start] = [flags, start].map(|word| u32::from_le_bytes(*word));
+        if flags & !(EDITED | FOREIGN) != 0 {
+            return nonsense(0, flags, "flags in bits 0 and 1 alone");
+        }
+        let n = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        if i32::try_from(start.saturating_add(n)).is_err() {
+            return nonsense(4, start, "a position of a sequence of so many tokens");
+        }
+        let tokens = tokens.iter().map(|token| Token(u32::from_le_bytes(*token))).collect();
+        let (edited, foreign) = (flags & EDITED != 0, flags & FOREIGN != 0);
+        Ok(Self { edited, foreign, start: Pos(start as i32), tokens })
     }
 }
 
@@ -237,6 +267,11 @@ pub(super) enum Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The history in these bytes, of a vocabulary of 16 tokens and a context of 64.
+    fn decode(bytes: &[u8]) -> Result<History, Error> {
+        History::restore(&SavedTokens::parse(bytes)?, 16, 64)
+    }
 
     fn history(n: u32) -> History {
         let mut history = History::new(16).unwrap();
@@ -307,12 +342,12 @@ mod tests {
         foreign.make_foreign();
         for h in [history(0), history(10), edited, foreign] {
             let bytes = h.encode();
-            let back = History::decode(&bytes, 16, 64).unwrap();
+            let back = decode(&bytes).unwrap();
             assert_eq!((&back.tokens, back.start), (&h.tokens, h.start));
             assert_eq!((back.edited, back.foreign), (h.edited, h.foreign));
             assert!(back.is_claimed() && back.tokens.capacity() >= 64);
             for n in (0..bytes.len()).filter(|n| *n < HEAD || n % 4 != 0) {
-                let error = History::decode(&bytes[..n], 16, 64).unwrap_err();
+                let error = decode(&bytes[..n]).unwrap_err();
                 assert!(matches!(error, Error::SavedLength { .. }), "{n}: {error:?}");
             }
         }
@@ -326,7 +361,7 @@ mod tests {
         for (at, change, wanted) in cases {
             let mut bytes = good.clone();
             bytes[at..at + change.len()].copy_from_slice(change);
-            let error = History::decode(&bytes, 16, 64).unwrap_err();
+            let error = decode(&bytes).unwrap_err();
             assert!(matches!(error, Error::SavedValue { offset, .. } if offset == wanted), "{at}: {error:?}");
         }
     }

@@ -1,26 +1,27 @@
-//! Operations on sequences: the memory's, and what they mean for tokens and outputs.
+//! Operations on sequences, applied to the memory, the tokens and the outputs together.
 
 use super::Context;
 use super::history::{History, Left};
 use crate::error::Error;
-use backstitch_kv::{Memory, Pos, SeqId};
+use backstitch_kv::{Pos, SeqId};
 use core::ops::Range;
 
 impl Context {
-    /// The memory has one sequence more than callers know of.
+    /// Check that the memory has such a sequence.
     fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
         if seq.0 < self.params.n_seq_max { Ok(()) } else { Err(Error::Sequence { seq: seq.0 }) }
     }
 
+    /// Return whether the memory still holds tokens of `seq`.
     pub(super) fn left(&self, seq: SeqId) -> Left {
         if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
 
-    /// Removes the tokens of `range` from `seq`, as [`Memory::seq_rm`]; where the memory cannot take off an end, it is rolled
-    /// back.
+    /// Remove the tokens of `range` from `seq`, like [`Memory::seq_rm`](backstitch_kv::Memory::seq_rm). If a recurrent layer
+    /// cannot remove the end of a sequence, the sequence is rolled back.
     ///
     /// # Errors
-    /// As there, and those of [`Context::rollback`].
+    /// Those of [`Memory::seq_rm`](backstitch_kv::Memory::seq_rm) and of [`Context::rollback`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check_seq(seq)?;
         let touches = self.memory.has_seen(seq, &range);
@@ -40,7 +41,7 @@ impl Context {
         Ok(())
     }
 
-    /// Copies a sequence as a whole and rolls the copy back, or does neither.
+    /// Copy a whole sequence and roll the copy back, or do neither.
     fn copy_prefix(&mut self, src: SeqId, dst: SeqId, end: Pos, history: History) -> Result<(), Error> {
         self.memory.seq_cp(src, dst, Pos::ZERO..Pos::MAX)?;
         let before = self.sequences[dst.index()].replace(history);
@@ -53,11 +54,13 @@ impl Context {
         result.map(drop)
     }
 
-    /// Gives the tokens of `range` of `src` to the empty sequence `dst` as well, as [`Memory::seq_cp`]; where the memory has
-    /// only the whole, the copy of a beginning is rolled back.
+    /// Share the tokens of `range` of `src` with the empty sequence `dst`, like [`Memory::seq_cp`](backstitch_kv::Memory::seq_cp).
+    /// If a recurrent layer can only share the whole, a prefix is copied by a rollback of the copy.
     ///
     /// # Errors
-    /// As there, and [`Error::Sequence`], [`Error::OutOfMemory`].
+    /// - Those of [`Memory::seq_cp`](backstitch_kv::Memory::seq_cp).
+    /// - Those of [`Context::rollback`], for a prefix.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
         self.check_seq(dst)?;
@@ -73,7 +76,7 @@ impl Context {
         Ok(())
     }
 
-    /// Drops every sequence but `seq`, as [`Memory::seq_keep`].
+    /// Drop every sequence except `seq`, like [`Memory::seq_keep`](backstitch_kv::Memory::seq_keep).
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -87,10 +90,10 @@ impl Context {
         Ok(())
     }
 
-    /// Moves the tokens of `range` by `delta` positions, as [`Memory::seq_add`].
+    /// Move the tokens of `range` by `delta` positions (K-shift), like [`Memory::seq_add`](backstitch_kv::Memory::seq_add).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Memory::seq_add`](backstitch_kv::Memory::seq_add).
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
         let touches = delta != 0 && self.memory.has_seen(seq, &range);
@@ -101,10 +104,10 @@ impl Context {
         Ok(())
     }
 
-    /// Divides the positions of `range`, as [`Memory::seq_div`].
+    /// Divide the positions of `range`, like [`Memory::seq_div`](backstitch_kv::Memory::seq_div).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Memory::seq_div`](backstitch_kv::Memory::seq_div).
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.check_seq(seq)?;
         let touches = divisor != 1 && self.memory.has_seen(seq, &range);
@@ -115,6 +118,7 @@ impl Context {
         Ok(())
     }
 
+    /// Record a change of `seq` that its tokens do not describe.
     fn edited(&mut self, seq: SeqId) {
         self.outputs.forget(seq);
         let left = self.left(seq);
@@ -126,13 +130,14 @@ impl Context {
         }
     }
 
-    /// The first and the last position of `seq`, as [`Memory::seq_pos_min`] and [`Memory::seq_pos_max`]; none if it is empty.
+    /// Return the first and the last position of `seq`, as [`Memory::seq_pos_min`](backstitch_kv::Memory::seq_pos_min) and
+    /// [`Memory::seq_pos_max`](backstitch_kv::Memory::seq_pos_max) do; `None` if it is empty.
     pub fn seq_range(&self, seq: SeqId) -> Option<(Pos, Pos)> {
         self.check_seq(seq).ok()?;
         Some((self.memory.seq_pos_min(seq)?, self.memory.seq_pos_max(seq)?))
     }
 
-    /// Drops all sequences.
+    /// Drop all sequences.
     pub fn clear(&mut self) {
         self.memory.clear();
         self.sequences.fill_with(|| None);

@@ -1,35 +1,37 @@
-//! Rows of logits or embeddings, and whose they are.
+//! Outputs: rows of logits or embeddings, and the sequences that they belong to.
 //!
-//! There are two sets of rows: those of the last batch that succeeded, which callers see, and those of the batch that is being
-//! computed. They change places when it has succeeded, so that a failure takes nothing away.
+//! There are two sets of rows: those of the last successful batch, which callers see, and those of
+//! the batch in progress. The two are swapped when it succeeds, so that a failed batch changes no
+//! output.
 
 use super::pooling::{Pooled, Pooling};
 use crate::{error::Error, graph::Head, hparams::Hparams};
 use alloc::{sync::Arc, vec, vec::Vec};
 use backstitch_kv::{Batch, SeqId};
 
-/// Logits that belong to a sequence, apart from any batch; forks share them.
+/// Logits of a sequence, independent of any batch; forks share them.
 pub(super) type Logits = Arc<Vec<f32>>;
 
-/// Batches that ask for so many rows are followed by others alike: room for these is made at once, so that decoding soon stops to
-/// allocate. Larger ones may come alone.
+/// Number of rows up to which space for the next batch is reserved at once. Batches with few rows
+/// are mostly followed by similar ones, so decoding soon allocates nothing; large batches may come
+/// alone.
 const FEW_ROWS: usize = 64;
 
 /// Outputs of one batch, in the caller's order.
 #[derive(Debug)]
 struct Rows {
     head: Head,
-    /// Floats in a row.
+    /// Number of values per row.
     width: usize,
-    /// `[n_rows, width]`; longer if an earlier batch had more.
+    /// Values `[n_rows, width]`; longer if an earlier batch had more.
     values: Vec<f32>,
-    /// For each token of the batch its row.
+    /// Row of each token of the batch; `None` if it has no output.
     of_index: Vec<Option<u32>>,
     pooled: Pooled,
 }
 
 impl Rows {
-    /// No rows, with room for one of logits: the usual case, so that the first token allocates nothing either.
+    /// Return no rows, with space for one row of logits, so that the first token allocates nothing.
     fn new(n_vocab: usize, n_seq_max: u32) -> Self {
         Rows {
             head: Head::Logits,
@@ -40,7 +42,7 @@ impl Rows {
         }
     }
 
-    /// Makes room for `n_rows` rows of a batch of `n_tokens`.
+    /// Reserve `n_rows` rows for a batch of `n_tokens`.
     fn make_room(&mut self, head: Head, width: usize, n_tokens: usize, n_rows: usize) -> Result<(), Error> {
         let len = n_rows.saturating_mul(width);
         let what = if head == Head::Logits { "logits" } else { "embeddings" };
@@ -49,7 +51,7 @@ impl Rows {
         if more.and_then(|()| self.of_index.try_reserve(n_tokens)).is_err() {
             return Err(Error::OutOfMemory { what, n_bytes: 4 * len as u64 });
         }
-        // Rows of earlier batches are overwritten, not wiped.
+        // Old values are overwritten later, so clearing them would be wasted.
         if self.values.len() < len {
             self.values.resize(len, 0.0);
         }
@@ -57,7 +59,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes room for another batch of `n_tokens`, whose rows have `n_floats`, beside what is shown.
+    /// Reserve space for another batch of `n_tokens` whose rows have `n_floats` values in all.
     fn make_spare_room(&mut self, n_tokens: usize, n_floats: usize) -> Result<(), Error> {
         let tokens = self.of_index.try_reserve(n_tokens.saturating_sub(self.of_index.len()));
         let n_more = n_floats.saturating_sub(self.values.len());
@@ -79,25 +81,29 @@ impl Rows {
     }
 }
 
-/// Outputs of the last batch that succeeded and of the one being computed, and the logits of sequences.
+/// Outputs of the last successful batch and of the one in progress, and the logits of sequences.
+///
+/// A row belongs to a sequence as long as the batch is the last one. Logits that must live longer,
+/// those of pins or restored sequences, are copied to `own`.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     n_vocab: usize,
     n_embd: usize,
-    /// What is made of embeddings.
+    /// Pooling of embeddings.
     pooling: Pooling,
     shown: Rows,
     staged: Rows,
-    /// The token of the batch that is the first of the piece being computed.
+    /// First token of the piece in progress, counted in the batch.
     start: usize,
-    /// For each sequence the row shown of its last token.
+    /// Row of the last token, per sequence.
     row_of_seq: Vec<Option<u32>>,
-    /// For each sequence the logits of its last token where they are its own: they came with it from a file, or were made again.
+    /// Logits of the last token, per sequence, if they are not a row: they were restored or
+    /// recomputed.
     own: Vec<Option<Logits>>,
 }
 
 impl Outputs {
-    /// No outputs yet.
+    /// Return empty outputs.
     pub(super) fn new(h: &Hparams, n_seq_max: u32, pooling: Pooling) -> Self {
         Outputs {
             n_vocab: h.n_vocab,
@@ -111,11 +117,11 @@ impl Outputs {
         }
     }
 
-    /// Makes room for the outputs that `batch` asks for; grows to the largest batch met and stays there. Those of the batch before
-    /// are shown until these are published.
+    /// Reserve space for the outputs that `batch` requests. Space grows to the largest batch and
+    /// stays. The outputs of the previous batch remain visible until these are published.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`] if the allocator refuses.
     pub(super) fn begin(&mut self, batch: &Batch, head: Head) -> Result<(), Error> {
         let all = head == Head::Embeddings && self.pooling != Pooling::None;
         let width = if head == Head::Logits { self.n_vocab } else { self.n_embd };
@@ -136,23 +142,24 @@ impl Outputs {
         self.shown.make_spare_room(batch.len(), if n_rows <= FEW_ROWS { n_rows * width } else { 0 })
     }
 
-    /// All that `begin` made room for is there now: it takes the place of what was shown.
+    /// Make the staged outputs visible, in place of the former ones.
     pub(super) fn publish(&mut self) {
         core::mem::swap(&mut self.shown, &mut self.staged);
         self.row_of_seq.fill(None);
     }
 
-    /// The output of token `index` of a batch that was computed and will not be published.
+    /// Return the staged output of token `index` of a batch that will not be published.
     pub(super) fn staged(&self, index: usize) -> Option<&[f32]> {
         self.staged.row(self.staged.number(index)?)
     }
 
-    /// Return true if the outputs of all tokens are needed, also of those that the batch does not ask for.
+    /// Return true if the outputs of all tokens are needed, also of those that the batch does not
+    /// request.
     pub(crate) fn takes_all(&self) -> bool {
         self.staged.head == Head::Embeddings && self.pooling != Pooling::None
     }
 
-    /// Makes one embedding for each sequence of `batch`, whose own are there.
+    /// Pool the staged embeddings of each sequence of `batch`.
     pub(super) fn pool(&mut self, batch: &Batch) {
         if !self.takes_all() {
             return;
@@ -166,14 +173,14 @@ impl Outputs {
         pooled.finish(self.pooling);
     }
 
-    /// Forgets all rows.
+    /// Drop all visible rows.
     pub(super) fn clear(&mut self) {
         self.shown.clear();
         self.row_of_seq.fill(None);
         self.own.fill(None);
     }
 
-    /// The logits of the last token of `seq` are these, until it changes.
+    /// Set the logits of the last token of `seq`, until it changes.
     pub(super) fn give(&mut self, seq: SeqId, logits: Option<Logits>) {
         self.forget(seq);
         if let Some(slot) = self.own.get_mut(seq.index()) {
@@ -181,7 +188,7 @@ impl Outputs {
         }
     }
 
-    /// Notes that token `index` is the last of `seq` so far.
+    /// Record token `index` as the last of `seq` so far.
     pub(super) fn assign(&mut self, seq: SeqId, index: usize) {
         let row = self.shown.of_index.get(index).copied().flatten();
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
@@ -192,13 +199,13 @@ impl Outputs {
         }
     }
 
-    /// The row of `seq` is `fork`'s too.
+    /// Share the row or logits of `seq` with `fork`.
     pub(super) fn share(&mut self, seq: SeqId, fork: SeqId) {
         self.row_of_seq[fork.index()] = self.row_of_seq[seq.index()];
         self.own[fork.index()] = self.own[seq.index()].clone();
     }
 
-    /// The last outputs are no longer those of `seq`.
+    /// Drop the outputs of `seq`, because its last token has changed.
     pub(super) fn forget(&mut self, seq: SeqId) {
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
             *slot = None;
@@ -209,13 +216,13 @@ impl Outputs {
         self.shown.pooled.forget(seq);
     }
 
-    /// The output of token `index` of the batch, if the last batch put out what `head` says.
+    /// Return the output of token `index`, if the last batch produced outputs of the kind `head`.
     pub(super) fn row(&self, head: Head, index: usize) -> Option<&[f32]> {
         let row = self.shown.number(index).filter(|_| self.shown.head == head)?;
         self.shown.row(row)
     }
 
-    /// The logits of the last token of `seq`.
+    /// Return the logits of the last token of `seq`.
     pub(super) fn of_sequence(&self, seq: SeqId) -> Option<&[f32]> {
         if let Some(logits) = self.own.get(seq.index())? {
             return Some(logits);
@@ -224,7 +231,8 @@ impl Outputs {
         self.shown.row(row)
     }
 
-    /// A copy of the logits of the last token of `seq` that outlives the batch; none if they are not at hand or there is no memory.
+    /// Return a copy of the logits of the last token of `seq` that outlives the batch; `None` if
+    /// they are not available or the allocator refuses.
     pub(super) fn keep(&self, seq: SeqId) -> Option<Logits> {
         match self.own.get(seq.index()) {
             Some(Some(logits)) => Some(logits.clone()),
@@ -232,31 +240,31 @@ impl Outputs {
         }
     }
 
-    /// The pooled embedding of `seq`.
+    /// Return the pooled embedding of `seq`.
     pub(super) fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
         self.shown.pooled.of_sequence(seq)
     }
 
-    /// The piece that is computed next starts at token `start` of the batch.
+    /// Set the first token of the piece to compute next.
     pub(super) fn start_at(&mut self, start: usize) {
         self.start = start;
     }
 
-    /// The number of the row of token `index` of the piece that is being computed.
+    /// Return the row of token `index` of the piece in progress.
     pub(crate) fn row_number(&self, index: usize) -> Option<usize> {
         self.staged.number(self.start.saturating_add(index))
     }
 
-    /// All rows, for whoever computes them.
+    /// Return all staged rows, to be filled in by the model.
     pub(crate) fn rows_mut(&mut self) -> &mut [f32] {
         &mut self.staged.values
     }
 }
 
-/// Logits in memory of their own.
+/// Return a copy of logits.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`].
+/// [`Error::OutOfMemory`] if the allocator refuses.
 pub(super) fn copied(logits: &[f32]) -> Result<Logits, Error> {
     let mut copy = Vec::new();
     let refused = Error::OutOfMemory { what: "logits", n_bytes: size_of_val(logits) as u64 };

@@ -1,12 +1,11 @@
 //! Parameters of a context.
 
-use super::Pooling;
 use crate::error::Error;
 use crate::graph::Graph;
-use crate::hparams::Hparams;
+use crate::hparams::{Hparams, Pooling};
 use crate::setters::setters;
 use backstitch_core::{KernelSet, cell::CellType};
-use backstitch_kv::{AttentionSpec, LayerSpec, TimelineParams};
+use backstitch_kv::{AttentionSpec, LayerSpec, RollbackParams};
 
 /// Sizes and choices of a context; all of its memory follows from them.
 ///
@@ -19,33 +18,35 @@ use backstitch_kv::{AttentionSpec, LayerSpec, TimelineParams};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Params {
-    /// The most tokens that one sequence, or all together, can hold; 0: as many as the model was trained with. Where no layer
-    /// keeps all tokens, because all have a window or a recurrent state, sequences can become longer; beyond so many tokens the
-    /// list of them grows now and then.
+    /// Maximum number of tokens of one sequence, or of all together; 0 for the context length of
+    /// the model. If no layer retains all tokens, because all have a window or a recurrent state,
+    /// sequences can become longer, and their lists of tokens grow beyond this size.
     pub n_ctx: u32,
-    /// The most tokens computed at once. More need more memory and make prompts faster, up to a point.
+    /// Physical batch size: maximum number of tokens computed in one pass. Larger values need more
+    /// memory and, up to a point, make prompts faster.
     pub n_ubatch: u32,
-    /// The most tokens planned at once; of longer batches the memory takes one piece after the other, and they happen whole
-    /// or not at all just the same. Layers with a window need room for so many.
+    /// Logical batch size: maximum number of tokens planned together. Longer batches are planned in
+    /// pieces and still succeed or fail as a whole. Layers with a window need cells for this many.
     pub n_batch: u32,
-    /// How many sequences there can be.
+    /// Number of sequences.
     pub n_seq_max: u32,
-    /// Threads, 1 to 512; without `std` there is always one. By default as many as this process may use: the processors that it may
-    /// run on, and under Linux no more than its control group has a quota for.
+    /// Number of threads, 1 to 512; always 1 without `std`. The default is the number of processors
+    /// that the process may use, on Linux limited by the quota of its control group.
     pub n_threads: u32,
     /// Element type of cached keys.
     pub type_k: CellType,
     /// Element type of cached values.
     pub type_v: CellType,
-    /// What is kept for going back.
-    pub timeline: TimelineParams,
-    /// How an encoder makes one embedding of a text; none: as the model says.
+    /// Checkpoints and journals to keep for rollback.
+    pub rollback: RollbackParams,
+    /// Pooling of embeddings; `None` for the method of the model.
     pub pooling: Option<Pooling>,
-    /// Which kernels to use; none: the fastest of this processor, or the one that `BACKSTITCH_ISA` names.
+    /// Kernels to use; `None` for the fastest of this processor, or those that `BACKSTITCH_ISA`
+    /// names.
     pub kernels: Option<&'static KernelSet>,
 }
 
-/// The most sequences of a context.
+/// Maximum number of sequences of a context.
 pub(super) const MAX_SEQUENCES: u32 = 1 << 16;
 
 setters!(Params {
@@ -56,14 +57,14 @@ setters!(Params {
     n_threads: u32,
     type_k: CellType,
     type_v: CellType,
-    timeline: TimelineParams,
+    rollback: RollbackParams,
     pooling: Option<Pooling>,
     kernels: Option<&'static KernelSet>,
 });
 
 impl Default for Params {
-    /// The model's own context length, 512 tokens at once, 2048 planned, one sequence, all threads that the process may use, F16 caches, and the usual
-    /// way back.
+    /// Return the context length of the model, physical batches of 512 tokens, logical ones of
+    /// 2048, one sequence, all threads of the process, F16 caches, and default rollback.
     fn default() -> Self {
         Params {
             n_ctx: 0,
@@ -73,14 +74,14 @@ impl Default for Params {
             n_threads: all_threads(),
             type_k: CellType::F16,
             type_v: CellType::F16,
-            timeline: TimelineParams::default(),
+            rollback: RollbackParams::default(),
             pooling: None,
             kernels: None,
         }
     }
 }
 
-/// As many threads as this process may use at once.
+/// Return the number of threads that this process may use.
 pub(crate) fn all_threads() -> u32 {
     #[cfg(feature = "std")]
     let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -90,10 +91,10 @@ pub(crate) fn all_threads() -> u32 {
 }
 
 impl Params {
-    /// The same with what they leave open decided, and no larger than makes sense.
+    /// Fill in defaults, and limit sizes to useful ones.
     pub(crate) fn settled(self, hparams: &Hparams, graph: &Graph) -> Self {
         let n_ctx = if self.n_ctx == 0 { hparams.n_ctx_train } else { self.n_ctx };
-        // What is not kept has to be seen in one piece.
+        // A layer without a cache has to see all tokens in one batch.
         let is_uncached = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::Uncached { .. });
         let in_pieces = !graph.layers().iter().any(is_uncached);
         let n_batch = if in_pieces { self.n_batch.min(n_ctx) } else { n_ctx };
@@ -115,16 +116,14 @@ impl Params {
         }
     }
 
-    /// Sizes of the memory.
+    /// Return the parameters of the memory.
     pub(crate) fn memory(&self) -> backstitch_kv::Params {
-        // One more than callers can have: a rollback keeps the old state there until the new one is sure.
-        let n_seq_max = self.n_seq_max.saturating_add(1);
         backstitch_kv::Params::default()
             .n_ctx(self.n_ctx)
-            .n_seq_max(n_seq_max)
+            .n_seq_max(self.n_seq_max)
             .n_batch(self.n_batch.min(self.n_ctx))
             .k_type(self.type_k)
             .v_type(self.type_v)
-            .timeline(self.timeline)
+            .rollback(self.rollback)
     }
 }

@@ -1,29 +1,17 @@
-//! One embedding for a whole text, made of those of its tokens.
+//! Pooling: one embedding for a whole sequence, made of those of its tokens.
 
 use crate::error::Error;
+pub use crate::hparams::Pooling;
 use alloc::{vec, vec::Vec};
 use backstitch_kv::{Batch, SeqId};
 
-/// How the embeddings of a sequence's tokens become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
-    /// Not at all: each token has its own.
-    None,
-    /// Their mean: the sum in the order of positions, divided by their number.
-    Mean,
-    /// That of the first token, which models with a classification token put there.
-    Cls,
-    /// That of the last token.
-    Last,
-}
-
-/// Pooled embeddings of the last batch, one a sequence.
+/// Pooled embeddings of the last batch, one per sequence.
 #[derive(Debug)]
 pub(super) struct Pooled {
     width: usize,
-    /// `[n_rows, width]`.
+    /// Pooled embeddings, `[n_rows, width]`.
     rows: Vec<f32>,
-    /// How many tokens each row holds.
+    /// Number of tokens added to each row so far.
     n_tokens: Vec<u32>,
     row_of_seq: Vec<Option<u32>>,
 }
@@ -34,10 +22,10 @@ impl Pooled {
         Pooled { width: 0, rows: Vec::new(), n_tokens: Vec::new(), row_of_seq }
     }
 
-    /// Makes room for a row of `width` for each sequence of `batch`.
+    /// Reserve a row of `width` for each sequence of `batch`.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; all rows are forgotten then.
+    /// [`Error::OutOfMemory`] if the allocator refuses; all rows are cleared then.
     pub(super) fn begin(&mut self, batch: &Batch, width: usize) -> Result<(), Error> {
         self.clear();
         self.width = width;
@@ -59,7 +47,7 @@ impl Pooled {
         Ok(())
     }
 
-    /// Takes in the embedding `x` of the next token of `seq`.
+    /// Add the embedding `x` of the next token of `seq`.
     pub(super) fn add(&mut self, pooling: Pooling, seq: SeqId, x: &[f32]) {
         let Some(row) = self.row_number(seq) else { return };
         let Some(out) = self.rows.get_mut(row * self.width..(row + 1) * self.width) else { return };
@@ -71,7 +59,7 @@ impl Pooled {
         self.n_tokens[row] += 1;
     }
 
-    /// All tokens were taken in.
+    /// Finish the rows after the last token.
     pub(super) fn finish(&mut self, pooling: Pooling) {
         if pooling == Pooling::Mean {
             for (row, &n) in self.rows.chunks_exact_mut(self.width.max(1)).zip(&self.n_tokens) {
@@ -80,12 +68,14 @@ impl Pooled {
         }
     }
 
+    /// Clear all rows.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.n_tokens.clear();
         self.row_of_seq.fill(None);
     }
 
+    /// Clear the row of `seq`.
     pub(super) fn forget(&mut self, seq: SeqId) {
         if let Some(row) = self.row_of_seq.get_mut(seq.index()) {
             *row = None;
@@ -96,6 +86,7 @@ impl Pooled {
         self.row_of_seq.get(seq.index()).copied().flatten().map(|row| row as usize)
     }
 
+    /// Return the pooled embedding of `seq`.
     pub(super) fn of_sequence(&self, seq: SeqId) -> Option<&[f32]> {
         let row = self.row_number(seq)?;
         self.rows.get(row * self.width..(row + 1) * self.width)

@@ -1,82 +1,90 @@
-//! Beginnings of prompts that were evaluated before, by this process or another: taken from a store on disk, and given to it.
+//! Beginnings of prompts that were evaluated before, by this process or another: taken from a
+//! prompt cache on disk, and given to it.
 
 use super::{Context, History};
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::error::Error;
 use alloc::vec::Vec;
-use backstitch_kv::image::{Content, Resume, Sees, Shape};
-use backstitch_kv::state::{
-    Container, Error as State, Header, IMAGE_TAGS, IMAGE_VERSION, Scope, Writer, encode_shape, write_image,
+use backstitch_kv::snapshot::{Content, Resume, Sees, Shape};
+use backstitch_kv::storage::prompt_cache::{
+    BLOCK_TOKENS, Error as CacheError, EvaluatedPrefix, Found, Key, Need, Pieces, Prefix, PromptCache, Why,
 };
-use backstitch_kv::store::{BLOCK_TOKENS, Entry, Found, Key, Need, Pieces, Prefix, Store, Unusable, Why};
-use backstitch_kv::{Pos, SeqId, Snapshot, StageError, Token};
+use backstitch_kv::storage::{
+    Container, Error as State, Header, IMAGE_TAGS, IMAGE_VERSION, Scope, Writer, encode_shape, write_snapshot,
+};
+use backstitch_kv::{Export, ImportError, Pos, SeqId, Token};
 use core::ops::Range;
 use std::borrow::Cow;
 
-/// Counts the releases that compute other bits than the one before from the same tokens: what was stored by one of them is nothing that
-/// this one would have computed. A test holds the bits of some logits, and so notices when it has to go up.
+/// Counts the releases that compute other bits than the one before from the same tokens: what was
+/// stored by one of them is nothing that this one would have computed. A test holds the bits of
+/// some logits, and so notices when it has to go up.
 const NUMERICS: u32 = 2;
 
-/// How often a beginning is looked for again after a damaged file of it was found, and removed.
+/// The number of times that a beginning is looked for again after a damaged file of it was found,
+/// and removed.
 const ATTEMPTS: usize = 8;
 
-/// What came of looking for the beginning of a prompt.
+/// Result of looking for the beginning of a prompt.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recalled {
     /// Tokens that the sequence holds now; the rest of the prompt has to be evaluated.
     pub n_tokens: usize,
-    /// Tokens that are stored. More than `n_tokens` where a model's states are kept at few positions only.
+    /// Tokens that are stored. More than `n_tokens` where a model's states are kept at few
+    /// positions only.
     pub n_stored: usize,
     /// Why there are no more.
     pub why: Why,
-    /// What was found damaged or unreadable on the way.
-    pub trouble: Option<Unusable>,
+    /// The damaged or unreadable entry that was found on the way, if one was.
+    pub trouble: Option<CacheError>,
 }
 
-/// Whether nothing but blocks is needed to go on.
+/// Return true if nothing but blocks is needed to go on.
 fn needs_blocks_only(shape: &Shape) -> bool {
     shape.recurrent.is_empty() && shape.groups.iter().all(|group| group.sees == Sees::All)
 }
 
-/// Whether sequences are more than what a prompt makes of them: an encoded text is not.
+/// Return true if sequences are more than what a prompt makes of them: an encoded text is not.
 fn is_told_by_tokens(shape: &Shape) -> bool {
-    shape.groups.iter().all(|group| group.sees != Sees::Text)
+    shape.groups.iter().all(|group| group.sees != Sees::EncoderOutput)
         && !(shape.groups.is_empty() && shape.recurrent.is_empty())
 }
 
 impl Context {
-    /// The key under which a store keeps what this model evaluates into caches of this shape and these element types.
-    pub fn store_root(&self) -> Key {
-        let mut cache = blake3::Hasher::new();
-        cache.update(&NUMERICS.to_le_bytes()).update(&IMAGE_VERSION.to_le_bytes());
-        cache.update(&encode_shape(&self.memory.shape()));
-        Key::root(&self.model.fingerprint().0, cache.finalize().as_bytes())
+    /// Return the key under which a prompt cache keeps what this model evaluates into caches of
+    /// this shape and these element types.
+    pub fn prompt_cache_root(&self) -> Key {
+        let mut memory = blake3::Hasher::new();
+        memory.update(&NUMERICS.to_le_bytes()).update(&IMAGE_VERSION.to_le_bytes());
+        memory.update(&encode_shape(&self.memory.shape()));
+        Key::root(&self.fingerprint().0, memory.finalize().as_bytes())
     }
 
-    /// Makes `seq` hold the longest beginning of `tokens` that `store` has, in place of what it held; never all of them, for the logits of
-    /// the last come from evaluating it. What follows is the same bit for bit as if all had been evaluated.
+    /// Make `seq` hold the longest beginning of `tokens` that `cache` has, in place of what it
+    /// held; never all of them, for the logits of the last come from evaluating it. What follows is
+    /// the same bit for bit as if all had been evaluated.
     ///
-    /// Whatever is wrong with the store makes the beginning shorter, in the worst case nothing. If nothing is found the sequence is
-    /// empty.
+    /// Whatever is wrong with the prompt cache makes the beginning shorter, in the worst case
+    /// nothing. If nothing is found the sequence is empty.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no room, [`Error::OutOfMemory`],
-    /// [`Error::Cancelled`]; the sequence holds what it held then.
-    pub fn recall(&mut self, seq: SeqId, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
+    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no
+    /// room, [`Error::OutOfMemory`], [`Error::Cancelled`]; the sequence holds what it held then.
+    pub fn recall(&mut self, seq: SeqId, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.history(seq)?;
         let shape = self.memory.shape();
         let need = if needs_blocks_only(&shape) { Need::Blocks } else { Need::ResumePoint };
-        let (root, mut most) = (self.store_root(), tokens.len().saturating_sub(1));
+        let (root, mut most) = (self.prompt_cache_root(), tokens.len().saturating_sub(1));
         let mut recalled = Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
         for _ in 0..ATTEMPTS {
             if !is_told_by_tokens(&shape) {
                 break;
             }
-            let found = match store.longest(&root, tokens, most, need) {
+            let found = match cache.longest(&root, tokens, most, need) {
                 Ok(found) => found,
                 Err(error) => {
-                    recalled.trouble = Some(error.into());
+                    recalled.trouble = Some(error);
                     break;
                 }
             };
@@ -90,8 +98,9 @@ impl Context {
                     return Ok(recalled);
                 }
                 Err(trouble) => {
-                    // Damaged bytes are removed by the store. Whatever else is wrong stays, and a shorter beginning may be sound.
-                    if let Unusable::State(_) = trouble {
+                    // Damaged bytes are removed by the prompt cache. Whatever else is wrong stays,
+                    // and a shorter beginning may be sound.
+                    if let CacheError::Resume(_) = trouble {
                         most = found.n_tokens - 1;
                     }
                     recalled.trouble = Some(trouble);
@@ -102,28 +111,28 @@ impl Context {
         Ok(recalled)
     }
 
-    /// Takes what was found, or says why it is of no use.
+    /// Take what was found, or says why it is of no use.
     fn take_found(
         &mut self,
         seq: SeqId,
         shape: &Shape,
         found: &Found,
         tokens: &[Token],
-    ) -> Result<Result<(), Unusable>, Error> {
+    ) -> Result<Result<(), CacheError>, Error> {
         let known = tokens.get(..found.n_tokens).unwrap_or_default();
         let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
         history.claim();
         (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
         let resume = match found.resume.as_ref().map(|payload| payload.to_vec()).transpose() {
             Ok(resume) => resume,
-            Err(error) => return Ok(Err(error.into())),
+            Err(error) => return Ok(Err(error)),
         };
         let container = match resume.as_deref().map(Container::parse).transpose() {
             Ok(container) => container,
             Err(error) => return Ok(Err(error.into())),
         };
         let known = |container: &Container<'_>| {
-            container.expect_fingerprint(&self.model.fingerprint())?;
+            container.expect_fingerprint(&self.fingerprint())?;
             container.expect(&IMAGE_TAGS)
         };
         if let Err(error) = container.as_ref().map_or(Ok(()), known) {
@@ -135,14 +144,14 @@ impl Context {
         };
         let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
         let source = StoppableSource { source: &prefix, work: &work };
-        match self.memory.stage_with(prefix.image(), &source, &[seq], false, &*self.pool) {
+        match self.memory.import_with(prefix.snapshot(), &source, &[seq], false, &*self.pool) {
             Ok(staged) => drop(staged.commit()),
-            Err(StageError::Source(SourceError::Cancelled)) => return Err(Error::Cancelled),
-            Err(StageError::Source(SourceError::Source(error))) => return Ok(Err(error)),
-            Err(StageError::Memory(
+            Err(ImportError::Source(SourceError::Cancelled)) => return Err(Error::Cancelled),
+            Err(ImportError::Source(SourceError::Source(error))) => return Ok(Err(error)),
+            Err(ImportError::Memory(
                 error @ (backstitch_kv::Error::Full { .. } | backstitch_kv::Error::OutOfMemory { .. }),
             )) => return Err(error.into()),
-            Err(StageError::Memory(error)) => return Ok(Err(State::Memory(error).into())),
+            Err(ImportError::Memory(error)) => return Ok(Err(CacheError::Resume(State::Memory(error)))),
         }
         self.outputs.forget(seq);
         if let Some(slot) = self.sequences.get_mut(seq.index()) {
@@ -155,15 +164,16 @@ impl Context {
         self.seq_rm(seq, Pos::ZERO..Pos::MAX)
     }
 
-    /// What `store` lacks of the beginning of `seq`: the whole blocks of its tokens, and where the model keeps states or windows, these as
-    /// they were at the end of some blocks, the last of them above all. `None` if there is nothing to store, or the sequence is
+    /// Return the part that `cache` lacks of the beginning of `seq`: the whole blocks of its
+    /// tokens, and where the model keeps states or windows, these as they were at the end of some
+    /// blocks, the last of them above all. `None` if there is nothing to store, or the sequence is
     /// not what its tokens made of it.
     ///
     /// Copies only states; make the entry own its bytes to store it elsewhere than here.
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist; [`Error::State`] if a state cannot be written.
-    pub fn remember(&self, seq: SeqId, store: &Store) -> Result<Option<Entry<'_>>, Error> {
+    pub fn remember(&self, seq: SeqId, cache: &PromptCache) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
         let history = self.history(seq)?;
         let (tokens, shape) = (history.tokens(), self.memory.shape());
         let n_blocks = tokens.len() / BLOCK_TOKENS;
@@ -171,13 +181,13 @@ impl Context {
         {
             return Ok(None);
         }
-        let root = self.store_root();
-        let first = store.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
-        let snapshot = self.memory.snapshot(&[seq])?;
+        let root = self.prompt_cache_root();
+        let first = cache.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
+        let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {
             true => Vec::new(),
             false => self.resumes(&snapshot, n_blocks, |n| {
-                store.has_resume_point(&root, tokens, n).unwrap_or(false)
+                cache.has_resume_point(&root, tokens, n).unwrap_or(false)
             })?,
         };
         let blocks = match shape.group_of_all() {
@@ -187,18 +197,19 @@ impl Context {
         let has_all = blocks.len() == n_blocks - first;
         let is_new = !blocks.is_empty() || !resumes.is_empty();
         let tokens = Cow::Borrowed(tokens);
-        Ok((has_all && is_new).then_some(Entry { root, tokens, first, blocks, resumes }))
+        Ok((has_all && is_new).then_some(EvaluatedPrefix { root, tokens, first, blocks, resumes }))
     }
 
-    /// What it takes to go on from the ends of some blocks: where checkpoints are.
+    /// Return the payloads that it takes to go on from the ends of some blocks: where checkpoints
+    /// are.
     fn resumes(
         &self,
         content: &impl Content,
         n_blocks: usize,
         is_stored: impl Fn(usize) -> bool,
     ) -> Result<Vec<(usize, Pieces<'static>)>, Error> {
-        let image = content.image();
-        let marks = image.sequences.iter().flat_map(|sequence| &sequence.line);
+        let snapshot = content.snapshot();
+        let marks = snapshot.sequences.iter().flat_map(|sequence| &sequence.checkpoints);
         let mut ends: Vec<usize> = marks.map(|mark| mark.pos.0 as usize).collect();
         ends.extend([n_blocks * BLOCK_TOKENS, n_blocks.saturating_sub(1) * BLOCK_TOKENS]);
         let is_block =
@@ -206,13 +217,13 @@ impl Context {
         ends.retain(|end| is_block(*end) && !is_stored(end / BLOCK_TOKENS));
         ends.sort_unstable();
         ends.dedup();
-        let header = Header { fingerprint: self.model.fingerprint(), scope: Scope::Sequence };
+        let header = Header { fingerprint: self.fingerprint(), scope: Scope::Sequence };
         let mut list = Vec::new();
         for end in ends {
             let Some(resume) = Resume::at(content, 0, Pos(end as i32)) else { continue };
             let mut bytes: Vec<u8> = Vec::new();
             let mut writer = Writer::new(&mut bytes, header)?;
-            write_image(&mut writer, &resume, None)?;
+            write_snapshot(&mut writer, &resume, None)?;
             writer.finish()?;
             list.push((end / BLOCK_TOKENS, alloc::vec![Cow::Owned(bytes)]));
         }
@@ -220,8 +231,9 @@ impl Context {
     }
 }
 
-/// The bytes of some blocks of a sequence, as far as they are full and at the positions of its tokens.
-fn blocks<'a>(snapshot: &Snapshot<'a>, group: usize, range: Range<usize>) -> Vec<Pieces<'a>> {
+/// Return the bytes of some blocks of a sequence, as far as they are full and at the positions of
+/// its tokens.
+fn blocks<'a>(snapshot: &Export<'a>, group: usize, range: Range<usize>) -> Vec<Pieces<'a>> {
     let blocks = range.map_while(|number| {
         let pos = Pos((number * BLOCK_TOKENS) as i32);
         let layers = snapshot.full_block(0, group, number, pos)?;

@@ -1,27 +1,28 @@
-//! Going back, for every kind of memory.
+//! Rollback, for every kind of memory, with re-evaluation of tokens where it is necessary.
 
-use super::whole::Aside;
 use super::{Context, fill};
-use crate::cancel::Stoppable;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::survey::Survey;
-use backstitch_kv::{AttentionSpec, Batch, LayerSpec, Memory, Pos, Route, SeqId, Stretch, Wanted};
+use backstitch_kv::{AttentionSpec, Batch, LayerSpec, Pos, Route, SeqId, Stretch, Wanted};
 
-/// What a rollback took.
+/// Work that a rollback took.
+///
+/// [`Context::rollback`] returns it. `replayed` and `reevaluated` are never both positive: a
+/// re-evaluation computes recurrent states along with the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rollback {
-    /// The position whose state was restored: the wanted one, or that of a checkpoint before it.
+    /// Position that was restored: the requested one, or that of the checkpoint before it.
     pub restored_from: Pos,
-    /// Tokens whose recurrences were stepped again from the journal, without the network.
+    /// Journal rows replayed, without running the model.
     pub replayed: u32,
-    /// Tokens that were evaluated again.
+    /// Tokens re-evaluated.
     pub reevaluated: u32,
 }
 
 impl Rollback {
-    /// Return what a rollback took, made up by the caller: to show one, say.
+    /// Return a rollback with these costs, for a program that displays one.
     pub fn new(restored_from: Pos, replayed: u32, reevaluated: u32) -> Self {
         Rollback { restored_from, replayed, reevaluated }
     }
@@ -35,17 +36,24 @@ impl From<Route> for Rollback {
 }
 
 impl Context {
-    /// Takes `seq` back to where its next position is `pos`. Works for every kind of memory: what is held comes back at once,
-    /// recurrent states are stepped from the journal as far as it reaches, and what lies further back is evaluated
-    /// again from the nearest checkpoint.
+    /// Roll `seq` back, so that `pos` is the position of its next token.
+    ///
+    /// This works for every kind of memory, with the bits that the sequence had there. Positions
+    /// that are still held return at once; recurrent states are replayed from the journal as far as
+    /// it reaches; for earlier positions tokens are re-evaluated from the nearest checkpoint.
     ///
     /// # Errors
-    /// [`Error::FuturePosition`] if `pos` lies beyond its end or below its first position; where tokens have to be evaluated
-    /// again: [`Error::Edited`] if they are not known because the sequence was changed in its middle, and
-    /// [`backstitch_kv::Error::Full`] if it shares cells with a fork and there is no room for its own.
+    /// - [`Error::Sequence`] if `seq` does not exist.
+    /// - [`Error::FuturePosition`] if `pos` is beyond its end or below its first position.
+    /// - [`Error::Edited`] if a token to re-evaluate is not known, because the sequence was changed
+    ///   in its middle or consists of embeddings.
+    /// - [`Error::Memory`] with [`backstitch_kv::Error::Full`] if tokens have to be re-evaluated,
+    ///   the sequence shares cells with a fork, and no block is free.
+    /// - [`Error::Cancelled`] or [`Error::OutOfMemory`] as in [`Context::decode`].
     ///
-    /// Nothing has changed then, with one exception. When tokens have to be evaluated again and there is no room beside the old
-    /// cells, these are given up for the new; if that evaluation fails, the sequence ends at the checkpoint it started from.
+    /// Nothing has changed then, with one exception. If no block is free beside the former cells,
+    /// re-evaluation drops those; if it then fails, the sequence ends at the checkpoint that it
+    /// started from.
     pub fn rollback(&mut self, seq: SeqId, pos: Pos) -> Result<Rollback, Error> {
         let start = self.history(seq)?.first();
         let end = self.end(seq);
@@ -64,14 +72,11 @@ impl Context {
         Ok(route.into())
     }
 
-    /// Goes back as far as that takes no evaluation.
+    /// Roll back as far as that needs no re-evaluation.
     pub(super) fn rewind(&mut self, seq: SeqId, pos: Pos) -> Result<(), Error> {
-        let mut rewind = self.memory.rewind(seq, pos, self.params.n_ubatch as usize)?;
-        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        while let Some(mut ubatch) = rewind.next_ubatch() {
-            self.runner.replay(&self.model, &work, &mut ubatch, &mut self.outputs)?;
-        }
-        Ok(rewind.commit()?)
+        let (memory, mut engine) = self.split();
+        let rewind = memory.rewind(seq, pos, engine.params.n_ubatch as usize)?;
+        engine.replay(rewind)
     }
 
     pub(super) fn cut_history(&mut self, seq: SeqId, pos: Pos) {
@@ -84,39 +89,45 @@ impl Context {
         self.outputs.give(seq, pinned);
     }
 
-    /// Evaluates the tokens between a checkpoint and `pos` again. What the sequence held is kept aside until that is done.
+    /// Cut the history of a sequence that ended at `end` to what its memory holds.
+    pub(super) fn cut_history_to_memory(&mut self, seq: SeqId, end: Pos) {
+        let held = self.end(seq);
+        if held < end {
+            self.cut_history(seq, held);
+        }
+    }
+
+    /// Re-evaluate the tokens between a checkpoint and `pos`. A savepoint keeps the former content
+    /// until that is done.
     fn reevaluate(&mut self, seq: SeqId, pos: Pos, from: Pos) -> Result<Rollback, Error> {
         let history = self.history(seq)?;
         let (start, tokens) = history.between(from, pos).ok_or(Error::Edited { seq: seq.0 })?;
         let reevaluated = tokens.len() as u32;
         let mut batch = Batch::new();
-        // The logits come at little cost now, and may later need all of this again.
+        // The logits cost little now; later they could need the whole re-evaluation.
         fill(&mut batch, seq, start, tokens, Wanted::Last)?;
-        let is_shared = self.memory.shares_cells(seq, from)?;
-        let mut aside = Aside::put(self, seq)?;
-        let ctx = &mut *aside.ctx;
-        let mut result = ctx.rewind(seq, from).and_then(|()| ctx.compute(&batch));
-        if !is_shared && matches!(result, Err(Error::Memory(backstitch_kv::Error::Full { .. }))) {
-            // No room for both. The cells are the sequence's alone, so without the old ones there is room for the new,
-            // and what the old ones held is what will be computed again.
-            aside.give_up();
-            result = aside.ctx.compute(&batch);
+        let end = self.end(seq);
+        let (memory, mut engine) = self.split();
+        let mut savepoint = memory.savepoint(&[])?;
+        let result = engine.reevaluate(&mut savepoint, seq, from, &batch);
+        match result {
+            Ok(()) => savepoint.commit(),
+            Err(_) => drop(savepoint),
         }
-        if result.is_ok() {
-            aside.give_up();
-        }
-        drop(aside);
+        self.cut_history_to_memory(seq, end);
         result?;
         self.outputs.give(seq, self.last_staged(&batch).ok());
         Ok(Rollback { restored_from: from, replayed: 0, reevaluated })
     }
 
-    /// Makes the end of `seq` a position that a rollback reaches at once, until it is unpinned or left behind: a
-    /// message's end, say. Its logits come back with it, if they are at hand now.
+    /// Pin the end of `seq`, for example the end of a message: a rollback reaches it at once until
+    /// it is unpinned or left behind. Its logits return with it, if they are available now.
     ///
     /// # Errors
-    /// [`Error::Sequence`]; [`backstitch_kv::Error::Pinned`] if the budget of checkpoints does not pay for it;
-    /// [`Error::OutOfMemory`].
+    /// - [`Error::Sequence`] if `seq` does not exist.
+    /// - [`Error::Memory`] with [`backstitch_kv::Error::Pinned`] if pins use up the budget of
+    ///   checkpoints.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
         self.history(seq)?;
         if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
@@ -132,10 +143,10 @@ impl Context {
         Ok(())
     }
 
-    /// Takes a pin away, from all forks that share it; false if there is none at `pos`.
+    /// Remove a pin, from all forks that share it; return false if there is none at `pos`.
     ///
     /// # Errors
-    /// [`Error::Sequence`].
+    /// [`Error::Sequence`] if `seq` does not exist.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
         self.history(seq)?;
         let was_pinned = self.memory.unpin(seq, pos)?;
@@ -143,27 +154,27 @@ impl Context {
         Ok(was_pinned)
     }
 
-    /// Which positions of `seq` a rollback reaches in which way: at once, by stepping recurrences from a checkpoint, or by
-    /// evaluating the tokens after one again.
+    /// Return the positions of `seq` as ranges of equal rollback cost: reached at once, by replay
+    /// from a checkpoint, or by re-evaluation.
     ///
     /// # Errors
-    /// [`Error::Sequence`].
+    /// [`Error::Sequence`] if `seq` does not exist.
     pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
         self.history(seq)?;
         Ok(self.memory.positions(seq)?)
     }
 
-    /// What `seq` holds: blocks, states, checkpoints and journals, and the bytes of each.
+    /// Return the blocks, states, checkpoints and journals of `seq`, with the bytes of each.
     ///
     /// # Errors
-    /// [`Error::Sequence`].
+    /// [`Error::Sequence`] if `seq` does not exist.
     pub fn survey(&self, seq: SeqId) -> Result<Survey, Error> {
         self.history(seq)?;
         Ok(self.memory.survey(seq)?)
     }
 }
 
-/// Return true if a layer does not keep all that going back by one token takes.
+/// Return true if a layer does not retain all that a rollback by one token needs.
 fn forgets(layer: &LayerSpec) -> bool {
     let is_windowed = matches!(&layer.attention, AttentionSpec::Cached(cached) if cached.window.is_some());
     is_windowed || !layer.recurrent.is_empty()

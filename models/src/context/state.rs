@@ -1,16 +1,20 @@
-//! What sequences hold, kept: as bytes or as files, and back.
+//! Saved states: the content of sequences as bytes or files, and back.
 //!
-//! A state is a container (see [`backstitch_kv::state`]) with the sections of the memory and some of this crate: which sequences there are,
-//! their tokens, the logits after the last, and what the caller wants beside them. Reading one takes two steps: everything is parsed, checked and
-//! put into memory that nobody uses; then, without anything that could fail, it becomes visible. Whatever is wrong with a
-//! state, live sequences stay as they were.
+//! A state is a container (see [`backstitch_kv::storage`]) with the sections of the memory and some
+//! of this crate: which sequences there are, their tokens, the logits after the last, and what the
+//! caller wants beside them. Reading one takes two steps: everything is parsed, checked and put
+//! into memory that nobody uses; then, without anything that could fail, it becomes visible.
+//! Whatever is wrong with a state, live sequences stay as they were.
 
 #[cfg(feature = "std")]
 mod files;
 mod llama;
 mod read;
+mod saved;
 pub mod sections;
 mod write;
+
+pub use saved::{SavedContext, SavedSequence};
 
 use super::Context;
 use crate::error::Error;
@@ -18,22 +22,23 @@ use crate::sampler::{self, Chain};
 use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_kv::io::{Read, Write, read_to_end};
-use backstitch_kv::state::{Container, Scope, Written};
+use backstitch_kv::storage::{Container, Scope, Written};
 use backstitch_kv::{Fit, Pos, SeqId, Stretch};
 
-/// What goes into a state beside what sequences hold.
+/// Content of a state beside that of sequences.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SaveOptions<'a> {
     /// The samplers to go on with.
     pub sampler: Option<&'a Chain>,
-    /// Where the samplers of single sequences stand, in place of `sampler` for these.
+    /// The states of the samplers of single sequences, in place of `sampler` for these.
     pub samplers: &'a [(SeqId, sampler::State)],
     /// Bytes of the caller's: a title, the conversation as text.
     pub metadata: &'a [u8],
-    /// Whether a file is only called saved once it would survive a loss of power. Without, it still survives the end of the process.
+    /// True to call a file saved only once it would survive a loss of power. Without, it still
+    /// survives the end of the process.
     pub sync: bool,
-    /// Whether sections are compressed that become shorter so, which takes several times as long.
+    /// True to compress sections that become shorter so, which takes several times as long.
     #[cfg(feature = "zstd")]
     pub compress: bool,
 }
@@ -61,30 +66,31 @@ setters!(SaveOptions<'a> {
     compress: bool,
 });
 
-/// How a state is read; by default, only into cells of the same type.
+/// Options of reading a state; by default, only into cells of the same type.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// Whether cells of another element type than the context's are converted; [`Restored::fit`] tells what that did to them. Without, they are
-    /// an error.
+    /// True to convert cells of another element type than the context's; [`Restored::fit`]
+    /// tells what that did to them. Without, they are an error.
     pub convert: bool,
 }
 
 setters!(RestoreOptions { convert: bool });
 
-/// What came back.
+/// Result of restoring a state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Restored {
     /// The sequences, each under the id that it has now.
     pub sequences: Vec<RestoredSequence>,
-    /// Where the samplers of the first sequence stood; [`Chain::resume`] goes on from there.
+    /// The state of the samplers of the first sequence; [`Chain::resume`] goes on from there.
     pub sampler: Option<sampler::State>,
     /// Bytes of the caller's.
     pub metadata: Vec<u8>,
     /// Bytes of the state.
     pub n_bytes: u64,
-    /// What had to be left out because this context keeps less, and what converting cells did to them.
+    /// Losses because this context keeps less, and what converting cells did to
+    /// them.
     pub fit: Fit,
 }
 
@@ -96,23 +102,24 @@ pub struct RestoredSequence {
     pub seq: SeqId,
     /// The position that its next token gets.
     pub end: Pos,
-    /// How many of its tokens are known: all, unless it was edited in its middle.
+    /// The number of its tokens that are known: all, unless it was edited in its middle.
     pub n_tokens: usize,
     /// Which positions a rollback reaches in which way, as [`Context::positions`].
     pub positions: Vec<Stretch>,
-    /// Where its samplers stood, if that was saved.
+    /// The state of its samplers, if that was saved.
     pub sampler: Option<sampler::State>,
 }
 
 impl Restored {
-    /// The id of the sequence; of the first, if there are several.
+    /// Return the id of the sequence; of the first, if there are several.
     pub fn seq(&self) -> SeqId {
         self.sequences.first().map_or_else(SeqId::default, |sequence| sequence.seq)
     }
 }
 
 impl Context {
-    /// Bytes that [`Context::state_write`] would write, in the time that this takes without a receiver.
+    /// Return bytes that [`Context::state_write`] would write, in the time that this takes without
+    /// a receiver.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -120,22 +127,25 @@ impl Context {
         Ok(self.state_write(&mut Nowhere, options)?.bytes)
     }
 
-    /// Writes all sequences, with what they share once; fastest, and on all threads, into a [`Space`](backstitch_kv::io::Space).
+    /// Write all sequences, with what they share once; fastest, and on all threads, into a
+    /// [`Space`](backstitch_kv::io::Space).
     ///
     /// # Errors
-    /// What `out` says.
+    /// The error of `out`.
     pub fn state_write(&self, out: &mut dyn Write, options: &SaveOptions<'_>) -> Result<Written, Error> {
         self.write_state(out, &self.live(), Scope::Context, options)
     }
 
-    /// Reads what [`Context::state_write`] wrote, in place of all that the context holds. Sequences have the ids again under which they were saved.
+    /// Read what [`Context::state_write`] wrote, in place of all that the context holds. Sequences
+    /// have the ids again under which they were saved.
     ///
     /// Needs room for the new sequences beside the old; [`Context::clear`] makes some.
     ///
     /// # Errors
-    /// [`Error::State`] for damage, and states of another model or another kind; [`Error::Memory`] if the cache is another or has no room;
-    /// [`Error::SavedLength`], [`Error::SavedValue`]; [`Error::Sequence`] for sequences that this context cannot have;
-    /// [`Error::Cancelled`]. Nothing has changed then.
+    /// [`Error::State`] for damage, and states of another model or another kind; [`Error::Memory`]
+    /// if the cache is another or has no room; [`Error::SavedLength`], [`Error::SavedValue`];
+    /// [`Error::Sequence`] for sequences that this context cannot have; [`Error::Cancelled`].
+    /// Nothing has changed then.
     pub fn state_read(&mut self, input: &mut dyn Read, options: &RestoreOptions) -> Result<Restored, Error> {
         self.state_read_bytes(&read_all(input)?, options)
     }
@@ -143,13 +153,13 @@ impl Context {
     /// As [`Context::state_read`], from bytes that are there already.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::state_read`].
     pub fn state_read_bytes(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
         let container = Container::parse(bytes).map_err(Error::from)?;
         self.take_all(&container, options)
     }
 
-    /// Bytes that [`Context::seq_state_write`] would write.
+    /// Return bytes that [`Context::seq_state_write`] would write.
     ///
     /// # Errors
     /// [`Error::Sequence`], [`Error::OutOfMemory`].
@@ -157,8 +167,8 @@ impl Context {
         Ok(self.seq_state_write(seq, &mut Nowhere, options)?.bytes)
     }
 
-    /// Writes what `seq` holds: with it, another context of the same model goes on with the same bits, and goes back to the same
-    /// positions at once.
+    /// Write what `seq` holds: with it, another context of the same model goes on with the same
+    /// bits, and goes back to the same positions at once.
     ///
     /// # Errors
     /// [`Error::Sequence`]; what `out` says.
@@ -190,7 +200,8 @@ impl Context {
         self.write_state(out, &[seq], Scope::Sequence, options)
     }
 
-    /// Reads what [`Context::seq_state_write`] wrote, in place of what `seq` holds; a `seq` below `n_seq_max` that does not exist is made.
+    /// Read what [`Context::seq_state_write`] wrote, in place of what `seq` holds; a `seq` below
+    /// `n_seq_max` that does not exist is made.
     ///
     /// Needs room for the new beside the old; [`Context::release`] makes some.
     ///
@@ -208,7 +219,7 @@ impl Context {
     /// As [`Context::seq_state_read`], from bytes that are there already.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::state_read`].
     pub fn seq_state_read_bytes(
         &mut self,
         seq: SeqId,
@@ -224,7 +235,7 @@ fn read_all(input: &mut dyn Read) -> Result<Vec<u8>, Error> {
     read_to_end(input).map_err(|error| Error::State(error.into()))
 }
 
-/// Where bytes go that are only counted.
+/// A receiver that only counts bytes.
 struct Nowhere;
 
 impl Write for Nowhere {

@@ -1,17 +1,18 @@
-//! Errors of lower layers, and of other modules, inside those of the crate.
+//! Conversions of other errors into [`Error`](super::Error), and the chain of sources.
 
 use super::Error;
-use crate::vocab::VocabError;
+use crate::vocab::error::VocabError;
 use alloc::boxed::Box;
 
 #[cfg(feature = "chat")]
-use crate::chat::ChatError;
+use crate::chat::error::ChatError;
 
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // The text has that of the error inside, so the chain goes on behind it.
+        // The message of `self` already contains that of the error inside, so the chain continues
+        // behind it.
         match self {
-            Self::Part { source, .. } => source.source(),
+            Self::Shard { source, .. } => source.source(),
             Self::Core(source) => source.source(),
             Self::KernelSet(source) => source.source(),
             Self::Memory(source) => source.source(),
@@ -49,8 +50,8 @@ impl From<backstitch_core::Error> for Error {
     }
 }
 
-impl From<backstitch_core::isa::SetUnavailable> for Error {
-    fn from(error: backstitch_core::isa::SetUnavailable) -> Self {
+impl From<backstitch_core::SetUnavailable> for Error {
+    fn from(error: backstitch_core::SetUnavailable) -> Self {
         Self::KernelSet(error)
     }
 }
@@ -67,14 +68,14 @@ impl From<backstitch_kv::Error> for Error {
     }
 }
 
-impl From<backstitch_kv::state::llama::Error> for Error {
-    fn from(error: backstitch_kv::state::llama::Error) -> Self {
+impl From<backstitch_kv::storage::llama::Error> for Error {
+    fn from(error: backstitch_kv::storage::llama::Error) -> Self {
         Self::Llama(Box::new(error))
     }
 }
 
-impl From<backstitch_kv::state::Error> for Error {
-    fn from(error: backstitch_kv::state::Error) -> Self {
+impl From<backstitch_kv::storage::Error> for Error {
+    fn from(error: backstitch_kv::storage::Error) -> Self {
         Self::State(error)
     }
 }

@@ -1,14 +1,22 @@
-//! The texts of errors.
+//! The messages of errors.
+//!
+//! A message names the thing and its byte offset, what was found, what was wanted, and, after a
+//! semicolon, what to do. Counts agree with their nouns ([`Count`]), and names from files are
+//! escaped ([`Quoted`]).
 
 use core::fmt;
 
-use super::{Error, Place};
+use super::{Error, Region};
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Magic { found } => {
-                write!(f, "not a GGUF file: it starts with \"{}\", not \"GGUF\"", found.escape_ascii())
+                write!(
+                    f,
+                    "not a GGUF file: it starts with \"{}\", not \"GGUF\"; give the path of a GGUF file",
+                    found.escape_ascii()
+                )
             }
             Self::Version { found } => {
                 write!(
@@ -22,45 +30,66 @@ impl fmt::Display for Error {
                     "the file is GGUF version {version} in big-endian order; convert it to little-endian"
                 )
             }
-            Self::Truncated { place, name, offset, need, have } => {
-                let part = if *place == Place::Tensor { "the description of " } else { "" };
-                let subject = Subject(*place, name);
-                write!(f, "file is truncated in {part}{subject}: {need} bytes needed at offset {offset}, ")?;
+            Self::Truncated { region, name, offset, need, have } => {
+                let table = if *region == Region::Tensor { "the description of " } else { "" };
+                let subject = Subject(*region, name);
+                write!(
+                    f,
+                    "file is truncated in {table}{subject}: {} needed at offset {offset}, ",
+                    Count(*need, "byte")
+                )?;
                 write!(f, "{have} left; get the file again")
             }
-            Self::TooMany { place, name, offset, found, limit } => write!(
+            Self::TooMany { region, name, offset, found, limit } => write!(
                 f,
                 "{found} {} at offset {offset} do not fit the file, the rest of it holds at most {limit}; get the file again",
-                Counted(*place, name)
+                Counted(*region, name)
             ),
-            Self::Utf8 { place, name, offset } => {
-                write!(f, "{} is not valid UTF-8 at offset {offset}", Subject(*place, name))
+            Self::Utf8 { region, name, offset } => {
+                write!(
+                    f,
+                    "{} is not valid UTF-8 at offset {offset}; convert the model again",
+                    Subject(*region, name)
+                )
             }
-            Self::Duplicate { place, name, offset } => {
-                write!(f, "{} appears a second time at offset {offset}", Subject(*place, name))
+            Self::Duplicate { region, name, offset } => {
+                write!(
+                    f,
+                    "{} appears a second time at offset {offset}; names must be unique",
+                    Subject(*region, name)
+                )
             }
-            Self::NameLength { place, name, offset, found, limit } => write!(
+            Self::NameLength { region, name, offset, found, limit } => write!(
                 f,
-                "the name of {} at offset {offset} is {found} bytes long; 1 to {limit} are allowed",
-                Subject(*place, name)
+                "the name of {} at offset {offset} is {} long; 1 to {limit} are allowed",
+                Subject(*region, name),
+                Count(*found, "byte")
             ),
             Self::ValueType { key, offset, found } => {
-                write!(f, "key {} has unknown type {found} at offset {offset}", Quoted(key))
+                write!(
+                    f,
+                    "key {} has unknown type {found} at offset {offset}; convert the model again",
+                    Quoted(key)
+                )
             }
             Self::Bool { key, offset, found } => {
-                write!(f, "key {} holds the boolean {found} at offset {offset}, not 0 or 1", Quoted(key))
+                write!(
+                    f,
+                    "key {} holds the boolean {found} at offset {offset}, not 0 or 1; convert the model again",
+                    Quoted(key)
+                )
             }
             Self::NestedArray { key, offset } => {
                 write!(
                     f,
-                    "key {} holds an array of arrays at offset {offset}, which no model needs",
+                    "key {} holds an array of arrays at offset {offset}, which no model needs; convert the model again",
                     Quoted(key)
                 )
             }
             Self::Alignment { offset, found } => {
                 write!(f, "\"general.alignment\" is {found} at offset {offset}, not a power of two")
             }
-            Self::MissingKey { key } => write!(f, "key {} is missing", Quoted(key)),
+            Self::MissingKey { key } => write!(f, "key {} is missing; convert the model again", Quoted(key)),
             Self::WrongType { key, offset, found, wanted } => {
                 write!(f, "key {} at offset {offset} is of type {found}, not {wanted}", Quoted(key))
             }
@@ -68,10 +97,15 @@ impl fmt::Display for Error {
                 write!(f, "key {} at offset {offset} is {found}, which does not fit {wanted}", Quoted(key))
             }
             Self::Length { key, found, wanted } => {
-                write!(f, "key {} has {found} elements, not {wanted}", Quoted(key))
+                write!(f, "key {} has {}, not {wanted}", Quoted(key), Count(*found, "element"))
             }
             Self::Rank { tensor, offset, found } => {
-                write!(f, "tensor {} has {found} dimensions at offset {offset}, not 1 to 4", Quoted(tensor))
+                write!(
+                    f,
+                    "tensor {} has {} at offset {offset}, not 1 to 4",
+                    Quoted(tensor),
+                    Count(u64::from(*found), "dimension")
+                )
             }
             Self::ZeroDim { tensor, offset } => {
                 write!(f, "tensor {} has a dimension of zero at offset {offset}", Quoted(tensor))
@@ -91,8 +125,9 @@ impl fmt::Display for Error {
             ),
             Self::PartialBlock { tensor, offset, found, wanted } => write!(
                 f,
-                "tensor {} at offset {offset} has rows of {found} elements, not a multiple of its block of {wanted}",
-                Quoted(tensor)
+                "tensor {} at offset {offset} has rows of {}, not a multiple of its block of {wanted}",
+                Quoted(tensor),
+                Count(*found, "element")
             ),
             Self::Misaligned { tensor, offset, found, wanted } => write!(
                 f,
@@ -106,9 +141,11 @@ impl fmt::Display for Error {
                 Quoted(other)
             ),
             Self::TensorBytes { tensor, found, wanted } => {
-                write!(f, "tensor {} needs {wanted} bytes of data, {found} were given", Quoted(tensor))
+                write!(f, "tensor {} needs {} of data, not {found}", Quoted(tensor), Count(*wanted, "byte"))
             }
-            Self::MissingTensor { tensor } => write!(f, "tensor {} is missing", Quoted(tensor)),
+            Self::MissingTensor { tensor } => {
+                write!(f, "tensor {} is missing; convert the model again", Quoted(tensor))
+            }
             Self::Shape { tensor, shapes } => write!(
                 f,
                 "tensor {} has shape {:?}, not {:?} (outermost dimension first)",
@@ -117,26 +154,31 @@ impl fmt::Display for Error {
                 shapes.wanted
             ),
             Self::Split { key, found: Some(found), wanted } => {
-                write!(f, "{key} is {found}, not {wanted}; use the parts of one and the same model")
+                write!(f, "{key} is {found}, not {wanted}; use the shards of one model")
             }
             Self::Split { key, found: None, wanted } => {
-                write!(f, "{key} is missing, it should be {wanted}; use the parts of one and the same model")
+                write!(f, "{key} is missing, it should be {wanted}; use the shards of one model")
             }
-            Self::Part { part, source } => {
-                write!(f, "part {} of the model: {source}", part.saturating_add(1))
+            Self::Shard { shard, source } => {
+                write!(f, "shard {} of the model: {source}", shard.saturating_add(1))
             }
-            Self::Parts { found, wanted } => write!(
+            Self::MissingShards { found, wanted } => write!(
                 f,
-                "the model has {wanted} parts, {found} at hand; keep them together, named like \
-                 model-00001-of-{wanted:05}.gguf"
+                "the model has {}, {found} at hand; keep them together, named like \
+                 model-00001-of-{wanted:05}.gguf",
+                Count(*wanted, "shard")
             ),
             Self::PackedRows { tensor } => write!(
                 f,
-                "tensor {} is packed for another use than this model's; pack the original file again",
+                "tensor {} is packed for matrix products, but this model looks up its rows; pack the original file again",
                 Quoted(tensor)
             ),
             Self::NotWeights { tensor, found } => {
-                write!(f, "tensor {} holds {found}, which are no weights", Quoted(tensor))
+                write!(
+                    f,
+                    "tensor {} holds {found}, which cannot be weights; convert the model again",
+                    Quoted(tensor)
+                )
             }
             Self::Architecture { found, known } => {
                 write!(f, "architecture {} is not supported; known are {}", Quoted(found), known.join(", "))
@@ -145,19 +187,32 @@ impl fmt::Display for Error {
                 write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
             }
             Self::BeyondPositions { pos, n_pos } => {
-                write!(f, "position {pos} is beyond the {n_pos} that the model knows; shorten the text")
+                write!(
+                    f,
+                    "position {pos} is beyond the {} that the model has embeddings for; shorten the text",
+                    Count(*n_pos as u64, "position")
+                )
             }
             Self::Token { index, token, n_vocab } => {
-                write!(f, "token {token} at index {index} is not in the vocabulary of {n_vocab}")
+                write!(
+                    f,
+                    "token {token} at index {index} is not in the vocabulary of {}",
+                    Count(*n_vocab as u64, "token")
+                )
             }
-            Self::EncoderOnly => {
-                f.write_str("this model makes embeddings and no text; use encode, and its embeddings")
-            }
-            Self::NoEncoder => f.write_str("this model has no encoder; use decode"),
+            Self::EncoderOnly => f.write_str(
+                "this model computes embeddings and generates no text; call encode instead of decode",
+            ),
+            Self::NoEncoder => f.write_str("this model has no encoder; call decode instead of encode"),
             Self::HoldsTokens { seq } => {
-                write!(f, "sequence {seq} holds tokens that saw another text; roll it back to 0 first")
+                write!(
+                    f,
+                    "sequence {seq} holds tokens that saw another encoder output; roll it back to 0 first"
+                )
             }
-            Self::Sequence { seq } => write!(f, "sequence {seq} does not exist"),
+            Self::Sequence { seq } => {
+                write!(f, "sequence {seq} does not exist; use the id of a sequence that is in use")
+            }
             Self::TooManySequences { limit } => {
                 write!(f, "all {limit} sequences are in use; release one or raise n_seq_max")
             }
@@ -166,48 +221,49 @@ impl fmt::Display for Error {
             }
             Self::Edited { seq } => write!(
                 f,
-                "sequence {seq} was edited in its middle and keeps no earlier state; clear it and start again"
+                "sequence {seq} was edited in its middle and has no earlier state; roll it back to 0 and start again"
             ),
-            Self::Cancelled => f.write_str("cancelled; everything is as it was before"),
+            Self::Cancelled => f.write_str("cancelled on request"),
             Self::Params { what, found, wanted } => write!(f, "{what} is {found}, not {wanted}"),
             Self::OutOfMemory { what, n_bytes } => {
-                write!(f, "out of memory: {n_bytes} bytes for {what}")
+                write!(f, "out of memory: {} for {what}", Count(*n_bytes, "byte"))
             }
             Self::ModelTooLarge { limit } => {
-                write!(f, "the model is longer than the {limit} bytes that it was allowed; allow it more")
+                write!(f, "the model is longer than the {} allowed; raise the limit", Count(*limit, "byte"))
             }
-            Self::Stream(error) => write!(f, "the model cannot be read: {error}"),
+            Self::Stream(error) => write!(f, "the model cannot be read from the stream: {error}"),
             Self::NoLogits { seq } => {
-                write!(f, "sequence {seq} has no logits to go on from; append a token first")
+                write!(f, "sequence {seq} has no logits to continue from; append a token first")
             }
             Self::TooLong { n_tokens, n_ctx } => {
                 write!(
                     f,
-                    "{n_tokens} tokens do not fit a context of {n_ctx}; raise n_ctx or shorten the text"
+                    "a sequence of {} does not fit a context of {n_ctx}; raise n_ctx or shorten the text",
+                    Count(*n_tokens as u64, "token")
                 )
             }
             Self::LastBranch { seq } => {
                 write!(f, "sequence {seq} is the last branch of the session; roll it back to 0 to empty it")
             }
             Self::NothingGenerated { seq } => {
-                write!(f, "nothing was generated in sequence {seq} that could come again; generate first")
+                write!(f, "sequence {seq} has no generation to repeat; generate first")
             }
             Self::NoDecoderStart => {
                 f.write_str("this model names no token for its decoder to start from; convert it again")
             }
             Self::NoToken { seq } => {
-                write!(f, "no token is left to continue sequence {seq} with: all are banned; ban fewer")
+                write!(f, "the samplers ban every token that could continue sequence {seq}; ban fewer")
             }
             Self::LogitBias { token, n_vocab } => {
                 let last = n_vocab.saturating_sub(1);
                 write!(
                     f,
-                    "token {token} has a bias and does not exist; this vocabulary has tokens 0 to {last}"
+                    "the logit bias of token {token} names no token; this vocabulary has tokens 0 to {last}"
                 )
             }
             Self::NoSamplerState { index } => write!(
                 f,
-                "sampler {index} of the chain has a state, and none was saved for it; \
+                "sampler {index} of the chain has a state, and no state was saved for it; \
                  give all tokens of the sequence, or the samplers that it was saved with"
             ),
             Self::OtherSamplers { index } => write!(
@@ -216,7 +272,8 @@ impl fmt::Display for Error {
                  give the samplers that it was saved with"
             ),
             Self::SavedLength { what, found, wanted } => {
-                write!(f, "{what} has {found} bytes, not {wanted}; it is damaged, save it again")
+                let found = Count(*found, "byte");
+                write!(f, "{what} has {found}, not {wanted}; it is damaged, save it again")
             }
             Self::SavedValue { what, offset, found, wanted } => {
                 write!(
@@ -226,21 +283,40 @@ impl fmt::Display for Error {
             }
             Self::DraftVocab { what, found, wanted } => write!(
                 f,
-                "the draft model has another vocabulary: {what} is {}, not {}; use one of the same family",
+                "the draft model has another vocabulary: {what} is {}, not {}; use a draft model of the same family",
                 Quoted(found),
                 Quoted(wanted)
             ),
-            Self::NoExpert { expert } => write!(f, "the weight has no matrix number {expert}"),
-            Self::NoLayer { layer } => {
-                write!(f, "layer {layer} does not keep what it needs; please report this")
+            Self::NoExpert { expert } => {
+                write!(f, "the weight has no expert {expert}; convert the model again")
             }
-            Self::Arena => f.write_str("the arena's plan is wrong; please report this"),
+            Self::OutsideLayer { operation } => {
+                write!(
+                    f,
+                    "the architecture's description puts the operation {operation} outside of its layers"
+                )
+            }
+            Self::Unwritten { operation } => {
+                write!(f, "the operation {operation} reads a value that no operation before it writes")
+            }
+            Self::Operands { operation } => {
+                write!(f, "the operation {operation} has other operands than its kind takes")
+            }
+            Self::WeightUse { weight, wanted } => write!(f, "weight {weight} of the graph is not {wanted}"),
+            Self::NoLayer { layer } => {
+                write!(f, "the memory of layer {layer} lacks what its graph reads; please report this")
+            }
+            Self::Arena => f.write_str("two values of a graph overlap in the arena; please report this"),
             Self::KernelSet(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Llama(error) => error.fmt(f),
             Self::LlamaState { architecture } => {
-                write!(f, "llama.cpp's state files are not supported for architecture {architecture:?}")
+                write!(
+                    f,
+                    "llama.cpp's state files are not supported for architecture {}; use Backstitch's own",
+                    Quoted(architecture)
+                )
             }
             Self::Core(error) => error.fmt(f),
             Self::Vocab(error) => error.fmt(f),
@@ -254,7 +330,18 @@ impl fmt::Display for Error {
     }
 }
 
+/// A number and its noun, in the singular for 1: `1 byte`, `2 bytes`.
+struct Count(u64, &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
 /// A name from a file in quotes: control characters escaped, cut after 96 characters.
+///
+/// The author of the file chose the name, so it must neither drive the terminal nor flood it.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -265,17 +352,17 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A place and the name of what is there, as in "the value of key "a.b"".
-struct Subject<'a>(Place, &'a str);
+/// A region of the file and the name of the thing there, as in `the value of key "a.b"`.
+struct Subject<'a>(Region, &'a str);
 
 impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.0 {
-            Place::Header => return f.write_str("the header"),
-            Place::Key => "key",
-            Place::Value => "the value of key",
-            Place::Tensor => "tensor",
-            Place::Data => "the data of tensor",
+            Region::Header => return f.write_str("the header"),
+            Region::Key => "key",
+            Region::Value => "the value of key",
+            Region::Tensor => "tensor",
+            Region::Data => "the data of tensor",
         };
         if self.1.starts_with('#') {
             write!(f, "{what} {}", self.1.escape_debug())
@@ -285,15 +372,15 @@ impl fmt::Display for Subject<'_> {
     }
 }
 
-/// What is counted at a place.
-struct Counted<'a>(Place, &'a str);
+/// The plural noun of the things counted in a region.
+struct Counted<'a>(Region, &'a str);
 
 impl fmt::Display for Counted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Place::Key | Place::Header => f.write_str("keys"),
-            Place::Tensor | Place::Data => f.write_str("tensors"),
-            Place::Value => write!(f, "elements of key {}", Quoted(self.1)),
+            Region::Key | Region::Header => f.write_str("keys"),
+            Region::Tensor | Region::Data => f.write_str("tensors"),
+            Region::Value => write!(f, "elements of key {}", Quoted(self.1)),
         }
     }
 }
@@ -316,16 +403,22 @@ mod tests {
     fn texts_say_where_what_was_found_and_what_was_wanted() {
         let cases: [(Error, &str); 6] = [
             (
-                Error::Truncated { place: Place::Value, name: "a.b".into(), offset: 30, need: 8, have: 3 },
+                Error::Truncated { region: Region::Value, name: "a.b".into(), offset: 30, need: 8, have: 3 },
                 "file is truncated in the value of key \"a.b\": 8 bytes needed at offset 30, 3 left; get the file again",
             ),
             (
-                Error::TooMany { place: Place::Tensor, name: "".into(), offset: 8, found: 1 << 60, limit: 7 },
+                Error::TooMany {
+                    region: Region::Tensor,
+                    name: "".into(),
+                    offset: 8,
+                    found: 1 << 60,
+                    limit: 7,
+                },
                 "1152921504606846976 tensors at offset 8 do not fit the file, the rest of it holds at most 7; get the file again",
             ),
             (
-                Error::Utf8 { place: Place::Key, name: "#17".into(), offset: 99 },
-                "key #17 is not valid UTF-8 at offset 99",
+                Error::Utf8 { region: Region::Key, name: "#17".into(), offset: 99 },
+                "key #17 is not valid UTF-8 at offset 99; convert the model again",
             ),
             (
                 Error::WrongType {
@@ -344,8 +437,8 @@ mod tests {
                 "tensor \"output.weight\" has shape [2, 3], not [3, 2] (outermost dimension first)",
             ),
             (
-                Error::Part { part: 1, source: Box::new(Error::Magic { found: *b"\0ggu" }) },
-                "part 2 of the model: not a GGUF file: it starts with \"\\x00ggu\", not \"GGUF\"",
+                Error::Shard { shard: 1, source: Box::new(Error::Magic { found: *b"\0ggu" }) },
+                "shard 2 of the model: not a GGUF file: it starts with \"\\x00ggu\", not \"GGUF\"; give the path of a GGUF file",
             ),
         ];
         for (error, text) in cases {
@@ -357,7 +450,11 @@ mod tests {
     fn names_from_files_cannot_take_over_the_terminal() {
         let name = String::from("\u{1b}[2J") + &"x".repeat(1000);
         let text = Error::MissingKey { key: name.into() }.to_string();
-        assert!(text.starts_with("key \"\\u{1b}[2Jxxx") && text.ends_with("x…\" is missing"), "{text}");
-        assert!(text.len() < 140, "{}", text.len());
+        assert!(
+            text.starts_with("key \"\\u{1b}[2Jxxx")
+                && text.ends_with("x…\" is missing; convert the model again"),
+            "{text}"
+        );
+        assert!(text.len() < 170, "{}", text.len());
     }
 }

@@ -1,48 +1,54 @@
-//! A position in the bytes of a file that knows what it is reading, so that every error can say so.
+//! A position in the bytes of a file, with the region and the name of what is being read there.
+//!
+//! The reader tells the cursor what it is about to read ([`Cursor::enter`]). Every error of the
+//! cursor then names the region, the key or tensor, and the offset, without the reader passing them
+//! along.
 
 use alloc::boxed::Box;
 use alloc::format;
 
-use crate::error::{Error, Place};
+use crate::error::{Error, Region};
+use backstitch_kv::io::{ByteReader, EndOfBytes};
 
-/// The longest name of a key or tensor. The format document sets this for keys; tensors have no reason to exceed it.
+/// The longest name of a key or tensor, in bytes. The format document sets this limit for keys; the
+/// reader applies it to tensors too.
 pub(super) const MAX_NAME: usize = 65_535;
 
-/// What the current bytes belong to.
+/// The key or tensor that the current bytes belong to.
 #[derive(Clone, Copy)]
 pub(super) enum Subject<'a> {
-    /// Something that is alone of its kind.
+    /// The header, of which there is one.
     None,
-    /// The n-th key or tensor, before its name is known.
+    /// The n-th key or tensor, from 0, before its name is known.
     Number(u64),
+    /// The key or tensor of this name.
     Name(&'a str),
 }
 
-/// Reads little-endian values in order and never beyond the end.
+/// A reader of little-endian values in order, which never goes beyond the end of the bytes.
 pub(super) struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    place: Place,
+    bytes: ByteReader<'a>,
+    region: Region,
     subject: Subject<'a>,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, place: Place::Header, subject: Subject::None }
+        Self { bytes: ByteReader::new(bytes), region: Region::Header, subject: Subject::None }
     }
 
-    /// Says what the next bytes are.
-    pub(super) const fn enter(&mut self, place: Place, subject: Subject<'a>) {
-        self.place = place;
+    /// Set the region and the subject of the bytes that follow.
+    pub(super) const fn enter(&mut self, region: Region, subject: Subject<'a>) {
+        self.region = region;
         self.subject = subject;
     }
 
-    /// Bytes read so far.
+    /// Return the number of bytes read so far.
     pub(super) const fn offset(&self) -> u64 {
-        self.at as u64
+        self.bytes.offset()
     }
 
-    /// The name of what is being read, for errors.
+    /// Return the name of the subject for errors; empty for the header.
     pub(super) fn name(&self) -> Box<str> {
         match self.subject {
             Subject::None => Box::default(),
@@ -51,24 +57,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes not yet read.
+    /// Return the number of bytes not read yet.
     pub(super) const fn left(&self) -> usize {
-        self.bytes.len().saturating_sub(self.at)
+        // No more than the bytes that there are.
+        self.bytes.left() as usize
     }
 
-    /// The next `n` bytes.
+    /// Return the next `n` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if fewer are left.
     pub(super) fn take(&mut self, n: usize) -> Result<&'a [u8], Error> {
-        let taken = self.bytes.get(self.at..).and_then(|rest| rest.get(..n));
-        let taken = taken.ok_or_else(|| self.truncated(n as u64))?;
-        self.at += n;
-        Ok(taken)
+        let taken = self.bytes.take(n as u64);
+        self.named(taken)
     }
 
     fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let chunk = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
-        let chunk = *chunk.ok_or_else(|| self.truncated(N as u64))?;
-        self.at += N;
-        Ok(chunk)
+        let chunk = self.bytes.array();
+        self.named(chunk)
     }
 
     pub(super) fn magic(&mut self) -> Result<[u8; 4], Error> {
@@ -83,12 +89,19 @@ impl<'a> Cursor<'a> {
         self.chunk().map(u64::from_le_bytes)
     }
 
-    /// A number of things that follow, each at least `min_bytes` long: never more than the file has room for.
+    /// Read the number of items that follow, each at least `min_bytes` long.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] if the rest of the file cannot hold that many; [`Error::Truncated`].
     pub(super) fn count(&mut self, min_bytes: usize) -> Result<usize, Error> {
         self.count_up_to(min_bytes, usize::MAX)
     }
 
-    /// The same, and never more than `most`.
+    /// Read the number of items that follow, as [`Cursor::count`], and refuse more than `most`.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] if the rest of the file cannot hold that many, or if there are more than
+    /// `most`; [`Error::Truncated`].
     pub(super) fn count_up_to(&mut self, min_bytes: usize, most: usize) -> Result<usize, Error> {
         let offset = self.offset();
         let found = self.u64()?;
@@ -96,7 +109,7 @@ impl<'a> Cursor<'a> {
         match usize::try_from(found) {
             Ok(count) if count <= limit => Ok(count),
             _ => Err(Error::TooMany {
-                place: self.place,
+                region: self.region,
                 name: self.name(),
                 offset,
                 found,
@@ -105,20 +118,26 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A text after its length.
+    /// Read a string: its length in bytes (u64), then the bytes.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], and [`Error::Utf8`] at the first invalid byte.
     pub(super) fn text(&mut self) -> Result<&'a str, Error> {
         let length = self.u64()?;
-        let length = usize::try_from(length).map_err(|_| self.truncated(length))?;
         let offset = self.offset();
-        let bytes = self.take(length)?;
+        let bytes = self.bytes.take(length);
+        let bytes = self.named(bytes)?;
         core::str::from_utf8(bytes).map_err(|error| Error::Utf8 {
-            place: self.place,
+            region: self.region,
             name: self.name(),
             offset: offset + error.valid_up_to() as u64,
         })
     }
 
-    /// The name of a key or tensor after its length.
+    /// Read the name of a key or tensor, a string.
+    ///
+    /// # Errors
+    /// [`Error::NameLength`] if it is empty or longer than [`MAX_NAME`]; as [`Cursor::text`].
     pub(super) fn name_text(&mut self) -> Result<&'a str, Error> {
         let offset = self.offset();
         let mut ahead = Cursor { subject: self.subject, ..*self };
@@ -127,16 +146,16 @@ impl<'a> Cursor<'a> {
         if (1..=limit).contains(&found) {
             return self.text();
         }
-        Err(Error::NameLength { place: self.place, name: self.name(), offset, found, limit })
+        Err(Error::NameLength { region: self.region, name: self.name(), offset, found, limit })
     }
 
-    fn truncated(&self, need: u64) -> Error {
-        Error::Truncated {
-            place: self.place,
+    fn named<T>(&self, read: Result<T, EndOfBytes>) -> Result<T, Error> {
+        read.map_err(|EndOfBytes { offset, need, have }| Error::Truncated {
+            region: self.region,
             name: self.name(),
-            offset: self.offset(),
+            offset,
             need,
-            have: self.left() as u64,
-        }
+            have,
+        })
     }
 }

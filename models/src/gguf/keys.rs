@@ -1,4 +1,4 @@
-//! Metadata by key and type.
+//! Metadata looked up by key and read as a Rust type.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -10,10 +10,11 @@ use crate::error::Error;
 const ARCHITECTURE: &str = "general.architecture";
 
 impl<'a> KeyValue<'a> {
-    /// The value as a Rust type.
+    /// Return the value as a Rust type.
     ///
     /// # Errors
-    /// [`Error::WrongType`] and [`Error::OutOfRange`].
+    /// [`Error::WrongType`] if the value is of another kind; [`Error::OutOfRange`] if it is a
+    /// number that does not fit `T`.
     pub fn read<'v, T: FromValue<'v, 'a>>(&'v self) -> Result<T, Error> {
         T::from_value(&self.value).map_err(|mismatch| self.mismatch(mismatch, T::WANTED))
     }
@@ -30,50 +31,83 @@ impl<'a> KeyValue<'a> {
 }
 
 impl<'a> Gguf<'a> {
-    /// The value of a key that may be missing.
+    /// Return the value of a key that may be missing.
     ///
     /// # Errors
-    /// [`Error::WrongType`] and [`Error::OutOfRange`] if it is there and cannot be read as `T`.
+    /// [`Error::WrongType`] or [`Error::OutOfRange`] if the key is there and its value cannot be
+    /// read as `T`.
     pub fn optional<'v, T: FromValue<'v, 'a>>(&'v self, key: &str) -> Result<Option<T>, Error> {
         self.entry(key).map(KeyValue::read).transpose()
     }
 
-    /// The value of a key that must be there.
+    /// Return the value of a key that must be there.
     ///
     /// # Errors
-    /// [`Error::MissingKey`], [`Error::WrongType`] and [`Error::OutOfRange`].
+    /// [`Error::MissingKey`] if it is not; [`Error::WrongType`] and [`Error::OutOfRange`] as
+    /// [`Gguf::optional`].
     pub fn required<'v, T: FromValue<'v, 'a>>(&'v self, key: &str) -> Result<T, Error> {
         self.optional(key)?.ok_or_else(|| Error::MissingKey { key: key.into() })
     }
 
-    /// An integer that must be there; errors as [`Gguf::required`].
+    /// Return an integer that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn u32(&self, key: &str) -> Result<u32, Error> {
         self.required(key)
     }
 
-    /// A float that must be there; errors as [`Gguf::required`].
+    /// Return a float that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn f32(&self, key: &str) -> Result<f32, Error> {
         self.required(key)
     }
 
-    /// A text that must be there; errors as [`Gguf::required`].
+    /// Return a string that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn str(&self, key: &str) -> Result<&'a str, Error> {
         self.required(key)
     }
 
-    /// The architecture, `general.architecture`, as in `"llama"`; errors as [`Gguf::required`].
+    /// Return the architecture (`general.architecture`), such as `"llama"`.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn architecture(&self) -> Result<&'a str, Error> {
         self.str(ARCHITECTURE)
     }
 
-    /// The keys that start with the name of the architecture; errors as [`Gguf::architecture`].
+    /// Return the metadata of this file's architecture: the keys that start with its name.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::architecture`].
     pub fn keys(&self) -> Result<Keys<'_, 'a>, Error> {
         Ok(Keys { gguf: self, prefix: self.architecture()? })
     }
 }
 
-/// The metadata whose keys start with the name of the architecture: `keys.u32("block_count")` reads
-/// `"llama.block_count"` of a llama model.
+/// The metadata whose keys start with the name of the architecture.
+///
+/// Hyper-parameters have keys such as `llama.block_count`. A reader of hyper-parameters asks for
+/// `block_count` alone, and so is the same for all architectures. [`Gguf::keys`] makes this view.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Gguf, Writer};
+///
+/// let mut writer = Writer::new();
+/// writer.set("general.architecture", "llama")?.set("llama.block_count", 4u32)?;
+/// let file = writer.to_bytes();
+/// let gguf = Gguf::parse(&file)?;
+/// let keys = gguf.keys()?;
+/// assert_eq!((keys.prefix(), keys.u32("block_count")?), ("llama", 4));
+/// assert!(keys.required::<u32>("context_length").is_err());
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'v, 'a> {
     gguf: &'v Gguf<'a>,
@@ -81,40 +115,54 @@ pub struct Keys<'v, 'a> {
 }
 
 impl<'v, 'a> Keys<'v, 'a> {
-    /// The name of the architecture.
+    /// Return the name of the architecture.
     pub const fn prefix(&self) -> &'a str {
         self.prefix
     }
 
-    /// The entry of `prefix.suffix`.
+    /// Return the entry of `prefix.suffix`.
     pub fn entry(&self, suffix: &str) -> Option<&'v KeyValue<'a>> {
         self.gguf.entry(&format!("{}.{suffix}", self.prefix))
     }
 
-    /// The value of a key that may be missing; errors as [`Gguf::optional`].
+    /// Return the value of a key that may be missing.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::optional`].
     pub fn optional<T: FromValue<'v, 'a>>(&self, suffix: &str) -> Result<Option<T>, Error> {
         self.entry(suffix).map(KeyValue::read).transpose()
     }
 
-    /// The value of a key that must be there; errors as [`Gguf::required`].
+    /// Return the value of a key that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn required<T: FromValue<'v, 'a>>(&self, suffix: &str) -> Result<T, Error> {
         self.optional(suffix)?.ok_or_else(|| self.missing(suffix))
     }
 
-    /// An integer that must be there; errors as [`Gguf::required`].
+    /// Return an integer that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn u32(&self, suffix: &str) -> Result<u32, Error> {
         self.required(suffix)
     }
 
-    /// A float that must be there; errors as [`Gguf::required`].
+    /// Return a float that must be there.
+    ///
+    /// # Errors
+    /// Those of [`Gguf::required`].
     pub fn f32(&self, suffix: &str) -> Result<f32, Error> {
         self.required(suffix)
     }
 
-    /// A value that is one number for all layers or an array with one a layer, if it is there.
+    /// Return a hyper-parameter that is either one value for all layers or an array with one
+    /// element per layer; `None` if the key is missing.
     ///
     /// # Errors
-    /// As [`Gguf::optional`], and [`Error::Length`] if it is an array that has not one element a layer.
+    /// Those of [`Gguf::optional`], and [`Error::Length`] if it is an array whose length is not
+    /// `n_layer`.
     pub fn per_layer<T>(&self, suffix: &str, n_layer: u32) -> Result<Option<PerLayer<T>>, Error>
     where
         T: FromValue<'v, 'a>,
@@ -137,16 +185,33 @@ fn check_length(key: &str, array: &Array<'_>, n_layer: u32) -> Result<(), Error>
 }
 
 /// A hyper-parameter that may differ from layer to layer.
+///
+/// Hybrid models, for example, have an array of head counts in which recurrent layers have 0.
+/// [`Keys::per_layer`] reads it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Gguf, PerLayer, Writer};
+///
+/// let mut writer = Writer::new();
+/// writer.set("general.architecture", "jamba")?;
+/// writer.set("jamba.attention.head_count_kv", vec![0u32, 8, 0])?;
+/// let file = writer.to_bytes();
+/// let heads = Gguf::parse(&file)?.keys()?.per_layer::<u32>("attention.head_count_kv", 3)?;
+/// assert_eq!(heads, Some(PerLayer::Each(vec![0, 8, 0])));
+/// assert_eq!(heads.and_then(|heads| heads.at(1)), Some(8));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum PerLayer<T> {
-    /// The same for all layers.
+    /// One value for all layers.
     Same(T),
-    /// One a layer.
+    /// One value for each layer, in order.
     Each(Vec<T>),
 }
 
 impl<T: Copy> PerLayer<T> {
-    /// The value of layer `il`; none if there are fewer layers.
+    /// Return the value of layer `il`; `None` if there are fewer layers.
     pub fn at(&self, il: usize) -> Option<T> {
         match self {
             Self::Same(value) => Some(*value),
@@ -191,8 +256,11 @@ mod tests {
         let gguf = Gguf::parse(&file).unwrap();
         let keys = gguf.keys().unwrap();
         let cases = [
-            (keys.u32("nothing").unwrap_err(), "key \"falcon-h1.nothing\" is missing"),
-            (gguf.u32("nothing").unwrap_err(), "key \"nothing\" is missing"),
+            (
+                keys.u32("nothing").unwrap_err(),
+                "key \"falcon-h1.nothing\" is missing; convert the model again",
+            ),
+            (gguf.u32("nothing").unwrap_err(), "key \"nothing\" is missing; convert the model again"),
             (
                 keys.f32("block_count").unwrap_err(),
                 "key \"falcon-h1.block_count\" at offset 73 is of type u32, not a float",
@@ -231,6 +299,6 @@ mod tests {
     fn a_file_without_architecture_says_so() {
         let file = Writer::new().to_bytes();
         let error = Gguf::parse(&file).unwrap().keys().unwrap_err();
-        assert_eq!(error.to_string(), "key \"general.architecture\" is missing");
+        assert_eq!(error.to_string(), "key \"general.architecture\" is missing; convert the model again");
     }
 }

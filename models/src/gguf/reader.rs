@@ -1,7 +1,8 @@
-//! From bytes to a checked view.
+//! The reader: from bytes to a checked view.
 //!
-//! The order of checks is the order of the file: header, metadata, tensor descriptions, then (knowing the alignment) where
-//! the data lies. Each count is held against the room left in the file before anything is allocated for it.
+//! The order of checks is the order of the file: header, metadata, tensor descriptions, then the
+//! ranges of tensor data, which depend on the alignment in the metadata. Each count is compared
+//! with the bytes left in the file before anything is allocated for it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,31 +10,48 @@ use alloc::vec::Vec;
 use backstitch_core::packed::ALIGN;
 
 use super::cursor::{Cursor, Subject};
-use super::split;
 use super::tensor::{MAX_RANK, PACKED_VERSION, Shape, TensorInfo, TensorType};
 use super::value::{Array, Value, ValueType};
-use crate::error::{Error, Place};
+use crate::error::{Error, Region};
 
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: core::ops::RangeInclusive<u32> = 2..=3;
-/// Where tensor data starts unless `general.alignment` says otherwise; from the format document.
+/// The alignment of tensor data unless `general.alignment` sets another; from the format document.
 pub(super) const DEFAULT_ALIGNMENT: u32 = 32;
 pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// The fewest bytes of a metadata entry: length of the key, one byte of it, type, a value of one byte.
+/// The fewest bytes of a metadata entry: length of the key, one byte of it, type, and a value of
+/// one byte.
 const MIN_ENTRY: usize = 8 + 1 + 4 + 1;
-/// The fewest bytes of a tensor description: length of the name, one byte of it, rank, one dimension, type, position.
+/// The fewest bytes of a tensor description: length of the name, one byte of it, rank, one
+/// dimension, type, position.
 const MIN_TENSOR: usize = 8 + 1 + 4 + 8 + 4 + 8;
-/// The most metadata entries of a file; real ones have a few dozen. What is kept of an entry takes several times its least bytes.
+/// The most metadata entries of a file; real ones have a few dozen. An entry in memory takes
+/// several times the fewest bytes of one in the file, so the file's length alone would be a loose
+/// bound.
 const MAX_ENTRIES: usize = 1 << 16;
 /// The most tensors of a file; real ones have up to some ten thousand.
 const MAX_TENSORS: usize = 1 << 18;
-/// The fewest bytes of a text: its length.
+/// The fewest bytes of a string: its length.
 const MIN_TEXT: usize = 8;
 
-/// A checked view of a GGUF file, or of all the files of a split model.
+/// A checked view of a GGUF file, or of all shards of a model.
 ///
-/// Everything in it was validated by [`Gguf::parse`]; it borrows the bytes and cannot be changed.
+/// [`Gguf::parse`] has validated everything in it, so its methods cannot fail on damaged bytes. It
+/// borrows the bytes of the file and cannot be changed; a [`Writer`](super::Writer) makes another
+/// file.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::Gguf;
+///
+/// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+/// let embedding = gguf.tensor("token_embd.weight").unwrap();
+/// assert_eq!(gguf.tensor_data(&embedding).len(), embedding.n_bytes());
+/// let tokens: &[&str] = gguf.required("tokenizer.ggml.tokens")?;
+/// assert_eq!(tokens.len(), embedding.shape()[0]);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gguf<'a> {
     version: u32,
@@ -44,71 +62,43 @@ pub struct Gguf<'a> {
 }
 
 /// A metadata entry.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Gguf, Value};
+///
+/// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+/// let entry = gguf.entry("general.architecture").unwrap();
+/// assert_eq!(entry.value, Value::Str("falcon-h1"));
+/// assert_eq!(entry.read::<&str>()?, "falcon-h1");
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyValue<'a> {
     /// The key.
     pub key: &'a str,
-    /// Its value.
+    /// The value.
     pub value: Value<'a>,
-    /// Where the entry starts in the file.
+    /// The byte offset of the entry in the file.
     pub offset: u64,
 }
 
 impl<'a> Gguf<'a> {
-    /// Reads the header of a file and checks all of it, in time linear in its size (times the logarithm of the number of keys
-    /// and tensors). Tensor data is not touched, only its place is checked.
-    ///
-    /// # Errors
-    /// A variant of [`Error`] that names the key or tensor, the offset, what was found and what was wanted, for the first thing that is
-    /// wrong; [`Error::Parts`] if the file is one part of a split model.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
-        Self::parse_parts(&[bytes])
-    }
-
-    /// Reads all the files of a split model, in order, and presents them as one: metadata of the first, tensors of all.
-    ///
-    /// # Errors
-    /// As [`Gguf::parse`], wrapped in [`Error::Part`] if there are several parts; [`Error::Split`] and [`Error::Parts`] if they
-    /// do not belong together.
-    pub fn parse_parts(parts: &[&'a [u8]]) -> Result<Self, Error> {
-        let (first, rest) = parts.split_first().ok_or(Error::Parts { found: 0, wanted: 1 })?;
-        let in_part = |part, error: Error| match rest {
-            [] => error,
-            _ => Error::Part { part, source: Box::new(error) },
-        };
-        let parse = |part, bytes| {
-            let gguf = Self::parse_part(bytes, part)?;
-            split::check_part(&gguf, part, parts.len())?;
-            Ok(gguf)
-        };
-        let mut gguf = parse(0, first).map_err(|error| in_part(0, error))?;
-        for (part, bytes) in (1..).zip(rest) {
-            gguf.tensors.extend(parse(part, bytes).map_err(|error| in_part(part, error))?.tensors);
-        }
-        if !rest.is_empty() {
-            split::check_total(&gguf)?;
-            gguf.by_tensor = index(
-                &gguf.tensors,
-                |tensor| tensor.name,
-                |tensor| in_part(tensor.part, tensor.duplicate()),
-            )?;
-        }
-        Ok(gguf)
-    }
-
-    fn parse_part(bytes: &'a [u8], part: usize) -> Result<Self, Error> {
+    /// Read one file, which is shard `shard` of its model, without looking at other shards.
+    pub(super) fn parse_shard(bytes: &'a [u8], shard: usize) -> Result<Self, Error> {
         let mut cursor = Cursor::new(bytes);
         let version = read_version(&mut cursor)?;
-        cursor.enter(Place::Tensor, Subject::None);
+        cursor.enter(Region::Tensor, Subject::None);
         let n_tensors = cursor.count_up_to(MIN_TENSOR, MAX_TENSORS)?;
-        cursor.enter(Place::Key, Subject::None);
+        cursor.enter(Region::Key, Subject::None);
         let n_entries = cursor.count_up_to(MIN_ENTRY, MAX_ENTRIES)?;
         let entries = read_entries(&mut cursor, n_entries)?;
         let by_key = index(&entries, |entry| entry.key, KeyValue::duplicate)?;
         let mut gguf = Self { version, entries, tensors: Vec::new(), by_key, by_tensor: Box::default() };
         let alignment = alignment(gguf.entry(ALIGNMENT_KEY))?;
         let described = read_tensors(&mut cursor, n_tensors)?;
-        let data = Data { bytes, base: cursor.offset().checked_next_multiple_of(alignment), alignment, part };
+        let data =
+            Data { bytes, base: cursor.offset().checked_next_multiple_of(alignment), alignment, shard };
         gguf.tensors = list("tensors", described.len())?;
         for tensor in described {
             gguf.tensors.push(data.locate(tensor)?);
@@ -118,32 +108,47 @@ impl<'a> Gguf<'a> {
         Ok(gguf)
     }
 
-    /// The format version, 2 or 3 (of the first file, if there are several).
+    /// Add the tensors of another shard, which are not found by name before
+    /// [`Gguf::index_tensors`].
+    pub(super) fn add_tensors(&mut self, shard: Self) {
+        self.tensors.extend(shard.tensors);
+    }
+
+    /// Index the tensors of all shards by name. `in_shard` wraps the error of a name that occurs
+    /// twice.
+    pub(super) fn index_tensors(&mut self, in_shard: impl Fn(usize, Error) -> Error) -> Result<(), Error> {
+        let duplicate = |tensor: &TensorInfo<'_>| in_shard(tensor.shard, tensor.duplicate());
+        self.by_tensor = index(&self.tensors, |tensor| tensor.name, duplicate)?;
+        Ok(())
+    }
+
+    /// Return the format version, 2 or 3. Of several shards it is that of the first.
     pub const fn version(&self) -> u32 {
         self.version
     }
 
-    /// The metadata in the order of the file (of the first file, if there are several).
+    /// Return the metadata in the order of the file. Of several shards it is that of the first.
     pub fn metadata(&self) -> &[KeyValue<'a>] {
         &self.entries
     }
 
-    /// The tensors in the order of the file or files.
+    /// Return the tensors in the order of the file, shard by shard.
     pub fn tensors(&self) -> &[TensorInfo<'a>] {
         &self.tensors
     }
 
-    /// The tensor of that name, in logarithmic time.
+    /// Return the tensor of that name, in logarithmic time.
     pub fn tensor(&self, name: &str) -> Option<TensorInfo<'a>> {
         find(&self.by_tensor, name).and_then(|i| self.tensors.get(i)).copied()
     }
 
-    /// The data of a tensor: rows of the innermost dimension, one after the other, each of whole blocks.
+    /// Return the data of a tensor: its rows (the innermost dimension) one after the other, each a
+    /// whole number of blocks.
     pub const fn tensor_data(&self, tensor: &TensorInfo<'a>) -> &'a [u8] {
         tensor.data
     }
 
-    /// The metadata entry of that key, in logarithmic time.
+    /// Return the metadata entry of that key, in logarithmic time.
     pub fn entry(&self, key: &str) -> Option<&KeyValue<'a>> {
         find(&self.by_key, key).and_then(|i| self.entries.get(i))
     }
@@ -151,14 +156,15 @@ impl<'a> Gguf<'a> {
 
 impl KeyValue<'_> {
     fn duplicate(&self) -> Error {
-        Error::Duplicate { place: Place::Key, name: self.key.into(), offset: self.offset }
+        Error::Duplicate { region: Region::Key, name: self.key.into(), offset: self.offset }
     }
 }
 
-/// Names in order, each with the place of what it names.
+/// An index of names: sorted, each with the index of the item that has it.
 type Names<'a> = Box<[(&'a str, usize)]>;
 
-/// Sorts the names of `items`, and refuses a name that occurs twice.
+/// Build the index of the names of `items`. The error of `duplicate` refuses a name that occurs
+/// twice.
 fn index<'a, T>(
     items: &[T],
     name: impl Fn(&T) -> &'a str,
@@ -179,7 +185,7 @@ fn index<'a, T>(
     Ok(names)
 }
 
-/// An empty list with room for `n` entries.
+/// Return an empty list with capacity for `n` entries.
 fn list<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let n_bytes = (n as u64).saturating_mul(size_of::<T>() as u64);
     let mut list = Vec::new();
@@ -187,13 +193,13 @@ fn list<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     Ok(list)
 }
 
-/// The place of what `name` names.
+/// Return the index of the item that is called `name`.
 fn find(names: &Names<'_>, name: &str) -> Option<usize> {
     let found = names.binary_search_by_key(&name, |(name, _)| name).ok()?;
     names.get(found).map(|(_, i)| *i)
 }
 
-/// Reads magic and version.
+/// Read the magic and the version.
 fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
     let found = cursor.magic()?;
     if found != MAGIC {
@@ -203,7 +209,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
     if VERSIONS.contains(&version) {
         return Ok(version);
     }
-    // Versions are small numbers, so a big-endian file shows its version in the high byte.
+    // Versions are small numbers, so a big-endian file shows its version in the high bytes.
     if version & 0xffff == 0 && version != 0 {
         return Err(Error::BigEndian { version: version.swap_bytes() });
     }
@@ -213,10 +219,10 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, Error> {
 fn read_entries<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<KeyValue<'a>>, Error> {
     let mut entries = list("metadata", count)?;
     for i in 0..count as u64 {
-        cursor.enter(Place::Key, Subject::Number(i));
+        cursor.enter(Region::Key, Subject::Number(i));
         let offset = cursor.offset();
         let key = cursor.name_text()?;
-        cursor.enter(Place::Value, Subject::Name(key));
+        cursor.enter(Region::Value, Subject::Name(key));
         let ty = read_type(cursor, key)?;
         let value = match ty {
             ValueType::Str => Value::Str(cursor.text()?),
@@ -234,11 +240,12 @@ fn read_type(cursor: &mut Cursor<'_>, key: &str) -> Result<ValueType, Error> {
     ValueType::from_id(found).ok_or_else(|| Error::ValueType { key: key.into(), offset, found })
 }
 
-/// Reads a value of fixed size.
+/// Read a value of fixed size.
 fn read_fixed<'a>(cursor: &mut Cursor<'a>, key: &str, ty: ValueType) -> Result<Value<'a>, Error> {
     let offset = cursor.offset();
+    debug_assert!(ty.bytes().is_some(), "a value of fixed size");
     let bytes = cursor.take(ty.bytes().unwrap_or(0))?;
-    // The bytes are all there, so only a boolean can be wrong.
+    // All bytes of the value are there, so only a boolean can be invalid.
     let found = bytes.first().copied().unwrap_or(0);
     Value::decode(ty, bytes).ok_or_else(|| Error::Bool { key: key.into(), offset, found })
 }
@@ -253,7 +260,7 @@ fn read_array<'a>(cursor: &mut Cursor<'a>, key: &str) -> Result<Array<'a>, Error
     }
 }
 
-/// Reads the elements of an array of texts, each checked once, here.
+/// Read an array of strings. Each is checked here, once.
 fn read_texts<'a>(cursor: &mut Cursor<'a>) -> Result<Array<'a>, Error> {
     let count = cursor.count(MIN_TEXT)?;
     let mut texts = list("an array of texts", count)?;
@@ -263,12 +270,13 @@ fn read_texts<'a>(cursor: &mut Cursor<'a>) -> Result<Array<'a>, Error> {
     Ok(Array::of_texts(texts))
 }
 
-/// Takes the elements of an array of values of fixed size as they are; only booleans can be wrong.
+/// Read an array of values of fixed size as a slice of the file. Only booleans can be invalid.
 fn read_fixed_array<'a>(cursor: &mut Cursor<'a>, key: &str, ty: ValueType) -> Result<Array<'a>, Error> {
+    debug_assert!(ty.bytes().is_some(), "values of fixed size");
     let size = ty.bytes().unwrap_or(1);
     let count = cursor.count(size)?;
     let offset = cursor.offset();
-    // `count` elements fit what is left, so the product does not overflow.
+    // `count` elements fit the bytes left, so the product does not overflow.
     let bytes = cursor.take(count * size)?;
     let wrong = (0u64..).zip(bytes).find(|(_, byte)| ty == ValueType::Bool && **byte > 1);
     match wrong {
@@ -277,7 +285,7 @@ fn read_fixed_array<'a>(cursor: &mut Cursor<'a>, key: &str, ty: ValueType) -> Re
     }
 }
 
-/// The alignment of tensor data that the file states.
+/// Return the alignment of tensor data.
 fn alignment(entry: Option<&KeyValue<'_>>) -> Result<u64, Error> {
     let alignment: u32 = entry.map_or(Ok(DEFAULT_ALIGNMENT), KeyValue::read)?;
     if alignment.is_power_of_two() {
@@ -287,14 +295,15 @@ fn alignment(entry: Option<&KeyValue<'_>>) -> Result<u64, Error> {
     Err(Error::Alignment { offset, found: alignment.into() })
 }
 
-/// A tensor description, before it is known where data starts.
+/// A tensor description, read before the start of the data section is known.
 struct Described<'a> {
     name: &'a str,
     shape: Shape,
     ty: TensorType,
     n_bytes: usize,
     offset: u64,
-    /// Where the data lies, from the start of the data section, and where that is stored.
+    /// The start of the data, from the start of the data section, and the byte offset of that
+    /// field.
     position: u64,
     position_at: u64,
 }
@@ -308,10 +317,10 @@ fn read_tensors<'a>(cursor: &mut Cursor<'a>, count: usize) -> Result<Vec<Describ
 }
 
 fn read_tensor<'a>(cursor: &mut Cursor<'a>, number: u64) -> Result<Described<'a>, Error> {
-    cursor.enter(Place::Tensor, Subject::Number(number));
+    cursor.enter(Region::Tensor, Subject::Number(number));
     let offset = cursor.offset();
     let name = cursor.name_text()?;
-    cursor.enter(Place::Tensor, Subject::Name(name));
+    cursor.enter(Region::Tensor, Subject::Name(name));
     let shape = read_shape(cursor, name)?;
     let type_at = cursor.offset();
     let found = cursor.u32()?;
@@ -347,14 +356,14 @@ fn read_shape(cursor: &mut Cursor<'_>, name: &str) -> Result<Shape, Error> {
 /// The data section of a file.
 struct Data<'a> {
     bytes: &'a [u8],
-    /// Where it starts; none if that overflows.
+    /// The byte offset of its start; `None` if that overflows.
     base: Option<u64>,
     alignment: u64,
-    part: usize,
+    shard: usize,
 }
 
 impl<'a> Data<'a> {
-    /// Finds the data of a tensor.
+    /// Find the data of a tensor and check its alignment and range.
     fn locate(&self, tensor: Described<'a>) -> Result<TensorInfo<'a>, Error> {
         let Described { name, shape, ty, n_bytes, offset, position, position_at } = tensor;
         if !position.is_multiple_of(self.alignment) {
@@ -369,7 +378,7 @@ impl<'a> Data<'a> {
         let start =
             start.ok_or_else(|| Error::TensorTooLarge { tensor: name.into(), offset: position_at })?;
         let (start, data) = self.slice(start, n_bytes).ok_or_else(|| Error::Truncated {
-            place: Place::Data,
+            region: Region::Data,
             name: name.into(),
             offset: start,
             need: n_bytes as u64,
@@ -379,7 +388,7 @@ impl<'a> Data<'a> {
             let (found, wanted) = (start as u64, ALIGN as u64);
             return Err(Error::Misaligned { tensor: name.into(), offset: position_at, found, wanted });
         }
-        Ok(TensorInfo { name, shape, ty, part: self.part, start, data, described_at: offset })
+        Ok(TensorInfo { name, shape, ty, shard: self.shard, start, data, described_at: offset })
     }
 
     fn slice(&self, start: u64, n_bytes: usize) -> Option<(usize, &'a [u8])> {
@@ -389,12 +398,12 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Refuses tensors of one file that share bytes.
+/// Refuse tensors of one file whose data share bytes.
 fn check_overlaps(tensors: &[TensorInfo<'_>]) -> Result<(), Error> {
-    let mut places = list("places of tensors", tensors.len())?;
-    places.extend(tensors.iter().map(|tensor| (tensor.range(), tensor.name)));
-    places.sort_unstable_by_key(|(range, _)| (range.start, range.end));
-    for pair in places.windows(2) {
+    let mut ranges = list("ranges of tensors", tensors.len())?;
+    ranges.extend(tensors.iter().map(|tensor| (tensor.range(), tensor.name)));
+    ranges.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+    for pair in ranges.windows(2) {
         if let [(first, other), (second, tensor)] = pair
             && second.start < first.end
         {

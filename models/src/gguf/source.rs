@@ -1,4 +1,4 @@
-//! The bytes of a model on disk: one file or all parts of a split one, mapped or read.
+//! The bytes of a model on disk: one file or all shards, mapped or read.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,23 +12,53 @@ use super::reader::Gguf;
 use super::split::SplitName;
 use crate::error::Error;
 
-/// How to get at the bytes of a file.
+/// The way in which the bytes of a file are made available.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Access, Source};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("demo.gguf");
+/// std::fs::write(&path, backstitch_demo::GGUF)?;
+/// for access in [Access::Map, Access::Read] {
+///     assert_eq!(Source::open(&path, access)?.n_bytes(), backstitch_demo::GGUF.len());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Map it: opens at once, shares memory between processes, and trusts them not to truncate the file ([`Mapping`]).
+    /// Map the file. This opens at once and shares memory between processes, but no process may
+    /// truncate the file meanwhile; see [`Mapping`].
     Map,
-    /// Read it: takes its size in memory and the time to read it, and trusts nobody ([`Buffer`]).
+    /// Read the file into memory ([`Buffer`]). This takes its size in memory and the time to read
+    /// it, and is safe against changes of the file.
     Read,
 }
 
-/// The files of a model.
+/// The open files of a model: one, or all of its shards.
+///
+/// A source owns the bytes that a [`Gguf`] borrows, so it has to outlive it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Access, Source};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("demo.gguf");
+/// std::fs::write(&path, backstitch_demo::GGUF)?;
+/// let source = Source::open(&path, Access::Map)?;
+/// assert_eq!(source.gguf()?.architecture()?, "falcon-h1");
+/// assert_eq!(source.paths().collect::<Vec<_>>(), [path]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Source {
-    parts: Vec<Part>,
+    shards: Vec<Shard>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct Shard {
     path: PathBuf,
     bytes: Bytes,
 }
@@ -40,63 +70,64 @@ enum Bytes {
 }
 
 impl Source {
-    /// Opens the model at `path`. If the name is that of one part of a split model (`model-00001-of-00003.gguf`, any of
-    /// them), opens all parts, which must lie in the same folder.
+    /// Open the model at `path`. If the name is that of one shard (`model-00001-of-00003.gguf`, any
+    /// of them), open all shards, which must lie in the same folder.
     ///
     /// # Errors
     /// [`Error::Io`] with the path of the file that cannot be opened.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
-        let paths = part_paths(path.as_ref());
-        let parts = paths.into_iter().map(|path| Part::open(path, access));
-        Ok(Self { parts: parts.collect::<Result<_, _>>()? })
+        let paths = shard_paths(path.as_ref());
+        let shards = paths.into_iter().map(|path| Shard::open(path, access));
+        Ok(Self { shards: shards.collect::<Result<_, _>>()? })
     }
 
-    /// Reads the header of all files and presents them as one.
+    /// Read the header of all files and present them as one.
     ///
     /// # Errors
-    /// As [`Gguf::parse_parts`], inside [`Error::File`] with the path of the file that is wrong.
+    /// Those of [`Gguf::parse_shards`], inside [`Error::File`] with the path of the file that is
+    /// wrong.
     pub fn gguf(&self) -> Result<Gguf<'_>, Error> {
-        let parts: Vec<_> = self.parts.iter().map(|part| part.bytes.as_slice()).collect();
-        Gguf::parse_parts(&parts).map_err(|error| self.with_path(error))
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.bytes.as_slice()).collect();
+        Gguf::parse_shards(&shards).map_err(|error| self.with_path(error))
     }
 
-    /// The paths of the files.
+    /// Return the paths of the files.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
-        self.parts.iter().map(|part| part.path.as_path())
+        self.shards.iter().map(|shard| shard.path.as_path())
     }
 
-    /// The bytes of one file; none if there are not as many.
-    pub fn bytes(&self, part: usize) -> Option<&[u8]> {
-        self.parts.get(part).map(|part| part.bytes.as_slice())
+    /// Return the bytes of one file, from 0; `None` if there are fewer files.
+    pub fn bytes(&self, shard: usize) -> Option<&[u8]> {
+        self.shards.get(shard).map(|shard| shard.bytes.as_slice())
     }
 
-    /// The bytes of all files together.
+    /// Return the number of bytes of all files together.
     pub fn n_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.bytes.as_slice().len()).sum()
+        self.shards.iter().map(|shard| shard.bytes.as_slice().len()).sum()
     }
 
-    /// Lets go of the memory behind a range of a mapped file, once its data was copied elsewhere; see [`Mapping::release`]. Does nothing
-    /// for files that were read.
-    pub fn release(&self, part: usize, range: Range<usize>) {
-        if let Some(Part { bytes: Bytes::Mapped(mapping), .. }) = self.parts.get(part) {
+    /// Give the memory behind a range of a mapped file back to the operating system, once its data
+    /// was copied elsewhere; see [`Mapping::release`]. Does nothing for files that were read.
+    pub fn release(&self, shard: usize, range: Range<usize>) {
+        if let Some(Shard { bytes: Bytes::Mapped(mapping), .. }) = self.shards.get(shard) {
             mapping.release(range);
         }
     }
 
-    /// Replaces the number of a part by its path.
+    /// Replace the index of the shard in an error by the path of its file.
     fn with_path(&self, error: Error) -> Error {
-        let (part, source) = match error {
-            Error::Part { part, source } => (part, source),
+        let (shard, source) = match error {
+            Error::Shard { shard, source } => (shard, source),
             error => (0, Box::new(error)),
         };
-        match self.parts.get(part) {
-            Some(Part { path, .. }) => Error::File { path: path.as_path().into(), source },
-            None => Error::Part { part, source },
+        match self.shards.get(shard) {
+            Some(Shard { path, .. }) => Error::File { path: path.as_path().into(), source },
+            None => Error::Shard { shard, source },
         }
     }
 }
 
-impl Part {
+impl Shard {
     fn open(path: PathBuf, access: Access) -> Result<Self, Error> {
         let bytes = match access {
             Access::Map => Bytes::Mapped(Mapping::open(&path)?),
@@ -115,11 +146,11 @@ impl Bytes {
     }
 }
 
-/// The paths of all files of the model that `path` belongs to.
-fn part_paths(path: &Path) -> Vec<PathBuf> {
+/// Return the paths of all files of the model that `path` belongs to.
+fn shard_paths(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(SplitName::parse);
     match name {
-        Some(name) => (0..name.count).map(|part| path.with_file_name(name.of_part(part))).collect(),
+        Some(name) => (0..name.count).map(|shard| path.with_file_name(name.of_shard(shard))).collect(),
         None => vec![path.into()],
     }
 }
@@ -136,7 +167,7 @@ mod tests {
 
     const NAMES: [&str; 2] = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
 
-    /// A folder with a model in two parts, of one tensor each.
+    /// Make a folder with a model in two shards, of one tensor each.
     fn split_model() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (no, (name, tensor)) in (0u16..).zip(NAMES.into_iter().zip(["a", "b"])) {
@@ -150,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_opens_the_whole_model_either_way() {
+    fn any_shard_opens_the_whole_model_either_way() {
         let folder = split_model();
         for (name, access) in [(NAMES[0], Access::Map), (NAMES[1], Access::Map), (NAMES[1], Access::Read)] {
             let source = Source::open(folder.path().join(name), access).unwrap();
@@ -158,14 +189,14 @@ mod tests {
             let gguf = source.gguf().unwrap();
             let b = gguf.tensor("b").unwrap();
             assert_eq!(gguf.tensor_data(&b), [7; 8]);
-            source.release(b.part(), b.range());
-            assert_eq!(source.bytes(b.part()).unwrap().get(b.range()), Some(&[7; 8][..]));
+            source.release(b.shard(), b.range());
+            assert_eq!(source.bytes(b.shard()).unwrap().get(b.range()), Some(&[7; 8][..]));
             assert_eq!(source.n_bytes(), source.bytes(0).unwrap().len() + source.bytes(1).unwrap().len());
         }
     }
 
     #[test]
-    fn a_missing_or_damaged_part_is_named() {
+    fn a_missing_or_damaged_shard_is_named() {
         let folder = split_model();
         let [first, second] = NAMES.map(|name| folder.path().join(name));
         fs::write(&second, b"GGUF?").unwrap();
@@ -178,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_part_under_another_name_says_what_is_missing() {
+    fn a_shard_under_another_name_says_what_is_missing() {
         let folder = split_model();
         let path = folder.path().join("renamed.gguf");
         fs::rename(folder.path().join(NAMES[0]), &path).unwrap();
         let error = Source::open(&path, Access::Map).unwrap().gguf().unwrap_err();
-        assert!(error.to_string().contains("the model has 2 parts, 1 at hand"), "{error}");
+        assert!(error.to_string().contains("the model has 2 shards, 1 at hand"), "{error}");
     }
 }

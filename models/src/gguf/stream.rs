@@ -1,19 +1,26 @@
-//! GGUF files from wherever bytes come in order: a socket, an archive, standard input.
+//! GGUF files from streams: a socket, an archive, standard input.
+//!
+//! A stream has no length to compare counts with, so the reader parses what it has, doubles the
+//! bytes while the parser reports a truncated file, and stops when the parser is content.
 
 use super::Gguf;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::io::Read;
 
-/// Bytes that are asked for at first.
+/// The number of bytes asked for at first.
 const FIRST: usize = 64 << 10;
 
-/// Reads the bytes of a GGUF file, and of a stream that goes on behind it as many again at most. What is held is never more than twice what came, and
-/// never more than `limit` bytes; what is no GGUF file is given up at its first wrong byte.
+/// Read the bytes of a GGUF file from a stream.
+///
+/// A stream that continues behind the file is read for at most as many bytes again. The bytes in
+/// memory are never more than twice the bytes received, and never more than `limit`. A stream that
+/// is not a GGUF file is given up at its first wrong byte.
 ///
 /// # Errors
-/// [`Error::Stream`] if reading fails; [`Error::ModelTooLarge`] if the file goes on after `limit` bytes; [`Error::OutOfMemory`];
-/// what [`Gguf::parse`] says of a file that ends too early or is wrong.
+/// [`Error::Stream`] if reading fails; [`Error::ModelTooLarge`] if the file continues after `limit`
+/// bytes; [`Error::OutOfMemory`]; those of [`Gguf::parse`] for a file that ends too early or is
+/// wrong.
 pub(crate) fn read_stream(input: &mut dyn Read, limit: u64) -> Result<Vec<u8>, Error> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(limit));
@@ -30,7 +37,7 @@ pub(crate) fn read_stream(input: &mut dyn Read, limit: u64) -> Result<Vec<u8>, E
     }
 }
 
-/// Reads until there are `wanted` bytes; true if the stream ended before.
+/// Read until there are `wanted` bytes. Return true if the stream ended before.
 fn fill(input: &mut dyn Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool, Error> {
     let mut len = bytes.len();
     let refused = Error::OutOfMemory { what: "a model", n_bytes: wanted as u64 };

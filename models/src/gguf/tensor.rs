@@ -1,4 +1,4 @@
-//! One row of the tensor table.
+//! Tensor descriptions: the rows of a file's tensor table.
 
 use core::fmt;
 use core::ops::Range;
@@ -6,12 +6,13 @@ use core::ops::Range;
 use backstitch_core::packed::packed_bytes;
 use backstitch_core::{DType, PackedType};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, Region};
 
-/// The most dimensions a tensor can have.
-pub const MAX_RANK: usize = 4;
+/// The most dimensions of a tensor.
+pub(super) const MAX_RANK: usize = 4;
 
-/// The dimensions of a tensor, outermost first (GGUF stores them innermost first), none of them zero.
+/// The dimensions of a tensor, outermost first (GGUF stores them innermost first), none of them
+/// zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     rank: usize,
@@ -19,7 +20,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// A shape from its dimensions; none if there are none or more than [`MAX_RANK`].
+    /// Make a shape of dimensions, outermost first; `None` if there are none or more than
+    /// [`MAX_RANK`].
     pub(super) fn new(outermost_first: &[usize]) -> Option<Self> {
         let rank = outermost_first.len();
         let mut dims = [1; MAX_RANK];
@@ -31,14 +33,18 @@ impl Shape {
         self.dims.get(..self.rank).unwrap_or_default()
     }
 
-    /// Rows and columns of each matrix that it holds.
+    /// Return the rows and columns of each matrix: the last two dimensions.
     fn rows_and_cols(&self) -> (usize, usize) {
         let mut dims = self.as_slice().iter().rev().copied();
         let n_cols = dims.next().unwrap_or(1);
         (dims.next().unwrap_or(1), n_cols)
     }
 
-    /// The bytes a tensor of this shape takes, or what is wrong with it; `offset` is where it is described.
+    /// Return the number of bytes of a tensor of this shape; `offset` is that of its description.
+    ///
+    /// # Errors
+    /// [`Error::ZeroDim`] for a dimension of zero, [`Error::PartialBlock`] if a row is not a whole
+    /// number of blocks, [`Error::TensorTooLarge`] if the size overflows.
     pub(super) fn bytes(&self, tensor: &str, ty: TensorType, offset: u64) -> Result<usize, Error> {
         let dtype = ty.dtype;
         let tensor = || tensor.into();
@@ -46,7 +52,7 @@ impl Shape {
             return Err(Error::ZeroDim { tensor: tensor(), offset });
         }
         let too_large = || Error::TensorTooLarge { tensor: tensor(), offset };
-        // The number of elements must be countable too: users of the table multiply dimensions freely.
+        // The number of elements must fit too: users of the table multiply dimensions freely.
         let elements =
             self.as_slice().iter().try_fold(1usize, |n, &dim| n.checked_mul(dim)).ok_or_else(too_large)?;
         let row = self.as_slice().last().copied().unwrap_or(1);
@@ -65,32 +71,34 @@ impl Shape {
     }
 }
 
-/// The version of the layout of panels, a byte, that packed matrices are read and written in.
+/// The version of the panel layout, one byte, in which packed matrices are read and written.
 pub(super) const PACKED_VERSION: u32 = 2;
 
-/// What stands in place of a GGUF type for matrices in panels, `BS`; their version and the number of the original type are added.
+/// The high half (`BS`) of the type number of packed matrices. The low half holds the version of
+/// the panel layout and the number of the original type.
 const PACKED: u32 = 0x4253_0000;
 
-/// How a tensor's elements are stored.
+/// The type of a tensor's elements, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TensorType {
     pub dtype: DType,
-    /// In panels of this type, which is what `dtype` is packed as; none if in rows.
+    /// The panel type that `dtype` is packed as; `None` if the data are rows.
     pub packed: Option<PackedType>,
 }
 
 impl TensorType {
+    /// Return the type of a tensor in rows.
     pub const fn rows(dtype: DType) -> Self {
         Self { dtype, packed: None }
     }
 
-    /// In panels; none for types that hold no weights.
+    /// Return the type of a tensor in panels; `None` for types that cannot be weights.
     pub fn panels(dtype: DType) -> Option<Self> {
         Some(Self { dtype, packed: Some(PackedType::of(dtype)?) })
     }
 
-    /// The type that GGUF files number `id`; none if this crate does not know it, or not in the version that
-    /// [`TensorType::packed_version`] tells.
+    /// Return the type that GGUF files number `id`. `None` if this crate does not know it, or if it
+    /// is packed in another version than [`PACKED_VERSION`].
     pub fn from_id(id: u32) -> Option<Self> {
         match Self::packed_version(id) {
             Some(PACKED_VERSION) => Self::panels(DType::from_gguf_id(id & 0xff)?),
@@ -99,12 +107,12 @@ impl TensorType {
         }
     }
 
-    /// The version of the panels' layout, if `id` stands for panels.
+    /// Return the version of the panel layout if `id` is that of a packed tensor.
     pub const fn packed_version(id: u32) -> Option<u32> {
         if id & 0xffff_0000 == PACKED { Some(id >> 8 & 0xff) } else { None }
     }
 
-    /// Its number in GGUF files.
+    /// Return the number of the type in GGUF files.
     pub const fn id(self) -> u32 {
         match self.packed {
             None => self.dtype.gguf_id(),
@@ -114,72 +122,89 @@ impl TensorType {
 }
 
 /// A tensor of a file: name, shape, element type and data, all checked.
+///
+/// Dimensions are outermost first, as in most papers and in NumPy; GGUF files store them innermost
+/// first. [`Gguf::tensor`](super::Gguf::tensor) and [`Gguf::tensors`](super::Gguf::tensors) make
+/// it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::Gguf;
+///
+/// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+/// let norm = gguf.tensor("output_norm.weight").unwrap();
+/// assert_eq!(norm.shape().len(), 1);
+/// assert_eq!(norm.n_bytes(), 4 * norm.n_elements()); // norms are F32
+/// assert!(norm.expect_shape(norm.shape()).is_ok());
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct TensorInfo<'a> {
     pub(super) name: &'a str,
     pub(super) shape: Shape,
     pub(super) ty: TensorType,
-    pub(super) part: usize,
-    /// Where the data starts in its part.
+    pub(super) shard: usize,
+    /// The byte offset of the data in its shard.
     pub(super) start: usize,
     pub(super) data: &'a [u8],
-    /// Where the description starts in its part, for errors.
+    /// The byte offset of the description in its shard, for errors.
     pub(super) described_at: u64,
 }
 
 impl<'a> TensorInfo<'a> {
-    /// Its name.
+    /// Return the name.
     pub const fn name(&self) -> &'a str {
         self.name
     }
 
-    /// Its dimensions, 1 to 4 of them, outermost first, none zero; their product does not overflow.
+    /// Return the dimensions, 1 to 4 of them, outermost first. None is zero, and their product does
+    /// not overflow.
     pub fn shape(&self) -> &[usize] {
         self.shape.as_slice()
     }
 
-    /// The type of its elements.
+    /// Return the type of the elements.
     pub const fn dtype(&self) -> DType {
         self.ty.dtype
     }
 
-    /// Whether it was packed: its data are panels, as `docs/packed-format.md` describes them, and no rows. Each matrix of its last two dimensions
-    /// stands alone.
+    /// Return true if the data are panels, as `docs/packed-format.md` describes them, and not rows.
+    /// Each matrix of the last two dimensions is packed on its own.
     pub const fn is_packed(&self) -> bool {
         self.ty.packed.is_some()
     }
 
-    /// The number of its type in the file.
+    /// Return the number of the type in the file.
     pub const fn type_id(&self) -> u32 {
         self.ty.id()
     }
 
-    /// Rows and columns of each matrix that it holds: its last two dimensions.
+    /// Return the rows and columns of each matrix: the last two dimensions.
     pub(crate) fn rows_and_cols(&self) -> (usize, usize) {
         self.shape.rows_and_cols()
     }
 
-    /// The number of its elements.
+    /// Return the number of elements.
     pub fn n_elements(&self) -> usize {
         self.shape().iter().product()
     }
 
-    /// The number of bytes of its data.
+    /// Return the number of bytes of the data.
     pub const fn n_bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// The file of a split model that holds its data, from 0; 0 for a model in one file.
-    pub const fn part(&self) -> usize {
-        self.part
+    /// Return the index of the shard that holds the data, from 0; 0 for a model in one file.
+    pub const fn shard(&self) -> usize {
+        self.shard
     }
 
-    /// Where its data lies in that file.
+    /// Return the byte range of the data in that shard.
     pub const fn range(&self) -> Range<usize> {
         self.start..self.start + self.data.len()
     }
 
-    /// Checks that it has the shape `wanted`, outermost dimension first.
+    /// Check that the tensor has the shape `wanted`, outermost dimension first.
     ///
     /// # Errors
     /// [`Error::Shape`] if it has another.
@@ -192,7 +217,7 @@ impl<'a> TensorInfo<'a> {
     }
 
     pub(super) fn duplicate(&self) -> Error {
-        Error::Duplicate { place: Place::Tensor, name: self.name.into(), offset: self.described_at }
+        Error::Duplicate { region: Region::Tensor, name: self.name.into(), offset: self.described_at }
     }
 }
 

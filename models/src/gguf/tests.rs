@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use backstitch_core::DType;
 
 use super::*;
-use crate::error::{Error, Place};
+use crate::error::{Error, Region};
 
 fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/models")
@@ -62,7 +62,7 @@ fn real_files_survive_a_round_trip() {
     }
 }
 
-/// A file of one key of each kind, an array of each kind and two tensors.
+/// Return a file of one key of each kind, an array of each kind and two tensors.
 fn small_file() -> Vec<u8> {
     let mut writer = Writer::new();
     writer.set("general.architecture", "llama").unwrap().set("n", 7u32).unwrap().set("on", true).unwrap();
@@ -73,7 +73,7 @@ fn small_file() -> Vec<u8> {
     writer.to_bytes()
 }
 
-/// Reads all that can be read; the error must have a text.
+/// Read everything in the view; an error must have a message.
 fn exercise(file: &[u8]) -> Result<(), Error> {
     let gguf = Gguf::parse(file).inspect_err(|error| assert!(!error.to_string().is_empty()))?;
     for entry in gguf.metadata() {
@@ -90,7 +90,7 @@ fn exercise(file: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the data of the last tensor ends; what follows is padding.
+/// Return the end of the data of the last tensor, behind which is padding.
 fn end_of_data(file: &[u8]) -> usize {
     Gguf::parse(file).unwrap().tensors().iter().map(|tensor| tensor.range().end).max().unwrap()
 }
@@ -164,13 +164,13 @@ impl Raw {
         self.u64(text.len() as u64).bytes(text.as_bytes())
     }
 
-    /// A tensor description; dimensions innermost first, as in the file.
+    /// Append a tensor description, with dimensions innermost first as in the file.
     fn tensor(self, name: &str, dims: &[u64], dtype: u32, position: u64) -> Self {
         let raw = self.text(name).u32(dims.len() as u32);
         dims.iter().fold(raw, |raw, &dim| raw.u64(dim)).u32(dtype).u64(position)
     }
 
-    /// Pads to a multiple of 32 and appends `n` zero bytes.
+    /// Pad to a multiple of 32 and append `n` zero bytes.
     fn data(mut self, n: usize) -> Self {
         self.0.resize(self.0.len().next_multiple_of(32) + n, 0);
         self
@@ -181,7 +181,10 @@ impl Raw {
 fn hostile_headers_get_a_precise_error() {
     let room = &[0; 64];
     let cases: Vec<(Raw, &str)> = Vec::from([
-        (Raw(b"GGML".to_vec()).u32(3), "not a GGUF file: it starts with \"GGML\", not \"GGUF\""),
+        (
+            Raw(b"GGML".to_vec()).u32(3),
+            "not a GGUF file: it starts with \"GGML\", not \"GGUF\"; give the path of a GGUF file",
+        ),
         (
             Raw(b"GGU".to_vec()),
             "file is truncated in the header: 4 bytes needed at offset 0, 3 left; get the file again",
@@ -224,15 +227,24 @@ fn hostile_metadata_gets_a_precise_error() {
             Raw::new(0, 1).u64(1 << 40).bytes(&[0; 6]),
             "the name of key #0 at offset 24 is 1099511627776 bytes long; 1 to 65535 are allowed",
         ),
-        (Raw::new(0, 1).u64(3).bytes(b"ab\xff").u32(0).bytes(&[1]), "key #0 is not valid UTF-8 at offset 34"),
-        (key().u32(13).bytes(&[0; 8]), "key \"k\" has unknown type 13 at offset 33"),
-        (key().u32(7).bytes(&[2]), "key \"k\" holds the boolean 2 at offset 37, not 0 or 1"),
-        (key().u32(9).u32(7).u64(2).bytes(&[1, 9]), "key \"k\" holds the boolean 9 at offset 50, not 0 or 1"),
+        (
+            Raw::new(0, 1).u64(3).bytes(b"ab\xff").u32(0).bytes(&[1]),
+            "key #0 is not valid UTF-8 at offset 34; convert the model again",
+        ),
+        (key().u32(13).bytes(&[0; 8]), "key \"k\" has unknown type 13 at offset 33; convert the model again"),
+        (
+            key().u32(7).bytes(&[2]),
+            "key \"k\" holds the boolean 2 at offset 37, not 0 or 1; convert the model again",
+        ),
+        (
+            key().u32(9).u32(7).u64(2).bytes(&[1, 9]),
+            "key \"k\" holds the boolean 9 at offset 50, not 0 or 1; convert the model again",
+        ),
         (
             key().u32(9).u32(9).u64(1).bytes(&[0; 16]),
-            "key \"k\" holds an array of arrays at offset 37, which no model needs",
+            "key \"k\" holds an array of arrays at offset 37, which no model needs; convert the model again",
         ),
-        (key().u32(9).u32(99).u64(1), "key \"k\" has unknown type 99 at offset 37"),
+        (key().u32(9).u32(99).u64(1), "key \"k\" has unknown type 99 at offset 37; convert the model again"),
         (
             key().u32(9).u32(4).u64(1 << 62).bytes(&[0; 12]),
             "4611686018427387904 elements of key \"k\" at offset 41 do not fit the file, the rest of it holds at most 3; get the file again",
@@ -241,7 +253,10 @@ fn hostile_metadata_gets_a_precise_error() {
             key().u32(9).u32(8).u64(4).bytes(&[0; 24]),
             "4 elements of key \"k\" at offset 41 do not fit the file, the rest of it holds at most 3; get the file again",
         ),
-        (key().u32(8).u64(2).bytes(b"a\xc3"), "the value of key \"k\" is not valid UTF-8 at offset 46"),
+        (
+            key().u32(8).u64(2).bytes(b"a\xc3"),
+            "the value of key \"k\" is not valid UTF-8 at offset 46; convert the model again",
+        ),
         (
             key().u32(8).u64(u64::MAX).bytes(b"abc"),
             "file is truncated in the value of key \"k\": 18446744073709551615 bytes needed at offset 45, 3 left; \
@@ -249,7 +264,7 @@ fn hostile_metadata_gets_a_precise_error() {
         ),
         (
             Raw::new(0, 2).text("k").u32(0).bytes(&[1]).text("k").u32(4).u32(1),
-            "key \"k\" appears a second time at offset 38",
+            "key \"k\" appears a second time at offset 38; names must be unique",
         ),
         (
             Raw::new(0, 1).text("general.alignment").u32(4).u32(48),
@@ -316,7 +331,7 @@ fn hostile_tensors_get_a_precise_error() {
         ),
         (
             Raw::new(2, 0).tensor("t", &[4], 0, 0).tensor("t", &[4], 0, 32).data(64),
-            "tensor \"t\" appears a second time at offset 57",
+            "tensor \"t\" appears a second time at offset 57; names must be unique",
         ),
         (
             Raw::new(2, 0).tensor("t", &[4], 0, 0).tensor("u", &[4], 0, 0).data(64),
@@ -353,5 +368,5 @@ fn version_2_reads_like_version_3() {
 #[test]
 fn an_empty_input_is_truncated() {
     let error = Gguf::parse(&[]).unwrap_err();
-    assert!(matches!(error, Error::Truncated { place: Place::Header, offset: 0, need: 4, have: 0, .. }));
+    assert!(matches!(error, Error::Truncated { region: Region::Header, offset: 0, need: 4, have: 0, .. }));
 }

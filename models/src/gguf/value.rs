@@ -1,11 +1,20 @@
-//! What a metadata key can hold.
+//! Values of metadata keys, and their conversion to and from Rust types.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The type of a metadata value, with the numbers GGUF gives them.
+/// The type of a metadata value. The discriminants are the type numbers of GGUF.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Value, ValueType};
+///
+/// assert_eq!(Value::from(7u32).ty(), ValueType::U32);
+/// assert_eq!(ValueType::from_id(4), Some(ValueType::U32));
+/// assert_eq!((ValueType::U32.bytes(), ValueType::Str.bytes()), (Some(4), None));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueType {
@@ -23,11 +32,11 @@ pub enum ValueType {
     I32 = 5,
     /// A 32-bit float.
     F32 = 6,
-    /// A boolean, stored as a byte 0 or 1.
+    /// A boolean, stored as the byte 0 or 1.
     Bool = 7,
-    /// UTF-8 text after its length.
+    /// A UTF-8 string, stored after its length.
     Str = 8,
-    /// Elements of one type after that type and their number.
+    /// Elements of one type, stored after that type and their number.
     Array = 9,
     /// An unsigned 64-bit integer.
     U64 = 10,
@@ -38,7 +47,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Every type, in the order of its number.
+    /// All types, in the order of their numbers.
     pub const ALL: [Self; 13] = [
         Self::U8,
         Self::I8,
@@ -55,17 +64,18 @@ impl ValueType {
         Self::F64,
     ];
 
-    /// The type that GGUF files number `id`.
+    /// Return the type that GGUF files number `id`.
     pub fn from_id(id: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|ty| ty.id() == id)
     }
 
-    /// Its number in GGUF files.
+    /// Return the number of the type in GGUF files.
     pub const fn id(self) -> u32 {
         self as u32
     }
 
-    /// Bytes of a value in the file; none for texts and arrays, whose length varies.
+    /// Return the number of bytes of a value in the file; `None` for strings and arrays, whose
+    /// length varies.
     pub const fn bytes(self) -> Option<usize> {
         match self {
             Self::U8 | Self::I8 | Self::Bool => Some(1),
@@ -97,7 +107,19 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// A metadata value. Texts and arrays borrow from the file.
+/// A metadata value. Strings and arrays borrow from the file.
+///
+/// A value is made by [`Gguf::parse`](super::Gguf::parse), or from a Rust value for a
+/// [`Writer`](super::Writer). [`FromValue`] reads it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{FromValue, Value};
+///
+/// let value = Value::from(vec![1u8, 2, 3]);
+/// assert_eq!(Vec::<u32>::from_value(&value), Ok(vec![1, 2, 3])); // any integer type that fits
+/// assert_eq!(Value::from(-1i32).as_integer(), Some(-1));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the variants are those of `ValueType`")]
 pub enum Value<'a> {
@@ -117,7 +139,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The type of this value.
+    /// Return the type of this value.
     pub const fn ty(&self) -> ValueType {
         match self {
             Self::U8(_) => ValueType::U8,
@@ -136,7 +158,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value if it is an integer of any width.
+    /// Return the value if it is an integer of any width.
     pub fn as_integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(x) => x.into(),
@@ -151,8 +173,8 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Reads a value of fixed size from the start of `bytes`; none if `ty` has no fixed size, `bytes` is too
-    /// short, or a boolean is neither 0 nor 1.
+    /// Read a value of fixed size from the start of `bytes`. `None` if `ty` has no fixed size,
+    /// `bytes` is too short, or a boolean is neither 0 nor 1.
     pub(super) fn decode(ty: ValueType, bytes: &[u8]) -> Option<Self> {
         Some(match ty {
             ValueType::U8 => Self::U8(u8::from_le_bytes(*bytes.first_chunk()?)),
@@ -174,7 +196,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Appends the value as it stands in a file, without its type.
+    /// Append the value as a file stores it, without its type.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(x) => out.extend(x.to_le_bytes()),
@@ -194,7 +216,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Appends a text as it stands in a file: its length in bytes, then the bytes.
+/// Append a string as a file stores it: its length in bytes, then the bytes.
 pub(super) fn encode_text(text: &str, out: &mut Vec<u8>) {
     out.extend((text.len() as u64).to_le_bytes());
     out.extend(text.as_bytes());
@@ -202,7 +224,18 @@ pub(super) fn encode_text(text: &str, out: &mut Vec<u8>) {
 
 /// An array of values of one type.
 ///
-/// Texts are held as an index into the file (two words each), everything else as the bytes of the file.
+/// Strings are held as an index into the file (two words each), elements of fixed size as the bytes
+/// of the file.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{Value, ValueType};
+///
+/// let Value::Array(array) = Value::from(vec![1.5f32, 2.5]) else { panic!() };
+/// assert_eq!((array.ty(), array.len()), (ValueType::F32, 2));
+/// assert_eq!(array.get(1), Some(Value::F32(2.5)));
+/// assert_eq!(array.texts(), None);
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Array<'a> {
     ty: ValueType,
@@ -217,35 +250,38 @@ enum Elements<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// An array of values of fixed size; `bytes` hold whole elements, and booleans are 0 or 1.
+    /// Make an array of values of fixed size. `bytes` hold whole elements, and booleans are 0 or 1.
     pub(super) const fn fixed(ty: ValueType, bytes: &'a [u8]) -> Self {
         Self { ty, elements: Elements::Fixed(Cow::Borrowed(bytes)) }
     }
 
-    /// An array of texts.
+    /// Make an array of strings.
     pub(super) fn of_texts(texts: Vec<&'a str>) -> Self {
         Self { ty: ValueType::Str, elements: Elements::Texts(texts.into()) }
     }
 
-    /// The type of the elements.
+    /// Return the type of the elements.
     pub const fn ty(&self) -> ValueType {
         self.ty
     }
 
-    /// The number of elements.
+    /// Return the number of elements.
     pub fn len(&self) -> usize {
         match &self.elements {
-            Elements::Fixed(bytes) => bytes.len() / self.ty.bytes().unwrap_or(1),
+            Elements::Fixed(bytes) => {
+                debug_assert!(self.ty.bytes().is_some(), "elements of fixed size");
+                bytes.len() / self.ty.bytes().unwrap_or(1)
+            }
             Elements::Texts(texts) => texts.len(),
         }
     }
 
-    /// Whether there are no elements.
+    /// Return true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements if they are texts.
+    /// Return the elements if they are strings.
     pub const fn texts(&self) -> Option<&[&'a str]> {
         match &self.elements {
             Elements::Texts(texts) => Some(texts),
@@ -253,7 +289,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// Element `i`, in constant time.
+    /// Return element `i`, in constant time.
     pub fn get(&self, i: usize) -> Option<Value<'a>> {
         match &self.elements {
             Elements::Fixed(bytes) => {
@@ -264,12 +300,12 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The elements in order.
+    /// Return the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
         (0..self.len()).filter_map(|i| self.get(i))
     }
 
-    /// Appends element type, number of elements and elements as they stand in a file.
+    /// Append element type, number of elements and elements as a file stores them.
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.ty.id().to_le_bytes());
         out.extend((self.len() as u64).to_le_bytes());
@@ -286,7 +322,7 @@ impl fmt::Debug for Array<'_> {
     }
 }
 
-/// `From` a Rust value and from a vector of them, for each type of fixed size.
+/// Implement `From` a Rust value and from a vector of them, for each type of fixed size.
 macro_rules! from_rust {
     ($($rust:ty => $variant:ident),*) => {$(
         impl From<$rust> for Value<'_> {
@@ -320,32 +356,51 @@ impl<'a> From<Vec<&'a str>> for Value<'a> {
     }
 }
 
-/// Why a value could not be read as a Rust type.
+/// The reason that a value could not be read as a Rust type.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{FromValue, Mismatch, Value, ValueType};
+///
+/// assert_eq!(u32::from_value(&Value::Str("7")), Err(Mismatch::Type));
+/// let (found, wanted) = (-1, ValueType::U32);
+/// assert_eq!(u32::from_value(&Value::I8(-1)), Err(Mismatch::Range { found, wanted }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It is of another kind.
+    /// The value is of another kind.
     Type,
-    /// It is a number that does not fit.
+    /// The value is a number that does not fit.
     Range {
         /// The number.
         found: i128,
-        /// The type it does not fit.
+        /// The type that it does not fit.
         wanted: ValueType,
     },
 }
 
 /// A Rust type that a metadata value can be read as.
 ///
-/// Writers of GGUF disagree on the width and sign of integers, so any integer type reads any stored integer that fits; floats
-/// are read from both widths. `Vec`s are read from arrays, `Vec<u32>` and its like element by element.
+/// Writers of GGUF disagree on the width and sign of integers, so any integer type reads any stored
+/// integer that fits. Floats are read from both widths. A `Vec` is read from an array, element by
+/// element.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::{FromValue, Value};
+///
+/// assert_eq!(u32::from_value(&Value::I64(7)), Ok(7));
+/// assert_eq!(f32::from_value(&Value::F64(0.5)), Ok(0.5));
+/// ```
 pub trait FromValue<'v, 'a>: Sized {
-    /// What errors call it, as in "an array of strings".
+    /// The name of the type in errors, such as "an array of strings".
     const WANTED: &'static str;
 
-    /// Reads `value`.
+    /// Read `value`.
     ///
     /// # Errors
-    /// [`Mismatch`] if the value is of another kind or does not fit.
+    /// [`Mismatch::Type`] if the value is of another kind; [`Mismatch::Range`] if it is a number
+    /// that does not fit.
     fn from_value(value: &'v Value<'a>) -> Result<Self, Mismatch>;
 }
 
@@ -445,7 +500,7 @@ impl<'v, 'a> FromValue<'v, 'a> for &'v Array<'a> {
     }
 }
 
-/// Reads every element of an array.
+/// Read every element of an array.
 fn elements<T: for<'v, 'a> FromValue<'v, 'a>>(value: &Value<'_>) -> Result<Vec<T>, Mismatch> {
     let Value::Array(array) = value else { return Err(Mismatch::Type) };
     array.iter().map(|element| T::from_value(&element)).collect()

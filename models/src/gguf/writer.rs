@@ -1,4 +1,4 @@
-//! From values and tensors to a GGUF file.
+//! The writer: from values and tensors to a GGUF file.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -10,14 +10,14 @@ use super::cursor::MAX_NAME;
 use super::reader::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
 use super::tensor::{Shape, TensorType};
 use super::value::{Value, encode_text};
-use crate::error::{Error, Place};
+use crate::error::{Error, Region};
 
 const VERSION: u32 = 3;
 
-/// Builds a GGUF file, version 3, little-endian.
+/// A builder of GGUF files, version 3, little-endian.
 ///
-/// Whatever goes in is checked at once, so that what comes out can be read by [`Gguf::parse`](super::Gguf::parse). Tensor data is
-/// borrowed and written straight from where it lies.
+/// Keys and tensors are checked when they are added, so [`Gguf::parse`](super::Gguf::parse) can
+/// read every file that is built. Tensor data is borrowed and written from where it lies in memory.
 ///
 /// # Example
 /// ```
@@ -43,31 +43,34 @@ pub struct Writer<'a> {
 #[derive(Clone, Debug)]
 struct Tensor<'a> {
     name: Cow<'a, str>,
-    /// Outermost first.
+    /// Dimensions, outermost first.
     shape: Vec<usize>,
     ty: TensorType,
     data: &'a [u8],
 }
 
 impl<'a> Writer<'a> {
-    /// A file without keys and tensors.
+    /// Start a file without keys and tensors.
     pub const fn new() -> Self {
         Self { metadata: Vec::new(), tensors: Vec::new() }
     }
 
-    /// Sets a key, in the order of the calls; a key that is there gets the new value at its old place. Setting
-    /// `general.alignment` to a `u32` aligns the data so; otherwise it is aligned to 32 bytes.
+    /// Set a key. Keys are written in the order in which they were first set; a key that is there
+    /// gets the new value at its old position.
+    ///
+    /// `general.alignment`, a `u32`, sets the alignment of tensor data, which is 32 bytes
+    /// otherwise.
     ///
     /// # Errors
-    /// [`Error::NameLength`] for an empty or overlong key, [`Error::Alignment`] and [`Error::WrongType`] for an alignment that
-    /// is no power of two.
+    /// [`Error::NameLength`] for a key that is empty or too long. [`Error::Alignment`] or
+    /// [`Error::WrongType`] for an alignment that is not a power of two in a `u32`.
     pub fn set(
         &mut self,
         key: impl Into<Cow<'a, str>>,
         value: impl Into<Value<'a>>,
     ) -> Result<&mut Self, Error> {
         let (key, value) = (key.into(), value.into());
-        check_name(&key, Place::Key, self.metadata.len())?;
+        check_name(&key, Region::Key, self.metadata.len())?;
         if key == ALIGNMENT_KEY {
             check_alignment(&value)?;
         }
@@ -78,12 +81,14 @@ impl<'a> Writer<'a> {
         Ok(self)
     }
 
-    /// Adds a tensor; `shape` is outermost first, `data` holds its rows one after the other.
+    /// Add a tensor. `shape` is outermost first; `data` holds its rows one after the other.
     ///
     /// # Errors
-    /// [`Error::NameLength`], [`Error::Duplicate`], [`Error::Rank`], [`Error::ZeroDim`], [`Error::PartialBlock`],
-    /// [`Error::TensorTooLarge`], and [`Error::TensorBytes`] if `data` has another length than shape and type ask for. The offset in
-    /// them is 0: nothing is in a file yet.
+    /// [`Error::NameLength`] for a name that is empty or too long, [`Error::Duplicate`] for one
+    /// that is taken. [`Error::Rank`], [`Error::ZeroDim`], [`Error::PartialBlock`] or
+    /// [`Error::TensorTooLarge`] for a shape that no tensor can have. [`Error::TensorBytes`] if
+    /// `data` has another length than shape and type ask for. The offset in them is 0, because
+    /// nothing is in a file yet.
     pub fn tensor(
         &mut self,
         name: impl Into<Cow<'a, str>>,
@@ -94,10 +99,11 @@ impl<'a> Writer<'a> {
         self.add(name.into(), shape, TensorType::rows(dtype), data)
     }
 
-    /// Adds a tensor whose matrices, of its last two dimensions, are in panels; sets the alignment that this needs.
+    /// Add a tensor whose matrices (the last two dimensions) are packed into panels, and raise the
+    /// alignment to what panels need.
     ///
     /// # Errors
-    /// As [`Writer::tensor`], and [`Error::NotWeights`] for types that cannot be packed.
+    /// Those of [`Writer::tensor`], and [`Error::NotWeights`] for a type that cannot be packed.
     pub fn packed_tensor(
         &mut self,
         name: impl Into<Cow<'a, str>>,
@@ -121,9 +127,9 @@ impl<'a> Writer<'a> {
         ty: TensorType,
         data: &'a [u8],
     ) -> Result<&mut Self, Error> {
-        check_name(&name, Place::Tensor, self.tensors.len())?;
+        check_name(&name, Region::Tensor, self.tensors.len())?;
         if self.tensors.iter().any(|tensor| tensor.name == name) {
-            return Err(Error::Duplicate { place: Place::Tensor, name: (*name).into(), offset: 0 });
+            return Err(Error::Duplicate { region: Region::Tensor, name: (*name).into(), offset: 0 });
         }
         let found = u32::try_from(shape.len()).unwrap_or(u32::MAX);
         let checked =
@@ -137,7 +143,7 @@ impl<'a> Writer<'a> {
         Ok(self)
     }
 
-    /// The whole file in memory.
+    /// Return the whole file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut file = self.header();
         for tensor in &self.tensors {
@@ -147,10 +153,10 @@ impl<'a> Writer<'a> {
         file
     }
 
-    /// Writes the whole file.
+    /// Write the whole file.
     ///
     /// # Errors
-    /// Those of `out`; a part of the file may have been written then.
+    /// Those of `out`. The beginning of the file may have been written then.
     #[cfg(feature = "std")]
     pub fn write_to(&self, mut out: impl std::io::Write) -> std::io::Result<()> {
         out.write_all(&self.header())?;
@@ -162,7 +168,7 @@ impl<'a> Writer<'a> {
         out.flush()
     }
 
-    /// All that stands before the data, padded to where the data starts.
+    /// Return everything before the data, padded to the start of the data.
     fn header(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(MAGIC);
@@ -194,7 +200,8 @@ impl<'a> Writer<'a> {
 }
 
 impl Tensor<'_> {
-    /// Appends the description of the tensor; its data lies at `position` of the data section.
+    /// Append the description of the tensor; `position` is the start of its data in the data
+    /// section.
     fn describe(&self, position: usize, out: &mut Vec<u8>) {
         encode_text(&self.name, out);
         out.extend((self.shape.len() as u32).to_le_bytes());
@@ -206,18 +213,20 @@ impl Tensor<'_> {
     }
 }
 
-/// `n` rounded up to a multiple of `alignment`, a power of two. The data of all tensors lies in memory at once, so
-/// rounding its length up can overflow only for alignments near the size of the address space.
+/// Round `n` up to a multiple of `alignment`, a power of two.
+///
+/// The data of all tensors lies in memory at once, so this can overflow only for alignments near
+/// the size of the address space.
 const fn align(n: usize, alignment: usize) -> usize {
     n.next_multiple_of(alignment)
 }
 
-fn check_name(name: &str, place: Place, number: usize) -> Result<(), Error> {
+fn check_name(name: &str, region: Region, number: usize) -> Result<(), Error> {
     if (1..=MAX_NAME).contains(&name.len()) {
         return Ok(());
     }
     let (found, limit) = (name.len() as u64, MAX_NAME as u64);
-    Err(Error::NameLength { place, name: alloc::format!("#{number}").into(), offset: 0, found, limit })
+    Err(Error::NameLength { region, name: alloc::format!("#{number}").into(), offset: 0, found, limit })
 }
 
 fn check_alignment(value: &Value<'_>) -> Result<(), Error> {
@@ -273,7 +282,7 @@ mod tests {
             ),
             (
                 writer.tensor("u", &[32], DType::Q8_0, &[0; 33]).unwrap_err(),
-                "tensor \"u\" needs 34 bytes of data, 33 were",
+                "tensor \"u\" needs 34 bytes of data, not 33",
             ),
         ];
         for (error, text) in refused {

@@ -1,6 +1,8 @@
-//! Where values live: one arena, shared by values that never live at the same time.
+//! Places of values: one arena, shared by values that never live at the same time.
+//!
+//! A value lives from the first step that names it to the last, whatever those steps do.
 
-use super::{Graph, Value};
+use super::{computation::Graph, value::Value};
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
@@ -14,13 +16,15 @@ struct Life {
     last: usize,
 }
 
-/// What is placed so far, at each step where it lives: the step where its life began and its bytes.
+/// The values placed so far, at each step where they live: the step where the life of each began,
+/// and its bytes.
 ///
 /// Few values live at a step, so a value is compared with few others however many layers there are.
 struct Placed(Vec<Vec<(usize, Range<usize>)>>);
 
 impl Placed {
-    /// The bytes of all that lives when `life` begins or begins to live before it ends: each once.
+    /// Return the bytes of all that lives when `life` begins, or begins to live before it ends;
+    /// each once.
     fn touching(&self, life: Life) -> Vec<Range<usize>> {
         let at = |step: usize| {
             let begun = self.0[step].iter().filter(move |(first, _)| step == life.first || step == *first);
@@ -38,8 +42,18 @@ impl Placed {
 
 /// The place of every value in the arena.
 ///
-/// Offsets count `f32`s *a token*: with n tokens in a ubatch a value starts at n times its offset, so a single token
-/// uses a small, dense piece of the arena and a whole ubatch all of it.
+/// Offsets count `f32`s *a token*: with n tokens in a ubatch a value starts at n times its offset,
+/// so a single token uses a small, dense piece of the arena and a whole ubatch all of it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Model, arch, gguf::Gguf, graph::Plan};
+///
+/// let (_, graph) = Model::describe(&Gguf::parse(backstitch_demo::GGUF)?, arch::ALL)?;
+/// let plan = Plan::new(&graph);
+/// assert!(plan.width() < plan.unshared_width() / 10);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Plan {
     offsets: Vec<usize>,
@@ -48,8 +62,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Places the values of `graph`, widest first, each at the lowest offset where nothing that lives at the same time
-    /// lies.
+    /// Place the values of `graph`, widest first, each at the lowest offset where nothing lies that
+    /// lives at the same time.
     pub fn new(graph: &Graph) -> Self {
         let lives = lives(graph);
         let width = |v: usize| graph.values[v].width.next_multiple_of(ALIGN);
@@ -88,9 +102,9 @@ impl Plan {
 fn lives(graph: &Graph) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = vec![None; graph.values.len()];
     for (i, step) in graph.steps.iter().enumerate() {
-        step.op.each_value(|value, _| {
+        for value in step.reads.iter().chain(&step.writes) {
             lives[value.0 as usize].get_or_insert(Life { first: i, last: i }).last = i;
-        });
+        }
     }
     lives
 }
@@ -109,14 +123,22 @@ fn lowest_gap(width: usize, mut taken: Vec<Range<usize>>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Op, Rows, Step, ValueInfo};
     use super::*;
+    use crate::graph::{
+        kind::Kind,
+        step::Step,
+        value::{Rows, ValueInfo},
+    };
+
+    fn step(x: usize, out: usize) -> Step {
+        Step::new("add", Kind::Add).reading([Value(x as u32)]).writing([Value(out as u32)])
+    }
 
     fn chain(n: usize) -> Graph {
-        let values = (0..n).map(|_| ValueInfo { name: "x", width: 20, rows: Rows::Tokens }).collect();
-        let step = |i: usize| Op::Outputs { x: Value(i as u32 - 1), out: Value(i as u32) };
-        let steps = (1..n).map(|i| Step { op: step(i), layer: None }).collect();
-        Graph { values, steps, weights: vec![], ropes: vec![], layers: vec![], encoder: None }
+        let mut graph = Graph::empty();
+        graph.values = (0..n).map(|_| ValueInfo { name: "x", width: 20, rows: Rows::Tokens }).collect();
+        graph.steps = (1..n).map(|i| step(i - 1, i)).collect();
+        graph
     }
 
     #[test]
@@ -132,7 +154,7 @@ mod tests {
     fn values_that_live_together_never_overlap() {
         let mut graph = chain(12);
         for (x, y) in [(0, 5), (3, 11), (7, 8)] {
-            graph.steps.push(Step { op: Op::Add { x: Value(x), y: Value(y) }, layer: None });
+            graph.steps.push(step(x, y));
         }
         let touch = |a: Life, b: Life| a.first <= b.last && b.first <= a.last;
         let (plan, lives) = (Plan::new(&graph), lives(&graph));

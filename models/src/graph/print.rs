@@ -1,27 +1,23 @@
-//! A graph for people: as text and for Graphviz.
+//! A graph for people: as text and for Graphviz. All that is printed stands in the steps.
 
-use super::{Graph, Op, Plan, Value, WeightId};
+use super::{
+    computation::Graph,
+    plan::Plan,
+    step::{Carried, Step},
+    value::Value,
+};
 use alloc::{format, string::String, vec, vec::Vec};
 use core::fmt::Write;
 
 impl Graph {
-    /// One line a step: layer, operation, inputs, weights, and outputs with their widths and arena offsets.
+    /// Return one line a step: layer, operation, inputs, weights, outputs with their widths and
+    /// arena offsets, and the memory that it carries.
     pub fn to_text(&self) -> String {
         let plan = Plan::new(self);
         let mut text = String::new();
         for (i, step) in self.steps.iter().enumerate() {
-            let layer = step.layer.map_or("-".into(), |il| format!("{il}"));
-            let (reads, writes) = self.operands(&step.op);
-            let reads: Vec<String> = reads.iter().map(|&v| self.label(v)).collect();
-            let writes: Vec<String> =
-                writes.iter().map(|&v| format!("{} @{}", self.label(v), plan.offset(v))).collect();
-            let weights = self.weights_of(&step.op);
-            let weights =
-                if weights.is_empty() { String::new() } else { format!(" [{}]", weights.join(" ")) };
-            let arrow = if writes.is_empty() { String::new() } else { format!(" -> {}", writes.join(", ")) };
-            let name = step.op.name();
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{i:5} {layer:>3} {name:9} {}{weights}{arrow}", reads.join(", "));
+            let _ = writeln!(text, "{i:5} {}", self.line(step, &plan));
         }
         let _ = writeln!(
             text,
@@ -34,7 +30,32 @@ impl Graph {
         text
     }
 
-    /// The graph in Graphviz's language: a box a step, a cluster a layer, an edge a value.
+    fn line(&self, step: &Step, plan: &Plan) -> String {
+        let layer = step.layer.map_or("-".into(), |il| format!("{il}"));
+        let reads: Vec<String> = step.reads.iter().map(|&v| self.label(v)).collect();
+        let mut line = format!("{layer:>3} {:10} {}", step.name, reads.join(", "));
+        let weights = self.weights_of(step);
+        if !weights.is_empty() {
+            let _ = write!(line, " [{}]", weights.join(" "));
+        }
+        if !step.writes.is_empty() {
+            let place = |&v: &Value| format!("{} @{}", self.label(v), plan.offset(v));
+            let writes: Vec<String> = step.writes.iter().map(place).collect();
+            let _ = write!(line, " -> {}", writes.join(", "));
+        }
+        let _ = match &step.carries {
+            None => Ok(()),
+            Some(Carried::Cells { layer }) => write!(line, "; cells of layer {layer}"),
+            Some(Carried::State(state)) => {
+                let journaled: Vec<String> = state.journaled.iter().map(|&v| self.label(v)).collect();
+                write!(line, "; state {} of layer {}", state.number, state.layer)
+                    .and_then(|()| write!(line, ", journal {}", journaled.join(", ")))
+            }
+        };
+        line
+    }
+
+    /// Return the graph in Graphviz's language: a box a step, a cluster a layer, an edge a value.
     pub fn to_dot(&self) -> String {
         let mut text = String::from("digraph model {\n  node [shape=box, fontname=\"monospace\"];\n");
         let mut layer = None;
@@ -46,8 +67,8 @@ impl Graph {
                 }
                 layer = step.layer;
             }
-            let weights = self.weights_of(&step.op).join("\\n");
-            let _ = writeln!(text, "  s{i} [label=\"{}\\n{weights}\"];", step.op.name());
+            let weights = self.weights_of(step).join("\\n");
+            let _ = writeln!(text, "  s{i} [label=\"{}\\n{weights}\"];", step.name);
         }
         text.push_str(if layer.is_some() { "  }\n" } else { "" });
         self.edges(&mut text);
@@ -58,30 +79,21 @@ impl Graph {
     fn edges(&self, text: &mut String) {
         let mut written_by: Vec<Option<usize>> = vec![None; self.values.len()];
         for (i, step) in self.steps.iter().enumerate() {
-            let (reads, writes) = self.operands(&step.op);
-            for v in reads {
+            for &v in &step.reads {
                 if let Some(from) = written_by[v.0 as usize] {
                     let _ = writeln!(text, "  s{from} -> s{i} [label=\"{}\"];", self.label(v));
                 }
             }
-            writes.iter().for_each(|v| written_by[v.0 as usize] = Some(i));
+            step.writes.iter().for_each(|v| written_by[v.0 as usize] = Some(i));
         }
     }
 
-    fn operands(&self, op: &Op) -> (Vec<Value>, Vec<Value>) {
-        let (mut reads, mut writes) = (vec![], vec![]);
-        op.each_value(|v, written| if written { writes.push(v) } else { reads.push(v) });
-        (reads, writes)
-    }
-
-    fn weights_of(&self, op: &Op) -> Vec<String> {
-        let mut names = vec![];
-        op.each_weight(|WeightId(id)| names.push(self.weights[id as usize].tensor.clone()));
-        names
+    fn weights_of(&self, step: &Step) -> Vec<&str> {
+        step.weights.iter().filter_map(|&id| Some(self.weight(id)?.tensor.as_str())).collect()
     }
 
     fn label(&self, value: Value) -> String {
-        let info = &self.values[value.0 as usize];
+        let info = self.info(value);
         format!("%{}:{}[{}]", value.0, info.name, info.width)
     }
 }

@@ -1,6 +1,6 @@
 //! Time spent in each kind of operation.
 
-use super::Graph;
+use super::computation::Graph;
 use alloc::vec::Vec;
 
 /// Calls and nanoseconds of one kind of operation.
@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 pub struct ProfileRow {
     /// The operation's name.
     pub name: &'static str,
-    /// How often it ran.
+    /// Number of runs.
     pub calls: u64,
-    /// How long it took altogether.
+    /// Time of all runs.
     pub nanoseconds: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An empty profile of `graph`; `clock` returns nanoseconds since some fixed moment.
+    /// Make an empty profile of `graph`; `clock` returns nanoseconds since some fixed moment.
     pub fn new(graph: &Graph, clock: fn() -> u64) -> Self {
         let mut rows: Vec<ProfileRow> = Vec::new();
         let row_of = |name: &'static str| {
@@ -33,16 +33,16 @@ impl Profile {
                 rows.len() - 1
             })
         };
-        let of_step = graph.steps.iter().map(|step| step.op.name()).map(row_of).collect();
+        let of_step = graph.steps.iter().map(|step| step.name).map(row_of).collect();
         Profile { rows, of_step, clock }
     }
 
-    /// The sums, in the order in which the operations first appear.
+    /// Return the sums, in the order in which the operations first appear.
     pub fn rows(&self) -> &[ProfileRow] {
         &self.rows
     }
 
-    /// Runs step number `step` under the clock.
+    /// Run step number `step` under the clock.
     pub(crate) fn time<R>(&mut self, step: usize, run: impl FnOnce() -> R) -> R {
         let start = (self.clock)();
         let result = run();

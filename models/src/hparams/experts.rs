@@ -1,6 +1,6 @@
 //! Sizes of a mixture of experts.
 
-use super::{MAX_LAYERS, MAX_WIDTH, Reader};
+use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
 use crate::error::Error;
 
 /// Sizes of a mixture of experts.
@@ -17,7 +17,8 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// The sizes, if the file has experts, which are `n_ff` wide unless it states a width of their own.
+    /// Read the sizes, if the file has experts, which are `n_ff` wide unless it states a width of
+    /// their own.
     pub(super) fn read(r: &Reader<'_, '_>, n_ff: usize) -> Result<Option<Self>, Error> {
         const WIDTH: &str = "expert_feed_forward_length";
         const SHARED: &str = "expert_shared_feed_forward_length";
@@ -35,6 +36,7 @@ impl Experts {
         let n_used = r.count("expert_used_count", n_expert)?;
         let n_ff_shared = match r.gguf.keys()?.optional::<u32>(SHARED)? {
             Some(n) if n > MAX_WIDTH => return Err(r.invalid(SHARED, n, "at most 2^20")),
+            // Most models have none.
             n => n.unwrap_or(0) as usize,
         };
         Ok(Some(Experts { n_expert: n_expert as usize, n_used, n_ff, n_ff_shared }))

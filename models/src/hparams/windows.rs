@@ -1,6 +1,6 @@
-//! Sliding windows: which layers see the last tokens only.
+//! Sliding windows: the layers that see the last tokens only.
 
-use super::Reader;
+use super::reader::Reader;
 use crate::{
     error::Error,
     gguf::{FromValue, Value},
@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 /// Sliding windows, as far as the file states them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Windows {
-    /// How many positions back windowed layers see, a token's own included; 0 turns windows off.
+    /// Positions that windowed layers see, a token's own included; 0 turns windows off.
     pub n_swa: Option<u32>,
-    /// Which layers have one.
+    /// The layers that have one.
     pub pattern: Option<Pattern>,
-    /// Base of the frequencies that rotate queries and keys in windowed layers.
-    pub freq_base: Option<f32>,
+    /// True if the file states a base of the frequencies of windowed layers alone.
+    pub has_freq_base: bool,
 }
 
-/// Which layers have a window.
+/// The layers that have a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// All but the last of every so many layers; of every 0: all.
@@ -28,18 +28,21 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Whether layer `il` has a window.
+    /// Return true if layer `il` has a window.
     pub fn is_windowed(&self, il: usize) -> bool {
         match self {
             Self::Every(0) => true,
             Self::Every(n) => !(il as u64 + 1).is_multiple_of(u64::from(*n)),
-            Self::Each(layers) => layers.get(il).copied().unwrap_or(false),
+            Self::Each(layers) => {
+                debug_assert!(il < layers.len(), "the file's pattern has an element for every layer");
+                layers.get(il) == Some(&true)
+            }
         }
     }
 }
 
 impl Windows {
-    /// What the file says about windows, with at most one word a layer.
+    /// Read the file's words about windows, at most one a layer.
     pub(super) fn read(r: &Reader<'_, '_>, n_layer: usize) -> Result<Self, Error> {
         const PATTERN: &str = "attention.sliding_window_pattern";
         let keys = r.gguf.keys()?;
@@ -59,10 +62,11 @@ impl Windows {
             Some(entry) => Some(Pattern::Every(entry.read()?)),
         };
         let n_swa = keys.optional("attention.sliding_window")?;
-        Ok(Windows { n_swa, pattern, freq_base: r.positive_f32("rope.freq_base_swa")? })
+        Ok(Windows { n_swa, pattern, has_freq_base: keys.entry("rope.freq_base_swa").is_some() })
     }
 
-    /// The window of layer `il`: the file's, where its pattern or else `default` gives the layer one.
+    /// Return the window of layer `il`: the file's, where its pattern or else `default` gives the
+    /// layer one.
     pub fn of_layer(&self, il: usize, default: &Pattern) -> Option<u32> {
         let windowed = self.pattern.as_ref().unwrap_or(default).is_windowed(il);
         self.n_swa.filter(|&n| n > 0 && windowed)

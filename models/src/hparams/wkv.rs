@@ -1,6 +1,6 @@
 //! Sizes of RWKV's layers.
 
-use super::{MAX_LAYERS, MAX_WIDTH, Reader};
+use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
 use crate::error::Error;
 
 /// Sizes of RWKV's layers.
@@ -10,13 +10,13 @@ pub struct Wkv {
     pub n_head: usize,
     /// Keys and values of a head.
     pub d_head: usize,
-    /// After so many layers, and again after as many more, the residual stream is halved, which the weights of the next
-    /// layers make up for; 0 for never.
+    /// After so many layers, and again after as many more, the residual stream is halved, which the
+    /// weights of the next layers make up for; 0 for never.
     pub rescale_every_n_layers: usize,
 }
 
 impl Wkv {
-    /// The sizes, if the file has a head size.
+    /// Read the sizes, if the file has a head size.
     pub(super) fn read(r: &Reader<'_, '_>, n_embd: usize) -> Result<Option<Self>, Error> {
         const HEAD_SIZE: &str = "wkv.head_size";
         let Some(d_head) = r.optional_count(HEAD_SIZE, MAX_WIDTH)? else { return Ok(None) };
@@ -25,13 +25,13 @@ impl Wkv {
         }
         // The state of a layer.
         r.product(HEAD_SIZE, n_embd, d_head)?;
+        // Files that do not rescale lack the key.
         let every = r.gguf.keys()?.optional::<u32>("rescale_every_n_layers")?.unwrap_or(0);
         if every > MAX_LAYERS {
             return Err(r.invalid("rescale_every_n_layers", every, "at most 4096 layers"));
         }
-        let n_shift = r.gguf.keys()?.optional::<u32>("token_shift_count")?.unwrap_or(2);
-        if n_shift != 2 {
-            return Err(r.invalid("token_shift_count", n_shift, "2: one in each half of a layer"));
+        if let Some(n) = r.gguf.keys()?.optional::<u32>("token_shift_count")?.filter(|&n| n != 2) {
+            return Err(r.invalid("token_shift_count", n, "2: one in each half of a layer"));
         }
         Ok(Some(Wkv { n_head: n_embd / d_head, d_head, rescale_every_n_layers: every as usize }))
     }

@@ -3,7 +3,7 @@
 use super::{Frame, products::input_of};
 use crate::{
     error::Error,
-    graph::{ExpertParams, ExpertScratch, ExpertWeights, Value},
+    graph::{ExpertScratch, ExpertSizes, ExpertWeights, Step},
 };
 use backstitch_core::{
     matmul::{Product, Write, matmul},
@@ -11,15 +11,12 @@ use backstitch_core::{
 };
 
 impl Frame<'_> {
-    /// Tokens one after the other, the chosen experts of each in falling order of their weight.
-    pub(super) fn experts(
-        &mut self,
-        x: Value,
-        router: Value,
-        scratch: Value,
-        out: Value,
-        params: &ExpertParams,
-    ) -> Result<(), Error> {
+    /// Run the tokens one after the other, the chosen experts of each in falling order of their
+    /// weight.
+    pub(super) fn experts(&mut self, step: &Step, sizes: ExpertSizes) -> Result<(), Error> {
+        let [x, router, out] = step.reads()?;
+        let [_, scratch, _] = step.writes()?;
+        let [gate, up, down] = step.weights()?;
         let widths = [x, router, scratch, out].map(|value| self.values.width(value).max(1));
         let [x, router, scratch, out] = self.values.slices([x, router, scratch, out])?;
         let (set, pool, weights) = (self.set, self.pool, self.weights);
@@ -27,15 +24,13 @@ impl Frame<'_> {
         let rooms = scratch.chunks_exact_mut(widths[2]).zip(out.chunks_exact_mut(widths[3]));
         for ((x, router), (scratch, out)) in rows.zip(rooms) {
             (set.softmax_in_place)(router);
-            let total = match params.weights {
-                ExpertWeights::Renormalised => sum_of_best(router, params.n_used),
+            let total = match sizes.weights {
+                ExpertWeights::Renormalised => sum_of_best(router, sizes.n_used),
                 ExpertWeights::Plain => 1.0,
             };
-            for _ in 0..params.n_used.min(router.len()) {
+            for _ in 0..sizes.n_used.min(router.len()) {
                 let Some(expert) = best(router) else { break };
-                let weight =
-                    core::mem::replace(&mut router[expert], f32::NEG_INFINITY) / total * params.scale;
-                let [gate, up, down] = [params.gate, params.up, params.down];
+                let weight = core::mem::replace(&mut router[expert], f32::NEG_INFINITY) / total * sizes.scale;
                 let matrices = [
                     weights.matrix(gate, expert)?,
                     weights.matrix(up, expert)?,
@@ -49,7 +44,7 @@ impl Frame<'_> {
     }
 }
 
-/// The index of the largest weight, the first of equals; none once all are taken.
+/// Return the index of the largest weight, the first of equals; none once all are taken.
 fn best(weights: &[f32]) -> Option<usize> {
     let mut best = None;
     for (i, &w) in weights.iter().enumerate() {
@@ -60,7 +55,7 @@ fn best(weights: &[f32]) -> Option<usize> {
     best
 }
 
-/// The sum of the `n` largest weights, largest first; leaves them as they are.
+/// Return the sum of the `n` largest weights, added largest first; leave them as they are.
 fn sum_of_best(weights: &mut [f32], n: usize) -> f32 {
     let mut sum = 0.0;
     let mut below = (f32::INFINITY, 0);
@@ -79,7 +74,7 @@ fn sum_of_best(weights: &mut [f32], n: usize) -> f32 {
     sum
 }
 
-/// `down(silu(gate(x)) * up(x))` of one token; the result lies in `scratch`.
+/// Return `down(silu(gate(x)) * up(x))` of one token; the result lies in `scratch`.
 fn network<'s>(
     set: &'static backstitch_core::KernelSet,
     pool: &dyn backstitch_core::pool::Pool,

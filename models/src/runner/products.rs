@@ -2,9 +2,9 @@
 
 use super::{Frame, rows::each_piece};
 use crate::{
-    context::Outputs,
+    context::outputs::Outputs,
     error::Error,
-    graph::{self, Value, WeightId},
+    graph::{Step, Value, WeightId},
 };
 use backstitch_core::{
     KernelSet,
@@ -15,10 +15,11 @@ use backstitch_core::{
 };
 use backstitch_kv::Ubatch;
 
-/// Products taken from the arena in one go; architectures ask for no more.
+/// Products that the kernel computes in one go. Architectures rarely ask for more.
 const AT_ONCE: usize = 3;
 
-/// The rows of `x`, floats or what [`Frame::quantize`] made of them, as the input that `weights` take.
+/// Return the rows of `x`, floats or the blocks that [`Frame::quantize`] made of them, as the input
+/// that `weights` take.
 fn input<'x>(x: &'x [f32], weights: &Packed<'_>) -> Result<Input<'x>, Error> {
     let n_cols = weights.n_cols();
     match weights.kind().takes_quantized() {
@@ -27,7 +28,7 @@ fn input<'x>(x: &'x [f32], weights: &Packed<'_>) -> Result<Input<'x>, Error> {
     }
 }
 
-/// Floats `x` as the input that `weights` take, quantised into `room` if need be.
+/// Return floats `x` as the input that `weights` take, quantised into `room` if need be.
 pub(super) fn input_of<'r>(
     set: &'static KernelSet,
     pool: &dyn Pool,
@@ -43,48 +44,59 @@ pub(super) fn input_of<'r>(
 }
 
 impl Frame<'_> {
-    pub(super) fn quantize(&mut self, x: Value, out: Value) -> Result<(), Error> {
+    /// Round rows to blocks of 8-bit integers, for the products that follow.
+    pub(super) fn quantize(&mut self, step: &Step) -> Result<(), Error> {
+        let ([x], [out]) = (step.reads()?, step.writes()?);
         let n_cols = self.values.width(x);
         let [x, out] = self.values.slices([x, out])?;
         quantize(self.set, self.pool, x, n_cols, bytemuck::cast_slice_mut(out))?;
         Ok(())
     }
 
-    pub(super) fn matmul(&mut self, x: Value, products: &[graph::Product]) -> Result<(), Error> {
-        products.chunks(AT_ONCE).try_for_each(|products| self.matmul_few(x, products))
+    /// Multiply one input by one or more matrices. The kernel shares out all of their panels at once, so
+    /// small matrices side by side keep all threads busy.
+    pub(super) fn matmul(&mut self, step: &Step, add: bool) -> Result<(), Error> {
+        let refused = Error::Operands { operation: step.name };
+        let &x = step.reads.first().ok_or(refused)?;
+        let write = if add { Write::Add } else { Write::Store };
+        let (weights, outs) = (step.weights.chunks(AT_ONCE), step.writes.chunks(AT_ONCE));
+        weights.zip(outs).try_for_each(|(weights, outs)| self.matmul_few(x, weights, outs, write))
     }
 
-    fn matmul_few(&mut self, x: Value, products: &[graph::Product]) -> Result<(), Error> {
-        // What there is less than `AT_ONCE` of gets an empty output, and is left out again below.
-        let range = |i: usize| products.get(i).map_or(0..0, |p| self.values.range(p.out));
+    /// Multiply by up to [`AT_ONCE`] matrices.
+    fn matmul_few(
+        &mut self,
+        x: Value,
+        weights: &[WeightId],
+        outs: &[Value],
+        write: Write,
+    ) -> Result<(), Error> {
+        // Products that are not there get an empty output, and are left out again below.
+        let range = |i: usize| outs.get(i).map_or(0..0, |&out| self.values.range(out));
         let ranges = [self.values.range(x), range(0), range(1), range(2)];
-        let weights = |i: usize| self.weights.matrix(products.get(i).unwrap_or(&products[0]).weight, 0);
-        let weights: [Packed<'_>; AT_ONCE] = [weights(0)?, weights(1)?, weights(2)?];
+        let matrix = |i: usize| self.weights.matrix(weights.get(i).copied().unwrap_or(weights[0]), 0);
+        let matrices: [Packed<'_>; AT_ONCE] = [matrix(0)?, matrix(1)?, matrix(2)?];
         let [x, outs @ ..] = self.values.arena.get_disjoint_mut(ranges).map_err(|_| Error::Arena)?;
-        let mut i = 0;
-        let mut tasks = outs.map(|out| {
-            let add = products.get(i).is_some_and(|p| p.add);
-            let write = if add { Write::Add } else { Write::Store };
-            i += 1;
-            Product { weights: weights[i - 1], out, write }
-        });
-        let input = input(x, &weights[0])?;
-        Ok(matmul(self.set, self.pool, input, &mut tasks[..products.len()])?)
+        let input = input(x, &matrices[0])?;
+        let [a, b, c] = outs;
+        let product = |i: usize, out| Product { weights: matrices[i], out, write };
+        let mut products = [product(0, a), product(1, b), product(2, c)];
+        Ok(matmul(self.set, self.pool, input, &mut products[..weights.len()])?)
     }
 
-    /// Scores of the vocabulary, straight into the caller's rows: one product for each run of neighbouring rows. `values`
-    /// are the activations and room for them quantised.
+    /// Compute the scores of the vocabulary straight into the context's rows: one product for each
+    /// stretch of neighbouring rows.
     pub(super) fn logits(
         &mut self,
-        values: [Value; 2],
-        head: WeightId,
-        soft_cap: f32,
+        step: &Step,
+        soft_cap: Option<f32>,
         ubatch: &Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
+        let ([x], [room], [head]) = (step.reads()?, step.writes()?, step.weights()?);
         let head = self.weights.matrix(head, 0)?;
-        let (width, n_vocab, wanted) = (self.values.width(values[0]), head.n_rows(), self.wanted);
-        let [x, room] = self.values.slices(values)?;
+        let (width, n_vocab, wanted) = (self.values.width(x), head.n_rows(), self.wanted);
+        let [x, room] = self.values.slices([x, room])?;
         let row_of = |outputs: &Outputs, i: usize| {
             let token = ubatch.tokens().get(*wanted.get(i)? as usize)?;
             outputs.row_number(token.index as usize)
@@ -97,7 +109,7 @@ impl Frame<'_> {
             let mut products = [Product { weights: head, out, write: Write::Store }];
             let input = input_of(self.set, self.pool, x, &head, room)?;
             matmul(self.set, self.pool, input, &mut products)?;
-            if soft_cap != 0.0 {
+            if let Some(soft_cap) = soft_cap {
                 let [Product { out, .. }] = products;
                 let cap = self.set.soft_cap_in_place;
                 each_piece(self.pool, out, n_vocab, |_, rows| cap(rows, soft_cap))?;

@@ -1,18 +1,19 @@
-//! Steps that treat every row by itself; many rows are shared out over the threads.
+//! Steps that treat every row by itself. The threads share many rows; few are one thread's.
 
 use super::Frame;
 use crate::{
-    context::Outputs,
+    context::outputs::Outputs,
     error::Error,
-    graph::{Activation, RopeId, RowOf, Value, WeightId},
+    graph::{Activation, RopeId, RowOf, Step},
 };
 use backstitch_core::pool::{Parts, Pool, n_jobs};
 use backstitch_kv::Ubatch;
 
-/// Fewer floats than this are done sooner by one thread than handed to a second.
+/// One thread is done with fewer floats than this sooner than it could hand some to a second.
 const LEAST: usize = 16_384;
 
-/// Calls `f` with pieces of whole rows of `x`, `[n_rows, width]`, and the number of each piece's first row.
+/// Call `f` with pieces of whole rows of `x`, `[n_rows, width]`, and the number of each piece's
+/// first row.
 pub(super) fn each_piece(
     pool: &dyn Pool,
     x: &mut [f32],
@@ -34,13 +35,15 @@ pub(super) fn each_piece(
 }
 
 impl Frame<'_> {
+    /// Copy the rows of a table that the tokens get.
     pub(super) fn embed(
         &mut self,
-        table: WeightId,
-        (by, scale): (RowOf, f32),
-        out: Value,
+        step: &Step,
+        by: RowOf,
+        scale: f32,
         ubatch: &Ubatch<'_>,
     ) -> Result<(), Error> {
+        let ([table], [out]) = (step.weights()?, step.writes()?);
         let table = self.weights.matrix(table, 0)?;
         let width = self.values.width(out);
         let [out] = self.values.slices([out])?;
@@ -68,8 +71,10 @@ impl Frame<'_> {
         Ok(())
     }
 
-    pub(super) fn angles(&mut self, rope: RopeId, out: Value, ubatch: &Ubatch<'_>) -> Result<(), Error> {
-        let rotation = &self.ropes[rope.0 as usize];
+    /// Compute a row of cosines and sines for each token: once a ubatch, for the layers of all heads.
+    pub(super) fn angles(&mut self, step: &Step, rope: RopeId, ubatch: &Ubatch<'_>) -> Result<(), Error> {
+        let [out] = step.writes()?;
+        let rotation = &self.rotations[rope.0 as usize];
         let width = self.values.width(out);
         let [out] = self.values.slices([out])?;
         for (row, token) in out.chunks_exact_mut(width.max(1)).zip(ubatch.tokens()) {
@@ -78,15 +83,13 @@ impl Frame<'_> {
         Ok(())
     }
 
-    pub(super) fn rms_norm(
-        &mut self,
-        x: Value,
-        weight: Option<WeightId>,
-        eps: f32,
-        group: usize,
-        out: Value,
-    ) -> Result<(), Error> {
-        let weight = weight.map_or(&[][..], |weight| self.weights.vector(weight));
+    /// Normalise groups of columns by their root mean square, in place or into another value.
+    pub(super) fn rms_norm(&mut self, step: &Step, eps: f32, group: usize) -> Result<(), Error> {
+        let ([x], [out]) = (step.reads()?, step.writes()?);
+        let weight = match step.weights.first() {
+            Some(&weight) => self.weights.vector(weight)?,
+            None => &[],
+        };
         let (set, width) = (self.set, self.values.width(x));
         if x == out {
             let [x] = self.values.slices([x])?;
@@ -101,16 +104,11 @@ impl Frame<'_> {
         })
     }
 
-    pub(super) fn layer_norm(
-        &mut self,
-        x: Value,
-        weight: WeightId,
-        bias: Option<WeightId>,
-        eps: f32,
-        out: Value,
-    ) -> Result<(), Error> {
-        let weight = self.weights.vector(weight);
-        let bias = bias.map_or(&[][..], |bias| self.weights.vector(bias));
+    /// Normalise rows to mean 0 and variance 1, in place or into another value. The kernel works in
+    /// place, so rows are copied first.
+    pub(super) fn layer_norm(&mut self, step: &Step, eps: f32) -> Result<(), Error> {
+        let ([x], [out]) = (step.reads()?, step.writes()?);
+        let (weight, bias) = self.weight_and_bias(step)?;
         let (norm, width) = (self.set.layer_norm_in_place, self.values.width(x));
         if x == out {
             let [x] = self.values.slices([x])?;
@@ -124,24 +122,23 @@ impl Frame<'_> {
         })
     }
 
-    pub(super) fn bias(&mut self, x: Value, bias: WeightId) -> Result<(), Error> {
-        let bias = self.weights.vector(bias);
+    /// Add a vector, or columns of one, to each row.
+    pub(super) fn bias(&mut self, step: &Step, first: usize) -> Result<(), Error> {
+        let ([x], [bias]) = (step.writes()?, self.vectors(step)?);
+        let width = self.values.width(x);
+        let bias = bias.get(first..first + width).ok_or(Error::Operands { operation: step.name })?;
         let [x] = self.values.slices([x])?;
-        each_piece(self.pool, x, bias.len(), |_, rows| {
-            for row in rows.chunks_exact_mut(bias.len().max(1)) {
+        each_piece(self.pool, x, width, |_, rows| {
+            for row in rows.chunks_exact_mut(width.max(1)) {
                 row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
             }
         })
     }
 
-    pub(super) fn rotate(
-        &mut self,
-        x: Value,
-        angles: Value,
-        rope: RopeId,
-        n_head: usize,
-    ) -> Result<(), Error> {
-        let (rotate, pairs) = (self.set.rotate, self.ropes[rope.0 as usize].rope.pairs);
+    /// Rotate the heads of each row by its token's angles.
+    pub(super) fn rotate(&mut self, step: &Step, rope: RopeId, n_head: usize) -> Result<(), Error> {
+        let [x, angles] = step.reads()?;
+        let (rotate, pairs) = (self.set.rotate, self.rotations[rope.0 as usize].rope.pairs);
         let (width, n_angles) = (self.values.width(x), self.values.width(angles));
         let [x, angles] = self.values.slices([x, angles])?;
         let angles = &*angles;
@@ -153,7 +150,9 @@ impl Frame<'_> {
         })
     }
 
-    pub(super) fn activate(&mut self, activation: Activation, x: Value) -> Result<(), Error> {
+    /// Apply a function to each number.
+    pub(super) fn activate(&mut self, step: &Step, activation: Activation) -> Result<(), Error> {
+        let [x] = step.writes()?;
         let kernel = match activation {
             Activation::Silu => self.set.silu_in_place,
             Activation::Gelu => self.set.gelu_in_place,
@@ -168,7 +167,9 @@ impl Frame<'_> {
         each_piece(self.pool, x, width, |_, rows| kernel(rows))
     }
 
-    pub(super) fn gate(&mut self, activation: Activation, gate: Value, up: Value) -> Result<(), Error> {
+    /// Multiply by a function of the gate. A gate of one column is a factor for the whole row.
+    pub(super) fn gate(&mut self, step: &Step, activation: Activation) -> Result<(), Error> {
+        let [gate, up] = step.reads()?;
         let kernel = match activation {
             Activation::Silu => self.set.mul_silu,
             Activation::Gelu => self.set.mul_gelu,
@@ -197,7 +198,9 @@ impl Frame<'_> {
         })
     }
 
-    pub(super) fn add(&mut self, x: Value, y: Value) -> Result<(), Error> {
+    /// Add a value to another.
+    pub(super) fn add(&mut self, step: &Step) -> Result<(), Error> {
+        let [x, y] = step.reads()?;
         let width = self.values.width(x);
         let [x, y] = self.values.slices([x, y])?;
         let y = &*y;
@@ -206,14 +209,26 @@ impl Frame<'_> {
         })
     }
 
-    pub(super) fn mul(&mut self, x: Value, y: Value) -> Result<(), Error> {
+    /// Multiply a value by another, element by element.
+    pub(super) fn mul(&mut self, step: &Step) -> Result<(), Error> {
+        let [x, y] = step.reads()?;
         let (width, mul) = (self.values.width(x), self.set.mul);
         let [x, y] = self.values.slices([x, y])?;
         let y = &*y;
         each_piece(self.pool, x, width, |first, rows| mul(rows, &y[first * width..]))
     }
 
-    pub(super) fn outputs(&mut self, x: Value, out: Value) -> Result<(), Error> {
+    /// Multiply all numbers by a constant.
+    pub(super) fn scale(&mut self, step: &Step, factor: f32) -> Result<(), Error> {
+        let [x] = step.writes()?;
+        let (scale, width) = (self.set.scale_in_place, self.values.width(x));
+        let [x] = self.values.slices([x])?;
+        each_piece(self.pool, x, width, |_, rows| scale(rows, factor))
+    }
+
+    /// Copy the rows of the wanted tokens.
+    pub(super) fn select_outputs(&mut self, step: &Step) -> Result<(), Error> {
+        let ([x], [out]) = (step.reads()?, step.writes()?);
         let (width, wanted) = (self.values.width(x).max(1), self.wanted);
         let [x, out] = self.values.slices([x, out])?;
         for (row, &i) in out.chunks_exact_mut(width).zip(wanted) {
@@ -223,13 +238,14 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Embeddings of the wanted tokens, into the caller's rows.
+    /// Copy the embeddings of the wanted tokens into the context's rows.
     pub(super) fn embeddings(
         &mut self,
-        x: Value,
+        step: &Step,
         ubatch: &Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
+        let [x] = step.reads()?;
         let (width, wanted) = (self.values.width(x).max(1), self.wanted);
         let [x] = self.values.slices([x])?;
         for (x, &i) in x.chunks_exact(width).zip(wanted) {

@@ -1,38 +1,61 @@
-//! The tokens still in play, and the few operations samplers are made of.
+//! The candidate tokens of one draw, and the operations that samplers are made of.
 
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 use core::cmp::Ordering;
 
 /// A token that may come next.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::sampler::Candidates;
+///
+/// let mut candidates = Candidates::new(2);
+/// candidates.load(&[0.5, f32::NAN]);
+/// let last = candidates.items()[1];
+/// assert_eq!((last.id, last.logit), (Token(1), f32::NEG_INFINITY));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// The token.
     pub id: Token,
-    /// Its logit, never NaN.
+    /// The logit, never NaN.
     pub logit: f32,
-    /// What the sampler at work computed last: see [`Candidates::softmax`] and [`Candidates::keep_prefix`].
+    /// The score that the current sampler computed last: see [`Candidates::softmax`],
+    /// [`Candidates::set_scores`] and [`Candidates::keep_prefix`].
     pub score: f32,
 }
 
 /// The tokens that may come next, in a defined order.
 ///
-/// Holds one buffer of `n_vocab` entries; nothing here allocates as long as no longer row of logits is
-/// loaded.
+/// The list holds one buffer of `n_vocab` entries. Its methods allocate only if a longer row of
+/// logits is loaded than the buffer was made for.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Candidates;
+///
+/// let mut candidates = Candidates::new(4);
+/// candidates.load(&[1.0, 3.0, 2.0, 3.0]);
+/// candidates.keep_best(3);
+/// let ids: Vec<u32> = candidates.items().iter().map(|c| c.id.0).collect();
+/// assert_eq!(ids, [1, 3, 2]); // the lower token first among equals
+/// ```
 #[derive(Debug, Clone)]
 pub struct Candidates {
     items: Vec<Candidate>,
-    /// Whether `items` are in the order of [`by_logit`].
+    /// True if `items` are in the order of [`by_logit`].
     sorted: bool,
 }
 
 impl Candidates {
-    /// An empty list with room for `n_vocab` tokens.
+    /// Make an empty list with capacity for `n_vocab` tokens.
     pub fn new(n_vocab: usize) -> Self {
         Self { items: Vec::with_capacity(n_vocab), sorted: false }
     }
 
-    /// Replaces the list by one candidate a logit, in token order. `logits`: `[n_vocab]`.
+    /// Replace the list by one candidate per logit, in token order. `logits`: `[n_vocab]`.
     pub fn load(&mut self, logits: &[f32]) {
         self.items.clear();
         self.items.extend(logits.iter().zip(0u32..).map(|(&logit, id)| Candidate {
@@ -43,17 +66,17 @@ impl Candidates {
         self.sorted = false;
     }
 
-    /// The candidates in their current order.
+    /// Return the candidates in their current order.
     pub fn items(&self) -> &[Candidate] {
         &self.items
     }
 
-    /// The largest logit; minus infinity when there is no candidate.
+    /// Return the largest logit; minus infinity if there is no candidate.
     pub fn max_logit(&self) -> f32 {
         self.items.iter().fold(f32::NEG_INFINITY, |max, c| if c.logit > max { c.logit } else { max })
     }
 
-    /// Gives every candidate the logit that `f` returns for it. NaN becomes minus infinity.
+    /// Give every candidate the logit that `f` returns for it. NaN becomes minus infinity.
     pub fn map(&mut self, f: impl Fn(&Candidate) -> f32) {
         for c in &mut self.items {
             c.logit = number(f(c));
@@ -61,27 +84,27 @@ impl Candidates {
         self.sorted = false;
     }
 
-    /// Changes the logit of `token` by `delta`, if the token is still in play.
+    /// Add `delta` to the logit of `token`, if the token is still a candidate.
     pub fn add(&mut self, token: Token, delta: f32) {
-        // Right after loading a token's place is its number.
-        let place = match self.items.get(token.0 as usize) {
+        // Right after loading, the index of a token is its id.
+        let index = match self.items.get(token.0 as usize) {
             Some(c) if c.id == token => Some(token.0 as usize),
             _ => self.items.iter().position(|c| c.id == token),
         };
-        if let Some(c) = place.and_then(|i| self.items.get_mut(i)) {
+        if let Some(c) = index.and_then(|i| self.items.get_mut(i)) {
             c.logit = number(c.logit + delta);
             self.sorted = false;
         }
     }
 
-    /// Drops every candidate with a logit below `least`, but never those with the largest logit. Keeps the
-    /// order.
+    /// Drop every candidate with a logit below `least`, but never those with the largest logit. The
+    /// order stays.
     pub fn keep_at_least(&mut self, least: f32) {
         let least = if least < self.max_logit() { least } else { self.max_logit() };
         self.items.retain(|c| c.logit >= least);
     }
 
-    /// Keeps the `k` candidates with the largest logits (at least one), sorted. O(n) for small `k`.
+    /// Keep the `k` candidates with the largest logits (at least one), sorted. O(n) for small `k`.
     pub fn keep_best(&mut self, k: usize) {
         let k = k.max(1);
         if k < self.items.len() && !self.sorted {
@@ -91,30 +114,31 @@ impl Candidates {
         self.sort();
     }
 
-    /// Moves the `k` best to the front in one pass: most candidates lose against the k-th best seen so far
-    /// at the first comparison. `k >= 1`.
+    /// Move the `k` best candidates to the front in one pass; `k >= 1`.
+    ///
+    /// Most candidates lose their first comparison, with the k-th best found so far.
     fn gather_best(&mut self, k: usize) {
-        let room = (2 * k).max(64);
-        let (mut held, mut bar) = (0, None);
+        let capacity = (2 * k).max(64);
+        let (mut len, mut threshold) = (0, None);
         for i in 0..self.items.len() {
             let c = self.items[i];
-            if bar.is_some_and(|bar| by_logit(&c, &bar) == Ordering::Greater) {
+            if threshold.is_some_and(|threshold| by_logit(&c, &threshold) == Ordering::Greater) {
                 continue;
             }
-            self.items[held] = c;
-            held += 1;
-            if held == room {
-                bar = Some(*self.items[..held].select_nth_unstable_by(k - 1, by_logit).1);
-                held = k;
+            self.items[len] = c;
+            len += 1;
+            if len == capacity {
+                threshold = Some(*self.items[..len].select_nth_unstable_by(k - 1, by_logit).1);
+                len = k;
             }
         }
-        self.items.truncate(held);
-        if k < held {
+        self.items.truncate(len);
+        if k < len {
             self.items.select_nth_unstable_by(k - 1, by_logit);
         }
     }
 
-    /// Sorts by descending logit, lower token first among equals.
+    /// Sort by descending logit, the lower token first among equals.
     pub fn sort(&mut self) {
         if !self.sorted {
             self.items.sort_unstable_by(by_logit);
@@ -122,12 +146,12 @@ impl Candidates {
         }
     }
 
-    /// Sets every score to the candidate's unnormalised probability, `exp(logit - max_logit)`, and returns
-    /// their sum in current order; zero if every candidate is banned.
+    /// Set every score to the candidate's unnormalised probability, `exp(logit - max_logit)`, and
+    /// return their sum in current order; zero if every candidate is banned.
     pub fn softmax(&mut self) -> f64 {
         let max = self.max_logit();
         if max == f32::NEG_INFINITY {
-            self.rate(|_| 0.0);
+            self.set_scores(|_| 0.0);
             return 0.0;
         }
         let mut sum = 0.0;
@@ -138,16 +162,16 @@ impl Candidates {
         sum
     }
 
-    /// Gives every candidate the score that `f` returns for it.
-    pub fn rate(&mut self, f: impl Fn(&Candidate) -> f32) {
+    /// Give every candidate the score that `f` returns for it.
+    pub fn set_scores(&mut self, f: impl Fn(&Candidate) -> f32) {
         for c in &mut self.items {
             c.score = f(c);
         }
     }
 
-    /// Walks the candidates in the order of `compare` and drops all that come after the first for which
-    /// `enough` returns true; what is kept is sorted by logit afterwards. Sorts no more than about twice
-    /// what it keeps.
+    /// Walk the candidates in the order of `compare`, and drop all that come after the first for
+    /// which `enough` returns true. The candidates kept are sorted by logit afterwards. This sorts
+    /// no more than about twice the number of candidates that it keeps.
     pub fn keep_prefix(
         &mut self,
         compare: impl Fn(&Candidate, &Candidate) -> Ordering,
@@ -174,16 +198,18 @@ impl Candidates {
     }
 }
 
-/// Descending logit, then ascending token: a total order, because no logit is NaN.
+/// Compare by descending logit, then ascending token. This is a total order, because no logit is
+/// NaN.
 pub(super) fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
 
-/// `exp(logit - max)`, and 1 for the largest even where it is infinite.
+/// Return `exp(logit - max)`, and 1 for the largest logit even if it is infinite.
 pub(super) fn weight(logit: f32, max: f32) -> f32 {
     if logit == max { 1.0 } else { libm::expf(logit - max) }
 }
 
+/// Replace NaN by minus infinity.
 fn number(x: f32) -> f32 {
     if x.is_nan() { f32::NEG_INFINITY } else { x }
 }

@@ -1,4 +1,4 @@
-//! Samplers in a row, and the draw at the end.
+//! Chains: samplers in order, and the draw at the end.
 
 use super::{
     Candidates, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler, SamplerState, Settings, State,
@@ -8,10 +8,21 @@ use crate::error::Error;
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::Token;
 
-/// Samplers in the order they were added, what they remember, and the random numbers for the draw.
+/// Samplers in the order in which they were added, the tokens that they remember, and the random
+/// numbers for the draw.
 ///
-/// All buffers are made with the chain: sampling and accepting a token allocates nothing. A clone is
-/// independent.
+/// All buffers are allocated with the chain: sampling and accepting a token allocates nothing. A
+/// clone is independent of the original.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Chain, Settings};
+///
+/// let mut chain = Chain::new(3, &Settings::default().seed(7));
+/// let mut copy = chain.clone();
+/// let logits = [1.0, 1.1, 0.9];
+/// assert_eq!(chain.sample(&logits), copy.sample(&logits)); // same seed, same draw
+/// ```
 pub struct Chain {
     steps: Vec<Step>,
     candidates: Candidates,
@@ -22,24 +33,27 @@ pub struct Chain {
 
 type Step = Box<dyn Sampler>;
 
-/// Place and length of a saved state, u32 each.
+/// The length of the header of a saved state: index and length, u32 each.
 const SAMPLER_HEAD: usize = 8;
 
 impl Chain {
-    /// The usual chain: logit bias, penalties, top-k, typical, top-p, min-p, temperature. What `settings`
-    /// turn off is left out; with a temperature of zero only bias, penalties and the best token remain.
+    /// Make the usual chain: logit bias, penalties, top-k, typical, top-p, min-p, temperature.
+    /// Samplers that `settings` turn off are left out. With a temperature of zero only the bias,
+    /// the penalties and [`Greedy`] remain.
     pub fn new(n_vocab: usize, settings: &Settings) -> Self {
         Self::builder(n_vocab).settings(settings).build()
     }
 
-    /// A chain of your own, for `n_vocab` tokens.
+    /// Start a chain of chosen samplers for `n_vocab` tokens.
     pub fn builder(n_vocab: usize) -> Builder {
         Builder { n_vocab, last_n: 0, seed: 0, steps: Vec::new() }
     }
 
-    /// Draws the next token. `logits`: `[n_vocab]`. `None` if every token is banned: its logit is minus
-    /// infinity or not a number, in `logits` or after the samplers. Uses up one random number, whatever is
-    /// left to choose from.
+    /// Draw the next token. `logits`: `[n_vocab]`.
+    ///
+    /// The result is `None` if every token is banned: its logit is minus infinity or not a number,
+    /// in `logits` or after the samplers. Every call uses up one random number, whatever the
+    /// candidates are.
     pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
         self.candidates.load(logits);
         for step in &mut self.steps {
@@ -48,30 +62,31 @@ impl Chain {
         draw(&mut self.candidates, self.rng.unit())
     }
 
-    /// Remembers a token of the sequence, from the prompt or drawn.
+    /// Remember a token of the sequence, from the prompt or drawn.
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         self.steps.iter_mut().for_each(|step| step.accept(token));
     }
 
-    /// Forgets all tokens and starts the random numbers again.
+    /// Clear the history and the samplers, and start the random numbers from the seed again.
     pub fn reset(&mut self) {
-        self.forget();
+        self.reset_samplers();
         self.rng = Rng::new(self.seed);
     }
 
-    /// Forgets all tokens; the random numbers go on.
-    pub fn forget(&mut self) {
+    /// Clear the history and the samplers. The random numbers continue.
+    pub(crate) fn reset_samplers(&mut self) {
         self.history.reset();
         self.steps.iter_mut().for_each(|step| step.reset());
     }
 
-    /// Return the random numbers, as they go on from here.
+    /// Return the generator of the random numbers at its current position.
     pub fn rng(&self) -> Rng {
         self.rng
     }
 
-    /// Draw with the random numbers of `seed` from now on, from their beginning; what was accepted stays.
+    /// Draw with the random numbers of `seed` from now on, from their beginning. The accepted
+    /// tokens stay.
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.rng = Rng::new(seed);
@@ -82,7 +97,7 @@ impl Chain {
         self.seed
     }
 
-    /// What it remembers, to go on from in another chain of the same samplers.
+    /// Return the state of the chain, from which another chain of the same samplers can continue.
     pub fn state(&self) -> State {
         let samplers = (0..).zip(&self.steps).map(|(index, step)| {
             let mut bytes = Vec::new();
@@ -98,35 +113,39 @@ impl Chain {
         }
     }
 
-    /// Go on from `state`: with the samplers of the chain that it was taken from, the next tokens are
-    /// those that this one would have drawn. A chain that remembers fewer tokens keeps the newest; those
-    /// that it does not know are ignored.
+    /// Continue from `state`.
+    ///
+    /// With the samplers of the chain that it was taken from, the next tokens are those that this
+    /// one would have drawn. A chain with a shorter history keeps the newest tokens. Tokens outside
+    /// of its vocabulary are ignored.
     ///
     /// # Errors
-    /// [`Error::NoSamplerState`] if a sampler of this chain has a state and `state` has none for it, where
-    /// [`Chain::resume_after`] may do; [`Error::OtherSamplers`] if `state` has one for a sampler that this
-    /// chain lacks, or that keeps none; what [`Sampler::restore`] says. The chain is as it was then.
+    /// [`Error::NoSamplerState`] if a sampler of this chain has a state and `state` has none for
+    /// it; [`Chain::resume_after`] can rebuild it. [`Error::OtherSamplers`] if `state` has one for
+    /// a sampler that this chain lacks, or that keeps none. Those of [`Sampler::restore`]. The
+    /// chain has not changed then.
     pub fn resume(&mut self, state: &State) -> Result<(), Error> {
         self.steps = self.resumed(state, None)?;
         self.resume_draws(state, &state.tokens);
         Ok(())
     }
 
-    /// Go on from `state` as [`Chain::resume`] in a sequence that holds `tokens` and nothing before them. What
-    /// `state` lacks of this chain follows from accepting them: the states of samplers that were not saved, and
-    /// tokens that the chain before did not remember.
+    /// Continue from `state`, as [`Chain::resume`], in a sequence that holds exactly `tokens`.
+    ///
+    /// Accepting these tokens rebuilds whatever `state` lacks for this chain: the states of
+    /// samplers that were not saved, and tokens that the other chain did not remember.
     ///
     /// # Errors
-    /// As [`Chain::resume`], but for [`Error::NoSamplerState`].
+    /// Those of [`Chain::resume`], except [`Error::NoSamplerState`].
     pub fn resume_after(&mut self, state: &State, tokens: &[Token]) -> Result<(), Error> {
         self.steps = self.resumed(state, Some(tokens))?;
-        // Other tokens were accepted than those held: they count, as they did before.
+        // If other tokens were accepted than the sequence holds, those count, as they did before.
         let accepted = if tokens.ends_with(&state.tokens) { tokens } else { &state.tokens };
         self.resume_draws(state, accepted);
         Ok(())
     }
 
-    /// Random numbers as in `state`, and `accepted` remembered.
+    /// Set the random numbers to those of `state`, and the history to `accepted`.
     fn resume_draws(&mut self, state: &State, accepted: &[Token]) {
         self.reseed(state.seed);
         self.rng = Rng::new(state.rng);
@@ -134,7 +153,8 @@ impl Chain {
         accepted.iter().for_each(|&token| self.history.accept(token));
     }
 
-    /// The samplers with their states in `state`; where it has none, with that which follows from `tokens`.
+    /// Return the samplers with their states in `state`. A sampler without one there accepts
+    /// `tokens`.
     fn resumed(&self, state: &State, tokens: Option<&[Token]>) -> Result<Vec<Step>, Error> {
         let index = |saved: &SamplerState| saved.index as usize;
         if let Some(beyond) = state.samplers.iter().map(index).find(|&index| index >= self.steps.len()) {
@@ -153,12 +173,12 @@ impl Chain {
         Ok(steps)
     }
 
-    /// Checks that no sampler has a state, as where nothing tells which it should be.
+    /// Check that no sampler has a state, for sequences whose tokens are unknown.
     pub(crate) fn expect_no_state(&self) -> Result<(), Error> {
         self.steps.iter().position(keeps_state).map_or(Ok(()), |index| Err(Error::NoSamplerState { index }))
     }
 
-    /// Appends the states of those samplers that have one: their place, their length, their bytes.
+    /// Append the states of the samplers that have one: index, length and bytes of each.
     pub(crate) fn save_samplers(&self, bytes: &mut Vec<u8>) {
         for (index, step) in (0u32..).zip(&self.steps) {
             let start = bytes.len();
@@ -173,20 +193,24 @@ impl Chain {
         }
     }
 
-    /// Stands where it stood once: random numbers at `rng` of `seed`, `tokens` accepted. The samplers start
-    /// from what [`Chain::save_samplers`] made of them when the first `saved.0` of `tokens` were accepted;
-    /// those that it has nothing of, from nothing.
-    pub(crate) fn rewind(
+    /// Return to an earlier state of the chain: random numbers at `rng` of `seed`, and `tokens`
+    /// accepted.
+    ///
+    /// `saved` holds the bytes that [`Chain::save_samplers`] wrote when the first `saved.0` of
+    /// `tokens` were accepted. Samplers start from these; those without bytes there start from
+    /// nothing and accept all tokens.
+    pub(crate) fn roll_back(
         &mut self,
         seed: u64,
         rng: u64,
         tokens: &[Token],
         saved: (usize, &[u8]),
     ) -> Result<(), Error> {
-        self.forget();
+        self.reset_samplers();
         self.reseed(seed);
         self.rng = Rng::new(rng);
         tokens.iter().for_each(|&token| self.history.accept(token));
+        debug_assert!(saved.0 <= tokens.len(), "states of a later position");
         let rest = tokens.get(saved.0..).unwrap_or_default();
         let mut states = super::state::decode_samplers(saved.1)?.into_iter().peekable();
         for (i, step) in self.steps.iter_mut().enumerate() {
@@ -200,25 +224,25 @@ impl Chain {
         states.next().map_or(Ok(()), |state| Err(Error::OtherSamplers { index: state.index as usize }))
     }
 
-    /// Draws with the random numbers of `seed` from `rng` on.
+    /// Draw with the random numbers of `seed` from `rng` on.
     pub(crate) fn draw_from(&mut self, seed: u64, rng: Rng) {
         (self.seed, self.rng) = (seed, rng);
     }
 
-    /// What the last call of [`Chain::sample`] chose from, after all samplers.
+    /// Return the candidates of the last call of [`Chain::sample`], after all samplers.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
     }
 }
 
-/// Return true if a sampler that accepted nothing has a state all the same.
+/// Return true if a sampler that accepted nothing saves a state even so.
 fn keeps_state(step: &Step) -> bool {
     let mut bytes = Vec::new();
     step.save(&mut bytes);
     !bytes.is_empty()
 }
 
-/// Gives the sampler at `index`, which accepted nothing, the state in `bytes`.
+/// Give the sampler at `index`, which accepted nothing, the state in `bytes`.
 fn restore(step: &mut Step, index: usize, bytes: &[u8]) -> Result<(), Error> {
     step.restore(bytes).map_err(|error| match keeps_state(step) {
         true => error,
@@ -253,7 +277,7 @@ impl core::fmt::Debug for Chain {
     }
 }
 
-/// Takes the candidate at the share `unit` of the distribution. `unit`: `0.0..1.0`.
+/// Return the candidate at the fraction `unit` of the distribution. `unit`: `0.0..1.0`.
 fn draw(candidates: &mut Candidates, unit: f64) -> Option<Token> {
     let goal = unit * candidates.softmax();
     let mut sum = 0.0;
@@ -268,7 +292,16 @@ fn draw(candidates: &mut Candidates, unit: f64) -> Option<Token> {
     last
 }
 
-/// Makes a [`Chain`] step by step.
+/// A builder of [`Chain`]s.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Chain, MinP, Temperature, TopK};
+///
+/// let builder = Chain::builder(3).with(TopK(2)).with(MinP(0.1)).with(Temperature(0.7)).seed(7);
+/// let mut chain = builder.build();
+/// assert_ne!(chain.sample(&[1.0, 0.0, 2.0]).unwrap().0, 1); // top-k dropped it
+/// ```
 pub struct Builder {
     n_vocab: usize,
     last_n: usize,
@@ -277,26 +310,26 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a sampler after those already there.
+    /// Add a sampler after those already there.
     pub fn with(mut self, sampler: impl Sampler + 'static) -> Self {
         self.steps.push(Box::new(sampler));
         self
     }
 
-    /// Remembers the last `n` tokens for the samplers; none without this call.
+    /// Remember the last `n` tokens for the samplers; none without this call.
     pub fn last_n(mut self, n: usize) -> Self {
         self.last_n = n;
         self
     }
 
-    /// Where the random numbers start; 0 without this call.
+    /// Set the seed of the random numbers; 0 without this call.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Adds the samplers of `settings`, as [`Chain::new`] has them, and takes their seed. The penalties' tokens
-    /// are remembered, or more if more were asked for.
+    /// Add the samplers of `settings`, as [`Chain::new`] has them, and take their seed. The history
+    /// is at least as long as the penalties need.
     pub fn settings(mut self, settings: &Settings) -> Self {
         let s = settings;
         self.seed = s.seed;
@@ -321,7 +354,7 @@ impl Builder {
         }
     }
 
-    /// The chain, with all its buffers.
+    /// Make the chain, with all its buffers.
     pub fn build(self) -> Chain {
         Chain {
             steps: self.steps,

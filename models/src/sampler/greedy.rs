@@ -1,8 +1,17 @@
-//! The best token, always.
+//! Greedy decoding: always the best token.
 
 use super::{Candidates, History, Sampler};
 
-/// Keeps the candidate with the largest logit; the lowest token among equals.
+/// Keep the candidate with the largest logit; the lowest token among equals.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::sampler::{Chain, Greedy};
+///
+/// let mut chain = Chain::builder(3).with(Greedy).build();
+/// assert_eq!(chain.sample(&[0.5, 2.0, 2.0]), Some(Token(1)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Greedy;
 

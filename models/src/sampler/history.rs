@@ -1,29 +1,42 @@
-//! The last tokens of a sequence, counted.
+//! The last tokens of a sequence, with their counts.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// The last tokens accepted, and how often each of them occurs.
+/// The last tokens accepted, and the number of times that each occurs among them.
+///
+/// The window is as long as the penalties need ([`Builder::last_n`](super::Builder::last_n)). A
+/// [`Chain`](super::Chain) owns one history for all its samplers.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::sampler::History;
+///
+/// let mut history = History::new(10, 2);
+/// [1, 2, 2].into_iter().for_each(|id| history.accept(Token(id)));
+/// assert_eq!((history.count(Token(2)), history.count(Token(1))), (2, 0)); // 1 left the window
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// The window as a ring; `next` is the oldest entry once the ring is full.
+    /// The window as a ring buffer; `next` is the oldest entry once the ring is full.
     ring: Vec<Token>,
     next: usize,
     window: usize,
-    /// Occurrences in the ring, by token: `[n_vocab]`, or empty when there is no window.
+    /// Occurrences in the ring by token: `[n_vocab]`, or empty if there is no window.
     counts: Vec<u32>,
 }
 
 impl History {
-    /// Remembers the last `window` of the tokens below `n_vocab`.
+    /// Make an empty history of the last `window` tokens with ids below `n_vocab`.
     pub fn new(n_vocab: usize, window: usize) -> Self {
         let counts = if window == 0 { 0 } else { n_vocab };
         Self { ring: Vec::with_capacity(window), next: 0, window, counts: vec![0; counts] }
     }
 
-    /// Appends a token; the oldest one leaves a full window. O(1), allocates nothing. Unknown tokens are
-    /// ignored.
+    /// Append a token; the oldest one leaves a full window. O(1), allocates nothing. Tokens outside
+    /// of the vocabulary are ignored.
     pub fn accept(&mut self, token: Token) {
         let Some(count) = self.counts.get_mut(token.0 as usize) else { return };
         *count += 1;
@@ -38,18 +51,18 @@ impl History {
         }
     }
 
-    /// How often `token` occurs in the window.
+    /// Return the number of times that `token` occurs in the window.
     pub fn count(&self, token: Token) -> u32 {
         self.counts.get(token.0 as usize).copied().unwrap_or(0)
     }
 
-    /// The tokens in the window, oldest first.
+    /// Return the tokens in the window, oldest first.
     pub fn tokens(&self) -> impl Iterator<Item = Token> + '_ {
         let (newer, older) = self.ring.split_at(self.next);
         older.iter().chain(newer).copied()
     }
 
-    /// Forgets everything.
+    /// Remove all tokens.
     pub fn reset(&mut self) {
         self.ring.clear();
         self.next = 0;

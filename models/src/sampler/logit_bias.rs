@@ -1,12 +1,22 @@
-//! Wishes for single tokens.
+//! Logit biases: a number added to the logits of single tokens.
 
 use super::{Candidates, History, Sampler};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// Adds a number to the logits of some tokens; minus infinity bans one. Tokens that do not exist change
-/// nothing.
+/// Add a number to the logits of some tokens; minus infinity bans a token. Tokens that do not exist
+/// change nothing.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::sampler::{Chain, Greedy, LogitBias};
+///
+/// let ban = LogitBias(vec![(Token(1), f32::NEG_INFINITY)]);
+/// let mut chain = Chain::builder(3).with(ban).with(Greedy).build();
+/// assert_eq!(chain.sample(&[0.5, 2.0, 1.0]), Some(Token(2)));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogitBias(pub Vec<(Token, f32)>);
 
@@ -20,7 +30,7 @@ impl LogitBias {
     }
 }
 
-/// Checks that all tokens exist.
+/// Check that all tokens exist.
 pub(super) fn check(biases: &[(Token, f32)], n_vocab: usize) -> Result<(), Error> {
     match biases.iter().find(|(token, _)| token.0 as usize >= n_vocab) {
         Some((token, _)) => Err(Error::LogitBias { token: token.0, n_vocab }),

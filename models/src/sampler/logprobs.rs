@@ -4,6 +4,15 @@ use alloc::vec::Vec;
 use backstitch_kv::Token;
 
 /// A token and the natural logarithm of its probability.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Logprobs;
+///
+/// let mut best = Vec::new();
+/// Logprobs::of(&[0.0, 0.0]).top(1, &mut best);
+/// assert_eq!(best[0].logprob, -f64::ln(2.0));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Logprob {
@@ -13,10 +22,10 @@ pub struct Logprob {
     pub logprob: f64,
 }
 
-/// The logarithms of the probabilities that a row of logits stands for.
+/// The log-probabilities of a row of logits: their log-softmax.
 ///
-/// The softmax is summed in `f64` in token order, so that the same logits give the same bits everywhere.
-/// Logits that are not numbers count as minus infinity; infinite ones share all probability among them.
+/// The sum runs in `f64` in token order, so the same logits give the same bits everywhere. Logits
+/// that are not numbers count as minus infinity; infinite ones share all probability among them.
 ///
 /// ```
 /// use backstitch_models::Token;
@@ -33,7 +42,7 @@ pub struct Logprob {
 pub struct Logprobs<'a> {
     logits: &'a [f32],
     max: f64,
-    /// Logarithm of the sum of `exp(logit - max)`.
+    /// The logarithm of the sum of `exp(logit - max)`.
     log_sum: f64,
 }
 
@@ -55,9 +64,11 @@ impl<'a> Logprobs<'a> {
         self.logits.iter().map(|&logit| self.logprob(logit))
     }
 
-    /// Replace `best` by the `n` likeliest tokens, likeliest first, the lower token first among equals.
+    /// Replace `best` by the `n` likeliest tokens, likeliest first, the lower token first among
+    /// equals.
     ///
-    /// `best` needs room for the whole vocabulary meanwhile; one that is used again allocates nothing.
+    /// `best` grows to the size of the vocabulary meanwhile. A buffer that is used again allocates
+    /// nothing.
     pub fn top(&self, n: usize, best: &mut Vec<Logprob>) {
         best.clear();
         best.extend((0..).zip(self.iter()).map(|(id, logprob)| Logprob { token: Token(id), logprob }));
@@ -77,7 +88,7 @@ impl<'a> Logprobs<'a> {
     }
 }
 
-/// `logit - max`, and 0 for an infinite maximum itself.
+/// Return `logit - max`, and 0 for an infinite maximum itself.
 fn less(logit: f64, max: f64) -> f64 {
     match logit {
         f64::NEG_INFINITY => f64::NEG_INFINITY,
@@ -86,7 +97,7 @@ fn less(logit: f64, max: f64) -> f64 {
     }
 }
 
-/// The logit, never NaN, and never a negative zero, which would rank below a positive one.
+/// Return the logit, never NaN, and never a negative zero, which would rank below a positive one.
 fn number(logit: f32) -> f64 {
     if logit.is_nan() { f64::NEG_INFINITY } else { f64::from(logit) + 0.0 }
 }

@@ -1,17 +1,28 @@
-//! A threshold that moves with the best token.
+//! Min-p sampling: a threshold relative to the best token.
 
 use super::{Candidates, History, Sampler};
 
-/// Keeps the candidates that are at least `p` times as likely as the likeliest. Zero or less keeps all.
+/// Keep the candidates that are at least `p` times as likely as the likeliest. Zero or less keeps
+/// all.
 ///
 /// Nguyen et al., "Turning up the heat: min-p sampling", 2024.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Candidates, History, MinP, Sampler};
+///
+/// let mut candidates = Candidates::new(3);
+/// candidates.load(&[0.0, -0.5, -3.0]); // ratios 1, 0.61 and 0.05
+/// MinP(0.1).apply(&mut candidates, &History::new(3, 0));
+/// assert_eq!(candidates.items().len(), 2);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MinP(pub f32);
 
 impl Sampler for MinP {
     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         if self.0 > 0.0 {
-            // Ratios of probabilities are differences of logits, so no exponential is needed.
+            // A ratio of probabilities is a difference of logits, so no exponential is needed.
             candidates.keep_at_least(candidates.max_logit() + libm::logf(self.0));
         }
     }

@@ -1,21 +1,34 @@
-//! Against repetition.
+//! Penalties against repetition.
 
 use super::{Candidates, History, Sampler};
 
-/// Lowers the logits of tokens that occur in the [`History`].
+/// Lower the logits of tokens that occur in the [`History`].
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::sampler::{Chain, Greedy, Penalties};
+///
+/// let penalties = Penalties { repeat: 1.0, frequency: 0.0, presence: 2.0 };
+/// let mut chain = Chain::builder(2).last_n(8).with(penalties).with(Greedy).build();
+/// assert_eq!(chain.sample(&[1.0, 0.0]), Some(Token(0)));
+/// chain.accept(Token(0));
+/// assert_eq!(chain.sample(&[1.0, 0.0]), Some(Token(1)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Penalties {
-    /// Divides a positive logit and multiplies another; 1 changes nothing (Keskar et al., "CTRL", 2019).
+    /// The divisor of a positive logit and the factor of any other; 1 changes nothing (Keskar et
+    /// al., "CTRL", 2019).
     pub repeat: f32,
-    /// Subtracted once for each occurrence.
+    /// The number subtracted once per occurrence.
     pub frequency: f32,
-    /// Subtracted once.
+    /// The number subtracted once if the token occurs at all.
     pub presence: f32,
 }
 
 impl Penalties {
-    /// Whether these change no logit at all.
-    pub fn are_off(&self) -> bool {
+    /// Return true if these penalties change no logit.
+    pub(super) fn are_off(&self) -> bool {
         self.repeat == 1.0 && self.frequency == 0.0 && self.presence == 0.0
     }
 }

@@ -1,9 +1,20 @@
-//! The source of chance.
+//! The random number generator of the draw.
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014, figure 16).
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014,
+/// figure 16).
 ///
-/// One 64-bit word of state that each draw advances by a constant: the same numbers on every platform,
-/// eight bytes to save, and going back is a subtraction.
+/// The state is one 64-bit word that each draw advances by a constant. This gives the same numbers
+/// on every platform, takes eight bytes to save, and goes back by a subtraction.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Rng;
+///
+/// let mut rng = Rng::new(7);
+/// rng.bits();
+/// let mut copy = Rng::new(rng.state());
+/// assert_eq!(copy.unit(), rng.unit());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rng {
     state: u64,
@@ -13,17 +24,17 @@ pub struct Rng {
 pub(super) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Rng {
-    /// A generator that starts at `seed`.
+    /// Make a generator that starts at `seed`.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Where it stands: [`Rng::new`] with this number goes on from here.
+    /// Return the state. [`Rng::new`] with this number continues from here.
     pub fn state(self) -> u64 {
         self.state
     }
 
-    /// The next 64 random bits.
+    /// Return the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,7 +42,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// The next random number in `0.0..1.0`, a multiple of 2^-53.
+    /// Return the next random number in `0.0..1.0`, a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
         (self.bits() >> 11) as f64 * SCALE
@@ -44,7 +55,8 @@ mod tests {
 
     #[test]
     fn bits_are_those_of_the_published_generator() {
-        // The sequence for seed 1234567 that implementations of SplitMix64 commonly check themselves against.
+        // The sequence for seed 1234567 that implementations of SplitMix64 commonly check
+        // themselves against.
         let mut rng = Rng::new(1_234_567);
         let bits = core::array::from_fn(|_| rng.bits());
         let expected: [u64; 5] = [

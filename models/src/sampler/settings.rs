@@ -1,4 +1,4 @@
-//! The usual knobs.
+//! The settings of the usual chain.
 
 use super::logit_bias;
 use crate::error::Error;
@@ -6,31 +6,41 @@ use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// What people set; the defaults are llama.cpp's. [`Chain::new`](super::Chain::new) turns it into samplers.
+/// Settings of the usual samplers, with llama.cpp's defaults. [`Chain::new`](super::Chain::new)
+/// makes samplers of them.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+///
+/// let settings = Settings::default().temp(0.7).top_k(20).seed(42);
+/// assert_eq!((settings.temp, settings.top_p), (0.7, 0.95));
+/// assert!(settings.check(32_000).is_ok());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where the random numbers start.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// See [`Temperature`](super::Temperature); 0 always takes the best token.
+    /// The temperature, see [`Temperature`](super::Temperature); 0 always takes the best token.
     pub temp: f32,
-    /// See [`TopK`](super::TopK); 0 is off.
+    /// The number of candidates kept by [`TopK`](super::TopK); 0 is off.
     pub top_k: usize,
-    /// See [`TopP`](super::TopP); 1 is off.
+    /// The probability mass kept by [`TopP`](super::TopP); 1 is off.
     pub top_p: f32,
-    /// See [`MinP`](super::MinP); 0 is off.
+    /// The relative threshold of [`MinP`](super::MinP); 0 is off.
     pub min_p: f32,
-    /// See [`Typical`](super::Typical); 1 is off.
+    /// The probability mass kept by [`Typical`](super::Typical); 1 is off.
     pub typical_p: f32,
-    /// How many of the last tokens the penalties look at; 0 is off.
+    /// The number of recent tokens that the penalties look at; 0 is off.
     pub repeat_last_n: usize,
-    /// See [`Penalties::repeat`](super::Penalties); 1 is off.
+    /// The factor [`Penalties::repeat`](super::Penalties); 1 is off.
     pub repeat_penalty: f32,
-    /// See [`Penalties::frequency`](super::Penalties); 0 is off.
+    /// The penalty [`Penalties::frequency`](super::Penalties); 0 is off.
     pub frequency_penalty: f32,
-    /// See [`Penalties::presence`](super::Penalties); 0 is off.
+    /// The penalty [`Penalties::presence`](super::Penalties); 0 is off.
     pub presence_penalty: f32,
-    /// See [`LogitBias`](super::LogitBias).
+    /// The biases of [`LogitBias`](super::LogitBias).
     pub logit_bias: Vec<(Token, f32)>,
 }
 
@@ -49,8 +59,8 @@ setters!(Settings {
 });
 
 impl Settings {
-    /// Check that the settings fit a vocabulary of `n_vocab` tokens. [`Chain::new`](super::Chain::new)
-    /// ignores what does not.
+    /// Check that the settings fit a vocabulary of `n_vocab` tokens.
+    /// [`Chain::new`](super::Chain::new) ignores biases that do not.
     ///
     /// # Errors
     /// [`Error::LogitBias`] for a bias of a token that does not exist.

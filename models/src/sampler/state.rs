@@ -1,12 +1,13 @@
-//! The memory of a chain, apart from it: to be kept beside the tokens of a sequence.
+//! The state of a chain as plain data, to be saved beside the tokens of a sequence.
 
 use super::Trail;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// The position of a [`Chain`](super::Chain) in its random numbers, the tokens that it remembers, and the states
-/// of samplers that have one. Samplers themselves and their settings are no part of it.
+/// The state of a [`Chain`](super::Chain): the position in its random numbers, the tokens of its
+/// history, and the states of those samplers that have one. The samplers themselves and their
+/// settings are not included.
 ///
 /// # Example
 /// ```
@@ -26,38 +27,53 @@ use backstitch_kv::Token;
 pub struct State {
     /// The seed that the random numbers started from.
     pub seed: u64,
-    /// The state of the random numbers now.
+    /// The current state of the random number generator.
     pub rng: u64,
-    /// The tokens remembered, oldest first.
+    /// The tokens of the history, oldest first.
     pub tokens: Vec<Token>,
-    /// The states of those samplers that have one, in the order of the chain.
+    /// The states of the samplers that have one, in the order of the chain.
     pub samplers: Vec<SamplerState>,
-    /// The chain's earlier states, by position of its sequence; no part of the bytes of [`State::encode`].
+    /// The chain's earlier states by position of its sequence. [`State::encode`] leaves it out;
+    /// [`Trail::encode`] writes it.
     pub trail: Trail,
 }
 
 /// The state of one sampler of a chain.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{SamplerState, State};
+///
+/// let samplers = vec![SamplerState { index: 0, bytes: vec![1, 2] }];
+/// let state = State { samplers, ..State::default() };
+/// assert_eq!(State::decode(&state.encode())?, state);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplerState {
-    /// The sampler's place in the chain, from 0.
+    /// The index of the sampler in the chain, from 0.
     pub index: u32,
     /// The bytes that [`Sampler::save`](super::Sampler::save) wrote.
     pub bytes: Vec<u8>,
 }
 
-/// The layout of the bytes that [`State::encode`] makes of a state without states of samplers.
+/// The version of the layout without states of samplers.
 const PLAIN: u32 = 1;
-/// The layout with states of samplers behind the tokens.
+/// The version of the layout with states of samplers behind the tokens.
 const WITH_SAMPLERS: u32 = 2;
-/// Version and number of tokens, u32 each, seed and random numbers, u64 each.
+/// The length of the header: version and number of tokens, u32 each, seed and random numbers, u64
+/// each.
 const HEAD: usize = 24;
 
 impl State {
-    /// The state in bytes, little-endian: version (u32), number of tokens (u32), `seed`, `rng` (u64 each),
-    /// the tokens (u32 each). Version 2, for chains with samplers that have a state, adds for each of these
-    /// its place in the chain and its number of bytes (u32 each), then the bytes.
+    /// Encode the state as bytes, little-endian: version (u32), number of tokens (u32), `seed`,
+    /// `rng` (u64 each), the tokens (u32 each).
+    ///
+    /// Version 2, for chains with samplers that have a state, adds for each of these its index in
+    /// the chain and its number of bytes (u32 each), then the bytes.
     pub fn encode(&self) -> Vec<u8> {
-        // A chain remembers as many tokens as its settings say, which nobody sets to 2^32.
+        // The history is as long as the settings say, far below 2^32.
+        debug_assert!(u32::try_from(self.tokens.len()).is_ok(), "a history of 2^32 tokens");
         let n = u32::try_from(self.tokens.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEAD + 4 * self.tokens.len());
         let version = if self.samplers.is_empty() { PLAIN } else { WITH_SAMPLERS };
@@ -68,6 +84,7 @@ impl State {
         let newest = self.tokens.len() - n as usize;
         self.tokens.iter().skip(newest).for_each(|token| bytes.extend(token.0.to_le_bytes()));
         for SamplerState { index, bytes: of_sampler } in &self.samplers {
+            debug_assert!(u32::try_from(of_sampler.len()).is_ok(), "a sampler state of 4 GiB");
             let len = u32::try_from(of_sampler.len()).unwrap_or(u32::MAX);
             bytes.extend(index.to_le_bytes());
             bytes.extend(len.to_le_bytes());
@@ -76,11 +93,11 @@ impl State {
         bytes
     }
 
-    /// The state that [`State::encode`] made these bytes of.
+    /// Decode the bytes that [`State::encode`] wrote.
     ///
     /// # Errors
-    /// [`Error::SavedLength`] if they are too few or too many, [`Error::SavedValue`] if their version is
-    /// unknown.
+    /// [`Error::SavedLength`] if they are too few or too many; [`Error::SavedValue`] if their
+    /// version is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let what = "the sampler's state";
         let length = |wanted: u64| Error::SavedLength { what, found: bytes.len() as u64, wanted };
@@ -115,10 +132,11 @@ impl State {
     }
 }
 
-/// No chain has so many samplers. The bound keeps the list of their states small, however long the bytes are.
+/// A number of samplers that no chain has. The bound keeps the list of their states small, however
+/// long the bytes are.
 const MAX_SAMPLERS: u32 = 1 << 12;
 
-/// Reads states of samplers until there are no more bytes. Their places ascend.
+/// Decode states of samplers until the bytes end. Their indices ascend.
 pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Error> {
     let mut samplers: Vec<SamplerState> = Vec::new();
     while !bytes.is_empty() {
@@ -132,7 +150,7 @@ pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Err
         let (index, len) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
         if index >= MAX_SAMPLERS || samplers.last().is_some_and(|last| last.index >= index) {
             return Err(Error::SavedValue {
-                what: "the place of a sampler in its chain",
+                what: "the index of a sampler in its chain",
                 offset: 0,
                 found: index.into(),
                 wanted: "numbers that ascend and are below 4096",
@@ -145,7 +163,7 @@ pub(super) fn decode_samplers(mut bytes: &[u8]) -> Result<Vec<SamplerState>, Err
     Ok(samplers)
 }
 
-/// The numbers of a head, each u64 as its two halves, the low one first.
+/// Return the numbers of a header, each u64 as its two halves, the low one first.
 fn words(head: &[u8; HEAD]) -> [u32; HEAD / 4] {
     let mut words = [0; HEAD / 4];
     words.iter_mut().zip(head.as_chunks().0).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
@@ -168,7 +186,7 @@ mod tests {
         assert_eq!(State::decode(&bytes).unwrap(), state);
     }
 
-    /// The record in the document: its fields and where they lie, then its length.
+    /// Return the record of the document: its fields with their offsets, then its length.
     fn documented() -> (Vec<(&'static str, usize)>, usize) {
         let (_, rest) = include_str!("../../../docs/state-format.md").split_once("Record `sampler`").unwrap();
         let table = rest.lines().skip_while(|line| !line.starts_with("|---")).skip(1);

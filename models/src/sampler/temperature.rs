@@ -1,9 +1,19 @@
-//! Flatter or sharper distributions.
+//! Temperature: flatter or sharper distributions.
 
 use super::{Candidates, Greedy, History, Sampler};
 
-/// Divides every logit by the temperature. Zero or less means [`Greedy`], and so does one so small that the
-/// largest quotient is not finite.
+/// Divide every logit by the temperature. Zero or less means [`Greedy`], and so does a temperature
+/// so small that the largest quotient is not finite.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Candidates, History, Sampler, Temperature};
+///
+/// let mut candidates = Candidates::new(2);
+/// candidates.load(&[1.0, 2.0]);
+/// Temperature(0.5).apply(&mut candidates, &History::new(2, 0));
+/// assert_eq!(candidates.max_logit(), 4.0);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Temperature(pub f32);
 

@@ -1,8 +1,18 @@
-//! A fixed number of tokens.
+//! Top-k sampling: a fixed number of candidates.
 
 use super::{Candidates, History, Sampler};
 
-/// Keeps the `k` candidates with the largest logits, sorted. Zero keeps all.
+/// Keep the `k` candidates with the largest logits, sorted. Zero keeps all.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Candidates, History, Sampler, TopK};
+///
+/// let mut candidates = Candidates::new(3);
+/// candidates.load(&[1.0, 3.0, 2.0]);
+/// TopK(2).apply(&mut candidates, &History::new(3, 0));
+/// assert_eq!(candidates.items().len(), 2);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopK(pub usize);
 

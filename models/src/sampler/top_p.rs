@@ -1,12 +1,22 @@
-//! The nucleus of the distribution.
+//! Top-p (nucleus) sampling: a fixed probability mass.
 
 use super::candidates::by_logit;
 use super::{Candidates, History, Sampler};
 
-/// Keeps the fewest candidates whose probabilities, largest first, add up to at least `p`. One or more
-/// keeps all.
+/// Keep the fewest candidates whose probabilities, largest first, add up to at least `p`. One or
+/// more keeps all.
 ///
 /// Holtzman et al., "The curious case of neural text degeneration", 2019.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Candidates, History, Sampler, TopP};
+///
+/// let mut candidates = Candidates::new(3);
+/// candidates.load(&[2.0, 1.9, -5.0]);
+/// TopP(0.9).apply(&mut candidates, &History::new(3, 0));
+/// assert_eq!(candidates.items().len(), 2);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopP(pub f32);
 

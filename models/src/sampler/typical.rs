@@ -1,12 +1,22 @@
-//! Tokens about as surprising as expected.
+//! Locally typical sampling: tokens about as surprising as expected.
 
 use super::candidates::{by_logit, weight};
 use super::{Candidates, History, Sampler};
 
-/// Keeps the candidates whose surprise is closest to the distribution's entropy, until their probabilities
-/// add up to more than `p`. One or more keeps all.
+/// Keep the candidates whose surprise is closest to the entropy of the distribution, until their
+/// probabilities add up to more than `p`. One or more keeps all.
 ///
 /// Meister et al., "Locally typical sampling", 2022.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Candidates, History, Sampler, Typical};
+///
+/// let mut candidates = Candidates::new(3);
+/// candidates.load(&[0.6f32, 0.3, 0.1].map(f32::ln));
+/// Typical(0.2).apply(&mut candidates, &History::new(3, 0));
+/// assert_eq!(candidates.items()[0].id.0, 1); // not the likeliest, but the most typical
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Typical(pub f32);
 
@@ -23,7 +33,7 @@ impl Sampler for Typical {
             .filter(|c| c.score > 0.0)
             .map(|c| f64::from(c.score) / total * surprise(c.score))
             .sum();
-        candidates.rate(|c| (surprise(c.score) - entropy).abs() as f32);
+        candidates.set_scores(|c| (surprise(c.score) - entropy).abs() as f32);
 
         let goal = f64::from(self.0) * total;
         let mut sum = 0.0;
@@ -44,8 +54,8 @@ mod tests {
 
     #[test]
     fn the_middle_of_three_comes_first() {
-        // Probabilities 0.6, 0.3, 0.1: entropy 0.898, surprises 0.511, 1.204, 2.303, distances 0.387,
-        // 0.306, 1.405.
+        // Probabilities 0.6, 0.3, 0.1: entropy 0.898, surprises 0.511, 1.204, 2.303, distances
+        // 0.387, 0.306, 1.405.
         let logits = logits_of(&[0.6, 0.3, 0.1]);
         let cases: [(f32, &[u32]); 5] =
             [(0.0, &[1]), (0.29, &[1]), (0.31, &[0, 1]), (0.91, &[0, 1, 2]), (1.0, &[0, 1, 2])];

@@ -1,44 +1,49 @@
-//! One branch: a sequence, the chain that continues it, and where that stood at every position.
+//! Branches: a sequence, the chain that samples it, and the chain's state at every position.
 
 use super::Finish;
 use crate::error::Error;
 use crate::sampler::{Chain, Rng, State, Trail};
-use crate::speculative::Unsettled;
+use crate::speculative::Pending;
 use alloc::{string::String, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 
-/// The last thing that was generated.
+/// The last generation of a branch: its start, the chain's state there, and its end.
 #[derive(Clone, Debug)]
 pub(super) struct Generated {
-    /// Where it begins, and where the chain stood there.
+    /// The position of its first token. The next three fields are the state of the chain there.
     pub start: Pos,
     pub seed: u64,
     pub rng: Rng,
     pub samplers: Vec<u8>,
     pub finish: Option<Finish>,
-    /// Where the token lies in which a stop string begins, and the text between the two.
+    /// The position of the token in which a stop string begins, and the text of that token before
+    /// the stop string.
     pub stop: Option<(Pos, String)>,
 }
 
+/// A sequence and its chain.
+///
+/// Between calls the chain has accepted exactly `tokens`, and `trail` can restore its state at
+/// every position from `first` on.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub seq: SeqId,
     pub chain: Chain,
-    /// The tokens that are known, those not yet evaluated among them.
+    /// The known tokens, including one that is not evaluated yet.
     pub tokens: Vec<Token>,
     /// The position of the first of `tokens`.
     first: Pos,
     trail: Trail,
-    /// What the context still has to do.
-    pub unsettled: Unsettled,
+    /// The work that the context still has to do for the tokens drawn.
+    pub pending: Pending,
     pub generated: Option<Generated>,
 }
 
 impl Branch {
-    /// A branch whose sequence holds `tokens` and ends at `end`; `chain` accepts them. It has room for
-    /// `n_ctx`.
+    /// Make a branch whose sequence holds `tokens` and ends at `end`. `chain` accepts the tokens.
+    /// The list of tokens has capacity for `n_ctx`.
     pub fn new(seq: SeqId, mut chain: Chain, tokens: &[Token], end: Pos, n_ctx: usize) -> Self {
-        chain.forget();
+        chain.reset_samplers();
         let mut held = Vec::with_capacity(n_ctx.max(tokens.len()));
         held.extend_from_slice(tokens);
         let mut branch = Branch {
@@ -47,7 +52,7 @@ impl Branch {
             tokens: held,
             first: Pos(end.0.saturating_sub_unsigned(tokens.len() as u32)),
             trail: Trail::default(),
-            unsettled: Unsettled::default(),
+            pending: Pending::default(),
             generated: None,
         };
         branch.start_trail();
@@ -55,30 +60,31 @@ impl Branch {
         branch
     }
 
-    /// A copy for another sequence.
+    /// Return a copy for another sequence.
     pub fn fork(&self, seq: SeqId, n_ctx: usize) -> Self {
         let mut tokens = Vec::with_capacity(n_ctx.max(self.tokens.len()));
         tokens.extend_from_slice(&self.tokens);
-        let Branch { first, unsettled, .. } = *self;
+        let Branch { first, pending, .. } = *self;
         let (chain, trail, generated) = (self.chain.clone(), self.trail.clone(), self.generated.clone());
-        Branch { seq, chain, tokens, first, trail, unsettled, generated }
+        Branch { seq, chain, tokens, first, trail, pending, generated }
     }
 
-    /// Where the next token goes.
+    /// Return the position of the next token.
     pub fn end(&self) -> Pos {
         self.pos_of(self.tokens.len())
     }
 
+    /// Return the position behind the first `n_tokens` known tokens.
     pub fn pos_of(&self, n_tokens: usize) -> Pos {
         Pos(self.first.0.saturating_add(i32::try_from(n_tokens).unwrap_or(i32::MAX)))
     }
 
-    /// The number of known tokens before `pos`.
+    /// Return the number of known tokens before `pos`.
     fn n_before(&self, pos: Pos) -> usize {
         usize::try_from(pos.0.saturating_sub(self.first.0)).unwrap_or(0)
     }
 
-    /// How many tokens `other` and the branch begin with alike.
+    /// Return the length of the prefix that `other` and the branch share.
     pub fn common(&self, other: &[Token]) -> usize {
         if self.first > Pos::ZERO {
             return 0;
@@ -86,14 +92,15 @@ impl Branch {
         self.tokens.iter().zip(other).take_while(|(a, b)| a == b).count()
     }
 
-    /// Draws from the random numbers that the chain now has, from the end on.
+    /// Begin the trail anew, with the current state of the chain.
     fn start_trail(&mut self) {
         self.trail = Trail::default();
         let (seed, rng) = (self.chain.seed(), self.chain.rng().state());
-        self.trail.set(self.first, seed, rng, |bytes| self.chain.save_samplers(bytes));
+        self.trail.restart(self.first, seed, rng, |bytes| self.chain.save_samplers(bytes));
     }
 
-    /// Begins to generate at most `n` tokens, and makes room for them, so that drawing one allocates nothing.
+    /// Begin to generate at most `n` tokens, and reserve memory for them, so that drawing a token
+    /// allocates nothing.
     pub fn begin(&mut self, n: usize) {
         let mut samplers = Vec::new();
         self.chain.save_samplers(&mut samplers);
@@ -102,48 +109,51 @@ impl Branch {
         self.generated = Some(Generated { start, seed, rng, samplers, finish: None, stop: None });
     }
 
-    /// Stands where it stood when it began to generate, at whose start the branch ends.
-    pub fn stand_as(&mut self, generated: &Generated) -> Result<(), Error> {
+    /// Restore the chain's state at the start of `generated`, where the branch ends.
+    pub fn restore_start(&mut self, generated: &Generated) -> Result<(), Error> {
         let Generated { seed, rng, samplers, .. } = generated;
         let n_accepted = if samplers.is_empty() { 0 } else { self.tokens.len() };
-        self.chain.rewind(*seed, rng.state(), &self.tokens, (n_accepted, samplers))?;
-        self.set();
+        self.chain.roll_back(*seed, rng.state(), &self.tokens, (n_accepted, samplers))?;
+        self.restart_trail();
         Ok(())
     }
 
-    /// Notes that the chain stands here as it does now whenever it comes back.
-    fn set(&mut self) {
+    /// Record the chain's current state as the one to restore at the end of the branch.
+    fn restart_trail(&mut self) {
         let (end, seed, rng) = (self.end(), self.chain.seed(), self.chain.rng().state());
-        self.trail.set(end, seed, rng, |bytes| self.chain.save_samplers(bytes));
+        self.trail.restart(end, seed, rng, |bytes| self.chain.save_samplers(bytes));
     }
 
-    /// Notes where the samplers stand: what comes is accepted without being drawn.
-    pub fn mark(&mut self) {
+    /// Record the samplers' states, before tokens that are accepted without being drawn.
+    pub fn checkpoint(&mut self) {
         let end = self.end();
-        self.trail.mark(end, |bytes| self.chain.save_samplers(bytes));
+        self.trail.checkpoint(end, |bytes| self.chain.save_samplers(bytes));
     }
 
-    /// Draws the next token.
+    /// Draw the next token.
     pub fn draw(&mut self, logits: &[f32]) -> Option<Token> {
-        self.mark();
+        self.checkpoint();
         self.trail.draw(self.end(), self.chain.seed(), self.chain.rng().state());
         self.chain.sample(logits)
     }
 
-    /// Adds a token.
+    /// Add a token.
     pub fn push(&mut self, token: Token) {
         self.chain.accept(token);
         self.tokens.push(token);
     }
 
-    /// Takes other random numbers from here on.
+    /// Draw with other random numbers from the end on.
     pub fn reseed(&mut self, seed: u64, rng: Rng) {
         self.chain.draw_from(seed, rng);
-        self.set();
+        self.restart_trail();
     }
 
-    /// Forgets what lies from `pos` on; the chain stands where it stood there.
-    pub fn cut(&mut self, pos: Pos) -> Result<(), Error> {
+    /// Remove the tokens from `pos` on, and restore the chain's state there.
+    ///
+    /// # Errors
+    /// Those of [`Chain::roll_back`].
+    pub fn truncate(&mut self, pos: Pos) -> Result<(), Error> {
         if pos >= self.end() {
             return Ok(());
         }
@@ -151,41 +161,41 @@ impl Branch {
         self.generated.take_if(|generated| generated.start > pos);
         self.generated.iter_mut().for_each(|generated| generated.stop = None);
         let known = pos.max(self.first);
-        self.trail.cut(known);
-        if let Some(stand) = self.trail.at(known) {
-            let (from, saved) = stand.samplers.unwrap_or((self.first, &[]));
+        self.trail.truncate(known);
+        if let Some(past) = self.trail.at(known) {
+            let (from, saved) = past.samplers.unwrap_or((self.first, &[]));
             let n_accepted = self.n_before(from);
-            self.chain.rewind(stand.seed, stand.rng, &self.tokens, (n_accepted, saved))?;
+            self.chain.roll_back(past.seed, past.rng, &self.tokens, (n_accepted, saved))?;
         }
         if pos < self.first {
-            // The tokens before the first known one are gone too.
+            // The tokens before the first known one are removed too.
             self.first = pos;
             self.start_trail();
         }
         Ok(())
     }
 
-    /// Continues with another chain, to whose samplers the states of those before mean nothing: after a
-    /// rollback, theirs follow from the tokens.
+    /// Sample with another chain. The recorded states of the samplers before mean nothing to its
+    /// samplers, so after a rollback their states follow from the tokens.
     pub fn replace_chain(&mut self, mut chain: Chain) {
-        chain.forget();
+        chain.reset_samplers();
         self.tokens.iter().for_each(|&token| chain.accept(token));
         self.chain = chain;
-        self.trail.forget_samplers();
+        self.trail.clear_samplers();
         self.generated.iter_mut().for_each(|generated| generated.samplers.clear());
-        self.set();
+        self.restart_trail();
     }
 
-    /// Where the chain stands and stood.
+    /// Return the chain's state, and its earlier ones.
     pub fn state(&self) -> State {
         State { trail: self.trail.clone(), ..self.chain.state() }
     }
 
-    /// Goes on from `state`, or from nothing if there is none. What it lacks of the samplers follows from the
-    /// tokens.
+    /// Continue from `state`, or from the seed if there is none. States of samplers that it lacks
+    /// follow from the tokens.
     ///
     /// # Errors
-    /// As [`Chain::resume`]; [`Error::NoSamplerState`] only if the tokens are not known.
+    /// Those of [`Chain::resume`]; [`Error::NoSamplerState`] only if the tokens are not known.
     pub fn resume(&mut self, state: Option<&State>) -> Result<(), Error> {
         let is_known = !self.tokens.is_empty() || self.first == Pos::ZERO;
         let Some(state) = state else {
@@ -199,15 +209,16 @@ impl Branch {
         self.trail = state.trail.clone();
         if self.trail.at(self.first).is_none() {
             self.trail = Trail::default();
-            // Samplers stand as they do now at the end alone; before it, their states follow from the tokens.
+            // The samplers have these states at the end alone. Before it, their states follow from
+            // the tokens.
             let (seed, rng, is_end) = (state.seed, state.rng, self.tokens.is_empty());
-            self.trail.set(self.first, seed, rng, |bytes| {
+            self.trail.restart(self.first, seed, rng, |bytes| {
                 if is_end {
                     self.chain.save_samplers(bytes);
                 }
             });
         }
-        self.trail.cut(self.end());
+        self.trail.truncate(self.end());
         Ok(())
     }
 }

@@ -1,63 +1,104 @@
-//! Taking back and replacing what a branch holds.
+//! Changes of a branch: setting its tokens, rollback, edits, and generating again.
 
 use super::{Session, limit_of, no_rollback};
 use crate::context::Rollback;
 use crate::error::Error;
 use crate::sampler::Rng;
-use crate::speculative::Unsettled;
+use crate::speculative::Pending;
 use crate::vocab::ParseSpecial;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
 
-/// The outcome of making a branch hold certain tokens.
+/// The outcome of setting the tokens of a branch: the length of the prefix that was reused, and the
+/// work for the rest.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default())?;
+/// session.set_tokens(&[Token(5), Token(6), Token(7)])?;
+/// let reuse = session.set_tokens(&[Token(5), Token(6), Token(9), Token(9)])?;
+/// assert_eq!((reuse.kept, reuse.evaluated), (2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Held {
-    /// Tokens at the beginning that were there already.
+pub struct PrefixReuse {
+    /// The number of tokens at the beginning that were there already.
     pub kept: usize,
-    /// Tokens after them that were evaluated.
+    /// The number of tokens after them that were evaluated.
     pub evaluated: usize,
-    /// The rollback to the last of the kept ones.
+    /// The rollback to the end of the reused prefix.
     pub rollback: Rollback,
 }
 
-/// The random numbers of another answer.
+/// The random numbers of a repeated generation.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::session::{GenerateOptions, Randomness};
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default())?;
+/// session.feed(&[Token(5)])?;
+/// session.generate(GenerateOptions::default().limit(8)).for_each(drop);
+/// let first = session.tokens().to_vec();
+/// session.regenerate(Randomness::Repeat)?;
+/// session.generate(GenerateOptions::default().limit(8)).for_each(drop);
+/// assert_eq!(session.tokens(), first);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Randomness {
-    /// Those of the answer before: it comes again.
+    /// Those of the first generation, which gives the same text again.
     Repeat,
-    /// Those after it, as if nothing had been taken back.
-    GoOn,
+    /// Those after the first generation, as if nothing had been rolled back.
+    Continue,
     /// Those of a seed, from their beginning.
     Seed(u64),
 }
 
 impl Session {
-    /// Make the current branch hold `tokens`: keep what both begin with, take back the rest, evaluate what
-    /// is new.
+    /// Set the tokens of the current branch: keep the common prefix, roll back the rest, and
+    /// evaluate the new tokens.
     ///
     /// # Errors
-    /// [`Error::TooLong`] and [`Error::Token`], before anything is taken back. As [`Session::rollback`] and
-    /// [`Session::feed`]; the branch then holds what it kept, or more.
-    pub fn hold(&mut self, tokens: &[Token]) -> Result<Held, Error> {
-        self.hold_with(tokens, |_| {})
+    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back. Those of
+    /// [`Session::rollback`] and [`Session::feed`]; the branch then holds the common prefix, or
+    /// more.
+    pub fn set_tokens(&mut self, tokens: &[Token]) -> Result<PrefixReuse, Error> {
+        self.set_tokens_with(tokens, |_| {})
     }
 
-    /// Make the current branch hold `tokens`, as [`Session::hold`]; `progress` is called as by
-    /// [`Session::feed_with`], for the tokens that are new.
+    /// Set the tokens of the current branch, as [`Session::set_tokens`]. `progress` is called as by
+    /// [`Session::feed_with`], for the new tokens.
     ///
     /// # Errors
-    /// Those of [`Session::hold`].
-    pub fn hold_with(&mut self, tokens: &[Token], progress: impl FnMut(usize)) -> Result<Held, Error> {
+    /// Those of [`Session::set_tokens`].
+    pub fn set_tokens_with(
+        &mut self,
+        tokens: &[Token],
+        progress: impl FnMut(usize),
+    ) -> Result<PrefixReuse, Error> {
         self.check_fit(Pos::ZERO, tokens)?;
-        let kept = self.here.common(tokens);
+        let kept = self.current.common(tokens);
         let rollback = self.rollback(Pos(kept as i32))?;
         let new = tokens.get(kept..).unwrap_or_default();
         self.feed_with(new, progress)?;
-        Ok(Held { kept, evaluated: new.len(), rollback })
+        Ok(PrefixReuse { kept, evaluated: new.len(), rollback })
     }
 
-    /// Checks that the current branch can hold `tokens` from `pos` on, other branches aside.
+    /// Check that the current branch can hold `tokens` from `pos` on, ignoring the other branches.
+    ///
+    /// # Errors
+    /// [`Error::Token`] for a token outside of the vocabulary; [`Error::TooLong`].
     pub(super) fn check_fit(&self, pos: Pos, tokens: &[Token]) -> Result<(), Error> {
         let n_vocab = self.ctx.model().hparams().n_vocab;
         let stranger = (0..).zip(tokens).find(|(_, token)| token.0 as usize >= n_vocab);
@@ -71,12 +112,13 @@ impl Session {
         }
     }
 
-    /// Take the current branch back to where its next position is `pos`, as
-    /// [`Context::rollback`](crate::Context::rollback), and its chain to where it stood there.
+    /// Roll the current branch back, so that its next position is `pos`, as
+    /// [`Context::rollback`](crate::Context::rollback) does, and restore the chain's state there.
     ///
     /// # Errors
-    /// Those of [`Context::rollback`](crate::Context::rollback), and what
-    /// [`Sampler::restore`](crate::sampler::Sampler::restore) says, after the tokens were taken back.
+    /// [`Error::FuturePosition`] if `pos` is behind the end; those of
+    /// [`Context::rollback`](crate::Context::rollback). Those of
+    /// [`Sampler::restore`](crate::sampler::Sampler::restore), after the tokens were rolled back.
     pub fn rollback(&mut self, pos: Pos) -> Result<Rollback, Error> {
         let end = self.pos();
         if pos == end {
@@ -88,10 +130,10 @@ impl Session {
         let seq = self.current();
         let result = self.ctx.rollback(seq, pos);
         let held = self.ctx.pos(seq)?;
-        let branch = &mut self.here;
+        let branch = &mut self.current;
         if result.is_ok() || held < pos {
-            branch.unsettled = Unsettled::default();
-            branch.cut(held)?;
+            branch.pending = Pending::default();
+            branch.truncate(held)?;
         }
         result
     }
@@ -99,52 +141,57 @@ impl Session {
     /// Replace all tokens of the current branch from `pos` on by `tokens`.
     ///
     /// # Errors
-    /// [`Error::TooLong`] and [`Error::Token`], before anything is taken back. As [`Session::rollback`]; as
-    /// [`Session::feed`], and the branch ends at `pos` or behind it then.
+    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back. Those of
+    /// [`Session::rollback`]. Those of [`Session::feed`]; the branch then ends at `pos` or behind
+    /// it.
     pub fn edit(&mut self, pos: Pos, tokens: &[Token]) -> Result<Rollback, Error> {
         self.check_fit(pos, tokens)?;
         let rollback = self.rollback(pos)?;
         self.feed(tokens).map(|()| rollback)
     }
 
-    /// Take back what was generated last in the current branch and all behind it, to generate it again.
+    /// Roll the last generation of the current branch back, with everything behind it, to generate
+    /// again.
     ///
     /// # Errors
-    /// [`Error::NothingGenerated`] if nothing was, because the generation failed before its first token, say, or
-    /// it was taken back already; as [`Session::rollback`].
+    /// [`Error::NothingGenerated`] if there is no generation: it failed before its first token, or
+    /// was rolled back already. Those of [`Session::rollback`].
     pub fn regenerate(&mut self, randomness: Randomness) -> Result<Rollback, Error> {
-        let generated = self.here.generated.clone();
-        let generated = generated.ok_or(Error::NothingGenerated { seq: self.here.seq.0 })?;
-        let (seed, rng) = (self.here.chain.seed(), self.here.chain.rng());
+        let generated = self.current.generated.clone();
+        let generated = generated.ok_or(Error::NothingGenerated { seq: self.current.seq.0 })?;
+        let (seed, rng) = (self.current.chain.seed(), self.current.chain.rng());
         let rollback = self.rollback(generated.start)?;
         match randomness {
-            Randomness::Repeat => self.here.stand_as(&generated)?,
-            Randomness::GoOn => self.here.reseed(seed, rng),
+            Randomness::Repeat => self.current.restore_start(&generated)?,
+            Randomness::Continue => self.current.reseed(seed, rng),
             Randomness::Seed(seed) => self.reseed(seed),
         }
         Ok(rollback)
     }
 
-    /// Draw with the random numbers of `seed` from the end of the current branch on, from their beginning.
-    /// A rollback behind it takes that back.
+    /// Draw with the random numbers of `seed` from the end of the current branch on, from their
+    /// beginning. A rollback to before that undoes it.
     pub fn reseed(&mut self, seed: u64) {
-        self.here.reseed(seed, Rng::new(seed));
+        self.current.reseed(seed, Rng::new(seed));
     }
 
-    /// Take the stop string that ended the last generation out of the current branch, so that it holds just
-    /// the text that was shown: a rollback to before the token in which it begins, and that token's text
-    /// before it, tokenised. `None` if no stop string ended it, or the branch has changed since.
+    /// Remove the stop string that ended the last generation from the current branch, so that the
+    /// branch holds exactly the text that was shown.
+    ///
+    /// This rolls back to before the token in which the stop string begins, and evaluates that
+    /// token's text before the stop string. The result is `None` if no stop string ended the
+    /// generation, or if the branch has changed since.
     ///
     /// # Errors
     /// Those of [`Session::edit`].
-    pub fn cut_stop(&mut self) -> Result<Option<Held>, Error> {
-        let stop = self.here.generated.as_ref().and_then(|generated| generated.stop.clone());
+    pub fn cut_stop(&mut self) -> Result<Option<PrefixReuse>, Error> {
+        let stop = self.current.generated.as_ref().and_then(|generated| generated.stop.clone());
         let Some((pos, rest)) = stop else { return Ok(None) };
         let mut tokens = Vec::new();
         self.ctx.model().vocab().tokenize_behind(&rest, ParseSpecial::No, &mut tokens);
         let rollback = self.rollback(pos)?;
         let kept = self.tokens().len();
         self.feed(&tokens)?;
-        Ok(Some(Held { kept, evaluated: tokens.len(), rollback }))
+        Ok(Some(PrefixReuse { kept, evaluated: tokens.len(), rollback }))
     }
 }

@@ -1,4 +1,4 @@
-//! Generating: tokens, and the text that may be shown of them, piece by piece.
+//! Generation: tokens and the text that may be shown of them, chunk by chunk.
 
 use super::branch::Branch;
 use super::text::{self, Text};
@@ -11,7 +11,7 @@ use alloc::{string::String, vec::Vec};
 use backstitch_kv::Token;
 use core::ops::ControlFlow;
 
-/// The length of a generation, its stop strings, and what it tells beside text.
+/// Options of a generation: its length, its stop strings, and log-probabilities.
 ///
 /// ```
 /// use backstitch_models::session::GenerateOptions;
@@ -22,13 +22,14 @@ use core::ops::ControlFlow;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct GenerateOptions {
-    /// The most tokens; `None`: until the text ends or the context is full.
+    /// The most tokens; `None` generates until the model ends the text or the context is full.
     pub limit: Option<usize>,
-    /// Texts before which to stop. Empty ones are ignored.
+    /// Stop strings: the text ends before the first that occurs. Empty ones are ignored.
     pub stops: Vec<String>,
-    /// Go on where the model ends the text; the token that ends it is then part of it.
+    /// Continue behind an end-of-generation token, which is then part of the text.
     pub ignore_eos: bool,
-    /// Tell the log-probability of each token, and of so many of the likeliest at its place.
+    /// The number of likeliest tokens to report for each position, beside the log-probability of
+    /// the token drawn; `None` reports neither.
     pub logprobs: Option<usize>,
 }
 
@@ -38,91 +39,159 @@ impl GenerateOptions {
         Self { limit: Some(n), ..self }
     }
 
-    /// Stop before `text` as well.
+    /// Stop before `text` too.
     pub fn stop(mut self, text: impl Into<String>) -> Self {
         self.stops.push(text.into());
         self
     }
 
-    /// Go on where the model ends the text.
+    /// Continue behind an end-of-generation token.
     pub fn ignore_eos(self) -> Self {
         Self { ignore_eos: true, ..self }
     }
 
-    /// Tell the log-probability of each token, and of the `n` likeliest at its place.
+    /// Report the log-probability of each token, and those of the `n` likeliest at its position.
     pub fn logprobs(self, n: usize) -> Self {
         Self { logprobs: Some(n), ..self }
     }
 }
 
-/// Why a generation ended.
+/// The reason that a generation ended.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::session::{Finish, GenerateOptions};
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default())?;
+/// session.feed(&[Token(5)])?;
+/// session.generate(GenerateOptions::default().limit(3)).for_each(drop);
+/// assert_eq!(session.finish(), Some(Finish::Limit));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finish {
     /// The model ended the text with this token, which is not part of it.
     End(Token),
-    /// A stop string came; the text ends before it. The tokens that make it up are part of the branch until
+    /// A stop string occurred; the text ends before it. Its tokens stay in the branch until
     /// [`Session::cut_stop`].
     Stop {
-        /// Its place in [`GenerateOptions::stops`].
+        /// The index of the stop string in [`GenerateOptions::stops`].
         index: usize,
     },
-    /// All tokens that were wanted came: [`GenerateOptions::limit`].
+    /// The number of tokens reached [`GenerateOptions::limit`].
     Limit,
-    /// There is no room for another token.
+    /// The context has no free cell for another token.
     ContextFull,
-    /// A request to stop: [`Session::set_cancel`].
+    /// A request to cancel came; see [`Session::set_cancel`].
     Cancelled,
 }
 
-/// A token, its log-probability under the model, and the likeliest tokens at its place. Samplers have no
-/// part in it.
+/// A token, its log-probability under the model, and the likeliest tokens at its position. These
+/// are the model's own probabilities, before any sampler.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::session::GenerateOptions;
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default().temp(0.0))?;
+/// session.feed(&[Token(5)])?;
+/// for chunk in session.generate(GenerateOptions::default().limit(2).logprobs(1)) {
+///     let logprobs = &chunk?.logprobs[0];
+///     assert_eq!(logprobs.top[0].token, logprobs.token); // greedy takes the likeliest
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TokenLogprobs {
     /// The token.
     pub token: Token,
-    /// Its log-probability; `None` for the first token of a text, before which there is nothing.
+    /// The log-probability of the token; `None` for the first token of a text, which nothing
+    /// predicts.
     pub logprob: Option<f64>,
     /// The likeliest tokens, likeliest first.
     pub top: Vec<Logprob>,
 }
 
-/// The yield of one step of a generation.
+/// The output of one step of a generation, as a streaming API sends it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::session::GenerateOptions;
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default())?;
+/// session.feed(&[Token(5)])?;
+/// let chunk = session.generate(GenerateOptions::default().limit(1)).next().unwrap()?;
+/// assert_eq!(chunk.tokens, session.tokens()[1..]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Piece {
-    /// The text that is certain now: whole characters, and no beginning of a stop string. May be empty.
+pub struct Chunk {
+    /// The text that can no longer change: whole characters, and no beginning of a stop string. May
+    /// be empty.
     pub text: String,
-    /// The tokens of the step: one, or several if guesses were right; none if only text that was held back
-    /// is left.
+    /// The tokens of the step: one, or several if drafted tokens were accepted. Empty if only
+    /// withheld text is left.
     pub tokens: Vec<Token>,
-    /// For each of the tokens, if [`GenerateOptions::logprobs`] asks for them.
+    /// The log-probabilities of the tokens, if [`GenerateOptions::logprobs`] asks for them.
     pub logprobs: Vec<TokenLogprobs>,
 }
 
-/// Buffers that a generation reuses from step to step and from one generation to the next.
+/// Buffers that generations reuse from step to step, and from one generation to the next.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     text: Text,
-    piece: Piece,
+    chunk: Chunk,
     best: Vec<Logprob>,
 }
 
 impl Buffers {
-    /// Starts a generation behind `n_tokens` tokens.
+    /// Start a generation behind `n_tokens` tokens.
     fn begin(&mut self, n_tokens: usize) {
         self.text.begin(n_tokens);
-        self.piece.text.reserve(text::ROOM);
-        self.piece.tokens.reserve(16);
+        self.chunk.text.reserve(text::CAPACITY);
+        self.chunk.tokens.reserve(16);
     }
 }
 
-/// A generation: an iterator over its [`Piece`]s.
+/// A generation in progress: an iterator over its [`Chunk`]s.
 ///
-/// It ends after the last piece, and after an error. Dropping it before its end is fine: the branch then
-/// holds exactly the tokens that were yielded. [`Generation::next_piece`] lends pieces instead of giving
-/// them away, and then nothing is allocated for a token.
+/// It ends after the last chunk, and after an error. It may be dropped before its end: the branch
+/// then holds exactly the tokens that were yielded. [`Generation::next_chunk`] lends chunks instead
+/// of giving them away, and then nothing is allocated per token.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::Settings;
+/// use backstitch_models::session::GenerateOptions;
+/// use backstitch_models::{Context, Model, Params, Session, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let mut session = Session::new(ctx, &Settings::default())?;
+/// session.feed(&[Token(5)])?;
+/// let mut generation = session.generate(GenerateOptions::default().limit(3));
+/// let mut n_tokens = 0;
+/// while let Some(chunk) = generation.next_chunk() {
+///     n_tokens += chunk?.tokens.len();
+/// }
+/// assert_eq!(n_tokens, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Generation<'s> {
     session: &'s mut Session,
@@ -133,35 +202,36 @@ pub struct Generation<'s> {
 }
 
 impl Session {
-    /// Generate behind what the current branch holds. Nothing happens before the first piece is asked for.
+    /// Generate behind the tokens of the current branch. Nothing is computed before the first chunk
+    /// is asked for.
     ///
-    /// A piece is what one step chose: its tokens are part of the branch. Text comes as soon as it is
-    /// certain that no stop string begins with it.
+    /// The tokens of a chunk are part of the branch. Text is in a chunk as soon as no stop string
+    /// can begin in it.
     ///
     /// # Errors
-    /// Pieces are [`Error::NoLogits`] if the branch is empty, [`Error::NoToken`] if the samplers ban every
-    /// token, and what [`Context::decode`](crate::Context::decode) returns, but for a full context and a
-    /// request to stop, which are a [`Finish`].
+    /// A chunk is [`Error::NoLogits`] if the branch is empty, [`Error::NoToken`] if the samplers
+    /// ban every token, or an error of [`Context::decode`](crate::Context::decode). A full context
+    /// and a request to cancel are no errors but a [`Finish`].
     pub fn generate(&mut self, options: GenerateOptions) -> Generation<'_> {
         let n_left = options.limit.unwrap_or(usize::MAX);
-        self.here.begin(n_left);
-        self.buffers.begin(self.here.tokens.len());
+        self.current.begin(n_left);
+        self.buffers.begin(self.current.tokens.len());
         let model = self.ctx.model().clone();
         Generation { session: self, options, model, n_left, is_over: false }
     }
 }
 
 impl Generation<'_> {
-    /// Return the next piece; it is overwritten by the one after it. Allocates nothing for a token, but
-    /// log-probabilities.
+    /// Return the next chunk, which the one after it overwrites. Apart from log-probabilities,
+    /// nothing is allocated.
     ///
     /// # Errors
     /// Those of [`Session::generate`].
-    pub fn next_piece(&mut self) -> Option<Result<&Piece, Error>> {
-        let piece = &mut self.session.buffers.piece;
-        piece.text.clear();
-        piece.tokens.clear();
-        piece.logprobs.clear();
+    pub fn next_chunk(&mut self) -> Option<Result<&Chunk, Error>> {
+        let chunk = &mut self.session.buffers.chunk;
+        chunk.text.clear();
+        chunk.tokens.clear();
+        chunk.logprobs.clear();
         if self.is_over {
             return None;
         }
@@ -169,52 +239,53 @@ impl Generation<'_> {
             Ok(finish) => finish,
             Err(error) => {
                 self.is_over = true;
-                // What failed before its first token is nothing to have again.
-                let end = self.session.here.end();
-                self.session.here.generated.take_if(|generated| generated.start == end);
+                // A generation that failed before its first token cannot be repeated.
+                let end = self.session.current.end();
+                self.session.current.generated.take_if(|generated| generated.start == end);
                 return Some(Err(error));
             }
         };
-        let Buffers { text, piece, .. } = &mut self.session.buffers;
+        let Buffers { text, chunk, .. } = &mut self.session.buffers;
         match finish {
-            None => text.show(&self.options.stops, &mut piece.text),
+            None => text.show(&self.options.stops, &mut chunk.text),
             Some(finish) => {
-                text.show_all(&mut piece.text);
+                text.show_all(&mut chunk.text);
                 self.is_over = true;
-                let generated = self.session.here.generated.as_mut();
+                let generated = self.session.current.generated.as_mut();
                 generated.into_iter().for_each(|generated| generated.finish = Some(finish));
             }
         }
-        let piece = &self.session.buffers.piece;
-        let is_empty = piece.tokens.is_empty() && piece.text.is_empty();
-        (!is_empty).then_some(Ok(piece))
+        let chunk = &self.session.buffers.chunk;
+        let is_empty = chunk.tokens.is_empty() && chunk.text.is_empty();
+        (!is_empty).then_some(Ok(chunk))
     }
 
-    /// Return why the generation ended; `None` if it did not yet, or with an error.
+    /// Return the reason that the generation ended; `None` if it has not ended, or ended with an
+    /// error.
     pub fn finish(&self) -> Option<Finish> {
         self.session.finish()
     }
 
-    /// Chooses the next tokens. Returns why they are the last, if they are.
+    /// Choose the next tokens. Return the reason that the generation ends with them, if it does.
     fn step(&mut self) -> Result<Option<Finish>, Error> {
         let n = match self.n_next() {
             Ok(n) => n,
             Err(finish) => return Ok(Some(finish)),
         };
         let ends = |token| self.model.vocab().is_eog(token) && !self.options.ignore_eos;
-        let Session { ctx, here: branch, speculative, buffers, .. } = &mut *self.session;
-        speculative.follow(branch.seq, branch.unsettled);
+        let Session { ctx, current: branch, speculative, buffers, .. } = &mut *self.session;
+        speculative.follow(branch.seq, branch.pending);
         let mut chooser =
-            Chooser { branch, buffers, options: &self.options, model: &self.model, is_met: None };
+            Chooser { branch, buffers, options: &self.options, model: &self.model, stopped_by: None };
         let step = speculative.step_with(ctx, &mut chooser, n, ends).map(|step| step.end);
-        let is_met = chooser.is_met;
-        branch.unsettled = speculative.unsettled();
-        let piece = &mut buffers.piece;
-        // A token that ends the text is drawn, but no part of it.
-        piece.logprobs.truncate(piece.tokens.len());
-        self.n_left = self.n_left.saturating_sub(piece.tokens.len());
+        let stopped_by = chooser.stopped_by;
+        branch.pending = speculative.pending();
+        let chunk = &mut buffers.chunk;
+        // An end-of-generation token is drawn, but is not part of the text.
+        chunk.logprobs.truncate(chunk.tokens.len());
+        self.n_left = self.n_left.saturating_sub(chunk.tokens.len());
         match step {
-            Ok(_) if is_met.is_some() => Ok(is_met.map(|index| Finish::Stop { index })),
+            Ok(_) if stopped_by.is_some() => Ok(stopped_by.map(|index| Finish::Stop { index })),
             Ok(Some(end)) => Ok(Some(Finish::End(end))),
             Ok(None) => Ok((self.n_left == 0).then_some(Finish::Limit)),
             Err(Error::Cancelled) => Ok(Some(Finish::Cancelled)),
@@ -223,7 +294,7 @@ impl Generation<'_> {
         }
     }
 
-    /// The most tokens that the next step may choose, or why there is none.
+    /// Return the most tokens that the next step may choose, or the reason that it may choose none.
     fn n_next(&self) -> Result<usize, Finish> {
         let held = self.session.pos().0.unsigned_abs() as usize;
         let room = limit_of(&self.session.ctx).map_or(usize::MAX, |limit| limit.saturating_sub(held));
@@ -237,11 +308,11 @@ impl Generation<'_> {
 }
 
 impl Iterator for Generation<'_> {
-    type Item = Result<Piece, Error>;
+    type Item = Result<Chunk, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.next_piece()? {
-            Ok(_) => Some(Ok(core::mem::take(&mut self.session.buffers.piece))),
+        match self.next_chunk()? {
+            Ok(_) => Some(Ok(core::mem::take(&mut self.session.buffers.chunk))),
             Err(error) => Some(Err(error)),
         }
     }
@@ -249,44 +320,45 @@ impl Iterator for Generation<'_> {
 
 impl core::iter::FusedIterator for Generation<'_> {}
 
-/// Draws with the branch's chain, and notes tokens, their text and probabilities.
+/// The chooser of a generation: it draws with the branch's chain, and collects tokens, text and
+/// log-probabilities.
 struct Chooser<'a> {
     branch: &'a mut Branch,
     buffers: &'a mut Buffers,
     options: &'a GenerateOptions,
     model: &'a Model,
-    /// The stop string that was met.
-    is_met: Option<usize>,
+    /// The index of the stop string that was found.
+    stopped_by: Option<usize>,
 }
 
 impl Choose for Chooser<'_> {
     fn draw(&mut self, logits: &[f32]) -> Option<Token> {
         let token = self.branch.draw(logits)?;
-        let Buffers { piece, best, .. } = &mut *self.buffers;
+        let Buffers { chunk, best, .. } = &mut *self.buffers;
         if let Some(n) = self.options.logprobs {
-            piece.logprobs.push(logprobs(logits, token, n, best));
+            chunk.logprobs.push(logprobs(logits, token, n, best));
         }
         Some(token)
     }
 
     fn take(&mut self, token: Token) -> ControlFlow<()> {
         self.branch.push(token);
-        let Buffers { text, piece, .. } = &mut *self.buffers;
-        piece.tokens.push(token);
+        let Buffers { text, chunk, .. } = &mut *self.buffers;
+        chunk.tokens.push(token);
         let vocab = self.model.vocab();
         let bytes = if vocab.is_hidden(token) { &[] } else { vocab.piece(token) };
-        let Some(met) = text.push(bytes, self.branch.tokens.len(), &self.options.stops) else {
+        let Some(found) = text.push(bytes, self.branch.tokens.len(), &self.options.stops) else {
             return ControlFlow::Continue(());
         };
-        let pos = self.branch.pos_of(met.n_tokens);
+        let pos = self.branch.pos_of(found.n_tokens);
         let generated = self.branch.generated.as_mut();
-        generated.into_iter().for_each(|generated| generated.stop = Some((pos, met.rest.clone())));
-        self.is_met = Some(met.index);
+        generated.into_iter().for_each(|generated| generated.stop = Some((pos, found.rest.clone())));
+        self.stopped_by = Some(found.index);
         ControlFlow::Break(())
     }
 }
 
-/// The log-probability of `token`, and those of the `n` likeliest.
+/// Return the log-probability of `token`, and those of the `n` likeliest tokens.
 pub(super) fn logprobs(logits: &[f32], token: Token, n: usize, best: &mut Vec<Logprob>) -> TokenLogprobs {
     let all = Logprobs::of(logits);
     if n > 0 {

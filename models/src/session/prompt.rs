@@ -1,4 +1,4 @@
-//! Tokens that are evaluated without being generated: prompts, more text, and text whose likelihood is asked for.
+//! Tokens that are evaluated without being generated: prompts, further text, and text to be scored.
 
 use super::Session;
 use super::generate::{TokenLogprobs, logprobs};
@@ -8,22 +8,23 @@ use alloc::vec::Vec;
 use backstitch_kv::{Batch, Pos, SeqId, Token};
 
 impl Session {
-    /// Return the tokens of a text as a prompt begins: with what the vocabulary adds. Empty if the text is and
-    /// nothing is added.
+    /// Return the tokens of a text at the beginning of a prompt, with the special tokens that the
+    /// vocabulary adds there. The result is empty if the text is empty and nothing is added.
     ///
-    /// [`ParseSpecial::Yes`] turns control tokens written out in the text into those tokens, which steer the
-    /// model. It is for text whose every byte is trusted, never for what users type: these could end their
-    /// turn and speak as the system. For conversations there is
-    /// [`Vocab::tokenize_trusted`](crate::vocab::Vocab::tokenize_trusted).
+    /// [`ParseSpecial::Yes`] turns control tokens that are written out in the text into those
+    /// tokens, which steer the model. Use it only for text whose every byte is trusted, and never
+    /// for text that users type: they could end their turn and speak as the system. For
+    /// conversations there is [`Vocab::tokenize_trusted`](crate::vocab::Vocab::tokenize_trusted).
     pub fn tokenize(&self, text: &str, parse: ParseSpecial) -> Vec<Token> {
         let mut tokens = Vec::new();
         self.ctx.model().vocab().tokenize(text, AddSpecial::Yes, parse, &mut tokens);
         tokens
     }
 
-    /// Return the tokens of a text that goes on where the current branch ends: fed to it, the branch holds the
-    /// text that it held and this one, with no space between them that is in neither. As
-    /// [`Session::tokenize`] if the branch is empty, and with its warning.
+    /// Return the tokens of a text that continues the current branch.
+    ///
+    /// Fed to the branch, they add exactly this text, without a space that neither has. If the
+    /// branch is empty, this is [`Session::tokenize`], whose warning applies here too.
     pub fn tokenize_behind(&self, text: &str, parse: ParseSpecial) -> Vec<Token> {
         let (vocab, mut tokens) = (self.ctx.model().vocab(), Vec::new());
         if self.pos() == Pos::ZERO {
@@ -38,17 +39,19 @@ impl Session {
         tokens
     }
 
-    /// Evaluate `tokens` behind what the current branch holds.
+    /// Evaluate `tokens` behind those of the current branch.
     ///
     /// # Errors
-    /// Those of [`Context::append`](crate::Context::append); nothing has changed then. [`Error::Cancelled`]: the
-    /// branch keeps the tokens that were evaluated before the request, which [`Session::pos`] tells.
+    /// Those of [`Context::append`](crate::Context::append); nothing has changed then. On
+    /// [`Error::Cancelled`] the branch keeps the tokens that were evaluated before the request;
+    /// [`Session::pos`] is their end.
     pub fn feed(&mut self, tokens: &[Token]) -> Result<(), Error> {
         self.feed_with(tokens, |_| {})
     }
 
-    /// Evaluate `tokens`, as [`Session::feed`]; `progress` hears after every
-    /// [`Params::n_ubatch`](crate::Params::n_ubatch) tokens how many are done.
+    /// Evaluate `tokens`, as [`Session::feed`]. After every
+    /// [`Params::n_ubatch`](crate::Params::n_ubatch) tokens, `progress` is called with the number
+    /// of tokens evaluated.
     ///
     /// # Errors
     /// Those of [`Session::feed`].
@@ -56,32 +59,35 @@ impl Session {
         if tokens.is_empty() {
             return Ok(());
         }
-        self.settle()?;
+        self.evaluate_pending()?;
         let seq = self.current();
         let n_done = self.ctx.append_partly(seq, tokens, progress)?;
+        debug_assert!(n_done <= tokens.len(), "a prefix of the tokens");
         self.note(tokens.get(..n_done).unwrap_or(tokens));
         if n_done < tokens.len() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Adds tokens that were evaluated.
+    /// Add tokens that were evaluated.
     pub(super) fn note(&mut self, tokens: &[Token]) {
-        self.here.mark();
-        self.here.generated.iter_mut().for_each(|generated| generated.stop = None);
-        tokens.iter().for_each(|&token| self.here.push(token));
+        self.current.checkpoint();
+        self.current.generated.iter_mut().for_each(|generated| generated.stop = None);
+        tokens.iter().for_each(|&token| self.current.push(token));
     }
 
-    /// Evaluate a prompt behind what the current branch holds. For an encoder-decoder it is the text to
-    /// encode, and the answer begins with the token that the model names for that; the branch is empty
-    /// then.
+    /// Evaluate a prompt behind the tokens of the current branch.
+    ///
+    /// For an encoder-decoder the prompt is the input of the encoder. The branch must be empty
+    /// then, and the answer begins with the decoder's start token.
     ///
     /// # Errors
-    /// Those of [`Session::feed`]. For an encoder-decoder [`Error::NoDecoderStart`], and those of
-    /// [`Context::encode`](crate::Context::encode).
+    /// Those of [`Session::feed`]. For an encoder-decoder also [`Error::NoDecoderStart`], and those
+    /// of [`Context::encode`](crate::Context::encode).
     pub fn prompt(&mut self, tokens: &[Token]) -> Result<(), Error> {
         self.prompt_with(tokens, |_| {})
     }
 
-    /// Evaluate a prompt, as [`Session::prompt`]; `progress` is called as by [`Session::feed_with`].
+    /// Evaluate a prompt, as [`Session::prompt`]. `progress` is called as by
+    /// [`Session::feed_with`].
     ///
     /// # Errors
     /// Those of [`Session::prompt`].
@@ -92,15 +98,15 @@ impl Session {
         }
         let start = model.hparams().decoder_start.map(Token).or(model.vocab().bos());
         let start = start.ok_or(Error::NoDecoderStart)?;
-        self.settle()?;
+        self.evaluate_pending()?;
         let seq = self.current();
         self.ctx.encode(seq, tokens)?;
         self.feed(&[start])
     }
 
-    /// Evaluate `tokens` behind what the current branch holds, as [`Session::feed`], and tell `scored` the
-    /// log-probability of each, and of the `n` likeliest tokens at its place. Rows of logits are kept for
-    /// one ubatch at a time.
+    /// Evaluate `tokens` behind those of the current branch, as [`Session::feed`], and call
+    /// `scored` with the log-probability of each token, and of the `n` likeliest at its position.
+    /// Rows of logits are held for one ubatch at a time.
     ///
     /// # Errors
     /// Those of [`Session::feed`].
@@ -129,7 +135,7 @@ impl Session {
         n: usize,
         mut scored: impl FnMut(TokenLogprobs),
     ) -> Result<(), Error> {
-        self.settle()?;
+        self.evaluate_pending()?;
         self.check_fit(self.pos(), tokens)?;
         let (start, seq, mut best) = (self.pos(), self.current(), Vec::new());
         let Some(&first) = tokens.first() else { return Ok(()) };
@@ -158,7 +164,7 @@ impl Session {
     }
 }
 
-/// Tokens of `seq` from `start` on, with the output of each.
+/// Fill `batch` with tokens of `seq` from `start` on, with the output of each.
 fn fill(batch: &mut Batch, seq: SeqId, start: Pos, tokens: &[Token]) {
     batch.clear();
     for (pos, &token) in (start.0..).zip(tokens) {

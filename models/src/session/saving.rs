@@ -1,17 +1,17 @@
-//! Sessions in files, and prompts that were evaluated before.
+//! Sessions in state files, and prompts from a prompt cache.
 
 use super::Session;
 use crate::context::{Context, Recalled, RestoreOptions, Restored, SaveOptions};
 use crate::error::Error;
 use crate::sampler::Chain;
-use backstitch_kv::state::{Saved, Watch};
-use backstitch_kv::store::{Entry, Store};
+use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
+use backstitch_kv::storage::{Saved, Watch};
 use backstitch_kv::{Pos, Token};
 use std::path::Path;
 
 impl Session {
-    /// Save the current branch, with its samplers, to the file at `path`, synchronised: [`Session::save_with`].
-    /// Any other file at `path` is replaced.
+    /// Save the current branch, with its samplers, to the file at `path`, synchronised to disk:
+    /// [`Session::save_with`]. A file at `path` is replaced.
     ///
     /// # Errors
     /// Those of [`Session::save_with`].
@@ -19,34 +19,34 @@ impl Session {
         self.save_with(path, &SaveOptions::default())
     }
 
-    /// Save the current branch, with its samplers, to the file at `path`: [`Context::save_with`]. Any other
+    /// Save the current branch, with its samplers, to the file at `path`: [`Context::save_with`]. A
     /// file at `path` is replaced.
     ///
     /// # Errors
-    /// Those of [`Context::save_with`] and [`Session::settle`].
+    /// Those of [`Context::save_with`] and [`Session::evaluate_pending`].
     pub fn save_with(&mut self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
         self.save_watched(path, options, &())
     }
 
-    /// Save the current branch as [`Session::save_with`] does, with somebody who may stop the waiting for
-    /// others and keep what is at `path`.
+    /// Save the current branch, as [`Session::save_with`]. While the file waits for another
+    /// process, `watch` may end the waiting; a file at `path` then stays.
     ///
     /// # Errors
-    /// Those of [`Context::save_watched`] and [`Session::settle`].
+    /// Those of [`Context::save_watched`] and [`Session::evaluate_pending`].
     pub fn save_watched(
         &mut self,
         path: impl AsRef<Path>,
         options: &SaveOptions<'_>,
         watch: &dyn Watch,
     ) -> Result<Saved, Error> {
-        self.settle()?;
+        self.evaluate_pending()?;
         let seq = self.current();
-        let states = [(seq, self.here.state())];
+        let states = [(seq, self.current.state())];
         self.ctx.save_watched(Some(seq), path, &SaveOptions { samplers: &states, ..*options }, watch)
     }
 
-    /// Save all branches, each with its samplers, to the file at `path`, synchronised:
-    /// [`Session::save_all_with`]. Any other file at `path` is replaced.
+    /// Save all branches, each with its samplers, to the file at `path`, synchronised to disk:
+    /// [`Session::save_all_with`]. A file at `path` is replaced.
     ///
     /// # Errors
     /// Those of [`Session::save_all_with`].
@@ -54,11 +54,11 @@ impl Session {
         self.save_all_with(path, &SaveOptions::default())
     }
 
-    /// Save all branches, each with its samplers, to the file at `path`: [`Context::save_all_with`]. Any other
-    /// file at `path` is replaced.
+    /// Save all branches, each with its samplers, to the file at `path`:
+    /// [`Context::save_all_with`]. A file at `path` is replaced.
     ///
     /// # Errors
-    /// Those of [`Context::save_all_with`] and [`Session::settle`].
+    /// Those of [`Context::save_all_with`] and [`Session::evaluate_pending`].
     pub fn save_all_with(
         &mut self,
         path: impl AsRef<Path>,
@@ -76,8 +76,8 @@ impl Session {
         Self::restore_with(ctx, chain, path, &RestoreOptions::default())
     }
 
-    /// Make a session of the sequence in the file at `path`, which [`Session::save`] or [`Context::save`]
-    /// wrote: [`Context::restore_with`], then [`Session::adopt`].
+    /// Make a session of the sequence in the file at `path`, which [`Session::save`] or
+    /// [`Context::save`] wrote: [`Context::restore_with`], then [`Session::adopt`].
     ///
     /// # Errors
     /// Those of [`Context::restore_with`] and [`Session::adopt`].
@@ -104,8 +104,8 @@ impl Session {
     }
 
     /// Make a session of all sequences in the file at `path`, which [`Session::save_all`] or
-    /// [`Context::save_all`] wrote. Each branch has its id again, and goes on as if it had never been
-    /// saved.
+    /// [`Context::save_all`] wrote. Each branch has the id that it had, and continues as if it had
+    /// never been saved.
     ///
     /// # Errors
     /// Those of [`Context::restore_all_with`] and [`Session::adopt`].
@@ -119,27 +119,28 @@ impl Session {
         Ok((Self::adopt(ctx, chain, &restored)?, restored))
     }
 
-    /// Make the current branch hold the longest beginning of `tokens` that `store` has:
-    /// [`Context::recall`]. The rest is left to [`Session::hold`] or [`Session::feed`].
+    /// Set the current branch to the longest prefix of `tokens` that the prompt cache `store` has:
+    /// [`Context::recall`]. Evaluate the rest with [`Session::set_tokens`] or [`Session::feed`].
     ///
     /// # Errors
-    /// [`Error::TooLong`] and [`Error::Token`], before anything is taken back; as [`Session::rollback`]. As
-    /// [`Context::recall`], and the branch is empty then.
-    pub fn recall(&mut self, store: &Store, tokens: &[Token]) -> Result<Recalled, Error> {
+    /// [`Error::TooLong`] or [`Error::Token`], before anything is rolled back; those of
+    /// [`Session::rollback`]. Those of [`Context::recall`]; the branch is empty then.
+    pub fn recall(&mut self, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.check_fit(Pos::ZERO, tokens)?;
         self.rollback(Pos::ZERO)?;
         let seq = self.current();
-        let recalled = self.ctx.recall(seq, store, tokens)?;
+        let recalled = self.ctx.recall(seq, cache, tokens)?;
         self.note(tokens.get(..recalled.n_tokens).unwrap_or_default());
         Ok(recalled)
     }
 
-    /// Return the part of what the current branch holds that `store` lacks: [`Context::remember`].
+    /// Return an entry for the prompt cache `store` of the tokens of the current branch that it
+    /// lacks: [`Context::remember`].
     ///
     /// # Errors
-    /// Those of [`Context::remember`] and [`Session::settle`].
-    pub fn remember(&mut self, store: &Store) -> Result<Option<Entry<'_>>, Error> {
-        self.settle()?;
-        self.ctx.remember(self.here.seq, store)
+    /// Those of [`Context::remember`] and [`Session::evaluate_pending`].
+    pub fn remember(&mut self, cache: &PromptCache) -> Result<Option<EvaluatedPrefix<'_>>, Error> {
+        self.evaluate_pending()?;
+        self.ctx.remember(self.current.seq, cache)
     }
 }

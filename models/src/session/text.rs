@@ -1,62 +1,64 @@
-//! Text that may be shown: no half characters, no beginnings of stop strings.
+//! The text of a generation that may be shown: no half characters, and no beginning of a stop
+//! string.
 
 use crate::vocab::TextStream;
 use alloc::{string::String, vec::Vec};
 
-/// A place in the text where a token ends and no character is torn.
+/// A point in the text at which a token ends and no character is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Boundary {
-    /// Bytes of text before it.
+    /// The bytes of text before it.
     at: usize,
-    /// Tokens before it.
+    /// The tokens before it.
     n_tokens: usize,
 }
 
-/// The text of tokens as they come, as far as it is not shown yet or may have to be taken back.
+/// The text of tokens as they come: the end of it that is not shown yet, or may have to be cut
+/// before a stop string.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     stream: TextStream,
     /// The text since the first boundary.
     text: String,
-    /// How much of it was shown.
+    /// The number of its bytes that were shown.
     n_shown: usize,
-    /// Ascending; the first lies at 0.
+    /// The boundaries, ascending; the first is at 0.
     boundaries: Vec<Boundary>,
 }
 
-/// A stop string that was met.
+/// A stop string that was found in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Met {
-    /// Which one.
+pub(super) struct StopMatch {
+    /// The index of the stop string.
     pub index: usize,
-    /// Tokens whose text lies before it as a whole.
+    /// The number of tokens whose text lies entirely before it.
     pub n_tokens: usize,
-    /// The text between the last of those and the stop string.
+    /// The text between the last of those tokens and the stop string.
     pub rest: String,
 }
 
-/// Bytes of text for which there is room from the beginning: more than a token usually has.
-pub(super) const ROOM: usize = 256;
+/// The initial capacity in bytes of text: more than a token usually has.
+pub(super) const CAPACITY: usize = 256;
 
 impl Text {
-    /// Starts anew, behind `n_tokens` tokens. Keeps its buffers.
+    /// Start a new text behind `n_tokens` tokens. Buffers keep their capacity.
     pub fn begin(&mut self, n_tokens: usize) {
-        self.stream.begin(ROOM);
+        self.stream.begin(CAPACITY);
         self.text.clear();
-        self.text.reserve(ROOM);
+        self.text.reserve(CAPACITY);
         self.n_shown = 0;
         self.boundaries.clear();
-        self.boundaries.reserve(ROOM);
+        self.boundaries.reserve(CAPACITY);
         self.boundaries.push(Boundary { at: 0, n_tokens });
     }
 
-    /// Adds the text of a token, after which there are `n_tokens`. Returns the first of `stops` that it
-    /// completes; the text ends before it then.
-    pub fn push(&mut self, piece: &[u8], n_tokens: usize, stops: &[String]) -> Option<Met> {
+    /// Add the text of a token, after which there are `n_tokens`. Return the first of `stops` that
+    /// it completes; the text then ends before that stop string.
+    pub fn push(&mut self, piece: &[u8], n_tokens: usize, stops: &[String]) -> Option<StopMatch> {
         let n_before = self.text.len();
         self.stream.push(piece, &mut self.text);
-        if let Some(met) = self.find(n_before, stops) {
-            return Some(met);
+        if let Some(found) = self.find(n_before, stops) {
+            return Some(found);
         }
         if self.stream.is_empty() {
             self.boundaries.push(Boundary { at: self.text.len(), n_tokens });
@@ -64,8 +66,8 @@ impl Text {
         None
     }
 
-    /// Looks for a stop string that ends behind `n_before` and cuts the text before it.
-    fn find(&mut self, n_before: usize, stops: &[String]) -> Option<Met> {
+    /// Look for a stop string that ends behind `n_before`, and cut the text before it.
+    fn find(&mut self, n_before: usize, stops: &[String]) -> Option<StopMatch> {
         let found =
             stops.iter().enumerate().filter(|(_, stop)| !stop.is_empty()).filter_map(|(index, stop)| {
                 let from =
@@ -76,23 +78,24 @@ impl Text {
         let (at, index) = found.min()?;
         self.text.truncate(at);
         let boundary = self.boundaries.iter().rev().find(|boundary| boundary.at <= at)?;
+        debug_assert!(self.text.is_char_boundary(boundary.at), "whole characters");
         let rest = self.text.get(boundary.at..).unwrap_or_default().into();
-        Some(Met { index, n_tokens: boundary.n_tokens, rest })
+        Some(StopMatch { index, n_tokens: boundary.n_tokens, rest })
     }
 
-    /// Appends to `out` what cannot become part of one of `stops` any more.
+    /// Append to `out` the text that cannot become part of one of `stops` any more.
     pub fn show(&mut self, stops: &[String], out: &mut String) {
         let kept = stops.iter().map(|stop| self.overlap(stop)).max().unwrap_or(0);
         let end = self.text.len() - kept;
         self.show_to(end, out);
     }
 
-    /// Appends to `out` all that is left. A character that is not whole is left out.
+    /// Append to `out` all text left, except an incomplete character.
     pub fn show_all(&mut self, out: &mut String) {
         self.show_to(self.text.len(), out);
     }
 
-    /// The length of the longest end of the text, not yet shown, with which `stop` begins.
+    /// Return the length of the longest end of the unshown text that `stop` begins with.
     fn overlap(&self, stop: &str) -> usize {
         let text = self.text.as_bytes().get(self.n_shown..).unwrap_or_default();
         let is_overlap = |n: &usize| stop.as_bytes().get(..*n).is_some_and(|start| text.ends_with(start));
@@ -100,6 +103,7 @@ impl Text {
     }
 
     fn show_to(&mut self, end: usize, out: &mut String) {
+        debug_assert!(self.text.get(self.n_shown.min(end)..end).is_some(), "whole characters");
         out.push_str(self.text.get(self.n_shown..end).unwrap_or_default());
         self.n_shown = self.n_shown.max(end);
         let n_past = self.boundaries.iter().take_while(|boundary| boundary.at <= self.n_shown).count();
@@ -121,17 +125,17 @@ mod tests {
         list.iter().map(|&text| text.into()).collect()
     }
 
-    /// What is shown after each piece, and the stop string met.
-    fn shown(pieces: &[&[u8]], stops: &[&str]) -> (Vec<String>, Option<Met>) {
+    /// Return the text shown after each piece, and the stop string found.
+    fn shown(pieces: &[&[u8]], stops: &[&str]) -> (Vec<String>, Option<StopMatch>) {
         let (mut text, stops, mut all) = (Text::default(), strings(stops), vec![]);
         text.begin(10);
         for (i, piece) in pieces.iter().enumerate() {
-            let met = text.push(piece, 11 + i, &stops);
+            let found = text.push(piece, 11 + i, &stops);
             let mut out = String::new();
-            if met.is_some() {
+            if found.is_some() {
                 text.show_all(&mut out);
                 all.push(out);
-                return (all, met);
+                return (all, found);
             }
             text.show(&stops, &mut out);
             all.push(out);
@@ -144,31 +148,31 @@ mod tests {
 
     #[test]
     fn a_beginning_of_a_stop_string_is_held_back() {
-        let (all, met) = shown(&[b"one <", b"|e", b"nd of", b" it"], &["<|end|>"]);
-        assert_eq!((all, met), (strings(&["one ", "", "<|end of", " it", ""]), None));
+        let (all, found) = shown(&[b"one <", b"|e", b"nd of", b" it"], &["<|end|>"]);
+        assert_eq!((all, found), (strings(&["one ", "", "<|end of", " it", ""]), None));
     }
 
     #[test]
     fn text_ends_before_a_stop_string() {
-        let (all, met) = shown(&[b"one ", b"two <", b"|end|> three"], &["###", "<|end|>"]);
+        let (all, found) = shown(&[b"one ", b"two <", b"|end|> three"], &["###", "<|end|>"]);
         assert_eq!(all, ["one ", "two ", ""]);
-        assert_eq!(met, Some(Met { index: 1, n_tokens: 11, rest: "two ".into() }));
-        let (all, met) = shown(&[b"a", b"b\n", b"\nc"], &["\n\n"]);
-        assert_eq!((all.concat(), met.unwrap().n_tokens), ("ab".into(), 11));
+        assert_eq!(found, Some(StopMatch { index: 1, n_tokens: 11, rest: "two ".into() }));
+        let (all, found) = shown(&[b"a", b"b\n", b"\nc"], &["\n\n"]);
+        assert_eq!((all.concat(), found.unwrap().n_tokens), ("ab".into(), 11));
     }
 
     #[test]
     fn the_stop_string_that_begins_first_counts() {
-        let (all, met) = shown(&[b"abcd"], &["cd", "bc"]);
-        assert_eq!((all.concat(), met.unwrap().index), ("a".into(), 1));
+        let (all, found) = shown(&[b"abcd"], &["cd", "bc"]);
+        assert_eq!((all.concat(), found.unwrap().index), ("a".into(), 1));
     }
 
     #[test]
     fn characters_are_shown_whole() {
         let (all, _) = shown(&[b"caf\xc3", b"\xa9 \xe2", b"\x82", b"\xac", b"\xf0\x9f"], &[]);
         assert_eq!(all, ["caf", "é ", "", "€", "", ""]);
-        let (all, met) = shown(&[b"\xe2\x82", b"\xacx"], &["€x"]);
-        assert_eq!((all.concat(), met.unwrap().n_tokens), (String::new(), 10));
+        let (all, found) = shown(&[b"\xe2\x82", b"\xacx"], &["€x"]);
+        assert_eq!((all.concat(), found.unwrap().n_tokens), (String::new(), 10));
     }
 
     proptest! {
@@ -179,7 +183,7 @@ mod tests {
         ) {
             let bytes: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
             let names: Vec<&str> = stops.iter().map(String::as_str).collect();
-            let (all, met) = shown(&bytes, &names);
+            let (all, found) = shown(&bytes, &names);
             // The first token that completes one, and the one of those that begins first.
             let mut so_far = String::new();
             let mut expected = None;
@@ -191,7 +195,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(all.concat(), &so_far[..expected.unwrap_or(so_far.len())]);
-            if let Some(Met { n_tokens, rest, .. }) = met {
+            if let Some(StopMatch { n_tokens, rest, .. }) = found {
                 prop_assert_eq!(pieces[..n_tokens - 10].concat() + &rest, all.concat());
             }
         }

@@ -1,4 +1,4 @@
-//! Guesses of a smaller model.
+//! Drafts of a smaller model.
 
 use super::Drafter;
 use crate::{
@@ -10,28 +10,44 @@ use crate::{
 use alloc::{boxed::Box, format, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 
-/// Files of one family pad their vocabularies to different sizes; a difference up to this is no other vocabulary.
+/// The largest difference between vocabulary sizes that counts as padding. Files of one family pad
+/// their vocabularies to different sizes.
 const MAX_PADDING: usize = 128;
 
-/// A smaller model that tells what it thinks is likeliest. Any architecture will do, if the vocabulary is the same.
+/// A drafter that decodes greedily with a smaller model. Any architecture will do, if the
+/// vocabulary is the same.
 ///
-/// Its own context follows the text: what is no longer in it is rolled back, what is new evaluated. A text that is too
-/// long for this context gets no guesses.
+/// Its own context follows the text: tokens that are no longer in the text are rolled back, new
+/// ones are evaluated. A text that is too long for this context gets no drafts.
+///
+/// # Example
+/// ```
+/// use backstitch_models::speculative::{DraftModel, Drafter};
+/// use backstitch_models::{Model, Params, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut drafter = DraftModel::new(&model, &model, Params::default().n_ctx(64))?;
+/// let mut draft = Vec::new();
+/// drafter.draft(&[Token(5), Token(6)], Token(7), 4, &mut draft)?;
+/// assert_eq!(draft.len(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct DraftModel {
     ctx: Context,
     seq: SeqId,
-    /// Tokens that both models know.
+    /// The number of tokens that both models know.
     n_common: usize,
-    /// Tokens of the text that the context does not hold yet.
+    /// The tokens of the text that the context does not hold yet.
     new: Vec<Token>,
 }
 
 impl DraftModel {
-    /// Guesses for `target` by `draft`, in a context of these parameters and one sequence.
+    /// Make a drafter for `target` of the model `draft`, in a context of these parameters and one
+    /// sequence.
     ///
     /// # Errors
-    /// [`Error::DraftVocab`] if a token is not the same in both models, and those of [`Context::new`].
+    /// [`Error::DraftVocab`] if a token differs between the models; those of [`Context::new`].
     pub fn new(target: &Model, draft: &Model, params: Params) -> Result<Self, Error> {
         check_vocabs(draft.vocab(), target.vocab())?;
         let mut ctx = Context::new(draft, Params { n_seq_max: 1, ..params })?;
@@ -44,15 +60,16 @@ impl DraftModel {
         Ok(DraftModel { ctx, seq, n_common, new })
     }
 
-    /// Makes the context hold `held` and `last`; false if it cannot.
-    fn follow(&mut self, held: &[Token], last: Token) -> Result<bool, Error> {
+    /// Make the context hold `tokens` and `last`. Return false if the draft model does not know one
+    /// of them.
+    fn follow(&mut self, tokens: &[Token], last: Token) -> Result<bool, Error> {
         let known = self.ctx.tokens(self.seq)?;
-        let n_same = known.iter().zip(held).take_while(|(a, b)| a == b).count();
+        let n_same = known.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         self.new.clear();
-        let n_new = held.len() - n_same + 1;
+        let n_new = tokens.len() - n_same + 1;
         let n_bytes = 4 * n_new as u64;
         self.new.try_reserve(n_new).map_err(|_| Error::OutOfMemory { what: "a draft's tokens", n_bytes })?;
-        self.new.extend_from_slice(&held[n_same..]);
+        self.new.extend_from_slice(&tokens[n_same..]);
         self.new.push(last);
         if self.new.iter().any(|token| token.0 as usize >= self.n_common) {
             return Ok(false);
@@ -62,7 +79,7 @@ impl DraftModel {
         Ok(true)
     }
 
-    /// The likeliest token after what the context holds.
+    /// Return the likeliest token after those in the context.
     fn best(&self) -> Option<Token> {
         let logits = self.ctx.logits_at_hand(self.seq)?.get(..self.n_common)?;
         (self.ctx.kernels().argmax)(logits).map(|i| Token(i as u32))
@@ -70,10 +87,16 @@ impl DraftModel {
 }
 
 impl Drafter for DraftModel {
-    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
-        // The last guess is not evaluated.
-        let room = self.ctx.room_after(held.len());
-        if n.min(room) == 0 || !self.follow(held, last)? {
+    fn draft(
+        &mut self,
+        tokens: &[Token],
+        last: Token,
+        n: usize,
+        draft: &mut Vec<Token>,
+    ) -> Result<(), Error> {
+        // The last token of a draft is not evaluated.
+        let room = self.ctx.room_after(tokens.len());
+        if n.min(room) == 0 || !self.follow(tokens, last)? {
             return Ok(());
         }
         for i in 1..=n.min(room) {
@@ -87,7 +110,7 @@ impl Drafter for DraftModel {
     }
 }
 
-/// Holds the tokens that both vocabularies have to each other.
+/// Compare the tokens that both vocabularies have.
 fn check_vocabs(draft: &Vocab, target: &Vocab) -> Result<(), Error> {
     let (found, wanted) = (draft.n_vocab(), target.n_vocab());
     if found.abs_diff(wanted) > MAX_PADDING {

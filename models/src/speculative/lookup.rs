@@ -1,40 +1,55 @@
-//! Guesses from the text itself: what came after these tokens the last time.
+//! Prompt lookup: drafts from the text itself.
 
 use super::Drafter;
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 
-/// Prompt look-up: searches the text backwards for the longest run of its last tokens and guesses that it goes on as it did
-/// there. Good where texts repeat themselves: code, quotations, summaries.
+/// Prompt lookup: search the text backwards for the longest run of its last tokens, and draft the
+/// tokens that followed there (Saxena, "Prompt lookup decoding", 2023). This works where texts
+/// repeat themselves: code, quotations, summaries.
 ///
-/// Keeps nothing, so the text may change in any way between steps. A search looks at no more than `window` places.
+/// The drafter has no state, so the text may change in any way between steps. A search looks at no
+/// more than `window` positions.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Token;
+/// use backstitch_models::speculative::{Drafter, Lookup};
+///
+/// let text = [1, 2, 3, 4, 1].map(Token);
+/// let mut draft = Vec::new();
+/// Lookup::default().draft(&text, Token(2), 2, &mut draft)?;
+/// assert_eq!(draft, [Token(3), Token(4)]); // 1 2 was followed by 3 4
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Fewer equal tokens than this are no reason for a guess.
+    /// The fewest equal tokens for a draft.
     pub n_min: usize,
-    /// The first place with so many equal tokens is taken.
+    /// The number of equal tokens that ends the search at once.
     pub n_max: usize,
-    /// How many tokens back the search goes.
+    /// The number of tokens that the search goes back.
     pub window: usize,
 }
 
 impl Default for Lookup {
-    /// Two to four tokens in the last 8192.
+    /// Two to four equal tokens in the last 8192.
     fn default() -> Self {
         Lookup { n_min: 2, n_max: 4, window: 8192 }
     }
 }
 
 impl Lookup {
-    /// Where the text went on after the longest and latest run that equals its end; an index into `held`.
-    fn find(&self, held: &[Token], last: Token) -> Option<usize> {
+    /// Return the index into `tokens` of the continuation of the longest and latest run that equals
+    /// the end of the text.
+    fn find(&self, tokens: &[Token], last: Token) -> Option<usize> {
         let (mut found, mut longest) = (None, self.n_min.max(1) - 1);
-        for i in (held.len().saturating_sub(self.window)..held.len()).rev() {
-            if held[i] != last {
+        for i in (tokens.len().saturating_sub(self.window)..tokens.len()).rev() {
+            if tokens[i] != last {
                 continue;
             }
-            let before = held[..i].iter().rev().zip(held.iter().rev()).take(self.n_max.max(1) - 1);
+            let before = tokens[..i].iter().rev().zip(tokens.iter().rev()).take(self.n_max.max(1) - 1);
             let len = 1 + before.take_while(|(a, b)| a == b).count();
             if len > longest {
                 (found, longest) = (Some(i + 1), len);
@@ -48,12 +63,18 @@ impl Lookup {
 }
 
 impl Drafter for Lookup {
-    fn draft(&mut self, held: &[Token], last: Token, n: usize, draft: &mut Vec<Token>) -> Result<(), Error> {
-        let Some(start) = self.find(held, last) else { return Ok(()) };
+    fn draft(
+        &mut self,
+        tokens: &[Token],
+        last: Token,
+        n: usize,
+        draft: &mut Vec<Token>,
+    ) -> Result<(), Error> {
+        let Some(start) = self.find(tokens, last) else { return Ok(()) };
         for i in start..start.saturating_add(n) {
-            // Past the end of the text its continuation is the guess itself: a loop goes on.
-            let token = match i.checked_sub(held.len()) {
-                None => held.get(i),
+            // Behind the end of the text the draft itself is the continuation, so a loop continues.
+            let token = match i.checked_sub(tokens.len()) {
+                None => tokens.get(i),
                 Some(0) => Some(&last),
                 Some(beyond) => draft.get(beyond - 1),
             };

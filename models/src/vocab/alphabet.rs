@@ -1,16 +1,17 @@
-//! The alphabet that byte-pair vocabularies are written in: every byte is one printable character.
+//! The alphabet in which byte-pair vocabularies are written: every byte is one printable character.
 //!
-//! Bytes that are printable in Latin-1 stand for themselves, the other 68 are moved, in order, to U+0100 and up. So a space
-//! is `Ġ` (U+0120) and a line feed `Ċ`. Introduced with GPT-2 (`encoder.py`, `bytes_to_unicode`).
+//! Bytes that are printable in Latin-1 stand for themselves. The other 68 are moved, in order, to
+//! U+0100 and up, so a space is `Ġ` (U+0120) and a line feed `Ċ`. GPT-2 introduced it
+//! (`encoder.py`, `bytes_to_unicode`).
 
 use alloc::vec::Vec;
 
-/// Whether a byte is written as the Latin-1 character with its own number.
+/// Return true if a byte is written as the Latin-1 character with its own number.
 const fn is_itself(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The code point each byte is written as.
+/// The code point that each byte is written as.
 const CODE: [u16; 256] = {
     let mut code = [0; 256];
     let mut byte = 0;
@@ -27,7 +28,7 @@ const CODE: [u16; 256] = {
     code
 };
 
-/// The byte each of the first 324 code points stands for.
+/// The byte that each of the first 324 code points stands for.
 const BYTE: [Option<u8>; 324] = {
     let mut table = [None; 324];
     let mut byte = 0;
@@ -38,15 +39,16 @@ const BYTE: [Option<u8>; 324] = {
     table
 };
 
-/// Appends `byte` in the alphabet.
+/// Append `byte` in the alphabet.
 pub(super) fn encode(byte: u8, out: &mut Vec<u8>) {
     let code = u32::from(CODE.get(usize::from(byte)).copied().unwrap_or(0));
     let mut utf8 = [0; 4];
     out.extend_from_slice(char::from_u32(code).unwrap_or('\0').encode_utf8(&mut utf8).as_bytes());
 }
 
-/// Appends the bytes that `text` stands for and returns true; returns false and appends nothing if `text` has a character
-/// outside the alphabet. Those inside are one or two bytes of UTF-8.
+/// Append the bytes that `text` stands for and return true. Return false and append nothing if
+/// `text` has a character outside of the alphabet. Characters of the alphabet take one or two bytes
+/// of UTF-8.
 pub(super) fn decode(mut text: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     loop {

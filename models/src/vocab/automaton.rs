@@ -1,9 +1,10 @@
-//! Finds, at every place of a text, the tokens that end there, in one walk.
+//! An automaton that finds, at every position of a text, the tokens that end there, in one walk.
 //!
-//! This is the automaton of Aho and Corasick (1975): a trie of all tokens in which every node also knows the longest
-//! proper suffix of its text that is a node too. However the tokens and the text were chosen, a walk takes a number of
-//! steps linear in the text, and building one linear in the texts of the tokens. Tokens can be entered back to front;
-//! walking a text backwards then finds those that *start* at each place.
+//! This is the automaton of Aho and Corasick, "Efficient string matching", 1975: a trie of all
+//! tokens in which every node also links to the longest proper suffix of its text that is a node
+//! too. For any tokens and any text, a walk takes a number of steps linear in the text, and
+//! building takes time linear in the texts of the tokens. Tokens can be entered back to front;
+//! walking a text backwards then finds the tokens that *start* at each position.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -11,30 +12,30 @@ use core::iter::repeat;
 use core::ops::Range;
 
 use super::error::VocabError;
-use super::room::{listed, make_room, room_for};
+use super::reserve::{try_collect, try_reserve, try_with_capacity};
 use super::strings::Strings;
 
-/// Which way tokens are read.
+/// The direction in which tokens are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Forwards,
     Backwards,
 }
 
-/// Stands for the absence of a token.
+/// The absence of a token.
 const NONE: u32 = u32::MAX;
 
 /// A state of the walk: a node of the trie. Zero is the root, where walks begin.
 pub(super) type Node = u32;
 
-/// The automaton. Nodes are numbered level by level, so that the children of a node are neighbours.
+/// The automaton. Nodes are numbered level by level, so the children of a node are neighbours.
 #[derive(Clone, Debug)]
 pub(super) struct Automaton {
-    /// Where the children of each node begin; they end where the next node's begin.
+    /// The first child of each node; its children end where those of the next node begin.
     children: Vec<u32>,
     /// The byte that leads to each node; ascending among the children of a node.
     bytes: Vec<u8>,
-    /// The token whose text a node is.
+    /// The token with the text of each node, or [`NONE`].
     tokens: Vec<u32>,
     /// The longest proper suffix of each node.
     suffix: Vec<Node>,
@@ -43,16 +44,16 @@ pub(super) struct Automaton {
 }
 
 impl Automaton {
-    /// An automaton of the tokens `ids`; of those with the same text it finds the first.
+    /// Build the automaton of the tokens `ids`. Of tokens with the same text it finds the first.
     ///
     /// # Errors
-    /// `TooLarge` beyond 2^32 nodes.
+    /// `TooLarge` beyond 2^32 nodes, `OutOfMemory`.
     pub(super) fn new(
         ids: impl Iterator<Item = u32>,
         texts: &Strings,
         direction: Direction,
     ) -> Result<Self, VocabError> {
-        let mut sorted: Vec<u32> = room_for(texts.len())?;
+        let mut sorted: Vec<u32> = try_with_capacity(texts.len())?;
         sorted.extend(ids.filter(|&id| !texts.at(id).is_empty()).take(texts.len()));
         sorted.sort_unstable_by(|&a, &b| compare(texts.at(a), texts.at(b), direction).then(a.cmp(&b)));
         let mut automaton = Self::trie(&sorted, texts, direction)?;
@@ -60,14 +61,16 @@ impl Automaton {
         Ok(automaton)
     }
 
-    /// The trie of sorted tokens, breadth first: a node stands for a range of them that start alike.
+    /// Build the trie of sorted tokens, breadth first. A node stands for a range of tokens with a
+    /// common beginning.
     fn trie(sorted: &[u32], texts: &Strings, direction: Direction) -> Result<Self, VocabError> {
-        // No more nodes than bytes of tokens, and the root; room for all at once, so that no list is held twice while it grows.
+        // There are no more nodes than bytes of tokens, and the root. Reserving them all at once
+        // avoids holding a list twice while it grows.
         let most = sorted.iter().map(|&id| texts.at(id).len()).sum::<usize>() + 1;
         let mut trie = Self {
-            children: room_for(most + 1)?,
-            bytes: room_for(most)?,
-            tokens: room_for(most)?,
+            children: try_with_capacity(most + 1)?,
+            bytes: try_with_capacity(most)?,
+            tokens: try_with_capacity(most)?,
             suffix: Vec::new(),
             shorter: Vec::new(),
         };
@@ -85,7 +88,7 @@ impl Automaton {
                 while let Some(byte) = Some(start).filter(|&start| start < range.end).and_then(|i| of(&i)) {
                     let n = (start..range.end).take_while(|i| of(i) == Some(byte)).count();
                     trie.bytes.push(byte);
-                    make_room(&mut next, 1)?;
+                    try_reserve(&mut next, 1)?;
                     next.push(start..start + n);
                     start += n;
                 }
@@ -99,7 +102,7 @@ impl Automaton {
         Ok(trie)
     }
 
-    /// The number that the next node gets.
+    /// Return the number of the next node.
     fn number(&self) -> Result<u32, VocabError> {
         u32::try_from(self.bytes.len())
             .ok()
@@ -107,10 +110,10 @@ impl Automaton {
             .ok_or(VocabError::TooLarge { what: "the texts of tokens" })
     }
 
-    /// Finds the suffixes, level by level: that of a child extends one of its parent's.
+    /// Find the suffixes, level by level: that of a child extends one of its parent's.
     fn link(&mut self) -> Result<(), VocabError> {
         let n = self.bytes.len();
-        (self.suffix, self.shorter) = (listed(n, repeat(0))?, listed(n, repeat(0))?);
+        (self.suffix, self.shorter) = (try_collect(n, repeat(0))?, try_collect(n, repeat(0))?);
         for parent in 0..n as Node {
             for child in self.children_of(parent) {
                 let byte = self.bytes[child];
@@ -134,8 +137,10 @@ impl Automaton {
         bytes.binary_search(&byte).ok().map(|i| (range.start + i) as Node)
     }
 
-    /// The state after reading `byte`: the longest end of what was read that a token starts with.
+    /// Return the state after reading `byte`: the longest suffix of the text read that a token
+    /// starts with.
     pub(super) fn step(&self, mut node: Node, byte: u8) -> Node {
+        debug_assert!((node as usize) < self.suffix.len(), "a node of this automaton");
         loop {
             match self.child(node, byte) {
                 Some(child) => return child,
@@ -145,7 +150,7 @@ impl Automaton {
         }
     }
 
-    /// The tokens that what was read ends with, the longest first.
+    /// Return the tokens that the text read ends with, the longest first.
     pub(super) fn ending(&self, node: Node) -> impl Iterator<Item = u32> + '_ {
         let token = |node: Node| self.tokens.get(node as usize).copied().filter(|&token| token != NONE);
         let shorter = |node: &Node| self.shorter.get(*node as usize).copied().filter(|&node| node != 0);
@@ -153,7 +158,7 @@ impl Automaton {
     }
 }
 
-/// Byte `i` of `text`, read that way.
+/// Return byte `i` of `text`, read in that direction.
 fn at(text: &[u8], i: usize, direction: Direction) -> Option<u8> {
     match direction {
         Direction::Forwards => text.get(i).copied(),

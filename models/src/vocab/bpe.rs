@@ -1,8 +1,10 @@
-//! Byte-pair encoding: words start as bytes, and the most important pair of neighbours is merged until none is left.
+//! Byte-pair encoding (Sennrich et al., "Neural machine translation of rare words with subword
+//! units", 2016): words start as bytes, and the most important pair of neighbours is merged until
+//! no pair is left.
 //!
-//! A *symbol* is a text that merging can reach: a token, or an intermediate text that some merge names though it is no token
-//! (well-formed vocabularies have none of those). Short words are merged by scanning for the best pair, long ones with a
-//! heap; both give the same result.
+//! A *symbol* is a text that merging can reach: a token, or an intermediate text that some merge
+//! names although it is not a token (well-formed vocabularies have none of those). Short words are
+//! merged by scanning for the best pair, long ones with a heap. Both give the same result.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -14,10 +16,10 @@ use super::alphabet;
 use super::error::VocabError;
 use super::merges::{Merge, Merges, NO_SYMBOL};
 use super::pre::Pre;
-use super::room::room_for;
+use super::reserve::try_with_capacity;
 use super::strings::Strings;
 
-/// Words up to this many bytes are merged by scanning.
+/// The longest word, in bytes, that is merged by scanning.
 const SHORT: usize = 32;
 
 /// A byte-pair tokeniser.
@@ -31,13 +33,15 @@ pub(super) struct Bpe {
 }
 
 impl Bpe {
-    /// Builds from the tokens already in `texts`; adds the texts that only merges have.
+    /// Build the tokeniser from the tokens already in `texts`, and add the texts that only merges
+    /// have.
     ///
     /// # Errors
-    /// `Merge` for one that is not two texts with a space between, and those of [`Strings::push`] and [`Merges::new`].
+    /// `Merge` for a merge that is not two texts with a space between; those of [`Strings::push`]
+    /// and [`Merges::new`].
     pub(super) fn new(pre: Pre, texts: &mut Strings, merges: &[&str]) -> Result<Self, VocabError> {
         let n_vocab = texts.len() as u32;
-        let mut ranked = room_for(merges.len())?;
+        let mut ranked = try_with_capacity(merges.len())?;
         let mut merged = Vec::new();
         let mut next = 0;
         for (index, merge) in merges.iter().enumerate() {
@@ -54,13 +58,13 @@ impl Bpe {
         Ok(Self { pre, n_vocab, bytes, merges: Merges::new(ranked)? })
     }
 
-    /// Appends the tokens of `text`. Bytes that the vocabulary lacks are left out.
+    /// Append the tokens of `text`. Bytes that the vocabulary lacks are left out.
     pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
         let mut work = Work::default();
         self.pre.split(text, &mut |word| self.word(word.as_bytes(), texts, &mut work, out));
     }
 
-    /// Appends the tokens of one word.
+    /// Append the tokens of one word.
     fn word(&self, word: &[u8], texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
         if self.pre.ignore_merges {
             work.encoded.clear();
@@ -82,7 +86,7 @@ impl Bpe {
         }
     }
 
-    /// Appends the token of a symbol, or those of its bytes if it is none.
+    /// Append the token of a symbol, or those of its bytes if it is not a token.
     fn emit(&self, symbol: u32, texts: &Strings, out: &mut Vec<Token>) {
         if symbol < self.n_vocab {
             return out.push(Token(symbol));
@@ -98,27 +102,29 @@ impl Bpe {
         self.bytes.get(usize::from(byte)).copied().unwrap_or(NO_SYMBOL)
     }
 
-    /// Leaves in `parts` the symbols of `word`, each with its merge with the next one while there is any.
-    fn merge_short(&self, word: &[u8], parts: &mut Vec<(u32, Option<Merge>)>) {
-        parts.clear();
+    /// Merge a short word by scanning. This leaves in `symbols` the symbols of `word`, each with
+    /// its merge with the next one, which is `None` at the end.
+    fn merge_short(&self, word: &[u8], symbols: &mut Vec<(u32, Option<Merge>)>) {
+        symbols.clear();
         let next_bytes = word.iter().skip(1).map(|&byte| self.symbol(byte)).chain([NO_SYMBOL]);
         for (&byte, next) in word.iter().zip(next_bytes) {
             let symbol = self.symbol(byte);
-            parts.push((symbol, self.merges.find(symbol, next)));
+            symbols.push((symbol, self.merges.find(symbol, next)));
         }
-        while let Some((i, merge)) = best(parts) {
-            parts.remove(i + 1);
-            let next = parts.get(i + 1).map_or(NO_SYMBOL, |part| part.0);
-            if let Some(part) = parts.get_mut(i) {
-                *part = (merge.symbol, self.merges.find(merge.symbol, next));
+        while let Some((i, merge)) = best(symbols) {
+            symbols.remove(i + 1);
+            let next = symbols.get(i + 1).map_or(NO_SYMBOL, |entry| entry.0);
+            if let Some(entry) = symbols.get_mut(i) {
+                *entry = (merge.symbol, self.merges.find(merge.symbol, next));
             }
-            if let Some(before) = i.checked_sub(1).and_then(|i| parts.get_mut(i)) {
+            if let Some(before) = i.checked_sub(1).and_then(|i| symbols.get_mut(i)) {
                 before.1 = self.merges.find(before.0, merge.symbol);
             }
         }
     }
 
-    /// The same over a linked list and a heap, for words of up to 4 GiB in `O(n log n)`; leaves the symbols in `work.links`.
+    /// Merge a word of up to 4 GiB in `O(n log n)`, with a linked list and a heap. This leaves the
+    /// symbols in `work.links`.
     fn merge_long(&self, word: &[u8], work: &mut Work) {
         let Work { links, heap, .. } = work;
         heap.clear();
@@ -132,60 +138,64 @@ impl Bpe {
             self.propose(left, links, heap);
         }
         while let Some(Reverse(pair)) = heap.pop() {
-            let (rank, place) = ((pair >> 32) as u32, pair as u32 as usize);
-            let Some((left, right)) = neighbours(links, place) else { continue };
+            let (rank, index) = ((pair >> 32) as u32, pair as u32 as usize);
+            let Some((left, right)) = neighbours(links, index) else { continue };
             let merge = self.merges.find(left, right).filter(|merge| merge.rank == rank);
             let Some(merge) = merge else { continue }; // one of the two has been merged with another symbol since
-            join(links, place, merge.symbol);
-            if let Some(before) = links.get(place).and_then(|link| link.before.checked_sub(1)) {
+            join(links, index, merge.symbol);
+            if let Some(before) = links.get(index).and_then(|link| link.before.checked_sub(1)) {
                 self.propose(before, links, heap);
             }
-            self.propose(place, links, heap);
+            self.propose(index, links, heap);
         }
     }
 
-    /// Puts the symbol at `left` and the one after it on the heap if they merge.
+    /// Put the symbol at `left` and the one after it on the heap if they merge.
     fn propose(&self, left: usize, links: &[Link], heap: &mut BinaryHeap<Reverse<u64>>) {
         if let Some((first, second)) = neighbours(links, left)
             && let Some(merge) = self.merges.find(first, second)
-            && let Ok(place) = u32::try_from(left)
+            && let Ok(index) = u32::try_from(left)
         {
-            heap.push(Reverse(u64::from(merge.rank) << 32 | u64::from(place)));
+            heap.push(Reverse(u64::from(merge.rank) << 32 | u64::from(index)));
         }
     }
 }
 
-/// Buffers kept from word to word.
+/// Buffers that are reused from word to word.
 #[derive(Default)]
 struct Work {
     encoded: Vec<u8>,
     short: Vec<(u32, Option<Merge>)>,
     links: Vec<Link>,
-    /// Pairs that merge, as they were when put here: the rank in the upper half, the place in the lower.
+    /// The pairs that merge, as they were when pushed: the rank in the upper half, the index of the
+    /// left symbol in the lower.
     heap: BinaryHeap<Reverse<u64>>,
 }
 
-/// A symbol of a long word. Its place in the list is where its text starts in the word.
+/// A symbol of a long word. Its index in the list is the offset of its text in the word.
 #[derive(Clone, Copy)]
 struct Link {
     symbol: u32,
-    /// One more than the place of the symbol before it; zero at the start of the word.
+    /// One more than the index of the symbol before it; zero at the start of the word.
     before: usize,
-    /// One more than the place of the symbol after it; past the end of the list at the end of the word.
+    /// One more than the index of the symbol after it; past the end of the list at the end of the
+    /// word.
     after: usize,
 }
 
-/// In place of a symbol that was merged into the one before it. No symbol has this number: [`Strings`] holds fewer.
+/// The mark of a symbol that was merged into the one before it. No symbol has this number:
+/// [`Strings`] holds fewer.
 const GONE: u32 = u32::MAX - 1;
 
-/// The symbol at place `left` and the one after it, if `left` still holds one and is not the last.
+/// Return the symbol at index `left` and the one after it, if `left` still has one and is not the
+/// last.
 fn neighbours(links: &[Link], left: usize) -> Option<(u32, u32)> {
     let link = links.get(left).filter(|link| link.symbol != GONE)?;
     let next = links.get(link.after.checked_sub(1)?)?;
     Some((link.symbol, next.symbol))
 }
 
-/// Makes `symbol` of the symbol at `left` and the one after it.
+/// Replace the symbol at `left` and the one after it by `symbol`.
 fn join(links: &mut [Link], left: usize, symbol: u32) {
     let Some(right) = links.get(left).and_then(|link| link.after.checked_sub(1)) else { return };
     let Some(gone) = links.get_mut(right) else { return };
@@ -199,13 +209,13 @@ fn join(links: &mut [Link], left: usize, symbol: u32) {
     }
 }
 
-/// The most important merge among `parts`, the first of equals.
-fn best(parts: &[(u32, Option<Merge>)]) -> Option<(usize, Merge)> {
-    let merges = parts.iter().enumerate().filter_map(|(i, part)| part.1.map(|merge| (i, merge)));
+/// Return the most important merge, the first of equals, and its index.
+fn best(symbols: &[(u32, Option<Merge>)]) -> Option<(usize, Merge)> {
+    let merges = symbols.iter().enumerate().filter_map(|(i, entry)| entry.1.map(|merge| (i, merge)));
     merges.min_by_key(|(_, merge)| merge.rank)
 }
 
-/// The two texts of a merge. The first may itself start with a space, as in llama.cpp.
+/// Return the two texts of a merge. The first may itself start with a space, as in llama.cpp.
 fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|&byte| byte == b' ')? + 1;
     let (left, right) = merge.split_at_checked(space)?;
@@ -225,7 +235,7 @@ mod tests {
     use alloc::string::{String, ToString};
     use proptest::prelude::*;
 
-    /// The tokeniser over `tokens` and `merges`, cutting words as GPT-2 does.
+    /// Return the tokeniser of `tokens` and `merges`, cutting words as GPT-2 does.
     fn bpe(tokens: &[&str], merges: &[&str]) -> Result<(Bpe, Strings), VocabError> {
         let mut texts = Strings::with_capacity(0, 0).unwrap();
         for text in tokens {
@@ -236,7 +246,7 @@ mod tests {
         Ok((bpe, texts))
     }
 
-    /// The token texts of `text`, with bars between.
+    /// Return the token texts of `text`, with bars between.
     fn cut(tokens: &[&str], merges: &[&str], text: &str) -> Result<String, VocabError> {
         let (bpe, texts) = bpe(tokens, merges)?;
         let mut out = Vec::new();
@@ -310,7 +320,7 @@ mod tests {
             let mut work = Work::default();
             bpe.merge_short(word.as_bytes(), &mut work.short);
             bpe.merge_long(word.as_bytes(), &mut work);
-            let short: Vec<u32> = work.short.iter().map(|part| part.0).collect();
+            let short: Vec<u32> = work.short.iter().map(|entry| entry.0).collect();
             let long: Vec<u32> = work.links.iter().map(|link| link.symbol).filter(|&symbol| symbol != GONE).collect();
             prop_assert_eq!(short, long);
         }

@@ -1,25 +1,27 @@
 //! The table by which SentencePiece models normalise characters (`precompiled_charsmap`).
 //!
-//! Four bytes tell the length of a double array, a trie of what is replaced: units of 32 bits, each with a label, the way to its
-//! children, and whether one of these is a leaf whose value points into the replacements, texts that end with a zero byte,
-//! which fill the rest (the layout of darts-clone, <https://github.com/s-yata/darts-clone>).
+//! Four bytes hold the length of a double array, which is a trie of the texts to replace. Its units
+//! have 32 bits: a label, the offset of the children, and a flag for a leaf among them. The value
+//! of a leaf points into the replacements, texts that end with a zero byte, which fill the rest of
+//! the table. This is the layout of darts-clone, <https://github.com/s-yata/darts-clone>.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 use super::spm::SPACE;
 
-/// Longer texts are not replaced, and no replacement is longer: real ones have a tenth of it. So no file can make
-/// normalising slow, or its result large.
+/// The longest text that is replaced, and the longest replacement, in bytes. Real ones have a tenth
+/// of it. The bound keeps any file from making normalisation slow, or its result large.
 const LONGEST: usize = 256;
 
-/// How many bytes a byte of text becomes at most, spaces counted as they are written. One character of Unicode's compatibility forms
-/// has this much need, U+FDFA: it becomes 33 bytes with three spaces, 13 for each of its own.
+/// The most bytes that a byte of text may become, spaces counted as tokens write them. The bound
+/// leaves room for U+FDFA, the compatibility form that grows most: it becomes 33 bytes with three
+/// spaces, 13 for each of its own.
 const MAX_GROWTH: usize = 16;
 
-/// What is replaced by what; empty for models without.
+/// The replacements of a model; empty for models without.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CharsMap {
     units: Vec<u32>,
@@ -27,10 +29,11 @@ pub(super) struct CharsMap {
 }
 
 impl CharsMap {
-    /// Reads the table from the bytes in a model file; none make an empty table.
+    /// Read the table from the bytes in a model file; no bytes make an empty table.
     ///
     /// # Errors
-    /// `Charsmap` if lengths do not fit, replacements are no texts, or one is out of proportion to what it replaces.
+    /// `Charsmap` if lengths do not fit, replacements are not UTF-8, or one is out of proportion to
+    /// the text that it replaces.
     pub(super) fn new(bytes: &[u8]) -> Result<Self, VocabError> {
         if bytes.is_empty() {
             return Ok(Self::default());
@@ -50,7 +53,7 @@ impl CharsMap {
         if texts.split('\0').any(|text| text.len() > LONGEST) {
             return Err(wrong("has a replacement of more than 256 bytes"));
         }
-        let units = listed(units.len(), units.iter().map(|&unit| u32::from_le_bytes(unit)))?;
+        let units = try_collect(units.len(), units.iter().map(|&unit| u32::from_le_bytes(unit)))?;
         let map = Self { units, replacements: replacements.into() };
         if map.grows_beyond_bound() {
             return Err(wrong("replaces a text by one of more than 16 times its bytes"));
@@ -58,18 +61,21 @@ impl CharsMap {
         Ok(map)
     }
 
-    /// Walks the units in the order of the shortest text that leads to each, for which a replacement weighs most: every unit is met once,
-    /// though texts may share ends.
+    /// Return true if a replacement exceeds [`MAX_GROWTH`].
+    ///
+    /// Units are visited in the order of the shortest text that leads to each, which is the text
+    /// for which a replacement weighs most. So every unit is visited once, although texts may share
+    /// ends.
     fn grows_beyond_bound(&self) -> bool {
         let unit = |at: u32| self.units.get(at as usize).copied().map(Unit);
-        let mut met = vec![false; self.units.len()];
+        let mut visited = vec![false; self.units.len()];
         let mut level: Vec<u32> = unit(0).map(|root| root.children(0)).into_iter().collect();
         for len in 1..=LONGEST {
             let mut next = Vec::new();
             for (base, byte) in level.iter().flat_map(|base| (0..=255).map(move |byte| (base, byte))) {
                 let at = base ^ byte;
                 let Some(node) = unit(at).filter(|unit| unit.label() == byte) else { continue };
-                if core::mem::replace(&mut met[at as usize], true) {
+                if core::mem::replace(&mut visited[at as usize], true) {
                     continue;
                 }
                 let children = node.children(at);
@@ -85,7 +91,8 @@ impl CharsMap {
         false
     }
 
-    /// The longest start of `text` that is replaced: its length, never 0, and by what.
+    /// Return the longest start of `text` that is replaced: its length, never 0, and its
+    /// replacement.
     pub(super) fn longest(&self, text: &str) -> Option<(usize, &str)> {
         let unit = |at: u32| self.units.get(at as usize).copied().map(Unit);
         let mut at = unit(0)?.children(0);
@@ -109,7 +116,7 @@ impl CharsMap {
     }
 }
 
-/// Bytes of a text when its spaces are written as tokens write them.
+/// Return the bytes of a text when its spaces are written as tokens write them.
 fn written_len(text: &str) -> usize {
     text.bytes().map(|byte| if byte == b' ' { SPACE.len() } else { 1 }).sum()
 }
@@ -119,22 +126,22 @@ fn written_len(text: &str) -> usize {
 struct Unit(u32);
 
 impl Unit {
-    /// The byte that leads here; above 255 for a leaf.
+    /// Return the byte that leads here; above 255 for a leaf.
     fn label(self) -> u32 {
         self.0 & (1 << 31 | 0xff)
     }
 
-    /// Whether a text ends here.
+    /// Return true if a text ends here.
     fn has_leaf(self) -> bool {
         self.0 >> 8 & 1 == 1
     }
 
-    /// Where the children of this unit, which is at `at`, are counted from.
+    /// Return the base from which the children of this unit, which is at `at`, are counted.
     fn children(self, at: u32) -> u32 {
         at ^ (self.0 >> 10) << ((self.0 & 1 << 9) >> 6)
     }
 
-    /// What a leaf holds.
+    /// Return the value of a leaf.
     fn value(self) -> u32 {
         self.0 & !(1 << 31)
     }
@@ -146,7 +153,7 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    /// A table for one replaced text of ASCII letters: its units hang one below the other, 256 apart.
+    /// Return a table for one replaced text of ASCII letters. Its units form a chain, 256 apart.
     fn table(from: &[(&str, u32)], replacements: &str) -> Vec<u8> {
         let mut units = vec![0u32; 256 * 16];
         // The children of node n are counted from 256 (n + 1).
@@ -208,7 +215,7 @@ mod tests {
         for to in ["x".repeat(17), " ".repeat(6)] {
             assert!(matches!(map("a", &to), Err(VocabError::Charsmap { .. })), "{to:?}");
         }
-        // What U+FDFA becomes, for as many bytes as it has.
+        // The text that U+FDFA becomes, for as many bytes as it has.
         assert!(map("abc", "صلى الله عليه وسلم").is_ok());
     }
 

@@ -1,70 +1,79 @@
-//! What can be wrong with a vocabulary.
+//! Errors of building a vocabulary.
 
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Why a vocabulary could not be built.
+/// The reason that a vocabulary could not be built.
+///
+/// # Example
+/// ```
+/// use backstitch_models::vocab::{Vocab, VocabError, VocabSource};
+///
+/// let source = VocabSource { model: "plamo2", ..VocabSource::default() };
+/// let error = Vocab::new(&source).unwrap_err();
+/// assert!(matches!(error, VocabError::Model { found } if &*found == "plamo2"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VocabError {
-    /// The tokeniser (`tokenizer.ggml.model`) is not one of those known here.
+    /// The tokeniser (`tokenizer.ggml.model`) is not supported.
     Model {
-        /// Its name.
+        /// The name of the tokeniser.
         found: Box<str>,
     },
-    /// The pre-tokeniser (`tokenizer.ggml.pre`) is not one of those known here.
+    /// The pre-tokeniser (`tokenizer.ggml.pre`) is not supported.
     Pre {
-        /// Its name.
+        /// The name of the pre-tokeniser.
         found: Box<str>,
     },
-    /// A part that this tokeniser cannot do without is missing.
+    /// A key that the tokeniser needs is missing.
     Missing {
         /// The metadata key.
         key: &'static str,
     },
-    /// A list that should have an entry for every token is shorter.
+    /// A list that needs an entry for every token is shorter.
     Short {
         /// The metadata key.
         key: &'static str,
-        /// How many entries it has.
+        /// The number of entries.
         found: usize,
-        /// How many tokens there are.
+        /// The number of tokens.
         wanted: usize,
     },
     /// A merge is not two non-empty texts with one space between them.
     Merge {
-        /// Its index in the list.
+        /// The index of the merge in the list.
         index: usize,
     },
     /// A score is not a number.
     Score {
-        /// The token it belongs to.
+        /// The token that the score belongs to.
         index: usize,
     },
     /// The table that normalises characters is damaged.
     Charsmap {
-        /// What is wrong with it.
+        /// The damage, as a predicate: "is shorter than it says".
         what: &'static str,
     },
-    /// A token is longer than texts can be searched for in good time.
+    /// A token is too long to search texts for it in linear time.
     TooLong {
         /// The token.
         index: usize,
-        /// Its bytes.
+        /// The number of its bytes.
         found: usize,
-        /// The most it may have.
+        /// The most bytes it may have.
         limit: usize,
     },
-    /// There are more tokens than any vocabulary has, or their texts are longer together.
+    /// There are more tokens or merges than any vocabulary has, or their texts are longer together.
     TooLarge {
-        /// What is too large.
+        /// The things of which there are too many, such as "the merges".
         what: &'static str,
     },
-    /// The texts were chosen so that the look-up table degenerates.
+    /// The token texts were chosen so that the look-up table degenerates.
     Collisions,
-    /// An allocation was refused.
+    /// The allocator refused memory.
     OutOfMemory {
-        /// Its size.
+        /// The number of bytes asked for.
         n_bytes: u64,
     },
 }
@@ -84,24 +93,24 @@ impl fmt::Display for VocabError {
             ),
             Self::Missing { key } => write!(f, "{key} is missing; convert the model again"),
             Self::Short { key, found, wanted } => {
-                write!(f, "{key} has {found} entries for {wanted} tokens; convert the model again")
+                write!(f, "{key} has {found} of {wanted} entries, one for each token; convert the model again")
             }
             Self::Merge { index } => {
-                write!(f, "tokenizer.ggml.merges[{index}] is not two texts with a space between them")
+                write!(f, "tokenizer.ggml.merges[{index}] is not two texts with a space between them; convert the model again")
             }
-            Self::Score { index } => write!(f, "tokenizer.ggml.scores[{index}] is not a number"),
+            Self::Score { index } => write!(f, "tokenizer.ggml.scores[{index}] is not a number; convert the model again"),
             Self::Charsmap { what } => {
                 write!(f, "tokenizer.ggml.precompiled_charsmap {what}; convert the model again")
             }
             Self::TooLong { index, found, limit } => {
                 write!(
                     f,
-                    "tokenizer.ggml.tokens[{index}] stands for {found} bytes, of which at most {limit} are taken"
+                    "tokenizer.ggml.tokens[{index}] stands for {found} bytes, and at most {limit} are allowed; convert the model again"
                 )
             }
-            Self::TooLarge { what } => write!(f, "{what} take more than 4 GiB"),
+            Self::TooLarge { what } => write!(f, "{what} exceed what any vocabulary needs; convert the model again"),
             Self::Collisions => {
-                f.write_str("the token texts collide in the look-up table; the file was made to do that")
+                f.write_str("the token texts collide in the look-up table, as only a malicious file makes them; get the file from another source")
             }
             Self::OutOfMemory { n_bytes } => write!(f, "out of memory: {n_bytes} bytes for the vocabulary"),
         }
@@ -110,7 +119,7 @@ impl fmt::Display for VocabError {
 
 impl core::error::Error for VocabError {}
 
-/// At most the first 64 characters: names come from files and may be megabytes long.
+/// Return at most the first 64 characters. Names come from files and may be megabytes long.
 fn shorten(text: &str) -> &str {
     text.char_indices().nth(64).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }

@@ -1,49 +1,53 @@
-//! Which two symbols merge into which, and how urgently.
+//! The merges of a byte-pair vocabulary, found by their two symbols.
 //!
-//! The merges lie in a list by rank; an open-addressing table of 32-bit slots finds them. Tokenising is bound by the memory
-//! these look-ups touch, so slots are as small as they can be, and a few bits of the hash beside the rank spare most visits
-//! to the list. Like the table of strings it is built under another seed when a chain grows long.
+//! The merges lie in a list by rank, and an open-addressing table of 32-bit slots finds them.
+//! Tokenising is bound by the memory that these look-ups touch. Therefore slots are as small as
+//! they can be, and a few bits of the hash beside the rank save most visits to the list. Like the
+//! table of strings, this one is built again with another seed if a chain grows long.
 
 use alloc::vec::Vec;
 use core::iter::repeat;
 
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 use super::strings::{MAX_PROBES, SEEDS, fold, slots_for};
 
-/// What two neighbouring symbols become.
+/// The merge of two neighbouring symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Merge {
-    /// The lower, the earlier it is applied.
+    /// The rank; lower ranks are applied earlier.
     pub(super) rank: u32,
-    /// The symbol in place of the two.
+    /// The symbol that replaces the two.
     pub(super) symbol: u32,
 }
 
-/// Stands for a byte that is no symbol: no merge has it.
+/// The symbol of a byte that is not in the vocabulary: no merge has it.
 pub(super) const NO_SYMBOL: u32 = u32::MAX;
 
 /// All merges of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Merges {
-    /// Left and right symbol and what they become, by rank.
+    /// The left, the right and the merged symbol, by rank.
     ranked: Vec<(u32, u32, u32)>,
-    /// Zero is free. Else the lower `rank_bits` are the rank plus one, those above some bits of the pair's hash.
+    /// The table. Zero is a free slot. In others the lower `rank_bits` are the rank plus one, and
+    /// the bits above are some of the pair's hash.
     slots: Vec<u32>,
     rank_bits: u32,
     seed: u64,
 }
 
 impl Merges {
-    /// The merges `(left, right, merged)`, the most important first. Of equal pairs the first counts.
+    /// Build the table of the merges `(left, right, merged)`, the most important first. Of equal
+    /// pairs the first counts.
     ///
     /// # Errors
-    /// `TooLarge` for 2^31 merges and more, `Collisions` when no seed spreads the pairs.
+    /// `TooLarge` for 2^31 merges and more, `Collisions` if no seed spreads the pairs,
+    /// `OutOfMemory`.
     pub(super) fn new(ranked: Vec<(u32, u32, u32)>) -> Result<Self, VocabError> {
         let n = u32::try_from(ranked.len()).ok().filter(|&n| n < 1 << 31);
         let rank_bits = u32::BITS - n.ok_or(VocabError::TooLarge { what: "the merges" })?.leading_zeros();
         let mut merges =
-            Self { slots: listed(slots_for(ranked.len()), repeat(0))?, ranked, rank_bits, seed: 0 };
+            Self { slots: try_collect(slots_for(ranked.len()), repeat(0))?, ranked, rank_bits, seed: 0 };
         for seed in 1..=SEEDS {
             merges.seed = fold(seed, 0x9e37_79b9_7f4a_7c15);
             if (0..merges.ranked.len() as u32).all(|rank| merges.insert(rank)) {
@@ -54,7 +58,8 @@ impl Merges {
         Err(VocabError::Collisions)
     }
 
-    /// The slot where the chain of a pair starts, and the bits of its hash that a slot keeps, in place.
+    /// Return the slot at which the chain of a pair starts, and the bits of its hash that a slot
+    /// holds, shifted into place.
     #[inline]
     fn start(&self, left: u32, right: u32) -> (usize, u32) {
         let pair = u64::from(left) << 32 | u64::from(right);
@@ -62,7 +67,7 @@ impl Merges {
         (hash as usize & self.slots.len().wrapping_sub(1), ((hash >> 32) as u32) << self.rank_bits)
     }
 
-    /// The merge that `slot` stands for, unless it is of another pair.
+    /// Return the merge of `slot` if it is that of this pair.
     #[inline]
     fn of_slot(&self, slot: u32, tag: u32, left: u32, right: u32) -> Option<Merge> {
         let number = slot & !(u32::MAX << self.rank_bits);
@@ -74,7 +79,7 @@ impl Merges {
         (l == left && r == right).then_some(Merge { rank, symbol })
     }
 
-    /// False if the chain is too long.
+    /// Put the merge of that rank into its chain. Return false if the chain is too long.
     fn insert(&mut self, rank: u32) -> bool {
         let Some(&(left, right, _)) = self.ranked.get(rank as usize) else { return true };
         let (mut at, tag) = self.start(left, right);
@@ -91,7 +96,7 @@ impl Merges {
         false
     }
 
-    /// What `left` and `right` become, if anything.
+    /// Return the merge of `left` and `right`, if there is one.
     #[inline]
     pub(super) fn find(&self, left: u32, right: u32) -> Option<Merge> {
         let (mut at, tag) = self.start(left, right);

@@ -1,8 +1,8 @@
-//! Cutting text at the special tokens written out in it.
+//! Partition of a text at the special tokens that are written out in it.
 //!
-//! The longest special token wins wherever it stands, then the first one; what is left between is plain text. That is what
-//! llama.cpp's loop over all special tokens amounts to, without its cost: here the text is walked once, over an index of
-//! the special tokens sorted by text.
+//! The longest special token wins wherever it occurs, then the first one. The text left between
+//! them is plain. This is the result of llama.cpp's loop over all special tokens, without its cost:
+//! the text is walked once, with an index of the special tokens sorted by text.
 
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
@@ -12,43 +12,45 @@ use core::ops::Range;
 use backstitch_kv::Token;
 
 use super::error::VocabError;
-use super::room::room_for;
+use super::reserve::try_with_capacity;
 use super::special::{Attr, Specials};
 use super::strings::Strings;
 
-/// Special tokens with longer texts are not looked for: the walk takes up to this many steps from each byte.
+/// The longest text of a special token that is looked for. The walk takes up to this many steps
+/// from each byte.
 const LONGEST: usize = 256;
 
-/// An index over special tokens.
+/// An index of special tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Partition {
     /// The tokens looked for, sorted by text.
     sorted: Vec<u32>,
-    /// Where in `sorted` the texts that start with each byte are.
+    /// The range in `sorted` of the texts that start with each byte.
     starts: Vec<Range<u32>>,
 }
 
-/// A piece of a text.
+/// A fragment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'t> {
+pub(super) enum Fragment<'t> {
     /// Plain text, not empty.
     Text(&'t str),
     /// A special token.
     Token(Token),
 }
 
-/// A special token found at a place; ordered as they are accepted, the first one greatest.
+/// A special token found in a text: its length, its offset and its id. The order is that of
+/// acceptance, the first one greatest.
 type Found = (usize, Reverse<usize>, u32);
 
 impl Partition {
-    /// An index over the tokens of any kind in `wanted`.
+    /// Build an index of the tokens of any kind in `wanted`.
     pub(super) fn new(specials: &Specials, wanted: Attr, texts: &Strings) -> Result<Self, VocabError> {
         let ids = (0..).zip(&specials.attrs).filter(|(_, attr)| attr.any(wanted)).map(|(id, _)| id);
         let usable = |id: &u32| {
             let text = texts.at(*id);
             (1..=LONGEST).contains(&text.len()) && texts.find(text) == Some(*id)
         };
-        let mut sorted: Vec<u32> = room_for(specials.attrs.len())?;
+        let mut sorted: Vec<u32> = try_with_capacity(specials.attrs.len())?;
         sorted.extend(ids.filter(usable));
         sorted.shrink_to_fit();
         sorted.sort_unstable_by_key(|&id| texts.at(id));
@@ -60,32 +62,32 @@ impl Partition {
         Ok(Self { sorted, starts })
     }
 
-    /// The pieces of `text`, in order. Tokens that are not user-defined are looked for in the ranges `trusted` alone, which are in
-    /// ascending order and do not overlap.
-    pub(super) fn pieces<'t>(
+    /// Return the fragments of `text`, in order. Tokens that are not user-defined are looked for
+    /// only in the ranges `trusted`, which ascend and do not overlap.
+    pub(super) fn fragments<'t>(
         &self,
         text: &'t str,
         trusted: &[Range<usize>],
         specials: &Specials,
         texts: &Strings,
-    ) -> Vec<Piece<'t>> {
-        let mut pieces = Vec::new();
+    ) -> Vec<Fragment<'t>> {
+        let mut fragments = Vec::new();
         let mut at = 0;
         let mut trim_start = false;
-        for (place, id) in self.accepted(text, trusted, specials, texts) {
+        for (offset, id) in self.accepted(text, trusted, specials, texts) {
             let attr = specials.attr(id);
-            let plain = trim(text, at..place, trim_start, attr.any(Attr::LSTRIP));
-            pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
-            pieces.push(Piece::Token(Token(id)));
-            at = place + texts.at(id).len();
+            let plain = trim(text, at..offset, trim_start, attr.any(Attr::LSTRIP));
+            fragments.extend((!plain.is_empty()).then_some(Fragment::Text(plain)));
+            fragments.push(Fragment::Token(Token(id)));
+            at = offset + texts.at(id).len();
             trim_start = attr.any(Attr::RSTRIP);
         }
         let plain = trim(text, at..text.len(), trim_start, false);
-        pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
-        pieces
+        fragments.extend((!plain.is_empty()).then_some(Fragment::Text(plain)));
+        fragments
     }
 
-    /// The special tokens that `text` is cut at, with their places, in order of place.
+    /// Return the special tokens that `text` is cut at, with their offsets, in order.
     fn accepted(
         &self,
         text: &str,
@@ -99,25 +101,26 @@ impl Partition {
             self.longest(bytes.get(range).unwrap_or(&[]), trusted, specials, texts)
         };
         let mut heap: BinaryHeap<Found> = BinaryHeap::new();
-        for (place, byte) in bytes.iter().enumerate() {
+        for (offset, byte) in bytes.iter().enumerate() {
             let starts = self.starts.get(usize::from(*byte)).is_some_and(|range| !range.is_empty());
-            if starts && let Some(id) = longest(place..bytes.len()) {
-                heap.push((texts.at(id).len(), Reverse(place), id));
+            if starts && let Some(id) = longest(offset..bytes.len()) {
+                heap.push((texts.at(id).len(), Reverse(offset), id));
             }
         }
         let mut taken = BTreeMap::new();
-        while let Some((len, Reverse(place), id)) = heap.pop() {
-            let free = free_from(&taken, place, bytes.len());
+        while let Some((len, Reverse(offset), id)) = heap.pop() {
+            let free = free_from(&taken, offset, bytes.len());
             if len <= free {
-                taken.insert(place, (len, id));
-            } else if let Some(id) = longest(place..place + free) {
-                heap.push((texts.at(id).len(), Reverse(place), id));
+                taken.insert(offset, (len, id));
+            } else if let Some(id) = longest(offset..offset + free) {
+                heap.push((texts.at(id).len(), Reverse(offset), id));
             }
         }
-        taken.into_iter().map(|(place, (_, id))| (place, id)).collect()
+        taken.into_iter().map(|(offset, (_, id))| (offset, id)).collect()
     }
 
-    /// The longest special token that `text` starts with; user-defined, or within its first `trusted` bytes.
+    /// Return the longest special token that `text` starts with. It is user-defined, or lies within
+    /// the first `trusted` bytes.
     fn longest(&self, text: &[u8], trusted: usize, specials: &Specials, texts: &Strings) -> Option<u32> {
         let first = self.starts.get(usize::from(*text.first()?))?;
         let mut range = self.sorted.get(first.start as usize..first.end as usize)?;
@@ -127,7 +130,7 @@ impl Partition {
             let start = range.partition_point(|id| at(id) < Some(byte));
             let end = range.partition_point(|id| at(id) <= Some(byte));
             range = range.get(start..end).unwrap_or(&[]);
-            // Sorted: the text that ends here, if any, comes before those that go on.
+            // The list is sorted, so the text that ends here comes before those that continue.
             let Some(&candidate) = range.first() else { break };
             let may_be = depth < trusted || specials.attr(candidate).any(Attr::USER);
             if texts.at(candidate).len() == depth + 1 && may_be {
@@ -138,23 +141,23 @@ impl Partition {
     }
 }
 
-/// The number of trusted bytes from `place` on.
-fn trusted_from(trusted: &[Range<usize>], place: usize) -> usize {
-    let next = trusted.partition_point(|range| range.end <= place);
-    trusted.get(next).filter(|range| range.start <= place).map_or(0, |range| range.end - place)
+/// Return the number of trusted bytes from `offset` on.
+fn trusted_from(trusted: &[Range<usize>], offset: usize) -> usize {
+    let next = trusted.partition_point(|range| range.end <= offset);
+    trusted.get(next).filter(|range| range.start <= offset).map_or(0, |range| range.end - offset)
 }
 
-/// How many bytes from `place` on are not taken yet.
-fn free_from(taken: &BTreeMap<usize, (usize, u32)>, place: usize, end: usize) -> usize {
-    let before = taken.range(..=place).next_back();
-    if before.is_some_and(|(&start, &(len, _))| start + len > place) {
+/// Return the number of bytes from `offset` on that are not taken yet.
+fn free_from(taken: &BTreeMap<usize, (usize, u32)>, offset: usize, end: usize) -> usize {
+    let before = taken.range(..=offset).next_back();
+    if before.is_some_and(|(&start, &(len, _))| start + len > offset) {
         return 0;
     }
-    let next = taken.range(place..).next().map_or(end, |(&start, _)| start);
-    next - place
+    let next = taken.range(offset..).next().map_or(end, |(&start, _)| start);
+    next - offset
 }
 
-/// `text[range]`, without ASCII white space at the ends asked for.
+/// Return `text[range]`, without ASCII white space at the ends asked for.
 fn trim(text: &str, range: Range<usize>, start: bool, end: bool) -> &str {
     let is_space = |c: char| matches!(c, ' ' | '\t'..='\r');
     let mut plain = text.get(range).unwrap_or("");
@@ -185,13 +188,13 @@ mod tests {
         (Partition::new(&specials, Attr::USER, &texts).unwrap(), specials, texts)
     }
 
-    /// Tokens by number, plain text quoted.
+    /// Return tokens by number, plain text quoted.
     fn show(tokens: &[&str], text: &str) -> String {
         let (partition, specials, texts) = index(tokens);
-        let pieces = partition.pieces(text, &[], &specials, &texts);
-        let shown = pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => alloc::format!("{text:?}"),
-            Piece::Token(token) => alloc::format!("{}", token.0),
+        let fragments = partition.fragments(text, &[], &specials, &texts);
+        let shown = fragments.iter().map(|piece| match piece {
+            Fragment::Text(text) => alloc::format!("{text:?}"),
+            Fragment::Token(token) => alloc::format!("{}", token.0),
         });
         shown.collect::<Vec<_>>().join(" ")
     }
@@ -214,17 +217,18 @@ mod tests {
         }
     }
 
-    /// One special token after the other, the longest first, as the plain description has it.
+    /// Partition at one special token after the other, the longest first, as the plain description
+    /// says.
     fn by_the_book(tokens: &[String], text: &str) -> Vec<(usize, usize)> {
         let mut taken: Vec<(usize, usize)> = Vec::new();
         let mut lengths: Vec<usize> = tokens.iter().map(String::len).collect();
         lengths.sort_unstable();
         for len in lengths.into_iter().rev() {
-            for place in 0..text.len() {
-                let free = taken.iter().all(|&(start, end)| end <= place || place + len <= start);
-                let here = text.as_bytes().get(place..place + len);
+            for offset in 0..text.len() {
+                let free = taken.iter().all(|&(start, end)| end <= offset || offset + len <= start);
+                let here = text.as_bytes().get(offset..offset + len);
                 if free && here.is_some_and(|here| tokens.iter().any(|token| token.as_bytes() == here)) {
-                    taken.push((place, place + len));
+                    taken.push((offset, offset + len));
                 }
             }
         }
@@ -241,7 +245,7 @@ mod tests {
             let borrowed: Vec<&str> = tokens.iter().map(String::as_str).collect();
             let (partition, specials, texts) = index(&borrowed);
             let found = partition.accepted(&text, &[], &specials, &texts).into_iter();
-            let found: Vec<_> = found.map(|(place, id)| (place, place + texts.at(id).len())).collect();
+            let found: Vec<_> = found.map(|(offset, id)| (offset, offset + texts.at(id).len())).collect();
             prop_assert_eq!(found, by_the_book(&tokens, &text));
         }
     }

@@ -1,10 +1,13 @@
 //! Pre-tokenisers: cutting text into words before byte pairs are merged inside each.
 //!
-//! Every byte-pair vocabulary was trained on words cut by one particular regular expression, or by a few applied one after
-//! the other: each cuts the pieces that the one before it left, and what no expression matches stays together as a
-//! piece. GGUF names the combination (`tokenizer.ggml.pre`). There are few distinct expressions, so each is a small
-//! scanner here: no regex engine, no backtracking, and time linear in the text whatever it holds.
-//! `class.rs` knows characters, `rules.rs` the expressions, `scripts.rs` the ranges some of them spell out.
+//! Every byte-pair vocabulary was trained on words cut by one regular expression, or by a few that
+//! are applied one after the other. Each cuts the pieces that the one before it left, and text that
+//! no expression matches stays together as a piece. GGUF names the combination
+//! (`tokenizer.ggml.pre`). There are few distinct expressions, so each is a small scanner here,
+//! without a regex engine and without backtracking, in time linear in any text.
+//!
+//! `class.rs` has the character classes, `rules.rs` the expressions, and `scripts.rs` the ranges
+//! that some of them list.
 
 mod class;
 mod rules;
@@ -12,32 +15,32 @@ mod scripts;
 
 use self::rules::{Modern, Rule, Step};
 
-/// How a family of vocabularies cuts text, and the defaults that come with its name.
+/// The pre-tokeniser of a family of vocabularies, with the defaults that come with its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pre {
-    /// Applied in order, each to the pieces that the one before it left.
+    /// The expressions, each applied to the pieces that the one before it left.
     rules: &'static [Rule],
-    /// A word that is a token as a whole is taken as it is, without merging.
+    /// True if a word that is a token as a whole is taken without merging.
     pub(super) ignore_merges: bool,
-    /// Whether text starts with the beginning-of-sequence token when the file does not say.
+    /// True if text starts with the beginning-of-sequence token when the file does not say.
     pub(super) add_bos: bool,
-    /// Whether spaces before punctuation are dropped when tokens are turned back into text.
+    /// True if spaces before punctuation are removed when tokens become text.
     pub(super) clean_spaces: bool,
 }
 
 impl Pre {
-    /// The pre-tokeniser that GGUF calls `name`.
+    /// Return the pre-tokeniser that GGUF calls `name`.
     pub(super) fn named(name: &str) -> Option<Self> {
         TABLE.iter().find(|(names, _)| names.contains(&name)).map(|(_, pre)| *pre)
     }
 
-    /// Hands the words of `text` to `word`, in order; together they are `text`.
+    /// Call `word` with the words of `text`, in order. Together they are `text`.
     pub(super) fn split<'t>(&self, text: &'t str, word: &mut dyn FnMut(&'t str)) {
         split(self.rules, text, word);
     }
 }
 
-/// Cuts `text` by the first rule and what comes out of that by the others.
+/// Cut `text` by the first rule, and the results by the others.
 fn split<'t>(rules: &[Rule], text: &'t str, word: &mut dyn FnMut(&'t str)) {
     let Some((rule, others)) = rules.split_first() else {
         return word(text);
@@ -63,7 +66,8 @@ fn split<'t>(rules: &[Rule], text: &'t str, word: &mut dyn FnMut(&'t str)) {
     piece(unmatched..text.len());
 }
 
-/// The ways of cutting, by the names GGUF has for them. Those of llama.cpp (`llama-vocab.cpp`, November 2026).
+/// The pre-tokenisers by their names in GGUF. These are llama.cpp's (`llama-vocab.cpp`, November
+/// 2026).
 const TABLE: &[(&[&str], Pre)] = &[
     (
         &["default"],
@@ -200,7 +204,7 @@ mod tests {
         words
     }
 
-    /// What each family does with contractions, numbers, spaces, signs, marks and scripts.
+    /// The rules of each family for contractions, numbers, spaces, signs, marks and scripts.
     #[test]
     fn words_are_those_of_the_published_expressions() {
         let cases: &[(&str, &str, &[&str])] = &[
@@ -283,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A word may not depend on what follows it by more than the characters its expression looks at.
+    /// A word may depend on the text behind it only by the characters that its expression looks at.
     #[test]
     fn pieces_are_never_empty() {
         let text: String = ('\0'..='\u{2fff}').step_by(7).flat_map(|c| [c, ' ', 'a', '\'']).collect();

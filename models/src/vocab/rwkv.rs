@@ -1,7 +1,9 @@
-//! RWKV's vocabulary: at each place of a text the longest token that fits, bytes not characters.
+//! RWKV's tokeniser: at each position of a text the longest token that matches, in bytes and not in
+//! characters.
 //!
-//! Token texts are written with escapes, because a token need not be valid UTF-8. Instead of a trie there is a sorted
-//! list, narrowed byte by byte: the same search, and a list cannot be built to degenerate.
+//! Token texts are written with escapes, because a token need not be valid UTF-8. The index is a
+//! sorted list that is narrowed byte by byte. This is the search of a trie, but no file can make
+//! the list degenerate.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -10,29 +12,29 @@ use backstitch_kv::Token;
 
 use super::Vocab;
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 
-/// The longest token in bytes, four times that of RWKV's own vocabulary: a text of `n` bytes takes no more than this
-/// times `n` steps.
+/// The longest token in bytes, four times that of RWKV's own vocabulary. A text of `n` bytes takes
+/// at most this times `n` steps.
 pub(super) const LONGEST: usize = 512;
 
-/// A tokeniser that takes the longest token at each place.
+/// A longest-match tokeniser.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rwkv {
-    /// All tokens that stand for something, by their bytes; of equal ones the last comes first.
+    /// All tokens with text, sorted by their bytes; of equal ones the last comes first.
     order: Vec<Token>,
-    /// Where those that begin with each byte end.
+    /// The end in `order` of the tokens that begin with each byte.
     ends: Vec<u32>,
     unk: Option<Token>,
 }
 
 impl Rwkv {
-    /// Builds for the pieces of `vocab`.
+    /// Build the tokeniser for the pieces of `vocab`.
     ///
     /// # Errors
-    /// `TooLong` for a token of more than [`LONGEST`] bytes.
+    /// `TooLong` for a token of more than [`LONGEST`] bytes, `OutOfMemory`.
     pub(super) fn new(vocab: &Vocab) -> Result<Self, VocabError> {
-        let mut order = listed(vocab.n_vocab(), (0..).map(Token))?;
+        let mut order = try_collect(vocab.n_vocab(), (0..).map(Token))?;
         if let Some(&Token(id)) = order.iter().find(|&&token| vocab.piece(token).len() > LONGEST) {
             let found = vocab.piece(Token(id)).len();
             return Err(VocabError::TooLong { index: id as usize, found, limit: LONGEST });
@@ -45,7 +47,7 @@ impl Rwkv {
         Ok(Self { order, ends, unk })
     }
 
-    /// Appends the tokens of `text`. A byte that no token begins with becomes the unknown token.
+    /// Append the tokens of `text`. A byte that no token begins with becomes the unknown token.
     pub(super) fn tokenize(&self, text: &str, vocab: &Vocab, out: &mut Vec<Token>) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
@@ -56,7 +58,7 @@ impl Rwkv {
         }
     }
 
-    /// The longest token that `text` begins with.
+    /// Return the longest token that `text` begins with.
     fn longest(&self, text: &[u8], vocab: &Vocab) -> Option<Token> {
         let first = usize::from(*text.first()?);
         let end = |byte: usize| self.ends.get(byte).map_or(0, |&end| end as usize);
@@ -77,8 +79,8 @@ impl Rwkv {
     }
 }
 
-/// Appends what a token text stands for: `\t`, `\n` and `\r` as usual, `\x` and two hexadecimal digits for a byte, any other
-/// character behind a backslash for itself.
+/// Append the bytes of a token text: `\t`, `\n` and `\r` as usual, `\x` and two hexadecimal digits
+/// for a byte, any other character behind a backslash for itself.
 pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let [first, after @ ..] = rest {
@@ -99,7 +101,7 @@ pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The byte that the first two characters stand for.
+/// Return the byte that the first two characters stand for.
 fn hex(digits: &[u8]) -> Option<u8> {
     let digit = |i: usize| char::from(*digits.get(i)?).to_digit(16);
     u8::try_from(16 * digit(0)? + digit(1)?).ok()

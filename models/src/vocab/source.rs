@@ -1,7 +1,8 @@
-//! What a vocabulary is built from.
+//! The input of a vocabulary.
 //!
-//! A plain struct of borrowed slices stands between the file format and the tokenisers, so that either can be tested and
-//! fuzzed without the other. The fields mirror the `tokenizer.ggml.*` metadata of a GGUF file.
+//! A plain struct of borrowed slices stands between the file format and the tokenisers, so that
+//! each can be tested and fuzzed without the other. The fields mirror the `tokenizer.ggml.*`
+//! metadata of a GGUF file.
 
 use alloc::vec::Vec;
 
@@ -10,70 +11,96 @@ use crate::gguf::{Array, Gguf, Value};
 
 use super::error::VocabError;
 
-/// The raw material of a [`Vocab`](super::Vocab), as a model file states it and not yet checked.
+/// The contents of a [`Vocab`](super::Vocab) as a model file states them, not yet checked.
+///
+/// # Example
+/// ```
+/// use backstitch_models::gguf::Gguf;
+/// use backstitch_models::vocab::VocabSource;
+///
+/// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+/// let source = VocabSource::from_gguf(&gguf)?;
+/// assert!(source.tokens.contains(&"▁upon") || source.tokens.contains(&"Ġupon"));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct VocabSource<'a> {
-    /// Which tokeniser: `gpt2` (byte pairs), `llama` (SentencePiece) or `rwkv` (the longest token that fits).
+    /// The tokeniser: `gpt2` (byte-pair encoding), `llama` (SentencePiece), `t5` (Unigram), `bert`
+    /// (WordPiece) or `rwkv` (longest match).
     pub model: &'a str,
-    /// Which pre-tokeniser cuts text into words before byte pairs are merged; absent means `default`.
+    /// The pre-tokeniser, which cuts text into words before byte pairs are merged; absent means
+    /// `default`.
     pub pre: Option<&'a str>,
-    /// The model's name: a few families need special treatment of white space that the file does not state otherwise.
+    /// The name of the model. A few families need special treatment of white space that the file
+    /// does not state otherwise.
     pub name: Option<&'a str>,
     /// The text of each token.
     pub tokens: &'a [&'a str],
-    /// A score for each token, or empty. More than there are tokens is allowed, fewer is not.
+    /// A score for each token, or empty. Extra entries are allowed, missing ones are not.
     pub scores: Vec<f32>,
-    /// A kind for each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or empty.
+    /// A kind for each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or
+    /// empty.
     pub types: Vec<i32>,
     /// Pairs of texts joined by a space, the most important first (byte pairs only).
     pub merges: &'a [&'a str],
-    /// The roles some tokens play.
+    /// The tokens with a role.
     pub roles: Roles,
-    /// Whether a text starts with the beginning-of-sequence token.
+    /// True if a text starts with the beginning-of-sequence token.
     pub add_bos: Option<bool>,
-    /// Whether a text ends with the end-of-sequence token.
+    /// True if a text ends with the end-of-sequence token.
     pub add_eos: Option<bool>,
-    /// Whether a text starts with a space that is not in it.
+    /// True if tokenising puts a space in front of a text.
     pub add_space_prefix: Option<bool>,
-    /// Whether runs of spaces count as one (Unigram only).
+    /// True if runs of spaces count as one (Unigram only).
     pub merge_spaces: Option<bool>,
-    /// How characters are normalised (Unigram only): the bytes of `precompiled_charsmap`, or none.
+    /// The table that normalises characters (Unigram only): the bytes of `precompiled_charsmap`, or
+    /// empty.
     pub charsmap: Vec<u8>,
 }
 
-/// Tokens with a role, as indices into the vocabulary. An index past its end counts as absent.
+/// The tokens with a role, as indices into the vocabulary. An index past its end counts as absent.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let roles = model.vocab().roles();
+/// assert_eq!(roles.bos, model.vocab().bos().map(|token| token.0));
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// Beginning of a sequence.
+    /// The beginning of a sequence.
     pub bos: Option<u32>,
-    /// End of a sequence.
+    /// The end of a sequence.
     pub eos: Option<u32>,
-    /// End of a turn.
+    /// The end of a turn.
     pub eot: Option<u32>,
-    /// End of a message.
+    /// The end of a message.
     pub eom: Option<u32>,
-    /// Stands for what the vocabulary cannot express.
+    /// The unknown token, for text that the vocabulary cannot express.
     pub unk: Option<u32>,
-    /// Separator.
+    /// The separator.
     pub sep: Option<u32>,
-    /// Padding.
+    /// The padding.
     pub pad: Option<u32>,
-    /// Mask.
+    /// The mask.
     pub mask: Option<u32>,
-    /// Padding when filling in the middle.
+    /// The padding of fill-in-the-middle prompts.
     pub fim_pad: Option<u32>,
-    /// Repository name when filling in the middle.
+    /// The repository name of fill-in-the-middle prompts.
     pub fim_rep: Option<u32>,
-    /// File separator when filling in the middle.
+    /// The file separator of fill-in-the-middle prompts.
     pub fim_sep: Option<u32>,
 }
 
 impl<'a> VocabSource<'a> {
-    /// What the metadata of `gguf` states.
+    /// Read the metadata of `gguf`.
     ///
     /// # Errors
-    /// [`Error::MissingKey`] without `tokenizer.ggml.model`, [`Error::WrongType`] and [`Error::OutOfRange`] for a key of `tokenizer.ggml`
-    /// that cannot be read.
+    /// [`Error::MissingKey`] without `tokenizer.ggml.model`; [`Error::WrongType`] or
+    /// [`Error::OutOfRange`] for a key of `tokenizer.ggml` that cannot be read.
     pub fn from_gguf(gguf: &'a Gguf<'_>) -> Result<Self, Error> {
         Ok(Self {
             model: gguf.str("tokenizer.ggml.model")?,
@@ -93,7 +120,7 @@ impl<'a> VocabSource<'a> {
     }
 }
 
-/// An array of bytes, which converters write with and without sign.
+/// Read an array of bytes, which converters write with and without sign.
 fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
     let Some(array) = gguf.optional::<&Array<'_>>(key)? else { return Ok(Vec::new()) };
     let byte = |value| match value {
@@ -102,11 +129,11 @@ fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
         _ => None,
     };
     let bytes = array.iter().map(byte).collect::<Option<_>>();
-    Ok(bytes.ok_or(VocabError::Charsmap { what: "is no list of bytes" })?)
+    Ok(bytes.ok_or(VocabError::Charsmap { what: "is not an array of bytes" })?)
 }
 
 impl Roles {
-    /// The roles stated in `gguf`. Converters write -1 and other numbers out of range for "none".
+    /// Read the roles. Converters write -1 and other numbers out of range for "none".
     fn from_gguf(gguf: &Gguf<'_>) -> Self {
         let role = |key: &str| gguf.entry(key)?.value.as_integer()?.try_into().ok();
         Self {

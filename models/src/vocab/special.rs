@@ -1,45 +1,45 @@
-//! What kind each token is, which ones play a role, and which end generation.
+//! The kinds of tokens, their roles, and the tokens that end a generation.
 //!
-//! Files state kinds and roles incompletely and sometimes wrongly, so some are found by their well-known texts, as llama.cpp
-//! does (`llama-vocab.cpp`, `load`). Only complete texts count.
+//! Files state kinds and roles incompletely and sometimes wrongly, so some are found by their
+//! well-known texts, as in llama.cpp (`llama-vocab.cpp`, `load`). Only complete texts count.
 
 use alloc::vec::Vec;
 
 use backstitch_kv::Token;
 
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 use super::source::{Roles, VocabSource};
 use super::strings::Strings;
 
-/// The kind of a token, as a set of bits: several can hold.
+/// The kind of a token, as a set of bits of which several can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attr(u8);
 
 impl Attr {
-    /// None of the kinds below: the token has no text.
+    /// No kind: the token has no text.
     pub(super) const UNDEFINED: Self = Self(0);
     /// Plain text.
     pub(super) const NORMAL: Self = Self(1);
-    /// Stands for what the vocabulary cannot express.
+    /// The unknown token, for text that the vocabulary cannot express.
     pub(super) const UNKNOWN: Self = Self(1 << 1);
-    /// Steers the model and is not part of the text.
+    /// A control token, which steers the model and is not part of the text.
     pub(super) const CONTROL: Self = Self(1 << 2);
-    /// Found in text before anything else.
+    /// A user-defined token, found in text before anything else.
     pub(super) const USER: Self = Self(1 << 3);
     /// A single byte, written `<0x0A>`.
     pub(super) const BYTE: Self = Self(1 << 4);
-    /// Drops white space before it when found in text.
+    /// A token that removes the white space before it when it is found in text.
     pub(super) const LSTRIP: Self = Self(1 << 5);
-    /// Drops white space after it when found in text.
+    /// A token that removes the white space after it when it is found in text.
     pub(super) const RSTRIP: Self = Self(1 << 6);
 
-    /// Whether any kind of `other` holds.
+    /// Return true if any kind of `other` is set.
     pub(super) const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Both sets of kinds.
+    /// Return the union of two sets.
     pub(super) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -48,7 +48,7 @@ impl Attr {
         Self(self.0 & !other.0)
     }
 
-    /// The kind that GGUF numbers `n`.
+    /// Return the kind that GGUF numbers `n`.
     fn from_gguf(n: i32) -> Self {
         match n {
             1 => Self::NORMAL,
@@ -61,18 +61,19 @@ impl Attr {
     }
 }
 
-/// Kinds, roles and ends of generation of a vocabulary.
+/// The kinds, roles and end-of-generation tokens of a vocabulary.
 #[derive(Clone, Debug)]
 pub(super) struct Specials {
-    /// One a token.
+    /// One kind per token.
     pub(super) attrs: Vec<Attr>,
     pub(super) roles: Roles,
-    /// Tokens that end generation, sorted.
+    /// The tokens that end a generation, sorted.
     pub(super) eog: Vec<Token>,
 }
 
 impl Specials {
-    /// Works out everything from what the file states and from the texts. `roles` out of range count as absent.
+    /// Work everything out from the statements of the file and from the texts. Roles out of range
+    /// count as absent.
     pub(super) fn new(
         source: &VocabSource<'_>,
         defaults: Roles,
@@ -80,7 +81,7 @@ impl Specials {
     ) -> Result<Self, VocabError> {
         let n_vocab = source.tokens.len();
         let stated = source.types.iter().map(|&n| Attr::from_gguf(n));
-        let attrs = listed(n_vocab, stated.chain(core::iter::repeat(Attr::NORMAL)))?;
+        let attrs = try_collect(n_vocab, stated.chain(core::iter::repeat(Attr::NORMAL)))?;
         let mut specials =
             Self { attrs, roles: source.roles.or(defaults).in_range(n_vocab), eog: Vec::new() };
         specials.find_roles(texts);
@@ -88,20 +89,20 @@ impl Specials {
         for text in ALWAYS_WRITTEN {
             specials.reset(texts.find(text.as_bytes()), Attr::USER);
         }
-        specials.keep_the_end_of_a_part(texts);
-        specials.keep_an_ordinary_s(texts);
+        specials.exempt_end_of_part(texts);
+        specials.exempt_ordinary_s(texts);
         specials.eog.sort();
         specials.eog.dedup();
         specials.set_strip(source, texts);
         Ok(specials)
     }
 
-    /// The kinds of token `id`.
+    /// Return the kinds of token `id`.
     pub(super) fn attr(&self, id: u32) -> Attr {
         self.attrs.get(id as usize).copied().unwrap_or(Attr::UNDEFINED)
     }
 
-    /// Finds the missing roles by text.
+    /// Find missing roles by text.
     fn find_roles(&mut self, texts: &Strings) {
         let Self { attrs, roles, .. } = self;
         let missing: [(&mut Option<u32>, &[&str]); 5] = [
@@ -119,7 +120,7 @@ impl Specials {
         }
     }
 
-    /// Collects what ends generation, by role and by text.
+    /// Collect the tokens that end a generation, by role and by text.
     fn find_eog(&mut self, texts: &Strings) {
         for id in EOG.iter().filter_map(|text| texts.find(text.as_bytes())) {
             self.eog.push(Token(id));
@@ -130,25 +131,25 @@ impl Specials {
         self.eog.extend(roles.into_iter().flatten().map(Token));
     }
 
-    /// In formats where a message has several parts, `<|end|>` ends a part only.
-    fn keep_the_end_of_a_part(&mut self, texts: &Strings) {
+    /// Exempt `<|end|>` in formats whose messages have several parts, where it ends a part only.
+    fn exempt_end_of_part(&mut self, texts: &Strings) {
         let has = |text: &str| texts.find(text.as_bytes()).is_some();
         if (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>")) {
-            self.spare(texts.find(b"<|end|>"), Attr::USER);
+            self.exempt(texts.find(b"<|end|>"), Attr::USER);
         }
     }
 
-    /// Some vocabularies have an ordinary token `</s>`.
-    fn keep_an_ordinary_s(&mut self, texts: &Strings) {
+    /// Exempt `</s>` in vocabularies in which it is an ordinary token.
+    fn exempt_ordinary_s(&mut self, texts: &Strings) {
         let has_eog =
             |text: &str| texts.find(text.as_bytes()).is_some_and(|id| self.eog.contains(&Token(id)));
         if has_eog("<|tool_response>") || has_eog("<|plamo:eos|>") {
-            self.spare(texts.find(b"</s>"), Attr::NORMAL);
+            self.exempt(texts.find(b"</s>"), Attr::NORMAL);
         }
     }
 
-    /// Takes a token from those that end generation and makes it `attr`.
-    fn spare(&mut self, id: Option<u32>, attr: Attr) {
+    /// Remove a token from those that end a generation, and set its kind to `attr`.
+    fn exempt(&mut self, id: Option<u32>, attr: Attr) {
         self.eog.retain(|token| Some(token.0) != id);
         self.reset(id, attr);
     }
@@ -159,7 +160,7 @@ impl Specials {
         }
     }
 
-    /// White space around special tokens, for the few families that drop it.
+    /// Set the removal of white space around special tokens, for the few families that need it.
     fn set_strip(&mut self, source: &VocabSource<'_>, texts: &Strings) {
         let pre = source.pre.unwrap_or("");
         let name = source.name.unwrap_or("").to_ascii_lowercase();
@@ -195,12 +196,12 @@ fn make_control(attrs: &mut [Attr], id: u32) {
 }
 
 impl Roles {
-    /// These roles, and those of `other` where these have none.
+    /// Return these roles, and those of `other` where these have none.
     fn or(self, other: Self) -> Self {
         self.zip(other, Option::or)
     }
 
-    /// These roles without those that are no token.
+    /// Return these roles without those that are not tokens.
     fn in_range(self, n_vocab: usize) -> Self {
         self.zip(self, |role, _| role.filter(|&id| (id as usize) < n_vocab))
     }
@@ -237,7 +238,7 @@ const EOT: &[&str] = &[
     "<|endoftext|>",
 ];
 
-/// Texts of tokens that end generation.
+/// Texts of tokens that end a generation.
 const EOG: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -263,7 +264,7 @@ const EOG: &[&str] = &[
     "[e~[",
 ];
 
-/// Texts of tokens that structure a message and belong to what the user reads.
+/// Texts of tokens that structure a message and belong to the text that users read.
 const ALWAYS_WRITTEN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 #[cfg(test)]

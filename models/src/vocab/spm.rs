@@ -1,5 +1,6 @@
-//! SentencePiece: text starts as characters, and of all neighbours that make a token the pair with the best score is merged
-//! until none is left. What is no token then falls back to byte tokens.
+//! SentencePiece's byte-pair tokeniser (Kudo and Richardson, "SentencePiece", 2018): text starts as
+//! characters. Of all neighbours whose texts join to a token, the pair with the best score is
+//! merged, until no such pair is left. Text that is not a token then falls back to byte tokens.
 
 use alloc::collections::BinaryHeap;
 use alloc::string::String;
@@ -8,10 +9,10 @@ use alloc::vec::Vec;
 use backstitch_kv::Token;
 
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 use super::strings::Strings;
 
-/// How a space is written in token texts: `▁`, U+2581.
+/// The form of a space in token texts: `▁`, U+2581.
 pub(super) const SPACE: &str = "\u{2581}";
 
 /// A SentencePiece tokeniser.
@@ -21,31 +22,33 @@ pub(super) struct Spm {
     /// The token of each byte, if there is one.
     bytes: Vec<Option<Token>>,
     unk: Option<Token>,
-    /// The longest token in bytes: no longer text needs to be looked up.
+    /// The longest token in bytes; no longer text is looked up.
     longest: usize,
-    /// No token goes on with a space after another character, so words can be merged one by one.
+    /// True if no token has a space after another character, so that words can be merged one by
+    /// one.
     by_words: bool,
 }
 
 impl Spm {
-    /// Builds for the tokens in `texts`. `scores` may be empty (all zero) or longer than there are tokens.
+    /// Build the tokeniser for the tokens in `texts`. `scores` may be empty (all zero) or longer
+    /// than there are tokens.
     ///
     /// # Errors
-    /// `Score` for one that is not a number.
+    /// `Score` for a score that is not a number, `OutOfMemory`.
     pub(super) fn new(texts: &Strings, scores: &[f32], unk: Option<Token>) -> Result<Self, VocabError> {
         let n_vocab = texts.len();
         if let Some(index) = scores.iter().take(n_vocab).position(|score| score.is_nan()) {
             return Err(VocabError::Score { index });
         }
-        let scores = listed(n_vocab, scores.iter().copied().chain(core::iter::repeat(0.0)))?;
+        let scores = try_collect(n_vocab, scores.iter().copied().chain(core::iter::repeat(0.0)))?;
         let bytes = (0..=255).map(|byte| byte_token(byte, texts)).collect();
         let longest = (0..n_vocab as u32).map(|id| texts.at(id).len()).max().unwrap_or(0);
         let by_words = (0..n_vocab as u32).all(|id| next_word(texts.at(id), 0) == texts.at(id).len());
         Ok(Self { scores, bytes, unk, longest, by_words })
     }
 
-    /// Appends the tokens of `text`, with a space in front if `prefix`. Characters that neither a token nor byte tokens express
-    /// become the unknown token.
+    /// Append the tokens of `text`, with a space in front if `prefix`. Characters that neither a
+    /// token nor byte tokens express become the unknown token.
     pub(super) fn tokenize(&self, text: &str, prefix: bool, texts: &Strings, out: &mut Vec<Token>) {
         let text = escape(text, prefix);
         let mut work = Work::default();
@@ -57,52 +60,59 @@ impl Spm {
         }
     }
 
-    /// Appends the tokens of a word, or of a whole text where words do not matter.
+    /// Append the tokens of a word, or of a whole text if it cannot be cut into words.
     fn tokenize_word(&self, word: &str, texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
-        let Work { parts, heap } = work;
+        let Work { symbols, heap } = work;
         heap.clear();
-        parts.clear();
-        parts.extend((0..).zip(word.char_indices()).map(|(before, (start, c))| Part {
+        symbols.clear();
+        symbols.extend((0..).zip(word.char_indices()).map(|(before, (start, c))| Symbol {
             start,
             len: c.len_utf8(),
             before,
             after: before + 2,
         }));
-        for left in 0..parts.len() {
-            self.propose(left, word, parts, texts, heap);
+        for left in 0..symbols.len() {
+            self.propose(left, word, symbols, texts, heap);
         }
         while let Some(pair) = heap.pop() {
             let left = pair.left();
-            if pair_len(parts, left) != Some(pair.len) {
-                continue; // one of the two has been merged with another part since
+            if pair_len(symbols, left) != Some(pair.len) {
+                continue; // one of the two has been merged with another symbol since
             }
-            join(parts, left);
-            if let Some(before) = parts.get(left).and_then(|part| part.before.checked_sub(1)) {
-                self.propose(before, word, parts, texts, heap);
+            join(symbols, left);
+            if let Some(before) = symbols.get(left).and_then(|symbol| symbol.before.checked_sub(1)) {
+                self.propose(before, word, symbols, texts, heap);
             }
-            self.propose(left, word, parts, texts, heap);
+            self.propose(left, word, symbols, texts, heap);
         }
-        for part in parts.iter().filter(|part| part.len > 0) {
-            self.emit(word.as_bytes().get(part.range()).unwrap_or(&[]), texts, out);
+        for symbol in symbols.iter().filter(|symbol| symbol.len > 0) {
+            self.emit(word.as_bytes().get(symbol.range()).unwrap_or(&[]), texts, out);
         }
     }
 
-    /// Puts the part at `left` and the one after it on the heap if they make a token together.
-    fn propose(&self, left: usize, word: &str, parts: &[Part], texts: &Strings, heap: &mut BinaryHeap<Pair>) {
-        let Some(len) = pair_len(parts, left).filter(|&len| len <= self.longest) else { return };
-        let start = parts.get(left).map_or(0, |part| part.start);
+    /// Put the symbol at `left` and the one after it on the heap if their texts join to a token.
+    fn propose(
+        &self,
+        left: usize,
+        word: &str,
+        symbols: &[Symbol],
+        texts: &Strings,
+        heap: &mut BinaryHeap<Pair>,
+    ) {
+        let Some(len) = pair_len(symbols, left).filter(|&len| len <= self.longest) else { return };
+        let start = symbols.get(left).map_or(0, |symbol| symbol.start);
         let found = word.as_bytes().get(start..start + len).and_then(|text| texts.find(text));
         if let Some(&score) = found.and_then(|id| self.scores.get(id as usize)) {
             heap.extend(Pair::new(score, left, len));
         }
     }
 
-    /// Appends the token of a part, or else those of its bytes.
-    fn emit(&self, part: &[u8], texts: &Strings, out: &mut Vec<Token>) {
-        if let Some(id) = texts.find(part) {
+    /// Append the token of a symbol, or else those of its bytes.
+    fn emit(&self, symbol: &[u8], texts: &Strings, out: &mut Vec<Token>) {
+        if let Some(id) = texts.find(symbol) {
             return out.push(Token(id));
         }
-        let tokens = part.iter().map(|&byte| self.bytes.get(usize::from(byte)).copied().flatten());
+        let tokens = symbol.iter().map(|&byte| self.bytes.get(usize::from(byte)).copied().flatten());
         if tokens.clone().all(|token| token.is_some()) {
             out.extend(tokens.flatten());
         } else {
@@ -111,43 +121,44 @@ impl Spm {
     }
 }
 
-/// A run of characters that may be merged with its neighbours.
+/// A stretch of characters that may be merged with its neighbours.
 #[derive(Clone, Copy)]
-struct Part {
+struct Symbol {
     start: usize,
-    /// Zero once merged into the part before it.
+    /// The length in bytes; zero once merged into the symbol before it.
     len: usize,
-    /// One more than the place of the part before it in the list; zero for the first.
+    /// One more than the index of the symbol before it in the list; zero for the first.
     before: usize,
-    /// One more than the place of the part after it; past the end of the list for the last.
+    /// One more than the index of the symbol after it; past the end of the list for the last.
     after: usize,
 }
 
-impl Part {
+impl Symbol {
     fn range(self) -> core::ops::Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// Buffers kept from word to word.
+/// Buffers that are reused from word to word.
 #[derive(Default)]
 struct Work {
-    parts: Vec<Part>,
+    symbols: Vec<Symbol>,
     heap: BinaryHeap<Pair>,
 }
 
-/// Two neighbours that make a token, as they were when this was put on the heap. The best score is the greatest, of equal
-/// scores the first place.
+/// Two neighbours that join to a token, as they were when pushed on the heap. The pair with the
+/// best score is the greatest, of equal scores the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
-    /// The score, as bits that order as scores do, in the upper half; the place, counted down, in the lower.
+    /// The score in the upper half, as bits in the order of scores; the index of the left symbol,
+    /// inverted, in the lower half.
     key: u64,
-    /// Length of the two together: changes when either is merged with another part.
+    /// The length of the two together, which changes when either is merged with another symbol.
     len: usize,
 }
 
 impl Pair {
-    /// None beyond 2^32 characters.
+    /// Make a pair; `None` beyond 2^32 characters.
     fn new(score: f32, left: usize, len: usize) -> Option<Self> {
         let bits = (score + 0.0).to_bits(); // no negative zero
         let ordered = if score < 0.0 { !bits } else { bits | 1 << 31 };
@@ -160,29 +171,30 @@ impl Pair {
     }
 }
 
-/// The length of the part at `left` and the one after it together, if `left` still is one and is not the last.
-fn pair_len(parts: &[Part], left: usize) -> Option<usize> {
-    let part = parts.get(left).filter(|part| part.len > 0)?;
-    let next = parts.get(part.after.checked_sub(1)?)?;
-    Some(part.len + next.len)
+/// Return the length of the symbol at `left` and the one after it together, if `left` still is one
+/// and is not the last.
+fn pair_len(symbols: &[Symbol], left: usize) -> Option<usize> {
+    let symbol = symbols.get(left).filter(|symbol| symbol.len > 0)?;
+    let next = symbols.get(symbol.after.checked_sub(1)?)?;
+    Some(symbol.len + next.len)
 }
 
-/// Merges the part after `left` into it.
-fn join(parts: &mut [Part], left: usize) {
-    let Some(right) = parts.get(left).and_then(|part| part.after.checked_sub(1)) else { return };
-    let Some(gone) = parts.get_mut(right) else { return };
-    let Part { len, after, .. } = *gone;
+/// Merge the symbol after `left` into it.
+fn join(symbols: &mut [Symbol], left: usize) {
+    let Some(right) = symbols.get(left).and_then(|symbol| symbol.after.checked_sub(1)) else { return };
+    let Some(gone) = symbols.get_mut(right) else { return };
+    let Symbol { len, after, .. } = *gone;
     gone.len = 0;
-    if let Some(part) = parts.get_mut(left) {
-        part.len += len;
-        part.after = after;
+    if let Some(symbol) = symbols.get_mut(left) {
+        symbol.len += len;
+        symbol.after = after;
     }
-    if let Some(next) = after.checked_sub(1).and_then(|i| parts.get_mut(i)) {
+    if let Some(next) = after.checked_sub(1).and_then(|i| symbols.get_mut(i)) {
         next.before = left + 1;
     }
 }
 
-/// `text` with [`SPACE`] for every space, and one in front if `prefix`.
+/// Return `text` with [`SPACE`] for every space, and one in front if `prefix`.
 fn escape(text: &str, prefix: bool) -> String {
     let spaces = text.bytes().filter(|&byte| byte == b' ').count() + 1;
     let mut escaped = String::with_capacity(text.len() + 2 * spaces + 1);
@@ -195,7 +207,8 @@ fn escape(text: &str, prefix: bool) -> String {
     escaped
 }
 
-/// Where the word that starts at `start` ends: before the next [`SPACE`] that follows another character.
+/// Return the end of the word that starts at `start`: before the next [`SPACE`] that follows
+/// another character.
 fn next_word(text: &[u8], start: usize) -> usize {
     let space = SPACE.as_bytes();
     let rest = text.get(start..).unwrap_or(&[]);
@@ -205,12 +218,12 @@ fn next_word(text: &[u8], start: usize) -> usize {
     start + spaces + length
 }
 
-/// The token of a byte: `<0x0A>` and the like, or the byte itself.
+/// Return the token of a byte: `<0x0A>` and the like, or the byte itself.
 fn byte_token(byte: u8, texts: &Strings) -> Option<Token> {
     texts.find(alloc::format!("<0x{byte:02X}>").as_bytes()).or_else(|| texts.find(&[byte])).map(Token)
 }
 
-/// Appends `text` with spaces for [`SPACE`].
+/// Append `text` with spaces for [`SPACE`].
 pub(super) fn unescape(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -267,7 +280,7 @@ mod tests {
         assert_eq!(cut(&tokens, "éaè", false).as_deref(), Ok("<0xC3>|<0xA9>|a|?"));
     }
 
-    /// A token such as `a▁` makes it necessary to look across words.
+    /// A token such as `a▁` requires merging across words.
     #[test]
     fn words_are_merged_one_by_one_only_where_no_token_crosses_them() {
         let words = [("?", 0.0), ("▁", -9.0), ("▁▁", -1.0), ("a", -9.0), ("▁a", -2.0), ("▁▁a", -3.0)];

@@ -1,55 +1,57 @@
-//! Byte strings with a number each, found by number and by content.
+//! Numbered byte strings, found by number and by content.
 //!
-//! One arena holds all bytes, one open-addressing table finds them: three allocations for a vocabulary of any size. Strings
-//! come from files, so the table does not trust its hash: a chain of more than [`MAX_PROBES`] slots makes it start again
-//! with another seed, and after [`SEEDS`] seeds building fails instead of becoming slow.
+//! One arena holds all bytes, and one open-addressing table finds them: three allocations for a
+//! vocabulary of any size. Strings come from files, so the table does not trust its hash. A chain
+//! of more than [`MAX_PROBES`] slots makes it start again with another seed, and after [`SEEDS`]
+//! seeds building fails instead of becoming slow.
 
 use alloc::vec::Vec;
 use core::iter::repeat;
 
 use super::error::VocabError;
-use super::room::{listed, make_room, room_for};
+use super::reserve::{try_collect, try_reserve, try_with_capacity};
 
-/// Longest chain of occupied slots. At half load, 2^32 random strings stay below 200.
+/// The longest chain of occupied slots. At half load, chains of 2^32 random strings stay below 200.
 pub(super) const MAX_PROBES: usize = 256;
 
-/// Seeds tried before a table is given up as attacked.
+/// The number of seeds tried before the strings count as an attack.
 pub(super) const SEEDS: u64 = 8;
 
-/// Numbered byte strings. Of equal strings the first one is found.
+/// Numbered byte strings. Of equal strings, the first one is found.
 #[derive(Clone, Debug)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
-    /// End of each string in `bytes`; a string starts where the one before it ends.
+    /// The end of each string in `bytes`; a string starts where the one before it ends.
     ends: Vec<u32>,
-    /// Upper half: the upper half of the hash; lower half: the string's number plus one; zero is free. A power of two of them.
+    /// The table, a power of two of slots. The upper half of a slot is the upper half of the hash,
+    /// the lower half the number of the string plus one. Zero is a free slot.
     slots: Vec<u64>,
     seed: u64,
-    /// Whether some string is equal to an earlier one.
+    /// True if some string is equal to an earlier one.
     repeats: bool,
 }
 
 impl Strings {
-    /// An empty set with room for `n` strings of `n_bytes` bytes together.
+    /// Make an empty set with capacity for `n` strings of `n_bytes` bytes together.
     ///
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn with_capacity(n: usize, n_bytes: usize) -> Result<Self, VocabError> {
         Ok(Self {
-            bytes: room_for(n_bytes)?,
-            ends: room_for(n)?,
-            slots: listed(slots_for(n), repeat(0))?,
+            bytes: try_with_capacity(n_bytes)?,
+            ends: try_with_capacity(n)?,
+            slots: try_collect(slots_for(n), repeat(0))?,
             seed: 0,
             repeats: false,
         })
     }
 
-    /// How many strings there are.
+    /// Return the number of strings.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// String number `id`; empty where there is none.
+    /// Return string number `id`; empty if there is none.
     pub(super) fn at(&self, id: u32) -> &[u8] {
         let i = id as usize;
         let start = if i == 0 { 0 } else { self.ends.get(i - 1).map_or(0, |&end| end as usize) };
@@ -57,7 +59,7 @@ impl Strings {
         self.bytes.get(start..end).unwrap_or(&[])
     }
 
-    /// The number of the first string equal to `text`.
+    /// Return the number of the first string equal to `text`.
     pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
         let hash = hash(text, self.seed);
         let mask = self.slots.len().wrapping_sub(1);
@@ -65,9 +67,9 @@ impl Strings {
         for _ in 0..=MAX_PROBES {
             match self.slots.get(slot) {
                 None | Some(0) => return None,
-                Some(&held) => {
-                    let id = (held as u32).wrapping_sub(1);
-                    if held >> 32 == hash >> 32 && self.at(id) == text {
+                Some(&slot_value) => {
+                    let id = (slot_value as u32).wrapping_sub(1);
+                    if slot_value >> 32 == hash >> 32 && self.at(id) == text {
                         return Some(id);
                     }
                 }
@@ -77,18 +79,19 @@ impl Strings {
         None
     }
 
-    /// Adds `text` under the next number, even if an equal string is there already. Empty strings are never found.
+    /// Add `text` under the next number, even if an equal string is there already. Empty strings
+    /// are never found.
     ///
     /// # Errors
-    /// `TooLarge` beyond 4 GiB of text, `Collisions` when no seed spreads the strings, `OutOfMemory`.
+    /// `TooLarge` beyond 4 GiB of text, `Collisions` if no seed spreads the strings, `OutOfMemory`.
     pub(super) fn push(&mut self, text: &[u8]) -> Result<u32, VocabError> {
         let too_large = VocabError::TooLarge { what: "the texts of tokens and merges" };
         let end = u32::try_from(self.bytes.len() + text.len()).map_err(|_| too_large.clone())?;
         let id = u32::try_from(self.ends.len()).ok().filter(|&id| id < u32::MAX - 1).ok_or(too_large)?;
         let first = !text.is_empty() && self.find(text).is_none();
         self.repeats |= !first;
-        make_room(&mut self.bytes, text.len())?;
-        make_room(&mut self.ends, 1)?;
+        try_reserve(&mut self.bytes, text.len())?;
+        try_reserve(&mut self.ends, 1)?;
         self.bytes.extend_from_slice(text);
         self.ends.push(end);
         if first && (self.slots.len() < slots_for(self.ends.len()) || !self.insert(id)) {
@@ -97,8 +100,8 @@ impl Strings {
         Ok(id)
     }
 
-    /// The number of `text`, which is added if it is new. It is looked for at `guess` first, which saves a walk through the
-    /// table when it is there.
+    /// Return the number of `text`, which is added if it is new. The string number `guess` is
+    /// compared first, which saves a walk through the table if it is equal.
     pub(super) fn intern(&mut self, text: &[u8], guess: u32) -> Result<u32, VocabError> {
         if !self.repeats && !text.is_empty() && self.at(guess) == text {
             return Ok(guess);
@@ -109,7 +112,8 @@ impl Strings {
         }
     }
 
-    /// Puts a string, which is not in the table yet, into the first free slot of its chain. False if the chain is too long.
+    /// Put a string that is not in the table into the first free slot of its chain. Return false if
+    /// the chain is too long.
     fn insert(&mut self, id: u32) -> bool {
         let hash = hash(self.at(id), self.seed);
         let mask = self.slots.len().wrapping_sub(1);
@@ -126,43 +130,43 @@ impl Strings {
         false
     }
 
-    /// Fills a table of the right size anew, under the next seed that keeps the chains short.
+    /// Fill a table of the right size anew, under the next seed that keeps the chains short.
     fn rebuild(&mut self) -> Result<(), VocabError> {
         let n_slots = self.slots.len().max(slots_for(self.ends.len()));
         for _ in 0..SEEDS {
             self.slots.clear();
-            make_room(&mut self.slots, n_slots)?;
+            try_reserve(&mut self.slots, n_slots)?;
             self.slots.resize(n_slots, 0);
             self.seed = self.seed.wrapping_add(SEED_STEP);
-            if (0..self.ends.len() as u32).all(|id| self.holds(id) || self.insert(id)) {
+            if (0..self.ends.len() as u32).all(|id| self.needs_no_slot(id) || self.insert(id)) {
                 return Ok(());
             }
         }
         Err(VocabError::Collisions)
     }
 
-    /// Whether string `id` needs no slot: it is empty or equal to an earlier one.
-    fn holds(&self, id: u32) -> bool {
+    /// Return true if string `id` is empty or equal to an earlier one.
+    fn needs_no_slot(&self, id: u32) -> bool {
         let text = self.at(id);
         text.is_empty() || self.find(text).is_some()
     }
 }
 
-/// Slots for `n` entries: at most half of them in use, a power of two.
+/// Return the number of slots for `n` entries: a power of two of which at most half are in use.
 pub(super) fn slots_for(n: usize) -> usize {
     n.saturating_mul(2).next_power_of_two().max(16)
 }
 
-/// Odd, with no pattern: the fractional part of the golden ratio.
+/// An odd number without pattern: the fractional part of the golden ratio.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Multiplies to 128 bits and folds the halves together, so that every input bit reaches every output bit.
+/// Multiply to 128 bits and combine the halves, so that every input bit reaches every output bit.
 pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A hash of `text`, eight bytes a step. Not kept in any file, so it may change.
+/// Hash `text`, eight bytes per step. No file stores this hash, so it may change.
 fn hash(text: &[u8], seed: u64) -> u64 {
     let mut state = seed ^ text.len() as u64;
     let (words, rest) = text.as_chunks::<8>();

@@ -1,15 +1,16 @@
-//! From tokens back to text.
+//! From tokens back to text: tidying spaces, and characters that span tokens.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Drops the spaces that English text does not have: before `?`, `!`, `.` and `,`, around a lone apostrophe, and before
-/// `'s`, `'m`, `'re`, `'ve`. Some vocabularies ask for it; llama.cpp does the same three passes.
+/// Remove the spaces that English text does not have: before `?`, `!`, `.` and `,`, around a lone
+/// apostrophe, and before `'s`, `'m`, `'re`, `'ve`. Some vocabularies ask for it. llama.cpp does
+/// the same three passes (`llama-vocab.cpp`, `detokenize`).
 pub(super) fn clean_spaces(text: &[u8]) -> Vec<u8> {
     contractions(&lone_apostrophes(&punctuation(text)))
 }
 
-/// The byte before `i` and those from `i` on.
+/// Return the byte before `i`, and the bytes from `i` on.
 fn around(text: &[u8], i: usize) -> (Option<u8>, &[u8]) {
     (i.checked_sub(1).and_then(|i| text.get(i)).copied(), text.get(i..).unwrap_or(&[]))
 }
@@ -28,7 +29,7 @@ fn punctuation(text: &[u8]) -> Vec<u8> {
 fn lone_apostrophes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut i = 0;
-    // A space that was dropped does not count as the one before the next apostrophe.
+    // A removed space does not count as the space before the next apostrophe.
     let mut dropped = false;
     while i < text.len() {
         let (before, rest) = around(text, i);
@@ -54,10 +55,11 @@ fn contractions(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Turns pieces of tokens into text as they come.
+/// A decoder that turns the pieces of tokens into text as they come.
 ///
-/// A character may be spread over several tokens: bytes that may still become a character are held back until it is whole.
-/// Bytes that cannot become one turn into U+FFFD, as in [`String::from_utf8_lossy`].
+/// A character may be spread over several tokens. Bytes that may still become a character are
+/// withheld until it is complete. Bytes that cannot become one turn into U+FFFD, as in
+/// [`String::from_utf8_lossy`].
 ///
 /// ```
 /// use backstitch_models::vocab::TextStream;
@@ -71,15 +73,15 @@ fn contractions(text: &[u8]) -> Vec<u8> {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct TextStream {
-    /// The start of a character, at most three bytes.
-    held: Vec<u8>,
+    /// The first bytes of an incomplete character, at most three.
+    pending: Vec<u8>,
 }
 
 impl TextStream {
-    /// Appends to `out` what is text for certain after `piece`.
+    /// Append to `out` the text that is complete after `piece`.
     pub fn push(&mut self, piece: &[u8], out: &mut String) {
-        self.held.extend_from_slice(piece);
-        let mut rest = self.held.as_slice();
+        self.pending.extend_from_slice(piece);
+        let mut rest = self.pending.as_slice();
         let kept = loop {
             match core::str::from_utf8(rest) {
                 Ok(text) => {
@@ -95,25 +97,25 @@ impl TextStream {
                 }
             }
         };
-        self.held.drain(..self.held.len() - kept);
+        self.pending.drain(..self.pending.len() - kept);
     }
 
-    /// Starts a new text, with room for pieces of `n` bytes.
+    /// Start a new text, with capacity for pieces of `n` bytes.
     pub(crate) fn begin(&mut self, n: usize) {
-        self.held.clear();
-        self.held.reserve(n);
+        self.pending.clear();
+        self.pending.reserve(n);
     }
 
-    /// Return true if nothing is held back.
+    /// Return true if no bytes are withheld.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.pending.is_empty()
     }
 
-    /// Appends to `out` what was held back, as U+FFFD, at the end of a text.
+    /// Append withheld bytes to `out`, as one U+FFFD, at the end of a text.
     pub fn finish(&mut self, out: &mut String) {
-        if !self.held.is_empty() {
+        if !self.pending.is_empty() {
             out.push(char::REPLACEMENT_CHARACTER);
-            self.held.clear();
+            self.pending.clear();
         }
     }
 }
@@ -165,7 +167,7 @@ mod tests {
             let (mut stream, mut text) = (TextStream::default(), String::new());
             for piece in bytes.chunks(cut) {
                 stream.push(piece, &mut text);
-                prop_assert!(stream.held.len() <= 3);
+                prop_assert!(stream.pending.len() <= 3);
             }
             stream.finish(&mut text);
             prop_assert_eq!(text, String::from_utf8_lossy(&bytes).to_string());

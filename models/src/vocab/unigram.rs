@@ -1,7 +1,10 @@
-//! Unigram: of all ways to write a text as tokens, the one whose scores add up to the most (Kudo, 2018, arXiv 1804.10959).
+//! Unigram: of all segmentations of a text into tokens, the one with the greatest sum of scores
+//! (Kudo, "Subword regularization", 2018, arXiv 1804.10959).
 //!
-//! The text is normalised first, by the model's own table of characters and by writing spaces as `▁`. A character that
-//! is no token scores ten less than the worst token; neighbours of that kind become one unknown token.
+//! The text is normalised first, by the model's own table of characters and by writing spaces as
+//! `▁`. The best segmentation is then found by dynamic programming over the positions of the text
+//! (Viterbi). A character that is not a token scores ten less than the worst token; neighbours of
+//! that kind become one unknown token.
 
 use alloc::string::String;
 use alloc::vec;
@@ -12,17 +15,19 @@ use backstitch_kv::Token;
 use super::automaton::{Automaton, Direction};
 use super::charsmap::CharsMap;
 use super::error::VocabError;
-use super::room::listed;
+use super::reserve::try_collect;
 use super::source::VocabSource;
 use super::spm::SPACE;
 use super::strings::Strings;
 
-/// How much less than the worst token an unknown character scores.
+/// The amount by which an unknown character scores less than the worst token.
 const PENALTY: f32 = 10.0;
 
-/// GGUF's numbers of kinds of tokens that are found in texts.
+/// GGUF's number for normal tokens. Together with the next two, these are the kinds found in texts.
 const NORMAL: i32 = 1;
+/// GGUF's number for user-defined tokens.
 const USER: i32 = 4;
+/// GGUF's number for unused tokens.
 const UNUSED: i32 = 5;
 
 /// A Unigram tokeniser.
@@ -33,26 +38,27 @@ pub(super) struct Unigram {
     unknown: f64,
     unk: Option<Token>,
     charsmap: CharsMap,
-    /// Runs of spaces count as one, those at the ends as none.
+    /// True if runs of spaces count as one, and those at the ends as none.
     merge_spaces: bool,
     add_space_prefix: bool,
 }
 
-/// The best way to a place in the text.
+/// The best segmentation of the text up to a position.
 #[derive(Clone, Copy, Debug)]
 struct Best {
-    /// The last token; none: an unknown character.
+    /// The last token; `None` is an unknown character.
     token: Option<u32>,
-    /// Where it starts.
+    /// The offset at which it starts.
     start: usize,
     score: f64,
 }
 
 impl Unigram {
-    /// Builds for the tokens in `texts`.
+    /// Build the tokeniser for the tokens in `texts`.
     ///
     /// # Errors
-    /// `Score` for one that is not a number, `Charsmap` for a table that is damaged, and those of the automaton.
+    /// `Score` for a score that is not a number, `Charsmap` for a damaged table; those of
+    /// [`Automaton::new`].
     pub(super) fn new(
         source: &VocabSource<'_>,
         texts: &Strings,
@@ -70,8 +76,8 @@ impl Unigram {
         let found = (0..n_vocab as u32).filter(|&id| [NORMAL, USER, UNUSED].contains(&kind(id as usize)));
         Ok(Self {
             automaton: Automaton::new(found, texts, Direction::Forwards)?,
-            // What the user defined is always taken.
-            scores: listed(n_vocab, (0..).map(|id| if kind(id) == USER { 0.0 } else { score_of(id) }))?,
+            // User-defined tokens are always taken.
+            scores: try_collect(n_vocab, (0..).map(|id| if kind(id) == USER { 0.0 } else { score_of(id) }))?,
             unknown: f64::from(worst - PENALTY),
             unk,
             charsmap: CharsMap::new(&source.charsmap)?,
@@ -80,7 +86,7 @@ impl Unigram {
         })
     }
 
-    /// Appends the tokens of `text`.
+    /// Append the tokens of `text`.
     pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
         let text = self.normalize(text);
         let best = self.best(&text, texts);
@@ -96,7 +102,7 @@ impl Unigram {
         out[start..].reverse();
     }
 
-    /// For each place in the text the best way there.
+    /// Return the best segmentation up to each position of the text.
     fn best(&self, text: &str, texts: &Strings) -> Vec<Best> {
         let mut best = vec![Best { token: None, start: 0, score: f64::MIN }; text.len() + 1];
         best[0].score = 0.0;
@@ -107,7 +113,7 @@ impl Unigram {
                 node = self.automaton.step(node, byte);
             }
             let mut known = false;
-            // Ties go to the longer token: it comes first.
+            // Ties go to the longer token, which comes first.
             for id in self.automaton.ending(node) {
                 let len = texts.at(id).len();
                 known |= len == c.len_utf8();
@@ -121,7 +127,7 @@ impl Unigram {
         best
     }
 
-    /// The text with characters mapped and spaces written as tokens write them.
+    /// Return the text with characters mapped, and spaces written as tokens write them.
     fn normalize(&self, text: &str) -> String {
         let mut normal = String::with_capacity(text.len() + SPACE.len());
         let (mut in_word, mut prefixed) = (false, false);
@@ -157,7 +163,8 @@ impl Unigram {
     }
 }
 
-/// Goes on from the best way to `start` with a token that ends at `end`, if that is better than what is known.
+/// Extend the best segmentation up to `start` by a token that ends at `end`, if the result is
+/// better than the best known.
 fn improve(best: &mut [Best], token: Option<u32>, start: usize, end: usize, score: f64) {
     let Some(score) = best.get(start).map(|best| best.score + score) else { return };
     if let Some(best) = best.get_mut(end).filter(|best| score > best.score) {

@@ -1,8 +1,9 @@
-//! WordPiece: text becomes words without case or accents, and of each word the longest token that it starts with is taken
-//! off, again and again. A word that does not come out whole is the unknown token.
+//! WordPiece, as in BERT (Devlin et al., 2018): text is cut into words without case or accents. The
+//! longest token that a word starts with is cut off, again and again. A word with a rest that no
+//! token matches becomes the unknown token.
 //!
-//! As in BERT (Devlin et al., 2018): white space, punctuation and ideographs divide words; control characters and combining marks are
-//! dropped. In model files the start of a word is written `▁`.
+//! White space, punctuation and ideographs divide words; control characters and combining marks are
+//! removed. In model files the start of a word is written `▁`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,22 +20,23 @@ use super::strings::Strings;
 /// A WordPiece tokeniser.
 #[derive(Clone, Debug)]
 pub(super) struct WordPiece {
-    /// Reads words back to front, and so knows the longest token that starts at each place.
+    /// The automaton of the tokens back to front, which finds the longest token that starts at each
+    /// position.
     automaton: Automaton,
     unk: Option<Token>,
 }
 
 impl WordPiece {
-    /// Builds for the tokens in `texts`.
+    /// Build the tokeniser for the tokens in `texts`.
     ///
     /// # Errors
-    /// Those of the automaton.
+    /// Those of [`Automaton::new`].
     pub(super) fn new(texts: &Strings, unk: Option<Token>) -> Result<Self, VocabError> {
         let automaton = Automaton::new(0..texts.len() as u32, texts, Direction::Backwards)?;
         Ok(Self { automaton, unk })
     }
 
-    /// Appends the tokens of `text`.
+    /// Append the tokens of `text`.
     pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
         let mut word = String::from(SPACE);
         let mut longest = Vec::new();
@@ -55,7 +57,7 @@ impl WordPiece {
         self.end_word(&mut word, texts, &mut longest, out);
     }
 
-    /// Appends the tokens of the word gathered so far, if any, and begins another.
+    /// Append the tokens of the word gathered so far, if any, and begin another.
     fn end_word(
         &self,
         word: &mut String,
@@ -87,16 +89,16 @@ impl WordPiece {
     }
 }
 
-/// What a character does to words.
+/// The effect of a character on words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Goes on with a word.
+    /// Continues a word.
     Letter,
-    /// Ends a word and is none.
+    /// Ends a word.
     Space,
-    /// Ends a word and is one.
+    /// Ends a word, and is a word of its own.
     Alone,
-    /// Is not there.
+    /// Is removed.
     Dropped,
 }
 
@@ -134,7 +136,8 @@ impl Role {
     }
 }
 
-/// Ideographs as BERT's own tokeniser lists them (one block starts 0x100 late there, and so here).
+/// Return true for the ideographs that BERT's own tokeniser lists. One block starts 0x100 late
+/// there, and so here.
 fn is_ideograph(c: char) -> bool {
     matches!(u32::from(c),
         0x4e00..=0x9fff | 0x3400..=0x4dbf | 0x20000..=0x2a6df | 0x2a700..=0x2b73f | 0x2b740..=0x2b81f

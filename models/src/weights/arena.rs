@@ -30,9 +30,9 @@ impl Arena {
         Ok(Self { lines: bytemuck::allocation::try_zeroed_vec(n_lines).map_err(refused)? })
     }
 
-    /// Some of its bytes; none where there are not as many.
-    pub fn get(&self, range: Range<usize>) -> &[u8] {
-        self.bytes().get(range).unwrap_or_default()
+    /// Return some of its bytes; none where there are not as many.
+    pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
+        self.bytes().get(range)
     }
 
     fn bytes(&self) -> &[u8] {

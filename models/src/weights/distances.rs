@@ -1,14 +1,16 @@
-//! Terms of attention scores by distance, from a table by bucket (Raffel et al., 2020, arXiv 1910.10683, section 2.1).
+//! Relative position biases by distance, from a table by bucket (Raffel et al., 2020,
+//! arXiv 1910.10683, section 2.1).
 
 use alloc::vec::Vec;
 
 /// All distances from here on are in the last bucket.
 pub(crate) const REACH: usize = 128;
 
-/// The bucket of a cell at the query's position plus `distance`.
+/// Return the bucket of a cell at the query's position plus `distance`.
 ///
-/// The first half of the buckets holds one distance each, the others hold ranges that grow by a constant factor up to [`REACH`].
-/// With `both_ways` tokens ahead have the upper half of all buckets; else they have that of distance 0.
+/// The first half of the buckets holds one distance each; the others hold ranges that grow by a
+/// constant factor up to [`REACH`]. With `both_ways` tokens ahead have the upper half of all
+/// buckets; else they have that of distance 0.
 fn bucket(distance: i64, n_bucket: usize, both_ways: bool) -> usize {
     let (n_bucket, ahead) = match both_ways {
         true => (n_bucket / 2, if distance > 0 { n_bucket / 2 } else { 0 }),
@@ -20,12 +22,14 @@ fn bucket(distance: i64, n_bucket: usize, both_ways: bool) -> usize {
         return ahead + back;
     }
     let octaves = libm::log(back as f64 / n_exact as f64) / libm::log(REACH as f64 / n_exact as f64);
-    // Rounded to f32 first: where the quotient is a whole number, the logarithms may come out a little below it.
+    // Rounded to f32 first: where the quotient is a whole number, the logarithms may come out a
+    // little below it.
     let far = (n_exact as f64 + octaves * (n_bucket - n_exact) as f64) as f32;
     ahead + (far as usize).min(n_bucket - 1)
 }
 
-/// The terms of all distances from `-REACH` to `REACH`, head by head, from a table `[n_bucket, n_head]`.
+/// Return the biases of all distances from `-REACH` to `REACH`, head by head, from a table
+/// `[n_bucket, n_head]`.
 pub(super) fn terms(table: &[f32], n_bucket: usize, n_head: usize, both_ways: bool) -> Vec<f32> {
     let reach = REACH as i64;
     let of_head =

@@ -7,7 +7,8 @@ use backstitch_models::{
 };
 use backstitch_testing::Random;
 
-/// The golden model `name` with its matrices in another format, where their rows are whole blocks of it.
+/// Return the golden model `name` with its matrices in another format, where their rows are whole
+/// blocks of it.
 pub fn model(name: &str, dtype: DType) -> Model {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).unwrap();
@@ -40,7 +41,7 @@ pub fn model(name: &str, dtype: DType) -> Model {
     Model::from_bytes(&writer.to_bytes()).unwrap()
 }
 
-/// Any `n` tokens.
+/// Return `n` arbitrary tokens.
 pub fn tokens(model: &Model, seed: u64, n: usize) -> Vec<Token> {
     let mut random = Random::new(seed);
     (0..n).map(|_| Token(random.below(model.hparams().n_vocab) as u32)).collect()

@@ -1,4 +1,4 @@
-//! Models of the goldens, and what they say in a context of its own.
+//! Models of the goldens, and their logits in a fresh context.
 
 use backstitch_models::{Context, Model, Params, Token};
 
@@ -11,7 +11,7 @@ pub fn tokens(range: std::ops::Range<u32>) -> Vec<Token> {
     range.map(|i| Token((i * 37 + 11) % 288)).collect()
 }
 
-/// Logits after `tokens` in a context of their own.
+/// Return the logits after `tokens` in a fresh context.
 pub fn fresh(model: &Model, tokens: &[Token]) -> Vec<f32> {
     let mut ctx = Context::new(model, Params::default().n_ctx(1024)).unwrap();
     let seq = ctx.sequence().unwrap();

@@ -1,4 +1,5 @@
-//! A model whose rows are so long that the set `amx` takes tiles for them, as it does for no golden model.
+//! A model with rows long enough that the kernel set `amx` uses tiles for them, as for no golden
+//! model.
 
 use backstitch_core::DType;
 use backstitch_models::{
@@ -7,11 +8,12 @@ use backstitch_models::{
 };
 use backstitch_testing::Random;
 
-/// Columns of the longest rows: 32 blocks, more than the 24 of the shortest rows that take tiles and of what tiles take at once, and
-/// four super-blocks of 256.
+/// The columns of the longest rows: 32 blocks, which is more than the 24 of the shortest rows that
+/// use tiles and more than tiles take at once, and four super-blocks of 256.
 const N_FF: usize = 1024;
 
-/// The golden model `quant_f16` with another feed-forward network and random matrices, all of the format `dtype`.
+/// Return the golden model `quant_f16` with another feed-forward network and random matrices, all
+/// of the format `dtype`.
 pub fn model(dtype: DType) -> Model {
     let path = format!("{}/../goldens/models/quant_f16.gguf", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).unwrap();
@@ -39,7 +41,7 @@ pub fn model(dtype: DType) -> Model {
     Model::from_bytes(&writer.to_bytes()).unwrap()
 }
 
-/// The shape of a matrix once the network is wider; none for vectors.
+/// Return the shape of a matrix of the wider network; `None` for vectors.
 fn matrix_shape(name: &str, shape: &[usize]) -> Option<[usize; 2]> {
     let &[n_rows, n_cols] = shape else { return None };
     Some(match name {
@@ -49,7 +51,7 @@ fn matrix_shape(name: &str, shape: &[usize]) -> Option<[usize; 2]> {
     })
 }
 
-/// A random matrix, which makes outputs about as large as inputs.
+/// Return a random matrix that makes outputs about as large as inputs.
 fn matrix(random: &mut Random, dtype: DType, [n_rows, n_cols]: [usize; 2]) -> Vec<u8> {
     let size = (3.0 / n_cols as f32).sqrt();
     let values: Vec<f32> = random.floats(n_rows * n_cols).iter().map(|x| x * size).collect();

@@ -1,10 +1,11 @@
-//! What the logits of a sequence should be: those of its recipe, done by one thread in whole pieces on an untouched context.
+//! The expected logits of a sequence: those of its recipe, run by one thread in whole pieces on a
+//! fresh context.
 
 use backstitch_core::cell::CellType;
-use backstitch_models::{Batch, Context, Error, Model, Params, Pos, SeqId, TimelineParams, Token};
+use backstitch_models::{Batch, Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token};
 use std::collections::HashMap;
 
-/// What makes a sequence.
+/// A recipe: the steps that make a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Deed {
     Append(Vec<u32>),
@@ -12,12 +13,13 @@ pub enum Deed {
     Move(i32, i32, i32),
 }
 
-/// Logits of sequences made by themselves.
+/// A cache of the logits of recipes.
 pub struct Fresh {
     model: Model,
     pub(super) cells: CellType,
     known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
-    /// For what comes before the last `Append` of a recipe: tokens that were appended, and what they gave.
+    /// For what comes before the last `Append` of a recipe: tokens that were appended, and what
+    /// they gave.
     appended: HashMap<Vec<Deed>, (Vec<u32>, Vec<u64>)>,
 }
 
@@ -26,7 +28,8 @@ impl Fresh {
         Fresh { model: model.clone(), cells, known: HashMap::new(), appended: HashMap::new() }
     }
 
-    /// A hash of the logits of the last token of a recipe that ends with an `Append`; `None` as [`Fresh::rows`].
+    /// Return a hash of the logits of the last token of a recipe that ends with an `Append`; `None`
+    /// as [`Fresh::rows`].
     pub(super) fn last(&mut self, recipe: &[Deed]) -> Option<u64> {
         let (Deed::Append(tokens), before) = recipe.split_last()? else { return None };
         if let Some((known, rows)) = self.appended.get(before)
@@ -40,8 +43,8 @@ impl Fresh {
         last
     }
 
-    /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it is refused because of cells
-    /// that are still there: in the context they had left the window.
+    /// Hashes of the logits of all tokens of the last `Append` of a recipe; `None` if a move in it
+    /// is refused because of cells that are still there: in the context they had left the window.
     pub(super) fn rows(&mut self, recipe: &[Deed]) -> Option<&[u64]> {
         if self.known.len() > 2_000 {
             self.known.clear();
@@ -49,10 +52,10 @@ impl Fresh {
         }
         let model = &self.model;
         let known = self.known.entry(recipe.to_vec()).or_insert_with(|| {
-            // No ladder and no journal: only the place where a change was made can be gone back to.
-            let timeline =
-                TimelineParams::default().checkpoint_bytes(1 << 20).spacing(1 << 20).journal(0).margin(1024);
-            let params = Params::default().n_ctx(1024).n_ubatch(1024).n_batch(1024).timeline(timeline);
+            // Without checkpoints and journal, a rollback reaches only the position of a change.
+            let rollback =
+                RollbackParams::default().checkpoint_bytes(1 << 20).spacing(1 << 20).journal(0).margin(1024);
+            let params = Params::default().n_ctx(1024).n_ubatch(1024).n_batch(1024).rollback(rollback);
             let params = params.type_k(self.cells).type_v(self.cells);
             let mut ctx = Context::new(model, params).unwrap();
             encode(&mut ctx, 0);
@@ -84,7 +87,7 @@ impl Fresh {
     }
 }
 
-/// Gives a sequence a text to decode from, where the model takes one: the same for all.
+/// Encode an input for a sequence to decode from, if the model takes one. It is the same for all.
 pub(super) fn encode(ctx: &mut Context, seq: u32) {
     if ctx.model().graph().encoder().is_none() {
         return;
@@ -96,7 +99,7 @@ pub(super) fn encode(ctx: &mut Context, seq: u32) {
     ctx.encode_batch(&batch).unwrap();
 }
 
-/// FNV-1a over the bits.
+/// Return the FNV-1a hash of the bits.
 pub(super) fn hash(logits: &[f32]) -> u64 {
     logits
         .iter()

@@ -1,9 +1,11 @@
-//! A machine that runs programs of memory operations on a context and holds every logit to a fresh evaluation.
+//! A machine that runs programs of memory operations on a context, and compares every logit with a
+//! fresh evaluation.
 //!
-//! A program is a list of steps of four bytes: what to do, and three numbers that are taken modulo what makes sense when the
-//! step runs; so any bytes are a program, and shrinking one keeps it meaningful. For each sequence the machine keeps a *recipe*:
-//! what, done in order on an empty sequence of an untouched context by one thread in whole pieces, gives the same
-//! sequence. Logits that the context gave are compared, bit for bit, with those of the recipe.
+//! A program is a list of steps of four bytes: an operation, and three numbers that are taken
+//! modulo what makes sense when the step runs. So any bytes are a program, and a shrunk one keeps
+//! its meaning. For each sequence the machine has a *recipe*: steps that give the same sequence
+//! when one thread runs them in order, in whole pieces, on an empty sequence of a fresh context.
+//! Logits of the context are compared, bit for bit, with those of the recipe.
 
 mod fresh;
 mod tally;
@@ -13,15 +15,15 @@ pub use tally::Tally;
 
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
 use backstitch_models::{
-    Batch, Cancel, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, SaveOptions, SeqId,
-    TimelineParams, Token,
+    Batch, Cancel, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, RollbackParams,
+    SaveOptions, SeqId, Token,
 };
 use fresh::{Deed, encode, hash};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// What to do, and three numbers.
+/// An operation and three numbers.
 pub type Step = [u8; 4];
 
 const N_SEQ: u32 = 4;
@@ -45,11 +47,12 @@ impl Pool for Faulty {
     }
 }
 
-/// A sequence as it should be.
+/// The expected state of a sequence.
 #[derive(Clone, Debug, Default)]
 struct Twin {
     recipe: Vec<Deed>,
-    /// For each token of the last `Append`: a hash of the logits that the context gave, if it was asked for them.
+    /// For each token of the last `Append`: a hash of the logits that the context gave, if it was
+    /// asked for them.
     given: Vec<Option<u64>>,
     pins: Vec<i32>,
 }
@@ -63,14 +66,14 @@ impl Twin {
     }
 }
 
-/// What came of something that was disturbed.
+/// The outcome of a disturbed operation.
 enum Disturbed<T> {
     CameThrough(T),
     Stopped,
     Refused(Error),
 }
 
-/// A context, and what its sequences should be.
+/// A context, and the expected state of its sequences.
 pub struct Machine<'f> {
     ctx: Context,
     left: Arc<AtomicI64>,
@@ -84,7 +87,7 @@ pub struct Machine<'f> {
 }
 
 impl<'f> Machine<'f> {
-    /// `shape` chooses threads and the sizes of ubatches, pieces and timelines.
+    /// `shape` chooses threads and the sizes of ubatches, pieces and budgets.
     pub fn new(model: &Model, fresh: &'f mut Fresh, shape: u8) -> Machine<'f> {
         let inner: Box<dyn Pool + Send> = match shape % 3 {
             0 => Box::new(Inline),
@@ -92,11 +95,11 @@ impl<'f> Machine<'f> {
         };
         let left = Arc::new(AtomicI64::new(i64::MAX));
         let pool = Arc::new(Faulty { inner, left: left.clone() });
-        let timeline = match shape / 3 % 4 {
-            0 => TimelineParams::default().checkpoint_bytes(1 << 20).spacing(8).journal(4).margin(8),
-            1 => TimelineParams::default().checkpoint_bytes(200_000).spacing(16).journal(8).margin(0),
-            2 => TimelineParams::default().checkpoint_bytes(1 << 22).spacing(12).journal(0).margin(3),
-            _ => TimelineParams::OFF,
+        let rollback = match shape / 3 % 4 {
+            0 => RollbackParams::default().checkpoint_bytes(1 << 20).spacing(8).journal(4).margin(8),
+            1 => RollbackParams::default().checkpoint_bytes(200_000).spacing(16).journal(8).margin(0),
+            2 => RollbackParams::default().checkpoint_bytes(1 << 22).spacing(12).journal(0).margin(3),
+            _ => RollbackParams::OFF,
         };
         let (n_ubatch, n_batch) = [(7, 24), (64, 160), (16, 16), (3, 50)][usize::from(shape / 12 % 4)];
         let params = Params::default()
@@ -104,7 +107,7 @@ impl<'f> Machine<'f> {
             .n_seq_max(N_SEQ)
             .n_ubatch(n_ubatch)
             .n_batch(n_batch)
-            .timeline(timeline);
+            .rollback(rollback);
         let params = params.type_k(fresh.cells).type_v(fresh.cells);
         let mut ctx = Context::with_pool(model, params, pool).unwrap();
         let looks = Arc::new(AtomicI64::new(i64::MAX));
@@ -115,7 +118,7 @@ impl<'f> Machine<'f> {
         Machine { ctx, left, looks, twins, fresh, n_vocab, next: 1, tally: Tally::default() }
     }
 
-    /// Runs a program and checks all that is left.
+    /// Run a program and check the sequences at its end.
     pub fn run(&mut self, steps: &[Step]) {
         steps.iter().for_each(|step| self.step(step));
         (0..N_SEQ).for_each(|seq| self.check(seq));
@@ -136,11 +139,11 @@ impl<'f> Machine<'f> {
             _ => self.nonsense(seq, b, c),
         }
         self.compare_positions();
-        // Not of all: logits that nobody asked for must be as good later.
+        // Some sequences are skipped, because logits that were not asked for must be as good later.
         (0..N_SEQ).filter(|seq| c >> seq & 1 == 1).for_each(|seq| self.compare_logits(seq));
     }
 
-    /// Holds the logits that a sequence has, or makes again, to its recipe.
+    /// Compare the logits of a sequence, present or evaluated on demand, with its recipe.
     fn compare_logits(&mut self, seq: u32) {
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
         let end = self.end(seq);
@@ -159,13 +162,14 @@ impl<'f> Machine<'f> {
         assert_eq!(self.end(seq), end);
     }
 
-    /// The logits at hand: of all sequences, and of the last batch.
+    /// Compare the logits that are present: of all sequences, and of the last batch.
     fn at_hand(&self) -> Vec<Option<u64>> {
         let of_sequences = (0..N_SEQ).map(|seq| self.ctx.logits_at_hand(SeqId(seq)));
         of_sequences.chain((0..100).map(|i| self.ctx.output(i))).map(|row| row.map(hash)).collect()
     }
 
-    /// Lets a pool fail after some runs, or asks to stop after some looks, while `act` runs. Tells if that happened.
+    /// Let a pool fail after some calls, or cancel after some checks, while `act` runs. Return true
+    /// if that happened.
     fn disturb<T>(
         &mut self,
         c: u8,
@@ -209,7 +213,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Holds what the context gave for a sequence to its recipe.
+    /// Compare the logits that the context returned for a sequence with its recipe.
     fn check(&mut self, seq: u32) {
         let Some(Some(twin)) = self.twins.get_mut(seq as usize) else { return };
         if twin.given.iter().all(Option::is_none) {
@@ -225,7 +229,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Appends some tokens to one sequence, or to several in one batch.
+    /// Append some tokens to one sequence, or to several in one batch.
     fn decode(&mut self, seq: u32, b: u8, c: u8, several: bool) {
         let mut batch = Batch::new();
         let mut owners = Vec::new();
@@ -258,7 +262,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Gives sequences that a batch makes a text, where the model takes one.
+    /// Encode an input for sequences that a batch starts, if the model takes one.
     fn begin(&mut self, owners: &[(u32, u32)]) {
         for seq in (0..N_SEQ).filter(|seq| owners.iter().any(|(owner, _)| owner == seq)) {
             if self.twins[seq as usize].is_none() {
@@ -284,7 +288,8 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Lets a decode fail somewhere; false if the batch no longer fits, because what it did could not be taken back.
+    /// Let a decode fail somewhere. Return false if the batch no longer fits, because it could not
+    /// be rolled back.
     fn fail(&mut self, batch: &Batch, c: u8) -> bool {
         let before = self.at_hand();
         match self.disturb(c, i64::from(c) * 3 % 97, |ctx| ctx.decode(batch)) {
@@ -297,7 +302,7 @@ impl<'f> Machine<'f> {
         true
     }
 
-    /// Takes back a batch that came through.
+    /// Roll back a batch that succeeded.
     fn undo(&mut self, batch: &Batch) -> bool {
         let mut undone = true;
         for seq in 0..N_SEQ {
@@ -320,7 +325,7 @@ impl<'f> Machine<'f> {
         undone
     }
 
-    /// Empties a sequence.
+    /// Empty a sequence.
     fn give_up(&mut self, seq: u32) {
         self.ctx.release(SeqId(seq)).unwrap();
         self.twins[seq as usize] = None;
@@ -359,7 +364,7 @@ impl<'f> Machine<'f> {
     fn rolled_back(&mut self, seq: u32, pos: i32, end: i32) {
         let back = self.end(seq);
         let Some(Some(twin)) = self.twins.get_mut(seq as usize) else { return };
-        // Where something was removed, the last token that is left may lie further back.
+        // After a removal, the last token left may be further back.
         assert!(back == pos || back < pos && twin.recipe.len() > 1, "{back} is not {pos}");
         let n_removed = (end - pos) as usize;
         twin.pins.retain(|&pin| pin <= pos);
@@ -396,7 +401,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Removes or moves something that is not the end.
+    /// Remove or move positions other than the end.
     fn edit(&mut self, seq: u32, b: u8, c: u8) {
         self.check(seq);
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
@@ -450,7 +455,7 @@ impl<'f> Machine<'f> {
         self.check_positions(seq);
     }
 
-    /// What the context says about going back must be consistent, and honour pins.
+    /// The rollback costs that the context states must be consistent, and honour pins.
     fn check_positions(&self, seq: u32) {
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
         let stretches = self.ctx.positions(SeqId(seq)).unwrap();
@@ -467,7 +472,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Saves a sequence and restores it in its own place or as another; or saves and restores all.
+    /// Save a sequence and restore it in its own place or as another; or save and restore all.
     fn save(&mut self, seq: u32, c: u8) {
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
         let free = self.twins.iter().position(Option::is_none).map(|free| free as u32);
@@ -498,7 +503,8 @@ impl<'f> Machine<'f> {
         self.compare_restored(&restored, &logits, target);
     }
 
-    /// Logits are there as before; pins are lost only where something had to be left out.
+    /// Check that logits are as before, and that pins are lost only if something had to be left
+    /// out.
     fn compare_restored(&mut self, restored: &Restored, logits: &[Option<u64>], added: Option<u32>) {
         for (seq, before) in (0..).zip(logits).filter(|(seq, _)| Some(*seq) != added) {
             assert_eq!(self.ctx.logits_at_hand(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
@@ -520,7 +526,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Copies the beginning of one sequence to another.
+    /// Copy the beginning of one sequence to another.
     fn copy(&mut self, src: u32, dst: u32, c: u8) {
         let Some(Some(twin)) = self.twins.get(src as usize) else { return };
         let is_plain = twin.recipe.len() == 1;
@@ -543,7 +549,7 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Calls that must be refused.
+    /// Make calls that must be refused.
     fn nonsense(&mut self, seq: u32, b: u8, c: u8) {
         let (id, end) = (SeqId(seq), self.end(seq));
         let later = Pos(end + 1 + i32::from(b));

@@ -1,6 +1,6 @@
-//! What programs did, counted: tests make sure that everything was met.
+//! Counts of the operations that programs ran. Tests check that every kind occurred.
 
-/// How often each thing happened.
+/// The number of times that each thing happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub rows_compared: u64,

@@ -1,11 +1,11 @@
-//! Sessions that are adopted with samplers other than those that were saved.
+//! Sessions that are adopted with samplers other than the saved ones.
 
 use super::*;
 use backstitch_models::sampler::Greedy;
 use backstitch_models::session::GenerateOptions;
 use backstitch_models::{Pos, RestoreOptions, SaveOptions, SeqId};
 
-/// Makes a token likelier that depends on all that were accepted.
+/// A sampler that makes one token likelier, which depends on all tokens accepted.
 #[derive(Clone, Default)]
 struct Tally(u32);
 
@@ -44,7 +44,7 @@ fn tally(model: &Model) -> Chain {
     Chain::builder(model.hparams().n_vocab).with(Tally::default()).with(Greedy).build()
 }
 
-/// A session of nine tokens, five of them generated, continued by `chain`.
+/// Return a session of nine tokens, five of them generated, sampled by `chain`.
 fn told(model: &Model, chain: Chain) -> Session {
     let ctx = Context::new(model, params()).unwrap();
     let mut session = Session::with_chain(ctx, chain).unwrap();
@@ -58,7 +58,7 @@ fn tell(session: &mut Session, n: usize) -> Vec<Token> {
     pieces.flat_map(|piece| piece.unwrap().tokens).collect()
 }
 
-/// What a session of `bytes` says, continued by `chain`.
+/// Return the continuation of the session in `bytes`, sampled by `chain`.
 fn adopted(model: &Model, bytes: &[u8], chain: &Chain) -> Result<Session, Error> {
     let mut ctx = Context::new(model, params()).unwrap();
     let restored = ctx.state_read_bytes(bytes, &RestoreOptions::default()).unwrap();
@@ -90,7 +90,7 @@ fn a_sampler_that_was_not_saved_goes_on_as_if_it_had_been_there() {
 fn a_state_without_earlier_ones_goes_back_by_the_tokens() {
     let model = model("llama");
     let mut expected = told(&model, tally(&model));
-    expected.settle().unwrap();
+    expected.evaluate_pending().unwrap();
     let (chain, mut bytes) = (expected.chain().clone(), Vec::new());
     let options = SaveOptions::default().sampler(Some(&chain));
     expected.context().state_write(&mut bytes, &options).unwrap();

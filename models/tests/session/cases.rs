@@ -76,8 +76,11 @@ fn a_full_context_ends_a_generation_and_holds_what_was_told() {
     let mut generation = session.generate(GenerateOptions::default().ignore_eos());
     assert_eq!(generation.by_ref().map(|piece| piece.unwrap().tokens.len()).sum::<usize>(), 3);
     assert_eq!(generation.finish(), Some(Finish::ContextFull));
-    assert!(matches!(session.hold(&[Token(3); 193]), Err(Error::TooLong { n_tokens: 193, n_ctx: 192 })));
-    session.settle().unwrap();
+    assert!(matches!(
+        session.set_tokens(&[Token(3); 193]),
+        Err(Error::TooLong { n_tokens: 193, n_ctx: 192 })
+    ));
+    session.evaluate_pending().unwrap();
     assert_eq!(session.tokens().len(), N_CTX as usize);
 }
 
@@ -94,7 +97,7 @@ fn a_prompt_that_is_cancelled_keeps_what_was_evaluated() {
     assert!(matches!(session.feed_with(&all, stop), Err(Error::Cancelled)));
     assert_eq!(session.tokens().len(), 32);
     cancel.reset();
-    assert_eq!(session.hold(&all).unwrap().kept, 32);
+    assert_eq!(session.set_tokens(&all).unwrap().kept, 32);
     assert_eq!(session.tokens(), all);
 }
 
@@ -116,7 +119,7 @@ fn what_bans_everything_is_an_error_and_can_be_taken_back() {
     assert!(matches!(refused, Err(Error::LogitBias { token: 9999, .. })));
 }
 
-/// Bans all but the token that ends a text, behind three others.
+/// A sampler that bans all tokens but an end-of-generation token, behind three others.
 #[derive(Clone)]
 struct EndAfterThree(Token);
 
@@ -217,7 +220,7 @@ fn text_behind_text_is_the_text_of_both() {
         assert_eq!(text(session.tokens()), begin + "d e fg", "{name}");
         // Behind a control token, text begins as at the start of a text.
         let bos = vocab.bos().unwrap();
-        session.hold(&[bos]).unwrap();
+        session.set_tokens(&[bos]).unwrap();
         let mut whole = vec![bos];
         vocab.tokenize("ab c", AddSpecial::No, ParseSpecial::No, &mut whole);
         session.feed(&session.tokenize_behind("ab c", ParseSpecial::No)).unwrap();
@@ -244,5 +247,5 @@ fn a_generation_without_a_token_is_none_to_have_again() {
     session.feed(&tokens(&[30, 31])).unwrap();
     // One that ended without a token may end otherwise the next time.
     assert_eq!(session.generate(GenerateOptions::default().limit(0)).count(), 0);
-    session.regenerate(Randomness::GoOn).unwrap();
+    session.regenerate(Randomness::Continue).unwrap();
 }

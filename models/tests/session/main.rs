@@ -1,4 +1,4 @@
-//! Sessions: beside a naive one that begins anew at every step, and in cases of their own.
+//! Sessions: compared with a naive one that starts anew at every step, and in cases of their own.
 
 mod adopted;
 mod cases;
@@ -19,8 +19,8 @@ fn params() -> Params {
     Params::default().n_ctx(N_CTX).n_seq_max(4).n_ubatch(16)
 }
 
-/// Makes a token likelier that depends on how often it was asked and what was accepted: state that only
-/// bytes bring back.
+/// A sampler that makes one token likelier, which depends on the number of draws and on the tokens
+/// accepted. Only saved bytes restore this state.
 #[derive(Clone, Default)]
 struct Drift {
     n_asked: u32,

@@ -1,5 +1,5 @@
-//! A session beside a naive one that begins anew at every step: tokens, text, chains and logits are the
-//! same, bit for bit.
+//! A session compared with a naive one that starts anew at every step: tokens, text, chains and
+//! logits are the same, bit for bit.
 
 use super::*;
 use backstitch_models::sampler::State;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
 
-/// What happened to a branch, in order.
+/// An event of a branch.
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
     Fed(Token),
@@ -25,11 +25,11 @@ enum Event {
     },
 }
 
-/// A branch as a list of events; everything else is computed from them, from the beginning.
+/// A branch as a list of events. Everything else is computed from them, from the beginning.
 #[derive(Clone, Default)]
 struct Naive {
     events: Vec<Event>,
-    /// Where the last generation began, and the events before it.
+    /// The start of the last generation, and the events before it.
     generated: Option<(usize, Vec<Event>)>,
 }
 
@@ -42,7 +42,8 @@ impl Naive {
         self.events.iter().filter_map(token).collect()
     }
 
-    /// Goes back to when the branch first held `n` tokens; other random numbers taken there stay.
+    /// Return to the state in which the branch first had `n` tokens; other random numbers chosen
+    /// there stay.
     fn rollback(&mut self, n: usize) {
         let is_token = |event: &Event| matches!(event, Event::Fed(_) | Event::Drawn(_));
         let places = self.events.iter().enumerate().filter(|(_, event)| is_token(event));
@@ -57,7 +58,8 @@ impl Naive {
         self.events.extend(tokens.iter().map(|&token| Event::Fed(token)));
     }
 
-    /// A fresh context and a fresh chain that went through all events; every draw gives what it gave.
+    /// Return a fresh context and a fresh chain that went through all events; every draw gives the
+    /// token that it gave.
     fn replay(&self, model: &Model) -> (Context, SeqId, Chain) {
         let mut ctx = Context::new(model, params()).unwrap();
         let (seq, tokens) = (ctx.sequence().unwrap(), self.tokens());
@@ -82,8 +84,8 @@ impl Naive {
         (ctx, seq, chain)
     }
 
-    /// Generates at most `n` tokens, until the text ends or one of `stops` came. Returns the text before
-    /// that, and why it ended.
+    /// Generates at most `n` tokens, until the text ends or one of `stops` came. Returns the text
+    /// before that, and why it ended.
     fn generate(&mut self, model: &Model, n: usize, stops: &[String]) -> (String, Finish) {
         let (mut ctx, seq, mut chain) = self.replay(model);
         self.generated = Some((self.tokens().len(), self.events.clone()));
@@ -206,7 +208,7 @@ impl<'a> Pair<'a> {
         self.session.tokens().len()
     }
 
-    /// A position of the branch.
+    /// Return a position of the branch.
     fn pos(&self, at: u8) -> usize {
         usize::from(at) * self.n_held() / 255
     }
@@ -227,7 +229,7 @@ impl<'a> Pair<'a> {
                 all.truncate(self.pos(*keep));
                 all.extend(tokens(new));
                 let same = self.here().tokens().iter().zip(&all).take_while(|(a, b)| a == b).count();
-                let held = self.session.hold(&all).unwrap();
+                let held = self.session.set_tokens(&all).unwrap();
                 assert_eq!((held.kept, held.evaluated), (same, all.len() - same));
                 self.go_back(same);
                 self.here().feed(&all[same..]);
@@ -282,7 +284,7 @@ impl<'a> Pair<'a> {
         assert_eq!(self.session.tokens(), expected);
     }
 
-    /// Takes the naive branch back; where it ends already, that is nothing.
+    /// Roll the naive branch back; nothing happens if it ends there already.
     fn go_back(&mut self, n: usize) {
         if n < self.here().tokens().len() {
             self.here().rollback(n);
@@ -320,7 +322,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The branch holds the text before the stop string, and nothing more.
+    /// The branch has the text before the stop string, and nothing more.
     fn cut_stop(&mut self, text: &str) {
         let cut = self.session.cut_stop().unwrap().unwrap();
         let after = self.session.tokens().to_vec();
@@ -386,7 +388,7 @@ impl<'a> Pair<'a> {
         let chain = self.session.chain();
         let randomness = match (seed, go_on) {
             (Some(seed), _) => (Randomness::Seed(seed), Some((seed, seed))),
-            (None, true) => (Randomness::GoOn, Some((chain.seed(), chain.rng().state()))),
+            (None, true) => (Randomness::Continue, Some((chain.seed(), chain.rng().state()))),
             (None, false) => (Randomness::Repeat, None),
         };
         self.session.regenerate(randomness.0).unwrap();
@@ -403,7 +405,7 @@ impl<'a> Pair<'a> {
         self.generate(n, None);
     }
 
-    /// Compares the chain and the logits.
+    /// Compare the chain and the logits.
     fn look(&mut self) {
         let model = self.model;
         let (mut ctx, seq, chain) = self.here().replay(model);

@@ -2,11 +2,11 @@
 
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
-use backstitch_kv::image::{Checkpoint, Content, Image, Mark, State};
-use backstitch_kv::state::{self, Container, MAX_READ, Section, StoredImage, Writer, write_image};
+use backstitch_kv::snapshot::{Checkpoint, CheckpointRef, Content, Snapshot, State};
+use backstitch_kv::storage::{self, Container, MAX_READ, Section, StoredImage, Writer, write_snapshot};
 use backstitch_models::sampler::{self, Chain, SamplerState, Settings};
 use backstitch_models::{
-    Context, Error, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, TimelineParams, Token,
+    Context, Error, Model, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SeqId, Token,
 };
 use backstitch_testing::Random;
 
@@ -18,7 +18,7 @@ pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> 
     for section in container.sections() {
         let mut content = container.read(section).unwrap().into_owned();
         change(&section.tag.0, section.index, &mut content);
-        let Section { tag, version, required, index, .. } = *section;
+        let (Section { tag, version, index, .. }, required) = (*section, section.is_required());
         writer.section(tag, version, required, index, &[&content]).unwrap();
     }
     writer.finish().unwrap();
@@ -31,9 +31,9 @@ fn as_of_later(bytes: &[u8], tags: &[[u8; 4]], skippable: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, *container.header()).unwrap();
     for section in container.sections() {
-        let Section { tag, version, required, index, .. } = *section;
+        let (Section { tag, version, index, .. }, required) = (*section, section.is_required());
         match tags.contains(&tag.0) {
-            true => writer.section(tag, 2, !skippable, index, &[&[7; 5]]).unwrap(),
+            true => writer.section(tag, 3, !skippable, index, &[&[7; 5]]).unwrap(),
             false => {
                 let content = container.read(section).unwrap();
                 writer.section(tag, version, required, index, &[&content]).unwrap();
@@ -60,7 +60,7 @@ fn sections_of_a_later_version_are_skipped_where_they_may_be() {
     assert_eq!(ctx.tokens(target).unwrap(), ctx.tokens(seq).unwrap());
     ctx.release(target).unwrap();
     let error = ctx.seq_state_read_bytes(target, &as_of_later(&bytes, &extra, false), &options).unwrap_err();
-    assert!(matches!(error, Error::State(state::Error::UnknownRequired { version: 2, .. })), "{error}");
+    assert!(matches!(error, Error::State(storage::Error::UnknownRequired { version: 3, .. })), "{error}");
 }
 
 /// A small context, so that its states are small: one sequence of a few tokens with a checkpoint and a journal, and a live one.
@@ -71,12 +71,12 @@ struct Small {
 }
 
 fn small(model: &Model) -> Small {
-    let timeline = TimelineParams::default().checkpoint_bytes(1 << 20).spacing(4).journal(2).margin(4);
+    let timeline = RollbackParams::default().checkpoint_bytes(1 << 20).spacing(4).journal(2).margin(4);
     let params = Params::default()
         .n_ctx(128)
         .n_ubatch(16)
         .n_seq_max(4)
-        .timeline(timeline)
+        .rollback(timeline)
         .type_k(CellType::F16)
         .type_v(CellType::F16);
     let mut ctx = Context::new(model, params).unwrap();
@@ -267,15 +267,15 @@ fn a_state_of_a_real_model_is_refused_where_it_is_damaged() {
     check_numbers("a real model", &model, How::Sampled(0));
 }
 
-/// An image with bytes that are all zero.
+/// A snapshot with bytes that are all zero.
 struct Zeros<'a> {
-    image: Image,
+    snapshot: Snapshot,
     floats: &'a [f32],
 }
 
 impl Content for Zeros<'_> {
-    fn image(&self) -> &Image {
-        &self.image
+    fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     fn block(&self, _group: usize, _block: usize) -> Vec<&[u8]> {
@@ -283,12 +283,12 @@ impl Content for Zeros<'_> {
     }
 
     fn state(&self, _state: usize) -> Vec<&[f32]> {
-        self.image.shape.pieces().map(|piece| &self.floats[..piece.len]).collect()
+        self.snapshot.shape.pieces().map(|piece| &self.floats[..piece.len]).collect()
     }
 
     fn journal(&self, journal: usize) -> Vec<&[f32]> {
-        let n_rows = self.image.journals[journal] as usize;
-        self.image.shape.pieces().map(|piece| &self.floats[..piece.input * n_rows]).collect()
+        let n_rows = self.snapshot.journals[journal] as usize;
+        self.snapshot.shape.pieces().map(|piece| &self.floats[..piece.input * n_rows]).collect()
     }
 }
 
@@ -300,12 +300,12 @@ fn a_state_whose_tokens_go_on_across_a_hole_in_its_cells_is_refused() {
     let holed = rewritten(&bytes, |tag, _, content| match tag {
         b"MEMO" => {
             assert_eq!(
-                content[4..13],
+                content[8..17],
                 [0x7f, 0, 0, 0, 0, 0, 0, 0, 0],
                 "a block of seven cells from position 0 on"
             );
             let listed = [0_i32, 1, 2, 3, 6, 7, 8].iter().flat_map(|pos| pos.to_le_bytes());
-            content.splice(8..13, [1].into_iter().chain(listed));
+            content.splice(12..17, [1].into_iter().chain(listed));
         }
         b"TOKS" => drop(content.splice(24..24, [9, 0, 0, 0, 9, 0, 0, 0])),
         _ => {}
@@ -328,7 +328,7 @@ fn what_could_not_be_restored_is_not_saved() {
     for error in
         [ctx.save_with(seq, &path, &options).unwrap_err(), ctx.save_all_with(&path, &options).unwrap_err()]
     {
-        assert!(matches!(error, Error::State(state::Error::TooLarge { limit: MAX_READ, .. })), "{error}");
+        assert!(matches!(error, Error::State(storage::Error::TooLarge { limit: MAX_READ, .. })), "{error}");
     }
     assert!(std::fs::read(&path).unwrap() == before);
 }
@@ -338,19 +338,19 @@ fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
     let mut reader = Reader::new(&golden("mamba2"));
     let bytes = saved(&reader.small.ctx, reader.small.saved);
     let container = Container::parse(&bytes).unwrap();
-    let mut image = StoredImage::open(&container).unwrap().image().clone();
-    let (n, end) = (200_000, Pos(image.sequences[0].last.0 + 1));
-    let state = image.sequences[0].state;
+    let mut snapshot = StoredImage::open(&container).unwrap().snapshot().clone();
+    let (n, end) = (200_000, Pos(snapshot.sequences[0].last.0 + 1));
+    let state = snapshot.sequences[0].state;
     let checkpoint =
         Checkpoint { state: state.map(|state| State { first: Pos(0), ..state }), ..Checkpoint::default() };
-    image.checkpoints.resize(image.checkpoints.len() + n, checkpoint);
-    let first = image.checkpoints.len() - n;
-    let mark = |checkpoint: usize| Mark { checkpoint: checkpoint as u32, pos: end, n_rows: 0 };
-    image.sequences[0].line.extend((first..first + n).map(mark));
+    snapshot.checkpoints.resize(snapshot.checkpoints.len() + n, checkpoint);
+    let first = snapshot.checkpoints.len() - n;
+    let mark = |checkpoint: usize| CheckpointRef { checkpoint: checkpoint as u32, pos: end, n_rows: 0 };
+    snapshot.sequences[0].checkpoints.extend((first..first + n).map(mark));
     let floats = vec![0.0; 1 << 20];
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, *container.header()).unwrap();
-    write_image(&mut writer, &Zeros { image, floats: &floats }, None).unwrap();
+    write_snapshot(&mut writer, &Zeros { snapshot, floats: &floats }, None).unwrap();
     for section in container.sections().filter(|section| [*b"SEQS", *b"TOKS"].contains(&section.tag.0)) {
         let content = container.read(section).unwrap();
         writer.section(section.tag, section.version, true, section.index, &[&content]).unwrap();
@@ -430,7 +430,7 @@ fn states_of_samplers_that_are_alike_too_often_are_not_saved() {
         ctx.state_write(&mut bytes, &options).map(|_| bytes)
     };
     let error = save(&ctx, 3).unwrap_err();
-    assert!(matches!(error, Error::State(state::Error::TooLarge { .. })), "{error}");
+    assert!(matches!(error, Error::State(storage::Error::TooLarge { .. })), "{error}");
     let bytes = save(&ctx, 2).unwrap();
     let mut other = Context::new(&model, *ctx.params()).unwrap();
     assert_eq!(other.state_read_bytes(&bytes, &RestoreOptions::default()).unwrap().sequences.len(), 3);

@@ -1,16 +1,17 @@
-//! Failures of other engines that must not be ours, each with its story.
+//! Failures of other engines that this one must not have, each with a description.
 
 use crate::damage::rewritten;
 use crate::seen::{bits, context, go_back, go_on, golden, params, restore, saved, saved_all, seen, tell};
 use backstitch_core::cell::CellType;
-use backstitch_kv::state::Container;
+use backstitch_kv::storage::Container;
 use backstitch_models::{Context, Error, Model, Pos, RestoreOptions, SeqId, Token};
 
 fn read(ctx: &mut Context, seq: SeqId, bytes: &[u8]) -> Result<(), Error> {
     ctx.seq_state_read_bytes(seq, bytes, &RestoreOptions::default()).map(drop)
 }
 
-/// Elsewhere a flipped bit in a state file loads without a word, and the sequence goes on with other logits.
+/// Elsewhere a state file with a flipped bit loads without an error, and the sequence continues
+/// with other logits.
 #[test]
 fn a_flipped_bit_in_a_state_is_noticed() {
     let model = golden("llama");
@@ -32,7 +33,7 @@ fn a_flipped_bit_in_a_state_is_noticed() {
     }
 }
 
-/// Elsewhere the state of an F16 model loads into its Q4_0 twin, and logits are off by 1.25.
+/// Elsewhere the state of an F16 model loads into its Q4_0 twin, and logits differ by 1.25.
 #[test]
 fn the_state_of_a_twin_in_another_format_is_refused() {
     let (f16, q4_0) = (golden("quant_f16"), golden("quant_q4_0"));
@@ -43,14 +44,14 @@ fn the_state_of_a_twin_in_another_format_is_refused() {
     let live = tell(&mut twin, 2);
     let before = seen(&twin, live);
     let error = read(&mut twin, live, &bytes).unwrap_err();
-    assert!(matches!(&error, Error::State(backstitch_kv::state::Error::Fingerprint { .. })), "{error:?}");
+    assert!(matches!(&error, Error::State(backstitch_kv::storage::Error::Fingerprint { .. })), "{error:?}");
     let ours = f16.fingerprint().to_string();
     assert!(error.to_string().contains(&ours[..32]), "{error}");
     assert_eq!(seen(&twin, live), before);
 }
 
-/// Elsewhere a file that promises two cells where there is one ends the process, 16 bytes ask for 3 GiB, and negative positions are
-/// accepted.
+/// Elsewhere a file that claims two cells where there is one ends the process, 16 bytes allocate 3
+/// GiB, and negative positions are accepted.
 #[test]
 fn hostile_numbers_in_a_sound_container_are_refused() {
     for name in ["llama", "mamba2", "gemma3"] {
@@ -104,8 +105,8 @@ fn hostile_numbers_in_a_sound_container_are_refused() {
     }
 }
 
-/// Elsewhere a restore that is refused, because cells have another type, say, has already emptied the live sequence, and one that is cut off leaves
-/// half of the cells.
+/// Elsewhere a refused restore, because of another cell type for example, has already emptied the
+/// live sequence, and a truncated one leaves half of the cells.
 #[test]
 fn a_restore_that_fails_leaves_the_live_sequence_as_it_was() {
     for name in ["llama", "gemma3", "mamba2", "falcon_h1"] {
@@ -133,7 +134,7 @@ fn a_restore_that_fails_leaves_the_live_sequence_as_it_was() {
             let result = other.state_read(&mut &all[..n], &RestoreOptions::default()).map(drop);
             check(&mut other, "all cut", result);
         }
-        // It goes on as one that nobody ever tried to replace.
+        // It continues like a sequence that was never to be replaced.
         let mut fresh = context(&model, CellType::F16);
         let untouched = tell(&mut fresh, 3);
         assert_eq!(go_on(&mut other, live, 9, 8), go_on(&mut fresh, untouched, 9, 8), "{name}");
@@ -141,8 +142,8 @@ fn a_restore_that_fails_leaves_the_live_sequence_as_it_was() {
     }
 }
 
-/// Elsewhere a sequence with a sliding window, restored from a file, "goes back" to where cells of the window are gone; logits are then off
-/// by 2.7.
+/// Elsewhere a sequence with a sliding window, restored from a file, "rolls back" to a position
+/// whose window is gone, and logits differ by 2.7.
 #[test]
 fn going_back_behind_the_window_after_a_restore_gives_the_logits_of_never_having_left() {
     for name in ["gemma3", "lfm2_swa"] {
@@ -162,7 +163,8 @@ fn going_back_behind_the_window_after_a_restore_gives_the_logits_of_never_having
     }
 }
 
-/// Elsewhere a state saved between a move of positions and the next decode holds new positions with rows that were not turned yet.
+/// Elsewhere a state saved between a move of positions and the next decode has new positions with
+/// keys that were not shifted yet.
 #[test]
 fn a_state_saved_after_a_move_holds_what_was_moved() {
     for name in ["llama", "falcon_h1", "gemma3"] {
@@ -179,7 +181,8 @@ fn a_state_saved_after_a_move_holds_what_was_moved() {
         assert_eq!(seen(&ctx, b), before, "{name}");
         assert_eq!(go_on(&mut ctx, b, 3, 6), go_on(&mut ctx, a, 3, 6), "{name}");
         assert!(bits(ctx.logits_at_hand(a)).is_some());
-        // What came before the edit is unknown: going there is refused after the restore as before.
+        // The state before the edit is unknown, so a rollback to it is refused after the restore as
+        // before.
         let [of_a, of_b] = [a, b].map(|seq| {
             ctx.rollback(seq, Pos(1)).map_err(|error| error.to_string().replace("sequence 3", "sequence 0"))
         });
@@ -187,7 +190,7 @@ fn a_state_saved_after_a_move_holds_what_was_moved() {
     }
 }
 
-/// A context with fewer sequences says which it cannot have.
+/// A context with fewer sequences names the one that it cannot hold.
 #[test]
 fn sequences_that_a_context_cannot_have_are_named() {
     let model = golden("llama");

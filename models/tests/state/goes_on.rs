@@ -1,4 +1,4 @@
-//! A restored sequence goes on, and back, as if it had never stopped, wherever it is restored.
+//! A restored sequence continues and rolls back as if it had never been saved, in any context.
 
 use crate::converted::model;
 use crate::seen::{
@@ -12,7 +12,7 @@ use backstitch_models::{Context, Model, Params, Pos, RestoreOptions, SaveOptions
 
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
 
-/// Contexts to restore into; the first is as the one that saved.
+/// Contexts to restore into; the first is like the one that saved.
 fn places(cells: CellType) -> Vec<(String, Params)> {
     let same = params(cells);
     let mut places = vec![
@@ -55,7 +55,8 @@ fn check(what: &str, model: &Model, cells: CellType) {
     }
 }
 
-/// All is as before. A context of another size may know more ways back, but not fewer.
+/// Check that all sequences are as before. A context of another size may have more checkpoints, but
+/// not fewer.
 fn compare(what: &str, after: &Seen, before: &Seen) {
     assert_eq!((&after.tokens, &after.logits), (&before.tokens, &before.logits), "{what}");
     assert_eq!(after.range.map(|range| range.1), before.range.map(|range| range.1), "{what}");
@@ -107,7 +108,7 @@ fn every_architecture_goes_on() {
         let Ok(model) = Model::open(&path) else { continue };
         let mut ctx = context(&model, CellType::F16);
         if model.graph().head() == Head::Embeddings {
-            // What only encodes keeps nothing.
+            // A model that only encodes has no state.
             let a = ctx.sequence().unwrap();
             let bytes = saved(&ctx, a);
             assert_eq!(restore(&mut ctx, SeqId(1), &bytes).sequences[0].n_tokens, 0);

@@ -1,4 +1,4 @@
-//! What is saved comes back: contracts 1 to 4 for state that outlives its context.
+//! A saved state is restored exactly: contracts 1 to 4 for state that outlives its context.
 
 #[path = "../converted/mod.rs"]
 mod converted;

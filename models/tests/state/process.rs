@@ -1,4 +1,4 @@
-//! A state outlives its process, however that ends.
+//! A state outlives its process, however the process ends.
 
 use crate::seen::{KINDS, context, golden, tell};
 use backstitch_core::cell::CellType;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Says to a process of this test what to do, where.
+/// The environment variable that gives a process of this test its task and its folder.
 const TASK: &str = "BACKSTITCH_TEST_TASK";
 
 fn chain(model: &Model) -> Chain {
@@ -16,7 +16,7 @@ fn chain(model: &Model) -> Chain {
     Chain::new(model.hparams().n_vocab, &settings)
 }
 
-/// Ten tokens and the bits of their logits, in words.
+/// Return ten tokens and the bits of their logits, in words.
 fn story(ctx: &mut Context, seq: SeqId, chain: &mut Chain) -> String {
     let mut words = Vec::new();
     for _ in 0..10 {
@@ -30,7 +30,7 @@ fn story(ctx: &mut Context, seq: SeqId, chain: &mut Chain) -> String {
     words.join(" ")
 }
 
-/// This test's program once more, doing one task, and the lines that it prints.
+/// Run this test's program once more with one task, and return the lines that it prints.
 fn process(task: &str, folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "process::the_other_process", "--ignored", "--nocapture"]);
@@ -39,7 +39,7 @@ fn process(task: &str, folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) 
     (child, lines)
 }
 
-/// The rest of the first line that begins with `word`.
+/// Return the rest of the first line that begins with `word`.
 fn line(lines: &mut Lines<BufReader<ChildStdout>>, word: &str) -> String {
     let rest = |line: String| line.strip_prefix(word).map(str::to_owned);
     lines.map(Result::unwrap).find_map(rest).unwrap_or_else(|| panic!("the process said no {word}"))

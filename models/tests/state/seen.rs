@@ -1,13 +1,14 @@
-//! Sequences with a past, and what a context shows of them.
+//! Sequences with a history, and the state of them that a context shows.
 
 use crate::converted::tokens;
 use backstitch_core::cell::CellType;
 use backstitch_models::{
-    Context, Means, Model, Params, Pos, RestoreOptions, Restored, Rollback, SaveOptions, SeqId, Stretch,
-    TimelineParams, Token,
+    Context, Means, Model, Params, Pos, RestoreOptions, Restored, Rollback, RollbackParams, SaveOptions,
+    SeqId, Stretch, Token,
 };
 
-/// One model for each kind of memory: all kept; a text beside it; windows; states; states beside others.
+/// One model for each kind of memory: full KV cache, encoder output beside it, windows, recurrent
+/// states, recurrent states beside a KV cache.
 pub const KINDS: [&str; 8] = ["llama", "t5", "gemma3", "mamba2", "rwkv7", "falcon_h1", "lfm2_swa", "qwen35"];
 
 pub const CELLS: [CellType; 3] = [CellType::F16, CellType::F32, CellType::BF16];
@@ -17,17 +18,19 @@ pub fn golden(name: &str) -> Model {
     Model::from_bytes(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Room for four sequences of some hundred tokens, with checkpoints close enough that they have several.
+/// Parameters for four sequences of some hundred tokens, with checkpoints close enough that each
+/// sequence has several.
 pub fn params(cells: CellType) -> Params {
-    let timeline = TimelineParams::default().checkpoint_bytes(4 << 20).spacing(32).journal(8).margin(16);
-    Params::default().n_ctx(640).n_seq_max(4).timeline(timeline).type_k(cells).type_v(cells)
+    let rollback = RollbackParams::default().checkpoint_bytes(4 << 20).spacing(32).journal(8).margin(16);
+    Params::default().n_ctx(640).n_seq_max(4).rollback(rollback).type_k(cells).type_v(cells)
 }
 
 pub fn context(model: &Model, cells: CellType) -> Context {
     Context::new(model, params(cells)).unwrap()
 }
 
-/// A sequence with a past: a prompt, single tokens, a rollback, a pin, a few tokens more.
+/// Make a sequence with a history: a prompt, single tokens, a rollback, a pinned checkpoint, a few
+/// tokens more.
 pub fn tell(ctx: &mut Context, seed: u64) -> SeqId {
     let seq = ctx.sequence().unwrap();
     let story = tokens(ctx.model(), seed, 136);
@@ -47,7 +50,7 @@ pub fn bits(logits: Option<&[f32]>) -> Option<Vec<u32>> {
     logits.map(|logits| logits.iter().map(|x| x.to_bits()).collect())
 }
 
-/// What a context shows of a sequence.
+/// The state of a sequence that a context shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub tokens: Vec<Token>,
@@ -65,13 +68,13 @@ pub fn seen(ctx: &Context, seq: SeqId) -> Seen {
     }
 }
 
-/// Positions that a rollback reaches without evaluating anything.
+/// Return the positions that a rollback reaches without re-evaluation.
 pub fn instant(stretches: &[Stretch]) -> Vec<Pos> {
     let of = |stretch: &Stretch| (stretch.positions.start.0..stretch.positions.end.0).map(Pos);
     stretches.iter().filter(|stretch| stretch.means != Means::Evaluated).flat_map(of).collect()
 }
 
-/// The logits after each of `n` more tokens, whose choice depends on `seed`.
+/// Return the logits after each of `n` more tokens, which depend on `seed`.
 pub fn go_on(ctx: &mut Context, seq: SeqId, seed: u64, n: usize) -> Vec<Option<Vec<u32>>> {
     let tokens = tokens(ctx.model(), seed, n);
     let after = |token| {
@@ -81,7 +84,7 @@ pub fn go_on(ctx: &mut Context, seq: SeqId, seed: u64, n: usize) -> Vec<Option<V
     tokens.into_iter().map(after).collect()
 }
 
-/// What a fork of `seq` does when it goes back to `pos` and on from there.
+/// Return the logits of a fork of `seq` that rolls back to `pos` and continues from there.
 pub fn go_back(ctx: &mut Context, seq: SeqId, pos: Pos) -> (Rollback, Vec<Option<Vec<u32>>>) {
     let fork = ctx.fork(seq).unwrap();
     let done = ctx.rollback(fork, pos).unwrap();
@@ -90,7 +93,7 @@ pub fn go_back(ctx: &mut Context, seq: SeqId, pos: Pos) -> (Rollback, Vec<Option
     (done, after)
 }
 
-/// The first, a middle and the last position of each stretch, from the end back.
+/// Return the first, a middle and the last position of each stretch, from the end back.
 pub fn landmarks(stretches: &[Stretch]) -> Vec<Pos> {
     let of = |stretch: &Stretch| {
         let (start, last) = (stretch.positions.start.0, stretch.positions.end.0 - 1);

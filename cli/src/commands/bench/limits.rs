@@ -1,30 +1,35 @@
-//! The most that this machine reads and multiplies with so many threads: what speeds are compared with.
+//! The limits of the machine, with which speeds are compared: plain reading of memory, and products
+//! in registers, with a given number of threads.
+//!
+//! The loops come from the kernel set that the model was measured with, so the limit of a set
+//! without wide vectors is that of narrow ones.
 
 use super::traffic::Work;
 use backstitch_core::KernelSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// More than any cache holds.
+/// Bytes to read: more than any processor cache holds.
 const BYTES: usize = 512 << 20;
-/// The best of these counts: other processes only ever slow a round down.
+/// Number of rounds. The fastest counts, because other processes can only slow a round down.
 const ROUNDS: usize = 5;
-/// The least time of a round in registers: starting a thread must not matter.
+/// Least time of a round in registers, so that the start of a thread does not matter.
 const LONG_ENOUGH: Duration = Duration::from_millis(4);
 
-/// The most that all threads do together, in 10^9 a second.
+/// The limits of all threads together, in 10^9 per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes read from memory; none where there was too little of it to try. Models that fit a cache are read faster.
+    /// Bytes read from memory; none if there was too little memory to try. A model that fits a
+    /// processor cache is read faster.
     pub read: Option<f64>,
     /// Multiplications and additions of bytes, in registers.
     byte_ops: f64,
-    /// The same of floats.
+    /// Multiplications and additions of floats, in registers.
     float_ops: f64,
 }
 
 impl Limits {
-    /// Measures them, with the instructions of a kernel set.
+    /// Measure the limits with the instructions of a kernel set.
     pub fn measure(kernels: &KernelSet, n_threads: usize) -> Self {
         Self {
             read: read(kernels, n_threads),
@@ -33,25 +38,26 @@ impl Limits {
         }
     }
 
-    /// The limit for work that has operations of both kinds.
+    /// Return the limit of work that has operations of both kinds, in 10^9 per second.
     pub fn ops(&self, work: &Work) -> f64 {
         let seconds = work.byte_ops as f64 / self.byte_ops + work.float_ops as f64 / self.float_ops;
         if seconds > 0.0 { (work.byte_ops + work.float_ops) as f64 / seconds } else { self.byte_ops }
     }
 }
 
+/// Measure reading: each thread adds up a part of a large array.
 fn read(kernels: &KernelSet, n_threads: usize) -> Option<f64> {
     let n = BYTES / size_of::<f32>();
     let mut floats: Vec<f32> = Vec::new();
     floats.try_reserve_exact(n).ok()?;
-    // Not zero: pages that were never written to may all be the same one.
+    // Pages that were never written may all be one page of zeros.
     floats.resize(n, 1.0);
     let part = n.div_ceil(n_threads.max(1));
     let round = || together(floats.chunks(part), |part| _ = black_box((kernels.read)(part)));
     (0..ROUNDS).map(|_| round()).min().map(|time| BYTES as f64 / time.as_secs_f64() / 1e9)
 }
 
-/// Operations of `work`, which does so many rounds of them and returns their number.
+/// Measure `work`, which runs a number of rounds in registers and returns the number of operations.
 fn in_registers(work: fn(usize) -> u64, n_threads: usize) -> f64 {
     let n_threads = n_threads.max(1);
     let mut n_rounds = 64;
@@ -71,7 +77,8 @@ fn in_registers(work: fn(usize) -> u64, n_threads: usize) -> f64 {
     (0..ROUNDS).map(|_| round()).min().map_or(0.0, |time| n_ops / time.as_secs_f64() / 1e9)
 }
 
-/// The time until `work` is done on each part, each on a thread of its own, of which the caller is one.
+/// Return the time until `work` is done on all parts. Each part has a thread of its own, and the
+/// caller works on the first.
 fn together<T: Send>(parts: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) -> Duration {
     let start = Instant::now();
     let mut parts = parts.into_iter();

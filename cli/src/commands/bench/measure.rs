@@ -1,4 +1,4 @@
-//! Prompts and generations, timed in one context.
+//! Timing of prompts and generations in one context.
 
 use super::traffic::{self, Work};
 use crate::allocations;
@@ -10,55 +10,56 @@ use backstitch_models::sampler::Rng;
 use backstitch_models::{Context, Token};
 use std::time::Instant;
 
-/// A prompt or a generation, timed several times.
+/// A prompt or a generation that was timed several times.
 #[derive(Debug, Clone)]
 pub struct Measurement {
-    /// Tokens of the prompt, or tokens generated of each sequence.
+    /// Tokens of the prompt, or tokens generated in each sequence.
     pub n_tokens: u32,
-    /// Tokens that one repetition evaluates, of all sequences.
+    /// Tokens that one repetition evaluates in all sequences together.
     n_evaluated: u64,
-    /// Seconds of each repetition, shortest first.
+    /// Seconds of each repetition, the shortest first.
     seconds: Vec<f64>,
     /// Bytes and operations of one repetition.
     pub work: Work,
-    /// Of the last logits of the first sequence.
+    /// Hash of the last logits of the first sequence.
     pub logits_hash: u64,
-    /// Requests for memory a token; none that were counted in a prompt.
+    /// Allocations per generated token; 0 for a prompt, where they are not counted.
     pub allocs_per_token: f64,
 }
 
 impl Measurement {
-    /// The median of tokens a second.
+    /// Return the median of tokens per second.
     pub fn tps(&self) -> f64 {
         self.n_evaluated as f64 / median(&self.seconds)
     }
 
-    /// The lowest and the highest number of tokens a second.
+    /// Return the lowest and the highest number of tokens per second.
     pub fn spread(&self) -> [f64; 2] {
         let tps = |seconds: Option<&f64>| seconds.map_or(0.0, |seconds| self.n_evaluated as f64 / seconds);
         [tps(self.seconds.last()), tps(self.seconds.first())]
     }
 
-    /// GB/s of weights and caches that were read.
+    /// Return the rate at which weights and caches were read, in GB/s.
     pub fn read(&self) -> f64 {
         self.work.bytes as f64 / median(&self.seconds) / 1e9
     }
 
-    /// 10^9 multiplications and additions a second.
+    /// Return the rate of multiplications and additions, in 10^9 per second.
     pub fn ops(&self) -> f64 {
         (self.work.byte_ops + self.work.float_ops) as f64 / median(&self.seconds) / 1e9
     }
 }
 
-/// What was measured behind as many tokens.
+/// The measurements at one depth.
 #[derive(Debug, Clone)]
 pub struct AtDepth {
+    /// Tokens in each sequence before a measurement.
     pub depth: u32,
     pub prompts: Vec<Measurement>,
     pub generations: Vec<Measurement>,
 }
 
-/// Repetitions, as people see them pass.
+/// The progress line, which counts repetitions.
 pub struct Repetitions {
     progress: Progress,
     n_done: u64,
@@ -66,30 +67,37 @@ pub struct Repetitions {
 }
 
 impl Repetitions {
-    /// So many repetitions are to come.
+    /// Start the line for `n_all` repetitions.
     pub fn new(n_all: u64) -> Self {
         Self { progress: Progress::between("measuring", "runs"), n_done: 0, n_all }
     }
 
+    /// Count a repetition.
     fn next(&mut self) {
         self.n_done += 1;
         self.progress.set(self.n_done, self.n_all);
     }
 }
 
-/// A context in which things are measured.
+/// A context in which prompts and generations are timed.
+///
+/// Between two measurements every sequence holds the same `depth` tokens: each measurement ends
+/// with a rollback, so the next begins as if it were the first.
 pub struct Bench<'a> {
     args: &'a BenchArgs,
     ctx: &'a mut Context,
     seqs: Vec<SeqId>,
-    /// What every sequence holds or will hold.
+    /// The tokens of every sequence, by position; as many as the longest measurement needs.
     tokens: Vec<Token>,
     /// Tokens in every sequence between two measurements.
     depth: u32,
 }
 
 impl<'a> Bench<'a> {
-    /// Empty sequences, which come to hold `n_tokens` at most, and a run to warm up.
+    /// Make empty sequences that will hold at most `n_tokens` each, and run once to warm up.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if a sequence cannot be made or evaluated.
     pub fn new(args: &'a BenchArgs, ctx: &'a mut Context, n_tokens: u64) -> Result<Self, Error> {
         let n_vocab = ctx.model().hparams().n_vocab.max(1) as u64;
         let mut rng = Rng::new(1);
@@ -100,7 +108,8 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    /// The first run finds cold caches, pages that were never read, and threads that sleep.
+    /// Evaluate a prompt and a token, untimed: the first run has cold caches, pages that were never
+    /// read, and sleeping threads.
     fn warm_up(&mut self) -> Result<(), Error> {
         let n_prompt = self.args.n_prompt.iter().copied().max().unwrap_or(0);
         let n_prompt = n_prompt.min(self.args.evaluation.n_ubatch);
@@ -110,7 +119,10 @@ impl<'a> Bench<'a> {
         self.rewind()
     }
 
-    /// Measures every prompt and every generation behind `depth` tokens.
+    /// Measure every prompt and every generation behind `depth` tokens.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] if the model cannot be evaluated.
     pub fn at_depth(&mut self, depth: u32, repetitions: &mut Repetitions) -> Result<AtDepth, Error> {
         self.go_to(depth)?;
         let mut prompts = Vec::new();
@@ -130,7 +142,8 @@ impl<'a> Bench<'a> {
         Ok(AtDepth { depth, prompts, generations })
     }
 
-    /// Times `run`, which evaluates tokens behind the depth and returns allocations that it counted.
+    /// Time `run`, which evaluates tokens behind the depth and returns the allocations that it
+    /// counted.
     fn measure(
         &mut self,
         n_tokens: u32,
@@ -144,7 +157,7 @@ impl<'a> Bench<'a> {
             let start = Instant::now();
             n_allocs += run(self)?;
             seconds.push(start.elapsed().as_secs_f64());
-            logits_hash = self.logits_hash();
+            logits_hash = self.logits_hash()?;
             repetitions.next();
             self.rewind()?;
         }
@@ -155,7 +168,7 @@ impl<'a> Bench<'a> {
         Ok(Measurement { n_tokens, n_evaluated, seconds, work, logits_hash, allocs_per_token })
     }
 
-    /// Makes every sequence hold `depth` tokens.
+    /// Make every sequence hold `depth` tokens.
     fn go_to(&mut self, depth: u32) -> Result<(), Error> {
         let held = self.depth;
         self.depth = depth;
@@ -168,22 +181,22 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Evaluates `n` tokens of the first sequence.
+    /// Evaluate `n` tokens of the first sequence.
     fn feed_first(&mut self, n: u32) -> Result<(), Error> {
         let Some(&seq) = self.seqs.first() else { return Ok(()) };
         self.feed(seq, self.depth, self.depth + n)
     }
 
-    /// Evaluates tokens `start..end` of one sequence.
+    /// Evaluate tokens `start..end` of one sequence, in logical batches.
     fn feed(&mut self, seq: SeqId, start: u32, end: u32) -> Result<(), Error> {
-        let tokens = self.tokens.get(start as usize..end as usize).unwrap_or_default();
+        let tokens = self.tokens.get(start as usize..end as usize).ok_or_else(unplanned)?;
         for batch in tokens.chunks(self.args.evaluation.n_batch as usize) {
             self.ctx.append(seq, batch)?;
         }
         Ok(())
     }
 
-    /// Takes all sequences back to the depth.
+    /// Roll all sequences back to the depth.
     fn rewind(&mut self) -> Result<(), Error> {
         for &seq in &self.seqs {
             self.ctx.rollback(seq, Pos(self.depth as i32))?;
@@ -191,7 +204,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Evaluates `n` tokens of every sequence, one after the other; allocations after the first.
+    /// Evaluate `n` tokens of every sequence, one after the other. Returns the number of
+    /// allocations after the first token, which may still make buffers.
     fn generate(&mut self, n: u32) -> Result<u64, Error> {
         let (mut batch, mut before) = (Batch::new(), 0);
         for i in 0..n {
@@ -203,9 +217,9 @@ impl<'a> Bench<'a> {
         Ok(allocations::count() - before)
     }
 
-    /// One token of every sequence at `pos`.
+    /// Evaluate the token at `pos` of every sequence, in one batch.
     fn step(&mut self, batch: &mut Batch, pos: u32) -> Result<(), Error> {
-        let token = self.tokens.get(pos as usize).copied().unwrap_or_default();
+        let token = self.tokens.get(pos as usize).copied().ok_or_else(unplanned)?;
         batch.clear();
         for seq in &self.seqs {
             batch.push(token, Pos(pos as i32), std::slice::from_ref(seq), true);
@@ -213,24 +227,29 @@ impl<'a> Bench<'a> {
         Ok(self.ctx.decode(batch)?)
     }
 
-    /// Of the last logits of the first sequence.
-    fn logits_hash(&self) -> u64 {
-        let logits = self.seqs.first().and_then(|&seq| self.ctx.logits_at_hand(seq)).unwrap_or_default();
-        fnv(logits.iter().flat_map(|logit| logit.to_bits().to_le_bytes()))
+    /// Return the hash of the last logits of the first sequence.
+    fn logits_hash(&self) -> Result<u64, Error> {
+        let logits = self.seqs.first().and_then(|&seq| self.ctx.logits_at_hand(seq)).ok_or_else(unplanned)?;
+        Ok(fnv(logits.iter().flat_map(|logit| logit.to_bits().to_le_bytes())))
     }
 }
 
-/// The hash of several hashes, in their order.
+/// Make the error about a measurement without its tokens or logits, which would be a bug.
+fn unplanned() -> Error {
+    Error::Refused("the measurement lacks tokens or logits; please report this".into())
+}
+
+/// Hash several hashes, in their order.
 pub fn joined(hashes: impl Iterator<Item = u64>) -> u64 {
     fnv(hashes.flat_map(u64::to_le_bytes))
 }
 
-/// FNV-1a.
+/// Hash bytes with FNV-1a.
 fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The middle of sorted numbers.
+/// Return the median of sorted numbers, 0 if there is none.
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match (sorted.get(middle), sorted.len() % 2) {
@@ -244,7 +263,7 @@ fn median(sorted: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// A measurement of 12 tokens that took so many seconds.
+    /// Make a measurement of 12 tokens with these times.
     fn measurement(seconds: &[f64], work: Work) -> Measurement {
         let (seconds, logits_hash) = (seconds.to_vec(), 7);
         Measurement { n_tokens: 12, n_evaluated: 12, seconds, work, logits_hash, allocs_per_token: 0.0 }

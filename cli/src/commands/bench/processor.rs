@@ -1,14 +1,15 @@
-//! The processor: its name, and how much of it other programs used.
+//! The processor: its name, and the share of it that other programs used during the measurements.
 
 use std::fs::read_to_string;
 
-/// The name that the processor gives itself, or the system gives it; "unknown" where neither does.
+/// Return the name that the processor gives itself, or else the one that the operating system gives
+/// it; "unknown" if neither does.
 pub fn name() -> String {
     let name = own_name().or_else(|| named(&read_to_string("/proc/cpuinfo").ok()?));
     name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
 }
 
-/// The brand string of x86 processors.
+/// Return the brand string of an x86 processor.
 #[cfg(target_arch = "x86_64")]
 fn own_name() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -22,12 +23,14 @@ fn own_name() -> Option<String> {
     tidy(&String::from_utf8_lossy(&bytes))
 }
 
+/// Return none: other processors have no name of their own.
 #[cfg(not(target_arch = "x86_64"))]
 fn own_name() -> Option<String> {
     None
 }
 
-/// What Linux calls it: the processor on most architectures, the board on small ARM machines.
+/// Return the name in `/proc/cpuinfo`: the processor's on most architectures, the board's on small
+/// ARM machines.
 fn named(info: &str) -> Option<String> {
     let value = |key: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -37,35 +40,37 @@ fn named(info: &str) -> Option<String> {
     ["model name", "Model", "Hardware", "cpu"].into_iter().find_map(value).or_else(part)
 }
 
-/// Words with single spaces between; none if there is nothing.
+/// Collapse runs of spaces; none if nothing is left.
 fn tidy(text: &str) -> Option<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!text.is_empty()).then_some(text)
 }
 
-/// The least time of all processors together, in the system's ticks, whose shares mean something.
+/// Shortest span for which a share is computed, in ticks of all processors together. A shorter one
+/// would be mostly rounding.
 const LEAST_TICKS: u64 = 40;
 
-/// Ticks of processor time, since the machine began.
+/// Processor time since the machine started, in the ticks of Linux (1/100 s).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticks {
-    /// All there was, of all processors.
+    /// Ticks of all processors.
     all: u64,
-    /// Used by someone, other virtual machines among them.
+    /// Ticks in which a processor was busy, also for other virtual machines.
     busy: u64,
-    /// Used by this process.
+    /// Ticks of this process.
     own: u64,
 }
 
 impl Ticks {
-    /// Those of now; none where the system does not tell.
+    /// Return the ticks so far, or none on systems that do not report them.
     pub fn now() -> Option<Self> {
         Self::parse(&read_to_string("/proc/stat").ok()?, &read_to_string("/proc/self/stat").ok()?)
     }
 
+    /// Read the ticks from the content of `/proc/stat` and `/proc/self/stat`.
     fn parse(machine: &str, process: &str) -> Option<Self> {
         let line = machine.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        // User, nice, system, idle, waiting, interrupts (two kinds), stolen; guests are counted as users.
+        // User, nice, system, idle, waiting, interrupts (two kinds), stolen; guests count as users.
         let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
         let all = ticks.iter().sum();
         let idle: u64 = ticks.get(3..5)?.iter().sum();
@@ -75,7 +80,8 @@ impl Ticks {
         Some(Self { all, busy: all - idle, own: time()? + time()? })
     }
 
-    /// The share of the machine that others used since `before`, 0 to 1; none if that is too short ago.
+    /// Return the share of the machine that other programs used since `before`, from 0 to 1; none
+    /// if that was less than [`LEAST_TICKS`] ago.
     pub fn foreign_since(self, before: Self) -> Option<f64> {
         let all = self.all.checked_sub(before.all).filter(|&all| all >= LEAST_TICKS)?;
         let busy = self.busy.checked_sub(before.busy)?;

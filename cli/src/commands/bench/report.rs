@@ -1,4 +1,4 @@
-//! What was measured, as a table or as lines of JSON.
+//! The report of a benchmark, as a table or as lines of JSON. Figures are only formatted here.
 
 use super::limits::Limits;
 use super::measure::{AtDepth, Measurement, joined};
@@ -6,31 +6,35 @@ use crate::args::BenchArgs;
 use crate::output::counted;
 use serde_json::{Value, json};
 
-/// All measurements of a model.
+/// All measurements of a model, and the machine on which they were taken.
 pub struct Report {
-    /// The file's name.
+    /// Name of the model's file.
     pub model: String,
-    /// The processor's name.
+    /// Name of the processor.
     pub cpu: String,
+    /// Name of the kernel set that computed.
     pub kernel_set: &'static str,
-    /// The share of the machine that other programs used meanwhile; none if that is not known.
+    /// Share of the machine that other programs used meanwhile; none if it is unknown.
     pub foreign: Option<f64>,
+    /// Measurements for each number of threads, in the order of `-t`.
     pub runs: Vec<Run>,
 }
 
-/// What was measured with as many threads.
+/// The measurements with one number of threads.
 pub struct Run {
     pub n_threads: u32,
-    /// Seconds until model and context were there.
+    /// Seconds to load the model and to make the context.
     pub load_s: f64,
+    /// Limits of the machine with as many threads.
     pub limits: Limits,
+    /// Measurements at each depth, in the order of `--depth`.
     pub depths: Vec<AtDepth>,
-    /// The most memory that the process had held when they were done; none where the system does not tell.
+    /// Peak resident memory of the process after the measurements, in MiB; none if it is unknown.
     pub peak_rss_mib: Option<f64>,
 }
 
 impl Report {
-    /// A line for each combination of threads, depth, prompt and generation.
+    /// Return the lines of JSON, one for each combination of threads, depth, prompt and generation.
     pub fn json(&self, args: &BenchArgs) -> Vec<Value> {
         let mut lines = Vec::new();
         for run in &self.runs {
@@ -47,7 +51,7 @@ impl Report {
         lines
     }
 
-    /// What does not depend on prompt and generation.
+    /// Return the fields that do not depend on prompt and generation.
     fn common(&self, args: &BenchArgs, run: &Run, depth: u32) -> serde_json::Map<String, Value> {
         object(json!({
             "model": self.model,
@@ -63,7 +67,7 @@ impl Report {
         }))
     }
 
-    /// Names and values above the table.
+    /// Return the names and values above the table.
     pub fn head(&self) -> Vec<(&'static str, String)> {
         let row = |name: &'static str, value: String| (name, value);
         let mut rows = vec![
@@ -87,7 +91,7 @@ impl Report {
         rows
     }
 
-    /// A row for each measurement, below their heading.
+    /// Return the table: a heading, and a row for each measurement.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let heading = ["test", "threads", "tokens/s", "min - max", "GB/s", "of limit", "GOP/s", "of limit"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
@@ -103,13 +107,14 @@ impl Report {
 }
 
 impl Run {
-    /// All measurements, in the order in which they were made.
+    /// Iterate over all measurements, in the order in which they were taken.
     fn all(&self) -> impl Iterator<Item = &Measurement> {
         self.depths.iter().flat_map(|at| at.prompts.iter().chain(&at.generations))
     }
 }
 
-/// Names as llama-bench has them: "pp512", "tg64 @ d2048".
+/// Return the row of a measurement, under the name that llama-bench gives it: "pp512", "tg64 @
+/// d2048".
 fn row(kind: &str, run: &Run, depth: u32, found: &Measurement) -> Vec<String> {
     let depth = if depth == 0 { String::new() } else { format!(" @ d{depth}") };
     let [low, high] = found.spread().map(figure);
@@ -126,8 +131,8 @@ fn row(kind: &str, run: &Run, depth: u32, found: &Measurement) -> Vec<String> {
     ]
 }
 
-/// What belongs to a prompt and a generation: bytes are those of the generation, which reading bounds, operations
-/// those of the prompt, which arithmetic bounds.
+/// Return the fields of a prompt and a generation. The bytes are those of the generation, which is
+/// bound by reading, and the operations those of the prompt, which is bound by arithmetic.
 fn pair(run: &Run, prompt: &Measurement, generation: &Measurement) -> serde_json::Map<String, Value> {
     let two = |x: f64| rounded(x, 100.0);
     object(json!({
@@ -145,6 +150,7 @@ fn pair(run: &Run, prompt: &Measurement, generation: &Measurement) -> serde_json
     }))
 }
 
+/// Return the fields of a JSON object.
 fn object(value: Value) -> serde_json::Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -152,11 +158,12 @@ fn object(value: Value) -> serde_json::Map<String, Value> {
     }
 }
 
+/// Round to a fraction: 100.0 parts are two digits after the point.
 fn rounded(x: f64, parts: f64) -> f64 {
     (x * parts).round() / parts
 }
 
-/// Three digits at least, and one behind the point where there is room.
+/// Format a figure for the table: one digit after the point below 1000, none above.
 fn figure(x: f64) -> String {
     if x >= 1000.0 { format!("{x:.0}") } else { format!("{x:.1}") }
 }

@@ -1,23 +1,24 @@
-//! How many bytes evaluating tokens reads at least, and how many operations it takes.
+//! The work of evaluating tokens: the bytes that have to be read, and the operations.
 //!
-//! Counted are weights and caches, and products with matrices: attention, norms and recurrences compute as well,
-//! but little beside those.
+//! Bytes are those of weights and caches, operations those of products with weight matrices.
+//! Attention, norms and recurrences compute as well, but little in comparison, so shares of the
+//! limits are a little too low rather than too high.
 
 use crate::footprint;
 use backstitch_core::PackedType;
-use backstitch_models::graph::{Op, Step, WeightShape};
+use backstitch_models::graph::{Kind, Step, WeightShape};
 use backstitch_models::{Context, Model};
 use std::collections::BTreeSet;
 use std::ops::{Add, Mul};
 
-/// Bytes read and operations done.
+/// Bytes to read and operations to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Bytes of weights and caches.
     pub bytes: u64,
     /// Multiplications and additions with quantised weights.
     pub byte_ops: u64,
-    /// The same with weights that are floats.
+    /// Multiplications and additions with weights that are floats.
     pub float_ops: u64,
 }
 
@@ -41,8 +42,11 @@ impl Mul<u64> for Work {
     }
 }
 
-/// Evaluating a prompt of `n_tokens` behind `depth` others, with logits of the last token of each batch. Weights
-/// and the cache, half filled by then, are read once for each physical batch.
+/// Return the work of a prompt of `n_tokens` behind `depth` others, with logits for the last token
+/// of each logical batch.
+///
+/// Weights and the cache are read once for each physical batch. The cache grows meanwhile, so it is
+/// counted with half of the prompt in it.
 pub fn prompt(ctx: &Context, depth: u32, n_tokens: u32) -> Work {
     let (n_batch, n_ubatch) = (ctx.params().n_batch.max(1), ctx.params().n_ubatch.max(1));
     let rest = n_tokens % n_batch;
@@ -57,7 +61,8 @@ pub fn prompt(ctx: &Context, depth: u32, n_tokens: u32) -> Work {
     Work { bytes: read, ..ops }
 }
 
-/// Generating `n_tokens` of each of `n_seqs` sequences, together, behind `depth` others.
+/// Return the work of generating `n_tokens` in each of `n_seqs` sequences together, behind `depth`
+/// others.
 pub fn generation(ctx: &Context, depth: u32, n_tokens: u32, n_seqs: u32) -> Work {
     let (model, n_seqs) = (ctx.model(), u64::from(n_seqs));
     let steps = model.graph().steps();
@@ -68,55 +73,56 @@ pub fn generation(ctx: &Context, depth: u32, n_tokens: u32, n_seqs: u32) -> Work
     step * u64::from(n_tokens)
 }
 
-/// The steps that are done for each token, and those behind them, for tokens whose logits are wanted.
+/// Split the steps of the model: those for every token, and those for tokens whose logits are
+/// wanted.
 fn parts(model: &Model) -> (&[Step], &[Step]) {
     let steps = model.graph().steps();
-    let outputs = steps.iter().position(|step| matches!(step.op, Op::Outputs { .. } | Op::Logits { .. }));
+    let outputs =
+        steps.iter().position(|step| matches!(step.kind, Kind::SelectOutputs | Kind::Logits { .. }));
     steps.split_at(outputs.unwrap_or(steps.len()))
 }
 
-/// Bytes of weights: all that some operation but a look-up of embeddings uses, of experts as many as
-/// `n_tokens` choose at most.
+/// Return the bytes of weights that the steps read: each weight once, without tables of embeddings,
+/// of which only rows are read, and with as many experts as `n_tokens` can choose.
 fn bytes(model: &Model, steps: &[Step], n_tokens: usize) -> u64 {
     let mut used = BTreeSet::new();
-    for step in steps.iter().filter(|step| !matches!(step.op, Op::Embed { .. })) {
-        step.op.each_weight(|weight| {
-            used.insert(weight);
-        });
+    for step in steps.iter().filter(|step| !matches!(step.kind, Kind::Embed { .. })) {
+        used.extend(&step.weights);
     }
     let n_used = n_experts_used(model).saturating_mul(n_tokens);
     let used = used.into_iter().filter_map(|weight| model.graph().weight(weight));
     used.map(|info| footprint::weight(info, n_used)).sum()
 }
 
-/// Operations of one token: two for each weight of the matrices that it meets.
+/// Return the operations of one token: two for each weight of the matrices that it is multiplied
+/// by.
 fn products(model: &Model, steps: &[Step]) -> Work {
     let mut work = Work::default();
-    for step in steps.iter().filter(|step| !matches!(step.op, Op::Embed { .. })) {
-        step.op.each_weight(|weight| {
+    for step in steps.iter().filter(|step| !matches!(step.kind, Kind::Embed { .. })) {
+        for &weight in &step.weights {
             let shape = model.graph().weight(weight).map(|info| &info.shape);
             let (n, kind) = match shape {
                 Some(WeightShape::Matrix { rows, n_cols, kind }) => (rows.len() * n_cols, *kind),
                 Some(WeightShape::Experts { n_expert, n_rows, n_cols, kind }) => {
                     (n_experts_used(model).min(*n_expert) * n_rows * n_cols, *kind)
                 }
-                _ => return,
+                _ => continue,
             };
             match kind {
                 PackedType::F32 | PackedType::F16 | PackedType::BF16 => work.float_ops += 2 * n as u64,
                 _ => work.byte_ops += 2 * n as u64,
             }
-        });
+        }
     }
     work
 }
 
-/// Experts that one token meets.
+/// Return the number of experts that the router chooses for one token.
 fn n_experts_used(model: &Model) -> usize {
     model.hparams().experts.map_or(0, |experts| experts.n_used)
 }
 
-/// Bytes of caches and states of a sequence that holds `n_tokens`.
+/// Return the bytes of caches and recurrent states of a sequence with `n_tokens`.
 fn cache(ctx: &Context, n_tokens: u32) -> u64 {
     let model = ctx.model();
     footprint::cache(model.hparams(), model.graph(), n_tokens.max(1), ctx.params())

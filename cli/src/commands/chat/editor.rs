@@ -1,59 +1,70 @@
-//! The message being typed: keys go in, and what to show of them comes out.
+//! The line editor of `chat`: keys go in, and the bytes to show on the terminal come out.
+//!
+//! It knows nothing of the terminal itself, so tests can type.
 
-use super::input::MAX_BYTES;
+use super::message::MAX_BYTES;
 use crate::output::harmless;
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// It is part of the message, or changed it.
+    /// The key is part of the message, changed it, or did nothing.
     Typed,
-    /// The message is complete.
+    /// Enter: the message is complete.
     Enter,
-    /// Ctrl-C.
+    /// Ctrl-C: the message is dropped.
     Cancel,
-    /// Ctrl-D where nothing was typed.
+    /// Ctrl-D in an empty message: the input ends.
     End,
 }
 
-/// Where in a sequence of bytes that stands for one key.
+/// The state of an escape sequence, several bytes that stand for one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Escape {
+    /// Outside of a sequence.
     #[default]
     No,
     /// After the escape byte.
-    Begun,
+    Started,
     /// After `ESC [`: the number so far.
     Number(u32),
-    /// After `ESC O`: one more byte.
+    /// After `ESC O`: one more byte follows.
     Single,
 }
 
-/// A message of one or more lines.
+/// A message that is being typed, of one or more lines.
+///
+/// The terminal does not echo keys while it is read key by key, so the editor collects what to
+/// show: the prompt, the characters, and the commands that redraw a line. Its owner takes that with
+/// [`Editor::echo`] and writes it.
 #[derive(Debug, Default)]
 pub struct Editor {
     bytes: Vec<u8>,
     escape: Escape,
-    /// Between the marks of what is pasted.
+    /// True between the marks of pasted text.
     is_pasted: bool,
-    /// What is to be shown.
+    /// Bytes for the terminal that were not taken yet.
     echo: Vec<u8>,
 }
 
+/// Prompt of the first line of a message.
 const FIRST: &str = "> ";
+/// Prompt of the other lines.
 const NEXT: &str = ". ";
-/// The first of the two bytes of U+0080 to U+00BF, of which U+0080 to U+009F are control characters.
+/// First of the two bytes of U+0080 to U+00BF, of which U+0080 to U+009F are control characters.
 const C1: u8 = 0xc2;
+/// Command to the terminal to empty the line of the cursor.
 const ERASE_LINE: &[u8] = b"\r\x1b[K";
+/// Command to the terminal to move the cursor up.
 const UP: &[u8] = b"\x1b[A";
 
 impl Editor {
-    /// An empty message, whose prompt is shown.
+    /// Begin an empty message, and show its prompt.
     pub fn new() -> Self {
         Self { echo: FIRST.into(), ..Self::default() }
     }
 
-    /// Takes one byte.
+    /// Handle one byte of a key.
     pub fn press(&mut self, byte: u8) -> Key {
         if self.escape != Escape::No || byte == 0x1b {
             self.escape(byte);
@@ -62,7 +73,7 @@ impl Editor {
         match byte {
             b'\r' | b'\n' => return self.line_break(),
             b'\t' | 0x20..=0x7e | 0x80.. => self.insert(byte),
-            // Also in a paste, whose end may never come.
+            // Ctrl-C. Also in a paste, because the mark of its end may never come.
             0x03 => {
                 self.echo.extend(b"^C\n");
                 return Key::Cancel;
@@ -79,8 +90,8 @@ impl Editor {
         Key::Typed
     }
 
-    /// The message goes on after a line break that is pasted, or that stands behind a backslash and
-    /// replaces it.
+    /// Handle a line break. It becomes part of the message if it is pasted, or if it follows a
+    /// backslash, which it replaces; otherwise it ends the message.
     fn line_break(&mut self) -> Key {
         if self.is_pasted || self.bytes.pop_if(|byte| *byte == b'\\').is_some() {
             self.insert(b'\n');
@@ -90,16 +101,19 @@ impl Editor {
         Key::Enter
     }
 
-    /// What is to be shown since it was asked for last.
+    /// Take the bytes to show since the last call.
     pub fn echo(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.echo)
     }
 
-    /// The message, which is as long as [`MAX_BYTES`] allows, or one byte longer.
+    /// Return the message. It is at most one byte longer than [`MAX_BYTES`], which shows that it is
+    /// too long.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
+    /// Add a byte to the message and show it. Characters that a terminal would obey are shown
+    /// escaped.
     fn insert(&mut self, byte: u8) {
         let before = self.bytes.last().copied();
         if self.bytes.len() <= MAX_BYTES {
@@ -108,7 +122,7 @@ impl Editor {
         match byte {
             b'\n' => self.echo.extend([b"\n", NEXT.as_bytes()].concat()),
             b'\t' => self.echo.push(b' '),
-            // With the next byte it may be a character that terminals obey.
+            // The next byte decides whether this begins a character that terminals obey.
             C1 => {}
             0x80..=0x9f if before == Some(C1) => self.echo.extend(format!("\\u{{{byte:x}}}").bytes()),
             0x80.. if before == Some(C1) => self.echo.extend([C1, byte]),
@@ -116,12 +130,13 @@ impl Editor {
         }
     }
 
-    /// Marks of pasted text are taken note of, other keys with names left out.
+    /// Handle a byte of an escape sequence. The marks of pasted text change the state; other keys
+    /// with names, like arrows, do nothing.
     fn escape(&mut self, byte: u8) {
         self.escape = match (self.escape, byte) {
-            (_, 0x1b) => Escape::Begun,
-            (Escape::Begun, b'[') => Escape::Number(0),
-            (Escape::Begun, b'O') => Escape::Single,
+            (_, 0x1b) => Escape::Started,
+            (Escape::Started, b'[') => Escape::Number(0),
+            (Escape::Started, b'O') => Escape::Single,
             (Escape::Number(n), b'0'..=b'9') => {
                 Escape::Number(n.saturating_mul(10).saturating_add((byte - b'0').into()))
             }
@@ -134,7 +149,7 @@ impl Editor {
         };
     }
 
-    /// Takes the last character back.
+    /// Remove the last character.
     fn erase(&mut self) {
         let is_inner = |byte: &u8| byte & 0xc0 == 0x80;
         while self.bytes.pop_if(|byte| is_inner(byte)).is_some() {}
@@ -142,18 +157,19 @@ impl Editor {
         self.show_line(byte == b'\n');
     }
 
-    /// Takes the last line back.
+    /// Remove the last line.
     fn erase_line(&mut self) {
         self.bytes.truncate(self.start_of_line());
         self.show_line(false);
     }
 
+    /// Return the offset of the last line.
     fn start_of_line(&self) -> usize {
         self.bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
     }
 
-    /// Shows the last line anew, in place of the line that is there or, after a line break was taken back,
-    /// of that before.
+    /// Redraw the last line of the message over the line of the cursor or, if a line break was
+    /// removed, over the line above it.
     fn show_line(&mut self, is_above: bool) {
         self.echo.extend(ERASE_LINE);
         if is_above {

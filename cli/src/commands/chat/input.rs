@@ -1,64 +1,34 @@
-//! Messages from a terminal or a pipe.
+//! The input of `chat`: messages from a terminal, key by key, or from a pipe, line by line.
 
 #[cfg(unix)]
 use super::editor::{Editor, Key};
+use super::message::{Event, MAX_BYTES};
 use crate::error::Error;
 #[cfg(unix)]
 use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
-/// A message longer than this is not read: no context holds as much.
-pub const MAX_BYTES: usize = 16 << 20;
-
-/// What was said.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Said {
-    /// A message.
-    Message(String),
-    /// Something that is no message, for the reason given.
-    Nothing(String),
-    /// Ctrl-C; in the middle of a message or at an empty prompt.
-    CtrlC { is_empty: bool },
-    /// The end of the input.
-    End,
-}
-
-impl Said {
-    /// The message of these bytes, or why it is none.
-    fn of(bytes: &[u8]) -> Self {
-        if bytes.len() > MAX_BYTES {
-            return Self::Nothing(format!("the message is longer than {} MiB; shorten it", MAX_BYTES >> 20));
-        }
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Message(text.into()),
-            Err(error) => Self::Nothing(format!(
-                "the message is not valid UTF-8 at byte {}; convert it first",
-                error.valid_up_to()
-            )),
-        }
-    }
-}
-
-/// Returns true if messages come from somebody who types.
+/// Return true if a person types the messages.
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Where messages come from.
+/// The source of messages. A person may type the next message while an answer is generated; those
+/// keys are kept.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// Keys that came together with those of a message before: whoever types ahead says several things.
+    /// Keys that arrived after the end of the last message.
     #[cfg(unix)]
     ahead: VecDeque<u8>,
 }
 
 impl Input {
-    /// Waits for the next message: what is typed until Enter, or a line of a pipe; a line that ends in a
-    /// backslash goes on in the next, and so does one that is pasted.
+    /// Wait for the next message: the keys until Enter, or a line of a pipe. A line that ends in a
+    /// backslash continues in the next one, and so does a pasted line.
     ///
     /// # Errors
-    /// If standard input cannot be read.
-    pub fn read(&mut self) -> Result<Said, Error> {
+    /// [`Error::Terminal`] if standard input cannot be read.
+    pub fn read(&mut self) -> Result<Event, Error> {
         #[cfg(unix)]
         if let Some(keys) = crate::terminal::Keys::begin() {
             return Ok(self.typed(&keys)?);
@@ -66,35 +36,37 @@ impl Input {
         Ok(lines(&mut io::stdin().lock(), is_terminal())?)
     }
 
-    /// Forgets what was typed ahead, as terminals do at Ctrl-C.
+    /// Forget keys that were typed ahead, as terminals do at Ctrl-C.
     pub fn forget(&mut self) {
         #[cfg(unix)]
         self.ahead.clear();
     }
 
+    /// Read a message key by key.
     #[cfg(unix)]
-    fn typed(&mut self, keys: &crate::terminal::Keys) -> io::Result<Said> {
+    fn typed(&mut self, keys: &crate::terminal::Keys) -> io::Result<Event> {
         let mut editor = Editor::new();
         loop {
+            // Keys that were typed ahead come first. The terminal is written to once for many keys.
             let key = self.ahead.pop_front().map(|byte| editor.press(byte));
             if self.ahead.is_empty() || key != Some(Key::Typed) {
                 io::stderr().write_all(&editor.echo())?;
             }
             match key {
                 Some(Key::Typed) => {}
-                // What is pasted often ends with a line break before Enter.
-                Some(Key::Enter) => return Ok(Said::of(editor.bytes().trim_ascii_end())),
-                Some(Key::End) => return Ok(Said::End),
+                // Pasted text often ends with a line break of its own.
+                Some(Key::Enter) => return Ok(Event::of(editor.bytes().trim_ascii_end())),
+                Some(Key::End) => return Ok(Event::End),
                 Some(Key::Cancel) => {
                     self.forget();
                     drain(keys)?;
-                    return Ok(Said::CtrlC { is_empty: editor.bytes().is_empty() });
+                    return Ok(Event::CtrlC { is_empty: editor.bytes().is_empty() });
                 }
                 None => {
                     let mut bytes = [0; 4096];
                     let n = keys.read(&mut bytes)?;
                     if n == 0 {
-                        return Ok(Said::End);
+                        return Ok(Event::End);
                     }
                     self.ahead.extend(bytes.get(..n).unwrap_or_default());
                 }
@@ -103,7 +75,7 @@ impl Input {
     }
 }
 
-/// Reads away what came with Ctrl-C: the rest of a paste is no message of its own.
+/// Discard the keys that arrive together with Ctrl-C: the rest of a paste is no message.
 #[cfg(unix)]
 fn drain(keys: &crate::terminal::Keys) -> io::Result<()> {
     let (mut bytes, mut n_left) = ([0; 4096], MAX_BYTES);
@@ -116,8 +88,8 @@ fn drain(keys: &crate::terminal::Keys) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads lines until one does not go on.
-fn lines(input: &mut impl BufRead, prompt: bool) -> io::Result<Said> {
+/// Read a message from a pipe: lines until one does not end in a backslash.
+fn lines(input: &mut impl BufRead, prompt: bool) -> io::Result<Event> {
     let mut message = Vec::new();
     loop {
         if prompt {
@@ -125,18 +97,19 @@ fn lines(input: &mut impl BufRead, prompt: bool) -> io::Result<Said> {
         }
         let start = message.len();
         if !line(input, &mut message)? {
-            return Ok(if start == 0 { Said::End } else { Said::of(&message) });
+            return Ok(if start == 0 { Event::End } else { Event::of(&message) });
         }
         match message.pop_if(|byte| *byte == b'\\') {
             Some(_) if message.len() >= start => message.push(b'\n'),
-            _ => return Ok(Said::of(&message)),
+            _ => return Ok(Event::of(&message)),
         }
     }
 }
 
-/// Appends a line without its end; of a message that is too long, only as much as shows that. False at the
-/// end of the input.
+/// Append a line without its line break. Of a message that is too long, only as much is kept as
+/// shows that. Returns false at the end of the input.
 fn line(input: &mut impl BufRead, message: &mut Vec<u8>) -> io::Result<bool> {
+    // Room for a line break (`\r\n`) and one byte more, which shows that the message is too long.
     let room = (MAX_BYTES + 3).saturating_sub(message.len());
     let n = input.by_ref().take(room as u64).read_until(b'\n', message)?;
     if n == 0 {
@@ -153,13 +126,13 @@ fn line(input: &mut impl BufRead, message: &mut Vec<u8>) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn all(mut input: &[u8]) -> Vec<Said> {
-        std::iter::from_fn(|| Some(lines(&mut input, false).unwrap()).filter(|said| *said != Said::End))
+    fn all(mut input: &[u8]) -> Vec<Event> {
+        std::iter::from_fn(|| Some(lines(&mut input, false).unwrap()).filter(|events| *events != Event::End))
             .collect()
     }
 
-    fn message(text: &str) -> Said {
-        Said::Message(text.into())
+    fn message(text: &str) -> Event {
+        Event::Message(text.into())
     }
 
     #[test]
@@ -170,17 +143,17 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_told_and_the_next_line_read() {
-        let said = all(b"a\xff\nb\n");
-        assert!(matches!(&said[0], Said::Nothing(why) if why.contains("UTF-8 at byte 1")), "{said:?}");
-        assert_eq!(said[1], message("b"));
+        let events = all(b"a\xff\nb\n");
+        assert!(matches!(&events[0], Event::Invalid(why) if why.contains("UTF-8 at byte 1")), "{events:?}");
+        assert_eq!(events[1], message("b"));
     }
 
     #[test]
     fn what_is_too_long_is_told_and_the_next_line_read() {
         for n in [MAX_BYTES + 1, MAX_BYTES + 2, MAX_BYTES + 3, 2 * MAX_BYTES] {
-            let said = all(&[vec![b'a'; n], b"\nb\n".to_vec()].concat());
-            assert!(matches!(&said[0], Said::Nothing(why) if why.contains("longer than 16 MiB")), "{n}");
-            assert_eq!((&said[1], said.len()), (&message("b"), 2), "{n}");
+            let events = all(&[vec![b'a'; n], b"\nb\n".to_vec()].concat());
+            assert!(matches!(&events[0], Event::Invalid(why) if why.contains("longer than 16 MiB")), "{n}");
+            assert_eq!((&events[1], events.len()), (&message("b"), 2), "{n}");
         }
         assert_eq!(all(&vec![b'a'; MAX_BYTES]).len(), 1);
     }

@@ -1,12 +1,12 @@
 //! `backstitch state check`: every byte of a state file.
 
-use super::{at, check_bytes, container, open};
+use super::{check_bytes, container, open};
 use crate::args::CheckArgs;
 use crate::error::{Error, one_line};
 use crate::output::{Output, bytes, counted};
-use crate::saved::Saved;
+use crate::saved;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
 /// The first thing that is not as it was written, with its place.
@@ -14,7 +14,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
     check_bytes(&args.path, &container)?;
-    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let saved = saved::parse(&args.path, &container)?;
     let mut out = Output::new(false);
     let (n, n_bytes) = (container.sections().len(), bytes(container.committed_len()));
     let n_tokens: usize = saved.sequences.iter().map(|sequence| sequence.tokens.len()).sum();

@@ -4,26 +4,28 @@ use super::{at, container, expect_model, open};
 use crate::args::{ConvertArgs, LlamaForm};
 use crate::error::{Error, of_engine};
 use crate::interrupt::Stoppable;
+use crate::model;
 use crate::output::{bytes, counted, note};
 use crate::progress::Progress;
-use crate::saved::Saved;
+use crate::saved;
 use crate::target::{Kind, Saving, Target, Text, is_llama};
-use crate::{memory, model};
 use backstitch_kv::file::Buffer;
 use backstitch_kv::io::ReadAt;
-use backstitch_kv::state::llama::{Form, Options};
-use backstitch_kv::state::{self, Scope, StateFile};
-use backstitch_models::{Context, Error as ModelError, Model, Params, RestoreOptions, Restored, SaveOptions};
+use backstitch_kv::storage::llama::{Form, Options};
+use backstitch_kv::storage::{self, Scope, StateFile};
+use backstitch_models::{
+    Context, Error as ModelError, Model, RestoreOptions, Restored, SaveOptions, SavedContext,
+};
 use std::io::Write;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
 /// If the file is neither, not of the model, or damaged; or the new one cannot be written.
 pub fn run(args: &ConvertArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let mut front = [0; 8];
-    let n = file.read_at(0, &mut front).map_err(|error| at(&args.path, state::Error::Io(error)))?;
+    let n = file.read_at(0, &mut front).map_err(|error| at(&args.path, storage::Error::Io(error)))?;
     let is_import = n >= 4 && is_llama(&front);
     let kind = if is_import { Kind::State } else { Kind::LlamaState };
     let read = [Some(args.path.as_path()), args.model.model.as_deref()];
@@ -34,14 +36,14 @@ pub fn run(args: &ConvertArgs) -> Result<(), Error> {
 /// From ours to llama.cpp's.
 fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(), Error> {
     let container = container(&args.path, file)?;
-    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let saved = saved::parse(&args.path, &container)?;
     let model = model::open(&args.model, model::n_threads(None))?;
     expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
-    let mut ctx = saved.context(&model)?;
+    let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("converting");
     let restored = match container.scope() {
         Scope::Sequence => ctx.restore(&args.path)?,
-        Scope::Context => ctx.restore_all(&args.path)?,
+        Scope::Context | Scope::Entry => ctx.restore_all(&args.path)?,
     };
     let options = Options { v_trans: args.no_flash_attn, ..Options::default() };
     let written = match args.to {
@@ -69,13 +71,13 @@ fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(
     Ok(())
 }
 
-/// What llama.cpp's files have no place for.
-fn lost(saved: &Saved<'_>) -> String {
-    let n = saved.image().checkpoints.len();
+/// Name the content that llama.cpp's files have no place for.
+fn lost(saved: &SavedContext<'_>) -> String {
+    let n = saved.snapshot().checkpoints.len();
     let parts = [
         (n > 0, counted(n, "checkpoint")),
         (saved.sequences.iter().any(|sequence| sequence.logits.is_some()), "the last logits".into()),
-        (saved.sampler.is_some(), "the samplers".into()),
+        (saved.sampler().is_some(), "the samplers".into()),
         (!saved.metadata.is_empty(), "the metadata".into()),
         (true, "which model it is of".into()),
         (true, "checksums".into()),
@@ -102,7 +104,7 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
             Ok(restored) => break (ctx, restored),
         }
     };
-    let text = Text { model: &model.fingerprint(), tokens: ctx.tokens(restored.seq())? };
+    let text = Text { model: &ctx.fingerprint(), tokens: ctx.tokens(restored.seq())? };
     if !args.force {
         target.expect_text(text, Saving::Imported)?;
     }
@@ -121,21 +123,12 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
     Ok(())
 }
 
-/// A context with room for what is in a file.
+/// Return a context with room for what is in a file.
 fn room(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Result<Context, Error> {
     let listed = file.get(8..12).and_then(|bytes| bytes.first_chunk()).map_or(0, |n| u32::from_le_bytes(*n));
     let listed = u64::from(listed).min(file.len() as u64 / 4) as u32;
     let n_ctx = args.n_ctx.unwrap_or(model.hparams().n_ctx_train.min(4096).max(listed));
-    let (type_k, type_v) = (args.type_k.into(), args.type_v.into());
-    let n_threads = model::n_threads(None);
-    let params = Params::default()
-        .n_ctx(n_ctx)
-        .n_seq_max(n_seq_max)
-        .n_threads(n_threads)
-        .type_k(type_k)
-        .type_v(type_v);
-    memory::check(model, &params)?;
-    Ok(Context::new(model, params)?)
+    saved::room(model, n_ctx, n_seq_max, (args.type_k.into(), args.type_v.into()))
 }
 
 fn take(ctx: &mut Context, file: &[u8], is_session: bool) -> Result<Restored, ModelError> {

@@ -1,13 +1,13 @@
 //! `backstitch state diff`: what differs between two state files.
 
-use super::{at, check_bytes, container, open};
+use super::{check_bytes, container, open};
 use crate::args::DiffArgs;
 use crate::error::{Error, one_line};
 use crate::output::Output;
-use crate::saved::{Difference, Saved, compare};
+use crate::saved::{self, Difference, compare};
 use serde_json::{Value, json};
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
 /// If a file cannot be read or is damaged; [`Error::Different`].
@@ -16,8 +16,8 @@ pub fn run(args: &DiffArgs) -> Result<(), Error> {
     let (a, b) = (container(&args.a, &file_a)?, container(&args.b, &file_b)?);
     check_bytes(&args.a, &a)?;
     check_bytes(&args.b, &b)?;
-    let a = Saved::read(&a).map_err(|error| at(&args.a, error))?;
-    let b = Saved::read(&b).map_err(|error| at(&args.b, error))?;
+    let a = saved::parse(&args.a, &a)?;
+    let b = saved::parse(&args.b, &b)?;
     let found = compare(&a, &b).map_err(|error| Error::Refused(error.to_string()))?;
     let mut out = Output::new(args.json);
     if out.is_json() {

@@ -2,29 +2,28 @@
 
 mod json;
 
-use super::{at, container, expect_model, open};
+use super::{container, expect_model, open};
 use crate::args::InspectStateArgs;
 use crate::error::{Error, one_line};
 use crate::model;
 use crate::output::{Output, bytes, counted, note, shorten};
-use crate::saved::{Saved, SavedSequence, ways_back};
-use backstitch_kv::image::{Group, Sees, Sequence};
-use backstitch_kv::state::{Codec, Container, Section};
+use crate::saved;
+use backstitch_kv::rollback_cost::Kept;
+use backstitch_kv::snapshot::{Group, Sees, Sequence};
+use backstitch_kv::storage::{Codec, Container, Section};
 use backstitch_kv::{Means, Stretch, Window};
 use backstitch_models::vocab::WriteSpecial;
+use backstitch_models::{SavedContext, SavedSequence};
 use std::path::Path;
 
-/// Of how many sequences the ways back are told.
-const MAX_ASKED: usize = 64;
-
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
 /// If the file cannot be read or a description in it is damaged.
 pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
-    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let saved = saved::parse(&args.path, &container)?;
     let mut out = Output::new(args.json);
     if args.text {
         tell(&mut out, args, &saved)?;
@@ -36,8 +35,8 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
-/// Prints the texts of all sequences, each under its number if there are several.
-fn tell(out: &mut Output, args: &InspectStateArgs, saved: &Saved<'_>) -> Result<(), Error> {
+/// Print the texts of all sequences, each under its number if there are several.
+fn tell(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> Result<(), Error> {
     let (vocab, fingerprint) = model::vocab(&args.model)?;
     expect_model(&args.path, saved.container, &fingerprint, &args.model)?;
     for sequence in &saved.sequences {
@@ -45,7 +44,7 @@ fn tell(out: &mut Output, args: &InspectStateArgs, saved: &Saved<'_>) -> Result<
             let heading = out.heading();
             out.line(format_args!("{heading}sequence {}{heading:#}", sequence.id))?;
         }
-        if sequence.edited || sequence.start > 0 {
+        if sequence.edited || sequence.start.0 > 0 {
             note("note", format_args!("not all tokens of sequence {} are known", sequence.id));
         }
         let text = vocab.detokenize(&sequence.tokens, WriteSpecial::No);
@@ -55,7 +54,7 @@ fn tell(out: &mut Output, args: &InspectStateArgs, saved: &Saved<'_>) -> Result<
     Ok(())
 }
 
-fn show(out: &mut Output, path: &Path, saved: &Saved<'_>, all: bool) -> Result<(), Error> {
+fn show(out: &mut Output, path: &Path, saved: &SavedContext<'_>, all: bool) -> Result<(), Error> {
     let (heading, container) = (out.heading(), saved.container);
     let name = one_line(&path.display().to_string());
     let (scope, size) = (container.scope(), bytes(container.file_len()));
@@ -73,7 +72,7 @@ fn show(out: &mut Output, path: &Path, saved: &Saved<'_>, all: bool) -> Result<(
     if all { list_sections(out, container) } else { list_tags(out, container) }
 }
 
-/// How the file came about, and what of it does not count.
+/// Return how the file came about, and what of it does not count.
 fn how_written(container: &Container<'_>) -> String {
     if container.is_stream() {
         return "written in one pass; saving to it again writes it anew".into();
@@ -89,9 +88,9 @@ fn how_written(container: &Container<'_>) -> String {
     text
 }
 
-fn list_layers(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
-    let image = saved.image();
-    for (group, blocks) in image.shape.groups.iter().zip(&image.blocks) {
+fn list_layers(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> {
+    let snapshot = saved.snapshot();
+    for (group, blocks) in snapshot.shape.groups.iter().zip(&snapshot.blocks) {
         let cell: usize = group.layouts().map(|layout| layout.cell_bytes()).sum();
         out.text(
             format_args!(
@@ -106,17 +105,17 @@ fn list_layers(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
             6,
         )?;
     }
-    if !image.shape.recurrent.is_empty() {
+    if !snapshot.shape.recurrent.is_empty() {
         let (state, row) =
-            image.shape.pieces().fold((0, 0), |sum, piece| (sum.0 + piece.len, sum.1 + piece.input));
+            snapshot.shape.pieces().fold((0, 0), |sum, piece| (sum.0 + piece.len, sum.1 + piece.input));
         out.text(
             format_args!(
                 "recurrent: {}, {} a state, {} a journaled token, {}, {}",
-                counted(image.shape.recurrent.len(), "layer"),
+                counted(snapshot.shape.recurrent.len(), "layer"),
                 bytes(4 * state as u64),
                 bytes(4 * row as u64),
-                counted(image.n_states as usize, "state"),
-                counted(image.journals.len(), "journal")
+                counted(snapshot.n_states as usize, "state"),
+                counted(snapshot.journals.len(), "journal")
             ),
             6,
         )?;
@@ -129,25 +128,25 @@ fn sees(group: &Group) -> String {
         Sees::All => "everything".into(),
         Sees::Window(Window::Sliding(n)) => format!("a window of {n}"),
         Sees::Window(Window::Chunked(n)) => format!("chunks of {n}"),
-        Sees::Text => "an encoded text".into(),
+        Sees::EncoderOutput => "an encoded text".into(),
     }
 }
 
 fn list_sequence(
     out: &mut Output,
-    saved: &Saved<'_>,
+    saved: &SavedContext<'_>,
     i: usize,
     sequence: &SavedSequence,
 ) -> Result<(), Error> {
-    let SavedSequence { id, edited, foreign, start, tokens, logits, end } = sequence;
+    let SavedSequence { id, edited, foreign, start, tokens, logits, end, .. } = sequence;
     let n = counted(tokens.len(), "token");
     let known = if *edited { format!(", edited: {n} known from {start} on") } else { format!(", {n}") };
     let origin = if *foreign { ", from another engine or rounded" } else { "" };
     let positions = if end.0 > 0 { format!("positions up to {}", end.0 - 1) } else { "empty".into() };
     let logits = if logits.is_some() { "" } else { ", no logits" };
     out.text(format_args!("{id}: {positions}{known}{origin}{logits}"), 6)?;
-    let Some(held) = saved.image().sequences.get(i) else { return Ok(()) };
-    for (group, cells) in saved.image().shape.groups.iter().zip(&held.cells) {
+    let Some(held) = saved.snapshot().sequences.get(i) else { return Ok(()) };
+    for (group, cells) in saved.snapshot().shape.groups.iter().zip(&held.cells) {
         if cells.whole_from.0 > 0 {
             let from = cells.whole_from.0;
             out.text(
@@ -156,30 +155,28 @@ fn list_sequence(
             )?;
         }
     }
-    if !held.line.is_empty() {
+    if !held.checkpoints.is_empty() {
         out.text(format_args!("   checkpoints: {}", checkpoints(saved, held)), 6)?;
     }
-    match (i < MAX_ASKED).then(|| ways_back(saved.image(), i)).flatten() {
-        Some(stretches) => {
-            reached(&stretches).iter().try_for_each(|line| out.text(format_args!("   {line}"), 6))?
-        }
-        None => out.text("   going back: not told here; restore it and ask", 6)?,
+    let costs = Kept::of(saved.snapshot(), i).map(|kept| kept.costs());
+    for line in costs.iter().flat_map(|costs| reached(costs)) {
+        out.text(format_args!("   {line}"), 6)?;
     }
     Ok(())
 }
 
-/// The checkpoints of a sequence, with what makes them stay.
-fn checkpoints(saved: &Saved<'_>, held: &Sequence) -> String {
-    let one = |mark: &backstitch_kv::image::Mark| {
-        let checkpoint = saved.image().checkpoints.get(mark.checkpoint as usize);
+/// Return the checkpoints of a sequence, with what makes them stay.
+fn checkpoints(saved: &SavedContext<'_>, held: &Sequence) -> String {
+    let one = |mark: &backstitch_kv::snapshot::CheckpointRef| {
+        let checkpoint = saved.snapshot().checkpoints.get(mark.checkpoint as usize);
         let pinned = if checkpoint.is_some_and(|checkpoint| checkpoint.pinned) { " (pinned)" } else { "" };
         let rows = if mark.n_rows > 0 { format!(" (journal of {})", mark.n_rows) } else { String::new() };
         format!("{}{pinned}{rows}", mark.pos.0)
     };
-    held.line.iter().map(one).collect::<Vec<_>>().join(", ")
+    held.checkpoints.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// A line for each way in which positions are reached.
+/// Return a line for each way in which positions are reached.
 fn reached(stretches: &[Stretch]) -> Vec<String> {
     let of = |means: Means| stretches.iter().filter(move |stretch| stretch.means == means);
     let ranges = |means: Means| {
@@ -207,8 +204,8 @@ fn reached(stretches: &[Stretch]) -> Vec<String> {
     lines
 }
 
-fn list_beside(out: &mut Output, saved: &Saved<'_>) -> Result<(), Error> {
-    if let Some(sampler) = &saved.sampler {
+fn list_beside(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> {
+    if let Some(sampler) = saved.sampler() {
         let n = counted(sampler.tokens.len(), "token");
         out.text(format_args!("sampler: seed {}, {n} remembered", sampler.seed), 6)?;
     }

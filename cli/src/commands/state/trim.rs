@@ -7,17 +7,17 @@ use crate::interrupt::Stoppable;
 use crate::model;
 use crate::output::{Output, bytes, counted};
 use crate::progress::Progress;
-use crate::saved::Saved;
+use crate::saved;
 use crate::target::{Kind, Saving, Target, Text};
 use backstitch_kv::Pos;
-use backstitch_kv::state::Scope;
+use backstitch_kv::storage::Scope;
 use backstitch_models::{Rollback, SaveOptions};
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If the state cannot be read, is none of the model or ends before that position, or the new file cannot
-/// be written.
+/// If the state cannot be read, is none of the model or ends before that position, or the new file
+/// cannot be written.
 pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let input = Some(args.path.as_path());
     let read = [args.model.model.as_deref()];
@@ -25,7 +25,7 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
     container.expect_scope(Scope::Sequence).map_err(|error| at(&args.path, error))?;
-    let saved = Saved::read(&container).map_err(|error| at(&args.path, error))?;
+    let saved = saved::parse(&args.path, &container)?;
     let end = saved.sequences.first().map_or(0, |sequence| sequence.end.0.unsigned_abs());
     let name = one_line(&args.path.display().to_string());
     if args.to > end {
@@ -38,7 +38,7 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     }
     let model = model::open(&args.model, model::n_threads(None))?;
     expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
-    let mut ctx = saved.context(&model)?;
+    let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("restoring");
     let restored = ctx.restore(&args.path)?;
     drop(progress);

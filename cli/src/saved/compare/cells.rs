@@ -1,18 +1,18 @@
 //! The first cell that differs, whichever blocks the cells lie in.
 
-use super::super::Saved;
 use backstitch_core::cell::CellLayout;
 use backstitch_kv::Pos;
-use backstitch_kv::image::{Sequence, Source};
-use backstitch_kv::state::Error;
+use backstitch_kv::snapshot::{Sequence, Source};
+use backstitch_kv::storage::Error;
+use backstitch_models::SavedContext;
 
 /// The first position and layer at which the cells of two sequences differ.
 pub fn compare(
-    (a, image_a): (&Saved<'_>, &Sequence),
-    (b, image_b): (&Saved<'_>, &Sequence),
+    (a, snapshot_a): (&SavedContext<'_>, &Sequence),
+    (b, snapshot_b): (&SavedContext<'_>, &Sequence),
 ) -> Result<Option<(Option<u64>, String)>, Error> {
-    for group in 0..a.image().shape.groups.len() {
-        let (mut cells_a, mut cells_b) = (Cells::new(a, image_a, group), Cells::new(b, image_b, group));
+    for group in 0..a.snapshot().shape.groups.len() {
+        let (mut cells_a, mut cells_b) = (Cells::new(a, snapshot_a, group), Cells::new(b, snapshot_b, group));
         loop {
             let (in_a, in_b) = (cells_a.next()?, cells_b.next()?);
             let (pos_a, pos_b) = match (in_a, in_b) {
@@ -40,7 +40,7 @@ fn alone(side: &str, pos: Pos) -> Option<(Option<u64>, String)> {
 
 /// The cells of a sequence in a group, one after the other.
 struct Cells<'a> {
-    saved: &'a Saved<'a>,
+    saved: &'a SavedContext<'a>,
     group: usize,
     /// For each cell its position, its block and its place there.
     places: Vec<(Pos, u32, usize)>,
@@ -54,9 +54,9 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn new(saved: &'a Saved<'a>, sequence: &Sequence, group: usize) -> Self {
-        let image = saved.image();
-        let blocks = image.blocks.get(group).map_or(&[][..], Vec::as_slice);
+    fn new(saved: &'a SavedContext<'a>, sequence: &Sequence, group: usize) -> Self {
+        let snapshot = saved.snapshot();
+        let blocks = snapshot.blocks.get(group).map_or(&[][..], Vec::as_slice);
         let extents = sequence.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
         let places = extents.flat_map(|extent| {
             let pos = blocks.get(extent.block as usize).map(|block| block.pos);
@@ -65,14 +65,14 @@ impl<'a> Cells<'a> {
         });
         let places: Vec<_> = places.collect();
         // Room for a block is justified by one that is there.
-        let shape = image.shape.groups.get(group).filter(|_| !places.is_empty());
+        let shape = snapshot.shape.groups.get(group).filter(|_| !places.is_empty());
         let layouts: Vec<CellLayout> = shape.into_iter().flat_map(|group| group.layouts()).collect();
         let layers = layouts.iter().map(|layout| vec![0; layout.block_bytes()]).collect();
         let rows = layouts.iter().map(|layout| vec![0; layout.cell_bytes()]).collect();
         Self { saved, group, places, next: 0, layouts, block: None, layers, rows }
     }
 
-    /// Goes to the next cell and gives its position.
+    /// Go to the next cell and gives its position.
     fn next(&mut self) -> Result<Option<Pos>, Error> {
         let Some(&(pos, block, cell)) = self.places.get(self.next) else { return Ok(None) };
         self.next += 1;
@@ -94,7 +94,7 @@ impl<'a> Cells<'a> {
         let n_key = layout.n_head_kv * layout.k_type.row_bytes(layout.d_k);
         let (own, other) = (self.rows.get(at)?, other.rows.get(at)?);
         let what = if own.get(..n_key) == other.get(..n_key) { "values" } else { "keys" };
-        let layer = self.saved.image().shape.groups.get(self.group)?.layers.get(at)?.layer;
+        let layer = self.saved.snapshot().shape.groups.get(self.group)?.layers.get(at)?.layer;
         Some((layer, what))
     }
 }

@@ -1,8 +1,18 @@
 //! Float weights times float activations.
+//!
+//! An output is one chain of fused multiply-adds along K, from +0.0. A tile is up to four panels
+//! times up to eight tokens; a vector of weights, one column of sixteen rows, meets the activation
+//! of each token as a broadcast number. Tiles at the edges compute missing panels or tokens a
+//! second time instead of taking another path.
+//!
+//! ```text
+//!             token 0   token 1     acc[t][p]: sixteen outputs of panel p for token t
+//! panel 0       acc       acc       for k = 0, 1, ...:
+//! panel 1       acc       acc           acc[t][p] += w[p][k] (16 rows) * x[t][k] (one number)
+//! ```
 
-use super::write_lanes;
+use super::sink::{Write, write_lanes};
 use crate::isa::{LANES, Simd};
-use crate::matmul::Write;
 use crate::pool::Band;
 
 /// An element type of float panels.
@@ -39,10 +49,10 @@ impl Element for Bf16 {
     }
 }
 
-/// Columns that are multiplied between two looks at the lengths of what is multiplied.
+/// Columns that are multiplied between two looks at the lengths of slices.
 const STEP: usize = 16;
 
-/// `P` panels times `T` rows.
+/// Compute `P` panels times `T` rows: `acc[t][p] = sum over k of w[p][k] * x[t][k]`.
 #[inline(always)]
 fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     s: S,
@@ -50,7 +60,7 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     x: [&[f32]; T],
 ) -> [[S::F; P]; T] {
     let mut acc = [[s.splat(0.0); P]; T];
-    // Arrays, because the lengths of so many slices would be looked at for each column.
+    // Arrays, because the lengths of so many slices would be compared for each column.
     let (w, x) = (w.map(|w| w.as_chunks::<STEP>()), x.map(|x| x.as_chunks::<STEP>()));
     for i in 0..x[0].0.len() {
         let mut columns = [&w[0].0[i]; P];
@@ -76,7 +86,7 @@ fn tile<S: Simd, E: Element, const P: usize, const T: usize>(
     acc
 }
 
-/// Adds the products of one column.
+/// Add the products of one column.
 #[inline(always)]
 fn column<S: Simd, E: Element, const P: usize, const T: usize>(
     s: S,
@@ -95,7 +105,7 @@ fn column<S: Simd, E: Element, const P: usize, const T: usize>(
 
 /// A product of whole panels with rows of activations.
 struct Work<'a, E> {
-    /// `[n_cols]` columns of each panel, and then what pads it to 64 bytes.
+    /// `[n_cols]` columns of each panel, then the padding to 64 bytes.
     w: &'a [[E; LANES]],
     /// Columns from panel to panel.
     stride: usize,
@@ -106,8 +116,9 @@ struct Work<'a, E> {
 }
 
 impl<E: Element> Work<'_, E> {
-    /// Tiles of `P` panels from `first` and `T` rows from `token`. What is not there is computed again from the last that is,
-    /// and not written.
+    /// Compute the tile of `P` panels from `first` and `T` rows from `token`.
+    ///
+    /// A missing panel or row is computed again from the last that is there, and not written.
     #[inline(always)]
     fn tile<S: Simd, const P: usize, const T: usize>(
         &self,
@@ -133,7 +144,7 @@ impl<E: Element> Work<'_, E> {
         }
     }
 
-    /// `P` panels from `first` times all rows; returns `P`.
+    /// Multiply `P` panels from `first` by all rows; return `P`.
     #[inline(always)]
     fn rows<S: Simd, const P: usize>(&self, s: S, first: usize, out: &mut Band<'_, f32>) -> usize {
         let mut t = 0;
@@ -161,7 +172,7 @@ impl<E: Element> Work<'_, E> {
     }
 }
 
-/// All panels times all rows.
+/// Multiply all panels by all rows.
 #[inline(always)]
 fn multiply<S: Simd, E: Element>(
     s: S,
@@ -191,7 +202,7 @@ fn multiply<S: Simd, E: Element>(
     }
 }
 
-/// F32.
+/// Multiply F32 weights: `out[t][r] = sum over k of w[r][k] * x[t][k]`.
 #[inline(always)]
 pub(crate) fn multiply_f32<S: Simd>(
     s: S,
@@ -204,7 +215,7 @@ pub(crate) fn multiply_f32<S: Simd>(
     multiply::<S, f32>(s, w, x, n_cols, out, write);
 }
 
-/// F16.
+/// Multiply F16 weights, which become floats exactly.
 #[inline(always)]
 pub(crate) fn multiply_f16<S: Simd>(
     s: S,
@@ -217,7 +228,7 @@ pub(crate) fn multiply_f16<S: Simd>(
     multiply::<S, F16>(s, w, x, n_cols, out, write);
 }
 
-/// BF16.
+/// Multiply BF16 weights, which become floats exactly.
 #[inline(always)]
 pub(crate) fn multiply_bf16<S: Simd>(
     s: S,

@@ -1,35 +1,43 @@
-//! Quantised weights times several tokens, on instructions that multiply two tokens by two rows.
+//! Quantised weights times several tokens, on instructions that multiply two tokens by two rows
+//! (I8MM).
 //!
-//! A panel is unpacked, some blocks at a time, to what the instructions read; then all tokens pass, four at a time. What is
-//! left over, fewer than four tokens, goes the way of [`integer`](super::integer), as do types whose halves of a block have
-//! factors of their own. The operations on every element and their order are the same there and here.
+//! A panel is unpacked, some blocks at a time, to the order that the instructions read; then all
+//! tokens pass, four at a time. Fewer than four tokens, left over or alone, go to [`integer`], as
+//! do types with sub-block scales. The operations on every output and their order are the same
+//! there and here.
+//!
+//! The order of a block's elements, and the two numbers that each vector of scales holds twice, are
+//! those of [`crate::isa::mmla`].
 
-use super::format::{Factors, Format};
-use super::integer::{self, Sink, panels};
+use super::few_tokens::multiply_near;
+use super::integer;
+use super::sink::{Sink, Write};
+use super::sums::panels;
 use super::tokens::Tile;
+use crate::block::activations::{GROUP, QBlock};
+use crate::format::layout;
+use crate::format::{Factors, Format};
 use crate::isa::cache;
 use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
 use crate::isa::neon::{Mixed, Neon};
-use crate::matmul::Write;
-use crate::packed::layout;
 use crate::pool::Band;
-use crate::quantized::{GROUP, QBlock};
 
-/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the tokens pass.
+/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the
+/// tokens pass.
 const DEPTH: usize = 24;
 
 /// The most tokens that pass one panel after the other.
 const MOST: usize = 8 * GROUP;
 
-/// Room for a part of a panel, and for the sums of all tokens that it meets.
+/// The workspace on the stack: a part of a panel, and the sums of all tokens that meet it.
 struct Room {
     blocks: [Block; DEPTH],
     sums: [Sums; MOST / TOKENS],
 }
 
-/// All panels times all rows.
+/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
 #[inline(always)]
-fn multiply<Q: Format>(
+pub(crate) fn multiply<Q: Format>(
     s: Neon<Mixed>,
     w: &[u8],
     x: &[QBlock],
@@ -37,7 +45,9 @@ fn multiply<Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    const { assert!(!Q::HALVES, "a block has to have one scale") };
+    if const { Q::SUB_BLOCKS } {
+        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+    }
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS {
         return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
@@ -54,10 +64,10 @@ fn multiply<Q: Format>(
             one_panel::<Q>(s, &mut room, panel, n_blocks, x, sink);
         }
     }
-    integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+    multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
 }
 
-/// A panel times the tokens `x`, in whole groups but for the last, which has at least four.
+/// Multiply one panel by the tokens `x`, in whole groups but for the last, which has at least four.
 #[inline(always)]
 fn one_panel<Q: Format>(
     s: Neon<Mixed>,
@@ -91,7 +101,7 @@ fn one_panel<Q: Format>(
     }
 }
 
-/// Some blocks of a panel from `start` on; whether they have minima.
+/// Unpack some blocks of a panel from `start` on; return true if they have minima.
 #[inline(always)]
 fn unpack<Q: Format>(s: Neon<Mixed>, panel: &[u8], start: usize, out: &mut [Block]) -> bool {
     let mut minima = false;
@@ -104,5 +114,3 @@ fn unpack<Q: Format>(s: Neon<Mixed>, panel: &[u8], start: usize, out: &mut [Bloc
     }
     minima
 }
-
-products_of_whole_blocks!(Neon<Mixed>);

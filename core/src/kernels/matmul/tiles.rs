@@ -1,41 +1,47 @@
 //! Quantised weights times many tokens, on the tiles of AMX.
 //!
-//! Two panels are unpacked, some blocks at a time, to what tiles load; then all tokens pass, 32 at a time. What is left
-//! over, fewer than sixteen tokens, goes the way of [`integer`](super::integer), as do rows of few blocks, and types whose halves
-//! of a block have factors of their own. The operations on every element and their order are the same there and here.
+//! Two panels are unpacked, some blocks at a time, to what tiles load; then all tokens pass, 32 at
+//! a time. Fewer than sixteen tokens, left over or alone, go to [`integer`], as do rows of few
+//! blocks and types with sub-block scales. The operations on every output and their order are the
+//! same there and here.
 
-use super::format::{Factors, Format};
-use super::integer::{self, Sink, panels};
+use super::few_tokens::multiply_near;
+use super::integer;
+use super::sink::{Sink, Write};
+use super::sums::panels;
 use super::tokens::Tile;
+use crate::block::activations::{GROUP, QBlock};
+use crate::format::layout;
+use crate::format::{Factors, Format};
 use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
 use crate::isa::avx512::Avx512;
 use crate::isa::{LANES, Simd, cache};
-use crate::matmul::Write;
-use crate::packed::layout;
 use crate::pool::Band;
-use crate::quantized::{GROUP, QBlock};
 
-/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the tokens pass.
+/// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the
+/// tokens pass.
 const DEPTH: usize = 24;
 
 /// The most tokens that pass one pair of panels after the other.
 const MOST: usize = 12 * GROUP;
 
-/// Fewer blocks than this a panel are multiplied sooner without tiles: to turn and write the sums of so few takes as long.
+/// The fewest blocks a panel for which tiles pay: to turn and write the sums of fewer takes as long
+/// as to multiply them without.
 const LEAST: usize = 24;
 
-// So many blocks and tokens meet in tests of whole models (`rows_long_enough_for_tiles` in `models/tests/exact.rs`).
+// So many blocks and tokens meet in tests of whole models (`rows_long_enough_for_tiles` in
+// `models/tests/exact.rs`).
 const _: () = assert!(LEAST <= 24 && TOKENS <= 61, "no whole model is tested on tiles any more");
 
-/// Room for parts of two panels, and for the sums of all tokens that they meet.
+/// The workspace on the stack: parts of two panels, and the sums of all tokens that meet them.
 struct Room {
     blocks: [[Block; DEPTH]; 2],
     sums: [[Sums; 4]; MOST / (2 * TOKENS)],
 }
 
-/// All panels times all rows.
+/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
 #[inline(always)]
-fn multiply<Q: Format>(
+pub(crate) fn multiply<Q: Format>(
     s: Avx512,
     w: &[u8],
     x: &[QBlock],
@@ -43,7 +49,9 @@ fn multiply<Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    const { assert!(!Q::HALVES, "a block has to have one scale") };
+    if const { Q::SUB_BLOCKS } {
+        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+    }
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS || n_blocks < LEAST {
         return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
@@ -65,17 +73,19 @@ fn multiply<Q: Format>(
             two_panels::<Q>(s, &mut tiles, &mut room, [Some(first), second], n_blocks, x, sink);
         }
     }
-    integer::multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+    multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
 }
 
-/// How many tokens pass together: whole groups, about as many in each pass. They stay in the second cache, with little else.
+/// Return the number of tokens that pass together: whole groups, about as many in each pass. They
+/// stay in the second cache, with little else.
 fn together(n_tokens: usize, n_blocks: usize) -> usize {
     let fit = (cache::quarters(3) / size_of::<QBlock>() / n_blocks).clamp(GROUP, MOST) / GROUP;
     let n_groups = n_tokens.div_ceil(GROUP);
     n_groups.div_ceil(n_groups.div_ceil(fit)) * GROUP
 }
 
-/// One or two panels times the tokens `x`, in whole groups but for the last, which has at least sixteen.
+/// Multiply one or two panels by the tokens `x`, in whole groups but for the last, which has at
+/// least sixteen.
 #[inline(always)]
 fn two_panels<Q: Format>(
     s: Avx512,
@@ -121,7 +131,7 @@ fn two_panels<Q: Format>(
     }
 }
 
-/// Writes the sums of the tokens that are new, with one panel or two.
+/// Write the sums of the tokens that are new, with one panel or two.
 #[inline(always)]
 fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_, TOKENS>, left: &Sums, right: Option<&Sums>) {
     for i in tile.n_old..TOKENS {
@@ -134,7 +144,8 @@ fn put(s: Avx512, sink: &mut Sink<'_, '_>, tile: &Tile<'_, TOKENS>, left: &Sums,
     }
 }
 
-/// Some blocks of a panel from `start` on, as tiles load them; whether they have minima.
+/// Unpack some blocks of a panel from `start` on, as tiles load them; return true if they have
+/// minima.
 #[inline(always)]
 fn unpack<Q: Format>(s: Avx512, panel: &[u8], start: usize, out: &mut [Block]) -> bool {
     let mut minima = false;
@@ -154,5 +165,3 @@ fn unpack<Q: Format>(s: Avx512, panel: &[u8], start: usize, out: &mut [Block]) -
     }
     minima
 }
-
-products_of_whole_blocks!(Avx512);

@@ -1,21 +1,27 @@
 //! Tokens in tiles of one height, over the groups that their blocks lie in.
+//!
+//! Instructions that take four or sixteen tokens at once cannot take fewer. The last tile of a
+//! group therefore begins early enough to be full, computes some tokens a second time, and knows
+//! how many.
 
-use crate::quantized::{GROUP, QBlock};
+use crate::block::activations::{GROUP, QBlock};
 
 /// `N` tokens of one group.
 pub(super) struct Tile<'a, const N: usize> {
-    /// From the first block of the first of them on.
+    /// The blocks, from the first block of the first token on.
     pub x: &'a [QBlock],
     /// Blocks from a token's block to its next.
     pub stride: usize,
-    /// The first of them.
+    /// The number of the first token.
     pub first: usize,
-    /// How many of them the tile before has had.
+    /// Tokens at the start of this tile that the tile before has had.
     pub n_old: usize,
 }
 
 impl<'a, const N: usize> Tile<'a, N> {
-    /// The tokens from `N * i` on; at the end, the last `N`. Each group has that many, and all but the last a multiple of it.
+    /// Return the tokens from `N * i` on; at the end of a group, its last `N`.
+    ///
+    /// Each group has that many, and all but the last a multiple of it.
     #[inline(always)]
     pub fn new(x: &'a [QBlock], n_blocks: usize, i: usize) -> Self {
         const { assert!(GROUP.is_multiple_of(N)) }

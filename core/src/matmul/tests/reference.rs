@@ -2,23 +2,23 @@
 
 use crate::block::{iq4_xs, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k};
 use crate::packed::BLOCK;
-use crate::{DType, math::scalar::fma};
+use crate::{DType, float::fma};
 use bytemuck::{AnyBitPattern, pod_read_unaligned};
 
-/// What is subtracted from, or added to, the elements of a block.
+/// The number subtracted from, or added to, the elements of a block.
 enum Minimum {
     None,
     Whole(f32),
-    /// Of each half, times the float.
-    Halves(f32, [i32; 2]),
+    /// One for each sub-block, times the float.
+    SubBlocks(f32, [i32; 2]),
 }
 
-/// How the elements of 32 columns are scaled.
+/// The scales of the elements of 32 columns.
 struct Scales {
     /// The elements are so much more than those that were decoded.
     times: i32,
-    /// Of each half.
-    strips: [i32; 2],
+    /// The scales of the sub-blocks.
+    sub_blocks: [i32; 2],
     d: f32,
     minimum: Minimum,
 }
@@ -39,12 +39,12 @@ fn add_block(s: &Scales, w: &[f32], x: &[f32], acc: f32) -> f32 {
     let max = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let x = x.iter().map(|x| (x * (127.0 / max)).round_ties_even() as i32).collect::<Vec<_>>();
     let (d_x, sum_x) = (max / 127.0, |h: usize| x[16 * h..16 * h + 16].iter().sum::<i32>());
-    let sum: i32 = (0..32).map(|k| element(s, w[k], k / 16) * s.strips[k / 16] * x[k]).sum();
+    let sum: i32 = (0..32).map(|k| element(s, w[k], k / 16) * s.sub_blocks[k / 16] * x[k]).sum();
     let acc = fma(sum as f32, s.d * d_x, acc);
     match s.minimum {
         Minimum::None => acc,
         Minimum::Whole(m) => fma(m, d_x * (sum_x(0) + sum_x(1)) as f32, acc),
-        Minimum::Halves(d, [a, b]) => {
+        Minimum::SubBlocks(d, [a, b]) => {
             fma((-128 * (a * sum_x(0) + b * sum_x(1))) as f32, d / 128.0 * d_x, acc)
         }
     }
@@ -52,11 +52,11 @@ fn add_block(s: &Scales, w: &[f32], x: &[f32], acc: f32) -> f32 {
 
 /// The integer that was decoded to `w` in half `h`, before its scale.
 fn element(s: &Scales, w: f32, h: usize) -> i32 {
-    let scale = f64::from(s.d) * f64::from(s.times) * f64::from(s.strips[h]);
+    let scale = f64::from(s.d) * f64::from(s.times) * f64::from(s.sub_blocks[h]);
     let min = match s.minimum {
         Minimum::None => 0.0,
         Minimum::Whole(m) => f64::from(m),
-        Minimum::Halves(d, mins) => -f64::from(d) * f64::from(mins[h]),
+        Minimum::SubBlocks(d, mins) => -f64::from(d) * f64::from(mins[h]),
     };
     let q = if scale == 0.0 { 0.0 } else { (f64::from(w) - min) / scale };
     assert!((q - q.round()).abs() < 0.01, "{q} is no element");
@@ -66,8 +66,9 @@ fn element(s: &Scales, w: f32, h: usize) -> i32 {
 /// The scales of block `j` of those that `stored`, one of the file's blocks, is made of.
 fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
     let half = |i: usize| half::f16::from_le_bytes([stored[i], stored[i + 1]]).to_f32();
-    let of = |times, d, minimum| Scales { times, strips: [1; 2], d: d / times as f32, minimum };
-    let strips = |times, d, strips| Scales { times, strips, d: d / times as f32, minimum: Minimum::None };
+    let of = |times, d, minimum| Scales { times, sub_blocks: [1; 2], d: d / times as f32, minimum };
+    let sub_blocks =
+        |times, d, sub_blocks| Scales { times, sub_blocks, d: d / times as f32, minimum: Minimum::None };
     let affine = |d: f32, dmin: f32, (scale, min): (u8, u8)| {
         of(1, d * f32::from(scale), Minimum::Whole(-dmin * f32::from(min)))
     };
@@ -82,16 +83,16 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
         DType::IQ4_XS => of(1, half(0) * read::<iq4_xs::Block>(stored).scale(j) as f32, Minimum::None),
         DType::Q6_K => {
             let block = read::<q6_k::Block>(stored);
-            strips(4, half(208), [0, 1].map(|h| i32::from(block.scales[2 * j + h])))
+            sub_blocks(4, half(208), [0, 1].map(|h| i32::from(block.scales[2 * j + h])))
         }
         DType::Q3_K => {
             let block = read::<q3_k::Block>(stored);
-            strips(32, half(108), [0, 1].map(|h| i32::from(block.scale(2 * j + h))))
+            sub_blocks(32, half(108), [0, 1].map(|h| i32::from(block.scale(2 * j + h))))
         }
         DType::Q2_K => {
-            let strip = [0, 1].map(|h| i32::from(read::<q2_k::Block>(stored).scales[2 * j + h]));
-            let minimum = Minimum::Halves(half(82), strip.map(|s| s >> 4));
-            Scales { times: 1, strips: strip.map(|s| s & 15), d: half(80), minimum }
+            let sub_block = [0, 1].map(|h| i32::from(read::<q2_k::Block>(stored).scales[2 * j + h]));
+            let minimum = Minimum::SubBlocks(half(82), sub_block.map(|s| s >> 4));
+            Scales { times: 1, sub_blocks: sub_block.map(|s| s & 15), d: half(80), minimum }
         }
         dtype => unreachable!("{dtype} is not quantised"),
     }

@@ -1,9 +1,11 @@
-//! Every interleaving of a few threads, and every value that a load may return, as loom explores them.
+//! Every interleaving of a few threads, and every value that a load may return, as loom explores
+//! them.
 
 use super::*;
 use loom::cell::UnsafeCell;
 
-/// Places that no two threads may touch at once, which loom watches: a job writes its own, the caller reads them all.
+/// Places that no two threads may touch at once, which loom watches: a job writes its own, the
+/// caller reads them all.
 struct Places(Vec<UnsafeCell<usize>>);
 
 // SAFETY: loom fails a test in which accesses to a cell are not ordered.

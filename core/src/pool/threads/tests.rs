@@ -63,7 +63,8 @@ fn a_panic_on_any_thread_is_reported_after_all_jobs_ran_and_forgotten_afterwards
     }
 }
 
-/// Lets the pool learn at `at` that its workers have no processor of their own; returns until when it works alone then.
+/// Lets the pool learn at `at` that its workers have no processor of their own; returns until when
+/// it works alone then.
 fn distrust_workers(pool: &ThreadPool, at: Instant) -> Instant {
     let mut experience = lock(&pool.turn);
     let woken_too_soon = Run { began: at, woke: true, finished: at, jobs_each: 4 };
@@ -73,7 +74,8 @@ fn distrust_workers(pool: &ThreadPool, at: Instant) -> Instant {
 
 #[test]
 fn jobs_done_alone_and_those_shared_out_behind_them_run_once_and_report_a_panic() {
-    // How many jobs are done alone, and for how long: over before the run, over in its middle, not over behind it.
+    // How many jobs are done alone, and for how long: over before the run, over in its middle, not
+    // over behind it.
     let cases = [(0, Duration::ZERO), (3, Duration::from_secs(1)), (8, Duration::from_secs(3600))];
     for (n_alone, time) in cases {
         for bad in [None, Some(0), Some(7)] {

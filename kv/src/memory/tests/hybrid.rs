@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn memory() -> Hybrid {
-    Hybrid::new(&[both(), cached()], &params(256, 2)).unwrap()
+fn memory() -> Memory {
+    Memory::new(&[both(), cached()], &params(256, 2)).unwrap()
 }
 
 #[test]
 fn the_first_position_is_the_last_because_the_state_knows_no_other() {
     let mut memory = memory();
     append(&mut memory, &run_of(0, 0..56)).unwrap();
-    let ends = |memory: &Hybrid| (memory.seq_pos_min(SeqId(0)), memory.seq_pos_max(SeqId(0)));
+    let ends = |memory: &Memory| (memory.seq_pos_min(SeqId(0)), memory.seq_pos_max(SeqId(0)));
     assert_eq!(ends(&memory), (Some(Pos(55)), Some(Pos(55))));
     memory.seq_rm(SeqId(0), ALL).unwrap();
     assert_eq!(ends(&memory), (None, None));
@@ -42,7 +42,7 @@ fn a_tail_is_unsupported_and_no_layer_forgets_it() {
 
 #[test]
 fn a_part_that_is_full_leaves_the_others_untouched() {
-    let mut memory = Hybrid::new(&[both()], &params(32, 2)).unwrap();
+    let mut memory = Memory::new(&[both()], &params(32, 2)).unwrap();
     append(&mut memory, &run_of(0, 0..32)).unwrap();
     let state = memory.state(0, SeqId(0)).map(<[f32]>::to_vec);
     assert!(append(&mut memory, &run_of(0, 32..33)).is_err());
@@ -59,7 +59,7 @@ fn the_first_ubatch_writes_a_fresh_state_and_later_ones_go_on_in_place() {
     let mut slots = Vec::new();
     while let Some(mut ubatch) = plan.next_ubatch() {
         let n_tokens = ubatch.n_tokens() as u32;
-        let runs: Vec<StateRun> = ubatch.states(0, 0).unwrap().runs().collect();
+        let runs: Vec<StateSegment> = ubatch.states(0, 0).unwrap().segments().collect();
         assert_eq!((runs.len(), runs[0].start, runs[0].end), (1, 0, n_tokens));
         slots.push((runs[0].read.unwrap(), runs[0].write));
     }

@@ -1,15 +1,17 @@
-//! Computing a plan as a model would, and comparing what attention would read.
+//! Computation of a plan in place of a model, with a comparison of everything that attention would
+//! read.
 
 use super::*;
-use crate::memory::StateRun;
-use crate::storage::{PlanCopy, PlannedCopy};
+use crate::cache::view::StateSegment;
+use crate::external::{PlanCopy, PlannedCopy};
 
+/// Check that rows are equal in all bits.
 pub(super) fn assert_bits(real: &Rows, naive: &Rows) {
     let same = |a: &[f32], b: &[f32]| a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()));
     assert!(same(&real.0, &naive.0) && same(&real.1, &naive.1), "{real:?} and {naive:?}");
 }
 
-/// Computes as a model would, then ends the plan.
+/// Compute a plan, then end it.
 pub(super) fn finish<E: Engine>(
     mut plan: Plan<'_>,
     layers: &[LayerSpec],
@@ -59,17 +61,18 @@ pub(super) fn finish<E: Engine>(
     planned.len() as u32
 }
 
-/// Makes the copies of cells that a ubatch lists, which are those that the plan listed next.
+/// Make the copies of cells that a ubatch lists, after a check that the plan lists the same.
 fn follow<E: Engine>(ubatch: &Ubatch<'_>, engine: &mut E, due: &mut impl Iterator<Item = PlanCopy>) {
     for copy in ubatch.copies() {
         assert_eq!(due.next(), Some(PlanCopy::Cells(copy)));
         let Ok(()) = engine.copy_cells(copy);
     }
-    for copy in ubatch.state_runs().filter_map(|run| run.copy()) {
+    for copy in ubatch.state_segments().filter_map(|run| run.copy()) {
         assert_eq!(due.next(), Some(PlanCopy::State(copy)));
     }
 }
 
+/// Store keys and values of a ubatch in a layer, in the memory and in the engine.
 pub(super) fn store<E: Engine>(
     ubatch: &mut Ubatch<'_>,
     layer: usize,
@@ -93,7 +96,8 @@ pub(super) fn store<E: Engine>(
     }
 }
 
-/// What attention would read: the tokens up to each one's own, in order, inside the window.
+/// Compare the cells that attention reads with the oracle: tokens up to each one's own, in order,
+/// inside the window.
 pub(super) fn read_back<E: Engine>(
     ubatch: &Ubatch<'_>,
     (layer, owner): (usize, usize),
@@ -111,7 +115,7 @@ pub(super) fn read_back<E: Engine>(
         let cells = &after.seqs[token.seq.index()].cells;
         let seen = cells.partition_point(|c| c.pos.0 < oldest)..cells.partition_point(|c| c.pos <= token.pos);
         let seen = &cells[seen];
-        // Every cell for some tokens, their number for all: comparing is what takes the time.
+        // All cells for some tokens, their number for the others: comparing takes most of the time.
         let live = |i: u32| table[i as usize].live & window_bits(i, visible);
         let entries = visible.lo / 32..visible.hi.div_ceil(32);
         if i % 16 != 0 && i + 1 != n_tokens {
@@ -134,20 +138,20 @@ pub(super) fn read_back<E: Engine>(
     }
 }
 
-/// Which cells of entry `i` a token sees.
+/// Return the cells of entry `i` that a token sees.
 pub(super) fn window_bits(i: u32, visible: &Visible) -> u32 {
     (0..32).filter(|b| (visible.lo..visible.hi).contains(&(i * 32 + b))).fold(0, |bits, b| bits | 1 << b)
 }
 
-/// Steps the states of a layer; false if it has none.
+/// Step the states of a layer; return false if it has none.
 pub(super) fn step_states<E: Engine>(ubatch: &mut Ubatch<'_>, layer: usize, engine: &mut E) -> bool {
     let tokens: Vec<u64> = ubatch.tokens().iter().map(|t| t.token.0.into()).collect();
     let Some(mut states) = ubatch.states(layer, 0) else { return false };
     let (mut next, mut written) = (0, Vec::new());
-    for run in states.runs() {
+    for run in states.segments() {
         assert_eq!(run.start, next, "runs tile the ubatch");
         next = run.end;
-        // A run may go on where the one before it stopped.
+        // A segment may continue in the slot of the one before it.
         let goes_on = run.read == Some(run.write);
         assert!(goes_on || !written.contains(&run.write), "no two runs write one state");
         written.push(run.write);
@@ -163,8 +167,8 @@ pub(super) fn step_states<E: Engine>(ubatch: &mut Ubatch<'_>, layer: usize, engi
     true
 }
 
-/// The same in the engine's storage.
-fn step_elsewhere<E: Engine>(engine: &mut E, layer: usize, run: &StateRun, tokens: &[u64]) {
+/// Step the states in the engine's storage.
+fn step_elsewhere<E: Engine>(engine: &mut E, layer: usize, run: &StateSegment, tokens: &[u64]) {
     if let Some(copy) = run.copy() {
         let Ok(()) = engine.copy_state(layer, copy);
     }
@@ -173,10 +177,10 @@ fn step_elsewhere<E: Engine>(engine: &mut E, layer: usize, run: &StateRun, token
     engine.put_state(layer, run.write, &state);
 }
 
-/// Steps the states of a layer through what was journaled.
+/// Step the states of a layer through its journal rows.
 pub(super) fn replay_states<E: Engine>(ubatch: &mut Ubatch<'_>, layer: usize, engine: &mut E) {
     let Some(mut states) = ubatch.states(layer, 0) else { return };
-    for run in states.runs() {
+    for run in states.segments() {
         let inputs = states.inputs(&run).unwrap().to_vec();
         let state = states.carry(&run);
         inputs.iter().for_each(|&token| advance(state, token as u64));

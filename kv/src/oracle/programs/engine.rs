@@ -1,51 +1,57 @@
-//! Storage of an engine under test, and one that keeps blocks of bytes.
+//! Storage of an engine under test, and a simple implementation in blocks of bytes.
 
 use super::Rows;
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Params};
-use crate::memory::{Cell, Hybrid, turn_cells};
-use crate::storage::{CacheShape, CellCopy, KeyShift, StateCopy, Storage};
+use crate::cache::shift_cells;
+use crate::cache::view::Cell;
+use crate::external::{CacheShape, CellCopy, KeyShift, StateCopy, Storage};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec};
+use crate::memory::Memory;
+use crate::params::Params;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellLayout;
 use core::convert::Infallible;
 
-/// Storage that a [`Machine`](super::Machine) tests: it stores what ubatches tell it to, follows the changes
-/// that the memory lists, and has to hold at any time what the oracle says.
+/// Storage that a [`Machine`](super::Machine) tests.
 ///
-/// Layers are numbered as in the model. Keys and values come back as rounded by the types that the machine
-/// was made with; an engine that keeps them unrounded is tested with f32.
+/// It stores what ubatches tell it to and follows the changes that the memory lists; the machine
+/// checks that it agrees with the oracle at any time. Layers are numbered as in the model. Keys and
+/// values come back as rounded by the types of the machine; test an engine that does not round with
+/// F32.
 pub trait Engine: Storage<Error = Infallible> + Sized {
-    /// Empty storage for a memory of these layers.
-    fn new(memory: &Hybrid, layers: &[LayerSpec], params: &Params) -> Self;
+    /// Return empty storage for a memory of these layers.
+    fn new(memory: &Memory, layers: &[LayerSpec], params: &Params) -> Self;
 
-    /// Stores the key and value of a token.
+    /// Store the key and value of a token.
     fn put(&mut self, layer: usize, cell: Cell, key: &[f32], value: &[f32]);
 
-    /// The key and value of a cell.
+    /// Return the key and value of a cell.
     fn get(&self, layer: usize, cell: Cell) -> Rows;
 
-    /// Stores a restored block: 32 cells as the [`CellLayout`] of the layer has them.
+    /// Store an imported block: 32 cells in the [`CellLayout`] of the layer.
     fn fill_block(&mut self, layer: usize, block: u32, bytes: &[u8]);
 
-    /// Stores a layer's recurrent state.
+    /// Store a layer's recurrent state.
     fn put_state(&mut self, layer: usize, slot: u32, state: &[f32]);
 
-    /// The recurrent state of a layer.
+    /// Return the recurrent state of a layer.
     fn state(&self, layer: usize, slot: u32) -> Vec<f32>;
 }
 
-/// A layer's blocks.
+/// Blocks of one layer.
 struct Layer {
     spec: AttentionLayer,
     layout: CellLayout,
     bytes: Vec<u8>,
 }
 
-/// An engine that copies exactly the cells that it is told to, in layouts of the memory.
+/// An engine that copies exactly the listed cells, in layouts of the memory.
+///
+/// It fills unused cells with a pattern that no token has, so that a missing copy is noticed.
 pub struct Blocks {
     caches: Vec<CacheShape>,
     layers: Vec<Option<Layer>>,
-    /// By layer, then by slot.
+    /// States per layer and slot.
     states: Vec<Vec<Vec<f32>>>,
 }
 
@@ -67,7 +73,7 @@ impl Storage for Blocks {
     fn copy_cells(&mut self, copy: CellCopy) -> Result<(), Infallible> {
         for Layer { layout, bytes, .. } in self.layers_of(copy.cache) {
             let mut cell = vec![0; layout.cell_bytes()];
-            for i in crate::extent::bits(copy.cells) {
+            for i in crate::cache::table::bits(copy.cells) {
                 layout.take_cell(&bytes[layout.block_range(copy.from as usize)], i as usize, &mut cell);
                 layout.put_cell(&mut bytes[layout.block_range(copy.to as usize)], i as usize, &cell);
             }
@@ -80,7 +86,7 @@ impl Storage for Blocks {
             let Some(rotation) = &spec.rope else { continue };
             let mut scratch = vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
             let block = &mut bytes[layout.block_range(shift.block as usize)];
-            turn_cells(rotation, layout, block, shift.cells, shift.delta, &mut scratch);
+            shift_cells(rotation, layout, block, shift.cells, shift.delta, &mut scratch);
         }
         Ok(())
     }
@@ -94,13 +100,13 @@ impl Storage for Blocks {
 }
 
 impl Engine for Blocks {
-    fn new(memory: &Hybrid, layers: &[LayerSpec], params: &Params) -> Blocks {
+    fn new(memory: &Memory, layers: &[LayerSpec], params: &Params) -> Blocks {
         let shape = memory.storage_shape();
         let own = |(number, spec): (usize, &LayerSpec)| {
             let AttentionSpec::Cached(spec) = &spec.attention else { return None };
             let cache = shape.caches.iter().find(|cache| cache.layers.contains(&(number as u32)))?;
             let layout = spec.layout(params.k_type, params.v_type);
-            // Cells that nobody stored hold something that no token has.
+            // A pattern that no token has.
             let bytes = vec![0xa5; cache.n_blocks as usize * layout.block_bytes()];
             Some(Layer { spec: spec.clone(), layout, bytes })
         };

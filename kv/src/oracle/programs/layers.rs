@@ -1,4 +1,4 @@
-//! Layers of every kind of memory to run programs on, and what they would compute.
+//! Layers of every kind of memory for programs, and the values that they would compute.
 
 use super::*;
 
@@ -20,7 +20,7 @@ pub(super) fn layer(attention: AttentionSpec) -> LayerSpec {
     LayerSpec { attention, ..LayerSpec::default() }
 }
 
-/// Layers of attention: shapes differ, one has a window, one shares.
+/// Return layers of attention: shapes differ, one has a window, one shares the cells of another.
 pub fn transformer() -> Vec<LayerSpec> {
     vec![
         layer(attention(2, 5, 3, None, Some(Pairs::Split))),
@@ -30,7 +30,7 @@ pub fn transformer() -> Vec<LayerSpec> {
     ]
 }
 
-/// Layers with windows: no cell is kept for ever.
+/// Return layers with windows only, so that no cell is retained for ever.
 pub fn windowed() -> Vec<LayerSpec> {
     vec![
         layer(attention(2, 5, 3, Some(Window::Sliding(20)), Some(Pairs::Split))),
@@ -38,26 +38,26 @@ pub fn windowed() -> Vec<LayerSpec> {
     ]
 }
 
-/// Windows and states, no layer that keeps everything.
+/// Return layers with windows and with states; none retains all tokens.
 pub fn windowed_and_recurrent() -> Vec<LayerSpec> {
     [windowed(), recurrent()].concat()
 }
 
-/// A layer with a recurrent state, and one that keeps nothing.
+/// Return a layer with a recurrent state, and one without any memory.
 pub fn recurrent() -> Vec<LayerSpec> {
-    let recurrent = vec![StatePart { len: 3, input: 1 }];
+    let recurrent = vec![StateTensor { len: 3, input: 1 }];
     vec![LayerSpec { attention: AttentionSpec::Absent, recurrent }, LayerSpec::default()]
 }
 
-/// Layers of attention and recurrent ones.
+/// Return layers of attention and recurrent ones.
 pub fn hybrid() -> Vec<LayerSpec> {
     let mut layers = transformer();
-    layers[1].recurrent = vec![StatePart { len: 3, input: 1 }];
+    layers[1].recurrent = vec![StateTensor { len: 3, input: 1 }];
     layers.extend(recurrent());
     layers
 }
 
-/// The same layers with heads wide enough for blocks of quants.
+/// Return the layers with heads wide enough for blocks of quants.
 pub fn widened(mut layers: Vec<LayerSpec>, k_type: CellType, v_type: CellType) -> Vec<LayerSpec> {
     for spec in &mut layers {
         if let AttentionSpec::Cached(own) = &mut spec.attention {
@@ -68,14 +68,14 @@ pub fn widened(mut layers: Vec<LayerSpec>, k_type: CellType, v_type: CellType) -
     layers
 }
 
-/// The key and value of a token in a layer that caches.
+/// Return the key and value of a token in a layer with a cache.
 pub(super) fn rows(token: Token, layer: &AttentionLayer, i: usize) -> Rows {
     let value = |j: usize| ((token.0 * 37 + i as u32 * 11 + j as u32 * 7) % 1009) as f32 / 64.0 - 7.3;
     let keys = (0..layer.n_head_kv * layer.d_k).map(value).collect();
     (keys, (0..layer.n_head_kv * layer.d_v).map(|j| -value(j + 3)).collect())
 }
 
-/// The state after one more token; order matters.
+/// Step a state by one token; the order of tokens matters.
 pub(super) fn advance(state: &mut [f32], token: u64) {
     for (i, x) in state.iter_mut().enumerate() {
         *x = (*x * 31.0 + token as f32 + i as f32 + 1.0) % 4093.0;

@@ -1,28 +1,30 @@
-//! The machine that runs a program on both memories.
+//! The machine that runs a program on a memory and on the oracle.
 
 use super::*;
 
-/// Runs steps on a memory, an engine's storage and the oracle, and compares them after each. Panics where
-/// they differ.
+/// Three things that have to agree: a memory, an engine's storage, and the oracle.
+///
+/// [`Machine::run`] performs a step on each and compares them. It panics where they differ, or
+/// where one accepts what another refuses.
 pub struct Machine<E> {
     layers: Vec<LayerSpec>,
     params: Params,
-    real: Hybrid,
-    /// Storage elsewhere, which follows.
+    real: Memory,
+    /// Storage under test, which follows the memory.
     engine: E,
     naive: Naive,
     batch: Batch,
     next_token: u32,
-    /// Sequences in which cells that are gone may have positions that others moved to.
+    /// True for sequences in which dropped cells may have positions that other tokens moved to.
     moved: [bool; 4],
-    /// Positions that can be gone back to at once.
+    /// Pinned positions, to which a sequence can return at once.
     pins: Vec<(SeqId, Pos)>,
-    /// What was saved last.
+    /// The state file saved last.
     saved: Vec<u8>,
     tally: Tally,
 }
 
-/// How often each interesting thing happened, so that a test can make sure that its programs do something.
+/// Counts of events, by which a test makes sure that its programs reach all paths.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Tally {
@@ -30,7 +32,7 @@ pub struct Tally {
     pub commits: u32,
     /// Batches prepared and undone.
     pub undone: u32,
-    /// Steps refused for lack of room.
+    /// Steps refused because blocks or states ran out.
     pub full: u32,
     /// Tokens refused because their sequences lie in different blocks.
     pub diverged: u32,
@@ -38,27 +40,28 @@ pub struct Tally {
     pub errors: u32,
     /// Steps after which sequences shared blocks.
     pub shared: u32,
-    /// Rollbacks to positions still held.
+    /// Rollbacks to positions that were still held.
     pub held: u32,
     /// Rollbacks that replayed the journal.
     pub replayed: u32,
-    /// Rollbacks that leave tokens to evaluate again.
+    /// Rollbacks that left tokens to re-evaluate.
     pub evaluated: u32,
-    /// Snapshots restored.
+    /// Snapshots imported.
     pub restored: u32,
-    /// Copies and shifts that storage elsewhere followed.
+    /// Copies and shifts that the engine's storage followed.
     pub copied: u32,
 }
 
 impl<E: Engine> Machine<E> {
-    /// A machine of four empty sequences. Odd `n_ctx` makes checkpoints scarce; 33 turns them off.
+    /// Return a machine of four empty sequences. An odd `n_ctx` makes checkpoints scarce; 33 turns
+    /// them off.
     pub fn new(layers: Vec<LayerSpec>, n_ctx: u32, k_type: CellType, v_type: CellType) -> Machine<E> {
-        // Few checkpoints, so that they are taken from one another.
+        // Few checkpoints, so that sequences compete for them.
         let state = if n_ctx.is_multiple_of(2) { 1 << 20 } else { 3_000 };
-        let timeline = TimelineParams { checkpoint_bytes: state, spacing: 8, journal: 4, margin: 8 };
-        let timeline = if n_ctx == 33 { TimelineParams::OFF } else { timeline };
-        let params = Params { n_ctx, n_seq_max: 4, n_batch: 128, k_type, v_type, timeline };
-        let real = Hybrid::listing(&layers, &params).unwrap();
+        let rollback = RollbackParams { checkpoint_bytes: state, spacing: 8, journal: 4, margin: 8 };
+        let rollback = if n_ctx == 33 { RollbackParams::OFF } else { rollback };
+        let params = Params { n_ctx, n_seq_max: 4, n_batch: 128, k_type, v_type, rollback };
+        let real = Memory::listing(&layers, &params).unwrap();
         let engine = E::new(&real, &layers, &params);
         let naive = Naive::new(&layers, &params);
         let (batch, pins) = (Batch::new(), Vec::new());
@@ -77,12 +80,12 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// How often each interesting thing happened.
+    /// Return the counts of events so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Runs a step and compares everything.
+    /// Run a step on all three and compare them.
     pub fn run(&mut self, step: &Step) {
         match step {
             Step::Decode { runs, woven, n_ubatch, end } => {
@@ -110,7 +113,7 @@ impl<E: Engine> Machine<E> {
                 let seq = SeqId(u32::from(*seq));
                 let pos = self.naive.seq_pos_max(seq).map_or(Pos(0), |last| Pos(last.0 + 1 - i32::from(*n)));
                 self.real.unpin(seq, pos).unwrap();
-                // What is pinned is pinned in all forks.
+                // Forks share pins, so one unpin removes it from all of them.
                 self.pins.retain(|pin| pin.1 != pos);
             }
             Step::Copy { src, dst, range, emptied } => {
@@ -142,19 +145,20 @@ impl<E: Engine> Machine<E> {
         self.compare();
     }
 
-    /// All sequences go on in another memory as if nothing had happened, with the same ways back.
+    /// Continue all sequences in another memory with the same checkpoints, as if nothing had
+    /// happened.
     fn move_out(&mut self) {
         let seqs = [0, 1, 2, 3].map(SeqId);
         self.real.keep_to_budget();
         let ways = seqs.map(|seq| self.real.positions(seq));
-        self.saved = saved(&self.real.snapshot(&seqs).unwrap(), &self.saved);
+        self.saved = saved(&self.real.export(&seqs).unwrap(), &self.saved);
         let container = Container::parse(&self.saved).unwrap();
         assert_eq!(container.uncommitted(), 0);
         let stored = StoredImage::open(&container).unwrap();
-        let mut other = Hybrid::listing(&self.layers, &self.params).unwrap();
+        let mut other = Memory::listing(&self.layers, &self.params).unwrap();
         let mut engine = E::new(&other, &self.layers, &self.params);
-        let staged = other.stage(stored.image(), &stored, &seqs, false).unwrap();
-        let owned = Owned::load(stored.image(), &stored).unwrap();
+        let staged = other.import(stored.snapshot(), &stored, &seqs, false).unwrap();
+        let owned = Owned::load(stored.snapshot(), &stored).unwrap();
         restore_elsewhere(&mut engine, &owned, staged.placement());
         let fit = staged.commit();
         assert_eq!(fit, Fit::default());
@@ -163,39 +167,39 @@ impl<E: Engine> Machine<E> {
         self.tally.restored += 1;
     }
 
-    /// All sequences go on in a memory that keeps other ways back.
+    /// Continue all sequences in a memory with other checkpoints.
     fn move_elsewhere(&mut self, journal: u8, few: bool) {
         let seqs = [0, 1, 2, 3].map(SeqId);
         let journal = u32::from(journal);
         let checkpoint_bytes = if few { 600 } else { 1 << 20 };
-        let timeline = TimelineParams { checkpoint_bytes, spacing: 8, journal, margin: 8 };
-        let params = Params { timeline, ..self.params };
-        let owned = Owned::copy(&self.real.snapshot(&seqs).unwrap());
-        let mut other = Hybrid::listing(&self.layers, &params).unwrap();
+        let rollback = RollbackParams { checkpoint_bytes, spacing: 8, journal, margin: 8 };
+        let params = Params { rollback, ..self.params };
+        let owned = Owned::copy(&self.real.export(&seqs).unwrap());
+        let mut other = Memory::listing(&self.layers, &params).unwrap();
         let mut engine = E::new(&other, &self.layers, &params);
-        match other.stage(&owned.image, &owned, &seqs, false) {
+        match other.import(&owned.snapshot, &owned, &seqs, false) {
             Ok(staged) => {
                 restore_elsewhere(&mut engine, &owned, staged.placement());
                 staged.commit();
             }
-            Err(StageError::Memory(Error::Full { .. })) => return self.tally.full += 1,
+            Err(ImportError::Memory(Error::Full { .. })) => return self.tally.full += 1,
             Err(error) => panic!("{error:?}"),
         }
         (self.real, self.engine, self.params) = (other, engine, params);
-        // The budget may not pay for all of them here.
+        // The budget of the new memory may not allow all pins.
         self.pins.clear();
         self.tally.restored += 1;
     }
 
     fn restore(&mut self, src: SeqId, dst: SeqId, end: End) {
-        let owned = Owned::copy(&self.real.snapshot(&[src]).unwrap());
-        let staged = match self.real.stage(&owned.image, &owned, &[dst], false) {
+        let owned = Owned::copy(&self.real.export(&[src]).unwrap());
+        let staged = match self.real.import(&owned.snapshot, &owned, &[dst], false) {
             Ok(staged) => staged,
-            Err(StageError::Memory(Error::Full { .. })) => return self.tally.full += 1,
-            Err(StageError::Memory(Error::UnknownSequence { .. })) => return assert!(dst.0 >= 4),
+            Err(ImportError::Memory(Error::Full { .. })) => return self.tally.full += 1,
+            Err(ImportError::Memory(Error::UnknownSequence { .. })) => return assert!(dst.0 >= 4),
             Err(error) => panic!("{error:?}"),
         };
-        // Bytes of blocks that nobody uses may be filled whatever comes of it.
+        // Bytes of unused blocks may be filled, whether the import is committed or not.
         restore_elsewhere(&mut self.engine, &owned, staged.placement());
         match end {
             End::Commit => {
@@ -222,10 +226,10 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Whether an error is about cells behind a window that are really gone, seen from where a sequence would
-    /// end.
+    /// Return true if an error is about cells that a window did drop, as seen from the sequence's
+    /// end after the operation.
     fn is_gone(&mut self, seq: SeqId, end: Pos, result: Result<(), Error>) -> bool {
-        if !matches!(result, Err(Error::Unsupported { kind: Kind::Windowed, .. })) {
+        if !matches!(result, Err(Error::Unsupported { kind: Kind::Kv(Retention::Window), .. })) {
             return false;
         }
         self.tally.errors += 1;
@@ -240,7 +244,7 @@ impl<E: Engine> Machine<E> {
         true
     }
 
-    /// Whether the token before `end` was removed.
+    /// Return true if the token before `end` was removed.
     fn has_hole(&self, seq: SeqId, end: Pos) -> bool {
         self.naive.sequence(seq).is_some_and(|s| s.cells.iter().all(|cell| cell.pos.0 != end.0 - 1))
     }
@@ -341,7 +345,7 @@ impl<E: Engine> Machine<E> {
                     return;
                 }
                 if let Err(Error::Full { .. }) = moved {
-                    // Every block of the sequence would have to be copied at worst.
+                    // In the worst case every block of the sequence is copied.
                     let cells = self.naive.sequence(seq).map_or(0, |s| s.cells.len() as u32);
                     assert!(
                         self.has_windows() || cells > free,
@@ -351,7 +355,7 @@ impl<E: Engine> Machine<E> {
                     return;
                 }
                 if moved.is_ok() {
-                    // What is gone is in nobody's way.
+                    // Dropped cells no longer block a move.
                     self.naive.recycle(seq, first_held);
                 }
                 (moved, self.naive.seq_add(seq, range, argument))
@@ -394,7 +398,7 @@ impl<E: Engine> Machine<E> {
         assert_eq!(kind(&real), kind(&naive), "{real:?} and {naive:?}");
     }
 
-    /// Fills the batch with runs that follow what the sequences hold.
+    /// Fill the batch with segments that follow the ends of their sequences.
     fn fill(&mut self, runs: &[(u8, u8)], woven: bool) {
         self.batch.clear();
         let mut next: Vec<i32> =
@@ -437,7 +441,7 @@ impl<E: Engine> Machine<E> {
                     self.naive = after;
                     self.tally.commits += 1;
                 } else {
-                    // Undoes a leaked plan.
+                    // The next operation undoes the leaked plan.
                     self.real.seq_rm(SeqId(0), Pos::ZERO..Pos::ZERO).unwrap();
                     self.tally.undone += 1;
                 }
@@ -445,7 +449,8 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Errors agree, or are about room or about blocks, which the oracle does not know.
+    /// Check that the oracle agrees with an error, or that the error is about blocks, which it does
+    /// not have.
     fn refused(&mut self, error: Error, wanted: Result<(), Error>, free: u32) {
         match (error, wanted) {
             (Error::Full { what: "cells", .. }, Ok(())) => {
@@ -456,9 +461,10 @@ impl<E: Engine> Machine<E> {
                         runs.push(self.batch.seqs(index));
                     }
                 }
-                // A run of one set of sequences needs a copy, its cells, and a block for a ragged end.
+                // A segment of one set of sequences needs a copy, its cells, and a block for a
+                // ragged end.
                 let worst = runs.len() * 3 + self.batch.len().div_ceil(BLOCK_CELLS) + self.batch.len() / 16;
-                // What is free in a window's cache does not help another.
+                // Free blocks of a window's cache are of no use to another cache.
                 assert!(
                     self.has_windows() || worst > free as usize,
                     "full with {free} free, {worst} needed at worst: {error:?}"
@@ -468,7 +474,7 @@ impl<E: Engine> Machine<E> {
                 self.tally.full += 1;
                 assert!(self.batch.all_seqs().len() > 4, "{error:?}");
             }
-            // Sequences with equal cells in different blocks.
+            // The sequences have equal tokens in different blocks.
             (Error::Diverged { .. }, Ok(()) | Err(Error::Full { .. })) => self.tally.diverged += 1,
             (Error::Full { .. }, Err(Error::Diverged { .. })) => self.tally.full += 1,
             (error, wanted) => self.agree(Err(error), wanted),
@@ -517,7 +523,8 @@ impl<E: Engine> Machine<E> {
             );
         }
         let held: usize = self.naive.seqs.iter().map(|s| s.cells.len()).sum();
-        let used = self.params.n_blocks() - self.real.n_free_blocks().min(self.params.n_blocks());
+        let used = self.params.settled().n_blocks()
+            - self.real.n_free_blocks().min(self.params.settled().n_blocks());
         self.tally.shared += u32::from(self.has_windows() || held > used as usize * BLOCK_CELLS);
     }
 
@@ -536,9 +543,9 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// Puts what is restored where the memory has room for it.
+/// Write imported bytes to the engine's storage, where the memory has reserved them.
 fn restore_elsewhere<E: Engine>(engine: &mut E, owned: &Owned, placement: &Placement) {
-    let groups = owned.image.shape.groups.iter().zip(&owned.blocks).zip(&placement.blocks);
+    let groups = owned.snapshot.shape.groups.iter().zip(&owned.blocks).zip(&placement.blocks);
     for ((group, blocks), places) in groups {
         for (layers, block) in blocks.iter().zip(places) {
             let Some(block) = *block else { continue };
@@ -549,26 +556,26 @@ fn restore_elsewhere<E: Engine>(engine: &mut E, owned: &Owned, placement: &Place
     }
     for (pieces, slot) in owned.states.iter().zip(&placement.states) {
         let Some(slot) = *slot else { continue };
-        for (layer, state) in owned.image.shape.recurrent.iter().zip(pieces) {
+        for (layer, state) in owned.snapshot.shape.recurrent.iter().zip(pieces) {
             engine.put_state(layer.layer as usize, slot, state);
         }
     }
 }
 
-/// Saves everything, continuing what was saved before.
+/// Save everything, as a continuation of the file saved before.
 fn saved(content: &impl Content, before: &[u8]) -> Vec<u8> {
     let header = Header { fingerprint: Fingerprint([7; 32]), scope: Scope::Context };
     let mut new = Vec::new();
     let mut bytes = before.to_vec();
     let written = if before.is_empty() {
         let mut writer = Writer::in_place(&mut new, header).unwrap();
-        write_image(&mut writer, content, None).unwrap();
+        write_snapshot(&mut writer, content, None).unwrap();
         writer.finish().unwrap()
     } else {
         let old = Container::parse(before).unwrap();
-        let image = StoredImage::open(&old).unwrap();
+        let snapshot = StoredImage::open(&old).unwrap();
         let mut writer = Writer::append(&mut new, &old).unwrap();
-        write_image(&mut writer, content, Some(&image)).unwrap();
+        write_snapshot(&mut writer, content, Some(&snapshot)).unwrap();
         writer.finish().unwrap()
     };
     bytes.extend_from_slice(&new);

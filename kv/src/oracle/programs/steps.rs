@@ -1,124 +1,126 @@
-//! What programs are made of.
+//! Steps of programs.
 
 use alloc::vec::Vec;
 
-/// One step of a program. Numbers are taken modulo what makes sense when the step runs, so that shrinking a
-/// program keeps it meaningful; sequences are 0 to 3, and 4 is one that there is not.
+/// One step of a program.
+///
+/// Numbers are taken modulo the valid ones when the step runs, so that shrinking a program keeps it
+/// meaningful. Sequences are 0 to 3; 4 does not exist.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Appends segments of tokens.
+    /// Append segments of tokens.
     Decode {
-        /// For each segment, its sequences (as bits) and how many tokens.
+        /// Sequences (as bits) and number of tokens, per segment.
         runs: Vec<(u8, u8)>,
-        /// Whether the tokens of segments take turns.
+        /// True if the tokens of segments alternate.
         woven: bool,
-        /// Tokens of a ubatch at most.
+        /// Maximum tokens of a ubatch.
         n_ubatch: u8,
-        /// How the plan ends.
+        /// End of the plan.
         end: End,
     },
-    /// Appends one token somewhere it does not belong.
+    /// Append one token at an invalid position.
     Misplaced {
-        /// The sequences, as bits.
+        /// Sequences, as bits.
         seqs: u8,
-        /// How far from the sequence's end.
+        /// Distance from the sequence's end.
         offset: i8,
     },
-    /// Removes a range of positions.
+    /// Remove a range of positions.
     Remove {
-        /// The sequence.
+        /// Sequence to change.
         seq: u8,
-        /// The positions; 255 is an open end.
+        /// Positions; 255 is an open end.
         range: (u8, u8),
     },
-    /// Removes the last few tokens by `seq_rm`.
+    /// Remove the last few tokens by `seq_rm`.
     RemoveTail {
-        /// The sequence.
+        /// Sequence to change.
         seq: u8,
-        /// How many tokens.
+        /// Number of tokens.
         n: u8,
     },
-    /// Goes back.
+    /// Roll back.
     Rewind {
-        /// The sequence.
+        /// Sequence to roll back.
         seq: u8,
-        /// By how many tokens.
+        /// Number of tokens to roll back by.
         n: u8,
-        /// Tokens of a replayed ubatch at most.
+        /// Maximum tokens of a replayed ubatch.
         n_ubatch: u8,
-        /// The ubatches that are replayed before it is dropped; `None`: it is committed.
+        /// Number of ubatches to replay before the rewind is dropped; `None` to commit it.
         dropped: Option<u8>,
     },
-    /// Pins the end of a sequence.
+    /// Pin the end of a sequence.
     Pin {
-        /// The sequence.
+        /// Sequence to pin.
         seq: u8,
     },
-    /// Takes a pin away.
+    /// Remove a pin.
     Unpin {
-        /// The sequence.
+        /// Sequence to unpin.
         seq: u8,
-        /// Tokens from the end.
+        /// Distance of the pin from the end, in tokens.
         n: u8,
     },
-    /// Copies a range to another sequence.
+    /// Copy a range to another sequence.
     Copy {
-        /// The sequence copied.
+        /// Sequence to copy.
         src: u8,
-        /// The sequence that gets it.
+        /// Sequence that receives the copy.
         dst: u8,
-        /// The positions; 255 is an open end.
+        /// Positions; 255 is an open end.
         range: (u8, u8),
-        /// Whether the target is emptied first, as a fork does.
+        /// True to empty the target first, as a fork does.
         emptied: bool,
     },
-    /// Removes all sequences but one.
+    /// Remove all sequences but one.
     Keep {
-        /// The one that stays.
+        /// Sequence that stays.
         seq: u8,
     },
-    /// Moves a range of positions.
+    /// Move a range of positions.
     Add {
-        /// The sequence.
+        /// Sequence to change.
         seq: u8,
-        /// The positions; 255 is an open end.
+        /// Positions; 255 is an open end.
         range: (u8, u8),
-        /// By how many.
+        /// Distance to move by.
         delta: i8,
     },
-    /// Divides a range of positions.
+    /// Divide a range of positions.
     Divide {
-        /// The sequence.
+        /// Sequence to change.
         seq: u8,
-        /// The positions; 255 is an open end.
+        /// Positions; 255 is an open end.
         range: (u8, u8),
-        /// By what.
+        /// Divisor.
         divisor: i8,
     },
-    /// Removes all sequences.
+    /// Remove all sequences.
     Clear,
-    /// Takes a snapshot of everything to a new memory and goes on there.
+    /// Export everything to a new memory and continue there.
     MoveOut,
-    /// The same, to one with other checkpoints.
+    /// Export everything to a memory with other checkpoints and continue there.
     MoveElsewhere {
-        /// How long its journals are.
+        /// Length of its journals.
         journal: u8,
-        /// Whether it has few checkpoints.
+        /// True to allow few checkpoints only.
         few: bool,
     },
-    /// Puts a snapshot of one sequence in the place of another.
+    /// Replace one sequence by an export of another.
     Restore {
-        /// The sequence copied.
+        /// Sequence to copy.
         src: u8,
-        /// The sequence replaced.
+        /// Sequence to replace.
         dst: u8,
-        /// How the restore ends.
+        /// End of the import.
         end: End,
     },
 }
 
 impl Step {
-    /// The step that eight bytes are, for fuzzers; any eight are one.
+    /// Decode a step from eight bytes, for fuzzers; all bytes are valid.
     pub fn read(bytes: &[u8; 8]) -> Step {
         let [op, a, b, c, d, e, f, g] = *bytes;
         let (seq, dst, range) = (a % 5, b % 4, (c, d));
@@ -159,13 +161,13 @@ impl Step {
     }
 }
 
-/// How a plan or a restore ends.
+/// End of a plan or an import.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// Committed.
+    /// Commit it.
     Commit,
-    /// Dropped after so many ubatches.
+    /// Drop it after this number of ubatches.
     Drop(u8),
-    /// Leaked, as `mem::forget` does.
+    /// Leak it, as `mem::forget` does.
     Leak,
 }

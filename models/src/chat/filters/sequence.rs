@@ -1,24 +1,35 @@
 //! Filters of sequences.
+//!
+//! Filters that are lazy in Python return a value that can be iterated once, so that templates see
+//! the same behaviour. Their items are all computed at once here, because the budget is charged for
+//! them in any case.
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use super::super::arguments::Arguments;
 use super::super::containers;
-use super::super::error::Fault;
+use super::super::error::{Eval, Fault};
 use super::super::heap::Val;
-use super::super::machine::{Eval, Given, Machine};
+use super::super::machine::Machine;
 use super::super::numbers;
 use super::super::text::Str;
 
-/// A filter that is not one of sequences gives back what it was to work on.
-type Found = Result<Val, (Val, Given)>;
+/// The result of a filter of sequences. For a filter of another kind it returns its input
+/// unchanged.
+type Found = Result<Val, (Val, Arguments)>;
 
-/// What of an item a filter looks at: nothing else than the item, or a path of attributes and indices.
+/// The attribute of an item that a filter looks at, as a path of names and indices; empty for the
+/// item itself.
 type Path = Vec<Val>;
 
 impl Machine<'_, '_> {
-    pub(super) fn sequence_filter(&mut self, name: &str, value: Val, given: Given) -> Eval<Found> {
+    /// Evaluate a filter of sequences.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the value cannot be iterated, or the arguments do not fit the filter.
+    pub(super) fn sequence_filter(&mut self, name: &str, value: Val, given: Arguments) -> Eval<Found> {
         Ok(Ok(match name {
             "list" => {
                 given.none(name)?;
@@ -77,6 +88,7 @@ impl Machine<'_, '_> {
         }))
     }
 
+    /// Evaluate `first` or `last`: `[1, 2] | last` is 2. The end of an empty sequence is undefined.
     fn end(&mut self, value: &Val, last: bool) -> Eval<Val> {
         match value {
             Val::List(list) | Val::Tuple(list) | Val::View(_, list) => {
@@ -96,7 +108,11 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// An attribute as filters take it: a number, or names and numbers joined by dots.
+    /// Parse an attribute argument: a number, or names and numbers joined by dots, such as
+    /// `user.name` or `0.id`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for a value of another type.
     fn path(&mut self, attribute: Option<Val>) -> Eval<Path> {
         match attribute {
             None | Some(Val::None) => Ok(Vec::new()),
@@ -105,7 +121,7 @@ impl Machine<'_, '_> {
                 let step = |part: &str| {
                     let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
                     let number = if digits { numbers::parse_int(part, 10) } else { None };
-                    number.map_or_else(|| Val::Str(text.part(part)), Val::Int)
+                    number.map_or_else(|| Val::Str(text.subslice(part)), Val::Int)
                 };
                 Ok(text.as_str().split('.').map(step).collect())
             }
@@ -114,7 +130,10 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// What a path leads to.
+    /// Return the value at the end of a path.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if an attribute of an undefined value is asked for.
     fn follow(&mut self, item: &Val, path: &[Val]) -> Eval<Val> {
         let mut value = item.clone();
         for step in path {
@@ -127,6 +146,7 @@ impl Machine<'_, '_> {
         Ok(value)
     }
 
+    /// Follow a path from each item.
     fn followed(&mut self, items: Vec<Val>, path: &[Val]) -> Eval<Vec<Val>> {
         if path.is_empty() {
             return Ok(items);
@@ -134,12 +154,15 @@ impl Machine<'_, '_> {
         items.iter().map(|item| self.follow(item, path)).collect()
     }
 
-    /// The items of `value`; none of what counts as false, not even of what has no items.
+    /// Return the items of `value`; none if the value counts as false, even if it cannot be
+    /// iterated.
     fn items_if_any(&mut self, value: &Val) -> Eval<Vec<Val>> {
         if value.is_true(&self.heap) { self.items_of(value) } else { Ok(Vec::new()) }
     }
 
-    fn map(&mut self, value: &Val, mut given: Given) -> Eval<Val> {
+    /// Evaluate `map`: `['a'] | map('upper') | list` is `['A']`, and `users |
+    /// map(attribute='name')` takes an attribute of each item.
+    fn map(&mut self, value: &Val, mut given: Arguments) -> Eval<Val> {
         let items = self.items_if_any(value)?;
         let mut mapped = Vec::with_capacity(items.len());
         if given.list.is_empty() {
@@ -167,14 +190,15 @@ impl Machine<'_, '_> {
         self.new_iter(mapped)
     }
 
-    /// Arguments for another call.
-    fn again(&mut self, given: &Given) -> Eval<Given> {
+    /// Return a copy of the arguments for another call.
+    fn again(&mut self, given: &Arguments) -> Eval<Arguments> {
         self.budget.values(given.list.len() + 2 * given.named.len())?;
-        Ok(Given { list: given.list.clone(), named: given.named.clone(), caller: None })
+        Ok(Arguments { list: given.list.clone(), named: given.named.clone(), caller: None })
     }
 
-    /// The items that pass a test, or do not; `attr`: of which an attribute does.
-    fn select(&mut self, value: &Val, mut given: Given, wanted: bool, attr: bool) -> Eval<Val> {
+    /// Return the items that pass a test (`wanted`) or fail it: `[1, 2] | select('odd') | list` is
+    /// `[1]`. With `attr`, the test applies to an attribute.
+    fn select(&mut self, value: &Val, mut given: Arguments, wanted: bool, attr: bool) -> Eval<Val> {
         let mut path = Vec::new();
         if attr {
             if given.list.is_empty() {
@@ -205,7 +229,7 @@ impl Machine<'_, '_> {
         self.new_iter(kept)
     }
 
-    /// What an item is sorted by: lower case unless cased.
+    /// Return the sort key of an item: in lower case unless `cased`.
     fn sort_key(&mut self, item: &Val, path: &[Val], cased: bool) -> Eval<Val> {
         match self.follow(item, path)? {
             Val::Str(text) if !cased => self.cased(&text, "lower"),
@@ -213,6 +237,7 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Return the items with their sort keys.
     fn keyed(&mut self, value: &Val, cased: Option<Val>, attribute: Option<Val>) -> Eval<Vec<(Val, Val)>> {
         let cased = cased.is_some_and(|cased| cased.is_true(&self.heap));
         let path = self.path(attribute)?;
@@ -225,6 +250,8 @@ impl Machine<'_, '_> {
         Ok(keyed)
     }
 
+    /// Evaluate `sort`: `['b', 'A'] | sort` is `['A', 'b']`, because letter case is ignored by
+    /// default.
     fn sort(&mut self, value: &Val, flags: [Option<Val>; 2], attribute: Option<Val>) -> Eval<Val> {
         let [reverse, cased] = flags;
         let reverse = reverse.is_some_and(|reverse| reverse.is_true(&self.heap));
@@ -235,7 +262,7 @@ impl Machine<'_, '_> {
             Some(Val::Str(text)) => {
                 self.budget.values(text.len())?;
                 for part in text.as_str().split(',') {
-                    paths.push(self.path(Some(Val::Str(text.part(part))))?);
+                    paths.push(self.path(Some(Val::Str(text.subslice(part))))?);
                 }
             }
             other => paths.push(self.path(other)?),
@@ -256,12 +283,13 @@ impl Machine<'_, '_> {
         self.new_list(sorted)
     }
 
+    /// Evaluate `unique`: `[1, 2, 1] | unique | list` is `[1, 2]`.
     fn unique(&mut self, value: &Val, cased: Option<Val>, attribute: Option<Val>) -> Eval<Val> {
         let seen = self.new_dict()?;
         let mut kept = Vec::new();
         for (key, item) in self.keyed(value, cased, attribute)? {
-            let place = self.key_of(&key)?;
-            if self.get(seen, &place)?.is_none() {
+            let slot = self.key_of(&key)?;
+            if self.get(seen, &slot)?.is_none() {
                 self.put(seen, key, Val::None)?;
                 kept.push(item);
             }
@@ -269,6 +297,7 @@ impl Machine<'_, '_> {
         self.new_iter(kept)
     }
 
+    /// Evaluate `min` or `max`: `[2, 1] | min` is 1. That of an empty sequence is undefined.
     fn extreme(
         &mut self,
         value: &Val,
@@ -280,7 +309,7 @@ impl Machine<'_, '_> {
         for (key, item) in self.keyed(value, cased, attribute)? {
             let better = match &best {
                 None => true,
-                Some((held, _)) => self.order(&key, held)? == Some(wanted),
+                Some((best_key, _)) => self.order(&key, best_key)? == Some(wanted),
             };
             if better {
                 best = Some((key, item));
@@ -289,7 +318,8 @@ impl Machine<'_, '_> {
         Ok(best.map_or(Val::Undefined, |(_, item)| item))
     }
 
-    fn sum(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `sum`: `[1, 2] | sum(start=4)` is 7.
+    fn sum(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [attribute, start] = given.bind("sum", ["attribute", "start"])?;
         let path = self.path(attribute)?;
         let mut sum = start.unwrap_or(Val::Int(0));
@@ -300,7 +330,8 @@ impl Machine<'_, '_> {
         Ok(sum)
     }
 
-    fn dict_sort(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `dictsort`: `{'b': 1, 'a': 2} | dictsort` is `[('a', 2), ('b', 1)]`.
+    fn dict_sort(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [cased, by, reverse] = given.bind("dictsort", ["case_sensitive", "by", "reverse"])?;
         let Val::Dict(dict) = value else {
             return Err(Fault::failed(format!("dictsort needs a dict, not {}", value.kind())));
@@ -323,7 +354,9 @@ impl Machine<'_, '_> {
         self.new_list(sorted)
     }
 
-    fn group(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate `groupby`: items with equal attributes, as pairs of the attribute and the list of
+    /// items, sorted by the attribute.
+    fn group(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         let [attribute, default, cased] =
             given.bind("groupby", ["attribute", "default", "case_sensitive"])?;
         let cased = cased.is_some_and(|cased| cased.is_true(&self.heap));
@@ -354,8 +387,9 @@ impl Machine<'_, '_> {
         self.new_list(pairs)
     }
 
-    /// `batch`: lists of so many items; `slice`: so many lists of items.
-    fn chunks(&mut self, value: &Val, given: Given, batch: bool) -> Eval<Val> {
+    /// Evaluate `batch`, which makes lists of so many items, or `slice`, which makes so many lists:
+    /// `[1, 2, 3] | batch(2) | list` is `[[1, 2], [3]]`.
+    fn chunks(&mut self, value: &Val, given: Arguments, batch: bool) -> Eval<Val> {
         let [n, fill] = given.bind("batch", ["count", "fill_with"])?;
         let n = usize::try_from(self.int_arg("batch", n, 0)?).ok().filter(|n| (1..=1 << 20).contains(n));
         let n = n.ok_or_else(|| Fault::failed("batch and slice need a positive number"))?;

@@ -1,17 +1,25 @@
-//! Filters of texts. What is no text counts as the text that it prints as.
+//! Filters of texts. Any other value counts as the text that printing it writes.
+//!
+//! The characters of a result keep the origins of the characters that they come from. Characters
+//! that a filter adds, such as an indent, come from its argument, or from the template.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::super::error::Fault;
+use super::super::arguments::Arguments;
+use super::super::error::{Eval, Fault};
 use super::super::format as formatting;
 use super::super::heap::Val;
 use super::super::lexer::is_space;
-use super::super::machine::{Eval, Given, Machine};
+use super::super::machine::Machine;
 use super::super::text::{Buf, Str};
 
 impl Machine<'_, '_> {
-    pub(super) fn text_filter(&mut self, name: &str, value: &Val, given: Given) -> Eval<Val> {
+    /// Evaluate a filter of texts.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if there is no such filter, or the arguments do not fit it.
+    pub(super) fn text_filter(&mut self, name: &str, value: &Val, given: Arguments) -> Eval<Val> {
         let text = self.text_of(value)?;
         match name {
             "upper" | "lower" | "capitalize" => {
@@ -35,7 +43,11 @@ impl Machine<'_, '_> {
             "indent" => self.indented(&text, given),
             "center" => {
                 let [width] = given.bind(name, ["width"])?;
-                self.padded(&text, Given { list: Vec::from_iter(width), ..Given::default() }, "center")
+                self.padded(
+                    &text,
+                    Arguments { list: Vec::from_iter(width), ..Arguments::default() },
+                    "center",
+                )
             }
             "truncate" => self.truncated(&text, given),
             "wordcount" => {
@@ -62,6 +74,7 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Return the text of an optional argument.
     fn text_or_none(&mut self, value: Option<Val>) -> Eval<Option<Val>> {
         match value {
             None => Ok(None),
@@ -69,7 +82,8 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Jinja's own title case: words begin after white space, a hyphen or an opening bracket.
+    /// Evaluate `title`: `'old-time' | title` is `'Old-Time'`. Words begin after white space, a
+    /// hyphen or an opening bracket, in contrast to Python's method.
     fn title(&mut self, text: &Str) -> Eval<Val> {
         self.budget.bytes(text.len().saturating_mul(3))?;
         let (mut out, mut in_word) = (Buf::default(), false);
@@ -84,7 +98,9 @@ impl Machine<'_, '_> {
         Ok(Val::Str(out.finish()))
     }
 
-    fn indented(&mut self, text: &Str, given: Given) -> Eval<Val> {
+    /// Evaluate `indent`: `'a\nb' | indent(2)` is `'a\n  b'`. The first line and blank lines are
+    /// indented on request.
+    fn indented(&mut self, text: &Str, given: Arguments) -> Eval<Val> {
         let [width, first, blank] = given.bind("indent", ["width", "first", "blank"])?;
         let flag = |machine: &Self, flag: Option<Val>| flag.is_some_and(|flag| flag.is_true(&machine.heap));
         let (first, blank) = (flag(self, first), flag(self, blank));
@@ -108,12 +124,16 @@ impl Machine<'_, '_> {
                 self.budget.bytes(indent.len())?;
                 out.push_str(&indent);
             }
-            out.push_str(&text.part(line));
+            out.push_str(&text.subslice(line));
         }
         Ok(Val::Str(out.finish()))
     }
 
-    fn truncated(&mut self, text: &Str, given: Given) -> Eval<Val> {
+    /// Evaluate `truncate`: a text that is too long is cut before a word, and ends in `...`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the length is shorter than the ending.
+    fn truncated(&mut self, text: &Str, given: Arguments) -> Eval<Val> {
         let [length, kill, end, leeway] = given.bind("truncate", ["length", "killwords", "end", "leeway"])?;
         let length = usize::try_from(self.int_arg("truncate", length, 255)?).unwrap_or(0);
         let leeway = usize::try_from(self.int_arg("truncate", leeway, 5)?).unwrap_or(0);
@@ -133,7 +153,7 @@ impl Machine<'_, '_> {
             kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
         }
         let mut out = Buf::default();
-        out.push_str(&text.part(kept));
+        out.push_str(&text.subslice(kept));
         out.push_str(&end);
         Ok(Val::Str(out.finish()))
     }

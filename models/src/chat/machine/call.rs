@@ -1,83 +1,31 @@
-//! Calls: their arguments, macros, loops, and what templates can call by name.
+//! Calls: the evaluation of arguments, macros, recursive loops, and the global functions.
+//!
+//! The global functions are those of Jinja's environment for chat templates: `range`, `namespace`,
+//! `dict`, `cycler`, `joiner`, and the two that transformers adds, `raise_exception` and
+//! `strftime_now`.
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::mem;
 
+use super::super::arguments::Arguments;
 use super::super::ast::{self, Arg, Args};
-use super::super::error::Fault;
-use super::super::heap::{Closure, Function, Ref, TurnState, Val, View};
+use super::super::error::{Eval, Fault};
+use super::super::heap::{Closure, CycleState, Function, Ref, Val, View};
 use super::super::text::{Buf, Str};
 use super::super::{containers, date, methods};
-use super::{Eval, Machine};
+use super::Machine;
 
-/// The longest range, as Jinja's sandbox has it.
+/// The longest range, as in Jinja's sandbox.
 const MAX_RANGE: u64 = 100_000;
 
-/// The arguments of a call.
-#[derive(Debug, Default)]
-pub(in super::super) struct Given {
-    pub(in super::super) list: Vec<Val>,
-    pub(in super::super) named: Vec<(Str, Val)>,
-    /// The body of a call block.
-    pub(in super::super) caller: Option<Val>,
-}
-
-impl Given {
-    /// The arguments in the order of `names`, however they were given. Others are a fault of calling `what`.
-    pub(in super::super) fn bind<const N: usize>(
-        self,
-        what: &str,
-        names: [&str; N],
-    ) -> Eval<[Option<Val>; N]> {
-        if self.list.len() > N {
-            return Err(Fault::failed(format!(
-                "{what} takes at most {N} arguments, {} given",
-                self.list.len()
-            )));
-        }
-        let mut list = self.list.into_iter();
-        let mut bound = names.map(|_| list.next());
-        for (name, value) in self.named {
-            let slot = names.iter().zip(&mut bound).find(|(known, _)| **known == name.as_str());
-            match slot {
-                Some((_, slot @ None)) => *slot = Some(value),
-                Some(_) => return Err(Fault::failed(format!("{what}: {:?} is given twice", name.as_str()))),
-                None => return Err(Fault::failed(format!("{what} takes no argument {:?}", name.as_str()))),
-            }
-        }
-        Ok(bound)
-    }
-
-    /// The only argument.
-    pub(in super::super) fn one(self, what: &str) -> Eval<Val> {
-        let [value] = self.bind(what, [""])?;
-        value.ok_or_else(|| Fault::failed(format!("{what} needs an argument")))
-    }
-
-    pub(in super::super) fn none(self, what: &str) -> Eval<()> {
-        self.bind(what, []).map(|_: [Option<Val>; 0]| ())
-    }
-}
-
-/// What can be called by name in every template.
-pub(super) fn function(name: &str) -> Option<Val> {
-    Some(Val::Function(match name {
-        "range" => Function::Range,
-        "namespace" => Function::Namespace,
-        "dict" => Function::Dict,
-        "raise_exception" => Function::Raise,
-        "strftime_now" => Function::Now,
-        "cycler" => Function::Cycler,
-        "joiner" => Function::Joiner,
-        _ => return None,
-    }))
-}
-
 impl<'t> Machine<'t, '_> {
-    /// Evaluates arguments.
-    pub(super) fn args(&mut self, args: &'t Args) -> Eval<Given> {
-        let mut given = Given::default();
+    /// Evaluate arguments, in the order of the source.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the value behind `**` is not a dict with names as keys.
+    pub(super) fn args(&mut self, args: &'t Args) -> Eval<Arguments> {
+        let mut given = Arguments::default();
         for arg in &args.list {
             self.budget.pay(1)?;
             match arg {
@@ -102,8 +50,11 @@ impl<'t> Machine<'t, '_> {
         Ok(given)
     }
 
-    /// Calls a value.
-    pub(super) fn call(&mut self, value: &Val, given: Given) -> Eval<Val> {
+    /// Call a value.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the value cannot be called; those of the callee.
+    pub(super) fn call(&mut self, value: &Val, given: Arguments) -> Eval<Val> {
         match value {
             Val::Macro(number) => match self.heap.macros.get(*number as usize).copied() {
                 Some(closure) => self.deeper(|machine| machine.call_macro(closure, given)),
@@ -115,19 +66,19 @@ impl<'t> Machine<'t, '_> {
                 None => Ok(Val::Undefined),
             },
             Val::Loop(number) => self.call_loop(*number, given),
-            Val::Turns(number) => self.next_turn(*number),
+            Val::Cycle(number) => self.next_in_cycle(*number),
             other => Err(Fault::failed(format!("{} cannot be called", other.kind()))),
         }
     }
 
-    /// `value.name(…)`
-    pub(super) fn call_attribute(&mut self, value: &Val, name: &Str, given: Given) -> Eval<Val> {
+    /// Call `value.name(…)`.
+    pub(super) fn call_attribute(&mut self, value: &Val, name: &Str, given: Arguments) -> Eval<Val> {
         match (value, name.as_str()) {
             (Val::Loop(number), "cycle" | "changed") => self.loop_method(*number, name.as_str(), given),
-            (Val::Turns(number), "next") => self.next_turn(*number),
-            (Val::Turns(number), "reset") => {
-                if let Some(state) = self.heap.turns.get_mut(*number as usize) {
-                    state.turn = 0;
+            (Val::Cycle(number), "next") => self.next_in_cycle(*number),
+            (Val::Cycle(number), "reset") => {
+                if let Some(state) = self.heap.cycles.get_mut(*number as usize) {
+                    state.position = 0;
                 }
                 Ok(Val::None)
             }
@@ -143,14 +94,16 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    fn call_found(&mut self, callee: &Val, name: &Str, given: Given) -> Eval<Val> {
+    /// Call the value of the attribute `name`, which must be defined.
+    fn call_found(&mut self, callee: &Val, name: &Str, given: Arguments) -> Eval<Val> {
         match callee {
             Val::Undefined => Err(Fault::failed(format!("{:?} is undefined", name.as_str()))),
             callee => self.call(callee, given),
         }
     }
 
-    fn call_method(&mut self, value: &Val, name: &Str, given: Given) -> Eval<Val> {
+    /// Call a method of a string, list, tuple or dict.
+    fn call_method(&mut self, value: &Val, name: &Str, given: Arguments) -> Eval<Val> {
         self.budget.pay(super::STEP)?;
         match value {
             Val::Str(text) => methods::call(self, text, name.as_str(), given),
@@ -161,7 +114,8 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    fn call_macro(&mut self, closure: Closure<'t>, given: Given) -> Eval<Val> {
+    /// Call a macro and return its output.
+    fn call_macro(&mut self, closure: Closure<'t>, given: Arguments) -> Eval<Val> {
         let line = self.line;
         let (text, ()) = self.writing(|machine| {
             machine.scoped_in(closure.scope, |machine| {
@@ -173,8 +127,12 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::Str(text))
     }
 
-    /// Makes the arguments of a macro its variables.
-    fn bind(&mut self, closure: Closure<'t>, given: Given) -> Eval<()> {
+    /// Set the parameters of a macro to the arguments. Parameters without an argument get their
+    /// default, or are undefined.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if an argument is passed twice.
+    fn bind(&mut self, closure: Closure<'t>, given: Arguments) -> Eval<()> {
         let definition = closure.definition;
         let mut list = given.list.into_iter();
         let mut named = given.named;
@@ -197,7 +155,11 @@ impl<'t> Machine<'t, '_> {
         self.bind_more(definition.takes_more, list.collect(), named, given.caller)
     }
 
-    /// What a macro is given beyond its parameters.
+    /// Bind the arguments beyond the parameters of a macro: to `varargs`, `kwargs` and `caller` if
+    /// its body names one of them.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if there are such arguments and the body names none of these.
     fn bind_more(
         &mut self,
         takes_more: bool,
@@ -231,7 +193,11 @@ impl<'t> Machine<'t, '_> {
         Ok(())
     }
 
-    fn call_function(&mut self, function: Function, given: Given) -> Eval<Val> {
+    /// Call a global function.
+    ///
+    /// # Errors
+    /// [`Fault::Raised`] from `raise_exception`; [`Fault::Failed`] if the arguments do not fit.
+    fn call_function(&mut self, function: Function, given: Arguments) -> Eval<Val> {
         match function {
             Function::Range => self.range(given),
             Function::Namespace => self.dict_from(given).map(Val::Namespace),
@@ -246,7 +212,7 @@ impl<'t> Machine<'t, '_> {
                 let format = self.text_of(&format)?;
                 self.budget.bytes(format.len().saturating_mul(16))?;
                 let mut out = Buf::default();
-                for (text, origin) in format.runs() {
+                for (text, origin) in format.spans() {
                     out.push(&date::written(self.now, text), origin);
                 }
                 Ok(Val::Str(out.finish()))
@@ -255,32 +221,38 @@ impl<'t> Machine<'t, '_> {
                 if given.list.is_empty() {
                     return Err(Fault::failed("cycler needs items"));
                 }
-                self.turns(given.list, false)
+                self.cycle(given.list, false)
             }
             Function::Joiner => {
                 let [separator] = given.bind("joiner", ["sep"])?;
                 let separator = separator.unwrap_or_else(|| Val::Str(Str::template(", ")));
-                self.turns(Vec::from([separator]), true)
+                self.cycle(Vec::from([separator]), true)
             }
         }
     }
 
-    fn turns(&mut self, items: Vec<Val>, joins: bool) -> Eval<Val> {
+    /// Make a `cycler` or `joiner`.
+    fn cycle(&mut self, items: Vec<Val>, joins: bool) -> Eval<Val> {
         self.budget.values(items.len() + 4)?;
-        Ok(self.heap.new_turns(TurnState { items, turn: 0, joins }))
+        Ok(self.heap.new_cycle(CycleState { items, position: 0, joins }))
     }
 
-    fn next_turn(&mut self, number: Ref) -> Eval<Val> {
-        let Some(state) = self.heap.turns.get_mut(number as usize) else { return Ok(Val::Undefined) };
-        let turn = state.turn;
-        state.turn += 1;
+    /// Return the next item of a `cycler` or `joiner`.
+    fn next_in_cycle(&mut self, number: Ref) -> Eval<Val> {
+        let Some(state) = self.heap.cycles.get_mut(number as usize) else { return Ok(Val::Undefined) };
+        let turn = state.position;
+        state.position += 1;
         if state.joins && turn == 0 {
             return Ok(Val::Str(Str::template("")));
         }
         Ok(state.items.get(turn % state.items.len().max(1)).cloned().unwrap_or(Val::Undefined))
     }
 
-    fn range(&mut self, given: Given) -> Eval<Val> {
+    /// Call `range`: `range(1, 6, 2)` is 1, 3, 5.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for a step of 0, and beyond [`MAX_RANGE`].
+    fn range(&mut self, given: Arguments) -> Eval<Val> {
         let [first, second, third] = given.bind("range", ["start", "stop", "step"])?;
         let int = |value: Option<Val>, default: i64| match value {
             None => Ok(default),
@@ -309,8 +281,8 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::View(View::Range, self.heap.new_list(items)))
     }
 
-    /// A dict of another's entries or of pairs, and of named values.
-    fn dict_from(&mut self, given: Given) -> Eval<Ref> {
+    /// Make a dict of the entries of another one or of pairs, and of named values.
+    fn dict_from(&mut self, given: Arguments) -> Eval<Ref> {
         let dict = self.new_dict()?;
         for value in given.list {
             containers::update(self, dict, &value)?;
@@ -321,6 +293,8 @@ impl<'t> Machine<'t, '_> {
         Ok(dict)
     }
 
+    /// Return an attribute of `loop`, such as `loop.index` or `loop.last`. Unknown ones are
+    /// undefined.
     pub(super) fn loop_attribute(&mut self, number: Ref, name: &str) -> Eval<Val> {
         let Some(state) = self.heap.loops.get(number as usize) else { return Ok(Val::Undefined) };
         let (index, length) = (state.index, state.items.len());
@@ -343,7 +317,9 @@ impl<'t> Machine<'t, '_> {
         })
     }
 
-    fn loop_method(&mut self, number: Ref, name: &str, given: Given) -> Eval<Val> {
+    /// Call `loop.cycle(…)`, which returns its arguments in turn, or `loop.changed(…)`, which
+    /// returns true if its arguments differ from those of the last call.
+    fn loop_method(&mut self, number: Ref, name: &str, given: Arguments) -> Eval<Val> {
         if name == "changed" {
             let last = self.heap.loops.get_mut(number as usize).and_then(|state| state.last.take());
             let mut same = last.as_ref().is_some_and(|last| last.len() == given.list.len());
@@ -361,8 +337,11 @@ impl<'t> Machine<'t, '_> {
         given.list.into_iter().nth(index % n).ok_or_else(|| Fault::failed("loop.cycle needs items"))
     }
 
-    /// Runs a recursive loop over other items.
-    fn call_loop(&mut self, number: Ref, given: Given) -> Eval<Val> {
+    /// Run a recursive loop over other items, and return its output.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if the loop is not marked `recursive`.
+    fn call_loop(&mut self, number: Ref, given: Arguments) -> Eval<Val> {
         let items = given.one("loop")?;
         let state = self.heap.loops.get(number as usize);
         let recursion = state.and_then(|state| Some((state.recursion?, state.depth)));
@@ -382,7 +361,10 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::Str(text))
     }
 
-    /// An integer, as the arguments of filters and methods want it.
+    /// Return an integer argument of a filter or method.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`], naming `what`, if it is not an integer.
     pub(in super::super) fn int_arg(&mut self, what: &str, value: Option<Val>, default: i64) -> Eval<i64> {
         match value {
             None => Ok(default),
@@ -392,7 +374,10 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    /// A text, as the arguments of filters and methods want it.
+    /// Return a text argument of a filter or method; `None` if it was not passed, or is none.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`], naming `what`, if it is not a text.
     pub(in super::super) fn str_arg(&mut self, what: &str, value: Option<Val>) -> Eval<Option<Str>> {
         match value {
             None | Some(Val::None) => Ok(None),

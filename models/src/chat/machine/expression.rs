@@ -1,18 +1,23 @@
-//! Expressions.
+//! The evaluation of expressions: operators, suffixes, attributes, items and slices.
+//!
+//! Undefined values follow Jinja's default: they print as nothing and count as false, but an
+//! attribute, an item or a call of one is a fault that names it.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::super::ast::{CompareOp, Expr, MathOp, Suffix};
-use super::super::error::Fault;
+use super::super::error::{Eval, Fault};
 use super::super::heap::{Key, Val};
+use super::super::indices::{index, indices};
 use super::super::operators;
 use super::super::text::{Buf, Str};
 use super::super::{containers, methods};
-use super::{Eval, Machine};
+use super::Machine;
 
 impl<'t> Machine<'t, '_> {
+    /// Evaluate an expression.
     pub(super) fn eval(&mut self, expr: &'t Expr) -> Eval<Val> {
         match expr {
             Expr::None => Ok(Val::None),
@@ -28,6 +33,7 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
+    /// Evaluate an expression that contains others.
     fn eval_nested(&mut self, expr: &'t Expr) -> Eval<Val> {
         match expr {
             Expr::List(items) => {
@@ -65,6 +71,7 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
+    /// Evaluate expressions in order.
     fn all(&mut self, exprs: &'t [Expr]) -> Eval<Vec<Val>> {
         let mut values = Vec::new();
         for expr in exprs {
@@ -73,6 +80,7 @@ impl<'t> Machine<'t, '_> {
         Ok(values)
     }
 
+    /// Evaluate a dict.
     fn dict(&mut self, entries: &'t [(Expr, Expr)]) -> Eval<Val> {
         let dict = self.new_dict()?;
         for (key, value) in entries {
@@ -82,6 +90,7 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::Dict(dict))
     }
 
+    /// Evaluate operators of one precedence. Undefined operands are faults that name them.
     fn math(&mut self, first: &'t Expr, rest: &'t [(MathOp, Expr)]) -> Eval<Val> {
         let mut value = self.eval(first)?;
         for (op, expr) in rest {
@@ -93,6 +102,7 @@ impl<'t> Machine<'t, '_> {
         Ok(value)
     }
 
+    /// Evaluate `a ~ b`.
     fn concat(&mut self, parts: &'t [Expr]) -> Eval<Val> {
         let mut out = Buf::default();
         for part in parts {
@@ -104,6 +114,7 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::Str(out.finish()))
     }
 
+    /// Evaluate comparisons, each with its neighbour, until one is false.
     fn comparison(&mut self, first: &'t Expr, rest: &'t [(CompareOp, Expr)]) -> Eval<Val> {
         let mut left = self.eval(first)?;
         for (op, expr) in rest {
@@ -116,7 +127,7 @@ impl<'t> Machine<'t, '_> {
         Ok(Val::Bool(true))
     }
 
-    /// The first value whose truth is `truth`, or the last one.
+    /// Return the first value whose truth is `truth`, or the last one.
     fn first_that_is(&mut self, truth: bool, exprs: &'t [Expr]) -> Eval<Val> {
         let mut value = Val::Undefined;
         for expr in exprs {
@@ -128,7 +139,11 @@ impl<'t> Machine<'t, '_> {
         Ok(value)
     }
 
-    /// An expression with what follows it; `caller` goes to the last call.
+    /// Evaluate an expression with its suffixes. `caller` is passed to the last call.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] if a suffix other than a filter or test applies to an undefined value;
+    /// those of the suffixes.
     pub(super) fn chain(&mut self, base: &'t Expr, suffixes: &'t [Suffix], caller: Option<Val>) -> Eval<Val> {
         let mut value = self.eval(base)?;
         let mut at = 0;
@@ -159,6 +174,7 @@ impl<'t> Machine<'t, '_> {
         Ok(value)
     }
 
+    /// Apply a suffix to a value.
     fn suffix(&mut self, value: Val, suffix: &'t Suffix) -> Eval<Val> {
         match suffix {
             Suffix::Attr(name) => self.attribute(&value, name),
@@ -194,6 +210,7 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
+    /// Check that the value of an expression is defined.
     fn defined(&self, value: &Val, expr: &Expr) -> Eval<()> {
         match (value, expr) {
             (Val::Undefined, Expr::Chain(base, suffixes)) => Err(self.undefined(base, suffixes)),
@@ -202,7 +219,7 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    /// The fault that an expression is undefined.
+    /// Return the fault that an expression is undefined.
     fn undefined(&self, base: &Expr, suffixes: &[Suffix]) -> Fault {
         let name = match (suffixes.last(), base) {
             (Some(Suffix::Attr(name)), _) => Some(name),
@@ -216,7 +233,8 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    /// What stands behind `value.name`.
+    /// Return `value.name`. Methods come before the entries of a dict, as in Jinja. A missing
+    /// attribute is undefined.
     pub(in super::super) fn attribute(&mut self, value: &Val, name: &Str) -> Eval<Val> {
         match value {
             Val::Loop(number) => self.loop_attribute(*number, name.as_str()),
@@ -235,17 +253,18 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    /// What stands behind `value[key]`.
+    /// Return `value[key]`. Entries of a dict come before attributes, as in Jinja. A missing item
+    /// is undefined.
     pub(in super::super) fn item(&mut self, value: &Val, key: &Val) -> Eval<Val> {
         let found = match (value, key) {
             (Val::Dict(dict), _) => match self.key_of(key) {
-                Ok(place) => self.get(*dict, &place)?,
+                Ok(index) => self.get(*dict, &index)?,
                 Err(Fault::Failed(_)) => None,
                 Err(stop) => return Err(stop),
             },
             (Val::List(list) | Val::Tuple(list) | Val::View(super::super::heap::View::Range, list), _) => {
                 let items = self.heap.list(*list);
-                key.as_int().and_then(|n| items.get(place(n, items.len())?)).cloned()
+                key.as_int().and_then(|n| items.get(index(n, items.len())?)).cloned()
             }
             (Val::Str(text), _) => match key.as_int() {
                 Some(n) => self.char_at(text, n)?,
@@ -267,13 +286,13 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
-    /// What a dict holds under a key.
+    /// Return the value of a dict under a key.
     pub(in super::super) fn get(&mut self, dict: u32, key: &Key) -> Eval<Option<Val>> {
         self.budget.pay(super::STEP)?;
         Ok(self.heap.dicts.get(dict as usize).and_then(|dict| dict.get(key)).cloned())
     }
 
-    /// The character number `n` of a text, counted from its end if negative.
+    /// Return character `n` of a text, counted from its end if negative.
     fn char_at(&mut self, text: &Str, n: i64) -> Eval<Option<Val>> {
         self.budget.scan(text.len())?;
         let string = text.as_str();
@@ -285,7 +304,10 @@ impl<'t> Machine<'t, '_> {
         Ok(found.map(|(at, c)| Val::Str(text.slice(at..at + c.len_utf8()))))
     }
 
-    /// `value[start:stop:step]`
+    /// Return `value[start:stop:step]`.
+    ///
+    /// # Errors
+    /// [`Fault::Failed`] for a step of 0, or a value that cannot be sliced.
     pub(in super::super) fn sliced(
         &mut self,
         value: &Val,
@@ -299,10 +321,10 @@ impl<'t> Machine<'t, '_> {
             Val::Str(text) => self.sliced_text(text, start, stop, step).map(Val::Str),
             Val::List(list) | Val::Tuple(list) | Val::View(super::super::heap::View::Range, list) => {
                 let items = self.heap.list(*list);
-                let places = places(items.len(), start, stop, step);
+                let indices = indices(items.len(), start, stop, step);
                 let found: Vec<Val> = {
-                    self.budget.values(places.len())?;
-                    places.filter_map(|at| items.get(at).cloned()).collect()
+                    self.budget.values(indices.len())?;
+                    indices.filter_map(|at| items.get(at).cloned()).collect()
                 };
                 if let Val::Tuple(_) = value { self.new_tuple(found) } else { self.new_list(found) }
             }
@@ -310,6 +332,7 @@ impl<'t> Machine<'t, '_> {
         }
     }
 
+    /// Return a slice of a text, in characters.
     fn sliced_text(&mut self, text: &Str, start: Option<i64>, stop: Option<i64>, step: i64) -> Eval<Str> {
         self.budget.scan(text.len())?;
         let string = text.as_str();
@@ -317,83 +340,36 @@ impl<'t> Machine<'t, '_> {
             self.budget.bytes(text.len().saturating_mul(16))?;
             let chars: Vec<_> = text.chars().collect();
             let mut out = Buf::default();
-            places(chars.len(), start, stop, step)
+            indices(chars.len(), start, stop, step)
                 .filter_map(|at| chars.get(at))
                 .for_each(|&(c, origin)| out.push_char(c, origin));
             return Ok(out.finish());
         }
         let n_chars = if string.is_ascii() { string.len() } else { string.chars().count() };
-        let places = places(n_chars, start, stop, 1);
+        let indices = indices(n_chars, start, stop, 1);
         let byte = |n: usize| match string.is_ascii() {
             true => n,
             false => string.char_indices().nth(n).map_or(string.len(), |(at, _)| at),
         };
-        let range = byte(places.first)..byte(places.first + places.left);
+        let range = byte(indices.first)..byte(indices.first + indices.left);
         self.budget.bytes(range.len())?;
         Ok(text.slice(range))
     }
 
-    /// The separate texts of values, for messages and joins.
+    /// Return the text of a value without origins, for messages.
     pub(in super::super) fn plain(&mut self, value: &Val) -> Eval<String> {
         Ok(self.text_of(value)?.as_str().into())
     }
 }
 
-/// `value` has a method of this name.
+/// Return true if `value` has a method of this name.
 fn has_method(value: &Val, name: &str) -> bool {
     match value {
         Val::Str(_) => methods::NAMES.contains(&name),
         Val::List(_) => containers::LIST.contains(&name),
         Val::Tuple(_) => matches!(name, "count" | "index"),
         Val::Dict(_) => containers::DICT.contains(&name),
-        Val::Turns(_) => matches!(name, "next" | "reset" | "current"),
+        Val::Cycle(_) => matches!(name, "next" | "reset" | "current"),
         _ => false,
     }
-}
-
-/// The place of element `n`, counted from the end if negative.
-pub(in super::super) fn place(n: i64, len: usize) -> Option<usize> {
-    let n = if n < 0 { n.checked_add(i64::try_from(len).ok()?)? } else { n };
-    usize::try_from(n).ok().filter(|n| *n < len)
-}
-
-/// Places that a slice takes, in order.
-pub(in super::super) struct Places {
-    first: usize,
-    step: i64,
-    left: usize,
-}
-
-impl Iterator for Places {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        self.left = self.left.checked_sub(1)?;
-        let place = self.first;
-        self.first = place.saturating_add_signed(self.step as isize);
-        Some(place)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl ExactSizeIterator for Places {}
-
-/// The places that Python's `[start:stop:step]` takes of `len` elements.
-pub(in super::super) fn places(len: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> Places {
-    let len = len as i64;
-    let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
-    let bound = |bound: Option<i64>, default: i64| match bound {
-        None => default,
-        Some(n) if n < 0 => n.saturating_add(len).clamp(lowest, highest),
-        Some(n) => n.clamp(lowest, highest),
-    };
-    let (start, stop) =
-        if step > 0 { (bound(start, 0), bound(stop, len)) } else { (bound(start, len - 1), bound(stop, -1)) };
-    let distance = if step > 0 { stop - start } else { start - stop };
-    let step = step.max(-i64::MAX);
-    let left = if distance <= 0 { 0 } else { (distance - 1) / step.abs() + 1 };
-    Places { first: start.max(0) as usize, step, left: left as usize }
 }

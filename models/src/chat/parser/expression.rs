@@ -1,4 +1,20 @@
-//! Expressions, from the weakest operator to the strongest.
+//! The parser of expressions, from the weakest operator to the strongest.
+//!
+//! Each level of precedence is a function that parses operands with the next stronger level:
+//!
+//! | function | operators |
+//! |---|---|
+//! | `expression` | `a if b else c` |
+//! | `or`, `and`, `not` | `or`, `and`, `not` |
+//! | `compare` | `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in` |
+//! | `sum` | `+`, `-` |
+//! | `concat` | `~` |
+//! | `product` | `*`, `/`, `//`, `%` |
+//! | `power` | `**` |
+//! | `unary` | signs, then attributes, subscripts, calls, filters and tests |
+//!
+//! These are the levels of Jinja, which differ from Python's: `~` lies between sums and products,
+//! and a sign binds tighter than `**`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,10 +26,12 @@ use super::super::lexer::Kind;
 use super::super::text::Str;
 use super::Parser;
 
+/// The result of parsing.
 type Read<T> = Result<T, ChatError>;
 
 impl<'s> Parser<'s> {
-    /// Expressions separated by commas make a tuple. Without `conditional` a following `if` is left.
+    /// Parse an expression, or a tuple of expressions separated by commas. Without `conditional` a
+    /// following `if` is not part of it, as in `for item in items if condition`.
     pub(super) fn tuple(&mut self, conditional: bool) -> Read<Expr> {
         let mut items = Vec::new();
         loop {
@@ -31,7 +49,7 @@ impl<'s> Parser<'s> {
         Ok(Expr::Tuple(items))
     }
 
-    /// Nothing that could be an item comes next.
+    /// Return true if the next token cannot start an item.
     fn at_tuple_end(&self) -> bool {
         matches!(
             self.peek(),
@@ -44,7 +62,10 @@ impl<'s> Parser<'s> {
         )
     }
 
-    /// A whole expression, conditions among it.
+    /// Parse a whole expression, including conditions.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] if there is none, or it nests too deep.
     pub(super) fn expression(&mut self) -> Read<Expr> {
         self.nested(|parser| {
             let mut expr = parser.or()?;
@@ -57,15 +78,18 @@ impl<'s> Parser<'s> {
         })
     }
 
+    /// Parse `a or b`.
     fn or(&mut self) -> Read<Expr> {
         self.chain("or", Self::and, Expr::Or)
     }
 
+    /// Parse `a and b`.
     fn and(&mut self) -> Read<Expr> {
         self.chain("and", Self::not, Expr::And)
     }
 
-    /// Expressions of one kind with a word between them.
+    /// Parse expressions of one kind with a word between them. They become one list, so that long
+    /// chains do not nest.
     fn chain(
         &mut self,
         word: &str,
@@ -83,6 +107,7 @@ impl<'s> Parser<'s> {
         Ok(all(list))
     }
 
+    /// Parse `not a`.
     fn not(&mut self) -> Read<Expr> {
         if self.word("not") {
             return Ok(Expr::Not(Box::new(self.nested(Self::not)?)));
@@ -90,6 +115,7 @@ impl<'s> Parser<'s> {
         self.compare()
     }
 
+    /// Parse comparisons. `a < b < c` is one expression that compares each neighbour, as in Python.
     fn compare(&mut self) -> Read<Expr> {
         let first = self.sum()?;
         let mut rest = Vec::new();
@@ -99,6 +125,7 @@ impl<'s> Parser<'s> {
         Ok(if rest.is_empty() { first } else { Expr::Compare(Box::new(first), rest) })
     }
 
+    /// Read a comparison operator, if one comes next.
     fn compare_op(&mut self) -> Read<Option<CompareOp>> {
         let op = match self.peek() {
             Some(Kind::Operator("==")) => CompareOp::Eq,
@@ -121,6 +148,7 @@ impl<'s> Parser<'s> {
         Ok(Some(op))
     }
 
+    /// Parse `a + b` and `a - b`.
     fn sum(&mut self) -> Read<Expr> {
         self.math(Self::concat, |operator| match operator {
             "+" => Some(MathOp::Add),
@@ -129,6 +157,7 @@ impl<'s> Parser<'s> {
         })
     }
 
+    /// Parse `a ~ b`.
     fn concat(&mut self) -> Read<Expr> {
         let first = self.product()?;
         if !matches!(self.peek(), Some(Kind::Operator("~"))) {
@@ -141,6 +170,7 @@ impl<'s> Parser<'s> {
         Ok(Expr::Concat(list))
     }
 
+    /// Parse `a * b`, `a / b`, `a // b` and `a % b`.
     fn product(&mut self) -> Read<Expr> {
         self.math(Self::power, |operator| match operator {
             "*" => Some(MathOp::Mul),
@@ -151,11 +181,13 @@ impl<'s> Parser<'s> {
         })
     }
 
+    /// Parse `a ** b`.
     fn power(&mut self) -> Read<Expr> {
         self.math(|parser| parser.unary(true), |operator| (operator == "**").then_some(MathOp::Pow))
     }
 
-    /// Expressions of one kind with operators of one precedence between them.
+    /// Parse expressions of one kind with operators of one precedence between them. They become one
+    /// list, which is evaluated from left to right.
     fn math(
         &mut self,
         mut read: impl FnMut(&mut Self) -> Read<Expr>,
@@ -172,7 +204,10 @@ impl<'s> Parser<'s> {
         Ok(if rest.is_empty() { first } else { Expr::Math(Box::new(first), rest) })
     }
 
-    /// A sign or a primary expression with what follows it; filters and tests only `with_filters`.
+    /// Parse a sign, or a primary expression with its suffixes; filters and tests only with
+    /// `with_filters`.
+    ///
+    /// Without filters, a sign applies to the value before any filter: `-1 | abs` is 1.
     pub(super) fn unary(&mut self, with_filters: bool) -> Read<Expr> {
         let base = if self.operator("-") {
             Expr::Negative(Box::new(self.nested(|parser| parser.unary(false))?))
@@ -191,6 +226,10 @@ impl<'s> Parser<'s> {
         Ok(if suffixes.is_empty() { base } else { Expr::Chain(Box::new(base), suffixes) })
     }
 
+    /// Parse a name, a literal, or an expression in brackets.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for any other token.
     fn primary(&mut self) -> Read<Expr> {
         match self.peek() {
             Some(Kind::Name(_)) => self.name().map(|name| self.named(name)),
@@ -204,6 +243,7 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Return the constant or the variable of this name.
     fn named(&mut self, name: &'s str) -> Expr {
         match name {
             "true" | "True" => Expr::Bool(true),
@@ -216,7 +256,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A text, and those that follow it at once.
+    /// Read a string literal and those that follow it directly, joined.
     fn texts(&mut self) -> Str {
         let mut text = String::new();
         while let Some(Kind::Text(more)) = self.peek() {
@@ -226,6 +266,7 @@ impl<'s> Parser<'s> {
         Str::template(&text)
     }
 
+    /// Parse an expression or a tuple in parentheses.
     fn parenthesis(&mut self) -> Read<Expr> {
         self.next();
         if self.operator(")") {
@@ -236,6 +277,7 @@ impl<'s> Parser<'s> {
         Ok(expr)
     }
 
+    /// Parse a list.
     fn list(&mut self) -> Read<Expr> {
         self.next();
         let mut items = Vec::new();
@@ -251,6 +293,7 @@ impl<'s> Parser<'s> {
         Ok(Expr::List(items))
     }
 
+    /// Parse a dict.
     fn dict(&mut self) -> Read<Expr> {
         self.next();
         let mut items = Vec::new();
@@ -268,6 +311,7 @@ impl<'s> Parser<'s> {
         Ok(Expr::Dict(items))
     }
 
+    /// Parse an attribute, a subscript or a call, if one comes next.
     fn postfix(&mut self) -> Read<Option<Suffix>> {
         if self.operator(".") {
             return Ok(Some(match self.peek() {
@@ -284,6 +328,7 @@ impl<'s> Parser<'s> {
         Ok(None)
     }
 
+    /// Parse a filter, a test or a call, if one comes next.
     fn filter_or_test(&mut self) -> Read<Option<Suffix>> {
         if self.operator("|") {
             return self.filter().map(Some);
@@ -297,7 +342,8 @@ impl<'s> Parser<'s> {
         Ok(None)
     }
 
-    /// An index or a slice behind its bracket. Several indices are a tuple.
+    /// Parse an index or a slice behind its bracket. Several indices are a tuple, which serves as a
+    /// key of a dict.
     fn subscript(&mut self) -> Read<Suffix> {
         if self.operator("]") {
             return Ok(Suffix::Item(Expr::Tuple(Vec::new())));
@@ -322,6 +368,7 @@ impl<'s> Parser<'s> {
         }))
     }
 
+    /// Parse a slice behind its start.
     fn slice(&mut self, start: Option<Expr>) -> Read<Suffix> {
         let mut bounds = [start, None, None];
         for bound in &mut bounds[1..] {
@@ -336,7 +383,7 @@ impl<'s> Parser<'s> {
         Ok(Suffix::Slice(Box::new(bounds)))
     }
 
-    /// Names joined by dots, as filters and tests may have them.
+    /// Read names joined by dots, as filters and tests may have them.
     fn dotted(&mut self) -> Read<Str> {
         let mut name = String::from(self.name()?);
         while self.operator(".") {
@@ -346,14 +393,18 @@ impl<'s> Parser<'s> {
         Ok(Str::template(&name))
     }
 
-    /// A filter behind its bar.
+    /// Parse a filter behind its bar.
     pub(super) fn filter(&mut self) -> Read<Suffix> {
         let name = self.dotted()?;
         let has_args = matches!(self.peek(), Some(Kind::Operator("(")));
         Ok(Suffix::Filter(name, if has_args { self.args()? } else { Args::default() }))
     }
 
-    /// A test behind its `is`.
+    /// Parse a test behind its `is`. One argument may follow without parentheses, as in `n is
+    /// divisibleby 3`.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] for a test behind another one.
     fn test(&mut self) -> Read<Suffix> {
         let negated = self.word("not");
         let name = self.dotted()?;
@@ -372,7 +423,7 @@ impl<'s> Parser<'s> {
         Ok(Suffix::Test { name, args, negated })
     }
 
-    /// The argument of a test that has no parentheses.
+    /// Parse the argument of a test without parentheses.
     fn test_arg(&mut self) -> Read<Expr> {
         let base = self.primary()?;
         let mut suffixes = Vec::new();
@@ -382,7 +433,7 @@ impl<'s> Parser<'s> {
         Ok(if suffixes.is_empty() { base } else { Expr::Chain(Box::new(base), suffixes) })
     }
 
-    /// Arguments in parentheses.
+    /// Parse arguments in parentheses.
     fn args(&mut self) -> Read<Args> {
         self.expect("(")?;
         let mut list = Vec::new();
@@ -398,6 +449,7 @@ impl<'s> Parser<'s> {
         Ok(Args { list })
     }
 
+    /// Parse one argument: `value`, `name=value`, `*list` or `**dict`.
     fn arg(&mut self) -> Read<Arg> {
         if self.operator("*") {
             return self.expression().map(Arg::Spread);

@@ -1,5 +1,5 @@
-//! Templates that would take for ever, use up the memory or the stack, or fall into holes of the arithmetic. Each has to end
-//! soon, with a text or an error.
+//! Templates that would take for ever, use up the memory or the stack, or fall into holes of the
+//! arithmetic. Each has to end soon, with a text or an error.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::Cancel;
 /// Longer than the deadline, for machines that have other things to do.
 const SOON: Duration = Duration::from_secs(6);
 
-/// What becomes of a template, and that it does soon.
+/// Return the outcome of a template, and check that it comes soon.
 fn ends(source: &str, conversation: &Conversation) -> Result<String, ChatError> {
     let start = Instant::now();
     let result = ChatTemplate::from_source(source).and_then(|template| template.render(conversation));
@@ -120,7 +120,8 @@ fn a_template_that_looks_at_too_much_is_stopped() {
     backstitch_testing::each(cases, |source| assert!(stopped(source)));
 }
 
-/// What hung for hours, cost nothing or ended the process when another interpreter was metered from outside.
+/// Templates that hung for hours, cost nothing, or ended the process when another interpreter was
+/// metered from outside.
 #[test]
 fn costs_follow_what_is_done() {
     let path = "a.".repeat(60_000) + "a";
@@ -207,7 +208,8 @@ fn what_has_no_meaning_here_is_refused() {
     }
 }
 
-/// Values as deep as there are steps, dropped, written and compared; values that hold themselves.
+/// Values as deep as there are steps, dropped, printed and compared, and values that contain
+/// themselves.
 #[test]
 fn deep_values_do_not_end_the_stack() {
     let deep = |then: &str| {

@@ -5,12 +5,13 @@ use crate::context::Context;
 use crate::error::Error;
 use alloc::boxed::Box;
 use backstitch_kv::SeqId;
-use backstitch_kv::state::disk::RealDisk;
-use backstitch_kv::state::{self, Container, Saved, Scope, StateFile, Watch, Writer};
+use backstitch_kv::storage::disk::RealDisk;
+use backstitch_kv::storage::{self, Container, Saved, Scope, StateFile, Watch, Writer};
 use std::path::Path;
 
 impl Context {
-    /// Saves `seq` to the file at `path`, synchronised, with nothing beside: [`Context::save_with`]. Any other file at `path` is replaced.
+    /// Save `seq` to the file at `path`, synchronised, with nothing beside:
+    /// [`Context::save_with`]. Any other file at `path` is replaced.
     ///
     /// # Errors
     /// Those of [`Context::save_with`].
@@ -34,14 +35,16 @@ impl Context {
         self.save_with(seq, path, &SaveOptions::default())
     }
 
-    /// Saves `seq` to the file at `path`, so that whatever happens meanwhile, it holds the old state or the new one.
+    /// Save `seq` to the file at `path`, so that whatever happens meanwhile, it holds the old
+    /// state or the new one.
     ///
-    /// A state of the same model that is there already is continued: only what is new is written, until more than half of the file would
-    /// be of no use any more. Any other file at `path`, of whatever kind, is replaced without a question; [`Saved::replaced`] tells.
+    /// A state of the same model that is there already is continued: only what is new is written,
+    /// until more than half of the file would be of no use any more. Any other file at `path`, of
+    /// whatever kind, is replaced without a question; [`Saved::replaced`] tells.
     ///
     /// # Errors
-    /// [`Error::Sequence`]; [`Error::State`] with path and operation where the disk refuses. The file then holds the old state; if
-    /// synchronising its folder failed, the new one.
+    /// [`Error::Sequence`]; [`Error::State`] with path and operation where the disk refuses. The
+    /// file then holds the old state; if synchronising its folder failed, the new one.
     pub fn save_with(
         &self,
         seq: SeqId,
@@ -51,11 +54,13 @@ impl Context {
         self.save_watched(Some(seq), path, options, &())
     }
 
-    /// Saves `seq`, or all sequences for `None`, as [`Context::save_with`] and [`Context::save_all_with`], with somebody who may stop the waiting for
-    /// others and keep what is at `path`.
+    /// Save `seq`, or all sequences for `None`, as [`Context::save_with`] and
+    /// [`Context::save_all_with`], with somebody who may stop the waiting for others and keep what
+    /// is at `path`.
     ///
     /// # Errors
-    /// Those of [`Context::save_with`]; [`state::Error::NotReplaced`] in [`Error::State`] if `watch` says so.
+    /// Those of [`Context::save_with`]; [`storage::Error::NotReplaced`] in [`Error::State`] if
+    /// `watch` says so.
     pub fn save_watched(
         &self,
         seq: Option<SeqId>,
@@ -70,8 +75,8 @@ impl Context {
         self.save_state(path.as_ref(), &[seq], Scope::Sequence, options, watch)
     }
 
-    /// Saves all sequences to the file at `path`, synchronised, with nothing beside: [`Context::save_all_with`]. Any other file at `path` is
-    /// replaced.
+    /// Save all sequences to the file at `path`, synchronised, with nothing beside:
+    /// [`Context::save_all_with`]. Any other file at `path` is replaced.
     ///
     /// # Errors
     /// [`Error::State`], as [`Context::save_with`].
@@ -79,8 +84,8 @@ impl Context {
         self.save_all_with(path, &SaveOptions::default())
     }
 
-    /// Saves all sequences to one file, with what they share once; otherwise as [`Context::save_with`]. Any other file at `path` is
-    /// replaced.
+    /// Save all sequences to one file, with what they share once; otherwise as
+    /// [`Context::save_with`]. Any other file at `path` is replaced.
     ///
     /// # Errors
     /// [`Error::State`], as [`Context::save_with`].
@@ -97,13 +102,13 @@ impl Context {
         watch: &dyn Watch,
     ) -> Result<Saved, Error> {
         let content = self.content(seqs, options)?;
-        let sync = if options.sync { state::Sync::Yes } else { state::Sync::No };
+        let sync = if options.sync { storage::Sync::Yes } else { storage::Sync::No };
         let header = self.state_header(scope);
         let fill = &mut |writer: &mut Writer<'_>| content.write(writer, &*self.pool);
-        Ok(state::save_watched(&RealDisk, path, header, sync, watch, fill)?)
+        Ok(storage::save_watched(&RealDisk, path, header, sync, watch, fill)?)
     }
 
-    /// Restores a saved sequence beside those that there are: [`Context::restore_with`].
+    /// Restore a saved sequence beside those that there are: [`Context::restore_with`].
     ///
     /// # Errors
     /// Those of [`Context::restore_with`].
@@ -111,15 +116,16 @@ impl Context {
         self.restore_with(path, &RestoreOptions::default())
     }
 
-    /// Restores the sequence that [`Context::save`] saved in the file at `path`, as a new one beside those that there are: its logits are at hand, and
-    /// it goes on with the same bits, and back to the same positions at once.
+    /// Restore the sequence that [`Context::save`] saved in the file at `path`, as a new one
+    /// beside those that there are: its logits are at hand, and it goes on with the same bits, and
+    /// back to the same positions at once.
     ///
-    /// The file is read straight to where its bytes belong, and each is checked after it has arrived, so nothing that others do to the file
-    /// meanwhile can do harm.
+    /// The file is read straight to where its bytes belong, and each is checked after it has
+    /// arrived, so nothing that others do to the file meanwhile can do harm.
     ///
     /// # Errors
-    /// [`Error::TooManySequences`]; [`Error::State`] if the file cannot be read; with its path inside [`Error::File`], what
-    /// [`Context::state_read`] names. Nothing has changed then.
+    /// [`Error::TooManySequences`]; [`Error::State`] if the file cannot be read; with its path
+    /// inside [`Error::File`], what [`Context::state_read`] names. Nothing has changed then.
     pub fn restore_with(
         &mut self,
         path: impl AsRef<Path>,
@@ -132,7 +138,7 @@ impl Context {
         self.restore_file(path.as_ref(), take)
     }
 
-    /// Restores what [`Context::save_all`] saved: [`Context::restore_all_with`].
+    /// Restore what [`Context::save_all`] saved: [`Context::restore_all_with`].
     ///
     /// # Errors
     /// Those of [`Context::restore_all_with`].
@@ -140,10 +146,12 @@ impl Context {
         self.restore_all_with(path, &RestoreOptions::default())
     }
 
-    /// Restores what [`Context::save_all`] saved, in place of all that the context holds, as [`Context::state_read`].
+    /// Restore what [`Context::save_all`] saved, in place of all that the context holds, as
+    /// [`Context::state_read`].
     ///
     /// # Errors
-    /// Those of [`Context::restore_with`]; [`Error::Sequence`] if the context has too few sequences.
+    /// Those of [`Context::restore_with`]; [`Error::Sequence`] if the context has too few
+    /// sequences.
     pub fn restore_all_with(
         &mut self,
         path: impl AsRef<Path>,
@@ -161,7 +169,7 @@ impl Context {
         let restored = file.container().map_err(Error::from).and_then(|container| take(self, &container));
         restored.map_err(|error| match error {
             // The system's words name the file already.
-            Error::State(state::Error::File { .. } | state::Error::Io(_)) => error,
+            Error::State(storage::Error::File { .. } | storage::Error::Io(_)) => error,
             error => Error::File { path: path.into(), source: Box::new(error) },
         })
     }

@@ -6,17 +6,18 @@ use crate::context::{Context, History};
 use crate::error::Error;
 use crate::llama_state;
 use alloc::vec::Vec;
-use backstitch_kv::image::{Image, Sees};
-use backstitch_kv::state::llama::{self, File, Form, Layout};
-use backstitch_kv::{Pos, SeqId, StageError, Token};
+use backstitch_kv::snapshot::{Sees, Snapshot};
+use backstitch_kv::storage::llama::{self, File, Form, Layout};
+use backstitch_kv::{ImportError, Pos, SeqId, Token};
 
 impl Context {
-    /// A session file of llama.cpp with all sequences. It lists the tokens of the first of them, if they are known. Ways back,
-    /// logits and samplers have no place in such files.
+    /// Return a session file of llama.cpp with all sequences. It lists the tokens of the first of
+    /// them, if they are known. Ways back, logits and samplers have no place in such files.
     ///
     /// # Errors
-    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for what such a file cannot hold: sequences
-    /// without some of their positions, or more of them than `options` gives streams.
+    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for what such a
+    /// file cannot hold: sequences without some of their positions, or more of them than `options`
+    /// gives streams.
     pub fn llama_state_write(&self, options: &llama::Options) -> Result<Vec<u8>, Error> {
         let live = self.live();
         let seqs: Vec<SeqId> = (0..live.last().map_or(0, |last| last.0 + 1)).map(SeqId).collect();
@@ -24,15 +25,15 @@ impl Context {
         self.export(&seqs, tokens, Form::Session, options)
     }
 
-    /// A sequence file of llama.cpp, or a buffer, with what `seq` holds; its tokens are listed if they are known. `options` says which
-    /// sequence it claims to be.
+    /// Return a sequence file of llama.cpp, or a buffer, with what `seq` holds; its tokens are
+    /// listed if they are known. `options` says which sequence it claims to be.
     ///
     /// # Errors
     /// As [`Context::llama_state_write`], and [`Error::Sequence`] if there is no such sequence.
     ///
     /// # Example
     /// ```
-    /// use backstitch_kv::state::llama::{Form, Options};
+    /// use backstitch_kv::storage::llama::{Form, Options};
     /// use backstitch_models::{Context, Model, Params, RestoreOptions, Token};
     ///
     /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
@@ -61,11 +62,11 @@ impl Context {
         form: Form,
         options: &llama::Options,
     ) -> Result<Vec<u8>, Error> {
-        let snapshot = self.memory.snapshot(seqs)?;
+        let snapshot = self.memory.export(seqs)?;
         Ok(llama::export(&snapshot, tokens, &self.llama_layout()?, form, options)?)
     }
 
-    /// Where llama.cpp keeps what the sequences of this context hold.
+    /// Return where llama.cpp keeps what the sequences of this context hold.
     ///
     /// # Errors
     /// [`Error::LlamaState`] for models whose files are not known.
@@ -73,21 +74,22 @@ impl Context {
         llama_state::layout(&self.model, self.params.type_k, self.params.type_v)
     }
 
-    /// Reads a session file of llama.cpp, in place of all that the context holds; sequences have the ids that they had there. Nothing in
-    /// such a file proves that this model made it.
+    /// Read a session file of llama.cpp, in place of all that the context holds; sequences have
+    /// the ids that they had there. Nothing in such a file proves that this model made it.
     ///
-    /// Tokens are known afterwards if the file has one sequence and lists them all from position 0 on. There are no logits: whoever wants some evaluates a
-    /// token more.
+    /// Tokens are known afterwards if the file has one sequence and lists them all from position 0
+    /// on. There are no logits: whoever wants some evaluates a token more.
     ///
     /// # Errors
-    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for files of other models and versions, and damage;
-    /// [`Error::Sequence`] for sequences that this context cannot have; [`Error::Memory`] if it has no room, or cells of another
-    /// type and `options` does not say to convert them. Nothing has changed then.
+    /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for files of
+    /// other models and versions, and damage; [`Error::Sequence`] for sequences that this context
+    /// cannot have; [`Error::Memory`] if it has no room, or cells of another type and `options`
+    /// does not say to convert them. Nothing has changed then.
     pub fn llama_state_read(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
         let layout = self.llama_layout()?;
         let file = File::parse(bytes, &layout)?;
         self.expect_form(&file, true)?;
-        let n = file.image().sequences.len() as u32;
+        let n = file.snapshot().sequences.len() as u32;
         if n > self.params.n_seq_max {
             return Err(Error::Sequence { seq: n - 1 });
         }
@@ -106,7 +108,8 @@ impl Context {
         Ok(restored)
     }
 
-    /// Reads a sequence file or buffer of llama.cpp, in place of what `seq` holds; a `seq` below `n_seq_max` that does not exist is made.
+    /// Read a sequence file or buffer of llama.cpp, in place of what `seq` holds; a `seq` below
+    /// `n_seq_max` that does not exist is made.
     ///
     /// # Errors
     /// As [`Context::llama_state_read`].
@@ -137,7 +140,7 @@ impl Context {
         Err(llama::Error::Unsupported { what }.into())
     }
 
-    /// Stages what a file holds, then makes it visible.
+    /// Stage what a file holds, then makes it visible.
     fn take_file(
         &mut self,
         file: &File<'_>,
@@ -148,11 +151,11 @@ impl Context {
             (0..seqs.len()).map(|index| self.history_of(file, index)).collect::<Result<_, _>>()?;
         let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
         let source = StoppableSource { source: file, work: &work };
-        let staged = self.memory.stage_with(file.image(), &source, seqs, options.convert, &*self.pool);
+        let staged = self.memory.import_with(file.snapshot(), &source, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
-            StageError::Memory(error) => Error::Memory(error),
-            StageError::Source(SourceError::Cancelled) => Error::Cancelled,
-            StageError::Source(SourceError::Source(error)) => error.into(),
+            ImportError::Memory(error) => Error::Memory(error),
+            ImportError::Source(SourceError::Cancelled) => Error::Cancelled,
+            ImportError::Source(SourceError::Source(error)) => error.into(),
         })?;
         let fit = staged.commit();
         for (history, &seq) in histories.into_iter().zip(seqs) {
@@ -166,14 +169,15 @@ impl Context {
         Ok(Restored { sequences, sampler: None, metadata: Vec::new(), n_bytes, fit })
     }
 
-    /// What is known of the tokens of a sequence of a file.
+    /// Return the tokens of a sequence of a file, as far as they are known.
     fn history_of(&self, file: &File<'_>, index: usize) -> Result<History, Error> {
         let mut history = History::new(self.params.n_ctx)?;
         history.claim();
-        let image = file.image();
-        let Some((first, end)) = range_of(image, index) else { return Ok(history) };
+        let snapshot = file.snapshot();
+        let Some((first, end)) = range_of(snapshot, index) else { return Ok(history) };
         history.make_foreign();
-        let n_held = (0..image.sequences.len()).filter(|&index| range_of(image, index).is_some()).count();
+        let n_held =
+            (0..snapshot.sequences.len()).filter(|&index| range_of(snapshot, index).is_some()).count();
         let listed = usize::try_from(end.0).ok().and_then(|end| file.tokens().get(..end));
         let n_vocab = self.model.hparams().n_vocab;
         let is_sane = |tokens: &&[Token]| tokens.iter().all(|token| (token.0 as usize) < n_vocab);
@@ -189,10 +193,11 @@ impl Context {
     }
 }
 
-/// The first position of a sequence of an image, and the one after its last; none if it is empty.
-fn range_of(image: &Image, index: usize) -> Option<(Pos, Pos)> {
-    let sequence = image.sequences.get(index)?;
-    let groups = image.shape.groups.iter().zip(&image.blocks).zip(&sequence.cells);
+/// Return the first position of a sequence of a snapshot, and the one after its last; none if it is
+/// empty.
+fn range_of(snapshot: &Snapshot, index: usize) -> Option<(Pos, Pos)> {
+    let sequence = snapshot.sequences.get(index)?;
+    let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks).zip(&sequence.cells);
     let of_all =
         groups.clone().find(|((group, _), _)| group.sees == Sees::All).or_else(|| groups.clone().next());
     let of_cells = of_all.and_then(|((_, blocks), cells)| {

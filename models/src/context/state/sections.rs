@@ -1,6 +1,7 @@
-//! The sections of a saved state beside those of the memory, for whoever looks at one without a context.
+//! The sections of a saved state beside those of the memory, for whoever looks at one without a
+//! context.
 
-use backstitch_kv::state::Tag;
+use backstitch_kv::storage::Tag;
 
 /// The ids of the sequences, u32 each, in the order of all other lists.
 pub const SEQUENCES: Tag = Tag(*b"SEQS");
@@ -10,17 +11,18 @@ pub const TOKENS: Tag = Tag(*b"TOKS");
 pub const LOGITS: Tag = Tag(*b"LGTS");
 /// The state of the chain of samplers of a sequence.
 pub const SAMPLER: Tag = Tag(*b"SMPL");
-/// Where the chain of samplers of a sequence stood at its earlier positions.
+/// The states of the chain of samplers of a sequence at its earlier positions.
 pub const TRAIL: Tag = Tag(*b"SMPT");
 /// Bytes of the caller's.
 pub const METADATA: Tag = Tag(*b"META");
-/// The most bytes of a list of tokens, [`TOKENS`] or [`SAMPLER`], and of [`TRAIL`]; `docs/state-format.md` has all such bounds.
+/// The most bytes of a list of tokens, [`TOKENS`] or [`SAMPLER`], and of [`TRAIL`];
+/// `docs/state-format.md` has all such bounds.
 pub const MAX_TOKENS: u64 = 64 << 20;
 /// The version of the layout of each of these.
 pub const VERSION: u16 = 1;
 
-/// The most bytes that the samplers of a sequence of `n_ctx` tokens take, whatever shares them: where tokens
-/// are drawn one at a time, each is remembered and has its random numbers.
+/// Return the most bytes that the samplers of a sequence of `n_ctx` tokens take, whatever shares
+/// them: where tokens are drawn one at a time, each is remembered and has its random numbers.
 pub(super) fn sampler_room(n_ctx: u32) -> u64 {
     28 * u64::from(n_ctx) + 4096
 }

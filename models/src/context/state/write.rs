@@ -11,10 +11,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use backstitch_core::Pool;
 use backstitch_kv::io::Write;
-use backstitch_kv::state::{self, Header, MAX_READ, Scope, StoredImage, Writer, Written, write_image_with};
-use backstitch_kv::{SeqId, Snapshot};
+use backstitch_kv::storage::{
+    self, Header, MAX_READ, Scope, StoredImage, Writer, Written, write_snapshot_with,
+};
+use backstitch_kv::{Export, SeqId};
 
-/// What a state holds, ready to be written; more than once, if that is what a file takes.
+/// Content of a state, ready to be written; more than once, if that is what a file takes.
 pub(super) struct Content<'a> {
     ids: Vec<[u8; 4]>,
     tokens: Vec<Vec<u8>>,
@@ -24,12 +26,12 @@ pub(super) struct Content<'a> {
     metadata: &'a [u8],
     #[cfg(feature = "zstd")]
     compress: bool,
-    snapshot: Snapshot<'a>,
+    snapshot: Export<'a>,
 }
 
 impl Content<'_> {
-    /// Writes the sections. A container that is continued keeps those that it has already.
-    pub(super) fn write(&self, writer: &mut Writer<'_>, pool: &dyn Pool) -> Result<(), state::Error> {
+    /// Write the sections. A container that is continued keeps those that it has already.
+    pub(super) fn write(&self, writer: &mut Writer<'_>, pool: &dyn Pool) -> Result<(), storage::Error> {
         #[cfg(feature = "zstd")]
         if self.compress {
             writer.compress();
@@ -51,35 +53,37 @@ impl Content<'_> {
         if !self.metadata.is_empty() {
             writer.section(METADATA, VERSION, false, 0, &[self.metadata])?;
         }
-        // An old image that cannot be read has nothing to be continued.
+        // An old snapshot that cannot be read has nothing to be continued.
         let old = writer.old().and_then(|old| StoredImage::open(old).ok());
-        write_image_with(writer, &self.snapshot, old.as_ref(), pool)
+        write_snapshot_with(writer, &self.snapshot, old.as_ref(), pool)
     }
 }
 
-/// Refuses to save what could not be restored.
-fn expect_at_most(what: &'static str, bytes: usize, limit: u64) -> Result<(), state::Error> {
+/// Refuse to save what could not be restored.
+fn expect_at_most(what: &'static str, bytes: usize, limit: u64) -> Result<(), storage::Error> {
     let value = bytes as u64;
-    if value > limit { Err(state::Error::TooLarge { what, value, limit }) } else { Ok(()) }
+    if value > limit { Err(storage::Error::TooLarge { what, value, limit }) } else { Ok(()) }
 }
 
-/// Refuses states of samplers that are the same bytes of the file so often that a reader would not take them.
-fn expect_shared_room(samplers: &[Option<[Vec<u8>; 2]>], own: u64) -> Result<(), state::Error> {
+/// Refuse states of samplers that are the same bytes of the file so often that a reader would not
+/// take them.
+fn expect_shared_room(samplers: &[Option<[Vec<u8>; 2]>], own: u64) -> Result<(), storage::Error> {
     let all = || samplers.iter().flatten().flatten();
     let n_bytes =
         |lists: &mut dyn Iterator<Item = &Vec<u8>>| lists.map(|list| list.len() as u64).sum::<u64>();
     let stored: BTreeSet<&Vec<u8>> = all().collect();
     let limit = n_bytes(&mut stored.into_iter()) + MAX_TOKENS + own.saturating_mul(samplers.len() as u64);
     let (what, value) = ("bytes of samplers' states, many of them alike", n_bytes(&mut all()));
-    if value > limit { Err(state::Error::TooLarge { what, value, limit }) } else { Ok(()) }
+    if value > limit { Err(storage::Error::TooLarge { what, value, limit }) } else { Ok(()) }
 }
 
-/// The state of the samplers of a sequence, and of their earlier ones, if that is to be saved.
+/// Return the state of the samplers of a sequence, and of their earlier ones, if that is to be
+/// saved.
 fn sampler_of(
     options: &SaveOptions<'_>,
     index: usize,
     seq: SeqId,
-) -> Result<Option<[Vec<u8>; 2]>, state::Error> {
+) -> Result<Option<[Vec<u8>; 2]>, storage::Error> {
     let own = options.samplers.iter().find(|(of, _)| *of == seq).map(|(_, state)| state.clone());
     let shared = options.sampler.filter(|_| index == 0).map(Chain::state);
     let Some(state) = own.or(shared) else { return Ok(None) };
@@ -90,18 +94,18 @@ fn sampler_of(
 }
 
 impl Context {
-    /// The sequences that exist.
+    /// Return the sequences that exist.
     pub(super) fn live(&self) -> Vec<SeqId> {
         let ids = (0..self.params.n_seq_max).map(SeqId);
         ids.filter(|seq| self.history(*seq).is_ok()).collect()
     }
 
-    /// What a state of this model says of itself.
+    /// Return the header of a state of this model.
     pub(super) fn state_header(&self, scope: Scope) -> Header {
-        Header { fingerprint: self.model.fingerprint(), scope }
+        Header { fingerprint: self.fingerprint(), scope }
     }
 
-    /// What a state of `seqs` holds.
+    /// Return the content of a state of `seqs`.
     pub(super) fn content<'a>(
         &'a self,
         seqs: &[SeqId],
@@ -113,7 +117,7 @@ impl Context {
         expect_at_most("bytes of a list of tokens", longest, MAX_TOKENS)?;
         expect_at_most("bytes of metadata", options.metadata.len(), MAX_READ)?;
         let samplers = seqs.iter().enumerate().map(|(i, seq)| sampler_of(options, i, *seq));
-        let samplers: Vec<_> = samplers.collect::<Result<_, state::Error>>()?;
+        let samplers: Vec<_> = samplers.collect::<Result<_, storage::Error>>()?;
         expect_shared_room(&samplers, sampler_room(self.params.n_ctx))?;
         Ok(Content {
             ids: seqs.iter().map(|seq| seq.0.to_le_bytes()).collect(),
@@ -123,11 +127,11 @@ impl Context {
             metadata: options.metadata,
             #[cfg(feature = "zstd")]
             compress: options.compress,
-            snapshot: self.memory.snapshot(seqs)?,
+            snapshot: self.memory.export(seqs)?,
         })
     }
 
-    /// Writes a state of `seqs` in one pass.
+    /// Write a state of `seqs` in one pass.
     pub(super) fn write_state(
         &self,
         out: &mut dyn Write,

@@ -84,7 +84,7 @@ fn no_logits_no_token() {
     assert_eq!(Chain::new(0, &Settings::default()).sample(&[]), None);
 }
 
-/// The chains that people make: greedy, at a temperature, of one token, and with every sampler on.
+/// Return typical chains: greedy, at a temperature, of one token, and with every sampler on.
 fn usual(logit_bias: Vec<(Token, f32)>) -> [Settings; 6] {
     let of = |temp, top_k| Settings { temp, top_k, logit_bias: logit_bias.clone(), ..Settings::default() };
     let all = Settings { typical_p: 0.5, repeat_penalty: 1.2, presence_penalty: 0.5, ..of(0.8, 5) };

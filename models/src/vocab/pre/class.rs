@@ -1,4 +1,4 @@
-//! Classes of characters, as pre-tokenisers need them, and a way to walk over them.
+//! Classes of characters, as pre-tokenisers need them, and functions that walk over them.
 
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
@@ -7,7 +7,7 @@ use unicode_general_category::{GeneralCategory as Category, get_general_category
 pub(super) struct Class(u16);
 
 impl Class {
-    /// Past the end of the text.
+    /// The empty set: the class of the end of the text.
     pub(super) const END: Self = Self(0);
     /// Upper and title case letters: Lu, Lt.
     pub(super) const UPPER: Self = Self(1);
@@ -23,32 +23,32 @@ impl Class {
     pub(super) const PUNCT: Self = Self(1 << 5);
     /// Symbols: S.
     pub(super) const SYMBOL: Self = Self(1 << 6);
-    /// White space, control characters among it.
+    /// White space, including control characters such as tabs and line feeds.
     pub(super) const SPACE: Self = Self(1 << 7);
-    /// Everything else: control and format characters, private use, unassigned.
+    /// All other characters: control and format characters, private use, unassigned.
     pub(super) const OTHER: Self = Self(1 << 8);
 
     /// All letters: L.
     pub(super) const LETTER: Self = Self::UPPER.or(Self::LOWER).or(Self::CASELESS);
-    /// Neither white space, letter nor number.
+    /// Characters that are neither white space, letters nor numbers.
     pub(super) const SIGN: Self = Self::MARK.or(Self::PUNCT).or(Self::SYMBOL).or(Self::OTHER);
 
-    /// Characters in either.
+    /// Return the union of two sets.
     pub(super) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Characters in `self` and not in `other`.
+    /// Return the classes in `self` and not in `other`.
     pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether the two share a class. Never true of [`Class::END`].
+    /// Return true if the sets share a class. Never true of [`Class::END`].
     pub(super) const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The class of `c`.
+    /// Return the class of `c`.
     pub(super) fn of(c: char) -> Self {
         if c.is_whitespace() {
             return Self::SPACE;
@@ -75,7 +75,7 @@ impl Class {
     }
 }
 
-/// The class of an ASCII character.
+/// Return the class of an ASCII character.
 const fn of_ascii(byte: u8) -> Class {
     match byte {
         b'A'..=b'Z' => Class::UPPER,
@@ -88,6 +88,7 @@ const fn of_ascii(byte: u8) -> Class {
     }
 }
 
+/// The classes of ASCII characters, which most text consists of.
 const ASCII: [Class; 128] = {
     let mut table = [Class::END; 128];
     let mut byte = 0;
@@ -98,25 +99,25 @@ const ASCII: [Class; 128] = {
     table
 };
 
-/// One character of a text.
+/// A character of a text, looked up by offset.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
-    /// The character; NUL past the end.
+    /// The character; NUL at the end of the text.
     pub(super) char: char,
-    /// Its class; [`Class::END`] past the end.
+    /// The class; [`Class::END`] at the end of the text.
     pub(super) class: Class,
-    /// Its length in bytes; zero past the end.
+    /// The length in bytes; zero at the end of the text.
     pub(super) len: usize,
 }
 
 impl Look {
-    /// Whether the character is in one of the classes.
+    /// Return true if the character is in one of the classes.
     pub(super) fn is(self, class: Class) -> bool {
         self.class.meets(class)
     }
 }
 
-/// The character of `text` that starts at byte `at`.
+/// Return the character of `text` that starts at byte `at`.
 #[inline]
 pub(super) fn look(text: &str, at: usize) -> Look {
     if let Some(&byte) = text.as_bytes().get(at)
@@ -134,7 +135,7 @@ fn look_beyond_ascii(text: &str, at: usize) -> Look {
     }
 }
 
-/// Where the characters of `class` that start at `at` end.
+/// Return the end of the characters of `class` that start at `at`.
 #[inline]
 pub(super) fn run(text: &str, mut at: usize, class: Class) -> usize {
     loop {
@@ -146,7 +147,7 @@ pub(super) fn run(text: &str, mut at: usize, class: Class) -> usize {
     }
 }
 
-/// Where the characters for which `wanted` holds, from `at` on, end.
+/// Return the end of the characters from `at` on for which `wanted` is true.
 pub(super) fn run_of(text: &str, mut at: usize, wanted: impl Fn(char) -> bool) -> usize {
     loop {
         let next = look(text, at);
@@ -157,7 +158,7 @@ pub(super) fn run_of(text: &str, mut at: usize, wanted: impl Fn(char) -> bool) -
     }
 }
 
-/// Like [`run`], but at most `most` characters.
+/// Return the end of the characters of `class` that start at `at`, at most `most` of them.
 pub(super) fn run_up_to(text: &str, mut at: usize, class: Class, most: usize) -> usize {
     for _ in 0..most {
         let next = look(text, at);

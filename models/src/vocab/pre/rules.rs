@@ -1,17 +1,17 @@
-//! The expressions, each as a scanner.
+//! The regular expressions of pre-tokenisers, each as a scanner.
 //!
-//! A rule looks at one place of a piece of text and either takes a word that starts there or says up to where nothing
-//! matches. It never looks at characters twice that it then leaves to a later step, but for a bounded number of them, so a
-//! whole piece takes linear time.
+//! A rule looks at one position of a piece of text. It either takes a word that starts there, or
+//! returns an offset before which nothing matches. Apart from a bounded number, it never looks at
+//! characters that it then leaves to a later step, so a whole piece takes linear time.
 
 use super::class::{Class, Look, look, run, run_of, run_up_to};
 use super::scripts;
 
-/// What a rule finds at a place.
+/// The result of a rule at a position.
 pub(super) enum Step {
-    /// A word that ends here.
+    /// A word that ends at this offset.
     Word(usize),
-    /// No word starts before here.
+    /// No word starts before this offset.
     Between(usize),
 }
 
@@ -22,26 +22,27 @@ pub(super) enum Rule {
     Gpt2,
     /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?S+[\r\n]*|\s*[\r\n]+|W`
     Modern(Modern),
-    /// `P?U*L+C?|P?U+L*C?|\p{N}{1,digits}| ?S+[\r\n/]*|\s*[\r\n]+|W` where P is `[^\r\n\p{L}\p{N}]`, U `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`,
-    /// L `[\p{Ll}\p{Lm}\p{Lo}\p{M}]` and C a contraction in any case.
+    /// `P?U*L+C?|P?U+L*C?|\p{N}{1,digits}| ?S+[\r\n/]*|\s*[\r\n]+|W`, in which P is
+    /// `[^\r\n\p{L}\p{N}]`, U `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, L `[\p{Ll}\p{Lm}\p{Lo}\p{M}]` and
+    /// C a contraction in any case.
     Cased {
-        /// Whether there is a `C?`.
+        /// True if there is a `C?`.
         contractions: bool,
-        /// The longest number.
+        /// The longest number, in digits.
         digits: usize,
     },
     /// `[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|W`
     DeepSeek3,
     /// `\p{N}{1,most}`
     Numbers {
-        /// The longest number.
+        /// The longest number, in digits.
         most: usize,
     },
     /// `[0-9][0-9][0-9]`
     Triples,
     /// `[\p{P}$+<=>^~|]+`, with the grave accent in it or not
     AsciiSigns {
-        /// Whether "`" belongs to it.
+        /// True if the grave accent belongs to it.
         grave: bool,
     },
     /// ` ?[^(\s|.,!?…。，、।۔،)]+`
@@ -64,17 +65,17 @@ pub(super) enum Rule {
     HanKana,
 }
 
-/// The variable parts of [`Rule::Modern`].
+/// The parameters of [`Rule::Modern`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Modern {
-    /// `\p{M}` goes with letters and not with `S`.
+    /// True if `\p{M}` belongs to letters and not to `S`.
     pub(super) marks_in_words: bool,
-    /// The longest number.
+    /// The longest number, in digits.
     pub(super) digits: usize,
 }
 
 impl Rule {
-    /// What this rule finds at byte `at` of `text`, which is inside it and starts a character.
+    /// Apply this rule at byte `at` of `text`, which is inside of it and starts a character.
     pub(super) fn step(&self, text: &str, at: usize) -> Step {
         match *self {
             Self::Gpt2 => gpt2(text, at),
@@ -185,7 +186,7 @@ fn cased(text: &str, at: usize, contractions: bool, digits: usize) -> Step {
     }
 }
 
-/// `P?U*L+|P?U+L*`, the first of the four ways to read it that matches.
+/// Match `P?U*L+|P?U+L*`: the first of the four readings that matches.
 fn cased_word(text: &str, at: usize, first: Look) -> Option<usize> {
     let led = if may_lead(first) { at + first.len } else { at };
     lower_end(text, led)
@@ -194,10 +195,13 @@ fn cased_word(text: &str, at: usize, first: Look) -> Option<usize> {
         .or_else(|| upper_end(text, at))
 }
 
+/// The characters `U` of [`Rule::Cased`].
 const UPPERS: Class = Class::UPPER.or(Class::CASELESS).or(Class::MARK);
+/// The characters `L` of [`Rule::Cased`].
 const LOWERS: Class = Class::LOWER.or(Class::CASELESS).or(Class::MARK);
 
-/// Where `U*L+` from `at` on ends. When no `L` follows the longest `U*`, that is after the last character that is both.
+/// Return the end of `U*L+` from `at` on. If no `L` follows the longest `U*`, the match ends after
+/// the last character that is both.
 fn lower_end(text: &str, at: usize) -> Option<usize> {
     let (mut uppers, mut last_both) = (at, None);
     loop {
@@ -214,13 +218,14 @@ fn lower_end(text: &str, at: usize) -> Option<usize> {
     if end > uppers { Some(end) } else { last_both }
 }
 
-/// Where `U+L*` from `at` on ends, if [`lower_end`] found nothing.
+/// Return the end of `U+L*` from `at` on, if [`lower_end`] found nothing.
 fn upper_end(text: &str, at: usize) -> Option<usize> {
     let end = run(text, at, UPPERS);
     (end > at).then_some(end)
 }
 
-/// Where `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` ends, if one starts at `at`; in any ASCII case if asked.
+/// Return the end of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d`, if one starts at `at`; with
+/// `any_case`, in any ASCII case.
 fn contraction(text: &str, at: usize, first: Look, any_case: bool) -> Option<usize> {
     if first.char != '\'' {
         return None;
@@ -236,14 +241,14 @@ fn contraction(text: &str, at: usize, first: Look, any_case: bool) -> Option<usi
     }
 }
 
-/// Where ` ?signs+` and the `closing` characters after it end, if there are signs at `at`.
+/// Return the end of ` ?signs+` and the `closing` characters after it, if there are signs at `at`.
 fn signs_then(text: &str, at: usize, first: Look, signs: Class, closing: &str) -> Option<usize> {
     let start = at + usize::from(first.char == ' ');
     let end = run(text, start, signs);
     (end > start).then(|| run_of(text, end, |c| closing.contains(c)))
 }
 
-/// `\s*[\r\n]+|W`: up to the last line end of the white space, or else as [`space`].
+/// Match `\s*[\r\n]+|W`: white space up to its last line end, or else as [`space`].
 fn lines_or_space(text: &str, at: usize) -> Step {
     let (mut end, mut last_line_end) = (at, None);
     loop {
@@ -259,7 +264,8 @@ fn lines_or_space(text: &str, at: usize) -> Step {
     Step::Word(last_line_end.unwrap_or_else(|| space(text, at)))
 }
 
-/// `\s+(?!\S)|\s+`: all white space, but its last character goes with what follows it, unless it is the only one.
+/// Match `\s+(?!\S)|\s+`: all white space, except that its last character goes with the text that
+/// follows, unless it is the only one.
 fn space(text: &str, at: usize) -> usize {
     let (mut end, mut last) = (at, at);
     loop {
@@ -273,7 +279,7 @@ fn space(text: &str, at: usize) -> usize {
     }
 }
 
-/// `\s?` and at least one character for which `wanted` holds.
+/// Match `\s?` and at least one character for which `wanted` is true.
 fn spaced(text: &str, at: usize, wanted: impl Fn(char) -> bool) -> Step {
     let first = look(text, at);
     let start = if first.is(Class::SPACE) { at + first.len } else { at };
@@ -285,7 +291,8 @@ fn spaced(text: &str, at: usize, wanted: impl Fn(char) -> bool) -> Step {
     word_or_next(text, at, end)
 }
 
-/// `\s+$`. White space elsewhere is skipped at once, not looked at from each of its characters.
+/// Match `\s+$`. White space elsewhere is skipped at once, so that it is not scanned from each of
+/// its characters.
 fn trailing_space(text: &str, at: usize) -> Step {
     let end = run(text, at, Class::SPACE);
     if end > at && end == text.len() {
@@ -301,17 +308,17 @@ fn triple(text: &str, at: usize) -> Step {
     word_or_next(text, at, if digits { end } else { at })
 }
 
-/// A word from `at` to `end` if that is not empty.
+/// Return a word from `at` to `end` if that is not empty.
 fn word_or_next(text: &str, at: usize, end: usize) -> Step {
     if end > at { Step::Word(end) } else { Step::Between(at + look(text, at).len) }
 }
 
-/// `end` if it lies after `start`, else `nothing`.
+/// Return `end` if it lies after `start`, else `nothing`.
 fn after(start: usize, end: usize, nothing: usize) -> usize {
     if end > start { end } else { nothing }
 }
 
-/// `[^\r\n\p{L}\p{N}]`: what may stand in front of a word's letters.
+/// Return true for `[^\r\n\p{L}\p{N}]`, the characters that may precede a word's letters.
 fn may_lead(first: Look) -> bool {
     first.len > 0 && !is_line_end(first) && !first.is(Class::LETTER.or(Class::NUMBER))
 }

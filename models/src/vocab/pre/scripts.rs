@@ -1,37 +1,41 @@
-//! Ranges of characters that some expressions spell out one by one.
+//! Ranges of characters that some expressions list one by one.
 
-/// Whether `c` lies in one of the sorted `ranges`.
+/// Return true if `c` lies in one of the sorted `ranges`.
 fn within(ranges: &[(u32, u32)], c: char) -> bool {
     let c = c as u32;
     let after = ranges.partition_point(|&(_, last)| last < c);
     ranges.get(after).is_some_and(|&(first, _)| first <= c)
 }
 
-/// Han, Hiragana, Katakana as DeepSeek V3's second expression has them.
+/// Return true for Han, Hiragana and Katakana as DeepSeek V3's second expression lists them.
 pub(super) fn is_han_or_kana(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fa5}')
 }
 
-/// The East Asian ranges of DeepSeek LLM and Coder.
+/// Return true for the East Asian ranges of DeepSeek LLM and Coder.
 pub(super) fn is_east_asian(c: char) -> bool {
     matches!(c, '\u{800}'..='\u{9fa5}' | '\u{ac00}'..='\u{d7ff}')
 }
 
-/// The punctuation of DeepSeek LLM: ASCII but digits, full-width forms of it, quotes, the ideographic full stop.
+/// Return true for the punctuation of DeepSeek LLM: ASCII except digits, its full-width forms,
+/// quotes, and the ideographic full stop.
 pub(super) fn is_full_or_half_width_sign(c: char) -> bool {
     matches!(c, '!'..='/' | ':'..='~' | '！'..='／' | '：'..='～' | '\u{2018}'..='\u{201f}' | '\u{3000}'..='\u{3002}')
 }
 
-/// Where Bloom's words end: white space, brackets, the bar, and the full stops, commas and ellipses of several scripts.
+/// Return true for characters that end Bloom's words: white space, brackets, the bar, and the full
+/// stops, commas and ellipses of several scripts.
 pub(super) fn ends_bloom_word(c: char) -> bool {
     c.is_whitespace() || "(|.,!?…。，、।۔،)".contains(c)
 }
 
-/// The letters with case of Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee and others, as DeepSeek LLM lists them.
+/// Return true for the letters with case of Latin, Greek, Cyrillic, Armenian, Georgian, Cherokee
+/// and others, as DeepSeek LLM lists them.
 pub(super) fn is_cased(c: char) -> bool {
     c.is_ascii_alphabetic() || within(CASED, c)
 }
 
+/// The ranges of letters with case beyond ASCII.
 #[rustfmt::skip]
 const CASED: &[(u32, u32)] = &[
     (0x00b5, 0x00b5), (0x00c0, 0x00d6), (0x00d8, 0x00f6), (0x00f8, 0x01ba), (0x01bc, 0x01bf), (0x01c4, 0x0293),

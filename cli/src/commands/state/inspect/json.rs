@@ -1,18 +1,19 @@
-//! What a state file holds, for programs.
+//! The content of a state file, for programs.
 
-use super::{MAX_ASKED, codec};
-use crate::saved::{Saved, SavedSequence, ways_back};
-use backstitch_kv::image::{Checkpoint, Group, Sees, StateLayer};
-use backstitch_kv::state::{Scope, Section};
+use super::codec;
+use backstitch_kv::rollback_cost::Kept;
+use backstitch_kv::snapshot::{Checkpoint, Group, Sees, StateLayer};
+use backstitch_kv::storage::{Scope, Section};
 use backstitch_kv::{Means, Stretch, Window};
+use backstitch_models::{SavedContext, SavedSequence};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Everything.
-pub fn value(path: &Path, saved: &Saved<'_>) -> Value {
-    let (container, image) = (saved.container, saved.image());
-    let groups = image.shape.groups.iter().zip(&image.blocks);
-    let sampler = saved.sampler.as_ref();
+pub fn value(path: &Path, saved: &SavedContext<'_>) -> Value {
+    let (container, snapshot) = (saved.container, saved.snapshot());
+    let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks);
+    let sampler = saved.sampler();
     json!({
         "path": path.display().to_string(),
         "bytes": container.file_len(),
@@ -20,6 +21,7 @@ pub fn value(path: &Path, saved: &Saved<'_>) -> Value {
         "scope": match container.scope() {
             Scope::Context => "context",
             Scope::Sequence => "sequence",
+            Scope::Entry => "entry",
         },
         "fingerprint": container.fingerprint().to_string(),
         "stream": container.is_stream(),
@@ -28,10 +30,10 @@ pub fn value(path: &Path, saved: &Saved<'_>) -> Value {
         "uncommitted_bytes": container.uncommitted(),
         "waste_bytes": container.waste(),
         "groups": groups.map(|(group, blocks)| as_group(group, blocks.len())).collect::<Vec<_>>(),
-        "recurrent": image.shape.recurrent.iter().map(as_recurrent).collect::<Vec<_>>(),
-        "n_states": image.n_states,
-        "journals": image.journals,
-        "checkpoints": image.checkpoints.iter().map(as_checkpoint).collect::<Vec<_>>(),
+        "recurrent": snapshot.shape.recurrent.iter().map(as_recurrent).collect::<Vec<_>>(),
+        "n_states": snapshot.n_states,
+        "journals": snapshot.journals,
+        "checkpoints": snapshot.checkpoints.iter().map(as_checkpoint).collect::<Vec<_>>(),
         "sequences": saved.sequences.iter().enumerate().map(|(i, own)| as_sequence(saved, i, own)).collect::<Vec<_>>(),
         "sampler": sampler.map(|sampler| json!({ "seed": sampler.seed, "n_tokens": sampler.tokens.len() })),
         "metadata_bytes": saved.metadata.len(),
@@ -44,7 +46,7 @@ fn as_group(group: &Group, n_blocks: usize) -> Value {
         Sees::All => ("all", None),
         Sees::Window(Window::Sliding(n)) => ("window", Some(n)),
         Sees::Window(Window::Chunked(n)) => ("chunk", Some(n)),
-        Sees::Text => ("text", None),
+        Sees::EncoderOutput => ("text", None),
     };
     let layers = group.layers.iter().map(|layer| {
         json!({ "layer": layer.layer, "n_head_kv": layer.n_head_kv, "d_k": layer.d_k, "d_v": layer.d_v })
@@ -67,28 +69,28 @@ fn as_recurrent(layer: &StateLayer) -> Value {
 fn as_checkpoint(checkpoint: &Checkpoint) -> Value {
     json!({
         "pinned": checkpoint.pinned,
-        "anchor": checkpoint.anchor,
+        "floor": checkpoint.floor,
         "journal": checkpoint.journal,
         "state": checkpoint.state.and_then(|state| state.state),
     })
 }
 
-fn as_sequence(saved: &Saved<'_>, i: usize, own: &SavedSequence) -> Value {
-    let held = saved.image().sequences.get(i);
+fn as_sequence(saved: &SavedContext<'_>, i: usize, own: &SavedSequence) -> Value {
+    let held = saved.snapshot().sequences.get(i);
     let cells = held
         .into_iter()
         .flat_map(|held| &held.cells)
         .map(|cells| json!({ "n": cells.len(), "whole_from": cells.whole_from.0 }));
-    let line = held.into_iter().flat_map(|held| &held.line).map(
+    let line = held.into_iter().flat_map(|held| &held.checkpoints).map(
         |mark| json!({ "position": mark.pos.0, "checkpoint": mark.checkpoint, "journaled": mark.n_rows }),
     );
-    let positions = (i < MAX_ASKED).then(|| ways_back(saved.image(), i)).flatten();
+    let positions = Kept::of(saved.snapshot(), i).map(|kept| kept.costs());
     json!({
         "id": own.id,
         "end": own.end.0,
         "edited": own.edited,
         "foreign": own.foreign,
-        "start": own.start,
+        "start": own.start.0,
         "tokens": own.tokens.iter().map(|token| token.0).collect::<Vec<_>>(),
         "has_logits": own.logits.is_some(),
         "cells": cells.collect::<Vec<_>>(),
@@ -116,7 +118,7 @@ fn as_section(section: &Section) -> Value {
         "tag": section.tag.to_string(),
         "index": section.index,
         "version": section.version,
-        "required": section.required,
+        "required": section.is_required(),
         "codec": codec(section.codec),
         "offset": section.offset,
         "stored_bytes": section.stored_len,

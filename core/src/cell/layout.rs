@@ -1,0 +1,110 @@
+//! Places in a layer's buffer.
+
+use super::types::{BLOCK_CELLS, CellType};
+use crate::error::Error;
+use core::ops::Range;
+
+/// The shape and the types of one layer's cache; see the module for the order of elements.
+///
+/// Layers of one model may differ (sliding windows with fewer heads, for instance); each has its
+/// own buffer and layout.
+///
+/// ```
+/// use backstitch_core::cell::{CellLayout, CellType};
+///
+/// let (k_type, v_type) = (CellType::F16, CellType::Q8_0);
+/// let layout = CellLayout { n_head_kv: 2, d_k: 64, d_v: 64, k_type, v_type };
+/// assert_eq!(layout.k_bytes(), 32 * 64 * 2);
+/// assert_eq!(layout.v_bytes(), 32 * 2 * 34); // two blocks of 32 values a cell
+/// assert_eq!(layout.k_range(0, 1).start, layout.head_bytes());
+/// assert_eq!(layout.block_range(1).start, layout.block_bytes());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellLayout {
+    /// Heads of K and V.
+    pub n_head_kv: usize,
+    /// Elements of one head's key.
+    pub d_k: usize,
+    /// Elements of one head's value.
+    pub d_v: usize,
+    /// Element type of K.
+    pub k_type: CellType,
+    /// Element type of V.
+    pub v_type: CellType,
+}
+
+impl CellLayout {
+    /// Check that a head's dimensions fill the units of its types: no kernel takes another layout.
+    ///
+    /// # Errors
+    /// [`Error::Ragged`] if they do not.
+    pub const fn check(&self) -> Result<(), Error> {
+        if !self.d_k.is_multiple_of(self.k_type.unit()) {
+            return Err(Error::Ragged {
+                what: "dimensions of a key",
+                found: self.d_k,
+                block: self.k_type.unit(),
+            });
+        }
+        if !self.d_v.is_multiple_of(self.v_type.unit()) {
+            return Err(Error::Ragged {
+                what: "dimensions of a value",
+                found: self.d_v,
+                block: self.v_type.unit(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Return the bytes of one head's K in one block.
+    pub const fn k_bytes(&self) -> usize {
+        BLOCK_CELLS * self.k_type.row_bytes(self.d_k)
+    }
+
+    /// Return the bytes of one head's V in one block.
+    pub const fn v_bytes(&self) -> usize {
+        BLOCK_CELLS * self.v_type.row_bytes(self.d_v)
+    }
+
+    /// Return the bytes of one head (K and V) in one block, a multiple of 64.
+    pub const fn head_bytes(&self) -> usize {
+        self.k_bytes() + self.v_bytes()
+    }
+
+    /// Return the bytes of one block: all heads.
+    pub const fn block_bytes(&self) -> usize {
+        self.n_head_kv * self.head_bytes()
+    }
+
+    /// Return the range of `block` in the layer's buffer.
+    pub const fn block_range(&self, block: usize) -> Range<usize> {
+        block * self.block_bytes()..(block + 1) * self.block_bytes()
+    }
+
+    /// Return the range of the K of `head` in `block` in the layer's buffer: `[d_k, 32]` elements.
+    pub const fn k_range(&self, block: usize, head: usize) -> Range<usize> {
+        let start = block * self.block_bytes() + head * self.head_bytes();
+        start..start + self.k_bytes()
+    }
+
+    /// Return the range of the V of `head` in `block` in the layer's buffer: `[32, d_v]` elements.
+    pub const fn v_range(&self, block: usize, head: usize) -> Range<usize> {
+        let end = block * self.block_bytes() + (head + 1) * self.head_bytes();
+        end - self.v_bytes()..end
+    }
+
+    /// Return the bytes of one cell apart from its block: the keys of all heads, `[n_head_kv,
+    /// d_k]`, then the values, `[n_head_kv, d_v]`.
+    pub const fn cell_bytes(&self) -> usize {
+        self.block_bytes() / BLOCK_CELLS
+    }
+}
+
+/// Check that a layer's buffer starts where vectors may: keys and values are read as vectors of
+/// their type.
+pub(crate) fn check_alignment(cache: &[u8]) -> Result<(), Error> {
+    if cache.as_ptr().addr().is_multiple_of(64) {
+        return Ok(());
+    }
+    Err(Error::Alignment { what: "cache", wanted: 64 })
+}

@@ -1,0 +1,264 @@
+//! Quantised weights times a few tokens: panels are read once and never unpacked to memory.
+//!
+//! A tile is one panel times up to twelve tokens, with all accumulators in registers; the panel
+//! streams past from memory. More tokens pass in groups of tiles, or go to [`super::unpacked`].
+
+use super::sink::{Sink, Write};
+use super::sums::{has_few_bits, minima, panels, scale_sums, start};
+use crate::block::activations::{GROUP, QBlock};
+use crate::format::layout;
+use crate::format::{Bias, Factors, Format};
+use crate::isa::{Simd, stream};
+use crate::pool::Band;
+
+/// Add the products of four columns.
+#[inline(always)]
+fn dot<S: Simd, Q: Format>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
+    if matches!(Q::BIAS, Bias::Signed) { s.dot_biased(acc, w, x) } else { s.dot_small(acc, w, x) }
+}
+
+/// Return the sum of a block of one token, or of half a block: `N` vectors of weights, from the
+/// first of `x.q[from..]`.
+#[inline(always)]
+fn few_bits<S: Simd, Q: Format, const N: usize>(
+    s: S,
+    w: &[S::B; N],
+    x: &QBlock,
+    from: usize,
+    correction: i32,
+) -> S::I {
+    let zero = s.isplat(0);
+    let Some(q) = x.q.get(from..).and_then(|q| q.first_chunk()) else { return zero };
+    let sum = match Q::BITS {
+        0..=4 => s.dot_few_bits::<N, 4>(zero, w, q),
+        5 => s.dot_few_bits::<N, 5>(zero, w, q),
+        6 => s.dot_few_bits::<N, 6>(zero, w, q),
+        _ => s.dot_few_bits::<N, 7>(zero, w, q),
+    };
+    s.iadd(s.ishl(sum, Q::SHIFT), start::<S, Q>(s, x, correction))
+}
+
+/// Add one block to the accumulators of `G` tokens.
+///
+/// The sums of the tokens go in lockstep, because each step waits five cycles for the one before.
+#[inline(always)]
+fn lockstep<S: Simd, Q: Format, const G: usize>(
+    s: S,
+    w: &[S::B; 8],
+    factors: Factors<S::F>,
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    debug_assert_eq!(matches!(factors, Factors::SubBlocks { .. }), Q::SUB_BLOCKS);
+    match factors {
+        Factors::Whole { scale, min } => whole::<S, Q, G>(s, w, (scale, min), x, acc),
+        Factors::SubBlocks { scale, scales, mins } => {
+            sub_blocks::<S, Q, G>(s, w, (scale, scales), x, acc);
+            if let Some(mins) = mins {
+                minima(s, mins, x, acc);
+            }
+        }
+    }
+}
+
+/// Add a block that has one scale.
+#[inline(always)]
+fn whole<S: Simd, Q: Format, const G: usize>(
+    s: S,
+    w: &[S::B; 8],
+    (scale, min): (S::F, Option<S::F>),
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    let mut sums = [s.isplat(0); G];
+    let mut more = [s.isplat(0); G];
+    if has_few_bits::<S, Q>() {
+        for i in 0..G {
+            sums[i] = few_bits::<S, Q, 8>(s, w, &x[i], 0, x[i].correction_128);
+        }
+        return scale_sums(s, sums, (scale, min), x, acc);
+    }
+    for i in 0..G {
+        sums[i] = start::<S, Q>(s, &x[i], x[i].correction_128);
+    }
+    for g in 0..4 {
+        for i in 0..G {
+            sums[i] = dot::<S, Q>(s, sums[i], w[2 * g], x[i].q[2 * g]);
+        }
+        for i in 0..G {
+            // With few tokens there are two sums for each.
+            let sum = if G <= 2 { &mut more[i] } else { &mut sums[i] };
+            *sum = dot::<S, Q>(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
+        }
+    }
+    if G <= 2 {
+        for i in 0..G {
+            sums[i] = s.iadd(sums[i], more[i]);
+        }
+    }
+    scale_sums(s, sums, (scale, min), x, acc);
+}
+
+/// Add a block whose two sub-blocks have scales of their own.
+#[inline(always)]
+fn sub_blocks<S: Simd, Q: Format, const G: usize>(
+    s: S,
+    w: &[S::B; 8],
+    (scale, scales): (S::F, [S::F; 2]),
+    x: &[QBlock; G],
+    acc: &mut [S::F; G],
+) {
+    let mut total = [s.splat(0.0); G];
+    for h in 0..2 {
+        let mut sums = [s.isplat(0); G];
+        for i in 0..G {
+            let correction = if h == 0 {
+                x[i].first_correction_128
+            } else {
+                x[i].correction_128.wrapping_sub(x[i].first_correction_128)
+            };
+            sums[i] = if has_few_bits::<S, Q>() {
+                few_bits::<S, Q, 4>(s, &w.as_chunks().0[h], &x[i], 4 * h, correction)
+            } else {
+                start::<S, Q>(s, &x[i], correction)
+            };
+        }
+        for g in 0..4 {
+            for i in 0..G {
+                if !has_few_bits::<S, Q>() {
+                    sums[i] = dot::<S, Q>(s, sums[i], w[4 * h + g], x[i].q[4 * h + g]);
+                }
+            }
+        }
+        for i in 0..G {
+            let sum = s.to_float(sums[i]);
+            total[i] = if h == 0 { s.mul(sum, scales[0]) } else { s.fma(sum, scales[1], total[i]) };
+        }
+    }
+    for i in 0..G {
+        acc[i] = s.fma(total[i], s.mul(scale, s.splat(x[i].d)), acc[i]);
+    }
+}
+
+/// The activations of `n` tokens, block by block: `[n_blocks, n]`.
+#[derive(Clone, Copy)]
+struct Tokens<'a> {
+    blocks: &'a [QBlock],
+    n: usize,
+    /// True if the panel is fetched ahead. It may be far away when its first tokens meet it. One
+    /// token alone may read faster than fetches could be issued, where the processor sees the one
+    /// stream by itself ([`stream::follows_alone`]).
+    fetch: bool,
+}
+
+/// Compute one tile: one panel times `N * G` tokens, those from `first` on.
+#[inline(always)]
+fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
+    s: S,
+    panel: &[u8],
+    x: Tokens<'_>,
+    first: usize,
+    sink: &mut Sink<'_, '_>,
+) {
+    let mut acc = [[s.splat(0.0); G]; N];
+    // An address that grows, for all tokens: with an index or more addresses, the processor issues
+    // half as much. Fallbacks and no panics here: the loop stays free of bounds checks that unwind.
+    // The assertion below says that the tokens are there.
+    debug_assert!(first + N * G <= x.n && x.blocks.len().is_multiple_of(x.n));
+    let mut rest = x.blocks.get(first..).unwrap_or(&[]);
+    let groups = panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>);
+    for (head, group) in groups {
+        if x.fetch {
+            s.prefetch(head, AHEAD);
+        }
+        for section in group.chunks(Q::SECTION_BYTES) {
+            // Every section would wait for its line of scales.
+            if x.fetch
+                && Q::SCALE_BYTES > 0
+                && let Some(scales) = section.first()
+            {
+                s.prefetch(scales, AHEAD);
+            }
+            for (scales, quants) in layout::blocks::<Q>(section) {
+                let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
+                rest = rest.get(x.n..).unwrap_or(&[]);
+                if x.fetch {
+                    s.prefetch(quants, AHEAD);
+                }
+                let w = Q::vectors(s, quants);
+                let factors = Q::factors(s, head, scales);
+                // Straight code, because the compiler leaves a loop rolled up, with the
+                // accumulators in memory.
+                const { assert!(0 < N && N <= 2) }
+                lockstep::<S, Q, G>(s, &w, factors, &tokens[0], &mut acc[0]);
+                if N > 1 {
+                    lockstep::<S, Q, G>(s, &w, factors, &tokens[1], &mut acc[1]);
+                }
+            }
+        }
+    }
+    for (i, y) in acc.as_flattened().iter().enumerate() {
+        sink.put(s, first + i, *y);
+    }
+}
+
+/// Bytes between what is multiplied and what is fetched to the caches: enough for the latency of
+/// memory, and more than a page, at whose end processors stop fetching by themselves.
+const AHEAD: usize = 8192;
+
+/// Multiply all panels by the rows `x`, of which the first is row `first` of the output.
+///
+/// The rows should fit the second cache: all of them pass every panel.
+#[inline(always)]
+pub(super) fn multiply_near<S: Simd, Q: Format>(
+    s: S,
+    w: &[u8],
+    x: &[QBlock],
+    n_blocks: usize,
+    first: usize,
+    out: &mut Band<'_, f32>,
+    write: Write,
+) {
+    let fetch_for_one = !stream::follows_alone();
+    for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
+        for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
+            let x = Tokens {
+                blocks: x,
+                n: x.len() / n_blocks,
+                fetch: i == 0 && (x.len() > n_blocks || fetch_for_one),
+            };
+            let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
+            tiles::<S, Q>(s, panel, x, &mut sink);
+        }
+    }
+}
+
+/// Multiply one panel by one group of tokens, in the tallest tiles that the registers hold.
+#[inline(always)]
+fn tiles<S: Simd, Q: Format>(s: S, panel: &[u8], x: Tokens<'_>, sink: &mut Sink<'_, '_>) {
+    let mut t = 0;
+    while t < x.n {
+        match x.n - t {
+            12.. if const { S::N_REGISTERS >= 32 } => {
+                tile::<S, Q, 2, 6>(s, panel, x, t, sink);
+                t += 12;
+            }
+            8.. if const { S::N_REGISTERS >= 32 } => {
+                tile::<S, Q, 2, 4>(s, panel, x, t, sink);
+                t += 8;
+            }
+            4.. if const { S::N_REGISTERS >= 32 } => {
+                tile::<S, Q, 1, 4>(s, panel, x, t, sink);
+                t += 4;
+            }
+            2.. if const { S::N_REGISTERS >= 8 } => {
+                tile::<S, Q, 1, 2>(s, panel, x, t, sink);
+                t += 2;
+            }
+            _ => {
+                tile::<S, Q, 1, 1>(s, panel, x, t, sink);
+                t += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Block pool: reference counts of cell blocks, and the position of every cell.
+//!
+//! Only numbers live here. The bytes of a block lie in the storage of each layer, at the block's
+//! number.
+
+use crate::error::Error;
+use crate::ids::Pos;
+use crate::reserve;
+use alloc::vec::Vec;
+use backstitch_core::cell::BLOCK_CELLS;
+
+/// Placeholder for a block that an exhausted pool could not give.
+///
+/// Reserving goes on with it, so that an error can tell the need of the whole batch. All methods
+/// accept it and do nothing.
+pub(crate) const NO_BLOCK: u32 = u32::MAX;
+
+/// Pool of reference-counted blocks.
+///
+/// A block is free or has at least one user: the table of a sequence or of a checkpoint. Taking a
+/// block writes nothing but its count. A cell is written only while its block has one user, or
+/// while all users append the same token, so no user sees another one change its cells.
+#[derive(Debug)]
+pub(crate) struct BlockPool {
+    /// Number of users of each block; 0 if it is free.
+    refs: Vec<u32>,
+    /// Free blocks; the last one is taken first.
+    free: Vec<u32>,
+    /// Positions of the cells of each block. Entries of cells that no table uses are meaningless.
+    pos: Vec<[Pos; BLOCK_CELLS]>,
+}
+
+impl BlockPool {
+    /// Make a pool of `n_blocks` free blocks.
+    pub fn new(n_blocks: u32) -> Result<BlockPool, Error> {
+        let n = n_blocks as usize;
+        let mut free = reserve::filled(n, 0)?;
+        free.iter_mut().zip((0..n_blocks).rev()).for_each(|(entry, block)| *entry = block);
+        Ok(BlockPool {
+            refs: reserve::filled(n, 0)?,
+            free,
+            pos: reserve::filled(n, [Pos::ZERO; BLOCK_CELLS])?,
+        })
+    }
+
+    /// Return the number of free blocks.
+    pub fn n_free(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Take a free block for `refs` users.
+    pub fn take(&mut self, refs: u32) -> Option<u32> {
+        debug_assert!(refs > 0);
+        let block = self.free.pop()?;
+        self.refs[block as usize] = refs;
+        Some(block)
+    }
+
+    /// Free a block, however many users it has.
+    pub fn give_back(&mut self, block: u32) {
+        if let Some(refs) = self.refs.get_mut(block as usize).filter(|refs| **refs > 0) {
+            *refs = 0;
+            self.free.push(block);
+        }
+    }
+
+    /// Return the number of blocks.
+    pub fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// Return the number of users of a block.
+    pub fn refs(&self, block: u32) -> u32 {
+        self.refs.get(block as usize).copied().unwrap_or(0)
+    }
+
+    /// Add a user to a block in use.
+    pub fn retain(&mut self, block: u32) {
+        if let Some(refs) = self.refs.get_mut(block as usize) {
+            debug_assert!(*refs > 0, "block {block} is free");
+            *refs += 1;
+        }
+    }
+
+    /// Remove a user of a block; the last one frees it.
+    pub fn release(&mut self, block: u32) {
+        if let Some(refs) = self.refs.get_mut(block as usize) {
+            debug_assert!(*refs > 0, "block {block} is free");
+            *refs -= 1;
+            if *refs == 0 {
+                self.free.push(block);
+            }
+        }
+    }
+
+    /// Return the positions of the cells of a block. Entries of cells that no table uses are
+    /// meaningless.
+    pub fn pos(&self, block: u32) -> &[Pos; BLOCK_CELLS] {
+        self.pos.get(block as usize).unwrap_or(&[Pos::ZERO; BLOCK_CELLS])
+    }
+
+    /// Set the position of one cell of a block.
+    pub fn set_pos(&mut self, block: u32, cell: u32, pos: Pos) {
+        if let Some(cells) = self.pos.get_mut(block as usize) {
+            cells[cell as usize % BLOCK_CELLS] = pos;
+        }
+    }
+
+    /// Set the positions of all cells of a block.
+    pub fn set_all_pos(&mut self, block: u32, pos: &[Pos; BLOCK_CELLS]) {
+        if let Some(target) = self.pos.get_mut(block as usize) {
+            *target = *pos;
+        }
+    }
+
+    /// Copy the positions of all cells of a block to another one.
+    pub fn copy_pos(&mut self, from: u32, to: u32) {
+        let cells = *self.pos(from);
+        if let Some(target) = self.pos.get_mut(to as usize) {
+            *target = cells;
+        }
+    }
+}
+
+#[cfg(any(test, feature = "oracle"))]
+impl BlockPool {
+    /// Check reference counts and free list against the blocks that tables use.
+    pub fn audit(&self, used: impl Iterator<Item = u32>) -> Result<(), alloc::string::String> {
+        let mut refs = alloc::vec![0; self.refs.len()];
+        used.for_each(|block| refs[block as usize] += 1);
+        if refs != self.refs {
+            return Err(alloc::format!("blocks have {:?} users, counted {refs:?}", self.refs));
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let unused = (0..refs.len() as u32).filter(|&block| refs[block as usize] == 0);
+        if !unused.eq(free.iter().copied()) {
+            return Err(alloc::format!("free blocks {free:?} with users {refs:?}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_free_again_when_its_last_user_leaves() {
+        let mut pool = BlockPool::new(2).unwrap();
+        let a = pool.take(2).unwrap();
+        let b = pool.take(1).unwrap();
+        assert_ne!(a, b);
+        assert_eq!((pool.take(1), pool.n_free()), (None, 0));
+        pool.retain(b);
+        for block in [a, b] {
+            pool.release(block);
+            assert_eq!((pool.n_free(), pool.refs(block)), (0, 1));
+        }
+        pool.release(b);
+        pool.release(a);
+        assert_eq!((pool.n_free(), pool.refs(a), pool.refs(b)), (2, 0, 0));
+    }
+
+    #[test]
+    fn the_missing_block_is_harmless() {
+        let mut pool = BlockPool::new(1).unwrap();
+        pool.retain(NO_BLOCK);
+        pool.release(NO_BLOCK);
+        pool.set_pos(NO_BLOCK, 0, Pos(1));
+        pool.copy_pos(0, NO_BLOCK);
+        assert_eq!((pool.refs(NO_BLOCK), pool.n_free(), pool.pos(NO_BLOCK)[0]), (0, 1, Pos::ZERO));
+    }
+}

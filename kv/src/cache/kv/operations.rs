@@ -1,0 +1,197 @@
+//! Operations on the sequences of a KV cache.
+//!
+//! Removals and copies change tables and counts alone. A move changes positions, and the keys that
+//! carry them (K-shift), so blocks with other users are copied first.
+
+use super::KvCache;
+use crate::cache::layer::{Layer, copy_bytes, shift_distances};
+use crate::cache::operation::Op;
+use crate::cache::table::bits;
+use crate::error::Error;
+use crate::external::{CellCopy, Change, KeyShift};
+use crate::ids::{Pos, SeqId};
+use crate::kind::Operation;
+use crate::reserve;
+use alloc::vec::Vec;
+use backstitch_core::cell::BLOCK_CELLS;
+use core::ops::Range;
+
+impl KvCache {
+    /// Check that `op` can be done, and make the room that it takes.
+    ///
+    /// # Errors
+    /// - [`Error::Occupied`] if the target of a copy has cells.
+    /// - [`Error::Unsupported`] if the window needs cells that were released.
+    /// - [`Error::Overtakes`] if positions would no longer ascend.
+    /// - [`Error::Full`] if too few blocks are free for copies of shared ones.
+    pub fn admit(&mut self, op: &Op) -> Result<(), Error> {
+        match op {
+            Op::Copy { src, dst, range } => {
+                if !self.table(*dst).is_empty() {
+                    return Err(Error::Occupied { seq: *dst });
+                }
+                self.check_whole(Operation::Copy, *src, range.end)?;
+                let n = self.table(*src).extents().len();
+                self.cells.tables[dst.index()].make_room(n)
+            }
+            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.check_whole_after(*seq, range, op)?;
+                self.admit_move(*seq, range, op)
+            }
+            Op::Remove { seq, range } if self.table(*seq).last_pos(&self.cells.pool) < Some(range.end) => {
+                self.check_whole(Operation::Remove, *seq, range.start)
+            }
+            Op::Remove { .. } | Op::Keep { .. } | Op::Clear => Ok(()),
+        }
+    }
+
+    /// Do an operation that `admit` allowed.
+    pub fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Remove { seq, range } => {
+                self.remove(*seq, range);
+                self.forget_if_empty(*seq);
+            }
+            Op::Copy { src, dst, range } => {
+                let slots = self.table(*src).slots(&self.cells.pool, range);
+                if slots.is_empty() {
+                    return;
+                }
+                self.cells.share(*src, *dst, slots);
+                if let Some(window) = &mut self.window {
+                    window.copy(*src, *dst);
+                }
+            }
+            Op::Keep { seq } => self.cells.others(*seq).for_each(|other| self.empty(other)),
+            Op::Clear => (0..self.cells.tables.len() as u32).for_each(|seq| self.empty(SeqId(seq))),
+            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.apply_move(*seq, range, op);
+                if let Some(window) = &mut self.window {
+                    window.move_by(*seq, range, op);
+                }
+                self.forget_if_empty(*seq);
+            }
+        }
+    }
+
+    /// Remove the cells of `seq` in a range of positions.
+    pub(super) fn remove(&mut self, seq: SeqId, range: &Range<Pos>) {
+        let table = &mut self.cells.tables[seq.index()];
+        let slots = table.slots(&self.cells.pool, range);
+        if !slots.is_empty() {
+            table.kill(&mut self.cells.pool, slots.clone());
+            table.close_gaps(slots);
+        }
+    }
+
+    /// Remove all cells of `seq`.
+    fn empty(&mut self, seq: SeqId) {
+        self.cells.tables[seq.index()].clear(&mut self.cells.pool);
+        self.forget_if_empty(seq);
+    }
+
+    /// Forget that cells of `seq` were released if it has become empty.
+    pub(super) fn forget_if_empty(&mut self, seq: SeqId) {
+        if let Some(window) = self.window.as_mut().filter(|_| self.cells.tables[seq.index()].is_empty()) {
+            window.clear(seq);
+        }
+    }
+
+    /// Return the slots that `op` moves below zero, which are removed, and the slots that stay.
+    fn moving(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> (Range<u32>, Range<u32>) {
+        let table = self.table(seq);
+        let slots = table.slots(&self.cells.pool, range);
+        let kept_from = match *op {
+            Op::Add { delta, .. } if delta < 0 => Pos(delta.saturating_neg()).max(range.start),
+            _ => range.start,
+        };
+        let kept = table.lower_bound(&self.cells.pool, kept_from).clamp(slots.start, slots.end);
+        (slots.start..kept, kept..slots.end)
+    }
+
+    /// Check that a move keeps positions in order and that shared blocks can be copied.
+    fn admit_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+        let table = self.table(seq);
+        let (_, kept) = self.moving(seq, range, op);
+        let Some(first) = table.pos_from(&self.cells.pool, kept.start).filter(|_| !kept.is_empty()) else {
+            return Ok(());
+        };
+        let last = table.pos_before(&self.cells.pool, kept.end).unwrap_or(first);
+        let before = table.pos_before(&self.cells.pool, table.slots(&self.cells.pool, range).start);
+        let after = table.pos_from(&self.cells.pool, kept.end);
+        let (low, high) = (op.moved(first), op.moved(last));
+        if before.is_some_and(|before| low < i64::from(before.0)) {
+            return Err(Error::Overtakes { seq, pos: first, moved: low });
+        }
+        if high >= after.map_or(i64::from(Pos::MAX.0), |after| i64::from(after.0) + 1) {
+            return Err(Error::Overtakes { seq, pos: last, moved: high });
+        }
+        let n_blocks = table.touched(kept.clone()).count();
+        let shared =
+            table.touched(kept).filter(|&(_, block, _)| self.cells.pool.refs(block) > 1).count() as u64;
+        let free = u64::from(self.cells.pool.n_free());
+        if shared > free {
+            let cells = BLOCK_CELLS as u64;
+            return Err(Error::Full { what: "cells", need: shared * cells, free: free * cells, seq });
+        }
+        match &mut self.cells.listed {
+            // Each block is copied at most once, and each of its cells has at most one distance.
+            Some(listed) => reserve::for_more(listed, n_blocks.saturating_mul(1 + BLOCK_CELLS)),
+            None => Ok(()),
+        }
+    }
+
+    /// Move the cells of a range: own the blocks, rotate the keys, set the positions, and remove
+    /// what falls below zero.
+    fn apply_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
+        let (dead, kept) = self.moving(seq, range, op);
+        let mut moving: Vec<_> = self.table(seq).touched(kept).collect();
+        for (index, block, _) in &mut moving {
+            *block = self.own(seq, *index, *block);
+        }
+        for layer in &mut self.cells.layers {
+            layer.shift_keys(&self.cells.pool, &moving, op);
+        }
+        self.list_shifts(&moving, op);
+        for &(_, block, live) in &moving {
+            let old = *self.cells.pool.pos(block);
+            bits(live).for_each(|cell| {
+                self.cells.pool.set_pos(block, cell, Pos(op.moved(old[cell as usize]) as i32))
+            });
+        }
+        let table = &mut self.cells.tables[seq.index()];
+        table.kill(&mut self.cells.pool, dead.clone());
+        table.close_gaps(dead);
+    }
+
+    /// List the K-shifts of a move for storage elsewhere.
+    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], op: &Op) {
+        let Some(listed) =
+            self.cells.listed.as_mut().filter(|_| self.cells.layers.iter().any(Layer::has_rotation))
+        else {
+            return;
+        };
+        for &(_, block, live) in moving {
+            shift_distances(self.cells.pool.pos(block), live, op, |cells, delta| {
+                listed.push(Change::ShiftKeys(KeyShift { cache: 0, block, cells, delta }));
+            });
+        }
+    }
+
+    /// Return a block for an entry that has no other user: the block itself, or a copy.
+    fn own(&mut self, seq: SeqId, index: usize, block: u32) -> u32 {
+        if self.cells.pool.refs(block) < 2 {
+            return block;
+        }
+        let Some(own) = self.cells.pool.take(1) else { return block };
+        copy_bytes(&mut self.cells.layers, block, own);
+        if let Some(listed) = &mut self.cells.listed {
+            let cells = self.cells.tables[seq.index()].extents().get(index).map_or(0, |extent| extent.live);
+            listed.push(Change::CopyCells(CellCopy { cache: 0, from: block, to: own, cells }));
+        }
+        self.cells.pool.copy_pos(block, own);
+        self.cells.pool.release(block);
+        self.cells.tables[seq.index()].set_block(index, own);
+        own
+    }
+}

@@ -1,0 +1,580 @@
+//! Recurrent cache: a state of fixed size after the last token of each sequence.
+//!
+//! States live in reference-counted slots, which sequences and checkpoints share. A plan never
+//! writes a slot that it did not take itself:
+//!
+//! - The first segment of a sequence reads its current slot and writes a fresh one.
+//! - Later segments of the plan go on in the fresh slot.
+//! - Where sequences that shared a token diverge, and where a checkpoint needs a state to stay, the
+//!   next segment writes another fresh slot.
+//!
+//! The plan frees no slot before its commit, so undoing it means releasing the fresh slots.
+//! Segments are stepped in order: where a segment was cut, its second half reads what the first
+//! half wrote.
+
+mod exchange;
+
+use super::operation::{Op, Restore};
+use super::view::{StateSegment, States};
+use crate::batch::Batch;
+use crate::batch::split::SplitBatch;
+use crate::error::Error;
+use crate::external::Home;
+use crate::ids::{Pos, SeqId};
+use crate::kind::{Kind, Operation};
+use crate::layer::StateTensor;
+use crate::params::{Params, Sizes};
+use crate::reserve;
+use crate::survey;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Current state of a sequence that is not empty: the state after its last token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CurrentState {
+    /// Slot of the state.
+    pub slot: u32,
+    /// First position that the state has seen and that was not removed from the front.
+    pub first: Pos,
+    /// Position of the last token that the state has seen.
+    pub last: Pos,
+}
+
+/// Result that an operation would have on the state of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The sequence becomes empty.
+    Nothing,
+    /// The state stays, with these positions.
+    State(CurrentState),
+    /// The operation needs a state at an earlier position, which the cache does not hold.
+    Older,
+    /// A token would move to an invalid position.
+    TooFar { pos: Pos, moved: i64 },
+}
+
+/// States and journal of one state tensor of a layer.
+struct Tensor {
+    /// Elements of a state.
+    len: usize,
+    /// States, `[n_slots, len]`; empty if they are stored elsewhere.
+    states: Vec<f32>,
+    /// Elements that enter the state with one token.
+    input: usize,
+    /// Inputs of journaled tokens, `[n_rows, input]`; empty if they are stored elsewhere.
+    journal: Vec<f32>,
+}
+
+/// State that a checkpoint retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldState {
+    /// Slot of the state; `None` for the state of an empty sequence.
+    pub slot: Option<u32>,
+    /// First position that the state has seen.
+    pub first: Pos,
+}
+
+/// Sequence that the open plan steps, with its state so far.
+struct SteppedSequence {
+    seq: SeqId,
+    state: CurrentState,
+    /// Token of its last segment, by index in the batch; sequences that were stepped together have
+    /// the same one.
+    index: u32,
+}
+
+/// Recurrent states of all sequences and checkpoints, and the journals of their inputs.
+///
+/// Outside of a plan, the references of a slot are the sequences whose current state it is and the
+/// checkpoints that retain it. A plan takes fresh slots without counting them; its commit counts
+/// them and frees the former ones.
+pub(crate) struct RecurrentCache {
+    /// State tensors by layer.
+    layers: Vec<Vec<Tensor>>,
+    /// Number of users of each slot; 0 if it is free or fresh.
+    refs: Vec<u32>,
+    /// Free slots; the last one is taken first.
+    free: Vec<u32>,
+    /// Current state of each sequence.
+    current: Vec<Option<CurrentState>>,
+    /// State of each checkpoint.
+    held: Vec<Option<HeldState>>,
+    /// Checkpoints that the plan makes, with their states.
+    holding: Vec<(u32, HeldState)>,
+    /// Index of each sequence in `stepped`.
+    places: Vec<Option<u32>>,
+    /// Sequences of the plan.
+    stepped: Vec<SteppedSequence>,
+    /// Slots that the plan took.
+    fresh: Vec<u32>,
+    /// Segments of the plan, with the slots that they read and write.
+    segments: Vec<StateSegment>,
+    /// Slots that the plan needs.
+    need: u32,
+    /// First sequence of the plan for which no slot was free.
+    lacking: Option<SeqId>,
+}
+
+impl RecurrentCache {
+    /// Make a cache for the state tensors of each recurrent layer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the allocator refuses.
+    pub fn new(
+        layers: &[&[StateTensor]],
+        params: &Params,
+        sizes: &Sizes,
+        home: Home,
+    ) -> Result<RecurrentCache, Error> {
+        let (n_slots, n_seq_max) = (params.n_states(sizes.n_checkpoints), params.n_seq_max as usize);
+        let n_rows = u64::from(sizes.n_journals) * u64::from(params.rollback.journal);
+        let tensor = |&StateTensor { len, input }: &StateTensor| {
+            let states = reserve::zeroed(home.len(u64::from(n_slots) * len as u64))?;
+            let journal = reserve::zeroed(home.len(n_rows * input as u64))?;
+            Ok(Tensor { len, states, input, journal })
+        };
+        let layers = layers.iter().map(|tensors| tensors.iter().map(tensor).collect());
+        let mut segments = Vec::new();
+        reserve::for_len(&mut segments, params.n_batch as usize)?;
+        Ok(RecurrentCache {
+            layers: layers.collect::<Result<_, Error>>()?,
+            refs: reserve::filled(n_slots as usize, 0)?,
+            free: (0..n_slots).rev().collect(),
+            current: reserve::filled(n_seq_max, None)?,
+            held: reserve::filled(sizes.n_checkpoints as usize, None)?,
+            holding: Vec::with_capacity(sizes.n_checkpoints as usize),
+            places: reserve::filled(n_seq_max, None)?,
+            stepped: Vec::with_capacity(n_seq_max),
+            fresh: Vec::with_capacity(n_slots as usize),
+            segments,
+            need: 0,
+            lacking: None,
+        })
+    }
+
+    /// Remove a user of a slot; the last one frees it.
+    fn release(&mut self, slot: u32) {
+        let refs = &mut self.refs[slot as usize];
+        debug_assert!(*refs > 0, "slot {slot} is free");
+        *refs -= 1;
+        if *refs == 0 {
+            self.free.push(slot);
+        }
+    }
+
+    /// Retain a state for checkpoint `id`.
+    fn keep(&mut self, id: u32, held: HeldState) {
+        if let Some(slot) = held.slot {
+            self.refs[slot as usize] += 1;
+        }
+        self.held[id as usize] = Some(held);
+    }
+
+    /// Replace the current state of `seq`, and count the users of both slots.
+    fn set_current(&mut self, seq: SeqId, state: Option<CurrentState>) {
+        if let Some(state) = &state {
+            self.refs[state.slot as usize] += 1;
+        }
+        if let Some(old) = core::mem::replace(&mut self.current[seq.index()], state) {
+            self.release(old.slot);
+        }
+    }
+
+    /// Return the state of `seq` in the plan so far, if the plan steps it.
+    fn planned(&self, seq: SeqId) -> Option<&SteppedSequence> {
+        self.places[seq.index()].and_then(|place| self.stepped.get(place as usize))
+    }
+
+    /// Return the slot that the next segment of `seq` reads.
+    fn slot(&self, seq: SeqId) -> Option<u32> {
+        let kept = || self.current[seq.index()].map(|state| state.slot);
+        self.planned(seq).map(|stepped| stepped.state.slot).or_else(kept)
+    }
+
+    /// Reserve slots for all segments; the caller forgets the plan on error.
+    fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
+        let free = self.free.len() as u64;
+        for segment in split_batch.segments() {
+            let tokens = &split_batch.tokens()[segment.tokens.clone()];
+            let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
+            let seqs = batch.seqs(first.index as usize);
+            if let (Some(id), Some(&seq)) = (segment.checkpoint, seqs.first()) {
+                self.plan_checkpoint(id, seq, first.pos);
+            }
+            let (read, write) = self.step(batch, seqs, first.index)?;
+            let (start, end) = (segment.tokens.start as u32, segment.tokens.end as u32);
+            reserve::for_one(&mut self.segments)?;
+            self.segments.push(StateSegment { start, end, read, write, row: segment.row });
+            for &seq in seqs {
+                let known = self.planned(seq).map(|s| s.state).or(self.current[seq.index()]);
+                let state = CurrentState {
+                    slot: write,
+                    first: known.map_or(first.pos, |state| state.first),
+                    last: last.pos,
+                };
+                self.note_step(SteppedSequence { seq, state, index: last.index });
+            }
+        }
+        if u64::from(self.need) > free {
+            return Err(Error::Full {
+                what: "states",
+                need: self.need.into(),
+                free,
+                seq: self.lacking.unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Note that checkpoint `id` retains the state of `seq` in the plan so far, so that its next
+    /// segment writes elsewhere.
+    fn plan_checkpoint(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        let state = self.planned(seq).map(|s| s.state).or(self.current[seq.index()]);
+        let held =
+            HeldState { slot: state.map(|state| state.slot), first: state.map_or(pos, |state| state.first) };
+        self.holding.push((id, held));
+    }
+
+    /// Return the slots that the next segment of sequences with one state reads and writes.
+    ///
+    /// A missing slot is counted and replaced by an invalid number, so that the error tells the
+    /// need of the whole batch.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] if the sequences do not have one state.
+    fn step(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(Option<u32>, u32), Error> {
+        let [first, rest @ ..] = seqs else { return Err(Error::NoSequence { index }) };
+        let read = self.slot(*first);
+        if let Some(&other) = rest.iter().find(|seq| self.slot(**seq) != read) {
+            return Err(Error::Diverged { index, seq: *first, other });
+        }
+        let together = |seq: &SeqId| self.planned(*seq).is_some_and(|s| batch.seqs(s.index as usize) == seqs);
+        let is_held = |slot: &u32| self.holding.iter().any(|(_, held)| held.slot == Some(*slot));
+        if let Some(slot) = read.filter(|slot| seqs.iter().all(together) && !is_held(slot)) {
+            return Ok((Some(slot), slot));
+        }
+        self.need += 1;
+        let Some(write) = self.free.pop() else {
+            self.lacking = self.lacking.or(Some(*first));
+            return Ok((read, u32::MAX));
+        };
+        self.fresh.push(write);
+        Ok((read, write))
+    }
+
+    /// Note the state of a sequence after a segment.
+    fn note_step(&mut self, stepped: SteppedSequence) {
+        match self.places[stepped.seq.index()] {
+            Some(place) => self.stepped[place as usize] = stepped,
+            None => {
+                self.places[stepped.seq.index()] = Some(self.stepped.len() as u32);
+                self.stepped.push(stepped);
+            }
+        }
+    }
+
+    /// Forget the plan and free the slots that it took and nobody uses.
+    fn forget_plan(&mut self) {
+        for stepped in self.stepped.drain(..) {
+            self.places[stepped.seq.index()] = None;
+        }
+        self.segments.clear();
+        self.holding.clear();
+        self.need = 0;
+        self.lacking = None;
+        for slot in self.fresh.drain(..).filter(|&slot| self.refs[slot as usize] == 0) {
+            self.free.push(slot);
+        }
+    }
+
+    /// Return the sequence of `op` and what `op` would leave of its state.
+    fn after(&self, op: &Op) -> Option<(SeqId, After)> {
+        let (seq, range) = match op {
+            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                (*seq, range)
+            }
+            Op::Copy { .. } | Op::Keep { .. } | Op::Clear => return None,
+        };
+        let state = self.current[seq.index()]?;
+        let after = match op {
+            Op::Remove { .. } => state.removed(range),
+            _ => state.moved(range, op),
+        };
+        Some((seq, after))
+    }
+}
+
+impl CurrentState {
+    /// Return what removing the tokens in `range` leaves.
+    fn removed(self, range: &Range<Pos>) -> After {
+        let (starts, ends) = (range.contains(&self.first), range.contains(&self.last));
+        match (starts || range.start <= self.first, ends) {
+            (true, true) => After::Nothing,
+            (false, true) => After::Older,
+            // The front goes; a middle that goes leaves the state as it is.
+            (_, false) => {
+                After::State(CurrentState { first: if starts { range.end } else { self.first }, ..self })
+            }
+        }
+    }
+
+    /// Return what moving the tokens in `range` leaves.
+    fn moved(self, range: &Range<Pos>, op: &Op) -> After {
+        let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
+        let last = place(self.last);
+        if last < 0 {
+            // All that was in the range is gone.
+            return self.removed(range);
+        }
+        if last >= i64::from(Pos::MAX.0) {
+            return After::TooFar { pos: self.last, moved: last };
+        }
+        let first = place(self.first).clamp(0, last);
+        After::State(CurrentState { first: Pos(first as i32), last: Pos(last as i32), ..self })
+    }
+}
+
+impl RecurrentCache {
+    /// Check that `op` can be done.
+    ///
+    /// # Errors
+    /// - [`Error::Occupied`] if the target of a copy has a state.
+    /// - [`Error::Unsupported`] if the operation needs a state at an earlier position.
+    /// - [`Error::Overtakes`] if a token would move to an invalid position.
+    pub fn admit(&self, op: &Op) -> Result<(), Error> {
+        let unsupported = |op| Err(Error::Unsupported { op, kind: Kind::Recurrent });
+        match op {
+            Op::Copy { src, dst, range } => {
+                if self.current[dst.index()].is_some() {
+                    return Err(Error::Occupied { seq: *dst });
+                }
+                let Some(state) = self.current[src.index()] else { return Ok(()) };
+                let all = range.start <= state.first && range.contains(&state.last);
+                let none = range.end <= state.first || range.start > state.last || range.is_empty();
+                if all || none { Ok(()) } else { unsupported(Operation::Copy) }
+            }
+            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+                Some((_, After::Older)) if matches!(op, Op::Remove { .. }) => unsupported(Operation::Remove),
+                Some((_, After::Older)) => unsupported(Operation::Add),
+                Some((seq, After::TooFar { pos, moved })) => Err(Error::Overtakes { seq, pos, moved }),
+                _ => Ok(()),
+            },
+            Op::Keep { .. } | Op::Clear => Ok(()),
+        }
+    }
+
+    /// Do an operation that `admit` allowed.
+    pub fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Copy { src, dst, range } => {
+                let state = self.current[src.index()].filter(|state| range.contains(&state.last));
+                self.set_current(*dst, state);
+            }
+            Op::Keep { seq } => {
+                for other in (0..self.current.len() as u32).map(SeqId).filter(|other| other != seq) {
+                    self.set_current(other, None);
+                }
+            }
+            Op::Clear => (0..self.current.len() as u32).for_each(|seq| self.set_current(SeqId(seq), None)),
+            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+                Some((seq, After::Nothing)) => self.set_current(seq, None),
+                Some((seq, After::State(state))) => self.set_current(seq, Some(state)),
+                Some((_, After::Older | After::TooFar { .. })) | None => {}
+            },
+        }
+    }
+
+    /// Return the position of the last token that the state of `seq` has seen.
+    pub fn last_pos(&self, seq: SeqId) -> Option<Pos> {
+        self.current[seq.index()].map(|state| state.last)
+    }
+
+    /// Reserve slots for a whole batch, or change nothing.
+    ///
+    /// # Errors
+    /// - [`Error::Full`] if too few slots are free.
+    /// - [`Error::Diverged`] if the sequences of a token do not have one state.
+    pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
+        self.reserve_all(batch, split_batch).inspect_err(|_| self.forget_plan())
+    }
+
+    /// Make the states of the plan current, and retain those of its checkpoints.
+    pub fn commit(&mut self) {
+        for i in 0..self.holding.len() {
+            let (id, held) = self.holding[i];
+            self.keep(id, held);
+        }
+        for i in 0..self.stepped.len() {
+            let SteppedSequence { seq, state, .. } = self.stepped[i];
+            self.set_current(seq, Some(state));
+        }
+        self.forget_plan();
+    }
+
+    /// Free what the plan reserved.
+    pub fn undo(&mut self) {
+        self.forget_plan();
+    }
+
+    /// Return true if `seq` ends at `pos`, or has no state.
+    pub fn can_cut(&self, seq: SeqId, pos: Pos) -> bool {
+        self.current[seq.index()].is_none_or(|state| pos.0 == state.last.0 + 1)
+    }
+
+    /// Return the only position at which `seq` can be cut, or 0 if it has no state.
+    pub fn cut_from(&self, seq: SeqId) -> Pos {
+        self.current[seq.index()].map_or(Pos::ZERO, |state| Pos(state.last.0 + 1))
+    }
+
+    /// Return true if the state of `seq` has seen a token in `range`.
+    pub fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
+        let state = self.current[seq.index()];
+        state.is_some_and(|state| range.start <= state.last && range.end > state.first && !range.is_empty())
+    }
+
+    /// Retain the state of `seq`, which ends at `pos`, as checkpoint `id`.
+    pub fn hold_end(&mut self, id: u32, seq: SeqId, pos: Pos) {
+        let state = self.current[seq.index()];
+        self.keep(
+            id,
+            HeldState { slot: state.map(|state| state.slot), first: state.map_or(pos, |state| state.first) },
+        );
+    }
+
+    /// Release the state of checkpoint `id`.
+    pub fn drop_checkpoint(&mut self, id: u32) {
+        if let Some(HeldState { slot: Some(slot), .. }) = self.held[id as usize].take() {
+            self.release(slot);
+        }
+    }
+
+    /// Reserve the slot that a rollback writes, and list the segments that replay the journal.
+    ///
+    /// # Errors
+    /// - [`Error::Unsupported`] if the checkpoint has no state.
+    /// - [`Error::Full`] if no slot is free.
+    pub fn reserve_rollback(&mut self, seq: SeqId, from: &Restore) -> Result<(), Error> {
+        if self.can_cut(seq, from.to) || from.to == Pos::ZERO {
+            return Ok(());
+        }
+        let held = from.checkpoint.and_then(|id| self.held[id as usize]);
+        let Some(HeldState { slot, first }) = held else {
+            return Err(Error::Unsupported { op: Operation::Remove, kind: Kind::Recurrent });
+        };
+        let last = Pos(from.to.0 - 1);
+        let index = u32::MAX;
+        if from.rows.is_empty() {
+            // A checkpoint of an empty sequence has no slot, and leaves the sequence without a
+            // state.
+            if let Some(slot) = slot {
+                self.note_step(SteppedSequence { seq, state: CurrentState { slot, first, last }, index });
+            }
+            return Ok(());
+        }
+        let free = self.free.len() as u64;
+        let write = self.free.pop().ok_or(Error::Full { what: "states", need: 1, free, seq })?;
+        self.fresh.push(write);
+        let mut read = slot;
+        for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {
+            let end = (start + from.n_ubatch.max(1)).min(from.rows.end);
+            let first = from.rows.start;
+            self.segments.push(StateSegment {
+                start: start - first,
+                end: end - first,
+                read,
+                write,
+                row: Some(start),
+            });
+            read = Some(write);
+        }
+        self.note_step(SteppedSequence { seq, state: CurrentState { slot: write, first, last }, index });
+        Ok(())
+    }
+
+    /// Make the state that a rollback restored the current one of `seq`.
+    pub fn roll_back(&mut self, seq: SeqId, from: &Restore) {
+        if self.can_cut(seq, from.to) {
+            return self.forget_plan();
+        }
+        let state = self.planned(seq).map(|stepped| stepped.state);
+        self.set_current(seq, state);
+        self.forget_plan();
+    }
+
+    /// Return tensor `tensor` of the states of `layer`, for `segments` of the split batch.
+    pub fn states(&mut self, layer: usize, tensor: usize, segments: Range<usize>) -> Option<States<'_>> {
+        let tensor = self.layers.get_mut(layer)?.get_mut(tensor)?;
+        let segments = self.segments.get(segments)?;
+        let first = segments.first().map_or(0, |segment| segment.start);
+        let Tensor { len, ref mut states, input, ref mut journal } = *tensor;
+        Some(States { len, states, input, journal, segments, first })
+    }
+
+    /// Return the segments of the open plan.
+    pub fn segments(&self) -> &[StateSegment] {
+        &self.segments
+    }
+
+    /// Describe the states of `seq` and of its checkpoints.
+    pub fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (survey::Layers, Vec<survey::Held>) {
+        let bytes =
+            |len: fn(&Tensor) -> usize| 4 * self.layers.iter().flatten().map(len).sum::<usize>() as u64;
+        let (state_bytes, row_bytes) = (bytes(|tensor| tensor.len), bytes(|tensor| tensor.input));
+        let own = self.current[seq.index()].map(|state| state.slot);
+        let slots = checkpoints.iter().map(|&id| self.held[id as usize].and_then(|held| held.slot));
+        let apart: BTreeSet<u32> = slots.clone().flatten().filter(|slot| Some(*slot) != own).collect();
+        let users = |slot: u32| self.refs[slot as usize];
+        let held = slots.map(|slot| survey::Held {
+            state_bytes: if slot.is_some() { state_bytes } else { 0 },
+            bytes_alone: if slot.map(users) == Some(1) { state_bytes } else { 0 },
+            ..survey::Held::default()
+        });
+        let layers = survey::Layers {
+            state_bytes,
+            state_users: own.map_or(0, users),
+            row_bytes,
+            held_bytes: apart.len() as u64 * state_bytes,
+            ..survey::Layers::new(Kind::Recurrent, self.layers.len())
+        };
+        (layers, held.collect())
+    }
+}
+
+/// Access for tests that compare a memory with a simple model of it.
+#[cfg(any(test, feature = "oracle"))]
+impl RecurrentCache {
+    /// Return the first tensor of the current state of `seq`.
+    pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
+        let tensor = self.layers[layer].first()?;
+        let slot = self.state_slot(seq)?;
+        tensor.states.chunks_exact(tensor.len).nth(slot as usize)
+    }
+
+    /// Return the slot of the current state of `seq`.
+    pub fn state_slot(&self, seq: SeqId) -> Option<u32> {
+        self.current[seq.index()].map(|state| state.slot)
+    }
+
+    /// Check that slots, checkpoints and plan add up.
+    pub fn audit(&self) -> Result<(), alloc::string::String> {
+        let mut refs = alloc::vec![0; self.refs.len()];
+        self.current.iter().flatten().for_each(|state| refs[state.slot as usize] += 1);
+        self.held.iter().flatten().filter_map(|held| held.slot).for_each(|slot| refs[slot as usize] += 1);
+        if refs != self.refs {
+            return Err(alloc::format!("states have {:?} users, counted {refs:?}", self.refs));
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let unused = (0..refs.len() as u32).filter(|&slot| refs[slot as usize] == 0);
+        if !unused.eq(free.iter().copied()) {
+            return Err(alloc::format!("free states {free:?} with users {refs:?}"));
+        }
+        let left = self.stepped.len()
+            + self.holding.len()
+            + self.fresh.len()
+            + self.segments.len()
+            + self.places.iter().flatten().count();
+        if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
+    }
+}

@@ -1,0 +1,226 @@
+//! Rollback: its cost, pins, and the effect of other operations on checkpoints.
+//!
+//! [`Checkpoints`](crate::rollback::Checkpoints) keeps the positions to which each sequence can
+//! return. Here a [`Memory`] combines it with what its caches still hold: a position costs what the
+//! layer with the shortest memory needs.
+
+use super::Memory;
+use super::rewind::Rewind;
+use crate::cache::operation::{Op, Restore};
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::rollback::{Route, Stretch};
+use alloc::vec::Vec;
+
+impl Memory {
+    /// Return the rollback cost of `pos`, the next position of `seq` after the rollback.
+    ///
+    /// # Errors
+    /// - [`Error::Future`] if the sequence ends before `pos`.
+    /// - [`Error::Range`] if `pos` is negative.
+    /// - [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error> {
+        self.way_back(seq, pos, 1).map(|(route, _)| route)
+    }
+
+    /// Pin the end of `seq`: a checkpoint that stays until it is unpinned or the sequence is rolled
+    /// back behind it.
+    ///
+    /// # Errors
+    /// - [`Error::Pinned`] if pins use up the budget of checkpoints.
+    /// - [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_seq(seq)?;
+        self.undo();
+        let end = self.end(seq);
+        self.checkpoints.pin(seq, end, &mut self.caches)
+    }
+
+    /// Unpin the checkpoint at `pos`; return false if there is no pin.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> Result<bool, Error> {
+        self.check_seq(seq)?;
+        Ok(self.checkpoints.unpin(seq, pos))
+    }
+
+    /// Return the position that the next token of `seq` gets.
+    pub(crate) fn end(&self, seq: SeqId) -> Pos {
+        self.caches.pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
+    }
+
+    /// Return the cost of a rollback to `pos` and the instructions for it.
+    pub(super) fn way_back(&self, seq: SeqId, pos: Pos, n_ubatch: u32) -> Result<(Route, Restore), Error> {
+        self.check_seq(seq)?;
+        let end = self.end(seq);
+        if pos < Pos::ZERO {
+            return Err(Error::Range { start: pos, end });
+        }
+        if pos > end {
+            return Err(Error::Future { seq, pos, end });
+        }
+        let held = (
+            Route { restored_from: pos, replayed: 0, reevaluated: 0 },
+            Restore { checkpoint: None, to: pos, rows: 0..0, n_ubatch },
+        );
+        if pos == Pos::ZERO || self.caches.can_cut(seq, pos) {
+            return Ok(held);
+        }
+        let Some(entry) = self.checkpoints.list(seq).before(pos) else {
+            let route = Route { restored_from: Pos::ZERO, replayed: 0, reevaluated: pos.0 as u32 };
+            return Ok((route, Restore { to: Pos::ZERO, ..held.1 }));
+        };
+        let (distance, restored_from) = ((pos.0 - entry.pos.0) as u32, entry.pos);
+        let checkpoint = Some(entry.id);
+        let first_row = self.checkpoints.first_row(entry.id).filter(|_| distance <= entry.n_rows);
+        match first_row {
+            _ if distance == 0 => Ok((held.0, Restore { checkpoint, ..held.1 })),
+            Some(row) if self.caches.cells_can_cut(seq, pos) => Ok((
+                Route { restored_from, replayed: distance, reevaluated: 0 },
+                Restore { checkpoint, rows: row..row + distance, ..held.1 },
+            )),
+            _ => Ok((
+                Route { restored_from, replayed: 0, reevaluated: distance },
+                Restore { checkpoint, to: entry.pos, ..held.1 },
+            )),
+        }
+    }
+
+    /// Prepare a rollback of `seq` to `pos` or, if tokens have to be re-evaluated, to the
+    /// checkpoint before it. The journal is replayed in ubatches of at most `n_ubatch` tokens.
+    ///
+    /// # Errors
+    /// - Those of [`Memory::route`].
+    /// - [`Error::Full`] if no state slot is free.
+    /// - [`Error::Shape`] if `n_ubatch` is 0.
+    pub fn rewind(&mut self, seq: SeqId, pos: Pos, n_ubatch: usize) -> Result<Rewind<'_>, Error> {
+        self.undo();
+        if n_ubatch == 0 {
+            return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
+        }
+        let n_ubatch = n_ubatch.min(1 << 20) as u32;
+        let (route, restore) = self.way_back(seq, pos, n_ubatch)?;
+        self.caches.reserve_rollback(seq, &restore).inspect_err(|_| self.caches.undo())?;
+        self.open = true;
+        Ok(Rewind::new(self, seq, route, restore))
+    }
+
+    /// Make visible what a rewind restored: tables are cut, states exchanged, later checkpoints
+    /// dropped.
+    pub(crate) fn finish_rewind(&mut self, seq: SeqId, restore: &Restore) {
+        self.open = false;
+        self.caches.roll_back(seq, restore);
+        self.cut_checkpoints(seq, restore.to);
+    }
+
+    /// Drop the checkpoints of `seq` behind its new end.
+    fn cut_checkpoints(&mut self, seq: SeqId, end: Pos) {
+        if self.caches.pos_max(seq).is_none() {
+            self.checkpoints.forget(seq, &mut self.caches);
+        } else {
+            self.checkpoints.truncate(seq, end, &mut self.caches);
+        }
+    }
+
+    /// Return the positions of `seq` as ranges of equal rollback cost, ascending, the current end
+    /// included.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSequence`] if there is no such sequence.
+    pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
+        self.check_seq(seq)?;
+        let end = self.end(seq);
+        // Positions at which the rollback cost can change.
+        let mut starts: Vec<Pos> = alloc::vec![Pos::ZERO, Pos(1), end];
+        for entry in self.checkpoints.list(seq).iter() {
+            let after_rows = Pos(entry.pos.0 + entry.n_rows as i32).next();
+            starts.extend([entry.pos, entry.pos.next(), after_rows]);
+        }
+        starts.extend(self.caches.cut_from(seq));
+        starts.retain(|&start| start <= end);
+        starts.sort_unstable();
+        starts.dedup();
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (i, &start) in starts.iter().enumerate() {
+            let route = self.route(seq, start)?;
+            let after = starts.get(i + 1).copied().unwrap_or(end.next());
+            let means = route.means();
+            match stretches.last_mut() {
+                Some(last) if last.means == means && last.goes_on(&route) => last.positions.end = after,
+                _ => stretches.push(Stretch {
+                    positions: start..after,
+                    restored_from: route.restored_from,
+                    means,
+                }),
+            }
+        }
+        Ok(stretches)
+    }
+
+    /// Return true if the operation changes anything.
+    pub(super) fn touches(&self, op: &Op) -> bool {
+        match op {
+            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
+                self.caches.touches(*seq, range)
+            }
+            // A sequence without tokens can have encoder output.
+            Op::Copy { range, .. } if *range == (Pos::ZERO..Pos::MAX) => true,
+            Op::Copy { src, range, .. } => self.caches.touches(*src, range),
+            Op::Keep { .. } | Op::Clear => true,
+        }
+    }
+
+    /// Make room for the entries that `apply_on_checkpoints` adds, so that it cannot fail.
+    pub(super) fn admit_on_checkpoints(&mut self, op: &Op) -> Result<(), Error> {
+        match op {
+            Op::Copy { src, dst, .. } => self.checkpoints.make_room(*src, *dst),
+            _ => Ok(()),
+        }
+    }
+
+    /// Return the end of the sequence that an operation changes, before it does.
+    pub(super) fn end_of(&self, op: &Op) -> Pos {
+        match op {
+            Op::Remove { seq, .. } | Op::Copy { src: seq, .. } => self.end(*seq),
+            _ => Pos::ZERO,
+        }
+    }
+
+    /// Let checkpoints follow an operation, and drop those that no longer describe the sequence;
+    /// `end` is its end before.
+    pub(super) fn apply_on_checkpoints(&mut self, op: &Op, end: Pos) {
+        let all = (0..self.params.n_seq_max).map(SeqId);
+        let (checkpoints, caches) = (&mut self.checkpoints, &mut self.caches);
+        match op {
+            Op::Remove { range, .. } if range.is_empty() || range.start >= end => {}
+            Op::Remove { seq, range } if range.end >= end && range.start > Pos::ZERO => {
+                self.cut_checkpoints(*seq, range.start);
+            }
+            // The sequence no longer holds what older checkpoints have seen.
+            Op::Remove { seq, .. } | Op::Add { seq, .. } | Op::Divide { seq, .. } => {
+                let end = self.end(*seq);
+                // Without room in the list the sequence only loses positions to return to.
+                let _ = self.checkpoints.floor(*seq, end, &mut self.caches);
+            }
+            Op::Copy { src, dst, range } if range.start == Pos::ZERO && !range.is_empty() => {
+                // `admit_on_checkpoints` made room, so that this cannot fail.
+                let shared = checkpoints.share(*src, *dst);
+                debug_assert!(shared.is_ok());
+                self.cut_checkpoints(*dst, range.end.min(end));
+            }
+            Op::Copy { .. } => {}
+            Op::Keep { seq } => {
+                all.filter(|other| other != seq).for_each(|other| checkpoints.forget(other, caches))
+            }
+            Op::Clear => all.for_each(|seq| checkpoints.forget(seq, caches)),
+        }
+    }
+}
+
+impl Stretch {
+    /// Return true if the next position has the same cost, so that it extends this range.
+    fn goes_on(&self, route: &Route) -> bool {
+        self.means == crate::rollback::Means::Held || self.restored_from == route.restored_from
+    }
+}

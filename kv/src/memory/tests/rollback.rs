@@ -1,0 +1,128 @@
+//! Positions that a rollback reaches after operations that could have made it impossible.
+
+use super::*;
+use crate::memory::savepoint::Savepoint;
+
+fn append_to(savepoint: &mut Savepoint<'_>, batch: &Batch) -> Result<(), Error> {
+    let mut plan = savepoint.prepare(batch, 64)?;
+    while plan.next_ubatch().is_some() {}
+    plan.commit()
+}
+
+/// Appends one token to a sequence.
+fn append_one(memory: &mut Memory, seq: u32) {
+    let pos = memory.seq_pos_max(SeqId(seq)).map_or(Pos::ZERO, |last| Pos(last.0 + 1));
+    let mut batch = Batch::new();
+    batch.push(Token(1), pos, &[SeqId(seq)], false);
+    append(memory, &batch).unwrap();
+}
+
+#[test]
+fn operations_that_touch_nothing_leave_the_way_back() {
+    let mut memory =
+        Memory::new(&hybrid(), &Params { rollback: RollbackParams::default(), ..params(2048, 3) }).unwrap();
+    append(&mut memory, &run_of(0, 0..500)).unwrap();
+    memory.pin(SeqId(0)).unwrap();
+    append(&mut memory, &run_of(0, 500..900)).unwrap();
+    let before = memory.positions(SeqId(0)).unwrap();
+    memory.seq_add(SeqId(0), Pos(5000)..Pos(6000), 1).unwrap();
+    memory.seq_add(SeqId(0), Pos::ZERO..Pos::MAX, 0).unwrap();
+    memory.seq_div(SeqId(0), Pos::ZERO..Pos::MAX, 1).unwrap();
+    memory.seq_rm(SeqId(0), Pos(900)..Pos::MAX).unwrap();
+    memory.seq_rm(SeqId(0), Pos(40)..Pos(40)).unwrap();
+    memory.seq_cp(SeqId(0), SeqId(1), Pos(5000)..Pos(6000)).unwrap();
+    assert_eq!(memory.positions(SeqId(0)).unwrap(), before);
+    assert_eq!(memory.route(SeqId(0), Pos(500)).unwrap().reevaluated, 0);
+    memory.audit().unwrap();
+}
+
+#[test]
+fn chains_of_forks_leave_the_journal_working() {
+    let mut memory =
+        Memory::new(&hybrid(), &Params { rollback: RollbackParams::default(), ..params(2048, 3) }).unwrap();
+    append(&mut memory, &run_of(0, 0..100)).unwrap();
+    for _ in 0..200 {
+        memory.seq_cp(SeqId(0), SeqId(1), Pos::ZERO..Pos::MAX).unwrap();
+        append_one(&mut memory, 0);
+        memory.seq_rm(SeqId(1), Pos::ZERO..Pos::MAX).unwrap();
+        memory.audit().unwrap();
+    }
+    // The last ones are held, and once the chain ends the journal is whole again.
+    assert_eq!(memory.route(SeqId(0), Pos(298)).unwrap().reevaluated, 0);
+    (0..100).for_each(|_| append_one(&mut memory, 0));
+    for back in 0..=32 {
+        assert_eq!(memory.route(SeqId(0), Pos(400 - back)).unwrap().reevaluated, 0, "{back} back");
+    }
+}
+
+#[test]
+fn a_state_of_no_numbers_has_a_way_back_too() {
+    // A convolution of one tap.
+    let layer = LayerSpec { recurrent: vec![StateTensor { len: 0, input: 4 }], ..LayerSpec::default() };
+    let mut memory =
+        Memory::new(&[layer], &Params { rollback: RollbackParams::default(), ..params(256, 1) }).unwrap();
+    append(&mut memory, &run_of(0, 0..77)).unwrap();
+    let mut savepoint = memory.savepoint(&[SeqId(0)]).unwrap();
+    append_to(&mut savepoint, &run_of(0, 77..200)).unwrap();
+    assert_eq!(savepoint.route(SeqId(0), Pos(77)).unwrap().reevaluated, 0);
+    drop(savepoint);
+    assert_eq!(memory.seq_pos_max(SeqId(0)), Some(Pos(76)));
+    memory.audit().unwrap();
+}
+
+#[test]
+fn an_end_that_is_held_keeps_the_way_back_before_it() {
+    let mut memory =
+        Memory::new(&hybrid(), &Params { rollback: RollbackParams::default(), ..params(12_000, 1) }).unwrap();
+    for start in (0..1000).step_by(500) {
+        append(&mut memory, &run_of(0, start..start + 500)).unwrap();
+    }
+    let before = memory.positions(SeqId(0)).unwrap();
+    let mut savepoint = memory.savepoint(&[SeqId(0)]).unwrap();
+    for start in (1000..9000).step_by(500) {
+        append_to(&mut savepoint, &run_of(0, start..start + 500)).unwrap();
+    }
+    drop(savepoint);
+    assert_eq!(memory.positions(SeqId(0)).unwrap(), before);
+    memory.audit().unwrap();
+}
+
+#[test]
+fn tokens_of_several_sequences_are_journaled_for_the_one_that_ends_first() {
+    let mut memory =
+        Memory::new(&hybrid(), &Params { rollback: RollbackParams::default(), ..params(2048, 2) }).unwrap();
+    let mut batch = Batch::new();
+    (0..40).for_each(|pos| {
+        batch.push(Token(1), Pos(pos), &[SeqId(0), SeqId(1)], false);
+    });
+    (40..240).for_each(|pos| {
+        batch.push(Token(1), Pos(pos), &[SeqId(0)], false);
+    });
+    append(&mut memory, &batch).unwrap();
+    for seq in [0, 1] {
+        let end = memory.seq_pos_max(SeqId(seq)).unwrap().0 + 1;
+        assert_eq!(memory.route(SeqId(seq), Pos(end - 1)).unwrap().reevaluated, 0);
+        assert_eq!(memory.route(SeqId(seq), Pos(end - 32)).unwrap().reevaluated, 0);
+    }
+}
+
+#[test]
+fn the_last_position_there_is_has_a_way_back_too() {
+    let params = Params { rollback: RollbackParams::default(), ..params(64, 1) };
+    let mut memory = Memory::new(&hybrid(), &params).unwrap();
+    let start = i32::MAX - 40;
+    let mut batch = Batch::new();
+    (start..i32::MAX).for_each(|pos| _ = batch.push(Token(1), Pos(pos), &[SeqId(0)], false));
+    append(&mut memory, &batch).unwrap();
+    assert_eq!(memory.seq_pos_max(SeqId(0)), Some(Pos(i32::MAX - 1)));
+    let stretches = memory.positions(SeqId(0)).unwrap();
+    assert_eq!(stretches.last().map(|stretch| stretch.positions.end), Some(Pos::MAX));
+    memory.pin(SeqId(0)).unwrap();
+    assert_eq!(memory.route(SeqId(0), Pos(i32::MAX - 9)).unwrap().reevaluated, 0);
+    memory.survey(SeqId(0)).unwrap();
+    memory.audit().unwrap();
+    // There is no position behind it.
+    batch.clear();
+    batch.push(Token(1), Pos::MAX, &[SeqId(0)], false);
+    assert!(append(&mut memory, &batch).is_err());
+}

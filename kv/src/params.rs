@@ -1,0 +1,330 @@
+//! Sizes of a memory: its parameters, and the bytes, blocks, checkpoints and journals that follow
+//! from them.
+//!
+//! Nothing here allocates. [`Params::bytes`] and the constructors of the caches use the same
+//! functions, so the reported bytes are the allocated ones.
+
+mod rollback;
+
+pub use rollback::RollbackParams;
+
+use crate::error::Error;
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation, StateTensor, Window, state_len};
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, CellType};
+
+/// Parameters of a memory. All of the memory is allocated when it is made, so these sizes are also
+/// its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Params {
+    /// Most tokens that one sequence, or all sequences together, can hold in caches that retain all
+    /// cells.
+    pub n_ctx: u32,
+    /// Number of sequences.
+    pub n_seq_max: u32,
+    /// Most tokens of one batch (logical batch size).
+    pub n_batch: u32,
+    /// Element type of stored keys.
+    pub k_type: CellType,
+    /// Element type of stored values.
+    pub v_type: CellType,
+    /// Memory reserved for rollbacks.
+    pub rollback: RollbackParams,
+}
+
+/// Return the number of blocks that `n_cells` cells fill.
+fn blocks(n_cells: u64) -> u64 {
+    n_cells.div_ceil(BLOCK_CELLS as u64)
+}
+
+/// Return `n_blocks`, capped so that cells can be numbered with 32 bits.
+fn capped(n_blocks: u64) -> u32 {
+    n_blocks.min(u64::from(u32::MAX / 64)) as u32
+}
+
+impl Default for Params {
+    /// Return the usual parameters: 4096 tokens in one sequence, 2048 of them in a batch, F16
+    /// cells, and the default rollback parameters.
+    fn default() -> Self {
+        Params {
+            n_ctx: 4096,
+            n_seq_max: 1,
+            n_batch: 2048,
+            k_type: CellType::F16,
+            v_type: CellType::F16,
+            rollback: RollbackParams::default(),
+        }
+    }
+}
+
+impl Params {
+    /// Return these parameters with another [`n_ctx`](#structfield.n_ctx).
+    #[must_use]
+    pub fn n_ctx(self, n_ctx: u32) -> Self {
+        Params { n_ctx, ..self }
+    }
+
+    /// Return these parameters with another [`n_seq_max`](#structfield.n_seq_max).
+    #[must_use]
+    pub fn n_seq_max(self, n_seq_max: u32) -> Self {
+        Params { n_seq_max, ..self }
+    }
+
+    /// Return these parameters with another [`n_batch`](#structfield.n_batch).
+    #[must_use]
+    pub fn n_batch(self, n_batch: u32) -> Self {
+        Params { n_batch, ..self }
+    }
+
+    /// Return these parameters with another [`k_type`](#structfield.k_type).
+    #[must_use]
+    pub fn k_type(self, k_type: CellType) -> Self {
+        Params { k_type, ..self }
+    }
+
+    /// Return these parameters with another [`v_type`](#structfield.v_type).
+    #[must_use]
+    pub fn v_type(self, v_type: CellType) -> Self {
+        Params { v_type, ..self }
+    }
+
+    /// Return these parameters with another [`rollback`](#structfield.rollback).
+    #[must_use]
+    pub fn rollback(self, rollback: RollbackParams) -> Self {
+        Params { rollback, ..self }
+    }
+
+    /// Return the number of blocks of a cache of all cells.
+    ///
+    /// They hold `n_ctx` cells. For each further sequence come two blocks that may be partly
+    /// filled: the one at its end, and the one at which it left the sequence that it was forked
+    /// from.
+    pub(crate) fn n_blocks(&self) -> u32 {
+        capped(blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)) * 2)
+    }
+
+    /// Return the number of blocks of a cache with this window.
+    ///
+    /// They hold the window and margin of each sequence, a window for each checkpoint, and one
+    /// batch.
+    pub(crate) fn n_blocks_windowed(&self, window: Window, n_checkpoints: u32) -> u32 {
+        let window = u64::from(window.size());
+        let live = blocks(window + u64::from(self.rollback.margin)) + 2;
+        let batch = blocks(self.n_batch.into()) + u64::from(self.n_seq_max);
+        let held = u64::from(n_checkpoints) * (blocks(window) + 1);
+        // A savepoint retains the cells at the former end of a sequence, margin included, while a
+        // batch is computed.
+        capped(2 * live * u64::from(self.n_seq_max) + batch + held)
+    }
+
+    /// Return the number of blocks of a cache of one batch.
+    pub(crate) fn n_blocks_uncached(&self) -> u32 {
+        capped(blocks(self.n_batch.into()) + u64::from(self.n_seq_max))
+    }
+
+    /// Return the number of blocks of cross-attention KV.
+    ///
+    /// They hold `n_ctx` cells twice, because the former encoder output stays until the new one is
+    /// committed, and a partly filled block for each sequence.
+    pub(crate) fn n_blocks_cross(&self) -> u32 {
+        capped(2 * blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)))
+    }
+
+    /// Return the number of states of each recurrent layer: two a sequence, the current one and the
+    /// one that a batch writes, and one for each checkpoint.
+    pub(crate) fn n_states(&self, n_checkpoints: u32) -> u32 {
+        self.n_seq_max.saturating_mul(2).saturating_sub(1).saturating_add(n_checkpoints)
+    }
+
+    /// Return the bytes that a memory for these layers allocates.
+    ///
+    /// ```
+    /// use backstitch_kv::{AttentionLayer, AttentionSpec, LayerSpec, Params};
+    ///
+    /// let shape = AttentionLayer { n_head_kv: 8, d_k: 128, d_v: 128, ..Default::default() };
+    /// let attention = AttentionSpec::Cached(shape);
+    /// let spec = LayerSpec { attention, ..LayerSpec::default() };
+    /// let bytes = Params::default().bytes(&[spec]);
+    /// assert!(bytes.caches >= 4096 * 8 * (128 + 128) * 2);
+    /// assert_eq!((bytes.states, bytes.journals), (0, 0));
+    /// ```
+    pub fn bytes(&self, layers: &[LayerSpec]) -> MemoryBytes {
+        let params = self.settled();
+        let sizes = Sizes::new(layers, &params);
+        let floats = |len: fn(&[StateTensor]) -> usize| {
+            layers.iter().map(|layer| 4 * len(&layer.recurrent) as u64).sum::<u64>()
+        };
+        let n_rows = u64::from(sizes.n_journals) * u64::from(params.rollback.journal);
+        MemoryBytes {
+            caches: params.caches_bytes(layers, &sizes),
+            states: u64::from(params.n_states(sizes.n_checkpoints)).saturating_mul(floats(state_len)),
+            journals: n_rows.saturating_mul(floats(input_len)),
+        }
+    }
+
+    /// Return the parameters by which a memory is sized: rollback parameters clamped to each other,
+    /// and one sequence more, which savepoints use.
+    pub(crate) fn settled(&self) -> Params {
+        let n_seq_max = self.n_seq_max.saturating_add(1);
+        Params { n_seq_max, rollback: self.rollback.settled(), ..*self }
+    }
+
+    /// Return the bytes of the cells of all layers, and of the tables of each cache.
+    fn caches_bytes(&self, layers: &[LayerSpec], sizes: &Sizes) -> u64 {
+        let mut listed = Vec::new();
+        let mut sum = 0u64;
+        for layer in layers {
+            let Some((shape, cache)) = self.cache_of(layer) else { continue };
+            let n_blocks = match cache {
+                Cache::All => self.n_blocks(),
+                Cache::Window(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
+                Cache::Batch { .. } => self.n_blocks_uncached(),
+                Cache::EncoderOutput => self.n_blocks_cross(),
+            };
+            let block_bytes = shape.layout(self.k_type, self.v_type).block_bytes() as u64;
+            sum = sum.saturating_add(u64::from(n_blocks).saturating_mul(block_bytes));
+            if !listed.contains(&cache) {
+                sum = sum.saturating_add(u64::from(n_blocks) * LISTED_BYTES);
+                listed.push(cache);
+            }
+        }
+        sum
+    }
+
+    /// Return the cache that holds the cells of a layer, if the layer stores any.
+    fn cache_of<'l>(&self, layer: &'l LayerSpec) -> Option<(&'l AttentionLayer, Cache)> {
+        Some(match &layer.attention {
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => return None,
+            AttentionSpec::Cached(layer) => {
+                (layer, layer.released_by(self.n_ctx).map_or(Cache::All, Cache::Window))
+            }
+            AttentionSpec::Uncached { layer, causal } => (layer, Cache::Batch { causal: *causal }),
+            AttentionSpec::Cross(layer) => (layer, Cache::EncoderOutput),
+        })
+    }
+}
+
+/// Identity of a cache with cells. Layers of equal identity share the block pool and the tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    All,
+    Window(Window),
+    Batch { causal: bool },
+    EncoderOutput,
+}
+
+/// Bytes of bookkeeping for each block: its reference count, the positions of its cells, and a
+/// table entry.
+const LISTED_BYTES: u64 = 8 + 4 * BLOCK_CELLS as u64 + 8;
+
+/// Bytes of a memory, all of which are allocated when it is made. Lists of a few bytes for each
+/// sequence come on top.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryBytes {
+    /// Bytes of keys and values, those that checkpoints retain included.
+    pub caches: u64,
+    /// Bytes of recurrent states, those that checkpoints retain included.
+    pub states: u64,
+    /// Bytes of journals: inputs of the recurrences, from which rollbacks replay.
+    pub journals: u64,
+}
+
+impl MemoryBytes {
+    /// Return the sum of all fields.
+    pub fn total(&self) -> u64 {
+        self.caches.saturating_add(self.states).saturating_add(self.journals)
+    }
+}
+
+/// Return the number of elements that enter a layer's state with one token, all tensors together.
+fn input_len(tensors: &[StateTensor]) -> usize {
+    tensors.iter().map(|tensor| tensor.input).sum()
+}
+
+/// Numbers of checkpoints and journals of a memory, computed once when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// True if rollbacks need checkpoints: some layer is recurrent or releases cells.
+    pub needed: bool,
+    /// Number of checkpoints that the budget pays for.
+    pub n_paid: u32,
+    /// Number of all checkpoints: the paid ones, one for each journal, and two a sequence, for a
+    /// savepoint at its end and for the position at which it was last edited.
+    pub n_checkpoints: u32,
+    /// Number of journals, of `rollback.journal` tokens each.
+    pub n_journals: u32,
+}
+
+impl Sizes {
+    /// Return the sizes for these layers; all zeros if no layer needs checkpoints.
+    pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
+        let none = Sizes { needed: false, n_paid: 0, n_checkpoints: 0, n_journals: 0 };
+        let windowed = |spec: &LayerSpec| match &spec.attention {
+            AttentionSpec::Cached(layer) => layer.released_by(params.n_ctx).map(|window| {
+                let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
+                (blocks(window.size().into()) + 1) * block
+            }),
+            _ => None,
+        };
+        let windows: u64 = layers.iter().filter_map(windowed).sum();
+        let states: u64 = layers.iter().map(|spec| state_len(&spec.recurrent) as u64 * 4).sum();
+        let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
+        if windows == 0 && !is_recurrent {
+            return none;
+        }
+        let RollbackParams { checkpoint_bytes, journal, .. } = params.rollback;
+        let wanted = u64::from(params.n_seq_max) * u64::from(params.rollback.schedule_len(params.n_ctx));
+        let n_paid = (checkpoint_bytes / (windows + states).max(1)).min(wanted).min(1 << 20) as u32;
+        let n_journals = if is_recurrent && journal > 0 {
+            // The cap keeps the numbers of all rows within 32 bits.
+            params.n_seq_max.saturating_mul(3).min(u32::MAX / journal)
+        } else {
+            0
+        };
+        // Two more a sequence: one for the rollback floor and one for a savepoint.
+        let n_checkpoints =
+            n_paid.saturating_add(n_journals).saturating_add(params.n_seq_max.saturating_mul(2));
+        Sizes { needed: true, n_paid, n_checkpoints, n_journals }
+    }
+}
+
+/// Check that the sizes of all layers are possible on this machine and with these element types.
+///
+/// # Errors
+/// [`Error::Layer`] names the first layer with an impossible size.
+pub(crate) fn check_layers(layers: &[LayerSpec], params: &Params) -> Result<(), Error> {
+    for (i, spec) in layers.iter().enumerate() {
+        let bad = |what| Err(Error::Layer { layer: i as u32, what });
+        let own = match &spec.attention {
+            AttentionSpec::Cached(layer)
+            | AttentionSpec::Uncached { layer, .. }
+            | AttentionSpec::Cross(layer) => Some(layer),
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
+        };
+        if let Some(layer) = own {
+            let width = layer.d_k.checked_add(layer.d_v).and_then(|d| d.checked_mul(layer.n_head_kv));
+            let bytes = width.and_then(|w| w.checked_mul(BLOCK_CELLS * 4));
+            if width.is_none_or(|w| w == 0) || bytes.is_none_or(|b| b > u32::MAX as usize) {
+                return bad("sizes of keys and values are zero or impossibly large");
+            }
+            if layer.layout(params.k_type, params.v_type).check().is_err() {
+                return bad("quantised cells need heads of a multiple of 32 dimensions; choose f16");
+            }
+            let turns = |r: &Rotation| r.rope.n_rot <= layer.d_k && r.frequencies.len() * 2 == r.rope.n_rot;
+            if layer.rope.as_ref().is_some_and(|rotation| !turns(rotation)) {
+                return bad("its rotation does not fit its keys");
+            }
+            if layer.window.is_some_and(|window| window.size() == 0) {
+                return bad("a window of no positions");
+            }
+        }
+        let sum = |sum: usize, tensor: &StateTensor| sum.checked_add(tensor.len)?.checked_add(tensor.input);
+        let len = spec.recurrent.iter().try_fold(0, sum);
+        if len.is_none_or(|len| len > u32::MAX as usize / 4) {
+            return bad("the recurrent state is impossibly large");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Checkpoints and lists that an import brings.
+
+use super::checkpoints::{Checkpoint, Checkpoints};
+use super::list::{CheckpointList, ListedCheckpoint};
+use crate::cache::Caches;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+
+/// Checkpoint that an import brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adopted {
+    /// Number of lists that will name it.
+    pub refs: u32,
+    /// Number of these lists that use its journal.
+    pub readers: u32,
+    /// True if the caller pinned it.
+    pub pinned: bool,
+    /// True if it is the rollback floor of its sequences.
+    pub floor: bool,
+}
+
+/// Free checkpoints for an import, counted down as it chooses which ones to bring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Free checkpoints for other uses than rollback floors.
+    others: usize,
+    /// Free checkpoints for rollback floors, one for each sequence.
+    floors: usize,
+    /// Free checkpoints in total.
+    n_free: usize,
+}
+
+impl Room {
+    /// Count down one rollback floor; return false if there is no room for it.
+    pub fn floor(&mut self) -> bool {
+        let is_there = self.floors > 0 && self.n_free > 0;
+        self.floors -= usize::from(is_there);
+        self.n_free -= usize::from(is_there);
+        is_there
+    }
+
+    /// Count down one checkpoint that is no rollback floor; return false if there is no room for
+    /// it.
+    pub fn other(&mut self) -> bool {
+        let is_there = self.others > 0 && self.n_free > 0;
+        self.others -= usize::from(is_there);
+        self.n_free -= usize::from(is_there);
+        is_there
+    }
+}
+
+impl Checkpoints {
+    /// Return the number of checkpoints, free ones included.
+    pub fn len(&self) -> usize {
+        self.checkpoints.len()
+    }
+
+    /// Return true for a pinned checkpoint, and true for a rollback floor.
+    pub fn stays_as(&self, id: u32) -> (bool, bool) {
+        let Checkpoint { pinned, floor, .. } = self.checkpoints[id as usize];
+        (pinned, floor)
+    }
+
+    /// Return true if some list names the checkpoint.
+    pub fn is_in_use(&self, id: u32) -> bool {
+        self.checkpoints[id as usize].refs > 0
+    }
+
+    /// Return true if rollbacks need checkpoints in this memory.
+    pub fn is_needed(&self) -> bool {
+        self.sizes.needed
+    }
+
+    /// Return the room for checkpoints of an import.
+    ///
+    /// For each sequence, one checkpoint for its end and one for an edit stay free.
+    pub fn room(&self) -> Room {
+        let n_free = self.free.len();
+        Room { others: n_free.saturating_sub(2 * self.lists.len()), floors: self.lists.len(), n_free }
+    }
+
+    /// Return the number of further pins that the budget pays for.
+    pub fn n_free_pins(&self) -> u32 {
+        let n_pinned = self.checkpoints.iter().filter(|checkpoint| checkpoint.pinned).count();
+        self.sizes.n_paid.saturating_sub(n_pinned as u32)
+    }
+
+    /// Return the number of rows of a journal; 0 if there are no journals.
+    pub fn journal_len(&self) -> u32 {
+        if self.sizes.n_journals > 0 { self.params.journal } else { 0 }
+    }
+
+    /// Return the number of free journals.
+    pub fn n_free_journals(&self) -> usize {
+        self.free_journals.len()
+    }
+
+    /// Return true if the checkpoint schedule wants a checkpoint at `pos` while the sequence ends
+    /// at `end`.
+    pub fn wants_scheduled(&self, pos: Pos, end: Pos) -> bool {
+        self.is_scheduled(pos, end)
+    }
+
+    /// Take a free checkpoint for an import, with a journal if it has readers; return `None` if
+    /// none is free.
+    ///
+    /// No list names it yet, so an import that fails must `abandon` it.
+    pub fn adopt(&mut self, adopted: Adopted) -> Option<u32> {
+        let Adopted { refs, readers, pinned, floor } = adopted;
+        let id = self.free.pop()?;
+        let journal = if readers > 0 { self.free_journals.pop() } else { None };
+        let readers = if journal.is_some() { readers } else { 0 };
+        self.checkpoints[id as usize] = Checkpoint { refs, pinned, floor, journal, readers };
+        Some(id)
+    }
+
+    /// Free a checkpoint that `adopt` took.
+    pub fn abandon(&mut self, id: u32) {
+        let checkpoint = core::mem::take(&mut self.checkpoints[id as usize]);
+        self.free_journals.extend(checkpoint.journal);
+        self.free.push(id);
+    }
+
+    /// Return a list of these entries.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the allocator refuses.
+    pub fn list_of(&self, entries: &[ListedCheckpoint]) -> Result<CheckpointList, Error> {
+        let mut list = CheckpointList::default();
+        list.make_room(entries.len().max((self.sizes.n_checkpoints as usize).min(64)))?;
+        entries.iter().for_each(|entry| list.push(*entry));
+        Ok(list)
+    }
+
+    /// Replace the list of a sequence; its checkpoints count the new list already.
+    pub fn give(&mut self, seq: SeqId, list: CheckpointList, caches: &mut Caches) {
+        self.forget(seq, caches);
+        self.lists[seq.index()] = list;
+    }
+
+    /// Drop the checkpoints that the budget does not pay for.
+    pub fn settle(&mut self, caches: &mut Caches) {
+        self.keep_to_budget(caches);
+    }
+}

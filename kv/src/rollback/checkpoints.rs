@@ -1,0 +1,235 @@
+//! Checkpoints of all sequences.
+//!
+//! Each sequence has a list of checkpoints, which serve two purposes:
+//!
+//! - **Journal**: each of the last few checkpoints has up to `journal` rows behind it, the inputs
+//!   of the recurrences for the tokens that followed. Restoring the checkpoint and replaying some
+//!   of its rows gives the state at any position in between, without running the model.
+//! - **Checkpoint schedule**: at a distance of x tokens from the end, there is a checkpoint every
+//!   `x / 4` to `x / 2` tokens, but never closer than `spacing`. A position d tokens back is
+//!   therefore at most `max(d, spacing)` tokens after a checkpoint, and the number of checkpoints
+//!   grows with the logarithm of the length.
+//!
+//! Three more kinds stay at the end of a sequence: pins of the caller, the rollback floor after an
+//! edit, and the end that a savepoint retains.
+//!
+//! Checkpoints are made while a batch is planned, because the next token overwrites a state in the
+//! middle of a batch: `stage` cuts the segments of a plan where one is wanted. The commit of the
+//! plan makes them permanent.
+
+use super::list::CheckpointList;
+#[cfg(any(test, feature = "oracle"))]
+use super::list::ListedCheckpoint;
+use crate::cache::Caches;
+use crate::error::Error;
+use crate::ids::{Pos, SeqId};
+use crate::params::{RollbackParams, Sizes};
+use crate::reserve;
+use alloc::vec::Vec;
+
+/// Checkpoint of the memory, named by its number. Forks share it: their lists name the same number.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    /// Number of lists that name it; 0 if it is free.
+    pub(super) refs: u32,
+    /// True if the caller pinned it, so that it stays until it is unpinned.
+    pub(super) pinned: bool,
+    /// True if it is a rollback floor: no earlier position can be restored, so it stays as long as
+    /// the sequence.
+    pub(super) floor: bool,
+    /// Journal behind it.
+    pub(super) journal: Option<u32>,
+    /// Number of lists that use rows of the journal.
+    pub(super) readers: u32,
+}
+
+/// Former end of a list that a plan appends to.
+#[derive(Debug)]
+pub(super) struct Saved {
+    /// Sequence of the list.
+    pub(super) seq: SeqId,
+    /// Number of entries before the plan.
+    pub(super) len: usize,
+    /// Journal rows of the last entry before the plan.
+    pub(super) n_rows: u32,
+}
+
+/// Lists of all sequences, and the checkpoints and journals that they name.
+///
+/// A checkpoint is free, or named by as many lists as its `refs` count. A journal is free, or
+/// belongs to one checkpoint. A plan adds entries to the lists at once and logs them, so that
+/// `undo` removes them again.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    /// Rollback parameters in force.
+    pub(super) params: RollbackParams,
+    /// Numbers of checkpoints and journals.
+    pub(super) sizes: Sizes,
+    /// Checkpoints by number, free ones included.
+    pub(super) checkpoints: Vec<Checkpoint>,
+    /// Free checkpoints; the last one is taken first.
+    pub(super) free: Vec<u32>,
+    /// Free journals.
+    pub(super) free_journals: Vec<u32>,
+    /// List of each sequence, ascending by position.
+    pub(super) lists: Vec<CheckpointList>,
+    /// End of each sequence after the open plan; `None` for sequences that are not in it.
+    pub(super) ends: Vec<Option<Pos>>,
+    /// Former ends of the lists that the plan appends to.
+    pub(super) saved: Vec<Saved>,
+    /// Checkpoints that the plan makes, each with one of its sequences and the position.
+    pub(super) made: Vec<(u32, SeqId, Pos)>,
+    /// Checkpoints that got their journal in the plan.
+    pub(super) opened: Vec<u32>,
+    /// True if the plan found no free checkpoint or journal where it wanted one.
+    pub(super) short: bool,
+}
+
+impl Checkpoints {
+    /// Make empty lists for `n_seq_max` sequences.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the allocator refuses.
+    pub fn new(params: RollbackParams, sizes: Sizes, n_seq_max: u32) -> Result<Checkpoints, Error> {
+        let n = n_seq_max as usize;
+        let mut checkpoints = Vec::new();
+        reserve::for_len(&mut checkpoints, sizes.n_checkpoints as usize)?;
+        checkpoints.resize_with(sizes.n_checkpoints as usize, Checkpoint::default);
+        let mut lists: Vec<CheckpointList> = (0..n).map(|_| CheckpointList::default()).collect();
+        for list in &mut lists {
+            list.make_room((sizes.n_checkpoints as usize).min(64))?;
+        }
+        Ok(Checkpoints {
+            params,
+            sizes,
+            checkpoints,
+            free: (0..sizes.n_checkpoints).rev().collect(),
+            free_journals: (0..sizes.n_journals).rev().collect(),
+            lists,
+            ends: reserve::filled(n, None)?,
+            saved: Vec::with_capacity(n),
+            made: Vec::with_capacity(sizes.n_checkpoints as usize),
+            opened: Vec::with_capacity(sizes.n_journals as usize),
+            short: false,
+        })
+    }
+
+    /// Return the checkpoints of `seq`.
+    pub fn list(&self, seq: SeqId) -> &CheckpointList {
+        &self.lists[seq.index()]
+    }
+
+    /// Return true if a checkpoint stays until it is unpinned.
+    pub fn is_pinned(&self, id: u32) -> bool {
+        self.checkpoints[id as usize].pinned
+    }
+
+    /// Return true if a checkpoint must not be dropped to free room.
+    pub(super) fn stays(&self, id: u32) -> bool {
+        let Checkpoint { pinned, floor, .. } = self.checkpoints[id as usize];
+        pinned || floor
+    }
+
+    /// Return the first row behind a checkpoint, if it has a journal.
+    pub fn first_row(&self, id: u32) -> Option<u32> {
+        Some(self.checkpoints[id as usize].journal? * self.params.journal)
+    }
+
+    /// Return the number of rows of all journals.
+    pub fn n_rows(&self) -> u32 {
+        self.sizes.n_journals.saturating_mul(self.params.journal)
+    }
+
+    /// Return true if the memory has no checkpoints at all.
+    pub(super) fn is_off(&self) -> bool {
+        self.checkpoints.is_empty()
+    }
+
+    /// Drop the checkpoints and journal rows of `seq` beyond its new end.
+    pub fn truncate(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
+        while let Some(last) = self.lists[seq.index()].last() {
+            let (i, keep) = (self.lists[seq.index()].len() - 1, (end.0 - last.pos.0).max(0) as u32);
+            if last.pos > end {
+                self.remove(seq, i, caches);
+            } else {
+                if keep == 0 {
+                    self.stop_reading(seq, i);
+                } else if last.n_rows > keep {
+                    self.lists[seq.index()][i].n_rows = keep;
+                }
+                return;
+            }
+        }
+    }
+
+    /// Drop all checkpoints of `seq`, because it holds other tokens now.
+    pub fn forget(&mut self, seq: SeqId, caches: &mut Caches) {
+        while let Some(last) = self.lists[seq.index()].len().checked_sub(1) {
+            self.remove(seq, last, caches);
+        }
+        self.lists[seq.index()].held = None;
+    }
+
+    /// Make the empty list of `dst` name the checkpoints of `src`.
+    pub fn share(&mut self, src: SeqId, dst: SeqId) -> Result<(), Error> {
+        let mut copy = core::mem::take(&mut self.lists[dst.index()]);
+        let room = copy.copy_from(&self.lists[src.index()]);
+        for entry in copy.iter() {
+            let checkpoint = &mut self.checkpoints[entry.id as usize];
+            checkpoint.refs += 1;
+            checkpoint.readers += u32::from(entry.n_rows > 0);
+        }
+        self.lists[dst.index()] = copy;
+        room
+    }
+
+    /// Reserve the room that `share` needs.
+    pub fn make_room(&mut self, src: SeqId, dst: SeqId) -> Result<(), Error> {
+        let len = self.lists[src.index()].len();
+        self.lists[dst.index()].make_room(len)
+    }
+}
+
+/// Access for tests that compare a memory with a simple model of it.
+#[cfg(any(test, feature = "oracle"))]
+impl Checkpoints {
+    /// Return true if the journal behind an entry crosses a multiple of the journal's length.
+    fn overruns(&self, entry: &ListedCheckpoint) -> bool {
+        let unit = self.params.journal.max(1);
+        entry.n_rows > 0 && entry.pos.0 as u32 % unit + entry.n_rows > unit
+    }
+
+    /// Check counts, free lists, and the order of the lists.
+    pub fn audit(&self) -> Result<(), alloc::string::String> {
+        let mut refs = alloc::vec![0; self.checkpoints.len()];
+        let mut readers = refs.clone();
+        for entry in self.lists.iter().flat_map(|list| list.iter()) {
+            refs[entry.id as usize] += 1;
+            readers[entry.id as usize] += u32::from(entry.n_rows > 0);
+        }
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        let unused = (0..refs.len() as u32).filter(|&id| refs[id as usize] == 0);
+        let journals = self.checkpoints.iter().filter(|c| c.journal.is_some()).count();
+        let wrong = if !self.checkpoints.iter().map(|c| c.refs).eq(refs.iter().copied()) {
+            "checkpoints are counted wrong"
+        } else if !self.checkpoints.iter().map(|c| c.readers).eq(readers.iter().copied()) {
+            "readers of journals are counted wrong"
+        } else if !unused.eq(free.iter().copied()) {
+            "free checkpoints are in use"
+        } else if journals + self.free_journals.len() != self.sizes.n_journals as usize {
+            "journals are lost"
+        } else if self.checkpoints.iter().any(|c| c.readers > 0 && c.journal.is_none()) {
+            "rows without a journal"
+        } else if self.lists.iter().flat_map(|list| list.iter()).any(|entry| self.overruns(entry)) {
+            "a journal reaches past the next multiple of its length"
+        } else if !self.lists.iter().all(CheckpointList::is_in_order) {
+            "a list is out of order"
+        } else if self.saved.len() + self.made.len() + self.opened.len() > 0 {
+            "a plan left something behind"
+        } else {
+            return Ok(());
+        };
+        Err(alloc::format!("{wrong}: {:?}", self.lists))
+    }
+}

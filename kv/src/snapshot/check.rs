@@ -1,0 +1,290 @@
+//! Checks of snapshots: every index is in range, sizes are possible, and cells are in order.
+//!
+//! A snapshot may come from a damaged or hostile file. What passes here can be imported without
+//! further checks of its indices, so code that imports may rely on them.
+
+use super::{Block, Cells, Checkpoint, Group, Sees, Sequence, Shape, Snapshot, State};
+use crate::cache::table::{SPAN, bits};
+use crate::error::Error;
+use crate::ids::Pos;
+use crate::reserve;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
+
+/// Maximum number of rows of a journal, in snapshots as in [`Params`](crate::Params).
+const MAX_ROWS: u32 = 1 << 16;
+
+/// Maximum bytes of one layer's block and of one state tensor; far above any model.
+const MAX_BYTES: u64 = 1 << 31;
+
+/// Maximum number of groups; models have two or three kinds of windows.
+const MAX_GROUPS: usize = 256;
+
+/// Return the error for item `index` of the kind `what`.
+fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
+    Err(Error::Snapshot { what, index: index as u64 })
+}
+
+/// A set of indices that empties in constant time.
+///
+/// It detects repeated indices in one list after the other without clearing a bitmap per list.
+struct Met {
+    turns: Vec<u32>,
+    turn: u32,
+}
+
+impl Met {
+    fn new(n: usize) -> Result<Self, Error> {
+        Ok(Met { turns: reserve::filled(n, 0)?, turn: 0 })
+    }
+
+    /// Empty the set, in constant time.
+    fn forget(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Add an index; return true if it is in range and was not in the set.
+    fn is_new(&mut self, thing: u32) -> bool {
+        let turn = self.turn;
+        self.turns.get_mut(thing as usize).is_some_and(|last| core::mem::replace(last, turn) != turn)
+    }
+}
+
+/// Checkpoints of one sequence's list, and the position of each in all lists that contain it.
+struct Places {
+    met: Met,
+    of: Vec<Option<Pos>>,
+}
+
+impl Places {
+    /// Add a checkpoint; return true if it is new in this list and at the same position as in
+    /// others.
+    fn take(&mut self, checkpoint: u32, pos: Pos) -> bool {
+        let place = self.of.get_mut(checkpoint as usize);
+        let is_there = place.is_some_and(|place| *place.get_or_insert(pos) == pos);
+        is_there && self.met.is_new(checkpoint)
+    }
+}
+
+/// Return an error for item `index` of the kind `what` unless `holds`.
+fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
+    if holds { Ok(()) } else { wrong(what, index) }
+}
+
+impl Snapshot {
+    /// Check that a memory could hold these sequences. A snapshot that passes can be imported into
+    /// a memory of its shape without further checks of its indices. The bytes are not checked here:
+    /// a [`Source`](super::Source) does that when it writes them.
+    ///
+    /// # Errors
+    /// [`Error::Snapshot`] with the kind of the invalid item and its index: the number of the
+    /// group, checkpoint or sequence.
+    pub fn check(&self) -> Result<(), Error> {
+        self.shape.check()?;
+        ensure(self.blocks.len() == self.shape.groups.len(), "lists of blocks", self.blocks.len())?;
+        for (i, blocks) in self.blocks.iter().enumerate() {
+            ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
+        }
+        self.check_journals()?;
+        let mut blocks: Vec<Met> =
+            self.blocks.iter().map(|blocks| Met::new(blocks.len())).collect::<Result<_, _>>()?;
+        for (i, checkpoint) in self.checkpoints.iter().enumerate() {
+            self.check_checkpoint(i, checkpoint, &mut blocks)?;
+        }
+        let n = self.checkpoints.len();
+        let mut checkpoints = Places { met: Met::new(n)?, of: reserve::filled(n, None)? };
+        for (i, sequence) in self.sequences.iter().enumerate() {
+            self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
+        }
+        Ok(())
+    }
+
+    /// Return the position of the next token of a sequence; all layers end there.
+    pub fn end_of(&self, sequence: &Sequence) -> Pos {
+        let groups = self.shape.groups.iter().zip(&self.blocks).zip(&sequence.cells);
+        let of_tokens = groups.filter(|((group, _), _)| group.sees != Sees::EncoderOutput);
+        let last = of_tokens.filter_map(|((_, blocks), cells)| cells.last_pos(blocks)).max();
+        last.max(sequence.state.map(|_| sequence.last)).map_or(Pos::ZERO, Pos::next)
+    }
+
+    fn is_recurrent(&self) -> bool {
+        !self.shape.recurrent.is_empty()
+    }
+
+    /// Check that every journal belongs to exactly one checkpoint.
+    fn check_journals(&self) -> Result<(), Error> {
+        let mut owned = reserve::filled(self.journals.len(), false)?;
+        for (i, checkpoint) in self.checkpoints.iter().enumerate() {
+            let Some(journal) = checkpoint.journal else { continue };
+            let slot = owned.get_mut(journal as usize).filter(|owned| !**owned);
+            *slot.ok_or(Error::Snapshot { what: "journal of checkpoint", index: i as u64 })? = true;
+        }
+        let longest = self.journals.iter().copied().max().unwrap_or_default();
+        ensure(longest <= MAX_ROWS, "rows of a journal", longest as usize)?;
+        let orphan = owned.iter().position(|owned| !owned);
+        ensure(orphan.is_none(), "journal that no checkpoint has", orphan.unwrap_or_default())?;
+        ensure(self.journals.is_empty() || self.is_recurrent(), "journals without a state", 0)
+    }
+
+    /// Check that a state is present if and only if layers are recurrent, and that its index is
+    /// valid.
+    fn check_state(&self, state: Option<&State>, what: &'static str, index: usize) -> Result<(), Error> {
+        let is_there =
+            |state: &State| state.first >= Pos::ZERO && state.state.is_none_or(|state| state < self.n_states);
+        ensure(state.is_some() == self.is_recurrent() && state.is_none_or(is_there), what, index)
+    }
+
+    /// Check that only windows keep cells of a checkpoint apart, and that these are in order.
+    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [Met]) -> Result<(), Error> {
+        ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
+        self.check_state(checkpoint.state.as_ref(), "state of checkpoint", i)?;
+        for ((group, cells), met) in checkpoint.cells.iter().enumerate().zip(met) {
+            let Some(cells) = cells else { continue };
+            let has_window = matches!(self.shape.groups[group].sees, Sees::Window(_));
+            ensure(has_window, "cells of checkpoint", i)?;
+            cells.check(&self.blocks[group], met, "cells of checkpoint", i)?;
+        }
+        Ok(())
+    }
+
+    /// Check that all layers of a sequence end at the same position, and its checkpoints.
+    fn check_sequence(
+        &self,
+        i: usize,
+        sequence: &Sequence,
+        blocks: &mut [Met],
+        checkpoints: &mut Places,
+    ) -> Result<(), Error> {
+        ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
+        let mut ends = Vec::new();
+        for ((group, cells), met) in sequence.cells.iter().enumerate().zip(blocks) {
+            let sees = self.shape.groups[group].sees;
+            cells.check(&self.blocks[group], met, "cells of sequence", i)?;
+            let is_whole = cells.whole_from == Pos::ZERO && cells.start == Pos::ZERO;
+            ensure(is_whole || matches!(sees, Sees::Window(_)), "cells of sequence", i)?;
+            if sees != Sees::EncoderOutput {
+                ends.push(cells.last_pos(&self.blocks[group]));
+            }
+        }
+        if let Some(state) = &sequence.state {
+            self.check_state(Some(state), "state of sequence", i)?;
+            ensure(state.state.is_some() && state.first <= sequence.last, "state of sequence", i)?;
+            ensure(sequence.last < Pos::MAX, "state of sequence", i)?;
+            ends.push(Some(sequence.last));
+        } else if self.is_recurrent() {
+            ends.push(None);
+        }
+        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
+        let end = ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1));
+        self.check_line(i, sequence, end, checkpoints)
+    }
+
+    /// Check that a sequence's checkpoints ascend and end before `end`, journals included.
+    fn check_line(&self, i: usize, sequence: &Sequence, end: i32, places: &mut Places) -> Result<(), Error> {
+        let mut from = 0;
+        places.met.forget();
+        for (number, mark) in sequence.checkpoints.iter().enumerate() {
+            let what = "way back of sequence";
+            let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
+                return wrong(what, i);
+            };
+            let is_new = places.take(mark.checkpoint, mark.pos);
+            ensure(number == 0 || !checkpoint.floor, what, i)?;
+            let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
+            ensure(is_new && mark.pos.0 >= from && mark.n_rows <= n_rows, what, i)?;
+            from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
+            ensure(from <= end, what, i)?;
+            ensure(checkpoint.state.is_none_or(|state| state.first <= mark.pos), what, i)?;
+            let reaches = |(group, cells): (usize, &Option<Cells>)| {
+                let last = cells.as_ref().and_then(|cells| cells.last_pos(&self.blocks[group]));
+                last.is_none_or(|last| last < mark.pos)
+            };
+            ensure(checkpoint.cells.iter().enumerate().all(reaches), what, i)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shape {
+    /// Check that sizes are possible and that groups and layers are distinct.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        ensure(self.groups.len() <= MAX_GROUPS, "number of groups", self.groups.len())?;
+        for (i, group) in self.groups.iter().enumerate() {
+            let is_known = |other: &Group| other.sees == group.sees;
+            ensure(!self.groups[..i].iter().any(is_known), "group seen before", i)?;
+            ensure(!group.layers.is_empty(), "layers of group", i)?;
+            ensure(group.layers.windows(2).all(|pair| pair[0].layer < pair[1].layer), "layers of group", i)?;
+            for layer in &group.layers {
+                let width = (u64::from(layer.d_k) + u64::from(layer.d_v)).checked_mul(layer.n_head_kv.into());
+                let bytes = width.and_then(|width| width.checked_mul(4 * BLOCK_CELLS as u64));
+                ensure(bytes.is_some_and(|bytes| (1..=MAX_BYTES).contains(&bytes)), "sizes of group", i)?;
+            }
+        }
+        let is_sane = |n: usize| n as u64 <= MAX_BYTES / 4;
+        for (i, layer) in self.recurrent.iter().enumerate() {
+            let sane = layer.parts.iter().all(|part| is_sane(part.len) && is_sane(part.input));
+            ensure(sane && !layer.parts.is_empty(), "sizes of recurrent layer", i)?;
+        }
+        let ascends = self.recurrent.windows(2).all(|pair| pair[0].layer < pair[1].layer);
+        ensure(ascends, "order of recurrent layers", 0)
+    }
+}
+
+/// Return true if some cell of the block is in use, used cells have valid positions, and others
+/// zero.
+fn is_sound(block: &Block) -> bool {
+    let is_used = |cell: u32| block.live >> cell & 1 == 1;
+    block.live != 0
+        && (0..).zip(&block.pos).all(|(cell, pos)| match is_used(cell) {
+            true => (Pos::ZERO..Pos::MAX).contains(pos),
+            false => *pos == Pos::ZERO,
+        })
+}
+
+impl Cells {
+    /// Return true if there are no cells.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Return the number of cells.
+    pub fn len(&self) -> u32 {
+        self.extents.iter().map(|extent| extent.live.count_ones()).sum()
+    }
+
+    /// Return the positions of the cells, in order; `blocks` are those of the group.
+    pub fn positions<'a>(&'a self, blocks: &'a [Block]) -> impl Iterator<Item = Pos> + 'a {
+        self.extents.iter().flat_map(move |extent| {
+            let block = blocks.get(extent.block as usize);
+            bits(extent.live).filter_map(move |cell| Some(block?.pos[cell as usize]))
+        })
+    }
+
+    /// Return the position of the last cell.
+    pub fn last_pos(&self, blocks: &[Block]) -> Option<Pos> {
+        let last = self.extents.last()?;
+        let cell = last.live.checked_ilog2()?;
+        Some(blocks.get(last.block as usize)?.pos[cell as usize])
+    }
+
+    /// Check that blocks exist and are distinct, positions are sorted, and no span lacks all cells.
+    fn check(&self, blocks: &[Block], met: &mut Met, what: &'static str, index: usize) -> Result<(), Error> {
+        met.forget();
+        for extent in &self.extents {
+            if extent.live == 0 {
+                ensure(*extent == BlockEntry::EMPTY, what, index)?;
+                continue;
+            }
+            let Some(block) = blocks.get(extent.block as usize) else { return wrong(what, index) };
+            ensure(met.is_new(extent.block) && extent.live & !block.live == 0, what, index)?;
+        }
+        let is_dead = |extents: &[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
+        ensure(!self.extents.chunks(SPAN).any(is_dead), what, index)?;
+        ensure(self.extents.last().is_none_or(|last| last.live != 0), what, index)?;
+        ensure(self.extents.len() <= 1 << 26, what, index)?;
+        ensure(self.positions(blocks).is_sorted(), what, index)?;
+        let last = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
+        ensure(self.start >= Pos::ZERO && self.whole_from >= Pos::ZERO, what, index)?;
+        ensure(self.whole_from.0 <= last && self.start.0 <= last, what, index)
+    }
+}

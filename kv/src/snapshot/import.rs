@@ -1,0 +1,225 @@
+//! Import: sequences of a snapshot put into a memory.
+//!
+//! An import goes through these steps, each in a module of its own, and any of them may refuse
+//! without a visible change:
+//!
+//! 1. `fit`: match the groups of the snapshot with those of the memory.
+//! 2. `choice`: choose the cells and checkpoints that there is space for.
+//! 3. `reserve`: take blocks, state slots and journal rows that are free.
+//! 4. `fill`: write the bytes, with conversion of the element type if it is allowed.
+//!
+//! Committing then replaces the former content of the sequences; dropping the import frees the
+//! reservation.
+
+mod choice;
+mod fill;
+mod fit;
+mod reserve;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Error;
+use crate::external::Placement;
+use crate::ids::SeqId;
+use crate::memory::Memory;
+use crate::snapshot::{Snapshot, Source};
+use alloc::vec::Vec;
+use backstitch_core::pool::{Inline, Pool};
+use core::fmt;
+
+use fit::Matched;
+pub use fit::{Conversion, Fit};
+use reserve::Reserved;
+
+/// Reason for which an import failed; the memory has not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportError<E> {
+    /// The snapshot is invalid, or the memory cannot hold it.
+    Memory(Error),
+    /// The source cannot provide the bytes.
+    Source(E),
+}
+
+impl<E> From<Error> for ImportError<E> {
+    fn from(error: Error) -> Self {
+        ImportError::Memory(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for ImportError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImportError::Memory(error) => error.fmt(f),
+            ImportError::Source(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // This error displays the inner one, so the chain continues behind that.
+        match self {
+            ImportError::Memory(error) => error.source(),
+            ImportError::Source(error) => error.source(),
+        }
+    }
+}
+
+/// Placement of nothing.
+static NOWHERE: Placement =
+    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
+
+/// A prepared import: sequences of a snapshot, ready to replace others.
+///
+/// [`Memory::import`] makes it. [`Import::commit`] makes the sequences visible and cannot fail;
+/// dropping the import leaves no trace. If it is leaked, the next change of the memory frees what
+/// it had reserved.
+pub struct Import<'a> {
+    memory: &'a mut Memory,
+    fit: Fit,
+}
+
+impl fmt::Debug for Import<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Import").field("fit", &self.fit).finish_non_exhaustive()
+    }
+}
+
+impl Import<'_> {
+    /// Return the losses of the import: checkpoints left out and values converted.
+    pub fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    /// Return the blocks, slots and rows that the snapshot will occupy. An engine with a memory
+    /// [without storage](Memory::without_storage) writes the bytes there before the commit; other
+    /// memories have done so.
+    pub fn placement(&self) -> &Placement {
+        self.memory.reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement)
+    }
+
+    /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
+    /// beside those of other sequences are dropped now and counted in
+    /// [`Fit::n_checkpoints_dropped`].
+    pub fn commit(mut self) -> Fit {
+        self.fit.n_checkpoints_dropped += self.memory.commit_import();
+        self.fit
+    }
+}
+
+impl Drop for Import<'_> {
+    fn drop(&mut self) {
+        self.memory.drop_import();
+    }
+}
+
+/// Return the placement of what was reserved, by group of the snapshot.
+fn placement(matched: &[Matched], reserved: Reserved) -> Placement {
+    let mut caches = alloc::vec![0; matched.len()];
+    for Matched { place, group } in matched {
+        caches[*group] = place.cache as u32;
+    }
+    Placement { caches, blocks: reserved.blocks, states: reserved.slots, journals: reserved.rows }
+}
+
+impl Memory {
+    /// Prepare to replace the content of `seqs` with the sequences of `snapshot`, one each. Cells
+    /// of another element type are converted if `convert` is true. Checkpoints and journal rows
+    /// that a smaller memory cannot hold are left out; [`Import::fit`] counts them.
+    ///
+    /// Both the old and the new content occupy blocks until [`Import::commit`], and nothing visible
+    /// changes before.
+    ///
+    /// # Errors
+    /// [`ImportError::Source`] if `source` fails, and [`ImportError::Memory`] with one of these:
+    ///
+    /// - [`Error::Snapshot`] if the snapshot contradicts itself.
+    /// - [`Error::Mismatch`] if the layers differ in number or size.
+    /// - [`Error::CellType`] if element types differ and `convert` is false.
+    /// - [`Error::Gone`] if the snapshot lacks cells that a layer of this memory retains.
+    /// - [`Error::Full`] if blocks, states or checkpoints run out.
+    /// - [`Error::Shape`] if the number of `seqs` is not that of the snapshot's sequences.
+    /// - [`Error::RepeatedSequence`] or [`Error::UnknownSequence`] if `seqs` names one twice, or
+    ///   one that does not exist.
+    /// - [`Error::Unfollowed`] if the caller has not taken the changes of earlier operations.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    pub fn import<S: Source + Sync>(
+        &mut self,
+        snapshot: &Snapshot,
+        source: &S,
+        seqs: &[SeqId],
+        convert: bool,
+    ) -> Result<Import<'_>, ImportError<S::Error>>
+    where
+        S::Error: Send,
+    {
+        self.import_with(snapshot, source, seqs, convert, &Inline)
+    }
+
+    /// Import like [`Memory::import`], and write blocks of cells on all threads of `pool`.
+    ///
+    /// # Errors
+    /// Those of [`Memory::import`].
+    pub fn import_with<S: Source + Sync>(
+        &mut self,
+        snapshot: &Snapshot,
+        source: &S,
+        seqs: &[SeqId],
+        convert: bool,
+        pool: &dyn Pool,
+    ) -> Result<Import<'_>, ImportError<S::Error>>
+    where
+        S::Error: Send,
+    {
+        self.undo();
+        self.check_followed()?;
+        snapshot.check()?;
+        self.check_targets(snapshot, seqs)?;
+        let matched = self.match_groups(snapshot, convert)?;
+        let choice = self.choose(snapshot, seqs, &matched)?;
+        let mut fit = choice.fit(snapshot);
+        let reserved = self.reserve_import(snapshot, seqs, &matched, &choice)?;
+        if self.home.own {
+            match self.fill_import(snapshot, source, &matched, &reserved, pool) {
+                Ok(conversion) => fit.conversion = conversion,
+                Err(error) => {
+                    self.drop_import();
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(reservation) = &mut self.reservation {
+            reservation.placement = placement(&matched, reserved);
+        }
+        Ok(Import { memory: self, fit })
+    }
+
+    /// Check that there is one existing target per sequence of the snapshot, each named once.
+    fn check_targets(&self, snapshot: &Snapshot, seqs: &[SeqId]) -> Result<(), Error> {
+        let (found, wanted) = (seqs.len() as u64, snapshot.sequences.len() as u64);
+        if found != wanted {
+            return Err(Error::Shape { what: "sequences to restore", found, wanted });
+        }
+        for (i, &seq) in seqs.iter().enumerate() {
+            self.check_seq(seq)?;
+            if seqs[..i].contains(&seq) {
+                return Err(Error::RepeatedSequence { index: i as u32, seq });
+            }
+        }
+        Ok(())
+    }
+
+    /// Make the reservation visible; return the number of checkpoints that the budget did not
+    /// allow.
+    fn commit_import(&mut self) -> u32 {
+        let Some(reservation) = self.reservation.take() else { return 0 };
+        reservation.give(&mut self.caches, &mut self.checkpoints)
+    }
+
+    /// Free a reservation that is not committed.
+    fn drop_import(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            reservation.give_back(&mut self.caches, &mut self.checkpoints);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Sections as the directory names them.
+
+use super::layout::{ALIGN, DATA_OFFSET};
+use crate::storage::error::Error;
+use crate::storage::header::Tag;
+use alloc::vec::Vec;
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes of a record of the directory: a [`Section`] as it lies in memory.
+pub const RECORD_BYTES: u64 = size_of::<Section>() as u64;
+
+/// Flag of a record: readers that do not know the section cannot use the file.
+pub const FLAG_REQUIRED: u8 = 1;
+
+/// The encoding of a section's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct Codec(pub u8);
+
+impl Codec {
+    /// As they are.
+    pub const RAW: Self = Self(0);
+    /// A zstd frame.
+    pub const ZSTD: Self = Self(1);
+    /// A zstd frame of all even bytes, then all odd bytes: high and low halves of 16-bit numbers
+    /// apart.
+    pub const SHUFFLED_ZSTD: Self = Self(2);
+}
+
+/// Compressed sections are at least this part of their content, so that a short file cannot ask for
+/// much memory.
+pub const MAX_RATIO: u64 = 64;
+
+/// Compressed sections have at most so many bytes of content, because all of it is in memory at
+/// once.
+pub const MAX_COMPRESSED: u64 = 32 << 20;
+
+/// One section of a container: its place, and what must be true of its bytes.
+///
+/// The writer makes sections, and a container's directory is a list of them, byte for byte. Those
+/// of an open [`Container`](super::Container) lie inside its file and overlap no others; their
+/// bytes are checked when they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Section {
+    /// The kind of section.
+    pub tag: Tag,
+    /// The version of that kind's content.
+    pub version: u16,
+    /// The encoding of the bytes.
+    pub codec: Codec,
+    pub(super) flags: u8,
+    /// Number of the section among those of its kind; unique together with the tag.
+    pub index: u64,
+    /// The offset of the section in the file, a multiple of 64.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub stored_len: u64,
+    /// Bytes of the content.
+    pub raw_len: u64,
+    /// XXH3-64 of the content.
+    pub checksum: u64,
+}
+
+/// Name of a section that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// The kind of section.
+    pub tag: Tag,
+    /// The version of that kind's content.
+    pub version: u16,
+    /// True if readers that do not know the tag or the version must refuse the file.
+    pub required: bool,
+    /// Number of the section among those of its kind.
+    pub index: u64,
+}
+
+impl Section {
+    /// Return a section of this name without place and content.
+    pub(super) fn named(name: Name) -> Self {
+        let Name { tag, version, required, index } = name;
+        let flags = if required { FLAG_REQUIRED } else { 0 };
+        Self { tag, version, flags, index, ..Self::zeroed() }
+    }
+
+    /// Return true if readers that do not know the tag must refuse the file.
+    pub fn is_required(&self) -> bool {
+        self.flags & FLAG_REQUIRED != 0
+    }
+
+    /// Return where the stored bytes end.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.stored_len)
+    }
+
+    /// Check that the content has `wanted` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if it has not.
+    pub fn expect_len(&self, wanted: u64) -> Result<(), Error> {
+        let Self { tag: section, offset, raw_len: found, .. } = *self;
+        if found == wanted {
+            return Ok(());
+        }
+        Err(Error::Malformed { section, offset, what: "length", found, wanted })
+    }
+
+    /// Return what identifies a section.
+    pub(super) fn key(&self) -> (Tag, u64) {
+        (self.tag, self.index)
+    }
+
+    /// Return true if two sections are the same bytes of the file, read the same way.
+    fn same_bytes(&self, other: &Self) -> bool {
+        let Self { tag, version, flags, index, .. } = *self;
+        *self == Self { tag, version, flags, index, ..*other }
+    }
+
+    /// Check what can be known without reading the section, `end` being where sections end.
+    fn check(&self, end: u64) -> Result<(), Error> {
+        let Self { tag: section, offset, stored_len: len, .. } = *self;
+        if offset < DATA_OFFSET
+            || offset % ALIGN != 0
+            || offset.checked_add(len).is_none_or(|last| last > end)
+        {
+            return Err(Error::Misplaced { section, offset, len, end });
+        }
+        let malformed = |what, found, wanted| Err(Error::Malformed { section, offset, what, found, wanted });
+        if self.codec == Codec::RAW && self.raw_len != len {
+            return malformed("length", len, self.raw_len);
+        }
+        if len == 0 && self.raw_len != 0 {
+            return malformed("content length", self.raw_len, 0);
+        }
+        let limit = len.saturating_mul(MAX_RATIO).min(MAX_COMPRESSED);
+        if self.codec != Codec::RAW && self.raw_len > limit {
+            return Err(Error::TooLarge {
+                what: "bytes of a compressed section",
+                value: self.raw_len,
+                limit,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Check all sections of a directory against each other and against `end`, where sections end, and
+/// return the bytes that they take, padding included.
+pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
+    sections.iter().try_for_each(|section| section.check(end))?;
+    check_order(sections)?;
+    let mut used = 0_u64;
+    let mut before: Option<&Section> = None;
+    for section in by_offset(sections)? {
+        let fresh = before.is_none_or(|before| !section.same_bytes(before));
+        if let Some(before) = before.filter(|before| fresh && section.offset < before.end()) {
+            let (section, other, offset) = (section.tag, before.tag, section.offset);
+            return Err(Error::Overlap { section, other, offset });
+        }
+        if fresh {
+            used = used.saturating_add(section.stored_len.next_multiple_of(ALIGN));
+        }
+        before = Some(section);
+    }
+    Ok(used)
+}
+
+/// Check that records stand in the order of their tags and indices, none twice.
+fn check_order(sections: &[Section]) -> Result<(), Error> {
+    let wrong =
+        sections.iter().zip(sections.iter().skip(1)).find(|(before, after)| before.key() >= after.key());
+    match wrong {
+        None => Ok(()),
+        Some((before, after)) => Err(Error::Malformed {
+            section: after.tag,
+            offset: after.offset,
+            what: "index of a record out of order",
+            found: after.index,
+            wanted: before.index.saturating_add(1),
+        }),
+    }
+}
+
+/// Return the sections that have bytes, in the order in which they lie in the file.
+pub(super) fn by_offset(sections: &[Section]) -> Result<Vec<&Section>, Error> {
+    let bytes = size_of_val(sections) as u64;
+    let mut order: Vec<&Section> = Vec::new();
+    order.try_reserve_exact(sections.len()).map_err(|_| Error::OutOfMemory { bytes })?;
+    order.extend(sections.iter().filter(|section| section.stored_len > 0));
+    order.sort_unstable_by_key(|section| (section.offset, section.stored_len));
+    Ok(order)
+}

@@ -1,0 +1,249 @@
+//! The bytes of a container, in memory or on a device that is read piece by piece, and the sections
+//! in them.
+
+use super::checksum::{Checksum, checksum};
+use super::codec::decompress;
+use super::layout::verify;
+use super::limits::{MAX_READ, expect_at_most};
+use super::section::{Codec, Section};
+use crate::io::ReadAt;
+use crate::storage::error::Error;
+use crate::storage::header::Tag;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use bytemuck::Pod;
+use bytemuck::allocation::try_zeroed_vec;
+use core::fmt;
+
+/// Bytes that are moved at a time: from a device every step is a call of the system, and what it
+/// has brought should be in the second cache when it is summed. Of a cached file, steps of 16 KiB
+/// were a tenth slower, and so was a mapping.
+const STEP: usize = 128 << 10;
+
+/// The bytes of a container.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// In memory.
+    Slice(&'a [u8]),
+    /// On a device.
+    Device(&'a dyn ReadAt),
+}
+
+impl<'a> Source<'a> {
+    /// Return how many bytes there are now.
+    pub(super) fn len(&self) -> Result<u64, Error> {
+        match self {
+            Self::Slice(bytes) => Ok(bytes.len() as u64),
+            Self::Device(device) => Ok(device.len()?),
+        }
+    }
+
+    /// Fill `into` with the bytes from `offset` on, which are part of `section`, and add them to
+    /// `sum`. From a slice both happen at once.
+    fn fill_summed(
+        &self,
+        section: Tag,
+        offset: u64,
+        into: &mut [u8],
+        sum: &mut Checksum,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Slice(bytes) => {
+                let from = slice_of(bytes, offset, into.len() as u64);
+                sum.add_copied(from.ok_or_else(|| self.cut(section, offset, into.len() as u64))?, into);
+            }
+            Self::Device(_) => {
+                self.fill(section, offset, into)?;
+                sum.add(into);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fill `into` with the bytes from `offset` on, which are part of `section`.
+    fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let wanted = into.len() as u64;
+        let found = match self {
+            Self::Slice(bytes) => slice_of(bytes, offset, wanted).map(|from| into.copy_from_slice(from)),
+            Self::Device(device) => (device.read_at(offset, into)? as u64 == wanted).then_some(()),
+        };
+        found.ok_or_else(|| self.cut(section, offset, wanted))
+    }
+
+    /// Return the error for bytes that are not there.
+    fn cut(&self, section: Tag, offset: u64, len: u64) -> Error {
+        let need = offset.saturating_add(len);
+        // A device may have grown meanwhile; what it did not give was not there.
+        let truncated = |have: u64| Error::Truncated { section, offset, need, have: have.min(need) };
+        self.len().map_or_else(|error| error, truncated)
+    }
+
+    /// Read a part of fixed size at `offset`.
+    pub(super) fn part<T: Pod>(&self, section: Tag, offset: u64) -> Result<T, Error> {
+        let mut part = T::zeroed();
+        self.fill(section, offset, bytemuck::bytes_of_mut(&mut part))?;
+        Ok(part)
+    }
+
+    /// Read `len` bytes from `offset`, which the caller has bounded.
+    pub(super) fn bytes(&self, section: Tag, offset: u64, len: u64) -> Result<Cow<'a, [u8]>, Error> {
+        if let Self::Slice(bytes) = self {
+            let bytes = slice_of(bytes, offset, len).map(Cow::Borrowed);
+            return bytes.ok_or_else(|| self.cut(section, offset, len));
+        }
+        let mut bytes = zeroed(len)?;
+        self.fill(section, offset, &mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Show the bytes of a section as they are stored to `take`, some at a time and in order, until
+    /// it returns false.
+    fn show(&self, section: &Section, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        let Section { tag, mut offset, stored_len, .. } = *section;
+        if let Self::Slice(_) = self {
+            take(&self.bytes(tag, offset, stored_len)?);
+            return Ok(());
+        }
+        let (mut left, mut space) = (stored_len, zeroed(stored_len.min(STEP as u64))?);
+        while left > 0 {
+            let (bytes, _) = space.split_at_mut(left.min(STEP as u64) as usize);
+            self.fill(tag, offset, bytes)?;
+            let n = bytes.len() as u64;
+            if !take(bytes) {
+                break;
+            }
+            (offset, left) = (offset.saturating_add(n), left - n);
+        }
+        Ok(())
+    }
+
+    /// Read the content of a section of at most `limit` bytes, and check it. Nothing is allocated
+    /// for one that has more.
+    pub(in crate::storage) fn read(&self, section: &Section, limit: u64) -> Result<Cow<'a, [u8]>, Error> {
+        let what = "bytes of a section that is read at once";
+        expect_at_most(what, section.raw_len.max(section.stored_len), limit)?;
+        let stored = self.bytes(section.tag, section.offset, section.stored_len)?;
+        let content = match section.codec {
+            Codec::RAW => stored,
+            _ => Cow::Owned(decompress(section, &stored)?),
+        };
+        verify(section.tag, section.offset, section.checksum, checksum(&content))?;
+        Ok(content)
+    }
+
+    /// Copy the content of a section to `targets`, one after the other, and check the bytes that
+    /// have arrived there.
+    pub(in crate::storage) fn read_into(
+        &self,
+        section: &Section,
+        targets: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let wanted = targets.iter().map(|target| target.len() as u64).fold(0, u64::saturating_add);
+        section.expect_len(wanted)?;
+        if section.codec != Codec::RAW {
+            scatter(&self.read(section, MAX_READ)?, targets);
+            return Ok(());
+        }
+        let (mut sum, mut offset) = (Checksum::new(), section.offset);
+        for to in targets.iter_mut().flat_map(|target| target.chunks_mut(STEP)) {
+            self.fill_summed(section.tag, offset, to, &mut sum)?;
+            offset = offset.saturating_add(to.len() as u64);
+        }
+        verify(section.tag, section.offset, section.checksum, sum.value())
+    }
+
+    /// Check the content of a section, without memory for one that is not compressed.
+    pub(in crate::storage) fn check(&self, section: &Section) -> Result<(), Error> {
+        if section.codec != Codec::RAW {
+            return self.read(section, MAX_READ).map(drop);
+        }
+        let mut sum = Checksum::new();
+        self.show(section, |bytes| {
+            sum.add(bytes);
+            true
+        })?;
+        verify(section.tag, section.offset, section.checksum, sum.value())
+    }
+
+    /// Return true if the content of a section is `pieces`, one after the other. Damaged content is
+    /// not.
+    pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
+        let (mut rest, mut same) = (Pieces { rest: pieces, piece: &[] }, true);
+        let mut compare = |bytes: &[u8]| {
+            same = rest.begin_with(bytes);
+            same
+        };
+        let shown = match section.codec {
+            Codec::RAW => self.show(section, compare),
+            _ => self.read(section, MAX_READ).map(|content| {
+                compare(&content);
+            }),
+        };
+        shown.is_ok() && same && !rest.next_piece()
+    }
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Slice(_) => "Slice",
+            Self::Device(_) => "Device",
+        })
+    }
+}
+
+/// Return `len` zeros, or a typed error where the allocator refuses.
+fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
+    let refused = Error::OutOfMemory { bytes: len };
+    usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
+}
+
+/// Return `len` bytes from `offset`, if they are there.
+fn slice_of(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(len).ok()?)?;
+    bytes.get(start..end)
+}
+
+/// Copy `content` to `targets`, one after the other.
+fn scatter(mut content: &[u8], targets: &mut [&mut [u8]]) {
+    for target in targets {
+        if let Some((front, rest)) = content.split_at_checked(target.len()) {
+            target.copy_from_slice(front);
+            content = rest;
+        }
+    }
+}
+
+/// The rest of pieces that are compared with bytes coming in other pieces.
+struct Pieces<'p> {
+    rest: &'p [&'p [u8]],
+    piece: &'p [u8],
+}
+
+impl Pieces<'_> {
+    /// Return true if the next bytes are these, and go on behind them.
+    fn begin_with(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            if !self.next_piece() {
+                return false;
+            }
+            let n = bytes.len().min(self.piece.len());
+            let ((front, after), (wanted, left)) = (bytes.split_at(n), self.piece.split_at(n));
+            if front != wanted {
+                return false;
+            }
+            (bytes, self.piece) = (after, left);
+        }
+        true
+    }
+
+    /// Make `piece` one that has bytes, if there is one.
+    fn next_piece(&mut self) -> bool {
+        while self.piece.is_empty() {
+            let Some((first, rest)) = self.rest.split_first() else { return false };
+            (self.piece, self.rest) = (first, rest);
+        }
+        true
+    }
+}

@@ -1,0 +1,363 @@
+//! Writing: a container in one pass, alone or as the continuation of an old one.
+
+use super::checksum::{Checksum, checksum, of_pieces};
+use super::layout::{
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, align,
+};
+use super::limits::{MAX_DIRECTORY, expect_at_most};
+use super::reader::Container;
+use super::section::{Codec, Name, RECORD_BYTES, Section, check_all};
+use crate::io::Write;
+use crate::storage::error::Error;
+use crate::storage::header::{Header, Tag};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use bytemuck::Zeroable;
+
+/// Bytes that are written and then summed up at a time: what the receiver's copy has brought to the
+/// second cache, the checksum finds there.
+const STEP: usize = 128 << 10;
+
+/// Writes a container, section by section.
+///
+/// Nothing counts until [`Writer::finish`] has written the directory and the footer.
+pub struct Writer<'a> {
+    out: &'a mut dyn Write,
+    head: HeaderBytes,
+    generation: u64,
+    start: u64,
+    at: u64,
+    sections: BTreeMap<(Tag, u64), Section>,
+    old: Option<Old<'a>>,
+    reused: u64,
+    #[cfg(feature = "zstd")]
+    compress: bool,
+}
+
+/// Measures of a finished container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Bytes of the container.
+    pub bytes: u64,
+    /// Bytes that were written for it.
+    pub written: u64,
+    /// Bytes of sections that the old container had already.
+    pub reused: u64,
+    /// Bytes of the container that nothing refers to.
+    pub waste: u64,
+    /// Counts the saves of the file, from 1.
+    pub generation: u64,
+    /// Checksum of the header and the directory, which stands for all content.
+    pub whole_checksum: u64,
+    commit: Commit,
+}
+
+/// Return the bytes of a container with sections of these lengths, as they are without compression;
+/// `None` if that is more than a file can have.
+#[cfg(feature = "std")]
+pub(in crate::storage) fn container_bytes(lengths: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut directory = 0_u64;
+    let end = lengths.into_iter().try_fold(DATA_OFFSET, |at, len| {
+        directory = directory.checked_add(RECORD_BYTES)?;
+        align(at.checked_add(len)?)
+    })?;
+    align(end.checked_add(directory)?)?.checked_add(FOOTER_BYTES).filter(|end| i64::try_from(*end).is_ok())
+}
+
+impl Written {
+    /// Return the commit slot that makes a container count which was begun by [`Writer::in_place`]
+    /// or [`Writer::append`]: where it belongs, and its bytes. It overwrites a commit older than
+    /// the last.
+    pub fn slot(&self) -> (u64, [u8; SLOT_BYTES as usize]) {
+        (self.commit.slot_offset(), bytemuck::must_cast(Slot::new(&self.commit)))
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Begin a container that is complete once its last byte has gone to `out`.
+    ///
+    /// # Errors
+    /// The error of `out`.
+    pub fn new(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
+        Self::begin(out, HeaderBytes::new(&header, true))
+    }
+
+    /// Begin a container that can be continued later: it counts once the [slot](Written::slot) has
+    /// been written over what stands there, which must happen after everything else is safe.
+    ///
+    /// # Errors
+    /// The error of `out`.
+    pub fn in_place(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
+        Self::begin(out, HeaderBytes::new(&header, false))
+    }
+
+    fn begin(out: &'a mut dyn Write, head: HeaderBytes) -> Result<Self, Error> {
+        out.write_all(bytemuck::bytes_of(&head))?;
+        out.write_all(&[0; (DATA_OFFSET - HEADER_BYTES) as usize])?;
+        Ok(Self { at: DATA_OFFSET, ..Self::at_start(out, head) })
+    }
+
+    fn at_start(out: &'a mut dyn Write, head: HeaderBytes) -> Self {
+        Self {
+            out,
+            head,
+            generation: 1,
+            start: 0,
+            at: 0,
+            sections: BTreeMap::new(),
+            old: None,
+            reused: 0,
+            #[cfg(feature = "zstd")]
+            compress: false,
+        }
+    }
+
+    /// Continue `old`: what goes to `out` belongs after its [committed
+    /// length](Container::committed_len). Sections that `old` has with the same tag and the same
+    /// bytes are referred to instead of written.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] if `old` was written as a stream, which has nowhere to note a second
+    /// footer; [`Error::TooLarge`] if it was saved as often as can be counted.
+    pub fn append(out: &'a mut dyn Write, old: &'a Container<'a>) -> Result<Self, Error> {
+        if old.is_stream() {
+            let section = Tag::HEADER;
+            return Err(Error::Malformed { section, offset: 12, what: "flags", found: 1, wanted: 0 });
+        }
+        let (what, value, limit) = ("generations", old.generation(), u64::MAX - 1);
+        let generation = value.checked_add(1).ok_or(Error::TooLarge { what, value, limit })?;
+        let start = old.committed_len();
+        // What the header holds besides what is known here stays in the file, and under its
+        // checksum.
+        let new = Self::at_start(out, old.head());
+        Ok(Self { generation, start, at: start, old: Some(Old::new(old)), ..new })
+    }
+
+    /// Return the container that is continued, if one is.
+    pub fn old(&self) -> Option<&'a Container<'a>> {
+        self.old.as_ref().map(|old| old.container)
+    }
+
+    /// Write a section whose content is `pieces`, one after the other. `index` tells sections of a
+    /// tag apart; a reader who does not know the tag or the version refuses the file if the section
+    /// is `required`, else skips it.
+    ///
+    /// # Errors
+    /// [`Error::Repeated`], and what the receiver says.
+    pub fn section(
+        &mut self,
+        tag: Tag,
+        version: u16,
+        required: bool,
+        index: u64,
+        pieces: &[&[u8]],
+    ) -> Result<(), Error> {
+        let found = self.old.as_ref().and_then(|old| old.find(tag, index, pieces));
+        self.put_section(Name { tag, version, required, index }, pieces, found)
+    }
+
+    /// Write a section, unless the old container has the same as `found`.
+    pub(super) fn put_section(
+        &mut self,
+        name: Name,
+        pieces: &[&[u8]],
+        found: Option<Section>,
+    ) -> Result<(), Error> {
+        let Name { tag, index, .. } = name;
+        if self.sections.contains_key(&(tag, index)) {
+            return Err(Error::Repeated { section: tag, index });
+        }
+        if let Some(old) = found {
+            return self.refer(name, old);
+        }
+        let (offset, raw_len) = (self.at, len_of(pieces));
+        let (codec, stored_len, checksum) = self.store(pieces, raw_len)?;
+        self.insert(Section { offset, stored_len, raw_len, codec, checksum, ..Section::named(name) })
+    }
+
+    /// Refer to a section of the old container.
+    pub(super) fn refer(&mut self, name: Name, old: Section) -> Result<(), Error> {
+        self.reused = self.reused.saturating_add(old.stored_len);
+        let Section { tag, version, flags, index, .. } = Section::named(name);
+        self.insert(Section { tag, version, flags, index, ..old })
+    }
+
+    pub(super) fn insert(&mut self, section: Section) -> Result<(), Error> {
+        let Section { tag, index, .. } = section;
+        match self.sections.insert(section.key(), section) {
+            None => Ok(()),
+            Some(_) => Err(Error::Repeated { section: tag, index }),
+        }
+    }
+
+    /// Return the content of the container that is continued.
+    pub(super) fn old_content(&self) -> Option<&Old<'a>> {
+        self.old.as_ref()
+    }
+
+    /// Return where the next byte goes.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Return the receiver's own room for the next `len` bytes, if it has any and they are not to
+    /// be compressed.
+    pub(super) fn room(&mut self, len: u64) -> Option<&mut [u8]> {
+        if self.compresses() {
+            return None;
+        }
+        self.out.room(usize::try_from(len).ok()?)
+    }
+
+    /// Return true if sections are compressed that gain by it.
+    pub(super) fn compresses(&self) -> bool {
+        #[cfg(feature = "zstd")]
+        return self.compress;
+        #[cfg(not(feature = "zstd"))]
+        false
+    }
+
+    /// Return where bytes go to; what is written there has to be [noted](Writer::took).
+    pub(super) fn out(&mut self) -> &mut dyn Write {
+        self.out
+    }
+
+    /// Go on at `end`, behind what was written.
+    pub(super) fn took(&mut self, end: u64) {
+        self.at = end;
+    }
+
+    /// Compress the sections that are written from now on, each if it saves at least 5 % of it.
+    #[cfg(feature = "zstd")]
+    pub fn compress(&mut self) {
+        self.compress = true;
+    }
+
+    /// Write `pieces`, compressed or not; gives the codec, the bytes that were written, and the
+    /// checksum of the content.
+    fn store(&mut self, pieces: &[&[u8]], raw_len: u64) -> Result<(Codec, u64, u64), Error> {
+        #[cfg(feature = "zstd")]
+        if self.compress
+            && let Some((codec, stored)) = super::codec::compress(pieces, raw_len)?
+        {
+            self.put(&[&stored])?;
+            return Ok((codec, stored.len() as u64, of_pieces(pieces)));
+        }
+        Ok((Codec::RAW, raw_len, self.put(pieces)?))
+    }
+
+    /// Write `pieces` and pads them; gives their checksum.
+    fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
+        let (mut sum, mut run, mut len) = (Checksum::new(), Vec::new(), 0);
+        for piece in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
+            run.push(piece);
+            len += piece.len();
+            if len >= STEP {
+                self.put_run(&mut run, &mut sum)?;
+                len = 0;
+            }
+        }
+        self.put_run(&mut run, &mut sum)?;
+        self.pad()?;
+        Ok(sum.value())
+    }
+
+    fn put_run(&mut self, run: &mut Vec<&[u8]>, sum: &mut Checksum) -> Result<(), Error> {
+        let end = self.end_of(run.iter().map(|piece| piece.len() as u64).sum())?;
+        self.out.write_pieces(run)?;
+        self.at = end;
+        run.drain(..).for_each(|piece| sum.add(piece));
+        Ok(())
+    }
+
+    /// Return where `len` more bytes end.
+    pub(super) fn end_of(&self, len: u64) -> Result<u64, Error> {
+        let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
+        let end = self.at.checked_add(len).filter(|end| *end <= limit);
+        end.ok_or(Error::TooLarge { what, value: len, limit })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let end = self.end_of(bytes.len() as u64)?;
+        self.out.write_all(bytes)?;
+        self.at = end;
+        Ok(())
+    }
+
+    fn pad(&mut self) -> Result<(), Error> {
+        // Ends of sections stay so far below the limit that the next multiple is there.
+        let end = align(self.at).ok_or(Error::TooLarge {
+            what: "bytes of a container",
+            value: self.at,
+            limit: u64::MAX,
+        })?;
+        self.write(&[0; ALIGN as usize][..(end - self.at) as usize])
+    }
+
+    /// Write the directory and the footer.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there are more sections than a reader takes; what the receiver says.
+    pub fn finish(mut self) -> Result<Written, Error> {
+        let directory_offset = self.at;
+        let bytes = (self.sections.len() as u64).saturating_mul(RECORD_BYTES);
+        expect_at_most("bytes of the directory", bytes, MAX_DIRECTORY)?;
+        let records: Vec<Section> = self.sections.values().copied().collect();
+        let directory: &[u8] = bytemuck::must_cast_slice(&records);
+        self.write(directory)?;
+        self.pad()?;
+        let footer = Footer {
+            generation: self.generation,
+            total: self.at.saturating_add(FOOTER_BYTES),
+            directory_offset,
+            directory_len: directory.len() as u64,
+            directory_checksum: checksum(directory),
+            whole_checksum: of_pieces(&[bytemuck::bytes_of(&self.head), directory]),
+            ..Footer::zeroed()
+        };
+        let footer = footer.sealed();
+        self.write(bytemuck::bytes_of(&footer))?;
+        let (generation, bytes) = (self.generation, self.at);
+        let used = check_all(&records, directory_offset)?;
+        let live = (bytes - directory_offset).saturating_add(DATA_OFFSET).saturating_add(used);
+        Ok(Written {
+            bytes,
+            written: bytes - self.start,
+            reused: self.reused,
+            waste: bytes.saturating_sub(live),
+            generation,
+            whole_checksum: footer.whole_checksum,
+            commit: Commit::new(generation, bytes, footer.checksum()),
+        })
+    }
+}
+
+/// Return the bytes of all `pieces` together.
+pub(super) fn len_of(pieces: &[&[u8]]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add)
+}
+
+/// Sections of an old container, by content.
+pub(super) struct Old<'a> {
+    container: &'a Container<'a>,
+    by_content: BTreeMap<(Tag, u64, u64), Section>,
+}
+
+impl<'a> Old<'a> {
+    fn new(container: &'a Container<'a>) -> Self {
+        let key = |section: &Section| (section.tag, section.raw_len, section.checksum);
+        let by_content = container.sections().map(|section| (key(section), *section)).collect();
+        Self { container, by_content }
+    }
+
+    /// Return a section of the same tag and content: the one of the same index if it has it, else
+    /// any.
+    pub(super) fn find(&self, tag: Tag, index: u64, pieces: &[&[u8]]) -> Option<Section> {
+        let (sum, raw_len) = (of_pieces(pieces), len_of(pieces));
+        let same_index = self.container.find(tag, index).copied();
+        let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);
+        let old = same_index.or_else(|| self.by_content.get(&(tag, raw_len, sum)).copied())?;
+        self.container.holds(&old, pieces).then_some(old)
+    }
+}

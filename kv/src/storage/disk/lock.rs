@@ -1,0 +1,103 @@
+//! Locks between processes: a file that only its owner may open, locked as a whole by the system.
+//!
+//! Whoever may open a file may lock it, to read it is enough, so a lock file is its owner's alone.
+//! One that goes with the lock is removed by its holder: those who waited for it find that its name
+//! leads elsewhere, and begin anew.
+
+use super::Wait;
+use super::private::{create, keep_from_others};
+use crate::file::open_plain;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time to sleep between two tries to get a lock.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A lock that this process holds; dropping it releases it.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    file: File,
+    path: PathBuf,
+    /// True if the file was made for this lock: nobody who had it died.
+    pub is_fresh: bool,
+    goes: bool,
+}
+
+impl LockFile {
+    /// Wait until nobody else holds the lock at `path`. Makes the file if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] if somebody held it for as long as `most` says;
+    /// [`ErrorKind::Interrupted`] if `stop` returned true; [`ErrorKind::InvalidInput`] if there is
+    /// something else than a file; else what the system says.
+    pub fn acquire(path: &Path, wait: Wait<'_>) -> io::Result<LockFile> {
+        let began = Instant::now();
+        loop {
+            let Some((file, is_fresh)) = open(path)? else { continue };
+            wait_for(&file, began, wait)?;
+            // Whoever held it may have removed it, and somebody else may have made another.
+            if leads_to(path, &file) {
+                return Ok(LockFile { file, path: path.into(), is_fresh, goes: wait.goes && cfg!(unix) });
+            }
+        }
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        if self.goes && leads_to(&self.path, &self.file) {
+            // One that stays is as good as one that goes.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Open the file at `path`, and return true with it if it was made; `None` if it was removed
+/// meanwhile.
+fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
+    match create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        created => return created.map(|file| Some((file, true))),
+    }
+    match open_plain(path, OpenOptions::new().read(true).write(true)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(file) => {
+            // Where it is another's file, that it can be locked is all that is needed.
+            let _ = keep_from_others(&file);
+            Ok(Some((file, false)))
+        }
+    }
+}
+
+fn wait_for(file: &File, began: Instant, wait: Wait<'_>) -> io::Result<()> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if (wait.stop)() => return Err(ErrorKind::Interrupted.into()),
+            Err(TryLockError::WouldBlock) if began.elapsed() < wait.most => sleep(PAUSE),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Return true if the name leads to the open file itself.
+#[cfg(unix)]
+fn leads_to(path: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (named, open) = (fs::symlink_metadata(path).map(place), file.metadata().map(place));
+    named.is_ok_and(|named| open.is_ok_and(|open| named == open))
+}
+
+/// Other systems do not tell, and lock files stay there.
+#[cfg(not(unix))]
+fn leads_to(_path: &Path, _file: &File) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests;

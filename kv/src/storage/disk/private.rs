@@ -1,0 +1,42 @@
+//! Files for their owner alone: states and prompts hold what was said to a model.
+//!
+//! Every file that this crate makes is made here, with mode 0600 on Unix and under a name where
+//! there was nothing, so that neither a link nor a file that somebody else put there is ever
+//! written to.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Make a file where there is nothing, for its owner alone; a link at `path` counts as something,
+/// wherever it leads.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`], and what the system says.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Other systems take over who may read a file from its folder.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.read(true).write(true).create_new(true).open(path)
+}
+
+/// Take a file from all but its owner; what its owner may do stays.
+///
+/// # Errors
+/// The error of the system.
+#[cfg(unix)]
+pub(super) fn keep_from_others(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = file.metadata()?.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode & 0o700))
+}
+
+/// Other systems take over who may read a file from its folder.
+#[cfg(not(unix))]
+pub(super) fn keep_from_others(_file: &File) -> io::Result<()> {
+    Ok(())
+}

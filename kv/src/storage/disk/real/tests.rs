@@ -1,0 +1,31 @@
+use super::*;
+
+/// Return the names in a folder.
+fn names(folder: &Path) -> Vec<OsString> {
+    let mut names = RealDisk.names_in(folder).unwrap();
+    names.sort();
+    names
+}
+
+#[cfg(unix)]
+#[test]
+fn a_target_that_cannot_be_written_is_told_before_and_one_that_can_stays_as_it_is() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("file"), b"old").unwrap();
+    symlink("nowhere", at("link")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let before = names(folder.path());
+    check_target(at("file")).unwrap();
+    check_target(at("new")).unwrap();
+    let problem = |name: &str| check_target(at(name)).unwrap_err();
+    assert!(matches!(problem("").problem, Problem::Directory));
+    assert!(matches!(problem("link").problem, Problem::Dangling));
+    assert!(matches!(problem("pipe").problem, Problem::NotAFile));
+    let missing = problem("missing/new");
+    assert!(matches!(missing.problem, Problem::Missing) && *missing.path == *at("missing"), "{missing}");
+    assert!(matches!(problem("file/new").problem, Problem::Io(_)));
+    assert_eq!(names(folder.path()), before);
+    assert_eq!(fs::read(at("file")).unwrap(), b"old");
+}

@@ -1,0 +1,419 @@
+//! Errors of containers and of the files that they lie in, each with its place and what would be
+//! right.
+
+use super::header::{Fingerprint, Hex, Scope, Tag, Text};
+use core::fmt;
+
+/// Why a state could not be read or written.
+///
+/// `offset` counts bytes from the start of the container.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file ends before something that it should hold.
+    Truncated {
+        /// The part that is not there, or not whole.
+        section: Tag,
+        /// The offset at which it should begin.
+        offset: u64,
+        /// Bytes that the file must have for it.
+        need: u64,
+        /// Bytes that the file has.
+        have: u64,
+    },
+    /// Bytes are not those that were written.
+    Checksum {
+        /// The part that is damaged.
+        section: Tag,
+        /// The offset at which it begins.
+        offset: u64,
+        /// The checksum that was written.
+        stored: u64,
+        /// The checksum of what is there.
+        computed: u64,
+    },
+    /// The file is not a state file of Backstitch.
+    Magic {
+        /// Its first bytes.
+        found: [u8; 8],
+    },
+    /// The file has a format version that this release does not read.
+    Version {
+        /// Its format version.
+        found: u32,
+        /// The one that this release reads.
+        wanted: u32,
+    },
+    /// The state belongs to another model.
+    Fingerprint {
+        /// First bytes of the fingerprint in the file.
+        stored: [u8; 16],
+        /// First bytes of the fingerprint of the model at hand.
+        wanted: [u8; 16],
+    },
+    /// A whole context where one sequence was wanted, or the other way round.
+    Scope {
+        /// The scope of the file.
+        found: Scope,
+        /// The scope that was wanted.
+        wanted: Scope,
+    },
+    /// A section that is needed is not there.
+    Missing {
+        /// Its tag.
+        section: Tag,
+        /// Its index.
+        index: u64,
+    },
+    /// A section was written twice.
+    Repeated {
+        /// Its tag.
+        section: Tag,
+        /// Its index.
+        index: u64,
+    },
+    /// The file cannot be understood without a section that this release does not know.
+    UnknownRequired {
+        /// Its tag.
+        tag: Tag,
+        /// Its version.
+        version: u16,
+    },
+    /// A section is compressed in a way that this build cannot undo.
+    Codec {
+        /// The section.
+        section: Tag,
+        /// The offset at which it begins.
+        offset: u64,
+        /// The number of the codec.
+        codec: u8,
+    },
+    /// More than there can be.
+    TooLarge {
+        /// The things that are too many.
+        what: &'static str,
+        /// Their number.
+        value: u64,
+        /// The most there can be.
+        limit: u64,
+    },
+    /// A value that makes no sense where it stands.
+    Malformed {
+        /// The section that it stands in.
+        section: Tag,
+        /// The offset of the section, or of the value.
+        offset: u64,
+        /// The name of the value.
+        what: &'static str,
+        /// The value.
+        found: u64,
+        /// The value that it should be.
+        wanted: u64,
+    },
+    /// A section is said to lie where none can be.
+    Misplaced {
+        /// The section.
+        section: Tag,
+        /// The offset at which it is said to begin.
+        offset: u64,
+        /// Bytes that it is said to have.
+        len: u64,
+        /// The end of all sections.
+        end: u64,
+    },
+    /// Two sections share some of their bytes, but not all.
+    Overlap {
+        /// One of them.
+        section: Tag,
+        /// The one before.
+        other: Tag,
+        /// The offset of the former.
+        offset: u64,
+    },
+    /// The allocator refused.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// The memory that a state goes to or comes from refused.
+    Memory(crate::Error),
+    /// The receiver or the giver of bytes refused.
+    Io(crate::io::Error),
+    /// Somebody else was saving to the same path for too long; that process may have been stopped.
+    #[cfg(feature = "std")]
+    Locked {
+        /// The lock file.
+        path: std::boxed::Box<std::path::Path>,
+        /// Seconds of waiting.
+        seconds: u64,
+    },
+    /// The file at the path was to be kept, as a [`Watch`](super::Watch) said; nothing was saved.
+    #[cfg(feature = "std")]
+    NotReplaced {
+        /// The file that is there.
+        path: std::boxed::Box<std::path::Path>,
+    },
+    /// The file could not be saved to, because its lock could not be had or it could not be
+    /// written; all that was to be saved is in a file beside it.
+    #[cfg(feature = "std")]
+    SavedBeside {
+        /// The file that holds it.
+        path: std::boxed::Box<std::path::Path>,
+        /// The reason that kept the other from being saved to.
+        cause: std::boxed::Box<Error>,
+    },
+    /// The file could not be saved to, and no file beside it could be written either; nothing was
+    /// saved.
+    #[cfg(feature = "std")]
+    NotSaved {
+        /// The reason that kept the file from being saved to.
+        cause: std::boxed::Box<Error>,
+        /// The reason that kept a file beside it from being written.
+        beside: std::boxed::Box<Error>,
+    },
+    /// A file could not be read or written.
+    #[cfg(feature = "std")]
+    File {
+        /// The operation that was tried.
+        operation: Operation,
+        /// Which file, and why not.
+        error: crate::file::FileError,
+    },
+}
+
+/// An operation on a file or a folder.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Opening it.
+    Open,
+    /// Waiting for others who save to it.
+    Lock,
+    /// Reading it.
+    Read,
+    /// Making a new one beside it.
+    Create,
+    /// Writing it.
+    Write,
+    /// Making what was written durable.
+    Sync,
+    /// Giving the new one its name.
+    Rename,
+    /// Removing it.
+    Remove,
+    /// Making a folder.
+    MakeFolder,
+    /// Listing a folder.
+    List,
+    /// Asking for length and time.
+    Ask,
+    /// Changing its length.
+    Resize,
+    /// Noting that it was used.
+    Touch,
+    /// Starting a thread.
+    StartThread,
+}
+
+#[cfg(feature = "std")]
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Lock => "lock",
+            Self::Read => "read",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::MakeFolder => "make the folder",
+            Self::List => "list",
+            Self::Ask => "ask for length and time",
+            Self::Resize => "make room",
+            Self::Touch => "set the time",
+            Self::StartThread => "start a thread",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Truncated { section, offset, need, have } => write!(
+                f,
+                "{section} at {offset} is cut off: {need} bytes needed, the file has {have}; use another copy of it"
+            ),
+            Self::Checksum { section, offset, stored, computed } => write!(
+                f,
+                "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; use another copy of the file"
+            ),
+            Self::Magic { found } => {
+                write!(f, "not a state file of Backstitch: it begins with {:?}", Text(&found))
+            }
+            Self::Version { found, wanted } => {
+                let way_out = match found > wanted {
+                    true => "use a later release",
+                    false => "restore it with the release that saved it, or evaluate its text again",
+                };
+                write!(
+                    f,
+                    "the file has format version {found}, this release reads version {wanted}; {way_out}"
+                )
+            }
+            Self::Fingerprint { stored, wanted } => write!(
+                f,
+                "the state belongs to model {}, not to {}; open the model that it was saved with",
+                Hex(&stored),
+                Hex(&wanted)
+            ),
+            Self::Scope { found, wanted } => write!(f, "the file holds {found}, not {wanted}"),
+            Self::Missing { section, index } => {
+                write!(f, "{section} {index} is missing; the file was not written by this format's writer")
+            }
+            Self::Repeated { section, index } => {
+                write!(f, "{section} {index} was written before; give it another index")
+            }
+            Self::UnknownRequired { tag, version } => {
+                write!(f, "{tag} version {version} is unknown here but needed; use a later release")
+            }
+            Self::Codec { section, offset, codec } => write!(
+                f,
+                "{section} at {offset} is compressed with codec {codec}; use a build that has it (1 and 2: feature zstd)"
+            ),
+            Self::TooLarge { what, value, limit } => write!(f, "{what}: {value}, {limit} at most"),
+            Self::Malformed { section, offset, what, found, wanted } => {
+                write!(f, "{section} at {offset}: {what} is {found}, {wanted} wanted")
+            }
+            Self::Misplaced { section, offset, len, end } => {
+                write!(
+                    f,
+                    "{section} is said to be {len} bytes at {offset}, where none can be; sections end before {end}"
+                )
+            }
+            Self::Overlap { section, other, offset } => {
+                write!(
+                    f,
+                    "{section} at {offset} overlaps {other}; the file was not written by this format's writer"
+                )
+            }
+            Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes; free some"),
+            Self::Memory(ref error) => write!(f, "{error}"),
+            Self::Io(ref error) => write!(f, "{error}"),
+            #[cfg(feature = "std")]
+            Self::Locked { ref path, seconds } => write!(
+                f,
+                "{} was locked for {seconds} s by another process that saves; see whether that one is stopped",
+                path.display()
+            ),
+            #[cfg(feature = "std")]
+            Self::NotReplaced { ref path } => {
+                write!(f, "{} is to stay as it is; save to another file", path.display())
+            }
+            #[cfg(feature = "std")]
+            Self::SavedBeside { ref path, ref cause } => {
+                write!(f, "{cause}; saved as {} instead, rename it once that is mended", path.display())
+            }
+            #[cfg(feature = "std")]
+            Self::NotSaved { ref cause, ref beside } => {
+                write!(f, "{cause}; nor could a file be written beside it: {beside}; save to another folder")
+            }
+            #[cfg(feature = "std")]
+            Self::File { operation, ref error } => write!(f, "cannot {operation}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The text has that of the error inside, so the chain goes on behind it.
+        match self {
+            Self::Memory(error) => error.source(),
+            Self::Io(error) => error.source(),
+            #[cfg(feature = "std")]
+            Self::SavedBeside { cause, .. } | Self::NotSaved { cause, .. } => cause.source(),
+            #[cfg(feature = "std")]
+            Self::File { error, .. } => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<crate::io::Error> for Error {
+    fn from(error: crate::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Error {
+    /// Return the error of the system about a file.
+    #[cfg(feature = "std")]
+    pub(super) fn file(
+        operation: Operation,
+        path: &std::path::Path,
+        problem: impl Into<crate::file::Problem>,
+    ) -> Self {
+        Self::File { operation, error: crate::file::FileError { path: path.into(), problem: problem.into() } }
+    }
+
+    /// Return the state of another model than `wanted`.
+    pub(super) fn fingerprint(stored: &Fingerprint, wanted: &Fingerprint) -> Self {
+        Self::Fingerprint { stored: stored.front(), wanted: wanted.front() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn errors_stay_small_enough_to_return_by_value() {
+        assert!(size_of::<Error>() <= 64, "{}", size_of::<Error>());
+    }
+
+    #[test]
+    fn errors_name_the_section_the_place_and_the_way_out() {
+        let section = Tag(*b"TOKS");
+        let cases = [
+            (
+                Error::Truncated { section, offset: 1536, need: 1600, have: 1550 },
+                "TOKS at 1536 is cut off: 1600 bytes needed, the file has 1550; use another copy of it",
+            ),
+            (
+                Error::Checksum { section, offset: 1536, stored: 0xab, computed: 0xcd },
+                "TOKS at 1536 is damaged: its checksum is 00000000000000cd, 00000000000000ab was written; use another copy of the file",
+            ),
+            (
+                Error::Magic { found: *b"GGUF\x03\0\0\0" },
+                "not a state file of Backstitch: it begins with \"GGUF\\x03\\x00\\x00\\x00\"",
+            ),
+            (
+                Error::Version { found: 1, wanted: 2 },
+                "the file has format version 1, this release reads version 2; restore it with the release that saved it, or evaluate its text again",
+            ),
+            (
+                Error::Version { found: 3, wanted: 2 },
+                "the file has format version 3, this release reads version 2; use a later release",
+            ),
+            (
+                Error::fingerprint(&Fingerprint([0x11; 32]), &Fingerprint([0xfe; 32])),
+                "the state belongs to model 11111111111111111111111111111111, not to fefefefefefefefefefefefefefefefe; open the model that it was saved with",
+            ),
+            (
+                Error::Malformed { section, offset: 1540, what: "count", found: 9, wanted: 8 },
+                "TOKS at 1540: count is 9, 8 wanted",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

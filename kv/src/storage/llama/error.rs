@@ -1,0 +1,240 @@
+//! What can be wrong with a file, or with what is to become one.
+
+use crate::ids::Pos;
+use alloc::boxed::Box;
+use core::fmt;
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Section {
+    /// Magic number, version, architecture.
+    Header,
+    /// The tokens.
+    Tokens,
+    /// Positions and sequences of the cells of a cache, which is numbered in the order of the file.
+    Cells(u8),
+    /// Keys of a cache.
+    Keys(u8),
+    /// Values of a cache.
+    Values(u8),
+    /// Positions and sequences of recurrent states.
+    States,
+    /// R: what convolutions and token shifts carry.
+    R,
+    /// S: what scans carry.
+    S,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Section::Header => f.write_str("header"),
+            Section::Tokens => f.write_str("tokens"),
+            Section::Cells(cache) => write!(f, "cells of cache {cache}"),
+            Section::Keys(cache) => write!(f, "keys of cache {cache}"),
+            Section::Values(cache) => write!(f, "values of cache {cache}"),
+            Section::States => f.write_str("recurrent states"),
+            Section::R => f.write_str("recurrent R"),
+            Section::S => f.write_str("recurrent S"),
+        }
+    }
+}
+
+/// What a number should have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// This.
+    Exactly(u64),
+    /// At least the first, less than the second.
+    Between(u64, u64),
+    /// Something that takes words.
+    Text(&'static str),
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Exactly(n) => write!(f, "{n}"),
+            Wanted::Between(least, end) => write!(f, "{least} or more and less than {end}"),
+            Wanted::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Why a file cannot be read, or cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file ends too early.
+    Truncated {
+        /// Where.
+        section: Section,
+        /// What should have followed.
+        field: &'static str,
+        /// The byte at which it should begin.
+        offset: u64,
+        /// How many bytes it needs.
+        need: u64,
+        /// How many there are.
+        have: u64,
+    },
+    /// Bytes follow what is known.
+    Trailing {
+        /// The first of them.
+        offset: u64,
+        /// How many.
+        n_bytes: u64,
+    },
+    /// A number is not what the model, or reason, wants.
+    Field {
+        /// Where.
+        section: Section,
+        /// Which.
+        field: &'static str,
+        /// Its first byte.
+        offset: u64,
+        /// What it is.
+        found: i128,
+        /// The value that it should be.
+        wanted: Wanted,
+    },
+    /// The session is of another architecture.
+    Architecture {
+        /// The first byte of its name.
+        offset: u64,
+        /// Its name.
+        found: Box<str>,
+        /// That of the model.
+        wanted: Box<str>,
+    },
+    /// The positions of a sequence do not follow each other.
+    Hole {
+        /// The cache.
+        cache: u8,
+        /// The sequence.
+        sequence: u32,
+        /// A position that is there.
+        found: Pos,
+        /// The one that should be in its place.
+        wanted: Pos,
+    },
+    /// Cells that the next token sees are not there.
+    Window {
+        /// The cache.
+        cache: u8,
+        /// The sequence.
+        sequence: u32,
+        /// The first position from which on none is missing.
+        found: Pos,
+        /// The first that is seen.
+        wanted: Pos,
+    },
+    /// Layers disagree about where a sequence ends.
+    Ends {
+        /// Which part disagrees with the first cache.
+        section: Section,
+        /// The sequence.
+        sequence: u32,
+        /// Its last position there; `None`: it holds nothing.
+        found: Option<Pos>,
+        /// Its last position in the first cache.
+        wanted: Option<Pos>,
+    },
+    /// Sequences share cells in a way that only copies of most of them could show.
+    Scattered {
+        /// The cache.
+        cache: u8,
+        /// Blocks of cells that it would take.
+        n_blocks: u64,
+        /// The most that so many cells and sequences justify.
+        limit: u64,
+    },
+    /// Files of this kind cannot be read or written for this model, or cannot hold this.
+    Unsupported {
+        /// What it is.
+        what: &'static str,
+    },
+    /// The layout contradicts itself.
+    Layout {
+        /// What about it.
+        what: &'static str,
+    },
+    /// What is to be written is not of the layout's shape, or is not there.
+    Content {
+        /// What about it.
+        what: &'static str,
+    },
+    /// The allocator refused.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+}
+
+impl From<crate::error::Error> for Error {
+    fn from(error: crate::error::Error) -> Self {
+        match error {
+            crate::error::Error::OutOfMemory { bytes } => Error::OutOfMemory { bytes },
+            _ => Error::Content { what: "bytes of its snapshot" },
+        }
+    }
+}
+
+/// A position, or that there is none.
+struct End(Option<Pos>);
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pos) => write!(f, "position {pos}"),
+            None => f.write_str("nothing"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Truncated { section, field, offset, need, have } => {
+                write!(f, "{section}: {field} at byte {offset} needs {need} bytes, the file has {have} more")
+            }
+            Error::Trailing { offset, n_bytes } => {
+                write!(
+                    f,
+                    "{n_bytes} bytes from byte {offset} on belong to nothing; the file is of another model or version"
+                )
+            }
+            Error::Field { section, field, offset, found, wanted } => {
+                write!(f, "{section}: {field} at byte {offset} is {found}, wanted {wanted}")
+            }
+            Error::Architecture { offset, found, wanted } => {
+                write!(
+                    f,
+                    "header: the session at byte {offset} is of architecture {found:?}, the model of {wanted:?}"
+                )
+            }
+            Error::Hole { cache, sequence, found, wanted } => {
+                write!(f, "cache {cache}: sequence {sequence} has position {found} where {wanted} should be")
+            }
+            Error::Window { cache, sequence, found, wanted } => write!(
+                f,
+                "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees {wanted}; evaluate it again"
+            ),
+            Error::Ends { section, sequence, found, wanted } => {
+                let (found, wanted) = (End(*found), End(*wanted));
+                write!(f, "{section}: sequence {sequence} ends with {found}, elsewhere with {wanted}")
+            }
+            Error::Scattered { cache, n_blocks, limit } => write!(
+                f,
+                "cache {cache}: its sequences share cells so that {n_blocks} blocks would be needed, {limit} are justified"
+            ),
+            Error::Unsupported { what } => write!(f, "llama.cpp's files are not supported for {what}"),
+            Error::Layout { what } => write!(f, "the layout's {what} contradict each other"),
+            Error::Content { what } => write!(f, "what is to be written does not fit the model: {what}"),
+            Error::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

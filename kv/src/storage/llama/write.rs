@@ -1,0 +1,231 @@
+//! What is held, as a file.
+
+mod data;
+mod entries;
+
+use super::layout::{Row, type_number};
+use super::moves::give;
+use super::{
+    BUFFER_MAGIC, Error, Form, Layout, MAX_SEQUENCES, Options, SEQUENCE_MAGIC, SEQUENCE_VERSION,
+    SESSION_MAGIC, SESSION_VERSION, tokens,
+};
+use crate::ids::{Pos, Token};
+use crate::snapshot::{Content, Group, Sequence, Shape, Snapshot};
+use alloc::vec::Vec;
+use backstitch_core::cell::CellType;
+use entries::Entry;
+
+/// Return the bytes of a file of this form. A session has all sequences of `content`, numbered as
+/// they are there; the other forms have its only one. `tokens` are listed as they are, where the
+/// form has a list, and name the cells of layouts with axes.
+///
+/// A file of one sequence has only those cells of a window that the last token sees. What makes
+/// going back possible is left out: llama.cpp knows nothing like it.
+///
+/// # Errors
+/// [`Error::Content`] for what is not of the layout's shape, and [`Error::Hole`] where positions do
+/// not follow each other.
+pub fn export(
+    content: &dyn Content,
+    tokens: &[Token],
+    layout: &Layout,
+    form: Form,
+    options: &Options,
+) -> Result<Vec<u8>, Error> {
+    layout.check()?;
+    let writer = Writer::new(content, tokens, layout, form, options)?;
+    let mut out = Vec::new();
+    writer.head(&mut out)?;
+    for (index, &group) in (0..).zip(&layout.caches) {
+        writer.cache(&mut out, index, group)?;
+    }
+    if let Some(recurrent) = &layout.recurrent {
+        writer.states(&mut out, recurrent.n_layer)?;
+    }
+    Ok(out)
+}
+
+fn put(out: &mut Vec<u8>, number: u32) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_pos(out: &mut Vec<u8>, pos: Pos) {
+    out.extend_from_slice(&pos.0.to_le_bytes());
+}
+
+fn put_len(out: &mut Vec<u8>, n: usize) -> Result<(), Error> {
+    let number = u32::try_from(n).map_err(|_| Error::Unsupported { what: "lists of 2^32 entries" })?;
+    put(out, number);
+    Ok(())
+}
+
+struct Writer<'a> {
+    content: &'a dyn Content,
+    snapshot: &'a Snapshot,
+    tokens: &'a [Token],
+    layout: &'a Layout,
+    form: Form,
+    options: &'a Options,
+    /// For each group of the layout's shape, that of the content.
+    groups: Vec<usize>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        content: &'a dyn Content,
+        tokens: &'a [Token],
+        layout: &'a Layout,
+        form: Form,
+        options: &'a Options,
+    ) -> Result<Writer<'a>, Error> {
+        let snapshot = content.snapshot();
+        let groups = matched(&snapshot.shape, &layout.shape)?;
+        let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(Error::Content { what }) };
+        let n_sequences = snapshot.sequences.len();
+        match form {
+            Form::Session => {
+                ensure(n_sequences <= MAX_SEQUENCES as usize, "more sequences than a session has")?;
+                let n_stream = options.n_stream as usize;
+                ensure(n_stream == 1 || n_sequences <= n_stream, "more sequences than streams")?;
+            }
+            Form::Sequence | Form::Buffer => {
+                ensure(n_sequences == 1, "a file of one sequence is of exactly one")?;
+                ensure(options.sequence < MAX_SEQUENCES, "the sequence's number")?;
+                let has_stream = options.n_stream == 1 || options.sequence < options.n_stream;
+                ensure(has_stream, "the sequence has no stream")?;
+            }
+        }
+        ensure((1..=MAX_SEQUENCES).contains(&options.n_stream), "the number of streams")?;
+        let right = |sequence: &Sequence| sequence.cells.len() == snapshot.shape.groups.len();
+        ensure(snapshot.sequences.iter().all(right), "its groups")?;
+        Ok(Writer { content, snapshot, tokens, layout, form, options, groups })
+    }
+
+    fn head(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let numbers = match self.form {
+            Form::Session => [SESSION_MAGIC, SESSION_VERSION],
+            Form::Sequence => [SEQUENCE_MAGIC, SEQUENCE_VERSION],
+            Form::Buffer => [BUFFER_MAGIC, self.options.sequence],
+        };
+        numbers.iter().for_each(|&number| put(out, number));
+        if self.form != Form::Buffer {
+            put_len(out, self.tokens.len())?;
+            for token in self.tokens {
+                put(out, token.0);
+            }
+        }
+        if self.form == Form::Session {
+            put_len(out, self.layout.architecture.len())?;
+            out.extend_from_slice(self.layout.architecture.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Return the sequences with their numbers in the file.
+    fn sequences(&self) -> impl Iterator<Item = (u32, &'a Sequence)> + use<'a> {
+        let first = if self.form == Form::Session { 0 } else { self.options.sequence };
+        (first..).zip(&self.snapshot.sequences)
+    }
+
+    fn cache(&self, out: &mut Vec<u8>, index: u8, group: Option<usize>) -> Result<(), Error> {
+        let n_stream = self.options.n_stream;
+        put(out, n_stream);
+        let group = group.and_then(|group| self.groups.get(group).copied());
+        for stream in 0..n_stream {
+            let entries = self.entries(index, group, (n_stream > 1).then_some(stream))?;
+            put_len(out, entries.len())?;
+            if entries.is_empty() {
+                continue;
+            }
+            entries.iter().for_each(|entry| self.meta(out, entry));
+            put(out, self.options.v_trans.into());
+            let group = group.and_then(|group| Some((group, self.snapshot.shape.groups.get(group)?)));
+            put_len(out, group.map_or(0, |(_, group)| group.layers.len()))?;
+            // Neither keys nor values are rotated against the errors of quantised caches.
+            put(out, 0);
+            put(out, 0);
+            if let Some((index, group)) = group {
+                self.data(out, index, group, &entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn meta(&self, out: &mut Vec<u8>, entry: &Entry) {
+        put_pos(out, entry.pos);
+        put(out, entry.ids.len() as u32);
+        if self.layout.axes {
+            put_pos(out, entry.pos);
+            put_pos(out, entry.pos);
+            let token = usize::try_from(entry.pos.0).ok().and_then(|pos| self.tokens.get(pos));
+            let none = u32::from_le_bytes(tokens::NONE.to_le_bytes());
+            put(out, token.map_or(none, |token| token.0));
+        }
+        entry.ids.iter().for_each(|&id| put(out, id));
+    }
+
+    fn states(&self, out: &mut Vec<u8>, n_layer: u32) -> Result<(), Error> {
+        // Each state once, with the sequences that share it.
+        let mut states: Vec<(u32, Pos, Vec<u32>)> = Vec::new();
+        for (id, sequence) in self.sequences() {
+            let Some(state) = sequence.state.and_then(|state| state.state) else { continue };
+            match states.iter_mut().find(|known| (known.0, known.1) == (state, sequence.last)) {
+                Some(known) => known.2.push(id),
+                None => states.push((state, sequence.last, [id].into())),
+            }
+        }
+        put_len(out, states.len())?;
+        for (_, last, ids) in &states {
+            let ids = if self.form == Form::Session { &ids[..] } else { &[] };
+            put_pos(out, *last);
+            put_len(out, ids.len())?;
+            ids.iter().for_each(|&id| put(out, id));
+        }
+        put(out, 0);
+        put(out, n_layer);
+        let numbers: Vec<Vec<&[f32]>> =
+            states.iter().map(|state| self.content.state(state.0 as usize)).collect();
+        for row in [Row::R, Row::S] {
+            let mut first = 0;
+            for layer in 0..self.layout.shape.recurrent.len() {
+                put(out, type_number(CellType::F32));
+                out.extend_from_slice(&(self.layout.row_len(layer, row) * 4).to_le_bytes());
+                for numbers in &numbers {
+                    self.row(out, layer, row, numbers.get(first..).unwrap_or_default())?;
+                }
+                first += self.layout.pieces(layer).count();
+            }
+        }
+        Ok(())
+    }
+
+    /// Return the pieces of a layer's state, of which `numbers` has this layer's first, that belong
+    /// to a row.
+    fn row(&self, out: &mut Vec<u8>, layer: usize, row: Row, numbers: &[&[f32]]) -> Result<(), Error> {
+        let mut numbers = numbers.iter();
+        for (piece, len) in self.layout.pieces(layer) {
+            let numbers = numbers.next().filter(|numbers| numbers.len() == len);
+            let numbers = numbers.ok_or(Error::Content { what: "its states" })?;
+            if piece.row == row {
+                give(piece.order, numbers, out);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For each group of `wanted` the number of the same among those of `found`.
+fn matched(found: &Shape, wanted: &Shape) -> Result<Vec<usize>, Error> {
+    let lens = |shape: &Shape| -> Vec<(u32, Vec<usize>)> {
+        let lens = shape.recurrent.iter();
+        lens.map(|layer| (layer.layer, layer.parts.iter().map(|part| part.len).collect())).collect()
+    };
+    if lens(found) != lens(wanted) || found.groups.len() != wanted.groups.len() {
+        return Err(Error::Content { what: "its layers" });
+    }
+    let matching = wanted.groups.iter().map(|wanted| {
+        let is_same = |found: &Group| found.sees == wanted.sees && found.layers == wanted.layers;
+        found.groups.iter().position(is_same).ok_or(Error::Content { what: "its layers" })
+    });
+    matching.collect()
+}

@@ -1,0 +1,112 @@
+//! Which cells go into a file.
+
+use super::Writer;
+use crate::cache::table::bits;
+use crate::ids::Pos;
+use crate::snapshot::{Block, Cells, Sees, Sequence};
+use crate::storage::llama::{Error, Form};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use backstitch_core::cell::BLOCK_CELLS;
+
+/// Block and cell.
+pub(super) type Place = (u32, u32);
+
+/// Positions of a sequence of which only some have cells; a bound on what is listed for them.
+const MOST: i64 = 1 << 24;
+
+/// A cell of a file.
+pub(super) struct Entry {
+    pub pos: Pos,
+    /// The sequences it belongs to.
+    pub ids: Vec<u32>,
+    /// Where its bytes are; nowhere in a cache of no layers.
+    pub place: Option<Place>,
+}
+
+impl Writer<'_> {
+    /// Return the cells of a group, or of a cache without layers, in one stream if not in all: by
+    /// position, and those of one position by sequence.
+    pub(super) fn entries(
+        &self,
+        cache: u8,
+        group: Option<usize>,
+        stream: Option<u32>,
+    ) -> Result<Vec<Entry>, Error> {
+        let sequences = self.sequences().filter(|(id, _)| stream.is_none_or(|stream| stream == *id));
+        let mut entries = match group {
+            Some(group) => self.held(cache, group, sequences)?,
+            None => self.positions(sequences)?,
+        };
+        entries.sort_by(|a, b| (a.pos, &a.ids).cmp(&(b.pos, &b.ids)));
+        Ok(entries)
+    }
+
+    fn held<'s>(
+        &self,
+        cache: u8,
+        group: usize,
+        sequences: impl Iterator<Item = (u32, &'s Sequence)>,
+    ) -> Result<Vec<Entry>, Error> {
+        const MISSING: Error = Error::Content { what: "its blocks" };
+        let sees = self.snapshot.shape.groups.get(group).map_or(Sees::All, |group| group.sees);
+        let blocks = self.snapshot.blocks.get(group).ok_or(MISSING)?;
+        let mut places: BTreeMap<Place, Entry> = BTreeMap::new();
+        for (id, sequence) in sequences {
+            let mut line = line(sequence.cells.get(group).ok_or(MISSING)?, blocks).ok_or(MISSING)?;
+            if let (Sees::Window(window), Some(&(last, _)), true) =
+                (sees, line.last(), self.form != Form::Session)
+            {
+                line.retain(|cell| cell.0 >= window.first(last));
+            }
+            if let Some(pair) = line.windows(2).find(|pair| pair[0].0.next() != pair[1].0) {
+                let (wanted, found) = (pair[0].0.next(), pair[1].0);
+                return Err(Error::Hole { cache, sequence: id, found, wanted });
+            }
+            for (pos, place) in line {
+                let entry = Entry { pos, ids: Vec::new(), place: Some(place) };
+                places.entry(place).or_insert(entry).ids.push(id);
+            }
+        }
+        Ok(places.into_values().collect())
+    }
+
+    /// Return one cell for each position that a sequence has had.
+    fn positions<'s>(
+        &self,
+        sequences: impl Iterator<Item = (u32, &'s Sequence)>,
+    ) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        for (id, sequence) in sequences {
+            let Some((first, last)) = self.range(sequence) else { continue };
+            if i64::from(last.0) - i64::from(first.0) >= MOST {
+                return Err(Error::Unsupported { what: "caches of no layers with so many positions" });
+            }
+            let entry = |pos| Entry { pos: Pos(pos), ids: [id].into(), place: None };
+            entries.extend((first.0..=last.0).map(entry));
+        }
+        Ok(entries)
+    }
+
+    /// Return the positions that a sequence reaches from and to, by what its first group and its
+    /// state know.
+    fn range(&self, sequence: &Sequence) -> Option<(Pos, Pos)> {
+        let Some((cells, blocks)) = sequence.cells.first().zip(self.snapshot.blocks.first()) else {
+            return sequence.state.map(|state| (state.first, sequence.last));
+        };
+        let line = line(cells, blocks)?;
+        let (first, last) = (line.first()?.0, line.last()?.0);
+        Some((if cells.whole_from > Pos::ZERO { cells.start.min(first) } else { first }, last))
+    }
+}
+
+/// Position and place of the cells in order; `None` if a block is not there.
+fn line(cells: &Cells, blocks: &[Block]) -> Option<Vec<(Pos, Place)>> {
+    let mut line = Vec::new();
+    for extent in cells.extents.iter().filter(|extent| extent.live != 0) {
+        let block = blocks.get(extent.block as usize)?;
+        let cell = |cell: u32| (block.pos[cell as usize % BLOCK_CELLS], (extent.block, cell));
+        line.extend(bits(extent.live).map(cell));
+    }
+    Some(line)
+}

@@ -1,0 +1,364 @@
+//! The prompt cache: evaluated prefixes on disk, which outlive the process and are shared by many.
+//!
+//! A prompt is cut into blocks of [`BLOCK_TOKENS`] tokens. What a model computed for a block is a
+//! *payload*: bytes that mean nothing here. A [`Key`] names a prefix by the model, the shape of its
+//! cache and all tokens up to the end of a block, so that prompts with the same beginning share its
+//! blocks, each stored once. Models that keep a state besides cells can only go on from a *resume
+//! point*: a further payload after certain blocks.
+//!
+//! [`PromptCache::longest`] finds the longest stored beginning of a prompt by a few look-ups in
+//! memory, without touching payloads; [`PromptCache::put`] stores what is new; [`BackgroundWriter`]
+//! does that in a thread of its own, so that nobody who computes ever waits for a disk. Blocks that
+//! were stored together are one immutable file, an *entry*, which is a
+//! [container](crate::storage::Container). Several processes may use a folder at once and die at
+//! any moment: a file gets its name when it is complete, its length is reserved before, and what
+//! dead writers leave behind is removed by the next. A payload is checked when it is read; damaged
+//! entries are removed, and the prompt is evaluated as if it had never been stored.
+//!
+//! ```
+//! use backstitch_kv::Token;
+//! use backstitch_kv::storage::prompt_cache::{Access, EvaluatedPrefix, Key, Need, PromptCache};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! let cache = PromptCache::open(folder, Access::ReadWrite { budget: 1 << 30 })?;
+//! let root = Key::root(&[1; 32], &[2; 32]); // which model, which memory
+//! let prompt: Vec<Token> = (0..100).map(Token).collect();
+//!
+//! // Three whole blocks; what was computed for each, in as many pieces as there are.
+//! let blocks = vec![vec![b"keys".into(), b"values".into()]; 3];
+//! cache.put(&EvaluatedPrefix { root, tokens: (&prompt).into(), first: 0, blocks, resumes: vec![] })?;
+//!
+//! let found = cache.longest(&root, &prompt, prompt.len() - 1, Need::Blocks)?;
+//! assert_eq!(found.n_tokens, 96);
+//! let (mut keys, mut values) = ([0; 4], [0; 6]);
+//! found.blocks[2].read(&mut [&mut keys, &mut values])?;
+//! assert_eq!(&values, b"values");
+//! # Ok::<(), backstitch_kv::storage::prompt_cache::Error>(())
+//! ```
+//!
+//! Every failure is an [`Error`] that may be reported and otherwise ignored. `docs/prompt-cache.md`
+//! specifies entries and keys, and says what is promised.
+
+mod check;
+mod entry;
+mod error;
+mod evict;
+mod folder;
+mod found;
+mod index;
+mod key;
+mod prefix;
+mod put;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{EntryInfo, Finding, Problem, Report};
+pub use error::Error;
+pub use evict::{Evicted, Prune};
+pub use found::{Found, Payload, Why};
+pub use key::{BLOCK_TOKENS, KEY_BYTES, Key};
+pub use prefix::Prefix;
+pub use put::{EvaluatedPrefix, Pieces, Put};
+pub use writer::{BackgroundWriter, WriterStats};
+
+use super::container::Section;
+use super::disk::{Disk, RealDisk};
+use crate::ids::Token;
+use core::sync::atomic::{AtomicU64, Ordering};
+use entry::EntryName;
+use folder::Folder;
+use found::OpenEntry;
+use index::Index;
+use key::{blocks_of, chain};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use std::vec::Vec;
+
+/// Rights of a prompt cache in its folder, and how large that may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Nothing is ever changed in the folder: neither files nor their times.
+    ReadOnly,
+    /// Entries are added, and removed so that all files together never have more than `budget`
+    /// bytes.
+    ReadWrite {
+        /// The most bytes of all files.
+        budget: u64,
+    },
+}
+
+/// Payloads that a look-up needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Blocks alone: the model goes on from cells.
+    Blocks,
+    /// A resume point behind the last block: the model keeps states or windows too.
+    ResumePoint,
+}
+
+/// Work of a prompt cache since it was opened, and its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Entries in the folder.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Look-ups that found something of use.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Entries that were written.
+    pub written: u64,
+    /// Entries that were removed to make room.
+    pub evicted: u64,
+    /// Entries that were found damaged.
+    pub damaged: u64,
+}
+
+/// A folder of evaluated prompts. Threads may share it; cloning gives another handle of the same
+/// cache.
+#[derive(Clone, Debug)]
+pub struct PromptCache {
+    shared: Arc<Shared>,
+}
+
+/// State that all handles of a cache, and the files they found, share.
+#[derive(Debug)]
+struct Shared {
+    folder: Folder,
+    access: Access,
+    index: Mutex<Index>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    written: AtomicU64,
+    evicted: AtomicU64,
+    damaged: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl PromptCache {
+    /// Open the prompt cache in the folder at `path`. With [`Access::ReadWrite`] the folder is made
+    /// if it is not there, readable for this user alone, and what dead writers, older releases and
+    /// damage left in it is removed, as far as the system allows.
+    ///
+    /// # Errors
+    /// [`Error::Disk`] if the folder cannot be made or listed.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
+        Self::open_on(Arc::new(RealDisk), path, access)
+    }
+
+    /// Open the prompt cache in a folder of `disk`, as [`PromptCache::open`].
+    ///
+    /// # Errors
+    /// As [`PromptCache::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
+        let folder = Folder::new(disk, path.as_ref());
+        if access != Access::ReadOnly {
+            folder.make()?;
+        }
+        let shared = Shared { folder, access, index: Mutex::default(), counts: Counts::default() };
+        let cache = Self { shared: Arc::new(shared) };
+        cache.shared.index().refresh(&cache.shared.folder)?;
+        if access != Access::ReadOnly {
+            // A folder that cannot be tidied can still be read; whoever stores will hear of it.
+            let _ = cache.tidy();
+        }
+        Ok(cache)
+    }
+
+    /// Return true if the folder at `path` is a prompt cache: it holds the lock or files of one.
+    /// Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Disk`] if the folder cannot be listed.
+    pub fn is_at(path: impl AsRef<Path>) -> Result<bool, Error> {
+        Folder::new(Arc::new(RealDisk), path.as_ref()).is_cache()
+    }
+
+    /// Find the longest stored beginning of `tokens`, at most `max_tokens` of them. Pass one less
+    /// than the prompt has if its last token's logits are wanted: those come from evaluating it.
+    ///
+    /// Reads entries that are new since the last time, without their payloads. What was found is
+    /// opened, and marked as used unless the cache is read-only.
+    ///
+    /// # Errors
+    /// [`Error::Disk`] if the folder cannot be listed. Single files that are gone, damaged or
+    /// unreadable make the beginning shorter.
+    pub fn longest(
+        &self,
+        root: &Key,
+        tokens: &[Token],
+        max_tokens: usize,
+        need: Need,
+    ) -> Result<Found, Error> {
+        let tokens = tokens.get(..max_tokens).unwrap_or(tokens);
+        let keys = chain(root, tokens);
+        let found = {
+            let mut index = self.shared.index();
+            index.refresh(&self.shared.folder)?;
+            Lookup { shared: &self.shared, index: &mut index, files: HashMap::new() }
+                .longest(root, &keys, tokens, need)
+        };
+        let counts = &self.shared.counts;
+        count(if found.n_tokens > 0 { &counts.hits } else { &counts.misses });
+        self.shared.touch(&found);
+        Ok(found)
+    }
+
+    /// Return how many blocks from the start of `tokens` are stored in one piece, and so need not
+    /// be given to [`put`](Self::put) again.
+    ///
+    /// # Errors
+    /// [`Error::Disk`] if the folder cannot be listed.
+    pub fn n_stored(&self, root: &Key, tokens: &[Token]) -> Result<usize, Error> {
+        let keys = chain(root, tokens);
+        let mut index = self.shared.index();
+        index.refresh(&self.shared.folder)?;
+        Ok(index.stored(&keys, tokens))
+    }
+
+    /// Return true if there is a resume point after the first `n_blocks` blocks of `tokens`.
+    ///
+    /// # Errors
+    /// [`Error::Disk`] if the folder cannot be listed.
+    pub fn has_resume_point(&self, root: &Key, tokens: &[Token], n_blocks: usize) -> Result<bool, Error> {
+        let Some(prefix) = blocks_of(tokens).get(..n_blocks) else { return Ok(false) };
+        let keys = chain(root, prefix.as_flattened());
+        let mut index = self.shared.index();
+        index.refresh(&self.shared.folder)?;
+        Ok(keys.last().is_some_and(|key| index.resume(key).is_some()))
+    }
+
+    /// Return the counts of what was done, and the size as of the last look at the folder.
+    pub fn stats(&self) -> Stats {
+        let counts = &self.shared.counts;
+        let [hits, misses, written, evicted, damaged] =
+            [&counts.hits, &counts.misses, &counts.written, &counts.evicted, &counts.damaged]
+                .map(|count| count.load(Ordering::Relaxed));
+        let index = self.shared.index();
+        let bytes = index.whole().map(|(_, entry)| entry.total).fold(0, u64::saturating_add);
+        Stats { entries: index.entries.len() as u64, bytes, hits, misses, written, evicted, damaged }
+    }
+}
+
+impl Shared {
+    /// Lock the index; a thread that panicked while it held it can have left it incomplete, never
+    /// wrong about a file's bytes.
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Return the budget.
+    fn budget(&self) -> Result<u64, Error> {
+        match self.access {
+            Access::ReadOnly => Err(Error::ReadOnly),
+            Access::ReadWrite { budget } => Ok(budget),
+        }
+    }
+
+    /// CheckpointRef all entries of what was found as used now; if that fails they are merely evicted
+    /// earlier.
+    fn touch(&self, found: &Found) {
+        if self.access == Access::ReadOnly {
+            return;
+        }
+        let now = SystemTime::now();
+        let mut entries: Vec<_> =
+            found.blocks.iter().chain(&found.resume).map(|payload| &payload.entry).collect();
+        entries.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        for entry in entries {
+            let _ = self.folder.touch(&entry.name, &*entry.file, now);
+        }
+    }
+
+    /// Give up an entry whose payload turned out to be damaged: remove it if that is allowed; if it
+    /// stays, it is not looked at again.
+    fn remove_damaged(&self, name: &EntryName) {
+        self.give_up(&mut self.index(), name);
+    }
+
+    fn give_up(&self, index: &mut Index, name: &EntryName) {
+        count(&self.counts.damaged);
+        if self.access != Access::ReadOnly && self.folder.remove(name).is_ok() {
+            index.forget(name);
+        } else {
+            index.condemn(name);
+        }
+    }
+}
+
+/// A look-up: the index, and the files it opened.
+struct Lookup<'a> {
+    shared: &'a Arc<Shared>,
+    index: &'a mut Index,
+    files: HashMap<EntryName, Arc<OpenEntry>>,
+}
+
+impl Lookup<'_> {
+    fn longest(&mut self, root: &Key, keys: &[Key], tokens: &[Token], need: Need) -> Found {
+        let n = self.index.stored(keys, tokens);
+        let mut why = self.index.why(root, keys, tokens, n);
+        let mut blocks = Vec::with_capacity(n);
+        for (i, (key, tokens)) in keys.iter().zip(blocks_of(tokens)).take(n).enumerate() {
+            match self.block(key, tokens) {
+                Some(payload) => blocks.push(payload),
+                None => {
+                    why = Why::Unreadable { at: i * BLOCK_TOKENS };
+                    break;
+                }
+            }
+        }
+        let n_stored = blocks.len() * BLOCK_TOKENS;
+        let mut resume = None;
+        if need == Need::ResumePoint {
+            let n = (1..=blocks.len()).rev().find(|n| {
+                resume = keys.get(n - 1).and_then(|key| self.resume(key));
+                resume.is_some()
+            });
+            blocks.truncate(n.unwrap_or(0));
+        }
+        Found { n_tokens: blocks.len() * BLOCK_TOKENS, n_stored, why, blocks, resume }
+    }
+
+    fn block(&mut self, key: &Key, tokens: &key::BlockTokens) -> Option<Payload> {
+        let (name, block) = self.index.block(key, tokens)?;
+        let section = block.payload;
+        self.payload(name, section)
+    }
+
+    fn resume(&mut self, key: &Key) -> Option<Payload> {
+        let (name, &section) = self.index.resume(key)?;
+        self.payload(name, section)
+    }
+
+    /// Return a payload of an entry, which is opened once.
+    fn payload(&mut self, name: EntryName, section: Section) -> Option<Payload> {
+        if let Some(entry) = self.files.get(&name) {
+            return Some(Payload { entry: entry.clone(), section });
+        }
+        let file = self.shared.folder.open(&name).ok()?;
+        let wanted = self.index.len(&name)?;
+        if file.len().ok()? != wanted {
+            self.shared.give_up(self.index, &name);
+            return None;
+        }
+        let entry = Arc::new(OpenEntry { cache: self.shared.clone(), name, file });
+        self.files.insert(name, entry.clone());
+        Some(Payload { entry, section })
+    }
+}

@@ -1,0 +1,365 @@
+//! Saved states: a snapshot as sections of a container, and the files that such containers lie in.
+//!
+//! `SHAP` describes the layers, `MEMO` the snapshot; the bytes are in one section for each block of
+//! cells (`CELL`), state (`STAT`) and journal (`ROWS`). A block that is not full is stored cell by
+//! cell, and as several sections if it grew between saves: what was written once is not written
+//! again.
+
+mod encode;
+#[cfg(feature = "std")]
+mod file;
+mod pieces;
+#[cfg(feature = "std")]
+mod save;
+#[cfg(test)]
+mod tests;
+
+use super::container::{
+    Container, MAX_DIRECTORY, MAX_IMAGE, MAX_SHAPE, Name, Pending, RECORD_BYTES, Room, Section, Writer,
+    expect_at_most,
+};
+use super::error::Error;
+use super::header::Tag;
+use crate::snapshot::import::ImportError;
+use crate::snapshot::{Block, Content, Shape, Snapshot, Source};
+use alloc::vec;
+use alloc::vec::Vec;
+use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::pool::{Inline, Pool};
+
+#[cfg(feature = "std")]
+pub use file::StateFile;
+use pieces::Pieces;
+#[cfg(feature = "std")]
+pub use save::{Saved, Sync, Watch, save, save_watched};
+
+/// The shape of the layers.
+pub const SHAPE: Tag = Tag(*b"SHAP");
+/// The snapshot.
+pub const IMAGE: Tag = Tag(*b"MEMO");
+/// Cells of a block.
+pub const CELLS: Tag = Tag(*b"CELL");
+/// A recurrent state.
+pub const STATE: Tag = Tag(*b"STAT");
+/// A journal.
+pub const ROWS: Tag = Tag(*b"ROWS");
+
+/// The version of all of them.
+pub const IMAGE_VERSION: u16 = 2;
+
+/// Sections that are written together, at most.
+const MAX_WAITING: usize = 256;
+
+/// All cells of a block.
+const ALL: u32 = u32::MAX;
+
+/// The tags and versions that a snapshot is read from.
+pub const IMAGE_TAGS: [(Tag, u16); 5] = [
+    (SHAPE, IMAGE_VERSION),
+    (IMAGE, IMAGE_VERSION),
+    (CELLS, IMAGE_VERSION),
+    (STATE, IMAGE_VERSION),
+    (ROWS, IMAGE_VERSION),
+];
+
+impl<E: Into<Error>> From<ImportError<E>> for Error {
+    fn from(error: ImportError<E>) -> Self {
+        match error {
+            ImportError::Memory(error) => Error::Memory(error),
+            ImportError::Source(error) => error.into(),
+        }
+    }
+}
+
+/// Return the description of `shape` that containers hold; equal shapes have equal bytes.
+pub fn encode_shape(shape: &Shape) -> Vec<u8> {
+    encode::shape(shape)
+}
+
+/// Write all of `content`. Where a container is continued, `old` is the snapshot in it.
+///
+/// # Errors
+/// Those of the writer; [`Error::TooLarge`] and [`Error::Memory`] before anything is written, if it
+/// could not be read again, or `content` is of a memory [without
+/// storage](crate::Memory::without_storage): its bytes are not there to be written.
+pub fn write_snapshot(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+) -> Result<(), Error> {
+    write_snapshot_with(writer, content, old, &Inline)
+}
+
+/// As [`write_snapshot`], with what is known already looked for, and [room](crate::io::Write::room)
+/// filled, on all threads of `pool`; the same bytes are written.
+///
+/// # Errors
+/// As [`write_snapshot`].
+pub fn write_snapshot_with(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+    pool: &dyn Pool,
+) -> Result<(), Error> {
+    expect_storage(content)?;
+    put_snapshot(writer, content, old, pool, expect_read_again)
+}
+
+/// Refuse what has no bytes to write: a snapshot of a memory whose bytes somebody else has.
+fn expect_storage(content: &impl Content) -> Result<(), Error> {
+    let snapshot = content.snapshot();
+    let lacks_cells = |(group, blocks): (usize, &Vec<Block>)| {
+        let n_layers = snapshot.shape.groups.get(group).map_or(0, |group| group.layers.len());
+        !blocks.is_empty() && content.block(group, 0).len() < n_layers
+    };
+    let lacks_states = snapshot.n_states > 0 && content.state(0).iter().all(|piece| piece.is_empty());
+    if lacks_states || snapshot.blocks.iter().enumerate().any(lacks_cells) {
+        return Err(Error::Memory(crate::Error::NoStorage));
+    }
+    Ok(())
+}
+
+/// As [`write_snapshot`], whatever the snapshot says: for tests of those who read it.
+///
+/// # Errors
+/// Those of the writer.
+#[cfg(any(test, feature = "oracle"))]
+pub fn forge_snapshot(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+) -> Result<(), Error> {
+    put_snapshot(writer, content, old, &Inline, |_, _, _, _| Ok(()))
+}
+
+/// Questions about a snapshot, its pieces, and the descriptions of both before they are written.
+type Check = fn(&Snapshot, &Pieces, &[u8], &[u8]) -> Result<(), Error>;
+
+fn put_snapshot(
+    writer: &mut Writer<'_>,
+    content: &impl Content,
+    old: Option<&StoredImage<'_>>,
+    pool: &dyn Pool,
+    check: Check,
+) -> Result<(), Error> {
+    let snapshot = content.snapshot();
+    let pieces = Pieces::plan(snapshot, old.map(|old| (&old.snapshot, &old.pieces)));
+    let (shape, description) = (encode::shape(&snapshot.shape), encode::snapshot(snapshot, &pieces)?);
+    check(snapshot, &pieces, &shape, &description)?;
+    writer.section(SHAPE, IMAGE_VERSION, true, 0, &[&shape])?;
+    writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&description])?;
+    let mut queue = Queue { writer, pool, waiting: Vec::new() };
+    for (group, blocks) in pieces.groups().enumerate() {
+        let layouts: Vec<CellLayout> =
+            snapshot.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
+        for block in 0..blocks.ends.len() {
+            for (number, &mask) in blocks.range(block).zip(blocks.of(block)) {
+                let (layers, index) = (content.block(group, block), section_index(group, number));
+                if mask == ALL {
+                    queue.push(CELLS, index, layers)?;
+                } else {
+                    let rows = take_cells(&layouts, &layers, mask);
+                    queue.flush()?;
+                    queue.writer.section(CELLS, IMAGE_VERSION, true, index, &[&rows])?;
+                }
+            }
+        }
+    }
+    for state in 0..snapshot.n_states as usize {
+        queue.push(STATE, state as u64, bytes_of(&content.state(state)))?;
+    }
+    for journal in 0..snapshot.journals.len() {
+        queue.push(ROWS, journal as u64, bytes_of(&content.journal(journal)))?;
+    }
+    queue.flush()
+}
+
+/// Read the descriptions as a reader does, so that nothing is written that it would refuse. The
+/// container has more bytes than what is counted here of it.
+fn expect_read_again(
+    snapshot: &Snapshot,
+    pieces: &Pieces,
+    shape: &[u8],
+    description: &[u8],
+) -> Result<(), Error> {
+    let n_pieces: usize = pieces.groups().map(|group| group.masks.len()).sum();
+    let n_sections = n_pieces + snapshot.n_states as usize + snapshot.journals.len();
+    let bytes = description.len() as u64 + RECORD_BYTES * n_sections as u64;
+    expect_at_most("bytes of the directory", RECORD_BYTES * n_sections as u64, MAX_DIRECTORY)?;
+    expect_at_most("bytes of a description of layers", shape.len() as u64, MAX_SHAPE)?;
+    let shape = encode::read_shape(SHAPE, shape)?;
+    let (again, _) = encode::read_snapshot(IMAGE, description, shape, Room::of(bytes))?;
+    Ok(again.check()?)
+}
+
+fn bytes_of<'a>(pieces: &[&'a [f32]]) -> Vec<&'a [u8]> {
+    pieces.iter().map(|piece| bytemuck::must_cast_slice(piece)).collect()
+}
+
+/// Sections that wait to be written together.
+struct Queue<'q, 'w, 'c> {
+    writer: &'q mut Writer<'w>,
+    pool: &'q dyn Pool,
+    waiting: Vec<Pending<'c>>,
+}
+
+impl<'c> Queue<'_, '_, 'c> {
+    fn push(&mut self, tag: Tag, index: u64, pieces: Vec<&'c [u8]>) -> Result<(), Error> {
+        let name = Name { tag, version: IMAGE_VERSION, required: true, index };
+        self.waiting.push(Pending { name, pieces });
+        if self.waiting.len() == MAX_WAITING { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.writer.sections(&self.waiting, self.pool)?;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+/// Return the index of the section with the `number`th piece of a group.
+fn section_index(group: usize, number: usize) -> u64 {
+    (group as u64) << 32 | number as u64
+}
+
+fn cells_of(mask: u32) -> impl Iterator<Item = usize> {
+    (0..BLOCK_CELLS).filter(move |cell| mask >> cell & 1 == 1)
+}
+
+/// Some cells of a block, layer by layer.
+fn take_cells(layouts: &[CellLayout], layers: &[&[u8]], mask: u32) -> Vec<u8> {
+    let cells = mask.count_ones() as usize;
+    let mut rows = vec![0; layouts.iter().map(|layout| layout.cell_bytes() * cells).sum()];
+    let mut rest = rows.as_mut_slice();
+    for (layout, layer) in layouts.iter().zip(layers) {
+        for cell in cells_of(mask) {
+            let (row, after) = rest.split_at_mut(layout.cell_bytes());
+            layout.take_cell(layer, cell, row);
+            rest = after;
+        }
+    }
+    rows
+}
+
+/// The snapshot that a container holds, checked, with its bytes at hand.
+#[derive(Debug)]
+pub struct StoredImage<'a> {
+    container: &'a Container<'a>,
+    snapshot: Snapshot,
+    pieces: Pieces,
+}
+
+impl<'a> StoredImage<'a> {
+    /// Read the description and checks it, and that all sections which it needs are there and as
+    /// long as they must be.
+    ///
+    /// # Errors
+    /// [`Error`] with the section that is missing or wrong, [`Error::Memory`] where the description
+    /// contradicts itself.
+    pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
+        let described = |tag, limit| container.read_at_most(container.require(tag, 0)?, limit);
+        let shape = encode::read_shape(SHAPE, &described(SHAPE, MAX_SHAPE)?)?;
+        let room = Room::of(container.committed_len());
+        let (snapshot, pieces) = encode::read_snapshot(IMAGE, &described(IMAGE, MAX_IMAGE)?, shape, room)?;
+        snapshot.check().map_err(Error::Memory)?;
+        pieces.check(&snapshot)?;
+        let stored = StoredImage { container, snapshot, pieces };
+        stored.check_lengths()?;
+        Ok(stored)
+    }
+
+    /// Return the description.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Sections are there and have the lengths that the snapshot says.
+    fn check_lengths(&self) -> Result<(), Error> {
+        for (group, blocks) in self.pieces.groups().enumerate() {
+            let cell: u64 = self.layouts(group).map(|layout| layout.cell_bytes() as u64).sum();
+            for (number, mask) in blocks.masks.iter().enumerate() {
+                let len = cell * u64::from(mask.count_ones());
+                self.check_length(CELLS, section_index(group, number), len)?;
+            }
+        }
+        let len = |of: fn(&crate::StateTensor) -> usize| -> u64 {
+            self.snapshot.shape.pieces().map(|piece| 4 * of(piece) as u64).fold(0, u64::saturating_add)
+        };
+        let (state, row) = (len(|piece| piece.len), len(|piece| piece.input));
+        for number in 0..self.snapshot.n_states {
+            self.check_length(STATE, number.into(), state)?;
+        }
+        for (number, n_rows) in self.snapshot.journals.iter().enumerate() {
+            self.check_length(ROWS, number as u64, row.saturating_mul((*n_rows).into()))?;
+        }
+        Ok(())
+    }
+
+    fn check_length(&self, tag: Tag, index: u64, wanted: u64) -> Result<(), Error> {
+        self.container.require(tag, index)?.expect_len(wanted)
+    }
+
+    fn layouts(&self, group: usize) -> impl Iterator<Item = CellLayout> + '_ {
+        self.snapshot.shape.groups.get(group).into_iter().flat_map(|group| group.layouts())
+    }
+
+    fn fill_numbers(&self, tag: Tag, index: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        let mut targets: Vec<&mut [u8]> =
+            pieces.iter_mut().map(|piece| bytemuck::must_cast_slice_mut(piece)).collect();
+        self.container.read_into(self.container.require(tag, index as u64)?, &mut targets)
+    }
+
+    fn fill_cells(
+        &self,
+        group: usize,
+        section: &Section,
+        mask: u32,
+        layers: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let rows = self.container.read(section)?;
+        let mut rest: &[u8] = &rows;
+        for (layout, layer) in self.layouts(group).zip(layers) {
+            for cell in cells_of(mask) {
+                let (Some((row, after)), true) =
+                    (rest.split_at_checked(layout.cell_bytes()), layer.len() == layout.block_bytes())
+                else {
+                    return Err(short(section, rest.len(), layout.cell_bytes()));
+                };
+                layout.put_cell(layer, cell, row);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn short(section: &Section, found: usize, wanted: usize) -> Error {
+    let Section { tag, offset, .. } = *section;
+    let (found, wanted) = (found as u64, wanted as u64);
+    Error::Malformed { section: tag, offset, what: "bytes of a cell", found, wanted }
+}
+
+impl Source for StoredImage<'_> {
+    type Error = Error;
+
+    fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
+        let Some(pieces) = self.pieces.group(group) else { return Ok(()) };
+        for (number, &mask) in pieces.range(block).zip(pieces.of(block)) {
+            let index = section_index(group, number);
+            let section = self.container.require(CELLS, index)?;
+            match mask {
+                ALL => self.container.read_into(section, layers)?,
+                _ => self.fill_cells(group, section, mask, layers)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_state(&self, state: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.fill_numbers(STATE, state, pieces)
+    }
+
+    fn fill_journal(&self, journal: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
+        self.fill_numbers(ROWS, journal, pieces)
+    }
+}

@@ -1,0 +1,145 @@
+//! Which cells of a block are in which section.
+
+use super::{ALL, IMAGE};
+use crate::snapshot::{Block, Snapshot};
+use crate::storage::error::Error;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A block that became full in more pieces than this is written again as one, which is read faster.
+const MAX_PIECES: usize = 4;
+
+/// For each group, for each block, the cells of each of its pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pieces(pub Vec<GroupPieces>);
+
+/// The pieces of a group's blocks, numbered through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupPieces {
+    /// The cells of each piece.
+    pub masks: Vec<u32>,
+    /// For each block the number of the piece behind its last.
+    pub ends: Vec<u32>,
+}
+
+impl GroupPieces {
+    /// Return the numbers of a block's pieces.
+    pub fn range(&self, block: usize) -> Range<usize> {
+        let end = |block: usize| self.ends.get(block).map_or(0, |end| *end as usize);
+        block.checked_sub(1).map_or(0, end)..end(block)
+    }
+
+    pub fn of(&self, block: usize) -> &[u32] {
+        self.masks.get(self.range(block)).unwrap_or_default()
+    }
+
+    fn push(&mut self, masks: &[u32]) {
+        self.masks.extend_from_slice(masks);
+        self.ends.push(self.masks.len() as u32);
+    }
+}
+
+impl Pieces {
+    pub fn groups(&self) -> impl Iterator<Item = &GroupPieces> {
+        self.0.iter()
+    }
+
+    pub fn group(&self, group: usize) -> Option<&GroupPieces> {
+        self.0.get(group)
+    }
+
+    pub fn of(&self, group: usize, block: usize) -> &[u32] {
+        self.group(group).map_or(&[], |pieces| pieces.of(block))
+    }
+
+    /// Return one piece for what is new of each block, and those that were stored before.
+    pub fn plan(snapshot: &Snapshot, old: Option<(&Snapshot, &Pieces)>) -> Pieces {
+        let group = |(group, blocks): (usize, &Vec<Block>)| {
+            let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
+            let mut pieces = GroupPieces::default();
+            for block in blocks {
+                pieces.push(&cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
+            }
+            pieces
+        };
+        Pieces(snapshot.blocks.iter().enumerate().map(group).collect())
+    }
+
+    /// Check that there are pieces for each block of the snapshot: each some of its cells, and
+    /// together all of them.
+    pub fn check(&self, snapshot: &Snapshot) -> Result<(), Error> {
+        expect("groups of pieces", 0, self.0.len() as u64, snapshot.blocks.len() as u64)?;
+        for (pieces, blocks) in self.0.iter().zip(&snapshot.blocks) {
+            expect("blocks with pieces", 0, pieces.ends.len() as u64, blocks.len() as u64)?;
+            let n_pieces = pieces.ends.last().map_or(0, |end| *end as usize);
+            expect("pieces of blocks", 0, pieces.masks.len() as u64, n_pieces as u64)?;
+            for (number, block) in blocks.iter().enumerate() {
+                let mut left = block.live;
+                for &mask in pieces.of(number) {
+                    if mask == 0 || mask & !left != 0 {
+                        return Err(wrong("cells of a piece", number, mask.into(), left.into()));
+                    }
+                    left &= !mask;
+                }
+                expect("cells of no piece", number, left.into(), 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuse a number of a block that is not as it should be.
+fn expect(what: &'static str, block: usize, found: u64, wanted: u64) -> Result<(), Error> {
+    if found == wanted { Ok(()) } else { Err(wrong(what, block, found, wanted)) }
+}
+
+fn wrong(what: &'static str, block: usize, found: u64, wanted: u64) -> Error {
+    Error::Malformed { section: IMAGE, offset: block as u64, what, found, wanted }
+}
+
+/// Position of a block's first cell, by which it is found again.
+fn first(block: &Block) -> (u32, i32) {
+    let cell = block.live.trailing_zeros();
+    (cell, block.pos.get(cell as usize).map_or(-1, |pos| pos.0))
+}
+
+/// Return the stored pieces of a group by the first cell of their block.
+fn known<'a>(old: &Snapshot, pieces: &'a Pieces, group: usize) -> BTreeMap<(u32, i32), &'a [u32]> {
+    let blocks = old.blocks.get(group).into_iter().flatten().enumerate();
+    blocks.map(|(number, block)| (first(block), pieces.of(group, number))).collect()
+}
+
+/// Cuts the cells of a block where they were cut before.
+fn cut(live: u32, known: &[u32]) -> Vec<u32> {
+    let mut left = live;
+    let mut masks = Vec::new();
+    for &mask in known {
+        if mask & !left == 0 {
+            masks.push(mask);
+            left &= !mask;
+        }
+    }
+    if left != 0 {
+        masks.push(left);
+    }
+    if live == ALL && masks.len() > MAX_PIECES { vec![ALL] } else { masks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_stays_in_pieces_and_the_rest_is_a_new_one() {
+        assert_eq!(cut(0xff, &[]), [0xff]);
+        assert_eq!(cut(0xff, &[0x0f]), [0x0f, 0xf0]);
+        // Cells that went take their piece with them.
+        assert_eq!(cut(0xf7, &[0x0f, 0xf0]), [0xf0, 0x07]);
+        assert_eq!(cut(ALL, &[ALL]), [ALL]);
+        assert_eq!(cut(ALL, &[0xff, 0xff00, 0xff_0000]), [0xff, 0xff00, 0xff_0000, 0xff00_0000]);
+        assert_eq!(cut(ALL, &[0xf, 0xf0, 0xff00, 0xff_0000]), [ALL]);
+        assert_eq!(cut(0, &[1]), [0; 0]);
+    }
+}

@@ -1,0 +1,274 @@
+//! A saved state as plain data: the one parser of its sections, for restoring it and for showing
+//! it.
+
+use super::sections::{LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION};
+use crate::context::history::SavedTokens;
+use crate::error::Error;
+use crate::sampler;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use backstitch_kv::snapshot::{self, Sees, Snapshot};
+use backstitch_kv::storage::{Container, IMAGE_TAGS, MAX_READ, Section, StoredImage, Tag};
+use backstitch_kv::{Pos, SeqId, Token};
+
+/// The most sequences of a state; far above those of any context.
+const MAX_SEQUENCES: u64 = 1 << 20;
+
+/// A saved state: all of its descriptions, each checked by itself and against the others.
+///
+/// Restoring and showing a state both begin with this. What only a model or a context can tell is
+/// not checked here: if tokens are in the vocabulary, if there is room. Cells, states and journals
+/// stay in the container and are read when they are asked for. Sections that several sequences
+/// share are in memory once, so a state takes no more than a few times its bytes.
+///
+/// ```
+/// use backstitch_kv::storage::Container;
+/// use backstitch_models::{Context, Model, Params, SaveOptions, SavedContext, Token};
+/// # use backstitch_models::backstitch_kv;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut ctx = Context::new(&model, Params::default().n_ctx(128))?;
+/// let seq = ctx.sequence()?;
+/// ctx.append(seq, &[Token(5), Token(6), Token(7)])?;
+/// let mut state = Vec::new();
+/// ctx.state_write(&mut state, &SaveOptions::default())?;
+///
+/// let container = Container::parse(&state)?;
+/// let saved = SavedContext::parse(&container)?;
+/// assert_eq!(*saved.sequences[0].tokens, [Token(5), Token(6), Token(7)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SavedContext<'a> {
+    /// The container.
+    pub container: &'a Container<'a>,
+    /// The memory's part, whose bytes are read from the container.
+    pub memory: StoredImage<'a>,
+    /// The rest of each sequence of the snapshot, in its order; ids ascend.
+    pub sequences: Vec<SavedSequence>,
+    /// Bytes of the program that saved.
+    pub metadata: Vec<u8>,
+}
+
+/// A sequence of a saved state, beside the memory's part.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SavedSequence {
+    /// Its id.
+    pub id: u32,
+    /// True if it was changed in its middle, so that not all of its tokens are known.
+    pub edited: bool,
+    /// True if something of it came from another engine, or was rounded.
+    pub foreign: bool,
+    /// The position of the first of its tokens.
+    pub start: Pos,
+    /// Its tokens, as far as they are known.
+    pub tokens: Arc<[Token]>,
+    /// The logits after its last token.
+    pub logits: Option<Arc<Vec<f32>>>,
+    /// The state of its samplers.
+    pub sampler: Option<Arc<sampler::State>>,
+    /// The position that its next token gets.
+    pub end: Pos,
+}
+
+impl<'a> SavedContext<'a> {
+    /// Parse the descriptions in a container and check them.
+    ///
+    /// # Errors
+    /// [`Error::State`] with the section that is missing, damaged, unknown or too large, and for a
+    /// memory's part that contradicts itself; [`Error::SavedLength`] and [`Error::SavedValue`] for
+    /// other sections that are not what they should be, or do not fit the memory's part;
+    /// [`Error::OutOfMemory`].
+    pub fn parse(container: &'a Container<'a>) -> Result<Self, Error> {
+        let own = [SEQUENCES, TOKENS, LOGITS, SAMPLER, TRAIL, METADATA].map(|tag| (tag, VERSION));
+        container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
+        let memory = StoredImage::open(container)?;
+        let ids = parse_ids(container, memory.snapshot())?;
+        let mut known =
+            Known { container, tokens: BTreeMap::new(), logits: BTreeMap::new(), samplers: BTreeMap::new() };
+        let sequences = (0..).zip(ids.iter().zip(&memory.snapshot().sequences));
+        let sequences =
+            sequences.map(|(index, (id, held))| known.sequence(index, *id, memory.snapshot(), held));
+        let sequences = sequences.collect::<Result<_, _>>()?;
+        let metadata = match find(container, METADATA, 0) {
+            Some(section) => container.read_at_most(section, MAX_READ)?.into_owned(),
+            None => Vec::new(),
+        };
+        Ok(Self { container, memory, sequences, metadata })
+    }
+
+    /// Return the description of the memory's part.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.memory.snapshot()
+    }
+
+    /// Return the state of the samplers of the first sequence.
+    pub fn sampler(&self) -> Option<&sampler::State> {
+        self.sequences.first().and_then(|first| first.sampler.as_deref())
+    }
+
+    /// Return the ids of the sequences.
+    pub(super) fn ids(&self) -> Vec<SeqId> {
+        self.sequences.iter().map(|sequence| SeqId(sequence.id)).collect()
+    }
+}
+
+/// Return the section of that name, if there is one; not if it may be skipped and is of a version
+/// that is not known.
+fn find<'a>(container: &'a Container<'_>, tag: Tag, index: u64) -> Option<&'a Section> {
+    container.find(tag, index).filter(|section| section.version <= VERSION)
+}
+
+/// Read which sequences there are.
+fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>, Error> {
+    let what = "the list of sequences";
+    let bytes = container.read_at_most(container.require(SEQUENCES, 0)?, 4 * MAX_SEQUENCES)?;
+    let (ids, rest) = bytes.as_chunks::<4>();
+    let (found, wanted) = (bytes.len() as u64, 4 * snapshot.sequences.len() as u64);
+    if !rest.is_empty() || found != wanted {
+        return Err(Error::SavedLength { what, found, wanted });
+    }
+    let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
+    let descends = (4..).step_by(4).zip(ids.iter().zip(ids.iter().skip(1))).find(|(_, (a, b))| a >= b);
+    match descends {
+        None => Ok(ids),
+        Some((offset, (_, id))) => {
+            let wanted = "a larger id than the one before";
+            Err(Error::SavedValue { what, offset, found: (*id).into(), wanted })
+        }
+    }
+}
+
+/// The place of a section: offset and length.
+type Place = (u64, u64);
+
+fn place(section: &Section) -> Place {
+    (section.offset, section.raw_len)
+}
+
+/// Contents of sections of which several may be the same bytes of the file, by their places: each
+/// is in memory once.
+struct Known<'a> {
+    container: &'a Container<'a>,
+    tokens: BTreeMap<Place, SavedTokens>,
+    logits: BTreeMap<Place, Arc<Vec<f32>>>,
+    samplers: BTreeMap<(Place, Option<Place>), Arc<sampler::State>>,
+}
+
+/// Return the content that is known under `key`, or learn it.
+fn shared<K: Ord, T: Clone>(
+    known: &mut BTreeMap<K, T>,
+    key: K,
+    read: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    if let Some(content) = known.get(&key) {
+        return Ok(content.clone());
+    }
+    let content = read()?;
+    known.insert(key, content.clone());
+    Ok(content)
+}
+
+impl Known<'_> {
+    fn sequence(
+        &mut self,
+        index: u64,
+        id: u32,
+        snapshot: &Snapshot,
+        held: &snapshot::Sequence,
+    ) -> Result<SavedSequence, Error> {
+        let container = self.container;
+        let section = container.require(TOKENS, index)?;
+        let SavedTokens { edited, foreign, start, tokens } =
+            shared(&mut self.tokens, place(section), || {
+                SavedTokens::parse(&container.read_at_most(section, MAX_TOKENS)?)
+            })?;
+        let logits = match find(container, LOGITS, index) {
+            Some(section) => Some(shared(&mut self.logits, place(section), || {
+                numbers(&container.read_at_most(section, MAX_TOKENS)?)
+            })?),
+            None => None,
+        };
+        let sampler = self.sampler(index)?;
+        let end = snapshot.end_of(held);
+        let sequence = SavedSequence { id, edited, foreign, start, tokens, logits, sampler, end };
+        if !sequence.edited || !sequence.tokens.is_empty() {
+            check_end(&sequence)?;
+            check_cells(&sequence, snapshot, held)?;
+        }
+        Ok(sequence)
+    }
+
+    fn sampler(&mut self, index: u64) -> Result<Option<Arc<sampler::State>>, Error> {
+        let container = self.container;
+        let Some(section) = find(container, SAMPLER, index) else { return Ok(None) };
+        let trail = find(container, TRAIL, index);
+        let read = || {
+            let mut state = sampler::State::decode(&container.read_at_most(section, MAX_TOKENS)?)?;
+            if let Some(trail) = trail {
+                state.trail = sampler::Trail::decode(&container.read_at_most(trail, MAX_TOKENS)?)?;
+            }
+            Ok(Arc::new(state))
+        };
+        shared(&mut self.samplers, (place(section), trail.map(place)), read).map(Some)
+    }
+}
+
+/// Read a list of numbers.
+fn numbers(bytes: &[u8]) -> Result<Arc<Vec<f32>>, Error> {
+    let (numbers, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        let (what, found) = ("the list of logits", bytes.len() as u64);
+        return Err(Error::SavedLength { what, found, wanted: 4 * numbers.len() as u64 });
+    }
+    let mut all = Vec::new();
+    let refused = Error::OutOfMemory { what: "logits", n_bytes: bytes.len() as u64 };
+    all.try_reserve_exact(numbers.len()).map_err(|_| refused)?;
+    all.extend(numbers.iter().map(|x| f32::from_le_bytes(*x)));
+    Ok(Arc::new(all))
+}
+
+/// Return the error for tokens that do not fit the memory's part.
+fn unlike(found: Pos, wanted: &'static str) -> Error {
+    Error::SavedValue { what: "the list of a sequence's tokens", offset: 4, found: found.0 as u64, wanted }
+}
+
+/// Return the position after the last token of a list, as the list tells it.
+fn end_of(sequence: &SavedSequence) -> Pos {
+    Pos(sequence.start.0.saturating_add(sequence.tokens.len() as i32))
+}
+
+/// Check that a list of tokens ends where the memory's sequence does.
+fn check_end(sequence: &SavedSequence) -> Result<(), Error> {
+    match end_of(sequence) {
+        end if end == sequence.end => Ok(()),
+        end => Err(unlike(end, "the end of the sequence")),
+    }
+}
+
+/// Check that every token of a list that some group of layers keeps cells of has one there: a list
+/// that goes on across a hole would be cut in the hole by a rollback, and then end elsewhere than
+/// the cells.
+fn check_cells(
+    sequence: &SavedSequence,
+    snapshot: &Snapshot,
+    held: &snapshot::Sequence,
+) -> Result<(), Error> {
+    let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks).zip(&held.cells);
+    for ((_, blocks), cells) in groups.filter(|((group, _), _)| group.sees != Sees::EncoderOutput) {
+        // Several cells may stand at one position.
+        let mut wanted = sequence.start.max(cells.whole_from);
+        for pos in cells.positions(blocks) {
+            if pos == wanted {
+                wanted = Pos(pos.0.saturating_add(1));
+            }
+        }
+        if wanted < end_of(sequence) {
+            return Err(unlike(wanted, "tokens that cells are there for"));
+        }
+    }
+    Ok(())
+}
