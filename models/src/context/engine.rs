@@ -78,15 +78,26 @@ impl Engine<'_> {
 
     /// Compute a batch of any length through a savepoint, piece by piece.
     pub fn compute(&mut self, savepoint: &mut Savepoint<'_>, batch: &Batch) -> Result<(), Error> {
+        self.compute_from(savepoint, batch, 0)
+    }
+
+    /// Compute a batch from token `done` on; the pieces before are committed.
+    fn compute_from(
+        &mut self,
+        savepoint: &mut Savepoint<'_>,
+        batch: &Batch,
+        done: usize,
+    ) -> Result<(), Error> {
         let (n_batch, n_ubatch) = (self.params.n_batch as usize, self.params.n_ubatch as usize);
         if batch.len() <= n_batch {
             return self.compute_plan(savepoint.prepare(batch, n_ubatch)?, Some(batch), 0);
         }
-        let (mut piece, mut begins) = (core::mem::take(self.piece), Some(batch));
-        let result = (0..batch.len()).step_by(n_batch).try_for_each(|start| {
+        let mut piece = core::mem::take(self.piece);
+        let result = (done..batch.len()).step_by(n_batch).try_for_each(|start| {
             piece.copy_from(batch, start..batch.len().min(start + n_batch))?;
             let plan = savepoint.prepare(&piece, n_ubatch).map_err(Error::from);
-            let computed = plan.and_then(|plan| self.compute_plan(plan, begins.take(), start));
+            let begins = (start == 0).then_some(batch);
+            let computed = plan.and_then(|plan| self.compute_plan(plan, begins, start));
             computed.map_err(|error| in_batch(error, start))
         });
         *self.piece = piece;
@@ -106,7 +117,8 @@ impl Engine<'_> {
         match self.compute(savepoint, batch) {
             // The former cells held the same tokens that are computed here.
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) if savepoint.make_room() => {
-                self.compute(savepoint, batch)
+                let end = savepoint.seq_pos_max(seq).map_or(Pos::ZERO, |last| last + 1);
+                self.compute_from(savepoint, batch, end.0.saturating_sub(from.0).max(0) as usize)
             }
             result => result,
         }

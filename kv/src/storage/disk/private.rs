@@ -4,7 +4,7 @@
 //! there was nothing, so that neither a link nor a file that somebody else put there is ever
 //! written to.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -27,12 +27,13 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 /// The error of the system.
 #[cfg(unix)]
 pub(super) fn keep_from_others(file: &File) -> io::Result<()> {
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
     let mode = file.metadata()?.permissions().mode() & 0o7777;
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    file.set_permissions(fs::Permissions::from_mode(mode & 0o700))
+    file.set_permissions(Permissions::from_mode(mode & 0o700))
 }
 
 /// Other systems take over who may read a file from its folder.
