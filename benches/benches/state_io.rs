@@ -6,7 +6,7 @@ use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
 use backstitch_kv::io::Space;
 use backstitch_kv::storage::disk::RealDisk;
 use backstitch_kv::storage::{
-    self, Container, Fingerprint, Header, Scope, StateFile, StoredImage, Sync, Writer, write_snapshot,
+    self, Container, Fingerprint, Header, Scope, StateFile, StoredSnapshot, Sync, Writer, write_snapshot,
     write_snapshot_with,
 };
 use backstitch_kv::{
@@ -94,7 +94,7 @@ fn saved(memory: &Memory) -> Vec<u8> {
 
 /// Puts what a container holds in the place of the sequence.
 fn restore(memory: &mut Memory, container: &Container<'_>, pool: &dyn Pool) {
-    let stored = StoredImage::open(container).unwrap();
+    let stored = StoredSnapshot::open(container).unwrap();
     memory.import_with(stored.snapshot(), &stored, &[SEQ], false, pool).unwrap().commit();
 }
 
@@ -102,7 +102,7 @@ fn restore(memory: &mut Memory, container: &Container<'_>, pool: &dyn Pool) {
 fn save_again(memory: &Memory, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -> u64 {
     let snapshot = memory.export(&[SEQ]).unwrap();
     let container = Container::parse(old).unwrap();
-    let stored = StoredImage::open(&container).unwrap();
+    let stored = StoredSnapshot::open(&container).unwrap();
     let mut writer = Writer::append(out, &container).unwrap();
     write_snapshot_with(&mut writer, &snapshot, Some(&stored), pool).unwrap();
     writer.finish().unwrap().written

@@ -6,7 +6,7 @@ pub mod svg;
 pub mod text;
 
 use backstitch_kv::survey::{Checkpoint, Layers, Survey};
-use backstitch_models::{Means, Pos, Rollback, Stretch};
+use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use std::ops::Range;
 
 /// What is drawn.
@@ -17,7 +17,7 @@ pub struct Picture {
     /// The sequence.
     pub survey: Survey,
     /// How each of its positions is reached again, ascending.
-    pub ways: Vec<Stretch>,
+    pub ways: Vec<CostRange>,
     /// Sequences that parted from it.
     pub forks: Vec<Survey>,
     /// What was gone back to, and what that took.
@@ -28,7 +28,7 @@ pub struct Picture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Pinned,
-    Rung,
+    Scheduled,
     Journal,
 }
 
@@ -38,11 +38,12 @@ impl Picture {
         self.forks.iter().map(|fork| fork.end).fold(self.survey.end, Pos::max)
     }
 
-    /// The most tokens that a rollback evaluates again, and the position where it does.
-    fn dearest(&self) -> (u32, Pos) {
-        let dearest = |way: &Stretch| (cost(way, way.positions.end.0 - 1), Pos(way.positions.end.0 - 1));
+    /// Return the tokens of the most expensive rollback, and its position.
+    fn most_expensive(&self) -> (u32, Pos) {
+        let most_expensive =
+            |way: &CostRange| (n_reevaluated(way, way.positions.end.0 - 1), Pos(way.positions.end.0 - 1));
         let dearer = |a: (u32, Pos), b: (u32, Pos)| if b.0 > a.0 { b } else { a };
-        self.ways.iter().map(dearest).fold((0, Pos::ZERO), dearer)
+        self.ways.iter().map(most_expensive).fold((0, Pos::ZERO), dearer)
     }
 
     /// The part that has recurrent states, if one does.
@@ -51,15 +52,19 @@ impl Picture {
     }
 }
 
-/// Tokens that are evaluated again on the way to `pos`, a position of `way`.
-fn cost(way: &Stretch, pos: i32) -> u32 {
-    if way.means == Means::Evaluated { pos.saturating_sub(way.restored_from.0).max(0) as u32 } else { 0 }
+/// Return the number of tokens re-evaluated in a rollback to `pos`, a position of `way`.
+fn n_reevaluated(way: &CostRange, pos: i32) -> u32 {
+    if way.cost == RollbackCost::Reevaluated {
+        pos.saturating_sub(way.restored_from.0).max(0) as u32
+    } else {
+        0
+    }
 }
 
 fn role(checkpoint: &Checkpoint) -> Role {
     match checkpoint {
         Checkpoint { is_pinned: true, .. } => Role::Pinned,
-        Checkpoint { is_scheduled: true, .. } => Role::Rung,
+        Checkpoint { is_scheduled: true, .. } => Role::Scheduled,
         _ => Role::Journal,
     }
 }
@@ -113,7 +118,7 @@ fn told(pos: Pos, took: &Rollback) -> String {
     match took {
         Rollback { reevaluated: 1.., .. } => {
             format!(
-                "rollback to {pos}: restored from {from}, {} evaluated again",
+                "rollback to {pos}: restored from {from}, {} re-evaluated",
                 count(took.reevaluated, "token")
             )
         }
@@ -161,9 +166,9 @@ fn costs(picture: &Picture) -> Vec<(&'static str, u64, String)> {
     }
     if budget.n_paid > 0 || !checkpoints.is_empty() {
         let n = |wanted| checkpoints.iter().filter(|checkpoint| role(checkpoint) == wanted).count();
-        let (pinned, rungs, journal) = (n(Role::Pinned), n(Role::Rung), n(Role::Journal));
+        let (pinned, scheduled, journal) = (n(Role::Pinned), n(Role::Scheduled), n(Role::Journal));
         let what = format!(
-            "{}: {pinned} pinned, {rungs} of the ladder, {journal} for the journal",
+            "{}: {pinned} pinned, {scheduled} of the checkpoint schedule, {journal} for the journal",
             checkpoints.len()
         );
         costs.push(("checkpoints", bytes.checkpoints, what));

@@ -111,7 +111,7 @@ impl PromptCache {
             _ => format!("; {more} more are stored, but no state of this model behind them"),
         };
         let why = match recalled.why {
-            Why::Whole => {
+            Why::AllStored => {
                 format!("whole blocks of {BLOCK_TOKENS} are kept, and the last token's logits are wanted")
             }
             why => format!("{why}{}", text_at(why, model, tokens)),

@@ -8,7 +8,7 @@
 //! Angles are computed in `f64`, so that far positions lose nothing, and depend on position and
 //! dimension only.
 //!
-//! [`Rope::shift_keys`] is the K-shift: it turns keys that are in the cache already, when their
+//! [`Rope::shift_keys`] is the K-shift: it rotates keys that are in the cache already, when their
 //! positions move.
 
 pub use crate::kernels::rotate::Pairs;

@@ -11,7 +11,7 @@ use backstitch_kv::snapshot::Owned;
 use backstitch_kv::storage::disk::fake::{FakeDisk, Fault};
 use backstitch_kv::storage::disk::{Disk, Mode};
 use backstitch_kv::storage::{
-    Container, Error, Header, Saved, Scope, StoredImage, Sync, save, write_snapshot,
+    Container, Error, Header, Saved, Scope, StoredSnapshot, Sync, save, write_snapshot,
 };
 use backstitch_kv::{Fit, Pos, SeqId};
 use libfuzzer_sys::fuzz_target;
@@ -132,7 +132,7 @@ impl Machine {
     fn write(&self, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
         let snapshot = self.live.memory.export(seqs).expect("the sequences are there");
         save(&self.disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
-            let old = writer.old().and_then(|old| StoredImage::open(old).ok());
+            let old = writer.old().and_then(|old| StoredSnapshot::open(old).ok());
             write_snapshot(writer, &snapshot, old.as_ref())
         })
     }
@@ -202,7 +202,7 @@ impl Machine {
             self.disk.open(Path::new(PATHS[path]), Mode::Read).map_err(backstitch_kv::io::Error::from)?;
         let container = Container::open(&*file)?;
         container.expect_fingerprint(&FINGERPRINT)?;
-        let stored = StoredImage::open(&container)?;
+        let stored = StoredSnapshot::open(&container)?;
         let n = stored.snapshot().sequences.len() as u32;
         let seqs: Vec<SeqId> = (0..n).map(|i| SeqId((u32::from(first) + i) % N_SEQS)).collect();
         let import = self.live.memory.import(stored.snapshot(), &stored, &seqs, false)?;
@@ -222,11 +222,12 @@ fn sync(b: u8) -> Sync {
 fn kept(bytes: &[u8]) -> Result<Kept, Error> {
     let container = Container::parse(bytes)?;
     container.check()?;
-    let stored = StoredImage::open(&container)?;
+    let stored = StoredSnapshot::open(&container)?;
     Ok(Kept::of(&Owned::load(stored.snapshot(), &stored)?))
 }
 
-/// Whether sequences hold what was saved: all of it, or at least the same tokens if there was no room for all ways back.
+/// Return true if the sequences hold what was saved: all of it, or at least the same tokens if
+/// there was no room for all checkpoints.
 fn is_restored(saved: &Kept, now: &Kept, fit: Fit) -> bool {
     let ends = |kept: &Kept| -> Vec<_> {
         let end = |(cells, blocks): (&backstitch_kv::snapshot::Cells, &Vec<_>)| cells.last_pos(blocks);

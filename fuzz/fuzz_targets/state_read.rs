@@ -10,7 +10,7 @@ use backstitch_fuzz::edit::Edit;
 use backstitch_fuzz::forge::{self, Form};
 use backstitch_fuzz::live::{Live, N_KINDS, N_SEQS, N_SIZES, N_STORIES, all_seqs};
 use backstitch_kv::snapshot::{Owned, Sequence};
-use backstitch_kv::storage::{Container, IMAGE_TAGS, StoredImage};
+use backstitch_kv::storage::{Container, IMAGE_TAGS, StoredSnapshot};
 use backstitch_kv::{Pos, SeqId};
 use backstitch_testing::Counting;
 use libfuzzer_sys::fuzz_target;
@@ -120,7 +120,7 @@ fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
     let container = parsed.inspect_err(|error| drop(error.to_string())).ok()?;
     let _ = container.check().map_err(|error| error.to_string());
     container.expect(&IMAGE_TAGS).ok()?;
-    let (opened, peak) = ALLOCATOR.peak_here(|| StoredImage::open(&container));
+    let (opened, peak) = ALLOCATOR.peak_here(|| StoredSnapshot::open(&container));
     assert!(peak <= limit, "{peak} bytes to open {}", bytes.len());
     let stored = opened.inspect_err(|error| drop(error.to_string())).ok()?;
     let n = stored.snapshot().sequences.len().min(N_SEQS as usize + 1) as u32;
@@ -148,7 +148,7 @@ fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
     Some(seqs)
 }
 
-/// All numbers of each sequence, and what it knows of those that are gone. Not its way back: the budget for that is shared, and sequences that
+/// All numbers of each sequence, and what it knows of those that are gone. Not its rollback cost: the budget for that is shared, and sequences that
 /// come may need some of it.
 fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
     let of_sequence = |sequence: &Sequence| {
@@ -196,7 +196,7 @@ fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
     let owned = live.owned(&[seq]);
     let bytes = forge::written(&owned, &owned, Form::InPlace);
     let container = Container::parse(&bytes).expect("it was just written");
-    let stored = StoredImage::open(&container).expect("what is held can be opened");
+    let stored = StoredSnapshot::open(&container).expect("what is held can be opened");
     assert!(*stored.snapshot() == owned.snapshot, "a snapshot came back as another");
     bytes
 }
@@ -204,7 +204,7 @@ fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
 /// Takes a sequence back to what was saved of it, if there is room.
 fn restore_again(live: &mut Live, seq: SeqId, bytes: &[u8]) {
     let container = Container::parse(bytes).expect("it was just written");
-    let stored = StoredImage::open(&container).expect("what was held can be opened");
+    let stored = StoredSnapshot::open(&container).expect("what was held can be opened");
     let end = stored.snapshot().sequences.first().and_then(|s| s.cells.first()).map(|cells| cells.len());
     let Ok(import) = live.memory.import(stored.snapshot(), &stored, &[seq], false) else { return };
     let fit = import.commit();

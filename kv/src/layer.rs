@@ -43,7 +43,7 @@ pub enum AttentionSpec {
     /// Attention to earlier tokens of the sequence, whose keys and values stay in a KV cache.
     Cached(AttentionLayer),
     /// Attention to the tokens of the same batch only, as in encoders; nothing outlives the batch.
-    Uncached {
+    BatchOnly {
         /// Shape of the keys and values.
         layer: AttentionLayer,
         /// True if a token sees only itself and the tokens before it; false if it sees its whole

@@ -151,7 +151,7 @@ pub use memory::plan::{Plan, Ubatch};
 pub use memory::rewind::Rewind;
 pub use memory::savepoint::Savepoint;
 pub use params::{MemoryBytes, Params, RollbackParams};
-pub use rollback::{Means, Route, Stretch};
+pub use rollback::{CostRange, RollbackCost, Route};
 pub use snapshot::export::Export;
 pub use snapshot::import::{Conversion, Fit, Import, ImportError};
 

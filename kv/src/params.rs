@@ -199,7 +199,7 @@ impl Params {
             AttentionSpec::Cached(layer) => {
                 (layer, layer.released_by(self.n_ctx).map_or(Cache::All, Cache::Window))
             }
-            AttentionSpec::Uncached { layer, causal } => (layer, Cache::Batch { causal: *causal }),
+            AttentionSpec::BatchOnly { layer, causal } => (layer, Cache::Batch { causal: *causal }),
             AttentionSpec::Cross(layer) => (layer, Cache::EncoderOutput),
         })
     }
@@ -299,7 +299,7 @@ pub(crate) fn check_layers(layers: &[LayerSpec], params: &Params) -> Result<(), 
         let bad = |what| Err(Error::Layer { layer: i as u32, what });
         let own = match &spec.attention {
             AttentionSpec::Cached(layer)
-            | AttentionSpec::Uncached { layer, .. }
+            | AttentionSpec::BatchOnly { layer, .. }
             | AttentionSpec::Cross(layer) => Some(layer),
             AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
         };

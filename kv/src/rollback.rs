@@ -20,4 +20,4 @@ mod survey;
 pub(crate) use adopt::Adopted;
 pub(crate) use checkpoints::Checkpoints;
 pub(crate) use list::{CheckpointList, ListedCheckpoint};
-pub use route::{Means, Route, Stretch};
+pub use route::{CostRange, RollbackCost, Route};

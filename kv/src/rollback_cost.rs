@@ -10,7 +10,7 @@
 use crate::ids::Pos;
 use crate::snapshot::{Sees, Snapshot};
 
-use crate::rollback::{Means, Route, Stretch};
+use crate::rollback::{CostRange, RollbackCost, Route};
 use alloc::vec::Vec;
 
 /// A checkpoint of a sequence, as far as costs depend on it.
@@ -103,23 +103,23 @@ impl Kept {
         }
     }
 
-    /// Return the cost of every position, the end included, as ascending stretches of positions
+    /// Return the cost of every position, the end included, as ascending ranges of positions
     /// that are reached in the same way.
-    pub fn costs(&self) -> Vec<Stretch> {
-        let mut costs: Vec<Stretch> = Vec::new();
+    pub fn costs(&self) -> Vec<CostRange> {
+        let mut costs: Vec<CostRange> = Vec::new();
         let starts = self.starts();
         let ends = starts.iter().skip(1).copied().chain([after(self.end)]);
         for (&start, end) in starts.iter().zip(ends) {
             let route = self.route(start);
-            let (means, restored_from) = (route.means(), route.restored_from);
+            let (cost, restored_from) = (route.cost(), route.restored_from);
             match costs.last_mut() {
                 Some(last)
-                    if last.means == means
-                        && (means == Means::Held || last.restored_from == restored_from) =>
+                    if last.cost == cost
+                        && (cost == RollbackCost::Held || last.restored_from == restored_from) =>
                 {
                     last.positions.end = end;
                 }
-                _ => costs.push(Stretch::new(start..end, restored_from, means)),
+                _ => costs.push(CostRange::new(start..end, restored_from, cost)),
             }
         }
         costs

@@ -28,8 +28,8 @@ pub use header::{Fingerprint, Header, Scope, Tag, VERSION};
 #[cfg(any(test, feature = "oracle"))]
 pub use saved::forge_snapshot;
 pub use saved::{
-    CELLS, IMAGE, IMAGE_TAGS, IMAGE_VERSION, ROWS, SHAPE, STATE, StoredImage, encode_shape, write_snapshot,
-    write_snapshot_with,
+    CELLS, IMAGE, IMAGE_TAGS, ROWS, SHAPE, SNAPSHOT_VERSION, STATE, StoredSnapshot, encode_shape,
+    write_snapshot, write_snapshot_with,
 };
 #[cfg(feature = "std")]
 pub use saved::{Saved, StateFile, Sync, Watch, save, save_watched};

@@ -5,7 +5,7 @@ use backstitch_kv::Pos;
 use backstitch_kv::io::{self, ReadAt};
 use backstitch_kv::snapshot::{Block, CellLayer, Cells, Content, Group, Sees, Sequence, Shape, Snapshot};
 use backstitch_kv::storage::{
-    CELLS, Container, Error, Fingerprint, Header, IMAGE, MAX_READ, SHAPE, Scope, StoredImage, Tag, Writer,
+    CELLS, Container, Error, Fingerprint, Header, IMAGE, MAX_READ, SHAPE, Scope, StoredSnapshot, Tag, Writer,
     write_snapshot,
 };
 use backstitch_testing::Counting;
@@ -45,7 +45,7 @@ impl ReadAt for Device<'_> {
 /// Opens what `bytes` hold as somebody does who reads a file, and gives the error and the most memory that it took.
 fn refused(bytes: &[u8]) -> (Error, u64) {
     let device = Device(bytes);
-    let open = || StoredImage::open(&Container::open(&device)?).map(drop);
+    let open = || StoredSnapshot::open(&Container::open(&device)?).map(drop);
     let (result, peak) = ALLOCATOR.peak_here(open);
     (result.unwrap_err(), peak)
 }
@@ -100,7 +100,7 @@ fn blocks_cost_in_proportion_to_what_the_file_has_of_them() {
         (0..u64::from(n)).for_each(|index| writer.section(CELLS, 1, true, index, &[&[7; 8]]).unwrap());
     });
     let container = Container::parse(&with_cells).unwrap();
-    let (stored, peak) = ALLOCATOR.peak_here(|| StoredImage::open(&container).unwrap());
+    let (stored, peak) = ALLOCATOR.peak_here(|| StoredSnapshot::open(&container).unwrap());
     assert_eq!(stored.snapshot().blocks[0].len(), n as usize, "as many as that are there");
     assert!(peak <= 4 * with_cells.len() as u64 + (64 << 20));
 }
@@ -194,7 +194,7 @@ fn as_many_forks_are_saved_as_can_be_restored() {
     saved.unwrap();
     let (stored, peak) = ALLOCATOR.peak_here(|| {
         let container = Container::parse(&bytes).unwrap();
-        StoredImage::open(&container).unwrap().snapshot() == forks.snapshot()
+        StoredSnapshot::open(&container).unwrap().snapshot() == forks.snapshot()
     });
     assert!(stored && peak <= 4 * bytes.len() as u64 + (64 << 20), "{peak} bytes");
     let (saved, bytes) = Forks::new(8000, 2000).save();

@@ -152,7 +152,7 @@ pub use backstitch_kv::storage::Saved;
 #[cfg(feature = "std")]
 pub use backstitch_kv::storage::prompt_cache;
 pub use backstitch_kv::survey::Survey;
-pub use backstitch_kv::{Batch, Fit, Means, Pos, RollbackParams, SeqId, Stretch, Token, Wanted};
+pub use backstitch_kv::{Batch, CostRange, Fit, Pos, RollbackCost, RollbackParams, SeqId, Token, Wanted};
 pub use budget::Budget;
 pub use cancel::Cancel;
 #[cfg(feature = "std")]

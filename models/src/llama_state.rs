@@ -66,7 +66,7 @@ fn groups(layers: &[LayerSpec], k_type: CellType, v_type: CellType) -> Option<Ve
         let cached = match &layer.attention {
             AttentionSpec::Absent => continue,
             AttentionSpec::Cached(cached) => cached,
-            AttentionSpec::Uncached { .. } | AttentionSpec::Cross(_) | AttentionSpec::SharedWith(_) => {
+            AttentionSpec::BatchOnly { .. } | AttentionSpec::Cross(_) | AttentionSpec::SharedWith(_) => {
                 return None;
             }
         };

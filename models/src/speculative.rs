@@ -354,7 +354,7 @@ impl<D: Drafter> Speculative<D> {
     /// End a step in which no token could be drawn after `n_right` accepted ones.
     ///
     /// The tokens chosen stay. The last of them counts as not evaluated, so that the next step
-    /// evaluates it again and draws from its logits, or fails as this one does if it chose nothing.
+    /// re-evaluates it and draws from its logits, or fails as this one does if it chose nothing.
     fn stop(&mut self, ctx: &mut Context, start: Pos, last: Token, n_right: usize) -> Result<(), Error> {
         self.stats.n_accepted += n_right as u64;
         self.next = Some(self.chosen.last().copied().unwrap_or(last));

@@ -75,7 +75,7 @@ fn after_whatever_happened_to_them_sequences_have_their_logits() {
         let c = ctx.sequence().unwrap();
         ctx.seq_state_read(c, &mut state.as_slice(), &RestoreOptions::default()).unwrap();
         expect(&mut ctx, c, &tokens(0..56), "a restored sequence");
-        // Nothing of all that changed what the sequences go on with, or the way back.
+        // Nothing of all that changed what the sequences go on with, or the rollback cost.
         assert!(ctx.unpin(a, Pos(57)).is_ok());
         ctx.append(a, &tokens(56..60)).unwrap();
         expect(&mut ctx, a, &tokens(0..60), "going on");

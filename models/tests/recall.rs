@@ -53,7 +53,7 @@ fn what_was_stored_goes_on_with_the_same_bits_in_another_context() {
             ctx.append(other, &tokens[..50]).unwrap();
             let beside = bits(&ctx, other);
             let recalled = ctx.recall(seq, &cache, &tokens).unwrap();
-            assert_eq!((recalled.n_tokens, recalled.why), (288, Why::Whole), "{name}, {recalled:?}");
+            assert_eq!((recalled.n_tokens, recalled.why), (288, Why::AllStored), "{name}, {recalled:?}");
             assert!(recalled.trouble.is_none() && ctx.tokens(seq).unwrap() == &tokens[..288]);
             assert_eq!(bits(&ctx, other), beside, "{name}");
             ctx.append(seq, &tokens[288..]).unwrap();

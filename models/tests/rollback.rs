@@ -1,7 +1,9 @@
 //! Contract 2: a rollback always works, and costs what was promised.
 
 use backstitch_core::pool::{Inline, Panicked, Pool};
-use backstitch_models::{Batch, Context, Error, Means, Model, Params, Pos, RollbackParams, SeqId, Token};
+use backstitch_models::{
+    Batch, Context, Error, Model, Params, Pos, RollbackCost, RollbackParams, SeqId, Token,
+};
 use backstitch_testing::{Random, assert_bits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -179,10 +181,10 @@ fn inside_the_journal_nothing_is_evaluated() {
 /// Return the cost of going `back` tokens, as the context states it.
 fn promised(ctx: &Context, seq: SeqId, back: i32) -> u32 {
     let pos = Pos(ctx.pos(seq).unwrap().0 - back);
-    let stretches = ctx.positions(seq).unwrap();
-    let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&pos)).unwrap();
-    match stretch.means {
-        Means::Evaluated => (pos.0 - stretch.restored_from.0) as u32,
+    let ranges = ctx.positions(seq).unwrap();
+    let range = ranges.iter().find(|range| range.positions.contains(&pos)).unwrap();
+    match range.cost {
+        RollbackCost::Reevaluated => (pos.0 - range.restored_from.0) as u32,
         _ => 0,
     }
 }
@@ -217,7 +219,7 @@ fn going_back_d_tokens_evaluates_no_more_than_d_or_the_spacing() {
 
 /// Return the tokens re-evaluated, and the tokens gone back.
 fn draw(name: &str, costs: &[u32]) {
-    println!("{name}: tokens evaluated again (up) when going back so many (right)");
+    println!("{name}: tokens re-evaluated (up) when going back so many (right)");
     for height in (0..=8).rev() {
         let at_least = height * 128;
         let row = costs

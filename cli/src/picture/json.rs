@@ -3,7 +3,7 @@
 use super::{Picture, Role, role};
 use backstitch_kv::Window;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
-use backstitch_models::{Means, Pos, Rollback, Stretch};
+use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use serde_json::{Value, json};
 
 /// All numbers of the picture.
@@ -85,7 +85,7 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
         "pos": checkpoint.pos.0,
         "role": match role(checkpoint) {
             Role::Pinned => "pinned",
-            Role::Rung => "rung",
+            Role::Scheduled => "scheduled",
             Role::Journal => "journal",
         },
         "pinned": checkpoint.is_pinned,
@@ -98,16 +98,16 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
-fn way(way: &Stretch) -> Value {
+fn way(way: &CostRange) -> Value {
     json!({
         "from": way.positions.start.0,
         "to": way.positions.end.0 - 1,
-        "means": match way.means {
-            Means::Held => "held",
-            Means::Replayed => "replayed",
-            _ => "evaluated",
+        "cost": match way.cost {
+            RollbackCost::Held => "held",
+            RollbackCost::Replayed => "replayed",
+            _ => "reevaluated",
         },
-        "restored_from": if way.means == Means::Held { Value::Null } else { way.restored_from.0.into() },
+        "restored_from": if way.cost == RollbackCost::Held { Value::Null } else { way.restored_from.0.into() },
     })
 }
 

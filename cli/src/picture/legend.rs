@@ -15,12 +15,12 @@ pub enum Ink {
     /// What a window shows.
     Window,
     Pinned,
-    /// A checkpoint of the ladder.
-    Rung,
+    /// A checkpoint of the checkpoint schedule.
+    Scheduled,
     /// Rows of a journal, and positions that are reached by them.
     Replayed,
     Held,
-    /// Tokens that are evaluated again.
+    /// Tokens that are re-evaluated.
     Evaluated,
 }
 
@@ -32,7 +32,7 @@ impl Ink {
             Ink::Heading => Style::new().bold(),
             Ink::Faint => Style::new().dimmed(),
             Ink::Shared => AnsiColor::Cyan.on_default(),
-            Ink::Window | Ink::Rung => AnsiColor::Blue.on_default(),
+            Ink::Window | Ink::Scheduled => AnsiColor::Blue.on_default(),
             Ink::Pinned => AnsiColor::Magenta.on_default(),
             Ink::Replayed => AnsiColor::Yellow.on_default(),
             Ink::Held => AnsiColor::Green.on_default(),
@@ -49,7 +49,7 @@ impl Ink {
             Ink::Shared => "#1f8f96",
             Ink::Window => "#6b72d8",
             Ink::Pinned => "#b75fc4",
-            Ink::Rung => "#4a7fc9",
+            Ink::Scheduled => "#4a7fc9",
             Ink::Replayed => "#a97c16",
             Ink::Held => "#2f8f4e",
             Ink::Evaluated => "#d1553f",

@@ -5,10 +5,10 @@ mod curve;
 mod sheet;
 
 use super::legend::Ink;
-use super::{Picture, Role, cost, costs, kept, role, seen, title, told, widest, with_cells};
+use super::{Picture, Role, costs, kept, n_reevaluated, role, seen, title, told, widest, with_cells};
 use crate::output::bytes;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
-use backstitch_models::{Means, Pos, Stretch};
+use backstitch_models::{CostRange, Pos, RollbackCost};
 use sheet::{Across, LEFT, Sheet, WIDE, step};
 
 /// By what drawings are told from SVG files of others.
@@ -91,7 +91,7 @@ fn blocks(sheet: &mut Sheet, across: Across, survey: &Survey, layers: &Layers) {
         let kept = kept(layers, checkpoint);
         if !kept.is_empty() {
             let told = format!("kept by the checkpoint at {}", checkpoint.pos);
-            sheet.box_at(across.span(kept.start.0, kept.end.0), (ROW - 4.0, 4.0), Ink::Rung, 0.5, &told);
+            sheet.box_at(across.span(kept.start.0, kept.end.0), (ROW - 4.0, 4.0), Ink::Scheduled, 0.5, &told);
         }
     }
     for extent in &layers.extents {
@@ -130,7 +130,7 @@ fn state(sheet: &mut Sheet, across: Across, survey: &Survey) {
 fn checkpoint(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
     let (ink, why) = match role(checkpoint) {
         Role::Pinned => (Ink::Pinned, "pinned"),
-        Role::Rung => (Ink::Rung, "rung of the ladder"),
+        Role::Scheduled => (Ink::Scheduled, "scheduled checkpoint"),
         Role::Journal => (Ink::Replayed, "beginning of a journal"),
     };
     let Checkpoint { pos, n_rows, n_blocks, n_blocks_alone, state_bytes, .. } = *checkpoint;
@@ -149,15 +149,15 @@ fn journal(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
     }
 }
 
-/// Positions that are evaluated again stand as high as they are dear.
+/// Draw re-evaluated positions as high as their rollback cost.
 fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
-    let most = f64::from(picture.dearest().0.max(1));
+    let most = f64::from(picture.most_expensive().0.max(1));
     for way in &picture.ways {
-        let Stretch { positions, restored_from, means, .. } = way;
+        let CostRange { positions, restored_from, cost, .. } = way;
         let (start, end) = (positions.start.0, positions.end.0);
         let span = across.span(start, end);
-        match means {
-            Means::Held => {
+        match cost {
+            RollbackCost::Held => {
                 sheet.box_at(
                     span,
                     (ROW - 4.0, 4.0),
@@ -166,13 +166,13 @@ fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
                     &format!("{start} to {}: held", end - 1),
                 );
             }
-            Means::Replayed => {
+            RollbackCost::Replayed => {
                 let told = format!("{start} to {}: replayed from {restored_from}", end - 1);
                 sheet.box_at(span, (ROW - 7.0, 7.0), Ink::Replayed, 0.9, &told);
             }
             _ => {
-                let told = format!("{start} to {}: evaluated again from {restored_from}", end - 1);
-                let height = |pos| ROW * f64::from(cost(way, pos)) / most;
+                let told = format!("{start} to {}: re-evaluated from {restored_from}", end - 1);
+                let height = |pos| ROW * f64::from(n_reevaluated(way, pos)) / most;
                 sheet.slope(span, (height(start), height(end - 1)), ROW, Ink::Evaluated, &told);
             }
         }
@@ -184,10 +184,10 @@ const LEGEND: [(Ink, &str); 8] = [
     (Ink::Shared, "shared"),
     (Ink::Window, "window"),
     (Ink::Pinned, "pinned"),
-    (Ink::Rung, "rung of the ladder"),
+    (Ink::Scheduled, "scheduled checkpoint"),
     (Ink::Replayed, "journal, replayed"),
     (Ink::Held, "held"),
-    (Ink::Evaluated, "evaluated again"),
+    (Ink::Evaluated, "re-evaluated"),
 ];
 
 fn legend(sheet: &mut Sheet) {

@@ -24,9 +24,9 @@ fn checkpoint(pos: i32, is_pinned: bool, is_scheduled: bool, n_rows: u32) -> Che
     checkpoint
 }
 
-fn way(positions: Range<i32>, restored_from: i32, means: Means) -> Stretch {
+fn way(positions: Range<i32>, restored_from: i32, cost: RollbackCost) -> CostRange {
     let positions = Pos(positions.start)..Pos(positions.end);
-    Stretch::new(positions, Pos(restored_from), means)
+    CostRange::new(positions, Pos(restored_from), cost)
 }
 
 /// 100 tokens in layers with and without a window and with a state; two blocks are a fork's as well.
@@ -63,17 +63,17 @@ fn picture() -> Picture {
         model: "a made-up model".into(),
         survey: survey(),
         ways: vec![
-            way(0..1, 0, Means::Held),
-            way(1..20, 0, Means::Evaluated),
-            way(20..21, 20, Means::Held),
-            way(21..64, 20, Means::Evaluated),
-            way(64..65, 64, Means::Held),
-            way(65..88, 64, Means::Evaluated),
-            way(88..89, 88, Means::Held),
-            way(89..96, 88, Means::Replayed),
-            way(96..97, 96, Means::Held),
-            way(97..100, 96, Means::Replayed),
-            way(100..101, 100, Means::Held),
+            way(0..1, 0, RollbackCost::Held),
+            way(1..20, 0, RollbackCost::Reevaluated),
+            way(20..21, 20, RollbackCost::Held),
+            way(21..64, 20, RollbackCost::Reevaluated),
+            way(64..65, 64, RollbackCost::Held),
+            way(65..88, 64, RollbackCost::Reevaluated),
+            way(88..89, 88, RollbackCost::Held),
+            way(89..96, 88, RollbackCost::Replayed),
+            way(96..97, 96, RollbackCost::Held),
+            way(97..100, 96, RollbackCost::Replayed),
+            way(100..101, 100, RollbackCost::Held),
         ],
         forks: vec![fork],
         rollbacks: vec![(Pos(100), Rollback::new(Pos(96), 4, 0))],
@@ -103,13 +103,13 @@ fork 1       ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░�
 
              █▓ own blocks by turns   ▒░ shared blocks by turns   - kept by checkpoints only
              . no longer kept   ━ seen by the next token   ┄ margin   ◆ recurrent state   P pinned
-             o rung of the ladder   j beginning of a journal   = in a journal   * held   ~ replayed
-             ▁█ few to many evaluated again
+             o scheduled checkpoint   j beginning of a journal   = in a journal   * held   ~ replayed
+             ▁█ few to many re-evaluated
 
-The dearest rollback, to 63, evaluates 43 tokens again.
+The most expensive rollback, to 63, re-evaluates 43 tokens.
 cells           5.0 KiB  6 blocks in 3 layers, 2 of them shared with forks
 state           2.0 KiB  after the last token, in 2 layers
-checkpoints     8.5 KiB  4: 1 pinned, 2 of the ladder, 1 for the journal
+checkpoints     8.5 KiB  4: 1 pinned, 2 of the checkpoint schedule, 1 for the journal
 journal           768 B  inputs of 12 tokens
 budget          1.0 MiB  at most, for up to 10 checkpoints of all sequences";
     let drawn = text(&picture()).join("\n");
@@ -123,11 +123,11 @@ fn a_memory_that_holds_everything_needs_few_lines() {
     picture.survey.checkpoints.clear();
     picture.survey.budget.n_paid = 0;
     picture.survey.kind = Kind::Kv(Retention::All);
-    picture.ways = vec![way(0..101, 0, Means::Held)];
+    picture.ways = vec![way(0..101, 0, RollbackCost::Held)];
     (picture.forks, picture.rollbacks) = (Vec::new(), Vec::new());
     let drawn = text(&picture);
     assert!(drawn.iter().any(|line| line.starts_with("going back   **********")), "{drawn:#?}");
-    assert!(drawn.contains(&"No rollback evaluates a token again.".to_owned()), "{drawn:#?}");
+    assert!(drawn.contains(&"No rollback re-evaluates a token.".to_owned()), "{drawn:#?}");
     for absent in ["journal", "checkpoints", "state", "budget"] {
         assert!(!drawn.iter().any(|line| line.starts_with(absent)), "{absent}: {drawn:#?}");
     }
@@ -158,7 +158,7 @@ fn an_empty_sequence_is_drawn_too() {
     checkpoints.clear();
     layers.iter_mut().for_each(|layers| layers.extents.clear());
     layers[2].state_users = 0;
-    picture.ways = vec![way(0..1, 0, Means::Held)];
+    picture.ways = vec![way(0..1, 0, RollbackCost::Held)];
     picture.forks.clear();
     assert!(text(&picture).iter().any(|line| line.contains("0 tokens, hybrid memory")));
     check_xml(&svg::draw(&picture)).unwrap();
@@ -252,7 +252,7 @@ fn colours_stand_out_from_white_and_from_black() {
         Ink::Shared,
         Ink::Window,
         Ink::Pinned,
-        Ink::Rung,
+        Ink::Scheduled,
         Ink::Replayed,
         Ink::Held,
         Ink::Evaluated,
@@ -274,7 +274,7 @@ fn the_curve_bends_where_the_ways_do() {
     let points = line.split('"').nth(1).unwrap().split(' ');
     let heights: Vec<f64> = points.map(|point| point.split_once(',').unwrap().1.parse().unwrap()).collect();
     let (low, high) = heights.iter().fold((f64::MAX, f64::MIN), |(l, h), y| (l.min(*y), h.max(*y)));
-    // Downwards is cheap: the end is held, the dearest of all positions is 63.
+    // Downwards is cheap: the end is held, the most expensive of all positions is 63.
     assert_eq!((heights.len(), heights[0]), (22, high));
     assert_eq!(heights.iter().position(|y| *y == low), Some(14));
 }
@@ -289,7 +289,7 @@ fn numbers_are_the_same_for_programs() {
     assert_eq!(value["layers"][1]["window"], 16);
     assert_eq!(value["layers"][0]["blocks"][1]["sequences"], 2);
     assert_eq!(value["positions"][3]["to"], 63);
-    assert_eq!(value["positions"][3]["means"], "evaluated");
+    assert_eq!(value["positions"][3]["cost"], "reevaluated");
     assert_eq!(value["forks"][0]["n_tokens"], 65);
     assert_eq!(value["rollbacks"][0]["replayed"], 4);
 }

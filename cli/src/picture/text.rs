@@ -1,10 +1,10 @@
 //! A picture of characters.
 
 use super::legend::Ink;
-use super::{Picture, Role, cost, costs, count, kept, role, seen, title, told, widest, with_cells};
+use super::{Picture, Role, costs, count, kept, n_reevaluated, role, seen, title, told, widest, with_cells};
 use crate::output::{bytes, wrap};
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
-use backstitch_models::{Means, Pos, Rollback, Stretch};
+use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use std::ops::Range;
 
 /// Columns of the widest and the narrowest picture.
@@ -54,7 +54,7 @@ pub fn draw(picture: &Picture, columns: usize) -> Vec<Line> {
     lines.push(Vec::new());
     lines.extend(legend);
     lines.push(Vec::new());
-    lines.extend(wrapped(&dearest(picture), width));
+    lines.extend(wrapped(&most_expensive(picture), width));
     for (what, n_bytes, explained) in costs(picture) {
         let text = wrap(&format!("{:>10}  {explained}", bytes(n_bytes)), width - LABEL, 12);
         let labels = std::iter::once(what).chain(std::iter::repeat(""));
@@ -156,7 +156,7 @@ fn blocks(survey: &Survey, layers: &Layers, scale: &Scale) -> Vec<Glyph> {
         match found {
             Some((number, extent)) if extent.sequences > 1 => (['▒', '░'][number % 2], Ink::Shared),
             Some((number, _)) => (['█', '▓'][number % 2], Ink::Own),
-            None if is_kept(&range) => ('-', Ink::Rung),
+            None if is_kept(&range) => ('-', Ink::Scheduled),
             None if range.start < survey.end.0 => ('.', Ink::Faint),
             None => NOTHING,
         }
@@ -189,7 +189,7 @@ fn checkpoint(checkpoints: &[Checkpoint], range: Range<i32>) -> Glyph {
     let here = |wanted| checkpoints.iter().any(|c| range.contains(&c.pos.0) && role(c) == wanted);
     let glyphs = [
         (Role::Pinned, ('P', Ink::Pinned)),
-        (Role::Rung, ('o', Ink::Rung)),
+        (Role::Scheduled, ('o', Ink::Scheduled)),
         (Role::Journal, ('j', Ink::Replayed)),
     ];
     glyphs.into_iter().find(|(role, _)| here(*role)).map_or(NOTHING, |(_, glyph)| glyph)
@@ -202,14 +202,14 @@ fn journal(checkpoints: &[Checkpoint], range: Range<i32>) -> Glyph {
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What going back to the dearest position of each column takes.
+/// What going back to the most expensive position of each column takes.
 fn going_back(picture: &Picture, scale: &Scale) -> Vec<Glyph> {
-    let (most, _) = picture.dearest();
+    let (most, _) = picture.most_expensive();
     each(scale, |range| {
         let ways = picture.ways.iter().filter(|way| touches(&range, &way.positions));
-        let last = |way: &Stretch| (range.end.min(way.positions.end.0) - 1).min(scale.end);
-        let dearest = ways.map(|way| (rank(way.means), cost(way, last(way)))).max();
-        match dearest {
+        let last = |way: &CostRange| (range.end.min(way.positions.end.0) - 1).min(scale.end);
+        let most_expensive = ways.map(|way| (rank(way.cost), n_reevaluated(way, last(way)))).max();
+        match most_expensive {
             Some((2, cost)) => {
                 let bar = (u64::from(cost) * BARS.len() as u64).div_ceil(u64::from(most.max(1))) as usize;
                 (BARS[bar.clamp(1, BARS.len()) - 1], Ink::Evaluated)
@@ -221,19 +221,19 @@ fn going_back(picture: &Picture, scale: &Scale) -> Vec<Glyph> {
     })
 }
 
-fn rank(means: Means) -> u32 {
-    match means {
-        Means::Held => 0,
-        Means::Replayed => 1,
+fn rank(cost: RollbackCost) -> u32 {
+    match cost {
+        RollbackCost::Held => 0,
+        RollbackCost::Replayed => 1,
         _ => 2,
     }
 }
 
-/// The dearest rollback in words.
-fn dearest(picture: &Picture) -> String {
-    match picture.dearest() {
-        (0, _) => "No rollback evaluates a token again.".into(),
-        (n, pos) => format!("The dearest rollback, to {pos}, evaluates {} again.", count(n, "token")),
+/// The most expensive rollback in words.
+fn most_expensive(picture: &Picture) -> String {
+    match picture.most_expensive() {
+        (0, _) => "No rollback re-evaluates a token.".into(),
+        (n, pos) => format!("The most expensive rollback, to {pos}, re-evaluates {}.", count(n, "token")),
     }
 }
 
@@ -241,14 +241,14 @@ fn dearest(picture: &Picture) -> String {
 const SIGNS: [(&str, Ink, &str); 14] = [
     ("█▓", Ink::Own, "own blocks by turns"),
     ("▒░", Ink::Shared, "shared blocks by turns"),
-    ("-", Ink::Rung, "kept by checkpoints only"),
+    ("-", Ink::Scheduled, "kept by checkpoints only"),
     (".", Ink::Faint, "no longer kept"),
     ("━", Ink::Window, "seen by the next token"),
     ("┄", Ink::Window, "margin"),
     ("◆", Ink::Own, "recurrent state"),
     ("◆", Ink::Shared, "recurrent state, shared"),
     ("P", Ink::Pinned, "pinned"),
-    ("o", Ink::Rung, "rung of the ladder"),
+    ("o", Ink::Scheduled, "scheduled checkpoint"),
     ("j", Ink::Replayed, "beginning of a journal"),
     ("=", Ink::Replayed, "in a journal"),
     ("*", Ink::Held, "held"),
@@ -261,7 +261,7 @@ fn legend(rows: &[(String, Vec<Glyph>)], width: usize) -> Vec<Line> {
     };
     let mut entries: Vec<_> = SIGNS.into_iter().filter(|(signs, ink, _)| used(signs, *ink)).collect();
     if used(&BARS.iter().collect::<String>(), Ink::Evaluated) {
-        entries.push(("▁█", Ink::Evaluated, "few to many evaluated again"));
+        entries.push(("▁█", Ink::Evaluated, "few to many re-evaluated"));
     }
     let mut lines: Vec<Line> = Vec::new();
     let mut left = 0;

@@ -9,7 +9,7 @@ use backstitch_models::{SavedContext, SavedSequence};
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The kind: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "ways back",
+    /// The kind: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "rollback costs",
     /// "logits", "sampler" or "metadata".
     pub what: &'static str,
     /// The id of the sequence, unless it concerns all.
@@ -125,7 +125,7 @@ fn sequence(
     if let (Some((snapshot_a, snapshot_b)), true) = (snapshots, same_shape) {
         push("cells", cells::compare((a, snapshot_a), (b, snapshot_b))?);
         push("state", states((a, snapshot_a), (b, snapshot_b))?);
-        push("ways back", lines(snapshot_a, snapshot_b));
+        push("rollback costs", lines(snapshot_a, snapshot_b));
     }
     let bits = |own: &SavedSequence| -> Option<Vec<u32>> {
         own.logits.as_ref().map(|logits| logits.iter().map(|x| x.to_bits()).collect())

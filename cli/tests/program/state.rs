@@ -79,10 +79,10 @@ fn programs_read_the_same_and_the_ways_back_are_those_after_restoring() {
         ctx.seq_state_read_bytes(seq, &std::fs::read(&path).unwrap(), &Default::default()).unwrap();
     let told = json["sequences"][0]["positions"].as_array().unwrap();
     assert_eq!(told.len(), restored.sequences[0].positions.len());
-    for (told, stretch) in told.iter().zip(&restored.sequences[0].positions) {
-        assert_eq!(told["first"], stretch.positions.start.0);
-        assert_eq!(told["last"], stretch.positions.end.0 - 1);
-        assert_eq!(told["restored_from"], stretch.restored_from.0);
+    for (told, range) in told.iter().zip(&restored.sequences[0].positions) {
+        assert_eq!(told["first"], range.positions.start.0);
+        assert_eq!(told["last"], range.positions.end.0 - 1);
+        assert_eq!(told["restored_from"], range.restored_from.0);
     }
 }
 
@@ -188,7 +188,7 @@ fn a_trimmed_state_is_that_of_its_first_tokens() {
     for what in ["tokens", "cells", "state of"] {
         assert!(!differences.stdout.contains(what), "{}", differences.stdout);
     }
-    assert!(trim("150", &output).ok().contains("50 tokens evaluated again"));
+    assert!(trim("150", &output).ok().contains("50 tokens re-evaluated"));
     assert!(trim("301", &output).error(1).contains("ends at position 300"));
 
     let before = std::fs::read(&whole).unwrap();

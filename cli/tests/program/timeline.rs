@@ -26,7 +26,7 @@ fn a_rollback_says_what_it_took() {
     let drawn = backstitch(&["timeline", "-n", "120", "--rollback", "110", "--rollback", "40"]).ok();
     let lines: Vec<_> = drawn.lines().collect();
     assert_eq!(lines[0], "rollback to 110: restored from 96, 14 tokens replayed, none evaluated");
-    assert_eq!(lines[1], "rollback to 40: restored from 0, 40 tokens evaluated again");
+    assert_eq!(lines[1], "rollback to 40: restored from 0, 40 tokens re-evaluated");
     let took = json(&["-n", "120", "--pin", "40", "--rollback", "41"]);
     assert_eq!(took["rollbacks"][0]["restored_from"], 40);
     assert_eq!(took["rollbacks"][0]["reevaluated"], 1);

@@ -238,7 +238,7 @@ mod tests {
     fn memory(n_ctx: u32) -> Memory {
         let spec = |attention| LayerSpec { attention, ..LayerSpec::default() };
         let layers = [
-            spec(AttentionSpec::Uncached { layer: SHAPE, causal: false }),
+            spec(AttentionSpec::BatchOnly { layer: SHAPE, causal: false }),
             spec(AttentionSpec::Cross(SHAPE)),
             spec(AttentionSpec::Cached(SHAPE)),
         ];

@@ -100,7 +100,7 @@ pub(super) fn assign(layers: &[LayerSpec], n_ctx: u32) -> Result<(Assigned, Vec<
                 let retained = own.released_by(n_ctx).map_or(Retained::All, Retained::Window);
                 Some(assigned.add(retained, own))
             }
-            AttentionSpec::Uncached { layer: own, causal } => {
+            AttentionSpec::BatchOnly { layer: own, causal } => {
                 Some(assigned.add(Retained::Batch { is_causal: *causal }, own))
             }
             AttentionSpec::Cross(own) => {

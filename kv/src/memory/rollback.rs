@@ -9,7 +9,7 @@ use super::rewind::Rewind;
 use crate::cache::operation::{Op, Restore};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::rollback::{Route, Stretch};
+use crate::rollback::{CostRange, Route};
 use alloc::vec::Vec;
 
 impl Memory {
@@ -20,7 +20,7 @@ impl Memory {
     /// - [`Error::Range`] if `pos` is negative.
     /// - [`Error::UnknownSequence`] if there is no such sequence.
     pub fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error> {
-        self.way_back(seq, pos, 1).map(|(route, _)| route)
+        self.route_and_restore(seq, pos, 1).map(|(route, _)| route)
     }
 
     /// Pin the end of `seq`: a checkpoint that stays until it is unpinned or the sequence is rolled
@@ -51,7 +51,12 @@ impl Memory {
     }
 
     /// Return the cost of a rollback to `pos` and the instructions for it.
-    pub(super) fn way_back(&self, seq: SeqId, pos: Pos, n_ubatch: u32) -> Result<(Route, Restore), Error> {
+    pub(super) fn route_and_restore(
+        &self,
+        seq: SeqId,
+        pos: Pos,
+        n_ubatch: u32,
+    ) -> Result<(Route, Restore), Error> {
         self.check_seq(seq)?;
         let end = self.end(seq);
         if pos < Pos::ZERO {
@@ -100,7 +105,7 @@ impl Memory {
             return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
         }
         let n_ubatch = n_ubatch.min(1 << 20) as u32;
-        let (route, restore) = self.way_back(seq, pos, n_ubatch)?;
+        let (route, restore) = self.route_and_restore(seq, pos, n_ubatch)?;
         self.caches.reserve_rollback(seq, &restore).inspect_err(|_| self.caches.undo())?;
         self.open = true;
         Ok(Rewind::new(self, seq, route, restore))
@@ -128,7 +133,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::UnknownSequence`] if there is no such sequence.
-    pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
+    pub fn positions(&self, seq: SeqId) -> Result<Vec<CostRange>, Error> {
         self.check_seq(seq)?;
         let end = self.end(seq);
         // Positions at which the rollback cost can change.
@@ -141,21 +146,21 @@ impl Memory {
         starts.retain(|&start| start <= end);
         starts.sort_unstable();
         starts.dedup();
-        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut ranges: Vec<CostRange> = Vec::new();
         for (i, &start) in starts.iter().enumerate() {
             let route = self.route(seq, start)?;
             let after = starts.get(i + 1).copied().unwrap_or(end.next());
-            let means = route.means();
-            match stretches.last_mut() {
-                Some(last) if last.means == means && last.goes_on(&route) => last.positions.end = after,
-                _ => stretches.push(Stretch {
+            let cost = route.cost();
+            match ranges.last_mut() {
+                Some(last) if last.cost == cost && last.goes_on(&route) => last.positions.end = after,
+                _ => ranges.push(CostRange {
                     positions: start..after,
                     restored_from: route.restored_from,
-                    means,
+                    cost,
                 }),
             }
         }
-        Ok(stretches)
+        Ok(ranges)
     }
 
     /// Return true if the operation changes anything.
@@ -218,9 +223,9 @@ impl Memory {
     }
 }
 
-impl Stretch {
+impl CostRange {
     /// Return true if the next position has the same cost, so that it extends this range.
     fn goes_on(&self, route: &Route) -> bool {
-        self.means == crate::rollback::Means::Held || self.restored_from == route.restored_from
+        self.cost == crate::rollback::RollbackCost::Held || self.restored_from == route.restored_from
     }
 }

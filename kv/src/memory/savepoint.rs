@@ -190,7 +190,7 @@ impl Savepoint<'_> {
         self.memory.clear_spare();
         let at = self.ends.iter().position(|end| released.is_some_and(|kept| kept.seq == end.seq));
         if let Some(end) = at.map(|at| self.ends.swap_remove(at)) {
-            self.let_go(&end);
+            self.unpin_end(&end);
         }
     }
 
@@ -198,12 +198,12 @@ impl Savepoint<'_> {
     pub fn commit(mut self) {
         self.release();
         for end in core::mem::take(&mut self.ends) {
-            self.let_go(&end);
+            self.unpin_end(&end);
         }
     }
 
     /// Unpin an end if the savepoint pinned it.
-    fn let_go(&mut self, end: &End) {
+    fn unpin_end(&mut self, end: &End) {
         if end.is_new {
             self.memory.checkpoints.unpin(end.seq, end.pos);
         }
@@ -236,7 +236,7 @@ impl Drop for Savepoint<'_> {
             // Ends are checkpoints: returning to one replays nothing.
             let back = self.memory.rewind(end.seq, end.pos, 1).and_then(Rewind::commit);
             debug_assert!(back.is_ok(), "{back:?}");
-            self.let_go(&end);
+            self.unpin_end(&end);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::edit::Edit;
 use crate::snapshot::Owned;
-use crate::storage::{Container, Fingerprint, Header, Scope, StoredImage, Tag, Writer, forge_snapshot};
+use crate::storage::{Container, Fingerprint, Header, Scope, StoredSnapshot, Tag, Writer, forge_snapshot};
 use alloc::vec::Vec;
 use core::hash::Hasher as _;
 use twox_hash::xxhash3_64::Hasher;
@@ -71,7 +71,7 @@ fn in_place(header: Header, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 /// Continue a file with another snapshot.
 fn continued(old: &[u8], owned: &Owned) -> Vec<u8> {
     let container = Container::parse(old).expect("it was just written");
-    let stored = StoredImage::open(&container).ok();
+    let stored = StoredSnapshot::open(&container).ok();
     let mut new = Vec::new();
     let mut writer = Writer::append(&mut new, &container).expect("it can be continued");
     let _ = forge_snapshot(&mut writer, owned, stored.as_ref());

@@ -65,7 +65,7 @@ pub fn layers(kind: usize) -> Vec<LayerSpec> {
         3 => vec![all.clone(), LayerSpec { recurrent: in_pieces.recurrent, ..sliding }, stepped, all],
         4 => vec![
             LayerSpec {
-                attention: AttentionSpec::Uncached { layer: attention(1, 2, 2, None), causal: false },
+                attention: AttentionSpec::BatchOnly { layer: attention(1, 2, 2, None), causal: false },
                 ..LayerSpec::default()
             },
             all,

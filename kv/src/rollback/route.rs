@@ -22,42 +22,42 @@ pub struct Route {
 /// Range of positions of a sequence with one kind of rollback cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stretch {
+pub struct CostRange {
     /// Range of positions.
     pub positions: Range<Pos>,
     /// Position of the checkpoint that is restored; the positions themselves if the caches hold
     /// everything for them, 0 if there is no checkpoint.
     pub restored_from: Pos,
     /// Kind of work after the checkpoint is restored.
-    pub means: Means,
+    pub cost: RollbackCost,
 }
 
-impl Stretch {
+impl CostRange {
     /// Return a range that the caller made up, to draw it for example.
-    pub fn new(positions: Range<Pos>, restored_from: Pos, means: Means) -> Self {
-        Stretch { positions, restored_from, means }
+    pub fn new(positions: Range<Pos>, restored_from: Pos, cost: RollbackCost) -> Self {
+        CostRange { positions, restored_from, cost }
     }
 }
 
 /// Kind of work that a rollback does after it has restored a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Means {
+pub enum RollbackCost {
     /// No work: the caches hold everything for the position.
     Held,
     /// Replay of the journal, without running the model.
     Replayed,
     /// Re-evaluation of tokens by the model.
-    Evaluated,
+    Reevaluated,
 }
 
 impl Route {
     /// Return the most expensive kind of work of this rollback.
-    pub fn means(&self) -> Means {
+    pub fn cost(&self) -> RollbackCost {
         match self {
-            Route { reevaluated: 1.., .. } => Means::Evaluated,
-            Route { replayed: 1.., .. } => Means::Replayed,
-            _ => Means::Held,
+            Route { reevaluated: 1.., .. } => RollbackCost::Reevaluated,
+            Route { replayed: 1.., .. } => RollbackCost::Replayed,
+            _ => RollbackCost::Held,
         }
     }
 }

@@ -28,14 +28,14 @@ fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
 /// A set of indices that empties in constant time.
 ///
 /// It detects repeated indices in one list after the other without clearing a bitmap per list.
-struct Met {
+struct IndexSet {
     turns: Vec<u32>,
     turn: u32,
 }
 
-impl Met {
+impl IndexSet {
     fn new(n: usize) -> Result<Self, Error> {
-        Ok(Met { turns: reserve::filled(n, 0)?, turn: 0 })
+        Ok(IndexSet { turns: reserve::filled(n, 0)?, turn: 0 })
     }
 
     /// Empty the set, in constant time.
@@ -52,7 +52,7 @@ impl Met {
 
 /// Checkpoints of one sequence's list, and the position of each in all lists that contain it.
 struct Places {
-    met: Met,
+    met: IndexSet,
     of: Vec<Option<Pos>>,
 }
 
@@ -86,13 +86,13 @@ impl Snapshot {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
-        let mut blocks: Vec<Met> =
-            self.blocks.iter().map(|blocks| Met::new(blocks.len())).collect::<Result<_, _>>()?;
+        let mut blocks: Vec<IndexSet> =
+            self.blocks.iter().map(|blocks| IndexSet::new(blocks.len())).collect::<Result<_, _>>()?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             self.check_checkpoint(i, checkpoint, &mut blocks)?;
         }
         let n = self.checkpoints.len();
-        let mut checkpoints = Places { met: Met::new(n)?, of: reserve::filled(n, None)? };
+        let mut checkpoints = Places { met: IndexSet::new(n)?, of: reserve::filled(n, None)? };
         for (i, sequence) in self.sequences.iter().enumerate() {
             self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
         }
@@ -135,7 +135,7 @@ impl Snapshot {
     }
 
     /// Check that only windows keep cells of a checkpoint apart, and that these are in order.
-    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [Met]) -> Result<(), Error> {
+    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [IndexSet]) -> Result<(), Error> {
         ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
         self.check_state(checkpoint.state.as_ref(), "state of checkpoint", i)?;
         for ((group, cells), met) in checkpoint.cells.iter().enumerate().zip(met) {
@@ -152,7 +152,7 @@ impl Snapshot {
         &self,
         i: usize,
         sequence: &Sequence,
-        blocks: &mut [Met],
+        blocks: &mut [IndexSet],
         checkpoints: &mut Places,
     ) -> Result<(), Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
@@ -184,7 +184,7 @@ impl Snapshot {
         let mut from = 0;
         places.met.forget();
         for (number, mark) in sequence.checkpoints.iter().enumerate() {
-            let what = "way back of sequence";
+            let what = "checkpoint of sequence";
             let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
                 return wrong(what, i);
             };
@@ -268,7 +268,13 @@ impl Cells {
     }
 
     /// Check that blocks exist and are distinct, positions are sorted, and no span lacks all cells.
-    fn check(&self, blocks: &[Block], met: &mut Met, what: &'static str, index: usize) -> Result<(), Error> {
+    fn check(
+        &self,
+        blocks: &[Block],
+        met: &mut IndexSet,
+        what: &'static str,
+        index: usize,
+    ) -> Result<(), Error> {
         met.forget();
         for extent in &self.extents {
             if extent.live == 0 {

@@ -50,14 +50,14 @@ impl core::fmt::Debug for Export<'_> {
 }
 
 /// Consecutive numbers for sparse ids, in the order of their first occurrence.
-struct Numbers {
+struct Renumbering {
     of: Vec<u32>,
     met: Vec<u32>,
 }
 
-impl Numbers {
+impl Renumbering {
     fn new(len: usize) -> Self {
-        Numbers { of: vec![u32::MAX; len], met: Vec::new() }
+        Renumbering { of: vec![u32::MAX; len], met: Vec::new() }
     }
 
     fn number(&mut self, thing: u32) -> u32 {
@@ -71,14 +71,14 @@ impl Numbers {
 }
 
 /// The blocks of one group that the snapshot has so far.
-struct Met {
-    numbers: Numbers,
+struct ExportedBlocks {
+    numbers: Renumbering,
     blocks: Vec<Block>,
 }
 
-impl Met {
+impl ExportedBlocks {
     fn new(pool: &BlockPool) -> Self {
-        Met { numbers: Numbers::new(pool.len()), blocks: Vec::new() }
+        ExportedBlocks { numbers: Renumbering::new(pool.len()), blocks: Vec::new() }
     }
 
     fn take(&mut self, holding: &Holding<'_>, pool: &BlockPool) -> Cells {
@@ -152,7 +152,7 @@ impl Memory {
     pub fn export(&self, seqs: &[SeqId]) -> Result<Export<'_>, Error> {
         seqs.iter().try_for_each(|seq| self.check_seq(*seq))?;
         let places = self.group_places();
-        let mut taken = Taken::new(self, &places);
+        let mut taken = SnapshotBuilder::new(self, &places);
         let sequences = seqs.iter().map(|seq| taken.sequence(*seq)).collect();
         taken.checkpoints();
         let snapshot = Snapshot {
@@ -198,12 +198,12 @@ impl<'a> Export<'a> {
 }
 
 /// A snapshot under construction: the numbers given to blocks, states and checkpoints so far.
-struct Taken<'a> {
+struct SnapshotBuilder<'a> {
     memory: &'a Memory,
     caches: Vec<CellCache<'a>>,
-    met: Vec<Met>,
-    slots: Numbers,
-    checkpoints: Numbers,
+    met: Vec<ExportedBlocks>,
+    slots: Renumbering,
+    checkpoints: Renumbering,
     /// Number of journal rows in use, per checkpoint.
     n_rows: Vec<u32>,
     made: Vec<Checkpoint>,
@@ -211,16 +211,16 @@ struct Taken<'a> {
     rows: Vec<u32>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> SnapshotBuilder<'a> {
     fn new(memory: &'a Memory, places: &[Place]) -> Self {
         let caches = places.iter().filter_map(|place| memory.caches.cell_cache(place.cache));
         let caches: Vec<CellCache<'_>> = caches.collect();
-        Taken {
+        SnapshotBuilder {
             memory,
-            met: caches.iter().map(|cache| Met::new(&cache.cells.pool)).collect(),
+            met: caches.iter().map(|cache| ExportedBlocks::new(&cache.cells.pool)).collect(),
             caches,
-            slots: Numbers::new(memory.caches.states().map_or(0, RecurrentCache::n_slots)),
-            checkpoints: Numbers::new(memory.checkpoints.len()),
+            slots: Renumbering::new(memory.caches.states().map_or(0, RecurrentCache::n_slots)),
+            checkpoints: Renumbering::new(memory.checkpoints.len()),
             n_rows: Vec::new(),
             made: Vec::new(),
             journals: Vec::new(),
@@ -232,8 +232,11 @@ impl<'a> Taken<'a> {
     fn sequence(&mut self, seq: SeqId) -> Sequence {
         let cells = self.caches.iter().zip(&mut self.met);
         let cells = cells.map(|(cache, met)| met.take(&cache.held_by(seq), &cache.cells.pool)).collect();
-        let tip = self.memory.caches.states().and_then(|states| states.current(seq));
-        let state = tip.map(|tip| State { state: Some(self.slots.number(tip.slot)), first: tip.first });
+        let current_state = self.memory.caches.states().and_then(|states| states.current(seq));
+        let state = current_state.map(|current_state| State {
+            state: Some(self.slots.number(current_state.slot)),
+            first: current_state.first,
+        });
         let list = self.memory.checkpoints.list(seq).iter().map(|entry| {
             let checkpoint = self.checkpoints.number(entry.id);
             if checkpoint as usize == self.n_rows.len() {
@@ -243,7 +246,12 @@ impl<'a> Taken<'a> {
             *n_rows = entry.n_rows.max(*n_rows);
             CheckpointRef { checkpoint, pos: entry.pos, n_rows: entry.n_rows }
         });
-        Sequence { cells, state, last: tip.map_or(Pos::ZERO, |tip| tip.last), checkpoints: list.collect() }
+        Sequence {
+            cells,
+            state,
+            last: current_state.map_or(Pos::ZERO, |current_state| current_state.last),
+            checkpoints: list.collect(),
+        }
     }
 
     /// Add all checkpoints that sequences refer to, once the lists are complete.

@@ -76,7 +76,7 @@ impl<'a, C: Content> Resume<'a, C> {
         let sequence = snapshot.sequences.get(number)?;
         let mark = sequence.checkpoints.iter().find(|mark| mark.pos == end);
         let checkpoint = mark.and_then(|mark| snapshot.checkpoints.get(mark.checkpoint as usize));
-        let mut taken = Taken::default();
+        let mut taken = Selection::default();
         for (group, own) in snapshot.shape.groups.iter().enumerate().filter(|(_, own)| own.sees != Sees::All)
         {
             let Sees::Window(window) = own.sees else { return None };
@@ -92,9 +92,9 @@ impl<'a, C: Content> Resume<'a, C> {
         }
         let state = match snapshot.shape.recurrent.is_empty() {
             true => None,
-            false => Some(taken.state(tip(sequence, end).or_else(|| checkpoint?.state)?)),
+            false => Some(taken.state(current_state(sequence, end).or_else(|| checkpoint?.state)?)),
         };
-        let Taken { groups, cells, blocks, states } = taken;
+        let Selection { groups, cells, blocks, states } = taken;
         let sequence = Sequence { cells, state, last: Pos(end.0 - 1), checkpoints: Vec::new() };
         let n_states = states.len() as u32;
         let shape = snapshot.shape.resumed();
@@ -106,20 +106,20 @@ impl<'a, C: Content> Resume<'a, C> {
 }
 
 /// Return the current state if `end` is the end of the sequence.
-fn tip(sequence: &Sequence, end: Pos) -> Option<State> {
+fn current_state(sequence: &Sequence, end: Pos) -> Option<State> {
     sequence.state.filter(|_| sequence.last.next() == end)
 }
 
 /// Selected cells and states of a snapshot, renumbered.
 #[derive(Default)]
-struct Taken {
+struct Selection {
     groups: Vec<(usize, Vec<u32>)>,
     cells: Vec<Cells>,
     blocks: Vec<Vec<super::Block>>,
     states: Vec<u32>,
 }
 
-impl Taken {
+impl Selection {
     /// Add cells and number their blocks anew.
     fn group(&mut self, group: usize, mut cells: Cells, blocks: &[super::Block]) {
         let (mut numbers, mut list) = (Vec::new(), Vec::new());

@@ -255,7 +255,7 @@ impl fmt::Display for Error {
             Self::Version { found, wanted } => {
                 let way_out = match found > wanted {
                     true => "use a later release",
-                    false => "restore it with the release that saved it, or evaluate its text again",
+                    false => "restore it with the release that saved it, or re-evaluate its text",
                 };
                 write!(
                     f,
@@ -397,7 +397,7 @@ mod tests {
             ),
             (
                 Error::Version { found: 1, wanted: 2 },
-                "the file has format version 1, this release reads version 2; restore it with the release that saved it, or evaluate its text again",
+                "the file has format version 1, this release reads version 2; restore it with the release that saved it, or re-evaluate its text",
             ),
             (
                 Error::Version { found: 3, wanted: 2 },

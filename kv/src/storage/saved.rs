@@ -45,7 +45,7 @@ pub const STATE: Tag = Tag(*b"STAT");
 pub const ROWS: Tag = Tag(*b"ROWS");
 
 /// The version of all of them.
-pub const IMAGE_VERSION: u16 = 2;
+pub const SNAPSHOT_VERSION: u16 = 2;
 
 /// Sections that are written together, at most.
 const MAX_WAITING: usize = 256;
@@ -55,11 +55,11 @@ const ALL: u32 = u32::MAX;
 
 /// The tags and versions that a snapshot is read from.
 pub const IMAGE_TAGS: [(Tag, u16); 5] = [
-    (SHAPE, IMAGE_VERSION),
-    (IMAGE, IMAGE_VERSION),
-    (CELLS, IMAGE_VERSION),
-    (STATE, IMAGE_VERSION),
-    (ROWS, IMAGE_VERSION),
+    (SHAPE, SNAPSHOT_VERSION),
+    (IMAGE, SNAPSHOT_VERSION),
+    (CELLS, SNAPSHOT_VERSION),
+    (STATE, SNAPSHOT_VERSION),
+    (ROWS, SNAPSHOT_VERSION),
 ];
 
 impl<E: Into<Error>> From<ImportError<E>> for Error {
@@ -85,7 +85,7 @@ pub fn encode_shape(shape: &Shape) -> Vec<u8> {
 pub fn write_snapshot(
     writer: &mut Writer<'_>,
     content: &impl Content,
-    old: Option<&StoredImage<'_>>,
+    old: Option<&StoredSnapshot<'_>>,
 ) -> Result<(), Error> {
     write_snapshot_with(writer, content, old, &Inline)
 }
@@ -98,7 +98,7 @@ pub fn write_snapshot(
 pub fn write_snapshot_with(
     writer: &mut Writer<'_>,
     content: &impl Content,
-    old: Option<&StoredImage<'_>>,
+    old: Option<&StoredSnapshot<'_>>,
     pool: &dyn Pool,
 ) -> Result<(), Error> {
     expect_storage(content)?;
@@ -127,7 +127,7 @@ fn expect_storage(content: &impl Content) -> Result<(), Error> {
 pub fn forge_snapshot(
     writer: &mut Writer<'_>,
     content: &impl Content,
-    old: Option<&StoredImage<'_>>,
+    old: Option<&StoredSnapshot<'_>>,
 ) -> Result<(), Error> {
     put_snapshot(writer, content, old, &Inline, |_, _, _, _| Ok(()))
 }
@@ -138,7 +138,7 @@ type Check = fn(&Snapshot, &Pieces, &[u8], &[u8]) -> Result<(), Error>;
 fn put_snapshot(
     writer: &mut Writer<'_>,
     content: &impl Content,
-    old: Option<&StoredImage<'_>>,
+    old: Option<&StoredSnapshot<'_>>,
     pool: &dyn Pool,
     check: Check,
 ) -> Result<(), Error> {
@@ -146,8 +146,8 @@ fn put_snapshot(
     let pieces = Pieces::plan(snapshot, old.map(|old| (&old.snapshot, &old.pieces)));
     let (shape, description) = (encode::shape(&snapshot.shape), encode::snapshot(snapshot, &pieces)?);
     check(snapshot, &pieces, &shape, &description)?;
-    writer.section(SHAPE, IMAGE_VERSION, true, 0, &[&shape])?;
-    writer.section(IMAGE, IMAGE_VERSION, true, 0, &[&description])?;
+    writer.section(SHAPE, SNAPSHOT_VERSION, true, 0, &[&shape])?;
+    writer.section(IMAGE, SNAPSHOT_VERSION, true, 0, &[&description])?;
     let mut queue = Queue { writer, pool, waiting: Vec::new() };
     for (group, blocks) in pieces.groups().enumerate() {
         let layouts: Vec<CellLayout> =
@@ -160,7 +160,7 @@ fn put_snapshot(
                 } else {
                     let rows = take_cells(&layouts, &layers, mask);
                     queue.flush()?;
-                    queue.writer.section(CELLS, IMAGE_VERSION, true, index, &[&rows])?;
+                    queue.writer.section(CELLS, SNAPSHOT_VERSION, true, index, &[&rows])?;
                 }
             }
         }
@@ -205,7 +205,7 @@ struct Queue<'q, 'w, 'c> {
 
 impl<'c> Queue<'_, '_, 'c> {
     fn push(&mut self, tag: Tag, index: u64, pieces: Vec<&'c [u8]>) -> Result<(), Error> {
-        let name = Name { tag, version: IMAGE_VERSION, required: true, index };
+        let name = Name { tag, version: SNAPSHOT_VERSION, required: true, index };
         self.waiting.push(Pending { name, pieces });
         if self.waiting.len() == MAX_WAITING { self.flush() } else { Ok(()) }
     }
@@ -243,13 +243,13 @@ fn take_cells(layouts: &[CellLayout], layers: &[&[u8]], mask: u32) -> Vec<u8> {
 
 /// The snapshot that a container holds, checked, with its bytes at hand.
 #[derive(Debug)]
-pub struct StoredImage<'a> {
+pub struct StoredSnapshot<'a> {
     container: &'a Container<'a>,
     snapshot: Snapshot,
     pieces: Pieces,
 }
 
-impl<'a> StoredImage<'a> {
+impl<'a> StoredSnapshot<'a> {
     /// Read the description and checks it, and that all sections which it needs are there and as
     /// long as they must be.
     ///
@@ -263,7 +263,7 @@ impl<'a> StoredImage<'a> {
         let (snapshot, pieces) = encode::read_snapshot(IMAGE, &described(IMAGE, MAX_IMAGE)?, shape, room)?;
         snapshot.check().map_err(Error::Memory)?;
         pieces.check(&snapshot)?;
-        let stored = StoredImage { container, snapshot, pieces };
+        let stored = StoredSnapshot { container, snapshot, pieces };
         stored.check_lengths()?;
         Ok(stored)
     }
@@ -339,7 +339,7 @@ fn short(section: &Section, found: usize, wanted: usize) -> Error {
     Error::Malformed { section: tag, offset, what: "bytes of a cell", found, wanted }
 }
 
-impl Source for StoredImage<'_> {
+impl Source for StoredSnapshot<'_> {
     type Error = Error;
 
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {

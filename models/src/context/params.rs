@@ -95,8 +95,8 @@ impl Params {
     pub(crate) fn settled(self, hparams: &Hparams, graph: &Graph) -> Self {
         let n_ctx = if self.n_ctx == 0 { hparams.n_ctx_train } else { self.n_ctx };
         // A layer without a cache has to see all tokens in one batch.
-        let is_uncached = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::Uncached { .. });
-        let in_pieces = !graph.layers().iter().any(is_uncached);
+        let is_batch_only = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::BatchOnly { .. });
+        let in_pieces = !graph.layers().iter().any(is_batch_only);
         let n_batch = if in_pieces { self.n_batch.min(n_ctx) } else { n_ctx };
         Params { n_ctx, n_ubatch: self.n_ubatch.min(n_ctx), n_batch, ..self }
     }

@@ -10,7 +10,8 @@ use backstitch_kv::storage::prompt_cache::{
     BLOCK_TOKENS, Error as CacheError, EvaluatedPrefix, Found, Key, Need, Pieces, Prefix, PromptCache, Why,
 };
 use backstitch_kv::storage::{
-    Container, Error as State, Header, IMAGE_TAGS, IMAGE_VERSION, Scope, Writer, encode_shape, write_snapshot,
+    Container, Error as State, Header, IMAGE_TAGS, SNAPSHOT_VERSION, Scope, Writer, encode_shape,
+    write_snapshot,
 };
 use backstitch_kv::{Export, ImportError, Pos, SeqId, Token};
 use core::ops::Range;
@@ -56,7 +57,7 @@ impl Context {
     /// this shape and these element types.
     pub fn prompt_cache_root(&self) -> Key {
         let mut memory = blake3::Hasher::new();
-        memory.update(&NUMERICS.to_le_bytes()).update(&IMAGE_VERSION.to_le_bytes());
+        memory.update(&NUMERICS.to_le_bytes()).update(&SNAPSHOT_VERSION.to_le_bytes());
         memory.update(&encode_shape(&self.memory.shape()));
         Key::root(&self.fingerprint().0, memory.finalize().as_bytes())
     }

@@ -4,7 +4,7 @@ use super::{Context, fill};
 use crate::error::Error;
 use alloc::vec::Vec;
 use backstitch_kv::survey::Survey;
-use backstitch_kv::{AttentionSpec, Batch, LayerSpec, Pos, Route, SeqId, Stretch, Wanted};
+use backstitch_kv::{AttentionSpec, Batch, CostRange, LayerSpec, Pos, Route, SeqId, Wanted};
 
 /// Work that a rollback took.
 ///
@@ -159,7 +159,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Sequence`] if `seq` does not exist.
-    pub fn positions(&self, seq: SeqId) -> Result<Vec<Stretch>, Error> {
+    pub fn positions(&self, seq: SeqId) -> Result<Vec<CostRange>, Error> {
         self.history(seq)?;
         Ok(self.memory.positions(seq)?)
     }

@@ -23,7 +23,7 @@ use crate::setters::setters;
 use alloc::vec::Vec;
 use backstitch_kv::io::{Read, Write, read_to_end};
 use backstitch_kv::storage::{Container, Scope, Written};
-use backstitch_kv::{Fit, Pos, SeqId, Stretch};
+use backstitch_kv::{CostRange, Fit, Pos, SeqId};
 
 /// Content of a state beside that of sequences.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ pub struct RestoredSequence {
     /// The number of its tokens that are known: all, unless it was edited in its middle.
     pub n_tokens: usize,
     /// Which positions a rollback reaches in which way, as [`Context::positions`].
-    pub positions: Vec<Stretch>,
+    pub positions: Vec<CostRange>,
     /// The state of its samplers, if that was saved.
     pub sampler: Option<sampler::State>,
 }

@@ -165,7 +165,7 @@ fn has_cells(layer: Option<&LayerSpec>) -> bool {
 pub(super) fn attention_of(layer: &LayerSpec) -> Option<&AttentionLayer> {
     match &layer.attention {
         AttentionSpec::Cached(spec)
-        | AttentionSpec::Uncached { layer: spec, .. }
+        | AttentionSpec::BatchOnly { layer: spec, .. }
         | AttentionSpec::Cross(spec) => Some(spec),
         AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
     }
@@ -174,7 +174,7 @@ pub(super) fn attention_of(layer: &LayerSpec) -> Option<&AttentionLayer> {
 fn rotation_of(layer: &mut LayerSpec) -> Option<&mut Rotation> {
     match &mut layer.attention {
         AttentionSpec::Cached(spec)
-        | AttentionSpec::Uncached { layer: spec, .. }
+        | AttentionSpec::BatchOnly { layer: spec, .. }
         | AttentionSpec::Cross(spec) => spec.rope.as_mut(),
         AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
     }

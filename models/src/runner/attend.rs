@@ -44,7 +44,7 @@ fn layout(graph: &Graph, params: &Params, layer: usize) -> Result<CellLayout, Er
     match graph.layers().get(layer).map(|layer| &layer.attention) {
         Some(
             AttentionSpec::Cached(spec)
-            | AttentionSpec::Uncached { layer: spec, .. }
+            | AttentionSpec::BatchOnly { layer: spec, .. }
             | AttentionSpec::Cross(spec),
         ) => {
             let (k_type, v_type) = (params.type_k, params.type_v);

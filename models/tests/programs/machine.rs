@@ -15,8 +15,8 @@ pub use tally::Tally;
 
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
 use backstitch_models::{
-    Batch, Cancel, Context, Error, Means, Model, Params, Pos, RestoreOptions, Restored, RollbackParams,
-    SaveOptions, SeqId, Token,
+    Batch, Cancel, Context, Error, Model, Params, Pos, RestoreOptions, Restored, RollbackCost,
+    RollbackParams, SaveOptions, SeqId, Token,
 };
 use fresh::{Deed, encode, hash};
 use std::ops::Range;
@@ -458,17 +458,17 @@ impl<'f> Machine<'f> {
     /// The rollback costs that the context states must be consistent, and honour pins.
     fn check_positions(&self, seq: u32) {
         let Some(Some(twin)) = self.twins.get(seq as usize) else { return };
-        let stretches = self.ctx.positions(SeqId(seq)).unwrap();
+        let ranges = self.ctx.positions(SeqId(seq)).unwrap();
         let mut next = Pos(0);
-        for stretch in &stretches {
-            assert_eq!(stretch.positions.start, next);
-            next = stretch.positions.end;
-            assert!(stretch.restored_from <= stretch.positions.start);
+        for range in &ranges {
+            assert_eq!(range.positions.start, next);
+            next = range.positions.end;
+            assert!(range.restored_from <= range.positions.start);
         }
         assert_eq!(next.0, self.end(seq) + 1);
         for &pin in &twin.pins {
-            let stretch = stretches.iter().find(|stretch| stretch.positions.contains(&Pos(pin)));
-            assert!(stretch.is_some_and(|stretch| stretch.means != Means::Evaluated), "pin at {pin}");
+            let range = ranges.iter().find(|range| range.positions.contains(&Pos(pin)));
+            assert!(range.is_some_and(|range| range.cost != RollbackCost::Reevaluated), "pin at {pin}");
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
 use backstitch_kv::snapshot::{Checkpoint, CheckpointRef, Content, Snapshot, State};
-use backstitch_kv::storage::{self, Container, MAX_READ, Section, StoredImage, Writer, write_snapshot};
+use backstitch_kv::storage::{self, Container, MAX_READ, Section, StoredSnapshot, Writer, write_snapshot};
 use backstitch_models::sampler::{self, Chain, SamplerState, Settings};
 use backstitch_models::{
     Context, Error, Model, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SeqId, Token,
@@ -338,7 +338,7 @@ fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
     let mut reader = Reader::new(&golden("mamba2"));
     let bytes = saved(&reader.small.ctx, reader.small.saved);
     let container = Container::parse(&bytes).unwrap();
-    let mut snapshot = StoredImage::open(&container).unwrap().snapshot().clone();
+    let mut snapshot = StoredSnapshot::open(&container).unwrap().snapshot().clone();
     let (n, end) = (200_000, Pos(snapshot.sequences[0].last.0 + 1));
     let state = snapshot.sequences[0].state;
     let checkpoint =

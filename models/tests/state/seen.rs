@@ -3,8 +3,8 @@
 use crate::converted::tokens;
 use backstitch_core::cell::CellType;
 use backstitch_models::{
-    Context, Means, Model, Params, Pos, RestoreOptions, Restored, Rollback, RollbackParams, SaveOptions,
-    SeqId, Stretch, Token,
+    Context, CostRange, Model, Params, Pos, RestoreOptions, Restored, Rollback, RollbackCost, RollbackParams,
+    SaveOptions, SeqId, Token,
 };
 
 /// One model for each kind of memory: full KV cache, encoder output beside it, windows, recurrent
@@ -55,7 +55,7 @@ pub fn bits(logits: Option<&[f32]>) -> Option<Vec<u32>> {
 pub struct Seen {
     pub tokens: Vec<Token>,
     pub range: Option<(Pos, Pos)>,
-    pub positions: Vec<Stretch>,
+    pub positions: Vec<CostRange>,
     pub logits: Option<Vec<u32>>,
 }
 
@@ -69,9 +69,9 @@ pub fn seen(ctx: &Context, seq: SeqId) -> Seen {
 }
 
 /// Return the positions that a rollback reaches without re-evaluation.
-pub fn instant(stretches: &[Stretch]) -> Vec<Pos> {
-    let of = |stretch: &Stretch| (stretch.positions.start.0..stretch.positions.end.0).map(Pos);
-    stretches.iter().filter(|stretch| stretch.means != Means::Evaluated).flat_map(of).collect()
+pub fn instant(ranges: &[CostRange]) -> Vec<Pos> {
+    let of = |range: &CostRange| (range.positions.start.0..range.positions.end.0).map(Pos);
+    ranges.iter().filter(|range| range.cost != RollbackCost::Reevaluated).flat_map(of).collect()
 }
 
 /// Return the logits after each of `n` more tokens, which depend on `seed`.
@@ -93,13 +93,13 @@ pub fn go_back(ctx: &mut Context, seq: SeqId, pos: Pos) -> (Rollback, Vec<Option
     (done, after)
 }
 
-/// Return the first, a middle and the last position of each stretch, from the end back.
-pub fn landmarks(stretches: &[Stretch]) -> Vec<Pos> {
-    let of = |stretch: &Stretch| {
-        let (start, last) = (stretch.positions.start.0, stretch.positions.end.0 - 1);
+/// Return the first, a middle and the last position of each range, from the end back.
+pub fn landmarks(ranges: &[CostRange]) -> Vec<Pos> {
+    let of = |range: &CostRange| {
+        let (start, last) = (range.positions.start.0, range.positions.end.0 - 1);
         [last, (start + last) / 2, start].map(Pos)
     };
-    let mut all: Vec<Pos> = stretches.iter().rev().flat_map(of).collect();
+    let mut all: Vec<Pos> = ranges.iter().rev().flat_map(of).collect();
     all.dedup();
     all
 }

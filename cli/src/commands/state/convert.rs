@@ -118,7 +118,7 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
     note("note", format_args!("{n} to {}, {}", output.display(), bytes(saved.container.bytes)));
     note("note", "nothing in the file says that it is of this model: that is your word");
     if restored.sequences.iter().any(|sequence| sequence.n_tokens < sequence.end.0.unsigned_abs() as usize) {
-        note("note", "the file does not list all tokens: what lies before its end cannot be evaluated again");
+        note("note", "the file does not list all tokens: what lies before its end cannot be re-evaluated");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::saved;
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::snapshot::{Group, Sees, Sequence};
 use backstitch_kv::storage::{Codec, Container, Section};
-use backstitch_kv::{Means, Stretch, Window};
+use backstitch_kv::{CostRange, RollbackCost, Window};
 use backstitch_models::vocab::WriteSpecial;
 use backstitch_models::{SavedContext, SavedSequence};
 use std::path::Path;
@@ -177,12 +177,12 @@ fn checkpoints(saved: &SavedContext<'_>, held: &Sequence) -> String {
 }
 
 /// Return a line for each way in which positions are reached.
-fn reached(stretches: &[Stretch]) -> Vec<String> {
-    let of = |means: Means| stretches.iter().filter(move |stretch| stretch.means == means);
-    let ranges = |means: Means| {
+fn reached(ranges: &[CostRange]) -> Vec<String> {
+    let of = |cost: RollbackCost| ranges.iter().filter(move |range| range.cost == cost);
+    let ranges = |cost: RollbackCost| {
         let mut ranges: Vec<(i32, i32)> = Vec::new();
-        for stretch in of(means) {
-            let (first, last) = (stretch.positions.start.0, stretch.positions.end.0 - 1);
+        for range in of(cost) {
+            let (first, last) = (range.positions.start.0, range.positions.end.0 - 1);
             match ranges.last_mut() {
                 Some(before) if before.1 + 1 == first => before.1 = last,
                 _ => ranges.push((first, last)),
@@ -193,12 +193,12 @@ fn reached(stretches: &[Stretch]) -> Vec<String> {
         };
         ranges.iter().map(text).collect::<Vec<_>>().join(", ")
     };
-    let cost = |stretch: &Stretch| stretch.positions.end.0 - 1 - stretch.restored_from.0;
-    let mut lines = vec![format!("goes back at once to {}", ranges(Means::Held))];
-    if of(Means::Replayed).next().is_some() {
-        lines.push(format!("replays recurrences to {}", ranges(Means::Replayed)));
+    let cost = |range: &CostRange| range.positions.end.0 - 1 - range.restored_from.0;
+    let mut lines = vec![format!("goes back at once to {}", ranges(RollbackCost::Held))];
+    if of(RollbackCost::Replayed).next().is_some() {
+        lines.push(format!("replays recurrences to {}", ranges(RollbackCost::Replayed)));
     }
-    if let Some(most) = of(Means::Evaluated).map(cost).max() {
+    if let Some(most) = of(RollbackCost::Reevaluated).map(cost).max() {
         lines.push(format!("evaluates at most {} again to others", counted(most as usize, "token")));
     }
     lines

@@ -56,9 +56,9 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let mut out = Output::new(false);
     let (size, output) = (bytes(written.bytes), one_line(&output.display().to_string()));
     let cost = match (replayed, reevaluated) {
-        (0, 0) => "nothing was evaluated again".into(),
+        (0, 0) => "nothing was re-evaluated".into(),
         (n, 0) => format!("{} replayed", counted(n as usize, "recurrence")),
-        (_, n) => format!("{} evaluated again", counted(n as usize, "token")),
+        (_, n) => format!("{} re-evaluated", counted(n as usize, "token")),
     };
     out.text(format_args!("{output}: positions up to {} of {end}, {size}; {cost}", args.to), 6)?;
     Ok(out.flush()?)

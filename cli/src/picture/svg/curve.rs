@@ -1,27 +1,27 @@
-//! Tokens evaluated again against tokens rolled back.
+//! Tokens re-evaluated against tokens rolled back.
 
 use super::super::legend::Ink;
-use super::super::{Picture, cost};
+use super::super::{Picture, n_reevaluated};
 use super::sheet::{Across, LEFT, Sheet, WIDE, step};
-use backstitch_models::Stretch;
+use backstitch_models::CostRange;
 
 /// Height of the curve.
 const HIGH: f64 = 150.0;
 
-/// Draws the curve, and the most that the ladder promises.
+/// Draws the curve, and the most that the checkpoint schedule promises.
 pub fn draw(sheet: &mut Sheet, picture: &Picture) {
     let end = picture.survey.end.0;
-    let (dearest, _) = picture.dearest();
+    let (most_expensive, _) = picture.most_expensive();
     if end == 0 {
         return;
     }
     let bound = bound(picture);
-    let most = dearest.max(bound.unwrap_or(0).min(end as u32)).max(1);
+    let most = most_expensive.max(bound.unwrap_or(0).min(end as u32)).max(1);
     let across = Across { total: end };
     let up = |n: u32| HIGH * f64::from(n) / f64::from(most);
 
     sheet.down(20.0);
-    let what = "tokens evaluated again (upwards) for tokens rolled back (to the right)";
+    let what = "tokens re-evaluated (upwards) for tokens rolled back (to the right)";
     sheet.text(LEFT, "start", Ink::Heading, what);
     sheet.down(40.0);
     for n in (0..=most).step_by(step(most as i32, 4) as usize) {
@@ -44,7 +44,7 @@ pub fn draw(sheet: &mut Sheet, picture: &Picture) {
     sheet.down(20.0);
 }
 
-/// The spacing of the ladder, if there is one and it was built for this end: then rolling back d tokens
+/// The spacing of the checkpoint schedule, if there is one and it was built for this end: then rolling back d tokens
 /// evaluates at most
 /// `max(d, spacing)` again.
 fn bound(picture: &Picture) -> Option<u32> {
@@ -53,10 +53,10 @@ fn bound(picture: &Picture) -> Option<u32> {
 }
 
 /// Where the curve bends, from the end of the sequence to its start.
-fn points(ways: &[Stretch], across: Across, up: impl Fn(u32) -> f64) -> Vec<(f64, f64)> {
+fn points(ways: &[CostRange], across: Across, up: impl Fn(u32) -> f64) -> Vec<(f64, f64)> {
     let ends = ways.iter().rev().flat_map(|way| {
         let (first, last) = (way.positions.start.0, way.positions.end.0 - 1);
-        [last, first].map(|pos| (across.x(across.total - pos), up(cost(way, pos))))
+        [last, first].map(|pos| (across.x(across.total - pos), up(n_reevaluated(way, pos))))
     });
     ends.collect()
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn memory(causal: bool) -> Memory {
-    let attention = AttentionSpec::Uncached { layer: shape(None), causal };
+    let attention = AttentionSpec::BatchOnly { layer: shape(None), causal };
     Memory::new(&[LayerSpec { attention, ..LayerSpec::default() }], &params(64, 3)).unwrap()
 }
 

@@ -154,7 +154,7 @@ impl<E: Engine> Machine<E> {
         self.saved = saved(&self.real.export(&seqs).unwrap(), &self.saved);
         let container = Container::parse(&self.saved).unwrap();
         assert_eq!(container.uncommitted(), 0);
-        let stored = StoredImage::open(&container).unwrap();
+        let stored = StoredSnapshot::open(&container).unwrap();
         let mut other = Memory::listing(&self.layers, &self.params).unwrap();
         let mut engine = E::new(&other, &self.layers, &self.params);
         let staged = other.import(stored.snapshot(), &stored, &seqs, false).unwrap();
@@ -298,10 +298,10 @@ impl<E: Engine> Machine<E> {
         self.naive.rewind(seq, to);
         self.pins.retain(|pin| pin.0 != seq || pin.1 <= to);
         let tally = &mut self.tally;
-        match route.means() {
-            Means::Held => tally.held += 1,
-            Means::Replayed => tally.replayed += 1,
-            Means::Evaluated => tally.evaluated += 1,
+        match route.cost() {
+            RollbackCost::Held => tally.held += 1,
+            RollbackCost::Replayed => tally.replayed += 1,
+            RollbackCost::Reevaluated => tally.evaluated += 1,
         }
     }
 
@@ -573,7 +573,7 @@ fn saved(content: &impl Content, before: &[u8]) -> Vec<u8> {
         writer.finish().unwrap()
     } else {
         let old = Container::parse(before).unwrap();
-        let snapshot = StoredImage::open(&old).unwrap();
+        let snapshot = StoredSnapshot::open(&old).unwrap();
         let mut writer = Writer::append(&mut new, &old).unwrap();
         write_snapshot(&mut writer, content, Some(&snapshot)).unwrap();
         writer.finish().unwrap()

@@ -68,7 +68,7 @@ fn hold(layers: fn() -> Vec<LayerSpec>, cases: u32, name: &'static str) {
 
 #[test]
 fn unified_agrees_with_the_oracle() {
-    hold(transformer, 300, "unified");
+    hold(transformer, 300, "all cells");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn many() -> u32 {
 #[test]
 #[ignore = "takes a while; PROGRAMS says how many"]
 fn unified_and_windowed_agree_with_the_oracle_in_many_programs() {
-    hold(transformer, many(), "unified");
+    hold(transformer, many(), "all cells");
     hold(windowed, many(), "windowed");
 }
 

@@ -27,8 +27,8 @@ impl Pending<'_> {
     }
 }
 
-/// The fate of a section.
-struct Fate<'l> {
+/// The plan of a section.
+struct PlannedSection<'l> {
     pending: &'l Pending<'l>,
     /// The section of the old container with this content.
     found: Option<Section>,
@@ -73,34 +73,35 @@ impl Writer<'_> {
         list: &[Pending<'_>],
         pool: &dyn Pool,
     ) -> Result<(), Error> {
-        let mut fates: Vec<Fate<'_>> = list.iter().map(|pending| Fate { pending, found: None }).collect();
+        let mut planned: Vec<PlannedSection<'_>> =
+            list.iter().map(|pending| PlannedSection { pending, found: None }).collect();
         if let Some(old) = self.old_content() {
-            each(pool, &mut fates, |Fate { pending, found }| {
+            each(pool, &mut planned, |PlannedSection { pending, found }| {
                 *found = old.find(pending.name.tag, pending.name.index, &pending.pieces);
             });
         }
-        if self.fill_room(&fates, pool)? {
+        if self.fill_room(&planned, pool)? {
             return Ok(());
         }
         if pool.n_threads() > 1 && !self.compresses() {
-            return self.write_gathered(&fates, pool);
+            return self.write_gathered(&planned, pool);
         }
-        fates
-            .iter()
-            .try_for_each(|Fate { pending, found }| self.put_section(pending.name, &pending.pieces, *found))
+        planned.iter().try_for_each(|PlannedSection { pending, found }| {
+            self.put_section(pending.name, &pending.pieces, *found)
+        })
     }
 
     /// Fill the receiver's own room; false if it has none to give.
-    fn fill_room(&mut self, fates: &[Fate<'_>], pool: &dyn Pool) -> Result<bool, Error> {
+    fn fill_room(&mut self, planned: &[PlannedSection<'_>], pool: &dyn Pool) -> Result<bool, Error> {
         let start = self.at();
-        let end = fates
+        let end = planned
             .iter()
-            .filter(|fate| fate.found.is_none())
-            .try_fold(start, |at, fate| align(at.checked_add(len_of(&fate.pending.pieces))?));
+            .filter(|plan| plan.found.is_none())
+            .try_fold(start, |at, plan| align(at.checked_add(len_of(&plan.pending.pieces))?));
         let Some(room) = end.and_then(|end| self.room(end - start)) else { return Ok(false) };
         let (mut rest, mut offset) = (room, start);
-        let mut places = Vec::with_capacity(fates.len());
-        for Fate { pending, .. } in fates.iter().filter(|fate| fate.found.is_none()) {
+        let mut places = Vec::with_capacity(planned.len());
+        for PlannedSection { pending, .. } in planned.iter().filter(|plan| plan.found.is_none()) {
             let end = align(offset.saturating_add(len_of(&pending.pieces))).unwrap_or(offset);
             let (room, after) = rest.split_at_mut(((end - offset) as usize).min(rest.len()));
             places.push(Place { pending, room, offset, checksum: None });
@@ -109,14 +110,14 @@ impl Writer<'_> {
         each(pool, &mut places, |place| place.checksum = Some(place.fill()));
         let written: Vec<Section> = places.iter_mut().map(Place::section).collect();
         self.took(offset);
-        self.note(fates, written)?;
+        self.note(planned, written)?;
         Ok(true)
     }
 
     /// Note where the sections are: those that were found, and those that were written, in order.
-    fn note(&mut self, fates: &[Fate<'_>], written: Vec<Section>) -> Result<(), Error> {
+    fn note(&mut self, planned: &[PlannedSection<'_>], written: Vec<Section>) -> Result<(), Error> {
         let mut written = written.into_iter();
-        for Fate { pending, found } in fates {
+        for PlannedSection { pending, found } in planned {
             match found {
                 Some(old) => self.refer(pending.name, *old)?,
                 None => written.next().map_or(Ok(()), |section| self.insert(section))?,
@@ -126,8 +127,8 @@ impl Writer<'_> {
     }
 
     /// Write what was not found while another thread gathers what comes after it.
-    fn write_gathered(&mut self, fates: &[Fate<'_>], pool: &dyn Pool) -> Result<(), Error> {
-        let waiting = fates.iter().filter(|fate| fate.found.is_none()).map(|fate| fate.pending).collect();
+    fn write_gathered(&mut self, planned: &[PlannedSection<'_>], pool: &dyn Pool) -> Result<(), Error> {
+        let waiting = planned.iter().filter(|plan| plan.found.is_none()).map(|plan| plan.pending).collect();
         let mut gatherer = Gatherer::new(waiting, self.at());
         let (mut ready, mut next) = (Vec::new(), Vec::new());
         gatherer.gather(&mut ready)?;
@@ -145,7 +146,7 @@ impl Writer<'_> {
             self.took(self.at() + len);
             core::mem::swap(&mut ready, &mut next);
         }
-        self.note(fates, gatherer.done)
+        self.note(planned, gatherer.done)
     }
 }
 
@@ -156,15 +157,15 @@ const GATHERED: usize = 512 << 10;
 /// Turns sections into a stream of bytes.
 struct Gatherer<'l> {
     waiting: alloc::vec::IntoIter<&'l Pending<'l>>,
-    /// The section that has begun.
-    section: Option<Begun<'l>>,
+    /// The section that has partial.
+    section: Option<PartialSection<'l>>,
     /// The offset of the next byte in the container.
     at: u64,
     done: Vec<Section>,
 }
 
 /// A section of which some may be gathered.
-struct Begun<'l> {
+struct PartialSection<'l> {
     pending: &'l Pending<'l>,
     offset: u64,
     sum: Checksum,
@@ -184,35 +185,35 @@ impl<'l> Gatherer<'l> {
         let bytes = GATHERED + ALIGN as usize;
         into.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory { bytes: bytes as u64 })?;
         while into.len() < GATHERED {
-            let begun = match self.section.take() {
-                Some(begun) => begun,
+            let partial = match self.section.take() {
+                Some(partial) => partial,
                 None => match self.waiting.next() {
-                    Some(pending) => Begun::new(pending, self.at),
+                    Some(pending) => PartialSection::new(pending, self.at),
                     None => break,
                 },
             };
-            self.go_on(begun, into)?;
+            self.go_on(partial, into)?;
         }
         Ok(())
     }
 
     /// Take a piece of a section, as much as there is room for, or ends it.
-    fn go_on(&mut self, mut begun: Begun<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
-        if begun.piece.is_empty() {
-            let Some(piece) = begun.pieces.next() else { return self.end(begun, into) };
-            begun.piece = piece;
+    fn go_on(&mut self, mut partial: PartialSection<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
+        if partial.piece.is_empty() {
+            let Some(piece) = partial.pieces.next() else { return self.end(partial, into) };
+            partial.piece = piece;
         }
-        let (now, later) = begun.piece.split_at(begun.piece.len().min(GATHERED - into.len()));
+        let (now, later) = partial.piece.split_at(partial.piece.len().min(GATHERED - into.len()));
         into.extend_from_slice(now);
-        begun.sum.add(now);
-        begun.piece = later;
+        partial.sum.add(now);
+        partial.piece = later;
         self.at += now.len() as u64;
-        self.section = Some(begun);
+        self.section = Some(partial);
         Ok(())
     }
 
-    fn end(&mut self, begun: Begun<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
-        let Begun { pending, offset, sum, .. } = begun;
+    fn end(&mut self, partial: PartialSection<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
+        let PartialSection { pending, offset, sum, .. } = partial;
         let (what, value, limit) = ("bytes of a container", self.at, u64::MAX - ALIGN);
         let end = align(self.at).ok_or(Error::TooLarge { what, value, limit })?;
         into.resize(into.len() + (end - self.at) as usize, 0);
@@ -222,9 +223,9 @@ impl<'l> Gatherer<'l> {
     }
 }
 
-impl<'l> Begun<'l> {
+impl<'l> PartialSection<'l> {
     fn new(pending: &'l Pending<'l>, offset: u64) -> Self {
-        Begun { pending, offset, sum: Checksum::new(), pieces: pending.pieces.iter(), piece: &[] }
+        PartialSection { pending, offset, sum: Checksum::new(), pieces: pending.pieces.iter(), piece: &[] }
     }
 }
 

@@ -467,7 +467,7 @@ fn a_file_of_format_version_1_is_refused_with_both_versions_and_a_way_out() {
     assert_eq!(
         error.to_string(),
         "the file has format version 1, this release reads version 2; \
-         restore it with the release that saved it, or evaluate its text again"
+         restore it with the release that saved it, or re-evaluate its text"
     );
 }
 

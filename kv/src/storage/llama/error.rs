@@ -219,7 +219,7 @@ impl fmt::Display for Error {
             }
             Error::Window { cache, sequence, found, wanted } => write!(
                 f,
-                "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees {wanted}; evaluate it again"
+                "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees {wanted}; re-evaluate it"
             ),
             Error::Ends { section, sequence, found, wanted } => {
                 let (found, wanted) = (End(*found), End(*wanted));

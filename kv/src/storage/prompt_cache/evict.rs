@@ -171,7 +171,7 @@ fn order(index: &Index, facts: &BTreeMap<EntryName, Facts>, keep: &BTreeSet<Entr
     let victim = |name: &EntryName, links: &BTreeMap<EntryName, Links>| {
         let rank = match (index.entries.get(name)?, links.get(name)) {
             (Known::Damaged, _) => Rank::Damaged,
-            (Known::Whole(_), Some(Links { reachable: false, .. })) => Rank::Unreachable,
+            (Known::Readable(_), Some(Links { reachable: false, .. })) => Rank::Unreachable,
             _ => Rank::Used,
         };
         let free = links.get(name).is_none_or(|links| links.n_children == 0) && !keep.contains(name);

@@ -39,7 +39,7 @@ pub struct Found {
 #[non_exhaustive]
 pub enum Why {
     /// All whole blocks of the prompt, as far as it was asked for, are stored.
-    Whole,
+    AllStored,
     /// Nothing is stored for this model and cache.
     NothingStored,
     /// Stored prompts differ from the prompt at this token, counted from 0.
@@ -68,7 +68,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole => write!(f, "all whole blocks of the prompt are stored"),
+            Self::AllStored => write!(f, "all whole blocks of the prompt are stored"),
             Self::NothingStored => write!(f, "nothing is stored for this model and cache"),
             Self::Differs { at } => write!(f, "stored prompts differ at token {at}"),
             Self::Ends { at } => write!(f, "what is stored ends at token {at}"),

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 #[derive(Clone, Debug)]
 pub(super) enum Known {
     /// The entry is whole, as far as its payloads do not matter.
-    Whole(Arc<Entry>),
+    Readable(Arc<Entry>),
     /// The file is not an entry, or was one: nobody will ever read it.
     Damaged,
     /// A later program wrote it.
@@ -102,7 +102,7 @@ impl Index {
             return;
         }
         for (&name, known) in &self.entries {
-            let Known::Whole(entry) = known else { continue };
+            let Known::Readable(entry) = known else { continue };
             let place = |number| Place { entry: name, number };
             self.blocks.extend((0..).zip(&entry.blocks).map(|(i, block)| (block.key, place(i))));
             self.resumes
@@ -125,7 +125,7 @@ impl Index {
 
     fn entry(&self, name: &EntryName) -> Option<&Arc<Entry>> {
         match self.entries.get(name)? {
-            Known::Whole(entry) => Some(entry),
+            Known::Readable(entry) => Some(entry),
             _ => None,
         }
     }
@@ -173,7 +173,7 @@ impl Index {
         let at = n * BLOCK_TOKENS;
         let mut rest = keys.iter().skip(n);
         if rest.next().is_none() {
-            return Why::Whole;
+            return Why::AllStored;
         }
         if rest.any(|key| self.blocks.contains_key(key)) {
             return Why::Gone { at };
@@ -202,7 +202,7 @@ impl Index {
     /// Return the entries that are whole.
     pub(super) fn whole(&self) -> impl Iterator<Item = (EntryName, &Arc<Entry>)> {
         self.entries.iter().filter_map(|(name, known)| match known {
-            Known::Whole(entry) => Some((*name, entry)),
+            Known::Readable(entry) => Some((*name, entry)),
             _ => None,
         })
     }
@@ -221,7 +221,7 @@ fn equal_tokens(stored: &[Token; BLOCK_TOKENS], next: &[Token]) -> usize {
 /// Judge a file by the attempt to read it as an entry.
 fn known(entry: Result<Entry, Error>) -> Known {
     match entry {
-        Ok(entry) => Known::Whole(Arc::new(entry)),
+        Ok(entry) => Known::Readable(Arc::new(entry)),
         Err(Error::Entry { error: error::Error::Version { found, .. }, .. }) if found > VERSION => {
             Known::Later
         }

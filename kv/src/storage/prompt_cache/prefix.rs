@@ -6,7 +6,7 @@ use crate::ids::Pos;
 use crate::snapshot::{Block, Cells, Sequence, Shape, Snapshot, Source};
 use crate::storage::container::Container;
 use crate::storage::error;
-use crate::storage::saved::{IMAGE, StoredImage};
+use crate::storage::saved::{IMAGE, StoredSnapshot};
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
 use std::vec;
 use std::vec::Vec;
@@ -16,7 +16,7 @@ use std::vec::Vec;
 pub struct Prefix<'a> {
     snapshot: Snapshot,
     blocks: &'a [Payload],
-    resume: Option<StoredImage<'a>>,
+    resume: Option<StoredSnapshot<'a>>,
     /// The group whose cells are in the blocks.
     all: Option<usize>,
 }
@@ -27,18 +27,18 @@ impl<'a> Prefix<'a> {
     ///
     /// # Errors
     /// [`error::Error::Malformed`] if that is not a resume point of such layers, and what
-    /// [`StoredImage::open`] says.
+    /// [`StoredSnapshot::open`] says.
     pub fn new(
         shape: &Shape,
         found: &'a Found,
         resume: Option<&'a Container<'a>>,
     ) -> Result<Self, error::Error> {
-        let resume = resume.map(StoredImage::open).transpose()?;
+        let resume = resume.map(StoredSnapshot::open).transpose()?;
         let n_blocks = found.n_tokens / BLOCK_CELLS;
         let all = shape.group_of_all();
         let mut sequence = Sequence { last: Pos(found.n_tokens as i32 - 1), ..Sequence::default() };
         let mut blocks = Vec::new();
-        let mut rest = resume.as_ref().map(StoredImage::snapshot).cloned().unwrap_or_default();
+        let mut rest = resume.as_ref().map(StoredSnapshot::snapshot).cloned().unwrap_or_default();
         let is_alike = rest.shape == shape.resumed() && rest.checkpoints.is_empty();
         let ([] | [_], true) = (rest.sequences.as_slice(), is_alike) else { return Err(unlike(&rest)) };
         let own = rest.sequences.pop().unwrap_or_default();
@@ -68,7 +68,7 @@ impl<'a> Prefix<'a> {
         &self.snapshot
     }
 
-    fn rest(&self) -> Result<&StoredImage<'a>, error::Error> {
+    fn rest(&self) -> Result<&StoredSnapshot<'a>, error::Error> {
         self.resume.as_ref().ok_or(error::Error::Missing { section: IMAGE, index: 0 })
     }
 }

@@ -195,7 +195,7 @@ fn bytes_come_back_but_those_of_cells_that_nobody_has() {
     let content = owned();
     let bytes = file_of(&content);
     let container = Container::parse(&bytes).unwrap();
-    let stored = StoredImage::open(&container).unwrap();
+    let stored = StoredSnapshot::open(&container).unwrap();
     let back = Owned::load(stored.snapshot(), &stored).unwrap();
     assert_eq!(
         (&back.snapshot, &back.states, &back.journals),
@@ -217,7 +217,7 @@ fn sections_that_are_missing_or_have_other_lengths_are_named() {
     let mut content = owned();
     content.states[1][0].pop();
     let bytes = file_of(&content);
-    let error = StoredImage::open(&Container::parse(&bytes).unwrap()).unwrap_err();
+    let error = StoredSnapshot::open(&Container::parse(&bytes).unwrap()).unwrap_err();
     assert!(
         matches!(error, Error::Malformed { section: STATE, what: "length", found: 16, wanted: 20, .. }),
         "{error:?}"
@@ -226,6 +226,6 @@ fn sections_that_are_missing_or_have_other_lengths_are_named() {
     content.snapshot.n_states = 3;
     content.states.push(Vec::new());
     let bytes = file_of(&content);
-    let error = StoredImage::open(&Container::parse(&bytes).unwrap()).unwrap_err();
+    let error = StoredSnapshot::open(&Container::parse(&bytes).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Malformed { section: STATE, found: 0, .. }), "{error:?}");
 }

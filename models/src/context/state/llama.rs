@@ -12,7 +12,7 @@ use backstitch_kv::{ImportError, Pos, SeqId, Token};
 
 impl Context {
     /// Return a session file of llama.cpp with all sequences. It lists the tokens of the first of
-    /// them, if they are known. Ways back, logits and samplers have no place in such files.
+    /// them, if they are known. Checkpoints, logits and samplers have no place in such files.
     ///
     /// # Errors
     /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for what such a

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{self, Sees, Snapshot};
-use backstitch_kv::storage::{Container, IMAGE_TAGS, MAX_READ, Section, StoredImage, Tag};
+use backstitch_kv::storage::{Container, IMAGE_TAGS, MAX_READ, Section, StoredSnapshot, Tag};
 use backstitch_kv::{Pos, SeqId, Token};
 
 /// The most sequences of a state; far above those of any context.
@@ -45,7 +45,7 @@ pub struct SavedContext<'a> {
     /// The container.
     pub container: &'a Container<'a>,
     /// The memory's part, whose bytes are read from the container.
-    pub memory: StoredImage<'a>,
+    pub memory: StoredSnapshot<'a>,
     /// The rest of each sequence of the snapshot, in its order; ids ascend.
     pub sequences: Vec<SavedSequence>,
     /// Bytes of the program that saved.
@@ -85,7 +85,7 @@ impl<'a> SavedContext<'a> {
     pub fn parse(container: &'a Container<'a>) -> Result<Self, Error> {
         let own = [SEQUENCES, TOKENS, LOGITS, SAMPLER, TRAIL, METADATA].map(|tag| (tag, VERSION));
         container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
-        let memory = StoredImage::open(container)?;
+        let memory = StoredSnapshot::open(container)?;
         let ids = parse_ids(container, memory.snapshot())?;
         let mut known =
             Known { container, tokens: BTreeMap::new(), logits: BTreeMap::new(), samplers: BTreeMap::new() };

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use backstitch_core::Pool;
 use backstitch_kv::io::Write;
 use backstitch_kv::storage::{
-    self, Header, MAX_READ, Scope, StoredImage, Writer, Written, write_snapshot_with,
+    self, Header, MAX_READ, Scope, StoredSnapshot, Writer, Written, write_snapshot_with,
 };
 use backstitch_kv::{Export, SeqId};
 
@@ -54,7 +54,7 @@ impl Content<'_> {
             writer.section(METADATA, VERSION, false, 0, &[self.metadata])?;
         }
         // An old snapshot that cannot be read has nothing to be continued.
-        let old = writer.old().and_then(|old| StoredImage::open(old).ok());
+        let old = writer.old().and_then(|old| StoredSnapshot::open(old).ok());
         write_snapshot_with(writer, &self.snapshot, old.as_ref(), pool)
     }
 }

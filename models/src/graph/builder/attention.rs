@@ -66,7 +66,7 @@ impl Builder<'_, '_> {
     /// is kept.
     pub fn encoder_layer(&mut self, cells: Cells) {
         let layer = self.attention_layer(cells);
-        self.start_layer(AttentionSpec::Uncached { layer, causal: false }, cells.rope);
+        self.start_layer(AttentionSpec::BatchOnly { layer, causal: false }, cells.rope);
     }
 
     /// Start the next layer, which attends to the keys and values that layer `of` of the memory

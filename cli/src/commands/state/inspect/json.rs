@@ -4,7 +4,7 @@ use super::codec;
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::snapshot::{Checkpoint, Group, Sees, StateLayer};
 use backstitch_kv::storage::{Scope, Section};
-use backstitch_kv::{Means, Stretch, Window};
+use backstitch_kv::{CostRange, RollbackCost, Window};
 use backstitch_models::{SavedContext, SavedSequence};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -95,21 +95,21 @@ fn as_sequence(saved: &SavedContext<'_>, i: usize, own: &SavedSequence) -> Value
         "has_logits": own.logits.is_some(),
         "cells": cells.collect::<Vec<_>>(),
         "line": line.collect::<Vec<_>>(),
-        "positions": positions.map(|stretches| stretches.iter().map(as_stretch).collect::<Vec<_>>()),
+        "positions": positions.map(|ranges| ranges.iter().map(as_cost_range).collect::<Vec<_>>()),
     })
 }
 
-fn as_stretch(stretch: &Stretch) -> Value {
-    let means = match stretch.means {
-        Means::Held => "at once",
-        Means::Replayed => "replayed",
-        _ => "evaluated",
+fn as_cost_range(range: &CostRange) -> Value {
+    let cost = match range.cost {
+        RollbackCost::Held => "at once",
+        RollbackCost::Replayed => "replayed",
+        _ => "reevaluated",
     };
     json!({
-        "first": stretch.positions.start.0,
-        "last": stretch.positions.end.0 - 1,
-        "restored_from": stretch.restored_from.0,
-        "means": means,
+        "first": range.positions.start.0,
+        "last": range.positions.end.0 - 1,
+        "restored_from": range.restored_from.0,
+        "cost": cost,
     })
 }
 

@@ -10,7 +10,7 @@ fn what_was_stored_is_found_by_whoever_opens_the_folder_next() {
     assert_eq!((done.entries, done.blocks), (1, 5));
     for access in [LARGE, Access::ReadOnly] {
         let found = bench.verified(&bench.open(access), &tokens, Need::Blocks);
-        assert_eq!((found.n_tokens, found.n_stored, found.why), (160, 160, Why::Whole));
+        assert_eq!((found.n_tokens, found.n_stored, found.why), (160, 160, Why::AllStored));
     }
 }
 
@@ -74,8 +74,8 @@ fn why_no_more_was_found_is_told_with_the_first_token_that_differs() {
         assert_eq!(why(&other), Why::Differs { at });
     }
     assert_eq!(why(&[&tokens[..], &prompt(5, 1)].concat()), Why::Ends { at: 128 });
-    assert_eq!(why(&tokens[..70]), Why::Whole);
-    assert_eq!(why(&[]), Why::Whole);
+    assert_eq!(why(&tokens[..70]), Why::AllStored);
+    assert_eq!(why(&[]), Why::AllStored);
     let other = cache.longest(&Key::root(&[8; 32], &[9; 32]), &tokens, 128, Need::Blocks).unwrap();
     assert_eq!((other.n_tokens, other.why), (0, Why::NothingStored));
 }
@@ -100,7 +100,7 @@ fn no_more_is_found_than_is_asked_for() {
     cache.put(&bench.entry(&tokens, 100)).unwrap();
     for most in 0..=tokens.len() {
         let found = cache.longest(&bench.root, &tokens, most, Need::Blocks).unwrap();
-        assert_eq!((found.n_tokens, found.why), (most / 32 * 32, Why::Whole));
+        assert_eq!((found.n_tokens, found.why), (most / 32 * 32, Why::AllStored));
     }
     assert_eq!(cache.longest(&bench.root, &tokens, usize::MAX, Need::Blocks).unwrap().n_tokens, 96);
 }

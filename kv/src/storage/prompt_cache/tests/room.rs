@@ -1,4 +1,4 @@
-//! The budget: reserved before writing, freed by what was not used for longest.
+//! The budget: reserved before writing, freed by the least recently used.
 
 use super::*;
 use crate::storage::disk::{DiskFile, Facts, Lock, Mode, Wait};
