@@ -7,7 +7,7 @@
 #![no_main]
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::oracle::programs::{self, Blocks, Machine, Step};
+use backstitch_kv::testing::programs::{self, Blocks, Machine, Step};
 use libfuzzer_sys::fuzz_target;
 
 /// The longest program, in steps; longer ones find nothing more.

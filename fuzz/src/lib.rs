@@ -1,4 +1,4 @@
 //! Tools that fuzz targets share: small memories of every kind with realistic contents, and forged
 //! state files.
 
-pub use backstitch_kv::oracle::{edit, forge, kept, live};
+pub use backstitch_kv::testing::{edit, forge, kept, live};

@@ -8,12 +8,12 @@
 //! Only the printing in `main` needs `std`.
 //!
 //! ```text
-//! cargo run -p backstitch-kv --example own_storage --features oracle
+//! cargo run -p backstitch-kv --example own_storage --features testing
 //! ```
 
 use backstitch_core::cell::{BlockEntry, CellType};
 use backstitch_kv::external::{CellCopy, KeyShift, StateCopy, Storage};
-use backstitch_kv::oracle::Naive;
+use backstitch_kv::testing::Naive;
 use backstitch_kv::{
     AttentionLayer, AttentionSpec, Batch, Cell, Error, LayerSpec, Memory, Params, Pos, RollbackParams, SeqId,
     Token, Ubatch, Window,

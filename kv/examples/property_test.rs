@@ -4,7 +4,7 @@
 //! shifts, pins, full caches, plans that are dropped or leaked, and exports imported elsewhere.
 //! After every step the machine compares the memory with the oracle, and the engine's storage with
 //! both. To test an engine, implement [`Storage`](backstitch_kv::external::Storage) and
-//! [`Engine`](backstitch_kv::oracle::programs::Engine) for it, and use it in place of `Blocks`:
+//! [`Engine`](backstitch_kv::testing::programs::Engine) for it, and use it in place of `Blocks`:
 //!
 //! ```text
 //! [dev-dependencies]
@@ -15,7 +15,7 @@
 //! In a test, the body of `main` belongs in a function with `#[test]`.
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::oracle::programs::{self, Blocks, Machine};
+use backstitch_kv::testing::programs::{self, Blocks, Machine};
 use proptest::test_runner::{Config, TestRunner};
 
 fn main() {

@@ -31,7 +31,7 @@ pub(crate) mod table;
 pub(crate) mod view;
 
 pub(crate) use cell_cache::{CellCache, Holding, ImportedCells};
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use layer::shift_cells;
 pub(crate) use paged::PagedCells;
 pub(crate) use recurrent::{CurrentState, HeldState, RecurrentCache};
@@ -252,7 +252,7 @@ impl Caches {
 }
 
 /// Access for tests that compare a memory with a simple model of it.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl Caches {
     /// Return the KV cache of a layer and the layer's number in it.
     pub fn kv_of(&self, layer: usize) -> Option<(&KvCache, usize)> {

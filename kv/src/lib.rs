@@ -101,14 +101,14 @@
 //! | save snapshots to files | [`storage`], with `std` also a prompt cache |
 //! | keep cells outside, on a GPU for example | [`external`], [`Memory::without_storage`] |
 //! | see which blocks a sequence uses | [`survey`], [`Memory::survey`] |
-//! | test an engine's storage | feature `oracle`: a naive memory and random programs |
+//! | test your own storage and files | `testing` (a feature): oracle, programs, failing disk |
 //!
 //! # An engine with its own storage
 //!
 //! `examples/own_storage.rs` stores cells where the memory cannot see them and follows its plans:
 //!
-#![cfg_attr(feature = "oracle", doc = "```no_run")]
-#![cfg_attr(not(feature = "oracle"), doc = "```ignore")]
+#![cfg_attr(feature = "testing", doc = "```no_run")]
+#![cfg_attr(not(feature = "testing"), doc = "```ignore")]
 #![doc = include_str!("../examples/own_storage.rs")]
 #![doc = "```"]
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -129,8 +129,6 @@ pub mod io;
 mod kind;
 mod layer;
 mod memory;
-#[cfg(any(test, feature = "oracle"))]
-pub mod oracle;
 mod params;
 mod reserve;
 mod rollback;
@@ -138,6 +136,8 @@ pub mod rollback_cost;
 pub mod snapshot;
 pub mod storage;
 pub mod survey;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use batch::split::UbatchToken;
 pub use batch::{Batch, Wanted};

@@ -310,7 +310,7 @@ impl Memory {
 }
 
 /// Access for the oracle and for tests.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl Memory {
     pub(crate) fn caches(&self) -> &Caches {
         &self.caches

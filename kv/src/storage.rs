@@ -25,7 +25,7 @@ pub use error::Error;
 #[cfg(feature = "std")]
 pub use error::Operation;
 pub use header::{Fingerprint, Header, Scope, Tag, VERSION};
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 pub use saved::forge_snapshot;
 pub use saved::{
     CELLS, IMAGE, IMAGE_TAGS, ROWS, SHAPE, SNAPSHOT_VERSION, STATE, StoredSnapshot, encode_shape,

@@ -122,7 +122,7 @@ impl BlockPool {
     }
 }
 
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl BlockPool {
     /// Check reference counts and free list against the blocks that tables use.
     pub fn audit(&self, used: impl Iterator<Item = u32>) -> Result<(), alloc::string::String> {

@@ -208,7 +208,7 @@ impl CrossCache {
 }
 
 /// Access for tests that compare a memory with a simple model of it.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl CrossCache {
     /// Check that tables, blocks and plan add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {

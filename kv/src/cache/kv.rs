@@ -254,11 +254,11 @@ impl KvCache {
 }
 
 /// A key and a value.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 type Row = (Vec<f32>, Vec<f32>);
 
 /// Access for tests that compare a memory with a simple model of it.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl KvCache {
     /// Return position, key and value of every token of `seq`.
     pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Row)> {

@@ -542,7 +542,7 @@ impl RecurrentCache {
 }
 
 /// Access for tests that compare a memory with a simple model of it.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl RecurrentCache {
     /// Return the first tensor of the current state of `seq`.
     pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {

@@ -274,7 +274,7 @@ impl BlockTable {
     }
 }
 
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl BlockTable {
     /// Check the invariants.
     pub fn audit(&self, pool: &BlockPool) -> Result<(), alloc::string::String> {

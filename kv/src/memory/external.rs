@@ -24,7 +24,7 @@ impl Memory {
     }
 
     /// Return a memory that stores bytes and lists changes nevertheless, to compare both.
-    #[cfg(any(test, feature = "oracle"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn listing(layers: &[LayerSpec], params: &Params) -> Result<Memory, Error> {
         Memory::with_home(layers, params, Home { own: true, listed: true })
     }

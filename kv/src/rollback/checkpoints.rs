@@ -18,7 +18,7 @@
 //! plan makes them permanent.
 
 use super::list::CheckpointList;
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 use super::list::ListedCheckpoint;
 use crate::cache::Caches;
 use crate::error::Error;
@@ -191,7 +191,7 @@ impl Checkpoints {
 }
 
 /// Access for tests that compare a memory with a simple model of it.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl Checkpoints {
     /// Return true if the journal behind an entry crosses a multiple of the journal's length.
     fn overruns(&self, entry: &ListedCheckpoint) -> bool {

@@ -84,7 +84,7 @@ impl CheckpointList {
     }
 }
 
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 impl CheckpointList {
     /// Return true if positions ascend and no journal reaches past the next entry.
     pub fn is_in_order(&self) -> bool {

@@ -1,11 +1,11 @@
 //! The one disk layer: every call that saved states and the prompt cache make to a file system.
 //!
 //! [`RealDisk`] is the disk of this machine. The trait exists so that every promise can be tested:
-//! the fake disk (feature `oracle`) fails, tears and forgets at any operation. Every file that is
+//! the fake disk (feature `testing`) fails, tears and forgets at any operation. Every file that is
 //! made here is its owner's alone (mode 0600 on Unix), because states and prompts hold what was
 //! said to a model.
 
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod lock;
 mod names;

@@ -123,7 +123,7 @@ fn expect_storage(content: &impl Content) -> Result<(), Error> {
 ///
 /// # Errors
 /// Those of the writer.
-#[cfg(any(test, feature = "oracle"))]
+#[cfg(any(test, feature = "testing"))]
 pub fn forge_snapshot(
     writer: &mut Writer<'_>,
     content: &impl Content,

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::external::{CellCopy, Change, KeyShift, PlanCopy, Storage};
-use crate::oracle::Naive;
-use crate::oracle::programs::{Blocks, Engine};
 use crate::snapshot::{Content, Owned};
 use crate::storage::{self, Fingerprint, Header, Scope, Writer, write_snapshot};
+use crate::testing::Naive;
+use crate::testing::programs::{Blocks, Engine};
 
 /// A memory without storage, and an engine that may ignore the copies of plans.
 struct Pair {

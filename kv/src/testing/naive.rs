@@ -1,43 +1,23 @@
-//! Tools for tests and fuzzing, of this crate and of engines on top of it (feature `oracle`).
+//! The oracle: a memory so simple that its answers are taken as right.
 //!
-//! - [`Naive`] is the oracle: a memory so simple that its answers are taken as right.
-//! - [`programs`] runs random programs of operations on a memory, an engine's own storage and the
-//!   oracle, and compares them after each step; with the feature `proptest` there are strategies
-//!   for such programs.
-//! - [`forge`] makes state files with small defects, [`live`] the memories to save in them,
-//!   [`edit`] the defects, and [`kept`] compares what is read back.
-//!
-//! The example `property_test` of this crate and the fuzz target `kv_programs` of the repository
-//! are a property test and a fuzz target to copy.
-//!
-//! [`Naive`] keeps a plain list of tokens per sequence, each with its own copy of every layer's key
-//! and value, and for recurrent layers the list of tokens that the state has seen. It has no
-//! blocks, shares and reserves nothing, and never runs out of space. It therefore determines what a
+//! It keeps a plain list of tokens per sequence, each with its own copy of every layer's key and
+//! value, and for recurrent layers the list of tokens that the state has seen. It has no blocks,
+//! shares and reserves nothing, and never runs out of space. It therefore determines what a
 //! sequence holds after any program of operations, and which operations are errors, except for
-//! those that depend on free blocks. The second half of this file gives tests access to the cells
-//! of a [`Memory`].
+//! those that depend on free blocks.
 
 use crate::batch::Batch;
 use crate::cache::operation::Op;
 use crate::cache::shift_cells;
-use crate::cache::view::Cell;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
-use crate::kind::{Kind, Operation, Retention};
+use crate::kind::{Kind, Operation};
 use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation};
-use crate::memory::Memory;
 use crate::params::Params;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellLayout;
 use core::ops::Range;
-
-pub mod edit;
-pub mod forge;
-pub mod kept;
-pub mod live;
-pub mod programs;
 
 /// One token of a sequence.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +29,7 @@ pub struct NaiveCell {
     /// by the cache.
     pub rows: Arc<[Rows]>,
     /// Identity of the token: equal for tokens that sequences share and did not move.
-    id: u64,
+    pub(super) id: u64,
 }
 
 /// The recurrent state of a sequence, as the tokens that it has seen.
@@ -74,14 +54,14 @@ pub struct NaiveSequence {
 
 /// A memory without sharing, blocks or limits.
 ///
-/// Each operation of [`Memory`] has a counterpart here with the same errors, and a test compares
+/// Each operation of [`Memory`](crate::Memory) has a counterpart here with the same errors, and a test compares
 /// both after every step.
 #[derive(Clone, Debug)]
 pub struct Naive {
     params: Params,
-    attention: Vec<AttentionLayer>,
+    pub(super) attention: Vec<AttentionLayer>,
     recurrent: bool,
-    seqs: Vec<NaiveSequence>,
+    pub(super) seqs: Vec<NaiveSequence>,
     next_id: u64,
 }
 
@@ -109,23 +89,23 @@ impl Naive {
         self.seqs.get(seq.index())
     }
 
-    /// Return the first position; see [`Memory::seq_pos_min`].
+    /// Return the first position; see [`Memory::seq_pos_min`](crate::Memory::seq_pos_min).
     pub fn seq_pos_min(&self, seq: SeqId) -> Option<Pos> {
         let seq = self.sequence(seq)?;
         seq.state.as_ref().map(|state| state.last).max(seq.cells.first().map(|cell| cell.pos))
     }
 
-    /// Return the last position; see [`Memory::seq_pos_max`].
+    /// Return the last position; see [`Memory::seq_pos_max`](crate::Memory::seq_pos_max).
     pub fn seq_pos_max(&self, seq: SeqId) -> Option<Pos> {
         let seq = self.sequence(seq)?;
         let last = seq.cells.last().map(|cell| cell.pos);
         seq.state.as_ref().map(|state| state.last).or(last)
     }
 
-    /// Remove tokens; see [`Memory::seq_rm`].
+    /// Remove tokens; see [`Memory::seq_rm`](crate::Memory::seq_rm).
     ///
     /// # Errors
-    /// Those of [`Memory::seq_rm`].
+    /// Those of [`Memory::seq_rm`](crate::Memory::seq_rm).
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check(seq, &range)?;
         self.change(seq, |s| s.remove(&range))
@@ -151,10 +131,10 @@ impl Naive {
         }
     }
 
-    /// Copy tokens; see [`Memory::seq_cp`].
+    /// Copy tokens; see [`Memory::seq_cp`](crate::Memory::seq_cp).
     ///
     /// # Errors
-    /// Those of [`Memory::seq_cp`].
+    /// Those of [`Memory::seq_cp`](crate::Memory::seq_cp).
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         self.check(src, &range)?;
         self.check(dst, &range)?;
@@ -168,10 +148,10 @@ impl Naive {
         Ok(())
     }
 
-    /// Remove all sequences but one; see [`Memory::seq_keep`].
+    /// Remove all sequences but one; see [`Memory::seq_keep`](crate::Memory::seq_keep).
     ///
     /// # Errors
-    /// Those of [`Memory::seq_keep`].
+    /// Those of [`Memory::seq_keep`](crate::Memory::seq_keep).
     pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check(seq, &(Pos::ZERO..Pos::MAX))?;
         let kept = core::mem::take(&mut self.seqs[seq.index()]);
@@ -180,19 +160,19 @@ impl Naive {
         Ok(())
     }
 
-    /// Shift tokens; see [`Memory::seq_add`].
+    /// Shift tokens; see [`Memory::seq_add`](crate::Memory::seq_add).
     ///
     /// # Errors
-    /// Those of [`Memory::seq_add`], except [`Error::Full`].
+    /// Those of [`Memory::seq_add`](crate::Memory::seq_add), except [`Error::Full`].
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check(seq, &range)?;
         self.shift(seq, &range, &Op::Add { seq, range: range.clone(), delta })
     }
 
-    /// Divide positions; see [`Memory::seq_div`].
+    /// Divide positions; see [`Memory::seq_div`](crate::Memory::seq_div).
     ///
     /// # Errors
-    /// Those of [`Memory::seq_div`], except [`Error::Full`].
+    /// Those of [`Memory::seq_div`](crate::Memory::seq_div), except [`Error::Full`].
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.check(seq, &range)?;
         if divisor < 1 {
@@ -201,7 +181,7 @@ impl Naive {
         self.shift(seq, &range, &Op::Divide { seq, range: range.clone(), divisor })
     }
 
-    /// Remove all sequences; see [`Memory::clear`].
+    /// Remove all sequences; see [`Memory::clear`](crate::Memory::clear).
     pub fn clear(&mut self) {
         self.seqs.fill(NaiveSequence::default());
     }
@@ -210,7 +190,7 @@ impl Naive {
     /// of a token, by its index in the batch, in a layer with a cache, by its number among those.
     ///
     /// # Errors
-    /// Those of [`Memory::prepare`]; [`Error::Full`] only if a sequence would be longer than
+    /// Those of [`Memory::prepare`](crate::Memory::prepare); [`Error::Full`] only if a sequence would be longer than
     /// `n_ctx`.
     pub fn append(&mut self, batch: &Batch, rows: impl Fn(usize, usize) -> Rows) -> Result<(), Error> {
         batch.check(self.params.n_batch, self.params.n_seq_max)?;
@@ -322,7 +302,7 @@ impl Naive {
 
 impl NaiveSequence {
     /// Return true if both sequences hold the same tokens by identity.
-    fn same_as(&self, other: &NaiveSequence) -> bool {
+    pub(super) fn same_as(&self, other: &NaiveSequence) -> bool {
         let ids = |s: &NaiveSequence| s.cells.iter().map(|cell| cell.id).collect::<Vec<_>>();
         ids(self) == ids(other)
             && self.state.as_ref().map(|s| &s.seen) == other.state.as_ref().map(|s| &s.seen)
@@ -444,41 +424,4 @@ fn through_block(
     layout.load_k(&block, 0, &mut k);
     layout.load_v(&block, 0, &mut v);
     (k, v)
-}
-
-impl Memory {
-    /// Return the position, key and value of every token that `layer` holds of `seq`, in order.
-    pub fn cells(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Rows)> {
-        self.caches().kv_of(layer).map_or(Vec::new(), |(kv, layer)| kv.rows(layer, seq))
-    }
-
-    /// Return the position and the cell of every token that `layer` holds of `seq`, in order.
-    pub fn cell_places(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Cell)> {
-        self.caches().kv_of(layer).map_or(Vec::new(), |(kv, _)| kv.cell_places(seq))
-    }
-
-    /// Return the slot of the current state of `seq`.
-    pub fn state_slot(&self, seq: SeqId) -> Option<u32> {
-        self.caches().states().and_then(|states| states.state_slot(seq))
-    }
-
-    /// Return the current state of `seq` in `layer`.
-    pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
-        let (states, layer) = self.caches().states_of(layer)?;
-        states.state(layer, seq)
-    }
-
-    /// Return the number of free blocks of all caches.
-    pub fn n_free_blocks(&self) -> u32 {
-        self.caches().n_free_blocks().sum()
-    }
-
-    /// Check that reference counts, block tables and free lists agree.
-    ///
-    /// # Errors
-    /// A sentence about the first disagreement.
-    pub fn audit(&self) -> Result<(), String> {
-        self.caches().audit()?;
-        self.checkpoints.audit()
-    }
 }

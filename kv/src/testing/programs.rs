@@ -11,7 +11,7 @@
 //! generates the steps.
 //! ```
 //! use backstitch_core::cell::CellType;
-//! use backstitch_kv::oracle::programs::{Blocks, End, Machine, Step, hybrid};
+//! use backstitch_kv::testing::programs::{Blocks, End, Machine, Step, hybrid};
 //!
 //! let mut machine = Machine::<Blocks>::new(hybrid(), 160, CellType::F32, CellType::F32);
 //! let decode = |seqs, n| {
@@ -42,22 +42,27 @@ pub use steps::{End, Step};
 #[cfg(any(test, feature = "proptest"))]
 pub use strategies::{program, step};
 
-use super::*;
+use super::{Naive, NaiveCell, Rows};
+use crate::batch::Batch;
 use crate::cache::table::bits;
-use crate::cache::view::Visible;
+use crate::cache::view::{Cell, Visible};
+use crate::error::Error;
 use crate::external::Placement;
-use crate::ids::Token;
-use crate::layer::{Rotation, StateTensor, Window};
+use crate::ids::{Pos, SeqId, Token};
+use crate::kind::{Kind, Operation, Retention};
+use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation, StateTensor, Window};
 use crate::memory::Memory;
 use crate::memory::plan::{Plan, Ubatch};
-use crate::params::RollbackParams;
+use crate::params::{Params, RollbackParams};
 use crate::rollback::RollbackCost;
 use crate::snapshot::import::{Fit, ImportError};
 use crate::snapshot::{Content, Owned};
 use crate::storage::{Container, Fingerprint, Header, Scope, StoredSnapshot, Writer, write_snapshot};
 use alloc::vec;
+use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 use backstitch_core::rope::{Pairs, Rope};
+use core::ops::Range;
 
 use compute::*;
 use layers::*;
