@@ -126,8 +126,8 @@ impl AttentionLayer {
 /// Rotary position encoding of stored keys, with the frequencies that [`Rope::frequencies`] returns
 /// for the model.
 ///
-/// A K-shift rotates keys by the difference of two positions, so it needs the frequencies with which
-/// they were stored.
+/// A K-shift rotates keys by the difference of two positions, so it needs the frequencies with
+/// which they were stored.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     /// Dimensions that rotate, and their pairing.

@@ -1,4 +1,5 @@
-//! Decoding allocates nothing: preparing, storing and committing work in buffers that are there already.
+//! Decoding allocates nothing: preparing, storing and committing work in buffers that are there
+//! already.
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::{

@@ -1,6 +1,8 @@
-//! Two processes fill one cache while they are killed at random: nothing they leave is wrong, too large, or in the way.
+//! Two processes fill one cache while they are killed at random: nothing they leave is wrong, too
+//! large, or in the way.
 //!
-//! The test runs itself again as those processes; what they are told stands in environment variables.
+//! The test runs itself again as those processes; what they are told stands in environment
+//! variables.
 
 use backstitch_kv::Token;
 use backstitch_kv::storage::prompt_cache::{
@@ -17,9 +19,9 @@ use std::time::{Duration, Instant};
 
 /// The folder that a process is to fill; without it the test is not such a process.
 const FOLDER: &str = "BACKSTITCH_CACHE_KILL_FOLDER";
-/// What makes a process's choices its own.
+/// Seed of the random choices of a process.
 const SEED: &str = "BACKSTITCH_CACHE_KILL_SEED";
-/// How many seconds the long run takes; 600 if it is not set.
+/// Seconds that the long run takes; 600 if it is not set.
 const SECONDS: &str = "BACKSTITCH_CACHE_KILL_SECONDS";
 
 /// Small enough that the processes evict most of the time.
@@ -60,7 +62,7 @@ fn fill_and_kill(time: Duration) {
     assert!(kills > 3 && most > 30);
 }
 
-/// What the cache holds once what dead writers left is removed: nothing may be wrong with it.
+/// Remove what dead writers left, check the whole cache, and return the report.
 fn clean(folder: &Path) -> Report {
     let cache = open(folder);
     // Opening leaves this to others if the lock is held for long.

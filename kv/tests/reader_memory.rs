@@ -1,4 +1,5 @@
-//! Reading a state takes at most four times its bytes and 64 MiB, whatever it claims: every length and checksum in these files is right.
+//! Reading a state takes at most four times its bytes and 64 MiB, whatever it claims: every length
+//! and checksum in these files is right.
 
 use backstitch_core::cell::{BlockEntry, CellType};
 use backstitch_kv::Pos;
@@ -42,7 +43,8 @@ impl ReadAt for Device<'_> {
     }
 }
 
-/// Opens what `bytes` hold as somebody does who reads a file, and gives the error and the most memory that it took.
+/// Opens what `bytes` hold as somebody does who reads a file, and gives the error and the most
+/// memory that it took.
 fn refused(bytes: &[u8]) -> (Error, u64) {
     let device = Device(bytes);
     let open = || StoredSnapshot::open(&Container::open(&device)?).map(drop);

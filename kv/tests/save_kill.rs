@@ -1,5 +1,5 @@
-//! A process that saves again and again is killed at random, thousands of times: the file always holds what it saved last, or what it was
-//! saving.
+//! A process that saves again and again is killed at random, thousands of times: the file always
+//! holds what it saved last, or what it was saving.
 //!
 //! The test runs itself again as that process; what it is told stands in environment variables.
 
@@ -22,14 +22,15 @@ use std::time::Duration;
 const FILE: &str = "BACKSTITCH_SAVE_KILL_FILE";
 /// The number of the first state that it saves.
 const FIRST: &str = "BACKSTITCH_SAVE_KILL_FIRST";
-/// How many processes the long run kills; 1000 if it is not set.
+/// Number of processes that the long run kills; 1000 if it is not set.
 const ROUNDS: &str = "BACKSTITCH_SAVE_KILL_ROUNDS";
 
 const HEADER: Header = Header { fingerprint: Fingerprint([5; 32]), scope: Scope::Sequence };
 const NUMBER: Tag = Tag(*b"NUMB");
 const BLOCK: Tag = Tag(*b"BLCK");
 
-/// Blocks of a state; every tenth state begins anew, so that files are appended to, compacted and replaced.
+/// Blocks of a state; every tenth state begins anew, so that files are appended to, compacted and
+/// replaced.
 fn blocks(number: u64) -> std::ops::Range<u64> {
     number / 10 * 10..number + 1
 }

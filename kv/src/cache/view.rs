@@ -69,8 +69,8 @@ impl StateSegment {
 
 /// Keys and values of one layer, as the tokens of a ubatch see them.
 ///
-/// [`Ubatch::attention`](crate::Ubatch::attention) returns it. The tokens see their own keys and values
-/// too, so an engine stores those of the ubatch first.
+/// [`Ubatch::attention`](crate::Ubatch::attention) returns it. The tokens see their own keys and
+/// values too, so an engine stores those of the ubatch first.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Attention<'u> {

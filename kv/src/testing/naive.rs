@@ -54,8 +54,8 @@ pub struct NaiveSequence {
 
 /// A memory without sharing, blocks or limits.
 ///
-/// Each operation of [`Memory`](crate::Memory) has a counterpart here with the same errors, and a test compares
-/// both after every step.
+/// Each operation of [`Memory`](crate::Memory) has a counterpart here with the same errors, and a
+/// test compares both after every step.
 #[derive(Clone, Debug)]
 pub struct Naive {
     params: Params,
@@ -190,8 +190,8 @@ impl Naive {
     /// of a token, by its index in the batch, in a layer with a cache, by its number among those.
     ///
     /// # Errors
-    /// Those of [`Memory::prepare`](crate::Memory::prepare); [`Error::Full`] only if a sequence would be longer than
-    /// `n_ctx`.
+    /// Those of [`Memory::prepare`](crate::Memory::prepare); [`Error::Full`] only if a sequence
+    /// would be longer than `n_ctx`.
     pub fn append(&mut self, batch: &Batch, rows: impl Fn(usize, usize) -> Rows) -> Result<(), Error> {
         batch.check(self.params.n_batch, self.params.n_seq_max)?;
         let mut after = self.clone();
