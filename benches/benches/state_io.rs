@@ -1,5 +1,6 @@
-//! Saving and restoring what a sequence holds, beside copying, writing and reading as many bytes, with one thread and with two: a memory of the shape of SmolLM2-135M (30 layers of 3 heads of
-//! 64, f16) with 512, 2,048 and 8,192 tokens.
+//! Measure saving and restoring a sequence beside copying, writing and reading as many bytes, with
+//! one thread and with two. The memory has the shape of SmolLM2-135M (30 layers of 3 heads of 64,
+//! f16) and holds 512, 2,048 and 8,192 tokens.
 
 use backstitch_core::cell::CellType;
 use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
