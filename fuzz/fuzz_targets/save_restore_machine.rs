@@ -90,7 +90,8 @@ impl Machine {
             8 | 9 => self.save(path, a, sync(b)),
             10 => {
                 let fault = FAULTS[usize::from(b >> 1) % FAULTS.len()];
-                self.disk.fail_at(u64::from(b >> 3), fault);
+                let number = u64::from(which & 15) << 5 | u64::from(b >> 3);
+                self.disk.fail_at(number % self.n_operations(path, a, sync(b)), fault);
                 self.save(path, a, sync(b));
                 self.disk.fail_at(u64::MAX, Fault::Error);
                 if matches!(fault, Fault::Kill | Fault::KillAfter) {
@@ -105,7 +106,8 @@ impl Machine {
             12 => self.crash(a.into()),
             13 | 14 => self.restore(path, which, a),
             _ => {
-                self.disk.fail_at(u64::from(a) % 32, FAULTS[usize::from(b) % 2]);
+                let number = u64::from(a) % self.n_reads(path, which);
+                self.disk.fail_at(number, FAULTS[usize::from(b) % 2]);
                 self.restore(path, which, b);
                 self.disk.fail_at(u64::MAX, Fault::Error);
             }
@@ -114,9 +116,9 @@ impl Machine {
 
     /// Save the sequences of a bit mask.
     fn save(&mut self, path: usize, mask: u8, sync: Sync) {
-        let seqs: Vec<SeqId> = all_seqs().into_iter().filter(|seq| mask >> seq.0 & 1 == 1).collect();
+        let seqs = masked(mask);
         let kept = Rc::new(Kept::of(&self.live.owned(&seqs)));
-        let saved = self.write(path, &seqs, sync);
+        let saved = self.write(&self.disk, path, &seqs, sync);
         let truth = &mut self.truths[path];
         match saved {
             Ok(_) if sync == Sync::Yes => *truth = Truth { states: vec![Some(kept)], ..Truth::default() },
@@ -133,9 +135,16 @@ impl Machine {
         }
     }
 
-    fn write(&self, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
+    /// Return the number of disk operations that a save takes, counted on a copy of the disk.
+    fn n_operations(&self, path: usize, mask: u8, sync: Sync) -> u64 {
+        let copy = self.disk.after_kill();
+        let _ = self.write(&copy, path, &masked(mask), sync);
+        copy.operations().max(1)
+    }
+
+    fn write(&self, disk: &FakeDisk, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
         let snapshot = self.live.memory.export(seqs).expect("the sequences are there");
-        save(&self.disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
+        save(disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
             let old = writer.old().and_then(|old| StoredSnapshot::open(old).ok());
             write_snapshot(writer, &snapshot, old.as_ref())
         })
@@ -201,6 +210,14 @@ impl Machine {
         }
     }
 
+    /// Return the number of disk operations that a restore takes. The import is dropped, so the
+    /// sequences stay as they are.
+    fn n_reads(&mut self, path: usize, first: u8) -> u64 {
+        self.disk.fail_at(u64::MAX, Fault::Error);
+        let _ = self.read(path, first, 0);
+        self.disk.operations().max(1)
+    }
+
     fn read(&mut self, path: usize, first: u8, end: u8) -> Result<Option<(Vec<SeqId>, Fit)>, Error> {
         let file =
             self.disk.open(Path::new(PATHS[path]), Mode::Read).map_err(backstitch_kv::io::Error::from)?;
@@ -216,6 +233,11 @@ impl Machine {
         let fit = import.commit();
         Ok(Some((seqs, fit)))
     }
+}
+
+/// Return the sequences whose bits are set.
+fn masked(mask: u8) -> Vec<SeqId> {
+    all_seqs().into_iter().filter(|seq| mask >> seq.0 & 1 == 1).collect()
 }
 
 fn sync(b: u8) -> Sync {
