@@ -74,7 +74,7 @@ fn check_file(file: &File<'_>, layout: &Layout) {
     assert!(twice.as_ref() == Ok(&written));
 }
 
-/// Layouts of the models whose files are in the corpus.
+/// Return the layout of one of the models whose files are in the corpus.
 fn known(which: u8) -> Layout {
     let cells = |sees, layers: &[u32], d_k| {
         let layers = layers.iter().map(|&layer| CellLayer { layer, n_head_kv: 2, d_k, d_v: d_k }).collect();
