@@ -14,7 +14,7 @@ use backstitch_core::{DType, Input, KernelSet, Packed, Product, Write, matmul, q
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::Duration;
 
-/// Types of weights.
+/// Return the types of weights to measure.
 fn kinds() -> impl Iterator<Item = PackedType> {
     DType::table().iter().filter_map(|info| PackedType::of(info.dtype))
 }

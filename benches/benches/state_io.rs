@@ -1,5 +1,6 @@
-//! Saving and restoring what a sequence holds, beside copying, writing and reading as many bytes, with one thread and with two: a memory of the shape of SmolLM2-135M (30 layers of 3 heads of
-//! 64, f16) with 512, 2,048 and 8,192 tokens.
+//! Measure saving and restoring a sequence beside copying, writing and reading as many bytes, with
+//! one thread and with two. The memory has the shape of SmolLM2-135M (30 layers of 3 heads of 64,
+//! f16) and holds 512, 2,048 and 8,192 tokens.
 
 use backstitch_core::cell::CellType;
 use backstitch_core::pool::{Inline, Parts, Pool, ThreadPool};
@@ -39,7 +40,7 @@ fn memory(n_tokens: u32) -> Memory {
     Memory::new(&layers, &params).unwrap()
 }
 
-/// Appends `n` tokens whose keys and values are never the same.
+/// Append `n` tokens whose keys and values all differ.
 fn append(memory: &mut Memory, n: u32) {
     let mut batch = Batch::new();
     let start = memory.seq_pos_max(SEQ).map_or(0, |last| last.0 + 1);
@@ -66,7 +67,7 @@ fn filled(n_tokens: u32) -> Memory {
     memory
 }
 
-/// Saves all of a memory so that it can be continued.
+/// Save all of a memory so that it can be continued.
 fn save(memory: &Memory, out: &mut dyn backstitch_kv::io::Write, pool: &dyn Pool) {
     let snapshot = memory.export(&[SEQ]).unwrap();
     let mut writer = Writer::in_place(out, HEADER).unwrap();
@@ -74,7 +75,7 @@ fn save(memory: &Memory, out: &mut dyn backstitch_kv::io::Write, pool: &dyn Pool
     black_box(writer.finish().unwrap());
 }
 
-/// Saves all of a memory to a path, without waiting for the disk.
+/// Save all of a memory to a path, without waiting for the disk.
 fn save_to_file(memory: &Memory, path: &Path, pool: &dyn Pool) {
     let snapshot = memory.export(&[SEQ]).unwrap();
     let mut fill = |writer: &mut Writer<'_>| write_snapshot_with(writer, &snapshot, None, pool);
@@ -92,13 +93,13 @@ fn saved(memory: &Memory) -> Vec<u8> {
     bytes
 }
 
-/// Puts what a container holds in the place of the sequence.
+/// Replace the sequence by the one in a container.
 fn restore(memory: &mut Memory, container: &Container<'_>, pool: &dyn Pool) {
     let stored = StoredSnapshot::open(container).unwrap();
     memory.import_with(stored.snapshot(), &stored, &[SEQ], false, pool).unwrap().commit();
 }
 
-/// Saves again what has grown since `old`; gives the bytes that this writes.
+/// Append what is new since `old`; return the number of bytes written.
 fn save_again(memory: &Memory, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -> u64 {
     let snapshot = memory.export(&[SEQ]).unwrap();
     let container = Container::parse(old).unwrap();
@@ -108,12 +109,12 @@ fn save_again(memory: &Memory, old: &[u8], out: &mut Vec<u8>, pool: &dyn Pool) -
     writer.finish().unwrap().written
 }
 
-/// A file that the benchmark may overwrite.
+/// Return the path of a file that the benchmark may overwrite.
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Copies as many bytes on as many threads as restoring does.
+/// Copy as many bytes on as many threads as restoring does.
 fn copy(from: &[u8], to: &mut [u8], pool: &dyn Pool) {
     let n_jobs = pool.n_threads();
     let parts = Parts::new(to, 4096, n_jobs);

@@ -100,12 +100,12 @@ const fn plain(dtype: DType, gguf_id: u32, name: &'static str, block_bytes: usiz
 }
 
 impl DType {
-    /// Every type with its properties, in the order of the variants.
+    /// Return every type with its properties, in the order of the variants.
     pub const fn table() -> &'static [DTypeInfo] {
         TABLE
     }
 
-    /// This type's row of the table.
+    /// Return the type's row of the table.
     pub const fn info(self) -> &'static DTypeInfo {
         &TABLE[self as usize]
     }

@@ -130,17 +130,17 @@ impl<'a> Packed<'a> {
         self.kind
     }
 
-    /// Rows: outputs of a product.
+    /// Return the number of rows: outputs of a product.
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
-    /// Columns: inputs of a product.
+    /// Return the number of columns: inputs of a product.
     pub fn n_cols(&self) -> usize {
         self.n_cols
     }
 
-    /// All its bytes.
+    /// Return all bytes.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }

@@ -1,9 +1,11 @@
-//! Readers of llama.cpp's session and sequence files, against bytes and against files that are almost right.
+//! Fuzz the readers of llama.cpp's session and sequence files with bytes and with files that are
+//! almost valid.
 //!
-//! A first byte of zero makes the rest a file as it is, for the layout that the second byte chooses. Any other input is a recipe: a
-//! layout, a file of arbitrary cells and states for it, and a few changes. Whatever comes out must be refused with an error that can be
-//! printed, or be a sound snapshot that is written and read again as the same; either way reading may allocate no more than a fixed
-//! multiple of the input.
+//! If the first byte is zero, the second chooses a layout and the rest is the file. Any other input
+//! is a recipe: a layout, a file of arbitrary cells and states for it, and a few changes. The
+//! reader must refuse the file with an error that can be printed, or return a sound snapshot that
+//! survives writing and reading. Either way it may allocate no more than a fixed multiple of the
+//! input.
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -17,9 +19,10 @@ use libfuzzer_sys::fuzz_target;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// Bytes of lists that a byte of file may cost, growing lists counted each time: a sequence of a cell takes four, for which there is an entry in two lists.
+/// Bytes of lists that reading may allocate for each byte of the file, growing lists counted each
+/// time: a sequence of a cell takes 4 bytes of file and an entry in two lists.
 const LISTS_PER_BYTE: u64 = 32;
-/// What 256 sequences cost that a file may claim with one number, with two blocks for each.
+/// Bytes allocated for the 256 sequences that a file may claim with one number, at two blocks each.
 const SLACK: u64 = 1 << 20;
 
 fuzz_target!(|input: &[u8]| {
@@ -44,7 +47,7 @@ fn check(bytes: &[u8], layout: &Layout) {
     }
 }
 
-/// What was read is sound, and what is written of it is read as the same.
+/// Assert that the snapshot is sound and that writing and reading it returns the same.
 fn check_file(file: &File<'_>, layout: &Layout) {
     assert_eq!(file.snapshot().check(), Ok(()));
     let owned = Owned::load(file.snapshot(), file).expect("a file that was read has all its bytes");
@@ -54,7 +57,8 @@ fn check_file(file: &File<'_>, layout: &Layout) {
         written => written.expect("what was read can be written"),
     };
     let again = File::parse(&written, layout).expect("what was written can be read");
-    // A file of one sequence may list more of a window than is seen; it is written without that. States are numbered as they come.
+    // A file of one sequence may list more of a window than is seen; writing leaves that out.
+    // States are numbered in the order in which they come.
     if file.form() == Form::Session {
         let held = |snapshot: &Snapshot| -> Vec<_> {
             snapshot.sequences.iter().map(|sequence| (sequence.cells.clone(), sequence.last)).collect()
@@ -70,7 +74,7 @@ fn check_file(file: &File<'_>, layout: &Layout) {
     assert!(twice.as_ref() == Ok(&written));
 }
 
-/// Layouts of the models whose files are in the corpus.
+/// Return the layout of one of the models whose files are in the corpus.
 fn known(which: u8) -> Layout {
     let cells = |sees, layers: &[u32], d_k| {
         let layers = layers.iter().map(|&layer| CellLayer { layer, n_head_kv: 2, d_k, d_v: d_k }).collect();
@@ -100,7 +104,7 @@ fn known(which: u8) -> Layout {
     Layout { architecture: architecture.into(), shape, caches, recurrent, axes: false }
 }
 
-/// What a recipe says of a layout.
+/// The part of a recipe that describes a layout.
 #[derive(Arbitrary, Debug)]
 struct Sizes {
     full_layers: u8,
@@ -156,7 +160,7 @@ impl Sizes {
     }
 }
 
-/// What a recipe says of a file.
+/// The part of a recipe that describes a file.
 #[derive(Arbitrary, Debug)]
 struct Content {
     form: u8,
@@ -165,7 +169,8 @@ struct Content {
     streams: u8,
     v_trans: bool,
     kinds: [u8; 2],
-    /// Sequences: where each begins, how many positions it has, and of which other it shares how many.
+    /// Sequences, as (first position, number of positions, other sequence, number of positions
+    /// shared with the other).
     sequences: Vec<(u8, u8, u8, u8)>,
     changes: Vec<Change>,
 }
@@ -202,7 +207,7 @@ impl Change {
                     Word::PowerOfTwo(n) => 1 << (n % 32),
                     Word::Any(n) => n,
                 };
-                // Numbers stand at multiples of four, but for those behind odd rows of two bytes each.
+                // Numbers stand at multiples of four, except behind an odd number of 2-byte rows.
                 let at = usize::from(at) % len / 4 * 4;
                 file.iter_mut().skip(at).zip(value.to_le_bytes()).for_each(|(old, new)| *old = new);
             }
@@ -261,7 +266,8 @@ fn head(content: &Content, file: &mut Vec<u8>) {
     }
 }
 
-/// The cells of all sequences: each has its own, but for the first of some, which are another's as well.
+/// Return the cells of all sequences: each sequence has its own, except for the first cells of
+/// some, which belong to another sequence as well.
 fn cells(sequences: &[(u8, u8, u8, u8)]) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for (number, &(first, n, of, shared)) in (0u32..).zip(sequences) {

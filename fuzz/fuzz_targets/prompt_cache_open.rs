@@ -1,9 +1,10 @@
-//! Folders of prompt caches as others left them: entries with right checksums and wrong content, damaged ones, odd names.
+//! Fuzz the prompt cache with folders that others left behind: entries with valid checksums and
+//! wrong content, damaged entries, files with odd names.
 //!
-//! The input is a list of files. Most are entries built by `docs/prompt-cache.md`: the fuzzer may write anything anywhere in their
-//! descriptions *before* they become sections, so that everything behind the checksums is reached, and flip any bits after.
-//! Whatever the folder holds, using it must not panic; and as long as only bits were flipped, every byte that is read must be
-//! the one that was stored.
+//! The input is a list of files. Most are entries built by `docs/prompt-cache.md`. The fuzzer may
+//! write anything into a description *before* it becomes a section, so that everything behind the
+//! checksums is reached, and flip any bits afterwards. Using the folder must never panic. As long
+//! as only bits were flipped, every byte that is read must be the one that was stored.
 #![no_main]
 
 use backstitch_kv::Token;
@@ -16,7 +17,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-/// More files find nothing that fewer do not.
+/// The number of files at most; more find nothing that fewer do not.
 const MAX_FILES: usize = 6;
 
 #[derive(Debug)]
@@ -29,12 +30,12 @@ struct Folder {
 #[derive(Debug)]
 enum File {
     Entry(Entry),
-    /// A file with any content and a name made of these characters.
+    /// A file with any content; the name picks from the characters of the cache's own names.
     Other {
         name: Vec<u8>,
         content: Vec<u8>,
     },
-    /// Something that is no file, or is longer than what it holds, under a name of the cache.
+    /// Something under a name of the cache that is no regular file, or a file of holes.
     Odd {
         kind: u8,
         name: u8,
@@ -48,7 +49,7 @@ struct Entry {
     start: u8,
     n_blocks: u8,
     resumes: u8,
-    /// Written into the description of the prefix before it becomes a section: where, what.
+    /// Bytes written into the description of the prefix before it becomes a section: offset, byte.
     forged: Vec<(u16, u8)>,
     /// Bits that are flipped afterwards.
     flipped: Vec<u16>,
@@ -76,7 +77,7 @@ impl<'a> Input<'a> {
         bytes
     }
 
-    /// Up to three of something.
+    /// Read up to three items.
     fn some<T>(&mut self, one: impl Fn(&mut Self) -> T) -> Vec<T> {
         (0..self.byte() % 4).map(|_| one(self)).collect()
     }
@@ -139,7 +140,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(started.elapsed().as_secs() < 5, "nothing in a folder is waited for");
 });
 
-/// Uses a cache in every way that reads.
+/// Call every function of a cache that reads.
 fn exercise(cache: &PromptCache, which: u8, honest: bool) {
     let _ = (cache.list().unwrap(), cache.check().unwrap(), cache.stats());
     for which in [which, which.wrapping_add(1)] {
@@ -170,7 +171,7 @@ fn root() -> Key {
     Key::root(&[1; 32], &[2; 32])
 }
 
-/// Four blocks; some prompts share their beginnings.
+/// Return a prompt of four blocks; some prompts share their first blocks.
 fn prompt(which: u8) -> Vec<Token> {
     let block = |i: u32| u32::from(which) >> (2 * (3 - i)) & 3;
     (0..4).flat_map(|i| (0..BLOCK_TOKENS as u32).map(move |k| Token(block(i) * 100 + i * 1000 + k))).collect()
@@ -185,7 +186,7 @@ fn keys(tokens: &[Token]) -> Vec<Key> {
     tokens.as_chunks::<BLOCK_TOKENS>().0.iter().map(link).collect()
 }
 
-/// Bytes that belong to a key alone.
+/// Return bytes that no other key has.
 fn payload(key: &Key) -> Vec<u8> {
     let [first, second, rest @ ..] = key.as_bytes();
     rest.iter().cycle().map(|byte| byte ^ second).take(usize::from(*first)).collect()
@@ -236,7 +237,7 @@ impl Entry {
     }
 }
 
-/// Names are made of what names of the cache are made of.
+/// Write a file whose name consists of characters that occur in names of the cache.
 fn write_other(folder: &Path, name: &[u8], content: &[u8]) {
     let letters = b"0123456789abcdefABCDEF-.entrypackslo";
     let name: String =
@@ -248,7 +249,7 @@ fn write_other(folder: &Path, name: &[u8], content: &[u8]) {
     }
 }
 
-/// A pipe, a folder, a link, or a file of holes where the cache looks for files of its own.
+/// Put a pipe, a folder, a link, or a file of holes where the cache looks for files of its own.
 fn make_odd(folder: &Path, kind: u8, name: u8) {
     let entry = format!("{}-{:016x}.entry", "ab".repeat(32), 7);
     let path =
@@ -259,11 +260,11 @@ fn make_odd(folder: &Path, kind: u8, name: u8) {
         2 => std::os::unix::fs::symlink("/dev/zero", &path),
         _ => fs::File::create_new(&path).and_then(|file| file.set_len(1 << 40)),
     };
-    // Where something has the name already, there is one odd thing less.
+    // If the name is taken already, the folder has one odd thing less.
     let _ = made;
 }
 
-/// A folder in memory, where the system has one.
+/// Return a folder in memory if the system has one, else the folder for temporary files.
 fn fast_folder() -> std::path::PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.into() } else { std::env::temp_dir() }

@@ -1,7 +1,10 @@
-//! Programs of saves and restores on a disk that fails, tears, fills up and loses power: what is at a path is always what was saved
-//! there last, or before that if the save did not succeed; and what is restored is what was saved, bit for bit.
+//! Fuzz programs of saves and restores on a disk that fails, tears, fills up and loses power.
 //!
-//! The first two bytes choose the kind and the size of the memory, each four after that are a step.
+//! A path always holds the state that was saved there last, or an earlier one if that save did not
+//! succeed. A restore returns the saved state bit for bit.
+//!
+//! The first two bytes choose the kind and the size of the memory; every four bytes after that are
+//! a step.
 #![no_main]
 
 use backstitch_fuzz::forge::FINGERPRINT;
@@ -18,23 +21,23 @@ use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Longer programs find nothing that shorter ones do not.
+/// The number of steps at most; longer programs find nothing that shorter ones do not.
 const MAX_STEPS: usize = 40;
 
 const HEADER: Header = Header { fingerprint: FINGERPRINT, scope: Scope::Context };
 const PATHS: [&str; 2] = ["/states/a", "/states/b"];
 const FAULTS: [Fault; 4] = [Fault::Error, Fault::Tear, Fault::Kill, Fault::KillAfter];
 
-/// What may be at a path.
+/// The states that a path may hold.
 #[derive(Clone, Default)]
 struct Truth {
-    /// Nothing, or what was saved.
+    /// Saved states, or `None` for no file.
     states: Vec<Option<Rc<Kept>>>,
-    /// What the loss of power may bring back.
+    /// States that the loss of power may bring back.
     behind: Vec<Option<Rc<Kept>>>,
-    /// Whether not everything was synced, so that power loss may leave a file that cannot be read.
+    /// True if something was not synced, so that power loss may leave an unreadable file.
     unsynced: bool,
-    /// Whether it may be there, unreadable.
+    /// True if the file may be unreadable.
     damaged: bool,
 }
 
@@ -63,7 +66,8 @@ impl Machine {
         Machine { kind, size, live, disk, truths: [nothing.clone(), nothing] }
     }
 
-    /// Steps of the memory may fail for want of room; that they do no harm is for other targets.
+    /// Run a step. Operations on the memory may fail for lack of blocks; other targets check that
+    /// such a failure changes nothing.
     fn step(&mut self, [op, which, a, b]: [u8; 4]) {
         let seq = SeqId(u32::from(which) % N_SEQS);
         let path = usize::from(which) >> 4 & 1;
@@ -86,7 +90,8 @@ impl Machine {
             8 | 9 => self.save(path, a, sync(b)),
             10 => {
                 let fault = FAULTS[usize::from(b >> 1) % FAULTS.len()];
-                self.disk.fail_at(u64::from(b >> 3), fault);
+                let number = u64::from(which & 15) << 5 | u64::from(b >> 3);
+                self.disk.fail_at(number % self.n_operations(path, a, sync(b)), fault);
                 self.save(path, a, sync(b));
                 self.disk.fail_at(u64::MAX, Fault::Error);
                 if matches!(fault, Fault::Kill | Fault::KillAfter) {
@@ -101,18 +106,19 @@ impl Machine {
             12 => self.crash(a.into()),
             13 | 14 => self.restore(path, which, a),
             _ => {
-                self.disk.fail_at(u64::from(a) % 32, FAULTS[usize::from(b) % 2]);
+                let number = u64::from(a) % self.n_reads(path, which);
+                self.disk.fail_at(number, FAULTS[usize::from(b) % 2]);
                 self.restore(path, which, b);
                 self.disk.fail_at(u64::MAX, Fault::Error);
             }
         }
     }
 
-    /// Saves some sequences.
+    /// Save the sequences of a bit mask.
     fn save(&mut self, path: usize, mask: u8, sync: Sync) {
-        let seqs: Vec<SeqId> = all_seqs().into_iter().filter(|seq| mask >> seq.0 & 1 == 1).collect();
+        let seqs = masked(mask);
         let kept = Rc::new(Kept::of(&self.live.owned(&seqs)));
-        let saved = self.write(path, &seqs, sync);
+        let saved = self.write(&self.disk, path, &seqs, sync);
         let truth = &mut self.truths[path];
         match saved {
             Ok(_) if sync == Sync::Yes => *truth = Truth { states: vec![Some(kept)], ..Truth::default() },
@@ -129,15 +135,22 @@ impl Machine {
         }
     }
 
-    fn write(&self, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
+    /// Return the number of disk operations that a save takes, counted on a copy of the disk.
+    fn n_operations(&self, path: usize, mask: u8, sync: Sync) -> u64 {
+        let copy = self.disk.after_kill();
+        let _ = self.write(&copy, path, &masked(mask), sync);
+        copy.operations().max(1)
+    }
+
+    fn write(&self, disk: &FakeDisk, path: usize, seqs: &[SeqId], sync: Sync) -> Result<Saved, Error> {
         let snapshot = self.live.memory.export(seqs).expect("the sequences are there");
-        save(&self.disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
+        save(disk, Path::new(PATHS[path]), HEADER, sync, &mut |writer| {
             let old = writer.old().and_then(|old| StoredSnapshot::open(old).ok());
             write_snapshot(writer, &snapshot, old.as_ref())
         })
     }
 
-    /// The process ends, or the power is gone; another one finds what is left.
+    /// End the process, or cut the power, and start another process on the disk that is left.
     fn crash(&mut self, seed: u64) {
         let power = seed > 63;
         self.disk = if power { self.disk.after_power_loss(seed - 64) } else { self.disk.after_kill() };
@@ -152,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// What is at a path is one of what may be there; from then on it is this.
+    /// Assert that a path holds one of its possible states; from then on only that one is possible.
     fn look(&mut self, path: usize, power: bool) {
         let found = self.disk.bytes(Path::new(PATHS[path])).map(|bytes| kept(&bytes));
         let truth = &mut self.truths[path];
@@ -173,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// Restores what is at a path in the place of some sequences.
+    /// Restore the state at a path in the place of some sequences.
     fn restore(&mut self, path: usize, first: u8, end: u8) {
         let before = Kept::of(&self.live.owned(&all_seqs()));
         let restored = self.read(path, first, end);
@@ -197,6 +210,14 @@ impl Machine {
         }
     }
 
+    /// Return the number of disk operations that a restore takes. The import is dropped, so the
+    /// sequences stay as they are.
+    fn n_reads(&mut self, path: usize, first: u8) -> u64 {
+        self.disk.fail_at(u64::MAX, Fault::Error);
+        let _ = self.read(path, first, 0);
+        self.disk.operations().max(1)
+    }
+
     fn read(&mut self, path: usize, first: u8, end: u8) -> Result<Option<(Vec<SeqId>, Fit)>, Error> {
         let file =
             self.disk.open(Path::new(PATHS[path]), Mode::Read).map_err(backstitch_kv::io::Error::from)?;
@@ -214,11 +235,16 @@ impl Machine {
     }
 }
 
+/// Return the sequences whose bits are set.
+fn masked(mask: u8) -> Vec<SeqId> {
+    all_seqs().into_iter().filter(|seq| mask >> seq.0 & 1 == 1).collect()
+}
+
 fn sync(b: u8) -> Sync {
     if b & 1 == 1 { Sync::No } else { Sync::Yes }
 }
 
-/// What a file holds.
+/// Return the state that a file holds.
 fn kept(bytes: &[u8]) -> Result<Kept, Error> {
     let container = Container::parse(bytes)?;
     container.check()?;

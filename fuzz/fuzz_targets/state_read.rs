@@ -1,9 +1,11 @@
-//! Forged state files into memories that hold live sequences: either a typed error and every sequence as it was, bit for bit, or
-//! sequences that can be decoded, taken back and saved again.
+//! Fuzz restoring forged state files into memories that hold live sequences. A restore either
+//! returns a typed error and leaves every sequence as it was, bit for bit, or its sequences can be
+//! decoded, rolled back and saved again.
 //!
-//! The first twelve bytes choose the kinds and sizes of the memory that is saved and of the one that is restored into, what
-//! happened in them, how the file is written, and how many edits go to the snapshot, the sections, the file's own parts and, once
-//! checksums are true again, to its bytes. Each edit is eight bytes.
+//! The first twelve bytes choose the kinds and sizes of the memory that is saved and of the one
+//! that is restored into, the operations that fill them, how the file is written, and the number of
+//! edits to the snapshot, to the sections, to the file's own parts and, after its checksums were
+//! repaired, to its bytes. Each edit takes eight bytes.
 #![no_main]
 
 use backstitch_fuzz::edit::Edit;
@@ -20,21 +22,22 @@ use std::collections::BTreeMap;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// Images of real memories, by kind, size and story.
+/// Snapshots of real memories, by kind, size and story.
 type Known = BTreeMap<(usize, usize, usize), Owned>;
 
 thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// What opening a file may take at once for each of its bytes, and besides.
+/// Bytes of memory that opening a file may take at once: so many for each byte of the file, and
+/// `BESIDES` more.
 const BYTES_PER_BYTE: u64 = 4;
 const BESIDES: u64 = 64 << 20;
 
-/// Zeros that descriptions are continued with, where the input asks for it: as holes of a file that is long and not full.
+/// Numbers of zeros that may follow a description, like holes of a file that is long but not full.
 const HOLES: [usize; 4] = [0, 100, 1 << 16, 4 << 20];
 
-/// What is done with the file.
+/// The choices that the first twelve bytes make.
 struct Job {
     kind: usize,
     other_kind: bool,
@@ -46,7 +49,7 @@ struct Job {
     repair: u8,
     first_seq: u32,
     n_edits: [usize; 3],
-    /// How long the holes are.
+    /// The number of zeros, as an index into `HOLES`.
     holes: usize,
 }
 
@@ -112,7 +115,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// The sequences that were replaced, if any.
+/// Restore a file; return the sequences that it replaced, or `None` if it was refused or undone.
 fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
     let limit = BYTES_PER_BYTE * bytes.len() as u64 + BESIDES;
     let (parsed, peak) = ALLOCATOR.peak_here(|| Container::parse(bytes));
@@ -148,8 +151,8 @@ fn restore(job: &Job, bytes: &[u8], live: &mut Live) -> Option<Vec<SeqId>> {
     Some(seqs)
 }
 
-/// All numbers of each sequence, and what it knows of those that are gone. Not its rollback cost: the budget for that is shared, and sequences that
-/// come may need some of it.
+/// Return all numbers of each sequence, and what it knows of those that are gone. Rollback costs
+/// are left out: sequences share the budget of checkpoints, and new ones may take some of it.
 fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
     let of_sequence = |sequence: &Sequence| {
         let cells = sequence.cells.iter().zip(&owned.snapshot.blocks).zip(&owned.blocks);
@@ -166,7 +169,7 @@ fn tokens(owned: &Owned) -> Vec<impl PartialEq + use<>> {
     owned.snapshot.sequences.iter().map(of_sequence).collect()
 }
 
-/// Whatever was restored is a sequence like any other.
+/// Assert that restored sequences can be used like any others.
 fn go_on(live: &mut Live) {
     for seq in all_seqs() {
         let stretches = live.memory.positions(seq).expect("the sequence is there");
@@ -191,7 +194,7 @@ fn go_on(live: &mut Live) {
     }
 }
 
-/// A file of one sequence, which holds what the sequence holds.
+/// Save a sequence; return the file, which must hold the same snapshot.
 fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
     let owned = live.owned(&[seq]);
     let bytes = forge::written(&owned, &owned, Form::InPlace);
@@ -201,7 +204,7 @@ fn save_again(live: &Live, seq: SeqId) -> Vec<u8> {
     bytes
 }
 
-/// Takes a sequence back to what was saved of it, if there is room.
+/// Restore a sequence from its own file, if there is room.
 fn restore_again(live: &mut Live, seq: SeqId, bytes: &[u8]) {
     let container = Container::parse(bytes).expect("it was just written");
     let stored = StoredSnapshot::open(&container).expect("what was held can be opened");

@@ -55,7 +55,8 @@ impl Fixture {
         self.q.len() / (self.n_head * self.layout.d_k)
     }
 
-    /// Puts the blocks of the table where `blocks` says; every other byte of the cache is NaN.
+    /// Put the blocks of the table where `blocks` says, and fill all other bytes of the cache with
+    /// NaN.
     fn place(&mut self, blocks: Vec<u32>) {
         let layout = self.layout;
         let n_blocks = blocks.iter().max().map_or(0, |&block| block as usize + 1);
@@ -72,7 +73,7 @@ impl Fixture {
         store(set, &Inline, &layout, &self.k, &self.v, &|i| cell(cells.start + i), cache).unwrap();
     }
 
-    /// Takes slots out of the sequence, and makes their bytes NaN.
+    /// Remove slots from the sequence, and fill their bytes with NaN.
     fn kill(&mut self, slots: impl Iterator<Item = usize>) {
         let layout = self.layout;
         let (k, v) =

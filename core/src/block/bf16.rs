@@ -18,7 +18,7 @@ impl Codec<1> for Block {
         *y = [bf16::from_le_bytes(self.0).to_f32()];
     }
 
-    /// Ties go to even, NaNs become quiet.
+    /// Round to nearest, ties to even; NaNs become quiet.
     fn store(&[x]: &[f32; 1]) -> Self {
         Block(bf16::from_f32(x).to_le_bytes())
     }

@@ -120,7 +120,7 @@ fn part<T: Pod>(panel: &[u8], start: usize) -> Option<&T> {
     bytemuck::try_from_bytes(panel.get(start..start + size_of::<T>())?).ok()
 }
 
-/// Pass block `i` of a panel to `f`, to be written; none behind its end.
+/// Pass block `i` of a panel to `f`, to be written; return `None` behind the end of the panel.
 pub(crate) fn write_block<L: Layout>(
     panel: &mut [u8],
     i: usize,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_block_has_its_scales_and_elements() {
-        /// Bytes that no other part of the panel has.
+        /// Fill with a byte that no other part of the panel has.
         fn fill<T: Pod>(to: &mut T, part: usize, i: usize) {
             bytemuck::bytes_of_mut(to).fill((4 * i + part) as u8);
         }

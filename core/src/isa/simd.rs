@@ -28,7 +28,7 @@ pub trait Simd: Copy {
     /// [`Simd::dot_small`] and [`Simd::dot_biased`]. [`Simd::start_biased`] of such sets is 0.
     const FEW_BITS: bool = false;
 
-    /// All lanes `x`.
+    /// Return `x` in all lanes.
     fn splat(self, x: f32) -> Self::F;
     /// Load: lane i becomes `x[i]`.
     fn load(self, x: &[f32; LANES]) -> Self::F;
@@ -74,7 +74,7 @@ pub trait Simd: Copy {
     /// Round each lane to the nearest integer, ties to even; unspecified outside the range of
     /// `i32`.
     fn to_int(self, x: Self::F) -> Self::I;
-    /// Each lane as `f32`, rounded to nearest even.
+    /// Return each lane as `f32`, rounded to nearest even.
     fn to_float(self, x: Self::I) -> Self::F;
     /// `x * 2^n` for each lane, rounded once, where x is in 0.5..=2 and n in -252..=254;
     /// unspecified outside.
@@ -83,7 +83,7 @@ pub trait Simd: Copy {
     fn to_bits(self, x: Self::F) -> Self::I;
     /// Return the floats with the bits of each lane; the reverse of [`Simd::to_bits`].
     fn with_bits(self, x: Self::I) -> Self::F;
-    /// All lanes `x`.
+    /// Return `x` in all lanes.
     fn isplat(self, x: i32) -> Self::I;
     /// Wrapping `a + b`.
     fn iadd(self, a: Self::I, b: Self::I) -> Self::I;
@@ -176,7 +176,7 @@ pub trait Simd: Copy {
             *sum = self.iadd(*sum, products);
         }
     }
-    /// Each lane shifted left by `n` bits, fewer than 32.
+    /// Return each lane shifted left by `n` bits, fewer than 32.
     fn ishl(self, a: Self::I, n: u32) -> Self::I;
 
     /// Add a stripe to the eight sums of [`crate::checksum`]: to each the product of the halves of

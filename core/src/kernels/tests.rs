@@ -4,8 +4,7 @@ use crate::kernel_set::KernelSet;
 use backstitch_testing::{Random, assert_bits};
 use std::{vec, vec::Vec};
 
-/// Runs `f` on a copy of `x` with every set, holds the sets to each other, and returns what they
-/// agree on.
+/// Run `f` on a copy of `x` with every set, assert that all sets agree, and return the result.
 fn agreed(what: &str, x: &[f32], f: impl Fn(&KernelSet, &mut [f32])) -> Vec<f32> {
     let mut expected = x.to_vec();
     f(KernelSet::scalar(), &mut expected);

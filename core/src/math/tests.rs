@@ -134,7 +134,7 @@ fn every_set_gives_the_same_bits_for_every_input() {
     });
 }
 
-/// Holds every set to the scalar one, for all floats with these bits.
+/// Assert that every set gives the results of the scalar one, for all floats with these bits.
 fn compare_sets(&(name, kernel, ..): &Row, bits: RangeInclusive<u32>) {
     // Three of these stay in the nearest cache.
     const CHUNK: usize = 1 << 11;
@@ -156,8 +156,8 @@ fn compare_sets(&(name, kernel, ..): &Row, bits: RangeInclusive<u32>) {
     }
 }
 
-/// The operands that fused multiply-add gets wrong first: signs, ends, cancellation, sums beside
-/// the middle of two floats, subnormal results. Sixteen `a`, one `b`, sixteen `c`.
+/// Return the operands that fused multiply-add gets wrong first: signs, ends, cancellation, sums
+/// beside the middle of two floats, subnormal results. Sixteen `a`, one `b`, sixteen `c`.
 pub(crate) fn triples(n: usize) -> impl Iterator<Item = ([f32; 16], f32, [f32; 16])> {
     let ends =
         [0.0, 1.0, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), f32::from_bits(0x7f_ffff)];

@@ -8,7 +8,7 @@ use crate::quantized::{QBlock, quantize, quantized_row_bytes};
 use crate::{DType, float};
 use backstitch_testing::{Random, assert_bits, each};
 
-/// All types that hold weights.
+/// Return all types that hold weights.
 fn types() -> Vec<DType> {
     let all = DType::table().iter().map(|info| info.dtype);
     all.filter(|dtype| PackedType::of(*dtype).is_some()).collect()
@@ -30,7 +30,7 @@ impl Weights {
         Self::stored(dtype, n_rows, n_cols, rows)
     }
 
-    /// Rows as a file holds them.
+    /// Make the matrix from rows as a file holds them.
     fn stored(dtype: DType, n_rows: usize, n_cols: usize, rows: Vec<u8>) -> Self {
         let source = Source::new(dtype, n_rows, n_cols, &rows).unwrap();
         let size = packed_bytes(source.kind(), n_rows, n_cols).unwrap();
@@ -55,8 +55,8 @@ impl Weights {
         floats
     }
 
-    /// The product by the module's description, from the rows as stored: no panel, no lane, no
-    /// kernel.
+    /// Return the product by the module's description, computed from the rows as stored, without
+    /// panels, lanes or kernels.
     fn naive(&self, x: &[f32]) -> Vec<f32> {
         let (w, row_bytes) = (self.floats(), self.dtype.row_bytes(self.n_cols).unwrap());
         let rows = w.chunks(self.n_cols).zip(self.rows.chunks(row_bytes)).collect::<Vec<_>>();
@@ -104,7 +104,7 @@ impl Rows {
     }
 }
 
-/// The last are more than a set needs to take its way for long rows.
+/// Return numbers of columns; the last is long enough for every set's way with long rows.
 fn columns(dtype: DType) -> [usize; 4] {
     match dtype.block_len() {
         1 => [1, 3, 32, 77],
@@ -382,7 +382,7 @@ trait MapMax {
 }
 
 impl MapMax for Vec<f32> {
-    /// Keeps one largest number finite under `127 / max`.
+    /// Set the first number to the largest float, for which `127 / max` is still a normal number.
     fn map_max(mut self) -> Vec<f32> {
         self[0] = f32::MAX;
         self

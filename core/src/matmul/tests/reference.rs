@@ -23,7 +23,7 @@ struct Scales {
     minimum: Minimum,
 }
 
-/// The product of a row, `stored` and decoded as `w`, with `x`.
+/// Return the product of a row, `stored` and decoded as `w`, with `x`.
 pub(super) fn dot(dtype: DType, stored: &[u8], w: &[f32], x: &[f32]) -> f32 {
     let (len, bytes) = (dtype.block_len(), dtype.block_bytes());
     let mut acc = 0.0;
@@ -50,7 +50,7 @@ fn add_block(s: &Scales, w: &[f32], x: &[f32], acc: f32) -> f32 {
     }
 }
 
-/// The integer that was decoded to `w` in half `h`, before its scale.
+/// Return the integer that was decoded to `w` in half `h`, before its scale.
 fn element(s: &Scales, w: f32, h: usize) -> i32 {
     let scale = f64::from(s.d) * f64::from(s.times) * f64::from(s.sub_blocks[h]);
     let min = match s.minimum {
@@ -63,7 +63,7 @@ fn element(s: &Scales, w: f32, h: usize) -> i32 {
     q.round() as i32 * s.times
 }
 
-/// The scales of block `j` of those that `stored`, one of the file's blocks, is made of.
+/// Return the scales of 32 columns: number `j` in `stored`, a block of the file.
 fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
     let half = |i: usize| half::f16::from_le_bytes([stored[i], stored[i + 1]]).to_f32();
     let of = |times, d, minimum| Scales { times, sub_blocks: [1; 2], d: d / times as f32, minimum };

@@ -63,8 +63,8 @@ fn a_panic_on_any_thread_is_reported_after_all_jobs_ran_and_forgotten_afterwards
     }
 }
 
-/// Lets the pool learn at `at` that its workers have no processor of their own; returns until when
-/// it works alone then.
+/// Let the pool learn at `at` that its workers have no processor of their own; return the time
+/// until which it works alone.
 fn distrust_workers(pool: &ThreadPool, at: Instant) -> Instant {
     let mut experience = lock(&pool.turn);
     let woken_too_soon = Run { began: at, woke: true, finished: at, jobs_each: 4 };
