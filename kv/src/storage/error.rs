@@ -369,6 +369,20 @@ impl Error {
     }
 }
 
+/// Refuse a value at `offset`, or in a section that begins there, unless it is the one that is wanted.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub(super) fn expect_equal(
+    section: Tag,
+    offset: u64,
+    what: &'static str,
+    found: u64,
+    wanted: u64,
+) -> Result<(), Error> {
+    if found == wanted { Ok(()) } else { Err(Error::Malformed { section, offset, what, found, wanted }) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
