@@ -1,7 +1,7 @@
 //! Errors of containers and of the files that they lie in, each with its place and what would be
 //! right.
 
-use super::header::{Fingerprint, Hex, Scope, Tag, Text};
+use super::header::{Fingerprint, Hex, Scope, Tag};
 use core::fmt;
 
 /// Why a state could not be read or written.
@@ -250,7 +250,7 @@ impl fmt::Display for Error {
                 "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; use another copy of the file"
             ),
             Self::Magic { found } => {
-                write!(f, "not a state file of Backstitch: it begins with {:?}", Text(&found))
+                write!(f, "not a state file of Backstitch: it begins with \"{}\"", found.escape_ascii())
             }
             Self::Version { found, wanted } => {
                 let way_out = match found > wanted {
@@ -360,7 +360,7 @@ impl Error {
         path: &std::path::Path,
         problem: impl Into<crate::file::Problem>,
     ) -> Self {
-        Self::File { operation, error: crate::file::FileError { path: path.into(), problem: problem.into() } }
+        Self::File { operation, error: crate::file::FileError::new(path, problem.into()) }
     }
 
     /// Return the state of another model than `wanted`.

@@ -35,16 +35,14 @@ impl Writer<'_> {
         if let Some(old) = &self.old {
             each(pool, &mut found, |(pending, found)| *found = old.find(pending.name, &pending.pieces))?;
         }
-        let Some(written) = self.write_new(&found, pool)? else {
+        let Some(new) = self.write_new(&found, pool)? else {
             return found
                 .iter()
                 .try_for_each(|(pending, found)| self.put_section(pending.name, &pending.pieces, *found));
         };
-        let mut written = written.into_iter();
-        found.iter().try_for_each(|(pending, found)| match found {
-            Some(old) => self.refer(pending.name, *old),
-            None => written.next().map_or(Ok(()), |(_, section)| self.insert(section)),
-        })
+        new.into_iter().try_for_each(|(_, section)| self.insert(section))?;
+        let mut known = found.iter().filter_map(|(pending, found)| Some((pending.name, (*found)?)));
+        known.try_for_each(|(name, old)| self.refer(name, old))
     }
 
     /// Write the sections that were not found; `None` if that is no faster than to write one after

@@ -37,28 +37,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fill `into` with the bytes from `offset` on, which are part of `section`, and add them to
-    /// `sum`. From a slice both happen at once.
-    fn fill_summed(
-        &self,
-        section: Tag,
-        offset: u64,
-        into: &mut [u8],
-        sum: &mut Checksum,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Slice(bytes) => {
-                let from = slice_of(bytes, offset, into.len() as u64);
-                sum.add_copied(from.ok_or_else(|| self.cut(section, offset, into.len() as u64))?, into);
-            }
-            Self::Device(_) => {
-                self.fill(section, offset, into)?;
-                sum.add(into);
-            }
-        }
-        Ok(())
-    }
-
     /// Fill `into` with the bytes from `offset` on, which are part of `section`.
     fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let wanted = into.len() as u64;
@@ -149,8 +127,15 @@ impl<'a> Source<'a> {
         }
         let (mut sum, mut offset) = (Checksum::new(), section.offset);
         for to in targets.iter_mut().flat_map(|target| target.chunks_mut(STEP)) {
-            self.fill_summed(section.tag, offset, to, &mut sum)?;
-            offset = offset.saturating_add(to.len() as u64);
+            let len = to.len() as u64;
+            match self {
+                Self::Slice(_) => sum.add_copied(&self.bytes(section.tag, offset, len)?, to),
+                Self::Device(_) => {
+                    self.fill(section.tag, offset, to)?;
+                    sum.add(to);
+                }
+            }
+            offset = offset.saturating_add(len);
         }
         verify(section.tag, section.offset, section.checksum, sum.value())
     }

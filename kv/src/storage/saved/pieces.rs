@@ -31,6 +31,8 @@ impl GroupPieces {
         block.checked_sub(1).map_or(0, end)..end(block)
     }
 
+    /// Return the pieces of a block; none where the ends of a file make no sense, which
+    /// [`Pieces::check`] refuses.
     pub fn of(&self, block: usize) -> &[u32] {
         self.masks.get(self.range(block)).unwrap_or_default()
     }
