@@ -10,7 +10,7 @@
 //! | when | what changes | listed by |
 //! |---|---|---|
 //! | a ubatch begins | shared blocks are copied | [`Ubatch::copies`], [`Plan::copies`] |
-//! | a recurrent layer steps states | states are copied | [`Ubatch::state_segments`], [`Plan::copies`] |
+//! | states are stepped | states are copied | [`Ubatch::state_segments`], [`Plan::copies`] |
 //! | `seq_add`, `seq_div` | shared blocks are copied, keys K-shifted | [`Memory::take_changes`] |
 //! | sequences are imported | blocks, states and journals are filled | [`Import::placement`] |
 //!
@@ -20,8 +20,8 @@
 //! [`Memory::take_changes`]: crate::Memory::take_changes
 //! [`Import::placement`]: crate::Import::placement
 //!
-//! Blocks are copied before a sequence appends to a block with other users. States are copied before
-//! they are stepped, for a ubatch as for the replay of a rollback.
+//! Blocks are copied before a sequence appends to a block with other users. States are copied
+//! before they are stepped, for a ubatch as for the replay of a rollback.
 //!
 //! Everything else changes tables and counts alone: forks, removals, rollbacks without a replay,
 //! blocks that leave a window, a plan that is dropped. An engine that makes the listed changes in

@@ -113,10 +113,10 @@ impl From<io::Error> for Problem {
 /// The bytes are read from disk when they are first touched and shared with every other process
 /// that maps the file.
 ///
-/// **The file must stay as it is.** If another process truncates it while it is mapped, touching the
-/// bytes that are gone kills this process (`SIGBUS`), and no program can prevent that; if another
-/// process writes to it, the bytes change here. Replace model files by renaming a new file over the
-/// old name, or use [`Buffer`].
+/// **The file must stay as it is.** If another process truncates it while it is mapped, touching
+/// the bytes that are gone kills this process (`SIGBUS`), and no program can prevent that; if
+/// another process writes to it, the bytes change here. Replace model files by renaming a new file
+/// over the old name, or use [`Buffer`].
 ///
 /// In WebAssembly, which cannot map files, this is a [`Buffer`].
 #[derive(Debug)]

@@ -369,7 +369,8 @@ impl Error {
     }
 }
 
-/// Refuse a value at `offset`, or in a section that begins there, unless it is the one that is wanted.
+/// Refuse a value at `offset`, or in a section that begins there, unless it is the one that is
+/// wanted.
 ///
 /// # Errors
 /// [`Error::Malformed`].

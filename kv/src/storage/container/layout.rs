@@ -209,5 +209,10 @@ impl Footer {
     }
 }
 
+/// Return the bytes between header and directory that none of the sections has, which take `used`.
+pub fn waste(footer: &Footer, used: u64) -> u64 {
+    footer.directory_offset.saturating_sub(DATA_OFFSET).saturating_sub(used)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Reading: a container in a slice or on a device.
 
-use super::layout::{ALIGN, DATA_OFFSET, FOOTER_BYTES, Footer, HeaderBytes};
+use super::layout::{Footer, HeaderBytes, waste};
 use super::limits::{MAX_DIRECTORY, MAX_READ};
-use super::section::{RECORD_BYTES, Section, by_offset};
+use super::section::{Section, by_offset};
 use super::source::Source;
 use crate::io::ReadAt;
 use crate::storage::error::Error;
@@ -114,9 +114,7 @@ impl<'a> Container<'a> {
     /// Return bytes that count but that nothing refers to any more: older sections, directories and
     /// footers.
     pub fn waste(&self) -> u64 {
-        let directory = (self.sections.len() as u64).saturating_mul(RECORD_BYTES).next_multiple_of(ALIGN);
-        let live = [DATA_OFFSET, self.used, directory, FOOTER_BYTES].into_iter().fold(0, u64::saturating_add);
-        self.committed_len().saturating_sub(live)
+        waste(&self.footer, self.used)
     }
 
     /// Return all sections, by tag and index.

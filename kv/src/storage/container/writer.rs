@@ -3,7 +3,7 @@
 use super::checksum::{Checksum, checksum, of_pieces};
 use super::codec::compress;
 use super::layout::{
-    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, align,
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, waste,
 };
 use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::reader::Container;
@@ -58,6 +58,7 @@ pub struct Written {
 /// `None` if that is more than a file can have.
 #[cfg(feature = "std")]
 pub(in crate::storage) fn container_bytes(lengths: impl IntoIterator<Item = u64>) -> Option<u64> {
+    use super::layout::align;
     let mut directory = 0_u64;
     let end = lengths.into_iter().try_fold(DATA_OFFSET, |at, len| {
         directory = directory.checked_add(RECORD_BYTES)?;
@@ -251,13 +252,11 @@ impl<'a> Writer<'a> {
         let footer = footer.sealed();
         self.write(&[bytemuck::bytes_of(&footer)])?;
         let (generation, bytes) = (self.generation, self.at);
-        let used = check_all(&records, directory_offset)?;
-        let live = (bytes - directory_offset).saturating_add(DATA_OFFSET).saturating_add(used);
         Ok(Written {
             bytes,
             written: bytes - self.start,
             reused: self.reused,
-            waste: bytes.saturating_sub(live),
+            waste: waste(&footer, check_all(&records, directory_offset)?),
             generation,
             whole_checksum: footer.whole_checksum,
             commit: Commit::new(generation, bytes, footer.checksum()),

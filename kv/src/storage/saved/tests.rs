@@ -1,7 +1,6 @@
 use super::*;
 use crate::ids::Pos;
 use crate::layer::{StateTensor, Window};
-
 use crate::snapshot::{
     Block, CellLayer, Cells, Checkpoint, CheckpointRef, Group, Owned, Sees, Sequence, Shape, State,
     StateLayer,

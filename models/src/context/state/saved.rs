@@ -127,14 +127,11 @@ fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>,
         return Err(Error::SavedLength { what, found, wanted });
     }
     let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
-    let descends = (4..).step_by(4).zip(ids.iter().zip(ids.iter().skip(1))).find(|(_, (a, b))| a >= b);
-    match descends {
-        None => Ok(ids),
-        Some((offset, (_, id))) => {
-            let wanted = "a larger id than the one before";
-            Err(Error::SavedValue { what, offset, found: (*id).into(), wanted })
-        }
+    if let Some(i) = (1..ids.len()).find(|&i| ids[i] <= ids[i - 1]) {
+        let (offset, found) = (4 * i as u64, ids[i].into());
+        return Err(Error::SavedValue { what, offset, found, wanted: "a larger id than the one before" });
     }
+    Ok(ids)
 }
 
 /// The place of a section: offset and length.
