@@ -58,7 +58,7 @@ impl<'a> Container<'a> {
     /// As [`Container::open`]; [`Error::TooLarge`] for more sections.
     #[cfg(feature = "std")]
     pub(in crate::storage) fn open_at_most(device: &'a dyn ReadAt, n: u64) -> Result<Self, Error> {
-        Self::on(Source::Device(device), n.saturating_mul(RECORD_BYTES))
+        Self::on(Source::Device(device), n.saturating_mul(super::section::RECORD_BYTES))
     }
 
     /// Return the container's header.

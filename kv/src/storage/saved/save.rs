@@ -245,7 +245,11 @@ impl Job<'_> {
     fn write_new(&self, front: &OsStr, back: &str, fill: Fill<'_>) -> Result<(PathBuf, Written), Error> {
         let created = random_names(self.folder(), front, back, |path| self.disk.create(path));
         let (file, path) = created.map_err(|error| self.error(Operation::Create, error))?;
-        match self.write_all(&*file, fill) {
+        let written = self.write_container(&*file, None, fill).and_then(|written| {
+            self.commit(&*file, &written)?;
+            Ok(written)
+        });
+        match written {
             Ok(written) => Ok((path, written)),
             Err(error) => {
                 drop(file);
@@ -255,44 +259,53 @@ impl Job<'_> {
         }
     }
 
-    /// Write everything, the commit slot last, and makes it durable.
-    fn write_all(&self, file: &dyn DiskFile, fill: Fill<'_>) -> Result<Written, Error> {
-        let mut out = FileWriter::new(file, 0);
-        let written = Writer::in_place(&mut out, self.header).and_then(|writer| finish(writer, fill));
-        let written = out.end(written, self.path)?;
-        self.commit(file, &written)?;
-        Ok(written)
+    /// Write all but the commit slot; behind `old`, only what is new.
+    fn write_container(
+        &self,
+        file: &dyn DiskFile,
+        old: Option<&Container<'_>>,
+        fill: Fill<'_>,
+    ) -> Result<Written, Error> {
+        let mut out = FileWriter::new(file, old.map_or(0, Container::committed_len));
+        let writer = match old {
+            Some(old) => Writer::append(&mut out, old),
+            None => Writer::in_place(&mut out, self.header),
+        };
+        let written = writer.and_then(|mut writer| {
+            fill(&mut writer)?;
+            writer.finish()
+        });
+        out.end(written, self.path)
     }
 
     /// Write the commit slot and makes it durable.
     fn commit(&self, file: &dyn DiskFile, written: &Written) -> Result<(), Error> {
         let (offset, slot) = written.slot();
         file.write_at(offset, &slot).map_err(|error| self.error(Operation::Write, error))?;
-        self.sync(file)
-    }
-
-    fn sync(&self, file: &dyn DiskFile) -> Result<(), Error> {
-        self.make_durable(|| file.sync())
+        self.sync(|| file.sync())
     }
 
     /// Make the file's name durable.
     fn sync_folder(&self) -> Result<(), Error> {
-        self.make_durable(|| self.disk.sync_folder(self.folder()))
+        self.sync(|| self.disk.sync_folder(self.folder()))
     }
 
-    fn make_durable(&self, sync: impl FnOnce() -> std::io::Result<()>) -> Result<(), Error> {
-        if self.sync == Sync::No {
-            Ok(())
-        } else {
-            sync().map_err(|error| self.error(Operation::Sync, error))
-        }
+    fn sync(&self, sync: impl FnOnce() -> std::io::Result<()>) -> Result<(), Error> {
+        let synced = if self.sync == Sync::Yes { sync() } else { Ok(()) };
+        synced.map_err(|error| self.error(Operation::Sync, error))
     }
 
     /// Append what is new; `None` if the file is none to be continued, or not worth it, and is as
     /// it was.
     fn append(&self, file: &dyn DiskFile, fill: Fill<'_>) -> Result<Option<Saved>, Error> {
         let Some(old) = self.continued(file) else { return Ok(None) };
-        let tail = self.write_tail(file, &old, fill);
+        let tail = self.write_container(file, Some(&old), fill).and_then(|written| {
+            if written.waste > written.bytes / 2 {
+                return Ok(None);
+            }
+            self.sync(|| file.sync())?;
+            Ok(Some(written))
+        });
         if !matches!(tail, Ok(Some(_))) {
             // What was written counts for nothing; where cutting it off fails, the next save writes
             // over it.
@@ -316,24 +329,6 @@ impl Job<'_> {
         // Nobody saves so often: a file that says so was made to stop those who count on.
         (alike && old.generation() < u64::MAX).then_some(old)
     }
-
-    /// Write what is new behind `old` and makes it durable; `None` if too much of the file would
-    /// be waste.
-    fn write_tail(
-        &self,
-        file: &dyn DiskFile,
-        old: &Container<'_>,
-        fill: Fill<'_>,
-    ) -> Result<Option<Written>, Error> {
-        let mut out = FileWriter::new(file, old.committed_len());
-        let written = Writer::append(&mut out, old).and_then(|writer| finish(writer, fill));
-        let written = out.end(written, self.path)?;
-        if written.waste > written.bytes / 2 {
-            return Ok(None);
-        }
-        self.sync(file)?;
-        Ok(Some(written))
-    }
 }
 
 /// Return true if a file beside could be written where this one could not: it would take as much
@@ -347,11 +342,6 @@ fn is_mended_beside(error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
     };
     !matches!(&error.problem, Problem::Io(error) if lacks_room(error))
-}
-
-fn finish(mut writer: Writer<'_>, fill: Fill<'_>) -> Result<Written, Error> {
-    fill(&mut writer)?;
-    writer.finish()
 }
 
 #[cfg(test)]
