@@ -113,9 +113,10 @@ impl From<io::Error> for Problem {
 /// The bytes are read from disk when they are first touched and shared with every other process
 /// that maps the file.
 ///
-/// **The file must stay as it is.** If another process truncates it while it is mapped, touching the bytes that are gone kills this
-/// process (`SIGBUS`), and no program can prevent that; if another process writes to it, the bytes
-/// change here. Replace model files by renaming a new file over the old name, or use [`Buffer`].
+/// **The file must stay as it is.** If another process truncates it while it is mapped, touching
+/// the bytes that are gone kills this process (`SIGBUS`), and no program can prevent that; if
+/// another process writes to it, the bytes change here. Replace model files by renaming a new file
+/// over the old name, or use [`Buffer`].
 ///
 /// In WebAssembly, which cannot map files, this is a [`Buffer`].
 #[derive(Debug)]
@@ -136,7 +137,7 @@ impl Mapping {
     /// what the system says.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = path.as_ref();
-        Self::map(path).map_err(|problem| FileError { path: path.into(), problem })
+        Self::map(path).map_err(|problem| FileError::new(path, problem))
     }
 
     #[cfg(target_family = "wasm")]
@@ -204,7 +205,7 @@ impl Buffer {
     /// As [`Mapping::open`], and if the file is cut shorter meanwhile.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = path.as_ref();
-        Self::fill(path).map_err(|problem| FileError { path: path.into(), problem })
+        Self::fill(path).map_err(|problem| FileError::new(path, problem))
     }
 
     fn fill(path: &Path) -> Result<Self, Problem> {
@@ -225,12 +226,12 @@ impl Buffer {
     /// Return the bytes of the file; the first one lies at a multiple of 64.
     pub fn bytes(&self) -> &[u8] {
         let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
-        bytes.get(..self.len).unwrap_or_default()
+        &bytes[..self.len]
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
-        bytes.get_mut(..self.len).unwrap_or_default()
+        &mut bytes[..self.len]
     }
 }
 
@@ -299,12 +300,12 @@ impl Pages {
 
     /// Return all bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.map.as_ref().get(self.start..self.start + self.len).unwrap_or_default()
+        &self.map.as_ref()[self.start..self.start + self.len]
     }
 
     /// Return all bytes.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.map.as_mut().get_mut(self.start..self.start + self.len).unwrap_or_default()
+        &mut self.map.as_mut()[self.start..self.start + self.len]
     }
 }
 

@@ -243,7 +243,7 @@ pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
         let step = have.max(FIRST_READ);
         bytes.try_reserve(step).map_err(|_| Error::OutOfMemory { bytes: step as u64 })?;
         bytes.resize(have + step, 0);
-        let filled = fill(source, bytes.get_mut(have..).unwrap_or_default())?;
+        let filled = fill(source, bytes.split_at_mut(have).1)?;
         if filled < step {
             bytes.truncate(have + filled);
             return Ok(bytes);

@@ -1,7 +1,7 @@
 //! Errors of containers and of the files that they lie in, each with its place and what would be
 //! right.
 
-use super::header::{Fingerprint, Hex, Scope, Tag, Text};
+use super::header::{Fingerprint, Hex, Scope, Tag};
 use core::fmt;
 
 /// Why a state could not be read or written.
@@ -250,7 +250,7 @@ impl fmt::Display for Error {
                 "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; use another copy of the file"
             ),
             Self::Magic { found } => {
-                write!(f, "not a state file of Backstitch: it begins with {:?}", Text(&found))
+                write!(f, "not a state file of Backstitch: it begins with \"{}\"", found.escape_ascii())
             }
             Self::Version { found, wanted } => {
                 let way_out = match found > wanted {
@@ -360,13 +360,28 @@ impl Error {
         path: &std::path::Path,
         problem: impl Into<crate::file::Problem>,
     ) -> Self {
-        Self::File { operation, error: crate::file::FileError { path: path.into(), problem: problem.into() } }
+        Self::File { operation, error: crate::file::FileError::new(path, problem.into()) }
     }
 
     /// Return the state of another model than `wanted`.
     pub(super) fn fingerprint(stored: &Fingerprint, wanted: &Fingerprint) -> Self {
         Self::Fingerprint { stored: stored.front(), wanted: wanted.front() }
     }
+}
+
+/// Refuse a value at `offset`, or in a section that begins there, unless it is the one that is
+/// wanted.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub(super) fn expect_equal(
+    section: Tag,
+    offset: u64,
+    what: &'static str,
+    found: u64,
+    wanted: u64,
+) -> Result<(), Error> {
+    if found == wanted { Ok(()) } else { Err(Error::Malformed { section, offset, what, found, wanted }) }
 }
 
 #[cfg(test)]

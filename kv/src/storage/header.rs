@@ -27,7 +27,7 @@ impl Tag {
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Text(&self.0))
+        write!(f, "{}", self.0.escape_ascii())
     }
 }
 
@@ -90,21 +90,6 @@ pub struct Header {
     pub fingerprint: Fingerprint,
     /// The kind of content.
     pub scope: Scope,
-}
-
-/// Bytes as text, odd ones escaped.
-pub(super) struct Text<'a>(pub &'a [u8]);
-
-impl fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
-    }
-}
-
-impl fmt::Debug for Text<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
-    }
 }
 
 /// Bytes in base 16.

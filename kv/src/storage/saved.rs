@@ -18,15 +18,16 @@ use super::container::{
     Container, MAX_DIRECTORY, MAX_IMAGE, MAX_SHAPE, Name, Pending, RECORD_BYTES, Room, Section, Writer,
     expect_at_most,
 };
-use super::error::Error;
+use super::error::{Error, expect_equal};
 use super::header::Tag;
 use crate::snapshot::import::ImportError;
-use crate::snapshot::{Block, Content, Shape, Snapshot, Source};
+use crate::snapshot::{Block, Content, Group, Snapshot, Source};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
 use backstitch_core::pool::{Inline, Pool};
 
+pub use encode::encode_shape;
 #[cfg(feature = "std")]
 pub use file::StateFile;
 use pieces::Pieces;
@@ -71,11 +72,6 @@ impl<E: Into<Error>> From<ImportError<E>> for Error {
     }
 }
 
-/// Return the description of `shape` that containers hold; equal shapes have equal bytes.
-pub fn encode_shape(shape: &Shape) -> Vec<u8> {
-    encode::shape(shape)
-}
-
 /// Write all of `content`. Where a container is continued, `old` is the snapshot in it.
 ///
 /// # Errors
@@ -102,18 +98,18 @@ pub fn write_snapshot_with(
     pool: &dyn Pool,
 ) -> Result<(), Error> {
     expect_storage(content)?;
-    put_snapshot(writer, content, old, pool, expect_read_again)
+    put_snapshot(writer, content, old, pool, true)
 }
 
 /// Refuse what has no bytes to write: a snapshot of a memory whose bytes somebody else has.
 fn expect_storage(content: &impl Content) -> Result<(), Error> {
     let snapshot = content.snapshot();
-    let lacks_cells = |(group, blocks): (usize, &Vec<Block>)| {
-        let n_layers = snapshot.shape.groups.get(group).map_or(0, |group| group.layers.len());
-        !blocks.is_empty() && content.block(group, 0).len() < n_layers
+    let mut groups = snapshot.shape.groups.iter().zip(&snapshot.blocks).enumerate();
+    let lacks_cells = |(number, (group, blocks)): (usize, (&Group, &Vec<Block>))| {
+        !blocks.is_empty() && content.block(number, 0).len() < group.layers.len()
     };
     let lacks_states = snapshot.n_states > 0 && content.state(0).iter().all(|piece| piece.is_empty());
-    if lacks_states || snapshot.blocks.iter().enumerate().any(lacks_cells) {
+    if lacks_states || groups.any(lacks_cells) {
         return Err(Error::Memory(crate::Error::NoStorage));
     }
     Ok(())
@@ -129,29 +125,28 @@ pub fn forge_snapshot(
     content: &impl Content,
     old: Option<&StoredSnapshot<'_>>,
 ) -> Result<(), Error> {
-    put_snapshot(writer, content, old, &Inline, |_, _, _, _| Ok(()))
+    put_snapshot(writer, content, old, &Inline, false)
 }
 
-/// Questions about a snapshot, its pieces, and the descriptions of both before they are written.
-type Check = fn(&Snapshot, &Pieces, &[u8], &[u8]) -> Result<(), Error>;
-
+/// Write all of `content`; if it is `checked`, only what could be read again.
 fn put_snapshot(
     writer: &mut Writer<'_>,
     content: &impl Content,
     old: Option<&StoredSnapshot<'_>>,
     pool: &dyn Pool,
-    check: Check,
+    checked: bool,
 ) -> Result<(), Error> {
     let snapshot = content.snapshot();
     let pieces = Pieces::plan(snapshot, old.map(|old| (&old.snapshot, &old.pieces)));
-    let (shape, description) = (encode::shape(&snapshot.shape), encode::snapshot(snapshot, &pieces)?);
-    check(snapshot, &pieces, &shape, &description)?;
+    let (shape, description) = (encode_shape(&snapshot.shape), encode::snapshot(snapshot, &pieces)?);
+    if checked {
+        expect_read_again(snapshot, &pieces, &shape, &description)?;
+    }
     writer.section(SHAPE, SNAPSHOT_VERSION, true, 0, &[&shape])?;
     writer.section(IMAGE, SNAPSHOT_VERSION, true, 0, &[&description])?;
     let mut queue = Queue { writer, pool, waiting: Vec::new() };
-    for (group, blocks) in pieces.groups().enumerate() {
-        let layouts: Vec<CellLayout> =
-            snapshot.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
+    for (group, (blocks, layers)) in pieces.groups().zip(&snapshot.shape.groups).enumerate() {
+        let layouts: Vec<CellLayout> = layers.layouts().collect();
         for block in 0..blocks.ends.len() {
             for (number, &mask) in blocks.range(block).zip(blocks.of(block)) {
                 let (layers, index) = (content.block(group, block), section_index(group, number));
@@ -319,12 +314,11 @@ impl<'a> StoredSnapshot<'a> {
         let rows = self.container.read(section)?;
         let mut rest: &[u8] = &rows;
         for (layout, layer) in self.layouts(group).zip(layers) {
+            let (found, wanted) = (layer.len() as u64, layout.block_bytes() as u64);
+            expect_equal(section.tag, section.offset, "bytes of a layer's block", found, wanted)?;
             for cell in cells_of(mask) {
-                let (Some((row, after)), true) =
-                    (rest.split_at_checked(layout.cell_bytes()), layer.len() == layout.block_bytes())
-                else {
-                    return Err(short(section, rest.len(), layout.cell_bytes()));
-                };
+                // Opening has checked that the section has all these rows.
+                let (row, after) = rest.split_at(layout.cell_bytes());
                 layout.put_cell(layer, cell, row);
                 rest = after;
             }
@@ -333,17 +327,13 @@ impl<'a> StoredSnapshot<'a> {
     }
 }
 
-fn short(section: &Section, found: usize, wanted: usize) -> Error {
-    let Section { tag, offset, .. } = *section;
-    let (found, wanted) = (found as u64, wanted as u64);
-    Error::Malformed { section: tag, offset, what: "bytes of a cell", found, wanted }
-}
-
 impl Source for StoredSnapshot<'_> {
     type Error = Error;
 
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
-        let Some(pieces) = self.pieces.group(group) else { return Ok(()) };
+        let pieces = self.pieces.group(group).filter(|pieces| block < pieces.ends.len());
+        let index = section_index(group, block);
+        let pieces = pieces.ok_or(Error::Missing { section: CELLS, index })?;
         for (number, &mask) in pieces.range(block).zip(pieces.of(block)) {
             let index = section_index(group, number);
             let section = self.container.require(CELLS, index)?;

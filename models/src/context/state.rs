@@ -155,8 +155,7 @@ impl Context {
     /// # Errors
     /// As [`Context::state_read`].
     pub fn state_read_bytes(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
-        let container = Container::parse(bytes).map_err(Error::from)?;
-        self.take_all(&container, options)
+        self.take(&Container::parse(bytes)?, None, options)
     }
 
     /// Return bytes that [`Context::seq_state_write`] would write.
@@ -196,7 +195,6 @@ impl Context {
         out: &mut dyn Write,
         options: &SaveOptions<'_>,
     ) -> Result<Written, Error> {
-        self.history(seq)?;
         self.write_state(out, &[seq], Scope::Sequence, options)
     }
 
@@ -226,8 +224,7 @@ impl Context {
         bytes: &[u8],
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        let container = Container::parse(bytes).map_err(Error::from)?;
-        self.take_one(&container, seq, options)
+        self.take(&Container::parse(bytes)?, Some(seq), options)
     }
 }
 

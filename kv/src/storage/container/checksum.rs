@@ -30,21 +30,11 @@ pub(in crate::storage) struct Checksum {
     set: &'static KernelSet,
     /// Of all stripes but those that are kept.
     sums: Sums,
-    /// The last stripe that was summed.
-    last: [u8; STRIPE],
-    kept: [u8; KEPT],
-    n_kept: usize,
+    /// The last stripe that was summed, and behind it the bytes that are kept, up to `end`. Of a
+    /// long content they are never none, because its last 64 bytes are summed differently.
+    tail: [u8; STRIPE + KEPT],
+    end: usize,
     len: u64,
-}
-
-/// The fate of a piece of bytes.
-struct Split<'a> {
-    /// Goes to what is kept.
-    front: &'a [u8],
-    /// Summed where it lies.
-    stripes: &'a [[u8; STRIPE]],
-    /// Kept in turn: never nothing, because the last stripe is summed differently.
-    rest: &'a [u8],
 }
 
 impl Checksum {
@@ -52,84 +42,65 @@ impl Checksum {
         // All sets give the same sums; one that was asked for and cannot be had is reported where
         // models are loaded.
         let set = KernelSet::detect().unwrap_or(KernelSet::scalar());
-        Self { set, sums: Sums::default(), last: [0; STRIPE], kept: [0; KEPT], n_kept: 0, len: 0 }
+        Self { set, sums: Sums::default(), tail: [0; STRIPE + KEPT], end: STRIPE, len: 0 }
     }
 
     pub fn add(&mut self, bytes: &[u8]) {
-        let Split { front, stripes, rest } = self.split(bytes);
-        self.keep(front);
-        if !rest.is_empty() {
-            self.sum_kept();
-            (self.set.sum_stripes)(&mut self.sums, stripes);
-            self.keep_behind(stripes, rest);
-        }
+        self.take(bytes, None);
     }
 
-    /// Add the bytes of `from` while they are copied to `to`, which is as long; else the copy ends
-    /// with the shorter.
+    /// Add the bytes of `from` while they are copied to `to`, which is as long.
     pub fn add_copied(&mut self, from: &[u8], to: &mut [u8]) {
-        let n = from.len().min(to.len());
-        let from = from.get(..n).unwrap_or_default();
-        let Split { front, stripes, rest } = self.split(from);
-        let Some((to_front, to)) = to.split_at_mut_checked(front.len()) else { return };
-        to_front.copy_from_slice(front);
+        debug_assert_eq!(from.len(), to.len(), "a copy is as long as its source");
+        self.take(from, Some(to));
+    }
+
+    fn take(&mut self, bytes: &[u8], copy: Option<&mut [u8]>) {
+        self.len = self.len.saturating_add(bytes.len() as u64);
+        let (front, behind) = bytes.split_at((self.tail.len() - self.end).min(bytes.len()));
+        let (summed, rest) = behind.split_at(behind.len().saturating_sub(1) / STRIPE * STRIPE);
+        let (stripes, _) = summed.as_chunks();
         self.keep(front);
-        if !rest.is_empty() {
-            self.sum_kept();
-            let (to_stripes, to) = to.split_at_mut(stripes.as_flattened().len());
-            (self.set.sum_and_copy_stripes)(&mut self.sums, stripes, to_stripes.as_chunks_mut().0);
-            if let Some(to_rest) = to.get_mut(..rest.len()) {
+        if !behind.is_empty() {
+            // What is kept is as much as can be.
+            let (kept, _) = self.tail[STRIPE..].as_chunks();
+            (self.set.sum_stripes)(&mut self.sums, kept);
+            self.tail.copy_within(KEPT.., 0);
+            self.end = STRIPE;
+        }
+        match copy {
+            None => (self.set.sum_stripes)(&mut self.sums, stripes),
+            Some(to) => {
+                let (to_front, to) = to.split_at_mut(front.len());
+                let (to_summed, to_rest) = to.split_at_mut(summed.len());
+                to_front.copy_from_slice(front);
+                (self.set.sum_and_copy_stripes)(&mut self.sums, stripes, to_summed.as_chunks_mut().0);
                 to_rest.copy_from_slice(rest);
             }
-            self.keep_behind(stripes, rest);
         }
+        if let Some(last) = stripes.last() {
+            self.tail[..STRIPE].copy_from_slice(last);
+        }
+        self.keep(rest);
+    }
+
+    /// Keep `bytes`, which there is room for.
+    fn keep(&mut self, bytes: &[u8]) {
+        let end = self.end + bytes.len();
+        self.tail[self.end..end].copy_from_slice(bytes);
+        self.end = end;
     }
 
     pub fn value(&self) -> u64 {
-        let kept = self.kept.get(..self.n_kept).unwrap_or_default();
+        let kept = &self.tail[STRIPE..self.end];
         if self.len <= SHORT {
             return XxHash3_64::oneshot(kept);
         }
         let mut sums = self.sums;
-        let (stripes, _) = kept.get(..self.n_kept.saturating_sub(1)).unwrap_or_default().as_chunks();
+        let (stripes, _) = kept[..kept.len() - 1].as_chunks();
         (self.set.sum_stripes)(&mut sums, stripes);
-        let last = kept.last_chunk().copied().unwrap_or_else(|| joined(&self.last, kept));
-        sums.finish(self.len, &last)
+        sums.finish(self.len, &core::array::from_fn(|i| self.tail[self.end - STRIPE + i]))
     }
-
-    fn split<'a>(&mut self, bytes: &'a [u8]) -> Split<'a> {
-        self.len = self.len.saturating_add(bytes.len() as u64);
-        let (front, behind) = bytes.split_at((KEPT - self.n_kept).min(bytes.len()));
-        let n_stripes = behind.len().saturating_sub(1) / STRIPE;
-        let (stripes, rest) = behind.split_at(n_stripes * STRIPE);
-        Split { front, stripes: stripes.as_chunks().0, rest }
-    }
-
-    fn keep(&mut self, bytes: &[u8]) {
-        let room = self.kept.get_mut(self.n_kept..).unwrap_or_default();
-        room.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        self.n_kept += bytes.len();
-    }
-
-    /// Sum what is kept, which is as much as can be.
-    fn sum_kept(&mut self) {
-        let (stripes, _) = self.kept.as_chunks();
-        (self.set.sum_stripes)(&mut self.sums, stripes);
-        self.last = stripes.last().copied().unwrap_or(self.last);
-        self.n_kept = 0;
-    }
-
-    /// Keep `rest`, which follows `stripes`.
-    fn keep_behind(&mut self, stripes: &[[u8; STRIPE]], rest: &[u8]) {
-        self.last = stripes.last().copied().unwrap_or(self.last);
-        self.keep(rest);
-    }
-}
-
-/// Return the last 64 bytes of a stripe and what follows it.
-fn joined(before: &[u8; STRIPE], after: &[u8]) -> [u8; STRIPE] {
-    let mut bytes = before.iter().chain(after).skip(after.len());
-    core::array::from_fn(|_| bytes.next().copied().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 //! together, and hardly at all otherwise; whether a section is of that kind shows when its
 //! beginning is compressed both ways.
 
+use super::limits::zeroed;
 use super::section::{Codec, MAX_COMPRESSED, MAX_RATIO, Section};
 use crate::storage::error::Error;
 use alloc::vec::Vec;
-use bytemuck::allocation::try_zeroed_vec;
 
 /// Shorter sections stay as they are.
 const MIN_BYTES: u64 = 1 << 10;
@@ -26,15 +26,12 @@ pub(super) fn compress(pieces: &[&[u8]], raw_len: u64) -> Result<Option<(Codec, 
     }
     let raw = gather(pieces, raw_len)?;
     let sample = raw.get(..SAMPLE).unwrap_or(&raw);
-    let codecs = [Codec::ZSTD, Codec::SHUFFLED_ZSTD];
-    let mut best: Option<(Codec, usize)> = None;
-    for codec in codecs {
-        let len = encode(codec, sample)?.len();
-        if pays(len, sample.len()) && best.is_none_or(|(_, best)| len < best) {
-            best = Some((codec, len));
-        }
+    let plain = encode(Codec::ZSTD, sample)?.len();
+    let shuffled = encode(Codec::SHUFFLED_ZSTD, sample)?.len();
+    if !pays(plain.min(shuffled), sample.len()) {
+        return Ok(None);
     }
-    let Some((codec, _)) = best else { return Ok(None) };
+    let codec = if shuffled < plain { Codec::SHUFFLED_ZSTD } else { Codec::ZSTD };
     let stored = encode(codec, &raw)?;
     let dense = raw_len > (stored.len() as u64).saturating_mul(MAX_RATIO);
     Ok((pays(stored.len(), raw.len()) && !dense).then_some((codec, stored)))
@@ -64,17 +61,14 @@ pub(super) fn decompress(section: &Section, stored: &[u8]) -> Result<Vec<u8>, Er
     if len as u64 == raw_len { finish(raw) } else { Err(malformed(len as u64)) }
 }
 
-fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
-    let refused = Error::OutOfMemory { bytes: len };
-    usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
-}
-
 fn gather(pieces: &[&[u8]], len: u64) -> Result<Vec<u8>, Error> {
-    let refused = Error::OutOfMemory { bytes: len };
-    let mut raw = Vec::new();
-    let reserved = usize::try_from(len).ok().and_then(|len| raw.try_reserve_exact(len).ok());
-    reserved.ok_or(refused)?;
-    pieces.iter().for_each(|piece| raw.extend_from_slice(piece));
+    let mut raw = zeroed(len)?;
+    let mut rest = raw.as_mut_slice();
+    for piece in pieces {
+        let (to, after) = rest.split_at_mut(piece.len());
+        to.copy_from_slice(piece);
+        rest = after;
+    }
     Ok(raw)
 }
 
@@ -90,14 +84,8 @@ fn encode(codec: Codec, raw: &[u8]) -> Result<Vec<u8>, Error> {
 fn shuffled(raw: &[u8]) -> Result<Vec<u8>, Error> {
     let mut shuffled = zeroed(raw.len() as u64)?;
     let (even, odd) = shuffled.split_at_mut(raw.len().div_ceil(2));
-    for (pair, (even, odd)) in raw.chunks_exact(2).zip(even.iter_mut().zip(odd)) {
-        if let &[low, high] = pair {
-            (*even, *odd) = (low, high);
-        }
-    }
-    if let (&[last], Some(to)) = (raw.chunks_exact(2).remainder(), even.last_mut()) {
-        *to = last;
-    }
+    even.iter_mut().zip(raw.iter().step_by(2)).for_each(|(to, from)| *to = *from);
+    odd.iter_mut().zip(raw.iter().skip(1).step_by(2)).for_each(|(to, from)| *to = *from);
     Ok(shuffled)
 }
 

@@ -6,7 +6,7 @@
 //! is the business of `open.rs`.
 
 use super::checksum::checksum;
-use crate::storage::error::Error;
+use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Fingerprint, Header, Scope, Tag, VERSION};
 use bytemuck::{Pod, Zeroable};
 
@@ -94,19 +94,13 @@ impl HeaderBytes {
         if self.version != VERSION {
             return Err(Error::Version { found: self.version, wanted: VERSION });
         }
-        let malformed = |offset, what, found: u32, wanted: u32| Error::Malformed {
-            section: Tag::HEADER,
-            offset,
-            what,
-            found: found.into(),
-            wanted: wanted.into(),
-        };
-        if self.flags & !FLAG_STREAM != 0 {
-            return Err(malformed(12, "flags", self.flags, self.flags & FLAG_STREAM));
-        }
+        let flags = self.flags;
+        expect_equal(Tag::HEADER, 12, "flags", flags.into(), (flags & FLAG_STREAM).into())?;
         let scope = SCOPES.iter().find(|known| known.1 == self.scope).map(|known| known.0);
-        let scope = scope.ok_or_else(|| malformed(16, "scope", self.scope, 1))?;
-        Ok((Header { fingerprint: Fingerprint(self.fingerprint), scope }, self.flags == FLAG_STREAM))
+        let (section, found) = (Tag::HEADER, self.scope.into());
+        let malformed = Error::Malformed { section, offset: 16, what: "scope", found, wanted: 1 };
+        let scope = scope.ok_or(malformed)?;
+        Ok((Header { fingerprint: Fingerprint(self.fingerprint), scope }, flags == FLAG_STREAM))
     }
 }
 
@@ -213,6 +207,11 @@ impl Footer {
     pub fn verify(&self, offset: u64) -> Result<(), Error> {
         verify(Tag::FOOTER, offset, self.check, check_of(self))
     }
+}
+
+/// Return the bytes between header and directory that none of the sections has, which take `used`.
+pub fn waste(footer: &Footer, used: u64) -> u64 {
+    footer.directory_offset.saturating_sub(DATA_OFFSET).saturating_sub(used)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use crate::storage::error::Error;
 use alloc::vec::Vec;
+use bytemuck::allocation::try_zeroed_vec;
 
 /// The directory: that of 1.4 million sections, or of as many blocks of 32 tokens.
 pub const MAX_DIRECTORY: u64 = 64 << 20;
@@ -28,6 +29,12 @@ const IMAGE_ROOM: u64 = 32 << 20;
 /// Refuse what is longer than it may be.
 pub(in crate::storage) fn expect_at_most(what: &'static str, value: u64, limit: u64) -> Result<(), Error> {
     if value > limit { Err(Error::TooLarge { what, value, limit }) } else { Ok(()) }
+}
+
+/// Return `len` zeros, or a typed error where the allocator refuses.
+pub(super) fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
+    let refused = Error::OutOfMemory { bytes: len };
+    usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
 }
 
 /// The rest of the memory that a description may take, however small its entries are in the

@@ -7,30 +7,23 @@ use super::layout::{
     Slot, align, verify,
 };
 use super::limits::expect_at_most;
-use super::section::RECORD_BYTES;
+use super::reader::Container;
+use super::section::{RECORD_BYTES, Section, check_all};
 use super::source::Source;
-use crate::storage::error::Error;
-use crate::storage::header::{Header, Tag};
-use alloc::borrow::Cow;
+use crate::storage::error::{Error, expect_equal};
+use crate::storage::header::Tag;
+use alloc::vec::Vec;
 
-/// Parts of a container, each checked.
-pub(super) struct Opened<'a> {
-    pub len: u64,
-    pub head: HeaderBytes,
-    pub header: Header,
-    pub stream: bool,
-    pub commit: Commit,
-    pub footer: Footer,
-    pub directory: Cow<'a, [u8]>,
-}
-
-/// Walk from the header to the directory, which may have `max_directory` bytes.
-pub(super) fn open<'a>(source: &Source<'a>, max_directory: u64) -> Result<Opened<'a>, Error> {
-    let head = head(source)?;
-    let (header, stream) = head.decode()?;
-    let (commit, footer, len) = if stream { stream_end(source)? } else { last_commit(source)? };
-    let directory = directory(source, &head, &commit, &footer, max_directory)?;
-    Ok(Opened { len, head, header, stream, commit, footer, directory })
+impl<'a> Container<'a> {
+    /// Walk from the header to the directory, which may have `max_directory` bytes.
+    pub(super) fn on(source: Source<'a>, max_directory: u64) -> Result<Self, Error> {
+        let head = head(&source)?;
+        let (header, stream) = head.decode()?;
+        let (footer, len) = if stream { stream_end(&source)? } else { last_commit(&source)? };
+        let sections = directory(&source, &head, &footer, max_directory)?;
+        let used = check_all(&sections, footer.directory_offset)?;
+        Ok(Self { source, len, head, header, stream, footer, sections, used })
+    }
 }
 
 /// Read the header. A file that begins otherwise is of another kind, even if it is shorter than a
@@ -43,8 +36,9 @@ fn head(source: &Source) -> Result<HeaderBytes, Error> {
     }
 }
 
-/// Read the footer of a container that was written as a stream, which ends the source.
-fn stream_end(source: &Source) -> Result<(Commit, Footer, u64), Error> {
+/// Read the footer of a container that was written as a stream, which ends the source, and return
+/// the source's length with it.
+fn stream_end(source: &Source) -> Result<(Footer, u64), Error> {
     let have = source.len()?;
     let offset = have.saturating_sub(FOOTER_BYTES).max(DATA_OFFSET);
     let end: Footer = source.part(Tag::FOOTER, offset)?;
@@ -53,31 +47,27 @@ fn stream_end(source: &Source) -> Result<(Commit, Footer, u64), Error> {
         return Err(Error::Truncated { section: Tag::FOOTER, offset: have, need, have });
     }
     end.verify(offset)?;
-    Ok((Commit::new(1, have, end.checksum()), end, have))
+    expect_commit(&end, 1, have)?;
+    Ok((end, have))
 }
 
-/// Read the newest commit whose slot is whole, and the footer that it names. The length is asked
-/// for after the slots were read, because somebody may be appending: a commit is written after all
-/// that it commits.
-fn last_commit(source: &Source) -> Result<(Commit, Footer, u64), Error> {
+/// Read the newest commit whose slot is whole, and return the footer that it names and the source's
+/// length. That is asked for after the slots were read, because somebody may be appending: a commit
+/// is written after all that it commits.
+fn last_commit(source: &Source) -> Result<(Footer, u64), Error> {
     let mut newest: Option<Commit> = None;
     for slot in 0..N_SLOTS {
         let found: Slot = source.part(Tag::SLOT, HEADER_BYTES + slot * SLOT_BYTES)?;
         newest = newest.into_iter().chain(found.decode(slot)).max_by_key(|commit| commit.generation);
     }
     let have = source.len()?;
-    let malformed = |what, found, wanted| Error::Malformed {
-        section: Tag::SLOT,
-        offset: HEADER_BYTES,
-        what,
-        found,
-        wanted,
-    };
-    let commit = newest.ok_or_else(|| malformed("number of valid commits", 0, 1))?;
-    let Commit { committed, footer_checksum, .. } = commit;
-    if committed < DATA_OFFSET + FOOTER_BYTES || committed % ALIGN != 0 {
-        return Err(malformed("committed length modulo 64", committed % ALIGN, 0));
-    }
+    let (section, offset) = (Tag::SLOT, HEADER_BYTES);
+    let what = "number of valid commits";
+    let commit = newest.ok_or(Error::Malformed { section, offset, what, found: 0, wanted: 1 })?;
+    let Commit { generation, committed, footer_checksum, .. } = commit;
+    expect_equal(section, offset, "committed length modulo 64", committed % ALIGN, 0)?;
+    let least = DATA_OFFSET + FOOTER_BYTES;
+    expect_equal(section, offset, "committed length", committed, committed.max(least))?;
     let offset = committed - FOOTER_BYTES;
     if committed > have {
         return Err(Error::Truncated { section: Tag::FOOTER, offset, need: committed, have });
@@ -85,24 +75,26 @@ fn last_commit(source: &Source) -> Result<(Commit, Footer, u64), Error> {
     let end: Footer = source.part(Tag::FOOTER, offset)?;
     verify(Tag::FOOTER, offset, footer_checksum, end.checksum())?;
     end.verify(offset)?;
-    Ok((commit, end, have))
+    expect_commit(&end, generation, committed)?;
+    Ok((end, have))
 }
 
-/// Read the bytes of the directory that `footer` names, and check them.
-fn directory<'a>(
-    source: &Source<'a>,
+/// Check that a footer belongs to a commit.
+fn expect_commit(footer: &Footer, generation: u64, committed: u64) -> Result<(), Error> {
+    let offset = committed.saturating_sub(FOOTER_BYTES);
+    expect_equal(Tag::FOOTER, offset, "generation", footer.generation, generation)?;
+    expect_equal(Tag::FOOTER, offset, "total length", footer.total, committed)
+}
+
+/// Read the sections of the directory that `footer` names.
+fn directory(
+    source: &Source,
     head: &HeaderBytes,
-    commit: &Commit,
     footer: &Footer,
     max_directory: u64,
-) -> Result<Cow<'a, [u8]>, Error> {
-    let offset = commit.committed.saturating_sub(FOOTER_BYTES);
-    let equal = |what, found, wanted| {
-        let section = Tag::FOOTER;
-        if found == wanted { Ok(()) } else { Err(Error::Malformed { section, offset, what, found, wanted }) }
-    };
-    equal("generation", footer.generation, commit.generation)?;
-    equal("total length", footer.total, commit.committed)?;
+) -> Result<Vec<Section>, Error> {
+    let offset = footer.total.saturating_sub(FOOTER_BYTES);
+    let equal = |what, found, wanted| expect_equal(Tag::FOOTER, offset, what, found, wanted);
     let Footer { directory_offset: start, directory_len: len, .. } = *footer;
     equal("directory length modulo the size of a record", len % RECORD_BYTES, 0)?;
     equal("directory offset modulo 64", start % ALIGN, 0)?;
@@ -114,5 +106,9 @@ fn directory<'a>(
     verify(Tag::DIRECTORY, start, footer.directory_checksum, checksum(&directory))?;
     let whole = of_pieces(&[bytemuck::bytes_of(head), &directory]);
     verify(Tag::FOOTER, offset, footer.whole_checksum, whole)?;
-    Ok(directory)
+    let (records, _) = directory.as_chunks::<{ RECORD_BYTES as usize }>();
+    let mut sections = Vec::new();
+    sections.try_reserve_exact(records.len()).map_err(|_| Error::OutOfMemory { bytes: len })?;
+    sections.extend(records.iter().map(|record| bytemuck::must_cast::<_, Section>(*record)));
+    Ok(sections)
 }

@@ -1,15 +1,16 @@
-//! Writing several sections at once: what an old container has of them is found, and room is
-//! filled, on all threads of a pool; where there is no room but a system to be called, one thread
-//! gathers and sums up what the other writes.
+//! Writing several sections at once, on all threads of a pool: sections that an old container has
+//! are found in it, and new ones are copied to the receiver's own room while they are summed. A
+//! receiver without room is written to by one thread, while another sums the same bytes.
 //!
 //! The container gets the same bytes as if they came one after the other.
 
-use super::checksum::Checksum;
-use super::layout::{ALIGN, align};
+use super::checksum::{Checksum, of_pieces};
+use super::layout::ALIGN;
 use super::section::{Name, Section};
-use super::writer::{Writer, len_of};
+use super::writer::{Writer, end_of, len_of, padding};
 use crate::io::{self, Write};
 use crate::storage::error::Error;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use backstitch_core::pool::{Parts, Pool, n_jobs};
 
@@ -17,50 +18,6 @@ use backstitch_core::pool::{Parts, Pool, n_jobs};
 pub(in crate::storage) struct Pending<'p> {
     pub name: Name,
     pub pieces: Vec<&'p [u8]>,
-}
-
-impl Pending<'_> {
-    /// Return its record, stored at `offset` as it is.
-    fn section(&self, offset: u64, checksum: u64) -> Section {
-        let raw_len = len_of(&self.pieces);
-        Section { offset, stored_len: raw_len, raw_len, checksum, ..Section::named(self.name) }
-    }
-}
-
-/// The plan of a section.
-struct PlannedSection<'l> {
-    pending: &'l Pending<'l>,
-    /// The section of the old container with this content.
-    found: Option<Section>,
-}
-
-/// A section and where its bytes go, padded.
-struct Place<'l, 'r> {
-    pending: &'l Pending<'l>,
-    room: &'r mut [u8],
-    offset: u64,
-    checksum: Option<u64>,
-}
-
-impl Place<'_, '_> {
-    /// Copy the pieces and sums them up.
-    fn fill(&mut self) -> u64 {
-        let (mut sum, mut rest) = (Checksum::new(), &mut *self.room);
-        for piece in &self.pending.pieces {
-            let (to, after) = rest.split_at_mut(piece.len().min(rest.len()));
-            sum.add_copied(piece, to);
-            rest = after;
-        }
-        rest.fill(0);
-        sum.value()
-    }
-
-    fn section(&mut self) -> Section {
-        // A job that panicked left its sections to this thread, where whatever it was reaches the
-        // caller.
-        let checksum = self.checksum.take().unwrap_or_else(|| self.fill());
-        self.pending.section(self.offset, checksum)
-    }
 }
 
 impl Writer<'_> {
@@ -73,186 +30,108 @@ impl Writer<'_> {
         list: &[Pending<'_>],
         pool: &dyn Pool,
     ) -> Result<(), Error> {
-        let mut planned: Vec<PlannedSection<'_>> =
-            list.iter().map(|pending| PlannedSection { pending, found: None }).collect();
-        if let Some(old) = self.old_content() {
-            each(pool, &mut planned, |PlannedSection { pending, found }| {
-                *found = old.find(pending.name.tag, pending.name.index, &pending.pieces);
-            });
+        let mut found: Vec<(&Pending<'_>, Option<Section>)> =
+            list.iter().map(|pending| (pending, None)).collect();
+        if let Some(old) = &self.old {
+            each(pool, &mut found, |(pending, found)| *found = old.find(pending.name, &pending.pieces))?;
         }
-        if self.fill_room(&planned, pool)? {
-            return Ok(());
-        }
-        if pool.n_threads() > 1 && !self.compresses() {
-            return self.write_gathered(&planned, pool);
-        }
-        planned.iter().try_for_each(|PlannedSection { pending, found }| {
-            self.put_section(pending.name, &pending.pieces, *found)
-        })
+        let Some(new) = self.write_new(&found, pool)? else {
+            return found
+                .iter()
+                .try_for_each(|(pending, found)| self.put_section(pending.name, &pending.pieces, *found));
+        };
+        new.into_iter().try_for_each(|(_, section)| self.insert(section))?;
+        let mut known = found.iter().filter_map(|(pending, found)| Some((pending.name, (*found)?)));
+        known.try_for_each(|(name, old)| self.refer(name, old))
     }
 
-    /// Fill the receiver's own room; false if it has none to give.
-    fn fill_room(&mut self, planned: &[PlannedSection<'_>], pool: &dyn Pool) -> Result<bool, Error> {
-        let start = self.at();
-        let end = planned
-            .iter()
-            .filter(|plan| plan.found.is_none())
-            .try_fold(start, |at, plan| align(at.checked_add(len_of(&plan.pending.pieces))?));
-        let Some(room) = end.and_then(|end| self.room(end - start)) else { return Ok(false) };
-        let (mut rest, mut offset) = (room, start);
-        let mut places = Vec::with_capacity(planned.len());
-        for PlannedSection { pending, .. } in planned.iter().filter(|plan| plan.found.is_none()) {
-            let end = align(offset.saturating_add(len_of(&pending.pieces))).unwrap_or(offset);
-            let (room, after) = rest.split_at_mut(((end - offset) as usize).min(rest.len()));
-            places.push(Place { pending, room, offset, checksum: None });
-            (rest, offset) = (after, end);
+    /// Write the sections that were not found; `None` if that is no faster than to write one after
+    /// the other.
+    fn write_new<'l>(
+        &mut self,
+        found: &[(&'l Pending<'l>, Option<Section>)],
+        pool: &dyn Pool,
+    ) -> Result<Option<Vec<(&'l Pending<'l>, Section)>>, Error> {
+        if self.compresses {
+            return Ok(None);
         }
-        each(pool, &mut places, |place| place.checksum = Some(place.fill()));
-        let written: Vec<Section> = places.iter_mut().map(Place::section).collect();
-        self.took(offset);
-        self.note(planned, written)?;
-        Ok(true)
-    }
-
-    /// Note where the sections are: those that were found, and those that were written, in order.
-    fn note(&mut self, planned: &[PlannedSection<'_>], written: Vec<Section>) -> Result<(), Error> {
-        let mut written = written.into_iter();
-        for PlannedSection { pending, found } in planned {
-            match found {
-                Some(old) => self.refer(pending.name, *old)?,
-                None => written.next().map_or(Ok(()), |section| self.insert(section))?,
-            }
+        let (mut new, mut end) = (Vec::new(), self.at);
+        for &(pending, _) in found.iter().filter(|(_, found)| found.is_none()) {
+            let (offset, raw_len) = (end, len_of(&pending.pieces));
+            let section = Section { offset, stored_len: raw_len, raw_len, ..Section::named(pending.name) };
+            new.push((pending, section));
+            end = end_of(offset, raw_len)?.next_multiple_of(ALIGN);
         }
-        Ok(())
-    }
-
-    /// Write what was not found while another thread gathers what comes after it.
-    fn write_gathered(&mut self, planned: &[PlannedSection<'_>], pool: &dyn Pool) -> Result<(), Error> {
-        let waiting = planned.iter().filter(|plan| plan.found.is_none()).map(|plan| plan.pending).collect();
-        let mut gatherer = Gatherer::new(waiting, self.at());
-        let (mut ready, mut next) = (Vec::new(), Vec::new());
-        gatherer.gather(&mut ready)?;
-        while !ready.is_empty() {
-            self.end_of(ready.len() as u64)?;
-            let (len, mut gathered, mut written) = (ready.len() as u64, None, None);
-            let mut tasks = [
-                Task::Write { out: self.out(), bytes: &ready, done: &mut written },
-                Task::Gather { gatherer: &mut gatherer, bytes: &mut next, done: &mut gathered },
-            ];
-            each(pool, &mut tasks, Task::run);
-            let panicked = io::Error::Device { what: "a thread that was to write", code: 0 };
-            written.unwrap_or(Err(panicked))?;
-            gathered.unwrap_or(Err(Error::OutOfMemory { bytes: GATHERED as u64 }))?;
-            self.took(self.at() + len);
-            core::mem::swap(&mut ready, &mut next);
+        let room = match usize::try_from(end - self.at) {
+            Ok(len) => self.out.room(len),
+            Err(_) => None,
+        };
+        if let Some(room) = room {
+            fill(room, &mut new, pool)?;
+        } else if pool.n_threads() > 1 {
+            write_and_sum(self.out, &mut new, pool)?;
+        } else {
+            return Ok(None);
         }
-        self.note(planned, gatherer.done)
-    }
-}
-
-/// Bytes that are gathered at a time: as much as stays in the second cache together with what it
-/// was gathered from.
-const GATHERED: usize = 512 << 10;
-
-/// Turns sections into a stream of bytes.
-struct Gatherer<'l> {
-    waiting: alloc::vec::IntoIter<&'l Pending<'l>>,
-    /// The section that has partial.
-    section: Option<PartialSection<'l>>,
-    /// The offset of the next byte in the container.
-    at: u64,
-    done: Vec<Section>,
-}
-
-/// A section of which some may be gathered.
-struct PartialSection<'l> {
-    pending: &'l Pending<'l>,
-    offset: u64,
-    sum: Checksum,
-    pieces: core::slice::Iter<'l, &'l [u8]>,
-    piece: &'l [u8],
-}
-
-impl<'l> Gatherer<'l> {
-    fn new(waiting: Vec<&'l Pending<'l>>, at: u64) -> Self {
-        Gatherer { waiting: waiting.into_iter(), section: None, at, done: Vec::new() }
-    }
-
-    /// Put the next bytes in place of those in `into`; none when all are gathered.
-    fn gather(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
-        into.clear();
-        // The last section is padded beyond.
-        let bytes = GATHERED + ALIGN as usize;
-        into.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory { bytes: bytes as u64 })?;
-        while into.len() < GATHERED {
-            let partial = match self.section.take() {
-                Some(partial) => partial,
-                None => match self.waiting.next() {
-                    Some(pending) => PartialSection::new(pending, self.at),
-                    None => break,
-                },
-            };
-            self.go_on(partial, into)?;
-        }
-        Ok(())
-    }
-
-    /// Take a piece of a section, as much as there is room for, or ends it.
-    fn go_on(&mut self, mut partial: PartialSection<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
-        if partial.piece.is_empty() {
-            let Some(piece) = partial.pieces.next() else { return self.end(partial, into) };
-            partial.piece = piece;
-        }
-        let (now, later) = partial.piece.split_at(partial.piece.len().min(GATHERED - into.len()));
-        into.extend_from_slice(now);
-        partial.sum.add(now);
-        partial.piece = later;
-        self.at += now.len() as u64;
-        self.section = Some(partial);
-        Ok(())
-    }
-
-    fn end(&mut self, partial: PartialSection<'l>, into: &mut Vec<u8>) -> Result<(), Error> {
-        let PartialSection { pending, offset, sum, .. } = partial;
-        let (what, value, limit) = ("bytes of a container", self.at, u64::MAX - ALIGN);
-        let end = align(self.at).ok_or(Error::TooLarge { what, value, limit })?;
-        into.resize(into.len() + (end - self.at) as usize, 0);
         self.at = end;
-        self.done.push(pending.section(offset, sum.value()));
-        Ok(())
+        Ok(Some(new))
     }
 }
 
-impl<'l> PartialSection<'l> {
-    fn new(pending: &'l Pending<'l>, offset: u64) -> Self {
-        PartialSection { pending, offset, sum: Checksum::new(), pieces: pending.pieces.iter(), piece: &[] }
+/// Copy the content of sections to `room`, where each follows the one before, and sum it.
+fn fill(mut room: &mut [u8], new: &mut [(&Pending<'_>, Section)], pool: &dyn Pool) -> Result<(), Error> {
+    let mut places = Vec::with_capacity(new.len());
+    for (pending, section) in new {
+        let (place, rest) = room.split_at_mut(section.raw_len.next_multiple_of(ALIGN) as usize);
+        places.push((*pending, section, place));
+        room = rest;
     }
-}
-
-/// The task of one of two threads.
-enum Task<'t, 'l> {
-    Write { out: &'t mut dyn Write, bytes: &'t [u8], done: &'t mut Option<Result<(), io::Error>> },
-    Gather { gatherer: &'t mut Gatherer<'l>, bytes: &'t mut Vec<u8>, done: &'t mut Option<Result<(), Error>> },
-}
-
-impl Task<'_, '_> {
-    fn run(&mut self) {
-        match self {
-            Task::Write { out, bytes, done } => **done = Some(out.write_all(bytes)),
-            Task::Gather { gatherer, bytes, done } => **done = Some(gatherer.gather(bytes)),
+    each(pool, &mut places, |(pending, section, place)| {
+        let (mut sum, mut rest) = (Checksum::new(), &mut **place);
+        for piece in &pending.pieces {
+            let (to, after) = rest.split_at_mut(piece.len());
+            sum.add_copied(piece, to);
+            rest = after;
         }
-    }
+        rest.fill(0);
+        section.checksum = sum.value();
+    })
 }
 
-/// Call `f` for each of `list`, some on each thread. What a panic kept it from is for the caller
-/// to notice.
-fn each<T: Send>(pool: &dyn Pool, list: &mut [T], f: impl Fn(&mut T) + Sync) {
+/// Write the content of sections on one thread and sum it on another.
+fn write_and_sum(
+    out: &mut dyn Write,
+    new: &mut [(&Pending<'_>, Section)],
+    pool: &dyn Pool,
+) -> Result<(), Error> {
+    let mut pieces: Vec<&[u8]> = Vec::new();
+    for (pending, section) in &*new {
+        pieces.extend(&pending.pieces);
+        pieces.push(padding(section.raw_len));
+    }
+    let mut written = Ok(());
+    let mut tasks: [Box<dyn FnMut() + Send + '_>; 2] = [
+        Box::new(|| written = out.write_pieces(&pieces)),
+        Box::new(|| {
+            new.iter_mut().for_each(|(pending, section)| section.checksum = of_pieces(&pending.pieces));
+        }),
+    ];
+    each(pool, &mut tasks, |task| task())?;
+    drop(tasks);
+    Ok(written?)
+}
+
+/// Call `f` for each of `list`, some on each thread.
+///
+/// # Errors
+/// [`Error::Io`] if `f` panicked.
+fn each<T: Send>(pool: &dyn Pool, list: &mut [T], f: impl Fn(&mut T) + Sync) -> Result<(), Error> {
     let n_jobs = n_jobs(pool, list.len(), 1);
     let parts = Parts::new(list, 1, n_jobs);
-    // The result says no more than what the list shows.
-    let _ = pool.run(n_jobs, &|job| {
+    let done = pool.run(n_jobs, &|job| {
         parts.take(job).map(|(_, part)| part).into_iter().flatten().for_each(&f);
     });
+    done.map_err(|_| Error::Io(io::Error::Device { what: "a thread that was to write", code: 0 }))
 }
 
 #[cfg(all(test, feature = "std"))]

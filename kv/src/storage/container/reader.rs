@@ -1,9 +1,8 @@
 //! Reading: a container in a slice or on a device.
 
-use super::layout::{ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, HeaderBytes};
+use super::layout::{Footer, HeaderBytes, waste};
 use super::limits::{MAX_DIRECTORY, MAX_READ};
-use super::open::{self, Opened};
-use super::section::{RECORD_BYTES, Section, by_offset, check_all};
+use super::section::{Section, by_offset};
 use super::source::Source;
 use crate::io::ReadAt;
 use crate::storage::error::Error;
@@ -18,16 +17,15 @@ use alloc::vec::Vec;
 /// one can lie outside.
 #[derive(Debug)]
 pub struct Container<'a> {
-    source: Source<'a>,
-    len: u64,
+    pub(super) source: Source<'a>,
+    pub(super) len: u64,
     /// The header's bytes in the file, which may hold more than `header` knows.
-    head: HeaderBytes,
-    header: Header,
-    stream: bool,
-    commit: Commit,
-    whole_checksum: u64,
-    sections: Vec<Section>,
-    used: u64,
+    pub(super) head: HeaderBytes,
+    pub(super) header: Header,
+    pub(super) stream: bool,
+    pub(super) footer: Footer,
+    pub(super) sections: Vec<Section>,
+    pub(super) used: u64,
 }
 
 impl<'a> Container<'a> {
@@ -60,17 +58,7 @@ impl<'a> Container<'a> {
     /// As [`Container::open`]; [`Error::TooLarge`] for more sections.
     #[cfg(feature = "std")]
     pub(in crate::storage) fn open_at_most(device: &'a dyn ReadAt, n: u64) -> Result<Self, Error> {
-        Self::on(Source::Device(device), n.saturating_mul(RECORD_BYTES))
-    }
-
-    fn on(source: Source<'a>, max_directory: u64) -> Result<Self, Error> {
-        let Opened { len, head, header, stream, commit, footer, directory } =
-            open::open(&source, max_directory)?;
-        let sections = decode(&directory)?;
-        drop(directory);
-        let used = check_all(&sections, footer.directory_offset)?;
-        let whole_checksum = footer.whole_checksum;
-        Ok(Self { source, len, head, header, stream, commit, whole_checksum, sections, used })
+        Self::on(Source::Device(device), n.saturating_mul(super::section::RECORD_BYTES))
     }
 
     /// Return the container's header.
@@ -93,11 +81,6 @@ impl<'a> Container<'a> {
         VERSION
     }
 
-    /// Return the header as it lies in the file.
-    pub(super) fn head(&self) -> HeaderBytes {
-        self.head
-    }
-
     /// Return true if it was written in one pass, and so cannot be continued in place.
     pub fn is_stream(&self) -> bool {
         self.stream
@@ -105,17 +88,17 @@ impl<'a> Container<'a> {
 
     /// Counts the saves of this file, from 1.
     pub fn generation(&self) -> u64 {
-        self.commit.generation
+        self.footer.generation
     }
 
     /// Return bytes that count.
     pub fn committed_len(&self) -> u64 {
-        self.commit.committed
+        self.footer.total
     }
 
     /// Return the checksum of header and directory, which stands for all content.
     pub fn whole_checksum(&self) -> u64 {
-        self.whole_checksum
+        self.footer.whole_checksum
     }
 
     /// Return the bytes that there are.
@@ -131,9 +114,7 @@ impl<'a> Container<'a> {
     /// Return bytes that count but that nothing refers to any more: older sections, directories and
     /// footers.
     pub fn waste(&self) -> u64 {
-        let directory = (self.sections.len() as u64).saturating_mul(RECORD_BYTES).next_multiple_of(ALIGN);
-        let live = [DATA_OFFSET, self.used, directory, FOOTER_BYTES].into_iter().fold(0, u64::saturating_add);
-        self.committed_len().saturating_sub(live)
+        waste(&self.footer, self.used)
     }
 
     /// Return all sections, by tag and index.
@@ -250,14 +231,4 @@ impl<'a> Container<'a> {
     pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
         self.source.holds(section, pieces)
     }
-}
-
-/// Return the sections that a directory names.
-fn decode(directory: &[u8]) -> Result<Vec<Section>, Error> {
-    let refused = |_| Error::OutOfMemory { bytes: directory.len() as u64 };
-    let mut sections = Vec::new();
-    let (records, _) = directory.as_chunks::<{ RECORD_BYTES as usize }>();
-    sections.try_reserve_exact(records.len()).map_err(refused)?;
-    sections.extend(records.iter().map(|record| bytemuck::must_cast::<_, Section>(*record)));
-    Ok(sections)
 }

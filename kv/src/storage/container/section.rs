@@ -1,7 +1,8 @@
 //! Sections as the directory names them.
 
 use super::layout::{ALIGN, DATA_OFFSET};
-use crate::storage::error::Error;
+use super::limits::expect_at_most;
+use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::Tag;
 use alloc::vec::Vec;
 use bytemuck::{Pod, Zeroable};
@@ -98,11 +99,7 @@ impl Section {
     /// # Errors
     /// [`Error::Malformed`] if it has not.
     pub fn expect_len(&self, wanted: u64) -> Result<(), Error> {
-        let Self { tag: section, offset, raw_len: found, .. } = *self;
-        if found == wanted {
-            return Ok(());
-        }
-        Err(Error::Malformed { section, offset, what: "length", found, wanted })
+        expect_equal(self.tag, self.offset, "length", self.raw_len, wanted)
     }
 
     /// Return what identifies a section.
@@ -125,22 +122,14 @@ impl Section {
         {
             return Err(Error::Misplaced { section, offset, len, end });
         }
-        let malformed = |what, found, wanted| Err(Error::Malformed { section, offset, what, found, wanted });
-        if self.codec == Codec::RAW && self.raw_len != len {
-            return malformed("length", len, self.raw_len);
+        if self.codec == Codec::RAW {
+            return expect_equal(section, offset, "length", len, self.raw_len);
         }
-        if len == 0 && self.raw_len != 0 {
-            return malformed("content length", self.raw_len, 0);
+        if len == 0 {
+            expect_equal(section, offset, "content length", self.raw_len, 0)?;
         }
         let limit = len.saturating_mul(MAX_RATIO).min(MAX_COMPRESSED);
-        if self.codec != Codec::RAW && self.raw_len > limit {
-            return Err(Error::TooLarge {
-                what: "bytes of a compressed section",
-                value: self.raw_len,
-                limit,
-            });
-        }
-        Ok(())
+        expect_at_most("bytes of a compressed section", self.raw_len, limit)
     }
 }
 

@@ -4,15 +4,14 @@
 use super::checksum::{Checksum, checksum};
 use super::codec::decompress;
 use super::layout::verify;
-use super::limits::{MAX_READ, expect_at_most};
+use super::limits::{MAX_READ, expect_at_most, zeroed};
 use super::section::{Codec, Section};
+use super::writer::len_of;
 use crate::io::ReadAt;
 use crate::storage::error::Error;
 use crate::storage::header::Tag;
 use alloc::borrow::Cow;
-use alloc::vec::Vec;
 use bytemuck::Pod;
-use bytemuck::allocation::try_zeroed_vec;
 use core::fmt;
 
 /// Bytes that are moved at a time: from a device every step is a call of the system, and what it
@@ -36,28 +35,6 @@ impl<'a> Source<'a> {
             Self::Slice(bytes) => Ok(bytes.len() as u64),
             Self::Device(device) => Ok(device.len()?),
         }
-    }
-
-    /// Fill `into` with the bytes from `offset` on, which are part of `section`, and add them to
-    /// `sum`. From a slice both happen at once.
-    fn fill_summed(
-        &self,
-        section: Tag,
-        offset: u64,
-        into: &mut [u8],
-        sum: &mut Checksum,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Slice(bytes) => {
-                let from = slice_of(bytes, offset, into.len() as u64);
-                sum.add_copied(from.ok_or_else(|| self.cut(section, offset, into.len() as u64))?, into);
-            }
-            Self::Device(_) => {
-                self.fill(section, offset, into)?;
-                sum.add(into);
-            }
-        }
-        Ok(())
     }
 
     /// Fill `into` with the bytes from `offset` on, which are part of `section`.
@@ -97,24 +74,23 @@ impl<'a> Source<'a> {
     }
 
     /// Show the bytes of a section as they are stored to `take`, some at a time and in order, until
-    /// it returns false.
-    fn show(&self, section: &Section, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+    /// it returns false; return true if it never did.
+    fn show(&self, section: &Section, mut take: impl FnMut(&[u8]) -> bool) -> Result<bool, Error> {
         let Section { tag, mut offset, stored_len, .. } = *section;
         if let Self::Slice(_) = self {
-            take(&self.bytes(tag, offset, stored_len)?);
-            return Ok(());
+            return Ok(take(&self.bytes(tag, offset, stored_len)?));
         }
         let (mut left, mut space) = (stored_len, zeroed(stored_len.min(STEP as u64))?);
         while left > 0 {
             let (bytes, _) = space.split_at_mut(left.min(STEP as u64) as usize);
             self.fill(tag, offset, bytes)?;
-            let n = bytes.len() as u64;
             if !take(bytes) {
-                break;
+                return Ok(false);
             }
+            let n = bytes.len() as u64;
             (offset, left) = (offset.saturating_add(n), left - n);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Read the content of a section of at most `limit` bytes, and check it. Nothing is allocated
@@ -138,16 +114,28 @@ impl<'a> Source<'a> {
         section: &Section,
         targets: &mut [&mut [u8]],
     ) -> Result<(), Error> {
-        let wanted = targets.iter().map(|target| target.len() as u64).fold(0, u64::saturating_add);
-        section.expect_len(wanted)?;
+        section.expect_len(targets.iter().map(|target| target.len() as u64).sum())?;
         if section.codec != Codec::RAW {
-            scatter(&self.read(section, MAX_READ)?, targets);
+            let content = self.read(section, MAX_READ)?;
+            let mut rest = &*content;
+            for target in targets {
+                let (front, behind) = rest.split_at(target.len());
+                target.copy_from_slice(front);
+                rest = behind;
+            }
             return Ok(());
         }
         let (mut sum, mut offset) = (Checksum::new(), section.offset);
         for to in targets.iter_mut().flat_map(|target| target.chunks_mut(STEP)) {
-            self.fill_summed(section.tag, offset, to, &mut sum)?;
-            offset = offset.saturating_add(to.len() as u64);
+            let len = to.len() as u64;
+            match self {
+                Self::Slice(_) => sum.add_copied(&self.bytes(section.tag, offset, len)?, to),
+                Self::Device(_) => {
+                    self.fill(section.tag, offset, to)?;
+                    sum.add(to);
+                }
+            }
+            offset = offset.saturating_add(len);
         }
         verify(section.tag, section.offset, section.checksum, sum.value())
     }
@@ -168,34 +156,32 @@ impl<'a> Source<'a> {
     /// Return true if the content of a section is `pieces`, one after the other. Damaged content is
     /// not.
     pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
-        let (mut rest, mut same) = (Pieces { rest: pieces, piece: &[] }, true);
-        let mut compare = |bytes: &[u8]| {
-            same = rest.begin_with(bytes);
-            same
+        let (mut pieces_left, mut piece): (_, &[u8]) = (pieces.iter(), &[]);
+        let mut is_next = |mut bytes: &[u8]| loop {
+            let n = bytes.len().min(piece.len());
+            let ((found, bytes_left), (wanted, piece_left)) = (bytes.split_at(n), piece.split_at(n));
+            if found != wanted {
+                return false;
+            }
+            if bytes_left.is_empty() {
+                piece = piece_left;
+                return true;
+            }
+            let Some(next) = pieces_left.next() else { return false };
+            (bytes, piece) = (bytes_left, next);
         };
-        let shown = match section.codec {
-            Codec::RAW => self.show(section, compare),
-            _ => self.read(section, MAX_READ).map(|content| {
-                compare(&content);
-            }),
+        let same = match section.codec {
+            Codec::RAW => self.show(section, is_next),
+            _ => self.read(section, MAX_READ).map(|content| is_next(&content)),
         };
-        shown.is_ok() && same && !rest.next_piece()
+        section.raw_len == len_of(pieces) && same.unwrap_or(false)
     }
 }
 
 impl fmt::Debug for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Slice(_) => "Slice",
-            Self::Device(_) => "Device",
-        })
+        f.write_str("Source")
     }
-}
-
-/// Return `len` zeros, or a typed error where the allocator refuses.
-fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
-    let refused = Error::OutOfMemory { bytes: len };
-    usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
 }
 
 /// Return `len` bytes from `offset`, if they are there.
@@ -203,47 +189,4 @@ fn slice_of(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(len).ok()?)?;
     bytes.get(start..end)
-}
-
-/// Copy `content` to `targets`, one after the other.
-fn scatter(mut content: &[u8], targets: &mut [&mut [u8]]) {
-    for target in targets {
-        if let Some((front, rest)) = content.split_at_checked(target.len()) {
-            target.copy_from_slice(front);
-            content = rest;
-        }
-    }
-}
-
-/// The rest of pieces that are compared with bytes coming in other pieces.
-struct Pieces<'p> {
-    rest: &'p [&'p [u8]],
-    piece: &'p [u8],
-}
-
-impl Pieces<'_> {
-    /// Return true if the next bytes are these, and go on behind them.
-    fn begin_with(&mut self, mut bytes: &[u8]) -> bool {
-        while !bytes.is_empty() {
-            if !self.next_piece() {
-                return false;
-            }
-            let n = bytes.len().min(self.piece.len());
-            let ((front, after), (wanted, left)) = (bytes.split_at(n), self.piece.split_at(n));
-            if front != wanted {
-                return false;
-            }
-            (bytes, self.piece) = (after, left);
-        }
-        true
-    }
-
-    /// Make `piece` one that has bytes, if there is one.
-    fn next_piece(&mut self) -> bool {
-        while self.piece.is_empty() {
-            let Some((first, rest)) = self.rest.split_first() else { return false };
-            (self.piece, self.rest) = (first, rest);
-        }
-        true
-    }
 }

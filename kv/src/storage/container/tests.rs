@@ -407,7 +407,7 @@ fn forged(change: impl FnOnce(&mut Vec<Section>)) -> Result<(), Error> {
     Container::parse(&bytes)?.check()
 }
 
-/// Where the three sections of [`forged`] end.
+/// End of the three sections of [`forged`].
 const DATA_END: usize = 1536 + 3 * 64;
 
 #[test]

@@ -1,14 +1,15 @@
 //! Writing: a container in one pass, alone or as the continuation of an old one.
 
 use super::checksum::{Checksum, checksum, of_pieces};
+use super::codec::compress;
 use super::layout::{
-    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, align,
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, waste,
 };
 use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::reader::Container;
 use super::section::{Codec, Name, RECORD_BYTES, Section, check_all};
 use crate::io::Write;
-use crate::storage::error::Error;
+use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Header, Tag};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,16 +23,16 @@ const STEP: usize = 128 << 10;
 ///
 /// Nothing counts until [`Writer::finish`] has written the directory and the footer.
 pub struct Writer<'a> {
-    out: &'a mut dyn Write,
+    pub(super) out: &'a mut dyn Write,
     head: HeaderBytes,
     generation: u64,
     start: u64,
-    at: u64,
+    /// The offset of the next byte that goes to `out`.
+    pub(super) at: u64,
     sections: BTreeMap<(Tag, u64), Section>,
-    old: Option<Old<'a>>,
+    pub(super) old: Option<Old<'a>>,
     reused: u64,
-    #[cfg(feature = "zstd")]
-    compress: bool,
+    pub(super) compresses: bool,
 }
 
 /// Measures of a finished container.
@@ -57,6 +58,7 @@ pub struct Written {
 /// `None` if that is more than a file can have.
 #[cfg(feature = "std")]
 pub(in crate::storage) fn container_bytes(lengths: impl IntoIterator<Item = u64>) -> Option<u64> {
+    use super::layout::align;
     let mut directory = 0_u64;
     let end = lengths.into_iter().try_fold(DATA_OFFSET, |at, len| {
         directory = directory.checked_add(RECORD_BYTES)?;
@@ -80,7 +82,7 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// The error of `out`.
     pub fn new(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
-        Self::begin(out, HeaderBytes::new(&header, true))
+        Self::begin(out, header, true)
     }
 
     /// Begin a container that can be continued later: it counts once the [slot](Written::slot) has
@@ -89,10 +91,11 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// The error of `out`.
     pub fn in_place(out: &'a mut dyn Write, header: Header) -> Result<Self, Error> {
-        Self::begin(out, HeaderBytes::new(&header, false))
+        Self::begin(out, header, false)
     }
 
-    fn begin(out: &'a mut dyn Write, head: HeaderBytes) -> Result<Self, Error> {
+    fn begin(out: &'a mut dyn Write, header: Header, is_stream: bool) -> Result<Self, Error> {
+        let head = HeaderBytes::new(&header, is_stream);
         out.write_all(bytemuck::bytes_of(&head))?;
         out.write_all(&[0; (DATA_OFFSET - HEADER_BYTES) as usize])?;
         Ok(Self { at: DATA_OFFSET, ..Self::at_start(out, head) })
@@ -108,8 +111,7 @@ impl<'a> Writer<'a> {
             sections: BTreeMap::new(),
             old: None,
             reused: 0,
-            #[cfg(feature = "zstd")]
-            compress: false,
+            compresses: false,
         }
     }
 
@@ -121,16 +123,13 @@ impl<'a> Writer<'a> {
     /// [`Error::Malformed`] if `old` was written as a stream, which has nowhere to note a second
     /// footer; [`Error::TooLarge`] if it was saved as often as can be counted.
     pub fn append(out: &'a mut dyn Write, old: &'a Container<'a>) -> Result<Self, Error> {
-        if old.is_stream() {
-            let section = Tag::HEADER;
-            return Err(Error::Malformed { section, offset: 12, what: "flags", found: 1, wanted: 0 });
-        }
+        expect_equal(Tag::HEADER, 12, "flags", old.is_stream().into(), 0)?;
         let (what, value, limit) = ("generations", old.generation(), u64::MAX - 1);
         let generation = value.checked_add(1).ok_or(Error::TooLarge { what, value, limit })?;
         let start = old.committed_len();
         // What the header holds besides what is known here stays in the file, and under its
         // checksum.
-        let new = Self::at_start(out, old.head());
+        let new = Self::at_start(out, old.head);
         Ok(Self { generation, start, at: start, old: Some(Old::new(old)), ..new })
     }
 
@@ -153,8 +152,15 @@ impl<'a> Writer<'a> {
         index: u64,
         pieces: &[&[u8]],
     ) -> Result<(), Error> {
-        let found = self.old.as_ref().and_then(|old| old.find(tag, index, pieces));
-        self.put_section(Name { tag, version, required, index }, pieces, found)
+        let name = Name { tag, version, required, index };
+        let found = self.old.as_ref().and_then(|old| old.find(name, pieces));
+        self.put_section(name, pieces, found)
+    }
+
+    /// Compress the sections that are written from now on, each if it saves at least 5 % of it.
+    #[cfg(feature = "zstd")]
+    pub fn compress(&mut self) {
+        self.compresses = true;
     }
 
     /// Write a section, unless the old container has the same as `found`.
@@ -172,7 +178,14 @@ impl<'a> Writer<'a> {
             return self.refer(name, old);
         }
         let (offset, raw_len) = (self.at, len_of(pieces));
-        let (codec, stored_len, checksum) = self.store(pieces, raw_len)?;
+        let compressed = if self.compresses { compress(pieces, raw_len)? } else { None };
+        let (codec, stored_len, checksum) = match compressed {
+            Some((codec, stored)) => {
+                self.put(&[&stored])?;
+                (codec, stored.len() as u64, of_pieces(pieces))
+            }
+            None => (Codec::RAW, raw_len, self.put(pieces)?),
+        };
         self.insert(Section { offset, stored_len, raw_len, codec, checksum, ..Section::named(name) })
     }
 
@@ -191,108 +204,29 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Return the content of the container that is continued.
-    pub(super) fn old_content(&self) -> Option<&Old<'a>> {
-        self.old.as_ref()
-    }
-
-    /// Return where the next byte goes.
-    pub(super) fn at(&self) -> u64 {
-        self.at
-    }
-
-    /// Return the receiver's own room for the next `len` bytes, if it has any and they are not to
-    /// be compressed.
-    pub(super) fn room(&mut self, len: u64) -> Option<&mut [u8]> {
-        if self.compresses() {
-            return None;
-        }
-        self.out.room(usize::try_from(len).ok()?)
-    }
-
-    /// Return true if sections are compressed that gain by it.
-    pub(super) fn compresses(&self) -> bool {
-        #[cfg(feature = "zstd")]
-        return self.compress;
-        #[cfg(not(feature = "zstd"))]
-        false
-    }
-
-    /// Return where bytes go to; what is written there has to be [noted](Writer::took).
-    pub(super) fn out(&mut self) -> &mut dyn Write {
-        self.out
-    }
-
-    /// Go on at `end`, behind what was written.
-    pub(super) fn took(&mut self, end: u64) {
-        self.at = end;
-    }
-
-    /// Compress the sections that are written from now on, each if it saves at least 5 % of it.
-    #[cfg(feature = "zstd")]
-    pub fn compress(&mut self) {
-        self.compress = true;
-    }
-
-    /// Write `pieces`, compressed or not; gives the codec, the bytes that were written, and the
-    /// checksum of the content.
-    fn store(&mut self, pieces: &[&[u8]], raw_len: u64) -> Result<(Codec, u64, u64), Error> {
-        #[cfg(feature = "zstd")]
-        if self.compress
-            && let Some((codec, stored)) = super::codec::compress(pieces, raw_len)?
-        {
-            self.put(&[&stored])?;
-            return Ok((codec, stored.len() as u64, of_pieces(pieces)));
-        }
-        Ok((Codec::RAW, raw_len, self.put(pieces)?))
-    }
-
-    /// Write `pieces` and pads them; gives their checksum.
+    /// Write `pieces`, padded, and return their checksum.
     fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
-        let (mut sum, mut run, mut len) = (Checksum::new(), Vec::new(), 0);
+        let (mut sum, mut batch, mut len) = (Checksum::new(), Vec::new(), 0);
         for piece in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
-            run.push(piece);
+            batch.push(piece);
             len += piece.len();
             if len >= STEP {
-                self.put_run(&mut run, &mut sum)?;
+                self.write(&batch)?;
+                batch.drain(..).for_each(|piece| sum.add(piece));
                 len = 0;
             }
         }
-        self.put_run(&mut run, &mut sum)?;
-        self.pad()?;
+        batch.iter().for_each(|piece| sum.add(piece));
+        batch.push(padding(len_of(pieces)));
+        self.write(&batch)?;
         Ok(sum.value())
     }
 
-    fn put_run(&mut self, run: &mut Vec<&[u8]>, sum: &mut Checksum) -> Result<(), Error> {
-        let end = self.end_of(run.iter().map(|piece| piece.len() as u64).sum())?;
-        self.out.write_pieces(run)?;
-        self.at = end;
-        run.drain(..).for_each(|piece| sum.add(piece));
-        Ok(())
-    }
-
-    /// Return where `len` more bytes end.
-    pub(super) fn end_of(&self, len: u64) -> Result<u64, Error> {
-        let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
-        let end = self.at.checked_add(len).filter(|end| *end <= limit);
-        end.ok_or(Error::TooLarge { what, value: len, limit })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let end = self.end_of(bytes.len() as u64)?;
-        self.out.write_all(bytes)?;
+    fn write(&mut self, pieces: &[&[u8]]) -> Result<(), Error> {
+        let end = end_of(self.at, len_of(pieces))?;
+        self.out.write_pieces(pieces)?;
         self.at = end;
         Ok(())
-    }
-
-    fn pad(&mut self) -> Result<(), Error> {
-        // Ends of sections stay so far below the limit that the next multiple is there.
-        let end = align(self.at).ok_or(Error::TooLarge {
-            what: "bytes of a container",
-            value: self.at,
-            limit: u64::MAX,
-        })?;
-        self.write(&[0; ALIGN as usize][..(end - self.at) as usize])
     }
 
     /// Write the directory and the footer.
@@ -305,8 +239,7 @@ impl<'a> Writer<'a> {
         expect_at_most("bytes of the directory", bytes, MAX_DIRECTORY)?;
         let records: Vec<Section> = self.sections.values().copied().collect();
         let directory: &[u8] = bytemuck::must_cast_slice(&records);
-        self.write(directory)?;
-        self.pad()?;
+        self.write(&[directory, padding(directory.len() as u64)])?;
         let footer = Footer {
             generation: self.generation,
             total: self.at.saturating_add(FOOTER_BYTES),
@@ -317,20 +250,33 @@ impl<'a> Writer<'a> {
             ..Footer::zeroed()
         };
         let footer = footer.sealed();
-        self.write(bytemuck::bytes_of(&footer))?;
+        self.write(&[bytemuck::bytes_of(&footer)])?;
         let (generation, bytes) = (self.generation, self.at);
-        let used = check_all(&records, directory_offset)?;
-        let live = (bytes - directory_offset).saturating_add(DATA_OFFSET).saturating_add(used);
         Ok(Written {
             bytes,
             written: bytes - self.start,
             reused: self.reused,
-            waste: bytes.saturating_sub(live),
+            waste: waste(&footer, check_all(&records, directory_offset)?),
             generation,
             whole_checksum: footer.whole_checksum,
             commit: Commit::new(generation, bytes, footer.checksum()),
         })
     }
+}
+
+/// Return where `len` bytes from `at` on end; so far below the largest number that what is padded
+/// and the footer still have an end.
+pub(super) fn end_of(at: u64, len: u64) -> Result<u64, Error> {
+    let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
+    let end = at.checked_add(len).filter(|end| *end <= limit);
+    end.ok_or(Error::TooLarge { what, value: len, limit })
+}
+
+/// Return the zeros behind `len` bytes that begin at a multiple of [`ALIGN`].
+pub(super) fn padding(len: u64) -> &'static [u8] {
+    const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
+    let (padding, _) = ZEROS.split_at(((ALIGN - len % ALIGN) % ALIGN) as usize);
+    padding
 }
 
 /// Return the bytes of all `pieces` together.
@@ -353,11 +299,11 @@ impl<'a> Old<'a> {
 
     /// Return a section of the same tag and content: the one of the same index if it has it, else
     /// any.
-    pub(super) fn find(&self, tag: Tag, index: u64, pieces: &[&[u8]]) -> Option<Section> {
+    pub(super) fn find(&self, name: Name, pieces: &[&[u8]]) -> Option<Section> {
         let (sum, raw_len) = (of_pieces(pieces), len_of(pieces));
-        let same_index = self.container.find(tag, index).copied();
+        let same_index = self.container.find(name.tag, name.index).copied();
         let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);
-        let old = same_index.or_else(|| self.by_content.get(&(tag, raw_len, sum)).copied())?;
+        let old = same_index.or_else(|| self.by_content.get(&(name.tag, raw_len, sum)).copied())?;
         self.container.holds(&old, pieces).then_some(old)
     }
 }

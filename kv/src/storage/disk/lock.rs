@@ -4,9 +4,10 @@
 //! One that goes with the lock is removed by its holder: those who waited for it find that its name
 //! leads elsewhere, and begin anew.
 
-use super::Wait;
 use super::private::{create, keep_from_others};
+use super::{Lock, Wait};
 use crate::file::open_plain;
+use std::boxed::Box;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,32 +17,28 @@ use std::time::{Duration, Instant};
 /// The time to sleep between two tries to get a lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A lock that this process holds; dropping it releases it.
-#[derive(Debug)]
-pub(super) struct LockFile {
+/// A lock file that this process has locked; dropping it releases it.
+struct LockFile {
     file: File,
     path: PathBuf,
-    /// True if the file was made for this lock: nobody who had it died.
-    pub is_fresh: bool,
     goes: bool,
 }
 
-impl LockFile {
-    /// Wait until nobody else holds the lock at `path`. Makes the file if there is none.
-    ///
-    /// # Errors
-    /// [`ErrorKind::WouldBlock`] if somebody held it for as long as `most` says;
-    /// [`ErrorKind::Interrupted`] if `stop` returned true; [`ErrorKind::InvalidInput`] if there is
-    /// something else than a file; else what the system says.
-    pub fn acquire(path: &Path, wait: Wait<'_>) -> io::Result<LockFile> {
-        let began = Instant::now();
-        loop {
-            let Some((file, is_fresh)) = open(path)? else { continue };
-            wait_for(&file, began, wait)?;
-            // Whoever held it may have removed it, and somebody else may have made another.
-            if leads_to(path, &file) {
-                return Ok(LockFile { file, path: path.into(), is_fresh, goes: wait.goes && cfg!(unix) });
-            }
+/// Wait until nobody else holds the lock at `path`. Makes the file if there is none.
+///
+/// # Errors
+/// [`ErrorKind::WouldBlock`] if somebody held it for as long as `most` says;
+/// [`ErrorKind::Interrupted`] if `stop` returned true; [`ErrorKind::InvalidInput`] if there is
+/// something else than a file; else what the system says.
+pub(super) fn lock(path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
+    let began = Instant::now();
+    loop {
+        let Some((file, is_fresh)) = open(path)? else { continue };
+        wait_for(&file, began, wait)?;
+        // Whoever held it may have removed it, and somebody else may have made another.
+        if leads_to(path, &file) {
+            let guard = Box::new(LockFile { file, path: path.into(), goes: wait.goes && cfg!(unix) });
+            return Ok(Lock { is_fresh, guard });
         }
     }
 }

@@ -40,15 +40,14 @@ pub(in crate::storage) fn random_names<T>(
     back: &str,
     make: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<(T, PathBuf)> {
-    let mut made = Err(ErrorKind::AlreadyExists.into());
     for _ in 0..TRIES {
         let path = folder.join(random_name(front, back));
-        made = make(&path).map(|made| (made, path));
-        if made.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::AlreadyExists) {
-            break;
+        match make(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.map(|made| (made, path)),
         }
     }
-    made
+    Err(ErrorKind::AlreadyExists.into())
 }
 
 fn random_name(front: &OsStr, back: &str) -> OsString {

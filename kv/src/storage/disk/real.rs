@@ -1,6 +1,6 @@
 //! The disk of this machine.
 
-use super::lock::LockFile;
+use super::lock::lock;
 use super::names::{TEMP_BACK, folder_of, random_names, temp_front};
 use super::private::{create, keep_from_others};
 use super::{Disk, DiskFile, Facts, Lock, Mode, Wait};
@@ -45,8 +45,7 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
-        let lock = LockFile::acquire(path, wait)?;
-        Ok(Lock { is_fresh: lock.is_fresh, guard: Box::new(lock) })
+        lock(path, wait)
     }
 
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
@@ -198,7 +197,7 @@ impl DiskFile for RealFile {
 /// ```
 pub fn check_target(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
-    let of_file = |problem| FileError { path: path.into(), problem };
+    let of_file = |problem| FileError::new(path, problem);
     let found = RealDisk.find(path).map_err(of_file)?;
     if path.file_name().is_none() {
         return Err(of_file(Problem::Directory));
@@ -218,7 +217,7 @@ pub fn check_target(path: impl AsRef<Path>) -> Result<(), FileError> {
     });
     removed.map_err(|error| {
         let problem = if folder.is_dir() { Problem::Io(error) } else { Problem::from(error) };
-        FileError { path: folder.into(), problem }
+        FileError::new(folder, problem)
     })
 }
 

@@ -3,7 +3,8 @@
 //! Each type says once, by [`Stored`], which fields it has and in which order; writing and reading
 //! both follow from that. A list is a count and its entries, an option a flag and, if the flag is
 //! set, a value. Lists are as long as their counts say only if the bytes for them are there and
-//! [`Room`] is left; whether they fit each other is the business of the checks of snapshot and pieces.
+//! [`Room`] is left; whether they fit each other is the business of the checks of snapshot and
+//! pieces.
 
 use super::cells_of;
 use super::pieces::{GroupPieces, Pieces};
@@ -227,8 +228,8 @@ impl Stored for Block {
     }
 }
 
-/// Return the description of `shape`.
-pub(super) fn shape(shape: &Shape) -> Vec<u8> {
+/// Return the description of `shape` that containers hold; equal shapes have equal bytes.
+pub fn encode_shape(shape: &Shape) -> Vec<u8> {
     let mut out = Vec::new();
     shape.put(&mut out);
     out

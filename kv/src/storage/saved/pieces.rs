@@ -2,7 +2,7 @@
 
 use super::{ALL, IMAGE};
 use crate::snapshot::{Block, Snapshot};
-use crate::storage::error::Error;
+use crate::storage::error::{Error, expect_equal};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,6 +31,8 @@ impl GroupPieces {
         block.checked_sub(1).map_or(0, end)..end(block)
     }
 
+    /// Return the pieces of a block; none where the ends of a file make no sense, which
+    /// [`Pieces::check`] refuses.
     pub fn of(&self, block: usize) -> &[u32] {
         self.masks.get(self.range(block)).unwrap_or_default()
     }
@@ -70,33 +72,29 @@ impl Pieces {
     /// Check that there are pieces for each block of the snapshot: each some of its cells, and
     /// together all of them.
     pub fn check(&self, snapshot: &Snapshot) -> Result<(), Error> {
-        expect("groups of pieces", 0, self.0.len() as u64, snapshot.blocks.len() as u64)?;
+        let expect = |what, block: usize, found: usize, wanted: usize| {
+            expect_equal(IMAGE, block as u64, what, found as u64, wanted as u64)
+        };
+        expect("groups of pieces", 0, self.0.len(), snapshot.blocks.len())?;
         for (pieces, blocks) in self.0.iter().zip(&snapshot.blocks) {
-            expect("blocks with pieces", 0, pieces.ends.len() as u64, blocks.len() as u64)?;
+            expect("blocks with pieces", 0, pieces.ends.len(), blocks.len())?;
             let n_pieces = pieces.ends.last().map_or(0, |end| *end as usize);
-            expect("pieces of blocks", 0, pieces.masks.len() as u64, n_pieces as u64)?;
+            expect("pieces of blocks", 0, pieces.masks.len(), n_pieces)?;
             for (number, block) in blocks.iter().enumerate() {
                 let mut left = block.live;
                 for &mask in pieces.of(number) {
                     if mask == 0 || mask & !left != 0 {
-                        return Err(wrong("cells of a piece", number, mask.into(), left.into()));
+                        let (section, offset, what) = (IMAGE, number as u64, "cells of a piece");
+                        let (found, wanted) = (mask.into(), left.into());
+                        return Err(Error::Malformed { section, offset, what, found, wanted });
                     }
                     left &= !mask;
                 }
-                expect("cells of no piece", number, left.into(), 0)?;
+                expect("cells of no piece", number, left as usize, 0)?;
             }
         }
         Ok(())
     }
-}
-
-/// Refuse a number of a block that is not as it should be.
-fn expect(what: &'static str, block: usize, found: u64, wanted: u64) -> Result<(), Error> {
-    if found == wanted { Ok(()) } else { Err(wrong(what, block, found, wanted)) }
-}
-
-fn wrong(what: &'static str, block: usize, found: u64, wanted: u64) -> Error {
-    Error::Malformed { section: IMAGE, offset: block as u64, what, found, wanted }
 }
 
 /// Position of a block's first cell, by which it is found again.

@@ -60,7 +60,8 @@ type Fill<'f> = &'f mut dyn FnMut(&mut Writer<'_>) -> Result<(), Error>;
 ///
 /// # Example
 /// ```
-/// use backstitch_kv::storage::{Error, Fingerprint, Header, Scope, Sync, Watch, disk::RealDisk, save_watched};
+/// use backstitch_kv::storage::disk::RealDisk;
+/// use backstitch_kv::storage::{Error, Fingerprint, Header, Scope, Sync, Watch, save_watched};
 /// use std::path::Path;
 ///
 /// /// Replaces nothing.
@@ -134,8 +135,12 @@ pub fn save_watched(
     fill: Fill<'_>,
 ) -> Result<Saved, Error> {
     let found = disk.find(path).map_err(|problem| Error::file(Operation::Open, path, problem))?;
-    let job = Job::new(disk, found.as_deref().unwrap_or(path), header, sync)?;
-    let path = lock_of(&job.path);
+    let path = found.as_deref().unwrap_or(path);
+    let Some(name) = path.file_name() else {
+        return Err(Error::file(Operation::Open, path, Problem::Directory));
+    };
+    let job = Job { disk, path, name, header, sync };
+    let path = lock_of(path);
     let began = Instant::now();
     let locked = |waited: Duration| Error::Locked { path: path.as_path().into(), seconds: waited.as_secs() };
     let wait = Wait { most: LOCK_WAIT, stop: &|| watch.stops_waiting(), goes: true };
@@ -155,44 +160,37 @@ fn lock_of(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// A save to `path`, which is no link.
 struct Job<'a> {
     disk: &'a dyn Disk,
-    path: PathBuf,
+    path: &'a Path,
+    /// The last component of `path`.
+    name: &'a OsStr,
     header: Header,
     sync: Sync,
 }
 
-impl<'a> Job<'a> {
-    fn new(disk: &'a dyn Disk, path: &Path, header: Header, sync: Sync) -> Result<Self, Error> {
-        if path.file_name().is_none() {
-            return Err(Error::file(Operation::Open, path, Problem::Directory));
-        }
-        Ok(Self { disk, path: path.into(), header, sync })
-    }
-
+impl Job<'_> {
     fn run(&self, lock_is_fresh: bool, watch: &dyn Watch, fill: Fill<'_>) -> Result<Saved, Error> {
         if !lock_is_fresh {
             self.discard_leftovers();
         }
-        if !watch.may_write(&self.path) {
-            return Err(Error::NotReplaced { path: self.path.as_path().into() });
+        if !watch.may_write(self.path) {
+            return Err(Error::NotReplaced { path: self.path.into() });
         }
-        self.write(fill).map_err(
-            |error| {
-                if is_mended_beside(&error) { self.save_beside(error, fill) } else { error }
-            },
-        )
+        match self.write(fill) {
+            Err(error) if is_mended_beside(&error) => Err(self.save_beside(error, fill)),
+            written => written,
+        }
     }
 
     /// Append to the file that is there, or writes a new one in its place.
     fn write(&self, fill: Fill<'_>) -> Result<Saved, Error> {
         // Looked at again: somebody may have saved while this process waited for the lock.
-        let found = self.disk.find(&self.path).map_err(|problem| self.error(Operation::Open, problem))?;
+        let found = self.disk.find(self.path).map_err(|problem| self.error(Operation::Open, problem))?;
         if found.is_some() {
-            let file = self
-                .disk
-                .open(&self.path, Mode::Write)
-                .map_err(|error| self.error(Operation::Open, error))?;
+            let file = self.disk.open(self.path, Mode::Write);
+            let file = file.map_err(|error| self.error(Operation::Open, error))?;
             if let Some(saved) = self.append(&*file, fill)? {
                 return Ok(saved);
             }
@@ -202,17 +200,17 @@ impl<'a> Job<'a> {
     }
 
     fn error(&self, operation: Operation, problem: impl Into<Problem>) -> Error {
-        Error::file(operation, &self.path, problem)
+        Error::file(operation, self.path, problem)
     }
 
     fn folder(&self) -> &Path {
-        folder_of(&self.path)
+        folder_of(self.path)
     }
 
     /// Remove the temporary files of saves to this path that were killed, as far as the system
     /// allows: they are in nobody's way.
     fn discard_leftovers(&self) {
-        let front = temp_front(&self.path);
+        let front = temp_front(self.path);
         let names = self.disk.names_in(self.folder()).unwrap_or_default();
         for name in names.iter().filter(|name| is_random_name(name, &front, TEMP_BACK)) {
             let _ = self.disk.remove(&self.folder().join(name));
@@ -221,8 +219,8 @@ impl<'a> Job<'a> {
 
     /// Write a new file beside the old one, if there is one, and gives it the name.
     fn replace(&self, replaced: bool, fill: Fill<'_>) -> Result<Saved, Error> {
-        let (temp, container) = self.write_new(&temp_front(&self.path), TEMP_BACK, fill)?;
-        if let Err(error) = self.disk.rename(&temp, &self.path) {
+        let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
+        if let Err(error) = self.disk.rename(&temp, self.path) {
             // The error says more than one about the remains, which the next save looks for again.
             let _ = self.disk.remove(&temp);
             return Err(self.error(Operation::Rename, error));
@@ -234,7 +232,7 @@ impl<'a> Job<'a> {
     /// Write a new file that stays beside the one that could not be saved to because of `cause`,
     /// and return the error that says so. Where that is impossible too, the error has both reasons.
     fn save_beside(&self, cause: Error, fill: Fill<'_>) -> Error {
-        let mut front = self.path.file_name().unwrap_or_default().to_owned();
+        let mut front = self.name.to_owned();
         front.push(UNSAVED);
         let written = self.write_new(&front, "", fill);
         match written.and_then(|(path, _)| self.sync_folder().map(|()| path)) {
@@ -247,7 +245,11 @@ impl<'a> Job<'a> {
     fn write_new(&self, front: &OsStr, back: &str, fill: Fill<'_>) -> Result<(PathBuf, Written), Error> {
         let created = random_names(self.folder(), front, back, |path| self.disk.create(path));
         let (file, path) = created.map_err(|error| self.error(Operation::Create, error))?;
-        match self.write_all(&*file, fill) {
+        let written = self.write_container(&*file, None, fill).and_then(|written| {
+            self.commit(&*file, &written)?;
+            Ok(written)
+        });
+        match written {
             Ok(written) => Ok((path, written)),
             Err(error) => {
                 drop(file);
@@ -257,42 +259,53 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Write everything, the commit slot last, and makes it durable.
-    fn write_all(&self, file: &dyn DiskFile, fill: Fill<'_>) -> Result<Written, Error> {
-        let mut out = FileWriter::new(file, 0);
-        let written = Writer::in_place(&mut out, self.header).and_then(|writer| finish(writer, fill));
-        let written = out.end(written, &self.path)?;
-        self.commit(file, &written)?;
-        Ok(written)
+    /// Write all but the commit slot; behind `old`, only what is new.
+    fn write_container(
+        &self,
+        file: &dyn DiskFile,
+        old: Option<&Container<'_>>,
+        fill: Fill<'_>,
+    ) -> Result<Written, Error> {
+        let mut out = FileWriter::new(file, old.map_or(0, Container::committed_len));
+        let writer = match old {
+            Some(old) => Writer::append(&mut out, old),
+            None => Writer::in_place(&mut out, self.header),
+        };
+        let written = writer.and_then(|mut writer| {
+            fill(&mut writer)?;
+            writer.finish()
+        });
+        out.end(written, self.path)
     }
 
     /// Write the commit slot and makes it durable.
     fn commit(&self, file: &dyn DiskFile, written: &Written) -> Result<(), Error> {
         let (offset, slot) = written.slot();
         file.write_at(offset, &slot).map_err(|error| self.error(Operation::Write, error))?;
-        self.sync(file)
-    }
-
-    fn sync(&self, file: &dyn DiskFile) -> Result<(), Error> {
-        if self.sync == Sync::No {
-            return Ok(());
-        }
-        file.sync().map_err(|error| self.error(Operation::Sync, error))
+        self.sync(|| file.sync())
     }
 
     /// Make the file's name durable.
     fn sync_folder(&self) -> Result<(), Error> {
-        if self.sync == Sync::No {
-            return Ok(());
-        }
-        self.disk.sync_folder(self.folder()).map_err(|error| self.error(Operation::Sync, error))
+        self.sync(|| self.disk.sync_folder(self.folder()))
+    }
+
+    fn sync(&self, sync: impl FnOnce() -> std::io::Result<()>) -> Result<(), Error> {
+        let synced = if self.sync == Sync::Yes { sync() } else { Ok(()) };
+        synced.map_err(|error| self.error(Operation::Sync, error))
     }
 
     /// Append what is new; `None` if the file is none to be continued, or not worth it, and is as
     /// it was.
     fn append(&self, file: &dyn DiskFile, fill: Fill<'_>) -> Result<Option<Saved>, Error> {
         let Some(old) = self.continued(file) else { return Ok(None) };
-        let tail = self.write_tail(file, &old, fill);
+        let tail = self.write_container(file, Some(&old), fill).and_then(|written| {
+            if written.waste > written.bytes / 2 {
+                return Ok(None);
+            }
+            self.sync(|| file.sync())?;
+            Ok(Some(written))
+        });
         if !matches!(tail, Ok(Some(_))) {
             // What was written counts for nothing; where cutting it off fails, the next save writes
             // over it.
@@ -316,24 +329,6 @@ impl<'a> Job<'a> {
         // Nobody saves so often: a file that says so was made to stop those who count on.
         (alike && old.generation() < u64::MAX).then_some(old)
     }
-
-    /// Write what is new behind `old` and makes it durable; `None` if too much of the file would
-    /// be waste.
-    fn write_tail(
-        &self,
-        file: &dyn DiskFile,
-        old: &Container<'_>,
-        fill: Fill<'_>,
-    ) -> Result<Option<Written>, Error> {
-        let mut out = FileWriter::new(file, old.committed_len());
-        let written = Writer::append(&mut out, old).and_then(|writer| finish(writer, fill));
-        let written = out.end(written, &self.path)?;
-        if written.waste > written.bytes / 2 {
-            return Ok(None);
-        }
-        self.sync(file)?;
-        Ok(Some(written))
-    }
 }
 
 /// Return true if a file beside could be written where this one could not: it would take as much
@@ -347,11 +342,6 @@ fn is_mended_beside(error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
     };
     !matches!(&error.problem, Problem::Io(error) if lacks_room(error))
-}
-
-fn finish(mut writer: Writer<'_>, fill: Fill<'_>) -> Result<Written, Error> {
-    fill(&mut writer)?;
-    writer.finish()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@ use super::*;
 use crate::ids::Pos;
 use crate::layer::{StateTensor, Window};
 use crate::snapshot::{
-    Block, CellLayer, Cells, Checkpoint, CheckpointRef, Group, Owned, Sees, Sequence, State, StateLayer,
+    Block, CellLayer, Cells, Checkpoint, CheckpointRef, Group, Owned, Sees, Sequence, Shape, State,
+    StateLayer,
 };
 use crate::storage::header::{Fingerprint, Header, Scope};
 use backstitch_core::cell::{BlockEntry, CellType};
@@ -90,7 +91,7 @@ fn encoded(snapshot: &Snapshot) -> Vec<u8> {
 
 #[test]
 fn records_are_as_long_as_the_document_says() {
-    let whole = encode::shape(&sample_shape()).len();
+    let whole = encode_shape(&sample_shape()).len();
     assert_eq!(
         whole,
         8 + 2 * (bytes_of("group") + bytes_of("layer")) + bytes_of("recurrent") + bytes_of("part")
@@ -118,7 +119,7 @@ fn records_are_as_long_as_the_document_says() {
 
 #[test]
 fn fields_lie_where_the_document_says() {
-    let shape = encode::shape(&sample_shape());
+    let shape = encode_shape(&sample_shape());
     let group = 4 + bytes_of("group") + bytes_of("layer");
     assert_eq!(shape[group + offset("group", "sees")], 1);
     assert_eq!(u32_at(&shape, group + offset("group", "window")), 40);
@@ -150,7 +151,7 @@ fn tags_are_those_of_the_document() {
 
 #[test]
 fn descriptions_come_back_and_bytes_too_many_or_too_few_are_errors() {
-    let (snapshot, shape) = (sample(), encode::shape(&sample_shape()));
+    let (snapshot, shape) = (sample(), encode_shape(&sample_shape()));
     let bytes = encoded(&snapshot);
     let read = |bytes: &[u8]| encode::read_snapshot(IMAGE, bytes, sample_shape(), Room::of(0));
     assert_eq!(read(&bytes).unwrap(), (snapshot.clone(), Pieces::plan(&snapshot, None)));

@@ -4,9 +4,10 @@ use super::{RestoreOptions, Restored, SaveOptions};
 use crate::context::Context;
 use crate::error::Error;
 use alloc::boxed::Box;
+use alloc::vec;
 use backstitch_kv::SeqId;
 use backstitch_kv::storage::disk::RealDisk;
-use backstitch_kv::storage::{self, Container, Saved, Scope, StateFile, Watch, Writer};
+use backstitch_kv::storage::{self, Saved, Scope, StateFile, Watch, Writer};
 use std::path::Path;
 
 impl Context {
@@ -68,11 +69,15 @@ impl Context {
         options: &SaveOptions<'_>,
         watch: &dyn Watch,
     ) -> Result<Saved, Error> {
-        let Some(seq) = seq else {
-            return self.save_state(path.as_ref(), &self.live(), Scope::Context, options, watch);
+        let (seqs, scope) = match seq {
+            Some(seq) => (vec![seq], Scope::Sequence),
+            None => (self.live(), Scope::Context),
         };
-        self.history(seq)?;
-        self.save_state(path.as_ref(), &[seq], Scope::Sequence, options, watch)
+        let content = self.content(&seqs, options)?;
+        let sync = if options.sync { storage::Sync::Yes } else { storage::Sync::No };
+        let header = self.state_header(scope);
+        let fill = &mut |writer: &mut Writer<'_>| content.write(writer, &*self.pool);
+        Ok(storage::save_watched(&RealDisk, path.as_ref(), header, sync, watch, fill)?)
     }
 
     /// Save all sequences to the file at `path`, synchronised, with nothing beside:
@@ -91,21 +96,6 @@ impl Context {
     /// [`Error::State`], as [`Context::save_with`].
     pub fn save_all_with(&self, path: impl AsRef<Path>, options: &SaveOptions<'_>) -> Result<Saved, Error> {
         self.save_watched(None, path, options, &())
-    }
-
-    fn save_state(
-        &self,
-        path: &Path,
-        seqs: &[SeqId],
-        scope: Scope,
-        options: &SaveOptions<'_>,
-        watch: &dyn Watch,
-    ) -> Result<Saved, Error> {
-        let content = self.content(seqs, options)?;
-        let sync = if options.sync { storage::Sync::Yes } else { storage::Sync::No };
-        let header = self.state_header(scope);
-        let fill = &mut |writer: &mut Writer<'_>| content.write(writer, &*self.pool);
-        Ok(storage::save_watched(&RealDisk, path, header, sync, watch, fill)?)
     }
 
     /// Restore a saved sequence beside those that there are: [`Context::restore_with`].
@@ -133,9 +123,7 @@ impl Context {
     ) -> Result<Restored, Error> {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
-        let take =
-            |ctx: &mut Self, container: &Container<'_>| ctx.take_one(container, SeqId(id as u32), options);
-        self.restore_file(path.as_ref(), take)
+        self.restore_file(path.as_ref(), Some(SeqId(id as u32)), options)
     }
 
     /// Restore what [`Context::save_all`] saved: [`Context::restore_all_with`].
@@ -157,16 +145,18 @@ impl Context {
         path: impl AsRef<Path>,
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        self.restore_file(path.as_ref(), |ctx, container| ctx.take_all(container, options))
+        self.restore_file(path.as_ref(), None, options)
     }
 
     fn restore_file(
         &mut self,
         path: &Path,
-        take: impl FnOnce(&mut Self, &Container<'_>) -> Result<Restored, Error>,
+        seq: Option<SeqId>,
+        options: &RestoreOptions,
     ) -> Result<Restored, Error> {
         let file = StateFile::open(path)?;
-        let restored = file.container().map_err(Error::from).and_then(|container| take(self, &container));
+        let container = file.container().map_err(Error::from);
+        let restored = container.and_then(|container| self.take(&container, seq, options));
         restored.map_err(|error| match error {
             // The system's words name the file already.
             Error::State(storage::Error::File { .. } | storage::Error::Io(_)) => error,

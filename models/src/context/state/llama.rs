@@ -1,14 +1,13 @@
 //! States as llama.cpp has them.
 
 use super::{RestoreOptions, Restored};
-use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::context::{Context, History};
 use crate::error::Error;
 use crate::llama_state;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{Sees, Snapshot};
 use backstitch_kv::storage::llama::{self, File, Form, Layout};
-use backstitch_kv::{ImportError, Pos, SeqId, Token};
+use backstitch_kv::{Pos, SeqId, Token};
 
 impl Context {
     /// Return a session file of llama.cpp with all sequences. It lists the tokens of the first of
@@ -101,10 +100,7 @@ impl Context {
         let empty: Vec<SeqId> =
             seqs.iter().chain(old.iter().filter(|seq| seq.0 >= n)).copied().filter(is_empty).collect();
         restored.sequences.retain(|sequence| !empty.contains(&sequence.seq));
-        for seq in empty {
-            let released = self.release(seq);
-            debug_assert!(released.is_ok(), "{released:?}");
-        }
+        empty.into_iter().for_each(|seq| self.release_live(seq));
         Ok(restored)
     }
 
@@ -132,12 +128,8 @@ impl Context {
         if (file.form() == Form::Session) == is_session {
             return Ok(());
         }
-        let what = if is_session {
-            "reading one sequence as a session"
-        } else {
-            "reading a session as one sequence"
-        };
-        Err(llama::Error::Unsupported { what }.into())
+        let (one, all) = ("reading one sequence as a session", "reading a session as one sequence");
+        Err(llama::Error::Unsupported { what: if is_session { one } else { all } }.into())
     }
 
     /// Stage what a file holds, then makes it visible.
@@ -147,23 +139,9 @@ impl Context {
         seqs: &[SeqId],
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        let histories: Vec<History> =
-            (0..seqs.len()).map(|index| self.history_of(file, index)).collect::<Result<_, _>>()?;
-        let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        let source = StoppableSource { source: file, work: &work };
-        let staged = self.memory.import_with(file.snapshot(), &source, seqs, options.convert, &*self.pool);
-        let staged = staged.map_err(|error| match error {
-            ImportError::Memory(error) => Error::Memory(error),
-            ImportError::Source(SourceError::Cancelled) => Error::Cancelled,
-            ImportError::Source(SourceError::Source(error)) => error.into(),
-        })?;
-        let fit = staged.commit();
-        for (history, &seq) in histories.into_iter().zip(seqs) {
-            self.outputs.give(seq, None);
-            if let Some(slot) = self.sequences.get_mut(seq.index()) {
-                *slot = Some(history);
-            }
-        }
+        let contents = (0..seqs.len()).map(|index| Ok((self.history_of(file, index)?, None)));
+        let contents = contents.collect::<Result<_, Error>>()?;
+        let fit = self.adopt(file.snapshot(), file, seqs, contents, options)?;
         let sequences = seqs.iter().map(|seq| self.restored(*seq)).collect();
         let n_bytes = file.n_bytes();
         Ok(Restored { sequences, sampler: None, metadata: Vec::new(), n_bytes, fit })

@@ -1,66 +1,60 @@
 //! From a saved state to sequences of a context.
 
 use super::saved::{SavedContext, SavedSequence};
-use super::sections::{MAX_TOKENS, SAMPLER, TOKENS, TRAIL, sampler_room};
+use super::sections::{MAX_TOKENS, SAMPLER, TOKENS, TRAIL, expect_at_most, sampler_room};
 use super::{RestoreOptions, Restored, RestoredSequence};
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::context::history::{Left, SavedTokens};
+use crate::context::outputs::Logits;
 use crate::context::{Context, History};
 use crate::error::Error;
+use alloc::vec;
 use alloc::vec::Vec;
-use backstitch_kv::storage::{self, Container, Scope, Tag};
-use backstitch_kv::{ImportError, SeqId};
+use backstitch_kv::snapshot::{Snapshot, Source};
+use backstitch_kv::storage::{Container, Scope, Tag};
+use backstitch_kv::{Fit, ImportError, SeqId};
 
 impl Context {
-    /// Take one sequence from a state of one.
-    pub(super) fn take_one(
+    /// Take the sequence of a state of one as `seq`; for `None` all sequences from a state of a
+    /// whole context, in place of those that there are.
+    pub(super) fn take(
         &mut self,
         container: &Container<'_>,
-        seq: SeqId,
+        seq: Option<SeqId>,
         options: &RestoreOptions,
     ) -> Result<Restored, Error> {
-        if seq.0 >= self.params.n_seq_max {
-            return Err(Error::Sequence { seq: seq.0 });
-        }
-        let saved = self.parse(container, Scope::Sequence)?;
-        self.take(saved, &[seq], options)
-    }
-
-    /// Take all sequences from a state of a whole context, in place of those that there are.
-    pub(super) fn take_all(
-        &mut self,
-        container: &Container<'_>,
-        options: &RestoreOptions,
-    ) -> Result<Restored, Error> {
-        let saved = self.parse(container, Scope::Context)?;
-        let seqs = saved.ids();
-        let others: Vec<SeqId> = self.live().into_iter().filter(|seq| !seqs.contains(seq)).collect();
-        let restored = self.take(saved, &seqs, options)?;
-        for seq in others {
-            let released = self.release(seq);
-            debug_assert!(released.is_ok(), "{released:?}");
-        }
-        Ok(restored)
-    }
-
-    /// Parse a state and check that it can be one of this context. The fingerprint comes first:
-    /// numbers of another model mean nothing.
-    fn parse<'a>(&self, container: &'a Container<'a>, scope: Scope) -> Result<SavedContext<'a>, Error> {
+        // Numbers of another model mean nothing.
         container.expect_fingerprint(&self.fingerprint())?;
-        container.expect_scope(scope)?;
-        let saved = SavedContext::parse(container)?;
-        let n = saved.sequences.len() as u64;
-        if scope == Scope::Sequence && n != 1 {
+        container.expect_scope(if seq.is_some() { Scope::Sequence } else { Scope::Context })?;
+        let SavedContext { memory, sequences: saved, metadata, .. } = SavedContext::parse(container)?;
+        let n = saved.len() as u64;
+        if seq.is_some() && n != 1 {
             let (what, wanted) = ("the list of sequences", "one sequence");
             return Err(Error::SavedValue { what, offset: 0, found: n, wanted });
         }
-        if scope == Scope::Context
-            && let Some(seq) = saved.ids().into_iter().find(|seq| seq.0 >= self.params.n_seq_max)
-        {
+        let (seqs, others) = match seq {
+            Some(seq) => (vec![seq], Vec::new()),
+            None => {
+                let seqs: Vec<SeqId> = saved.iter().map(|sequence| SeqId(sequence.id)).collect();
+                let others = self.live().into_iter().filter(|seq| !seqs.contains(seq)).collect();
+                (seqs, others)
+            }
+        };
+        if let Some(seq) = seqs.iter().find(|seq| seq.0 >= self.params.n_seq_max) {
             return Err(Error::Sequence { seq: seq.0 });
         }
         self.expect_room(container, n)?;
-        Ok(saved)
+        let contents = saved.iter().map(|saved| Ok((self.restored_history(saved)?, saved.logits.clone())));
+        let contents = contents.collect::<Result<_, Error>>()?;
+        let fit = self.adopt(memory.snapshot(), &memory, &seqs, contents, options)?;
+        others.into_iter().for_each(|seq| self.release_live(seq));
+        let with_sampler = |(saved, &seq): (SavedSequence, &SeqId)| {
+            let sampler = saved.sampler.map(|sampler| (*sampler).clone());
+            RestoredSequence { sampler, ..self.restored(seq) }
+        };
+        let sequences: Vec<RestoredSequence> = saved.into_iter().zip(&seqs).map(with_sampler).collect();
+        let sampler = sequences.first().and_then(|first| first.sampler.clone());
+        Ok(Restored { sequences, sampler, metadata, n_bytes: container.committed_len(), fit })
     }
 
     /// Check that the lists of a state take no more memory than the file has bytes and sequences of
@@ -71,14 +65,14 @@ impl Context {
         let samplers = "bytes of samplers' states, which a larger context has more room for";
         let lists: [(_, &[Tag], u64); 2] =
             [(tokens, &[TOKENS], 4 * u64::from(n_ctx)), (samplers, &[SAMPLER, TRAIL], sampler_room(n_ctx))];
-        lists.into_iter().try_for_each(|(what, tags, own)| {
+        for (what, tags, own) in lists {
             let sections = tags.iter().flat_map(|tag| container.of(*tag));
             let value = sections.filter(|section| section.index < n_sequences);
             let value = value.map(|section| section.raw_len).fold(0, u64::saturating_add);
             let limit = n_sequences.saturating_mul(own).saturating_add(container.committed_len());
-            let limit = limit.saturating_add(MAX_TOKENS);
-            if value > limit { Err(storage::Error::TooLarge { what, value, limit }.into()) } else { Ok(()) }
-        })
+            expect_at_most(what, value, limit.saturating_add(MAX_TOKENS))?;
+        }
+        Ok(())
     }
 
     /// Make the history of a saved sequence, and check its logits.
@@ -93,46 +87,49 @@ impl Context {
         History::restore(&tokens, n_vocab, self.params.n_ctx)
     }
 
-    /// Stage the memory's part, then make everything visible.
-    fn take(
+    /// Stage the sequences of a snapshot as `seqs`, then make them visible, with the history and
+    /// the logits of each.
+    pub(super) fn adopt<S: Source<Error: Into<Error> + Send> + Sync>(
         &mut self,
-        saved: SavedContext<'_>,
+        snapshot: &Snapshot,
+        source: &S,
         seqs: &[SeqId],
+        contents: Vec<(History, Option<Logits>)>,
         options: &RestoreOptions,
-    ) -> Result<Restored, Error> {
-        let SavedContext { container, memory, sequences: saved, metadata } = saved;
-        let histories = saved.iter().map(|sequence| self.restored_history(sequence));
-        let histories: Vec<History> = histories.collect::<Result<_, _>>()?;
+    ) -> Result<Fit, Error> {
         let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
-        let source = StoppableSource { source: &memory, work: &work };
-        let staged = self.memory.import_with(memory.snapshot(), &source, seqs, options.convert, &*self.pool);
+        let source = StoppableSource { source, work: &work };
+        let staged = self.memory.import_with(snapshot, &source, seqs, options.convert, &*self.pool);
         let staged = staged.map_err(|error| match error {
             ImportError::Memory(error) => Error::Memory(error),
             ImportError::Source(SourceError::Cancelled) => Error::Cancelled,
-            ImportError::Source(SourceError::Source(error)) => Error::State(error),
+            ImportError::Source(SourceError::Source(error)) => error.into(),
         })?;
         let fit = staged.commit();
-        let mut sequences = Vec::new();
-        for ((saved, mut history), &seq) in saved.into_iter().zip(histories).zip(seqs) {
+        for ((mut history, logits), &seq) in contents.into_iter().zip(seqs) {
             if fit.conversion.is_some() && self.left(seq) == Left::Something {
                 history.make_foreign();
             }
-            self.outputs.give(seq, saved.logits);
+            self.outputs.give(seq, logits);
             if let Some(slot) = self.sequences.get_mut(seq.index()) {
                 *slot = Some(history);
             }
-            let sampler = saved.sampler.map(|sampler| (*sampler).clone());
-            sequences.push(RestoredSequence { sampler, ..self.restored(seq) });
         }
-        let sampler = sequences.first().and_then(|first| first.sampler.clone());
-        Ok(Restored { sequences, sampler, metadata, n_bytes: container.committed_len(), fit })
+        Ok(fit)
+    }
+
+    /// Release a sequence that exists.
+    pub(super) fn release_live(&mut self, seq: SeqId) {
+        let released = self.release(seq);
+        debug_assert!(released.is_ok(), "{released:?}");
     }
 
     /// Describe a sequence that was restored. Cannot fail: nothing may once it is
     /// visible.
     pub(super) fn restored(&self, seq: SeqId) -> RestoredSequence {
-        let n_tokens = self.tokens(seq).map_or(0, <[_]>::len);
-        let positions = self.positions(seq).unwrap_or_default();
+        let (tokens, positions) = (self.tokens(seq), self.positions(seq));
+        debug_assert!(tokens.is_ok() && positions.is_ok(), "a sequence that exists");
+        let (n_tokens, positions) = (tokens.map_or(0, <[_]>::len), positions.unwrap_or_default());
         RestoredSequence { seq, end: self.end(seq), n_tokens, positions, sampler: None }
     }
 }

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{self, Sees, Snapshot};
 use backstitch_kv::storage::{Container, IMAGE_TAGS, MAX_READ, Section, StoredSnapshot, Tag};
-use backstitch_kv::{Pos, SeqId, Token};
+use backstitch_kv::{Pos, Token};
 
 /// The most sequences of a state; far above those of any context.
 const MAX_SEQUENCES: u64 = 1 << 20;
@@ -109,11 +109,6 @@ impl<'a> SavedContext<'a> {
     pub fn sampler(&self) -> Option<&sampler::State> {
         self.sequences.first().and_then(|first| first.sampler.as_deref())
     }
-
-    /// Return the ids of the sequences.
-    pub(super) fn ids(&self) -> Vec<SeqId> {
-        self.sequences.iter().map(|sequence| SeqId(sequence.id)).collect()
-    }
 }
 
 /// Return the section of that name, if there is one; not if it may be skipped and is of a version
@@ -132,14 +127,11 @@ fn parse_ids(container: &Container<'_>, snapshot: &Snapshot) -> Result<Vec<u32>,
         return Err(Error::SavedLength { what, found, wanted });
     }
     let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
-    let descends = (4..).step_by(4).zip(ids.iter().zip(ids.iter().skip(1))).find(|(_, (a, b))| a >= b);
-    match descends {
-        None => Ok(ids),
-        Some((offset, (_, id))) => {
-            let wanted = "a larger id than the one before";
-            Err(Error::SavedValue { what, offset, found: (*id).into(), wanted })
-        }
+    if let Some(i) = (1..ids.len()).find(|&i| ids[i] <= ids[i - 1]) {
+        let (offset, found) = (4 * i as u64, ids[i].into());
+        return Err(Error::SavedValue { what, offset, found, wanted: "a larger id than the one before" });
     }
+    Ok(ids)
 }
 
 /// The place of a section: offset and length.
@@ -196,8 +188,7 @@ impl Known<'_> {
         let end = snapshot.end_of(held);
         let sequence = SavedSequence { id, edited, foreign, start, tokens, logits, sampler, end };
         if !sequence.edited || !sequence.tokens.is_empty() {
-            check_end(&sequence)?;
-            check_cells(&sequence, snapshot, held)?;
+            check_tokens(&sequence, snapshot, held)?;
         }
         Ok(sequence)
     }
@@ -236,27 +227,18 @@ fn unlike(found: Pos, wanted: &'static str) -> Error {
     Error::SavedValue { what: "the list of a sequence's tokens", offset: 4, found: found.0 as u64, wanted }
 }
 
-/// Return the position after the last token of a list, as the list tells it.
-fn end_of(sequence: &SavedSequence) -> Pos {
-    Pos(sequence.start.0.saturating_add(sequence.tokens.len() as i32))
-}
-
-/// Check that a list of tokens ends where the memory's sequence does.
-fn check_end(sequence: &SavedSequence) -> Result<(), Error> {
-    match end_of(sequence) {
-        end if end == sequence.end => Ok(()),
-        end => Err(unlike(end, "the end of the sequence")),
-    }
-}
-
-/// Check that every token of a list that some group of layers keeps cells of has one there: a list
-/// that goes on across a hole would be cut in the hole by a rollback, and then end elsewhere than
-/// the cells.
-fn check_cells(
+/// Check that a list of tokens ends where the memory's sequence does, and that every token of which
+/// some group of layers keeps a cell has one there: a list that goes on across a hole would be cut
+/// in the hole by a rollback, and then end elsewhere than the cells.
+fn check_tokens(
     sequence: &SavedSequence,
     snapshot: &Snapshot,
     held: &snapshot::Sequence,
 ) -> Result<(), Error> {
+    let end = Pos(sequence.start.0.saturating_add(sequence.tokens.len() as i32));
+    if end != sequence.end {
+        return Err(unlike(end, "the end of the sequence"));
+    }
     let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks).zip(&held.cells);
     for ((_, blocks), cells) in groups.filter(|((group, _), _)| group.sees != Sees::EncoderOutput) {
         // Several cells may stand at one position.
@@ -266,7 +248,7 @@ fn check_cells(
                 wanted = Pos(pos.0.saturating_add(1));
             }
         }
-        if wanted < end_of(sequence) {
+        if wanted < end {
             return Err(unlike(wanted, "tokens that cells are there for"));
         }
     }

@@ -1,7 +1,7 @@
 //! The sections of a saved state beside those of the memory, for whoever looks at one without a
 //! context.
 
-use backstitch_kv::storage::Tag;
+use backstitch_kv::storage::{self, Tag};
 
 /// The ids of the sequences, u32 each, in the order of all other lists.
 pub const SEQUENCES: Tag = Tag(*b"SEQS");
@@ -25,4 +25,9 @@ pub const VERSION: u16 = 1;
 /// them: where tokens are drawn one at a time, each is remembered and has its random numbers.
 pub(super) fn sampler_room(n_ctx: u32) -> u64 {
     28 * u64::from(n_ctx) + 4096
+}
+
+/// Refuse what is longer than it may be: to read it, and to save what could not be restored.
+pub(super) fn expect_at_most(what: &'static str, value: u64, limit: u64) -> Result<(), storage::Error> {
+    if value > limit { Err(storage::Error::TooLarge { what, value, limit }) } else { Ok(()) }
 }

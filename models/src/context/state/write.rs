@@ -2,7 +2,7 @@
 
 use super::SaveOptions;
 use super::sections::{
-    LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, sampler_room,
+    LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most, sampler_room,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -19,14 +19,19 @@ use backstitch_kv::{Export, SeqId};
 /// Content of a state, ready to be written; more than once, if that is what a file takes.
 pub(super) struct Content<'a> {
     ids: Vec<[u8; 4]>,
-    tokens: Vec<Vec<u8>>,
-    logits: Vec<Option<&'a [f32]>>,
-    /// For each sequence the state of its samplers and their earlier ones.
-    samplers: Vec<Option<[Vec<u8>; 2]>>,
+    sequences: Vec<SequenceContent<'a>>,
     metadata: &'a [u8],
     #[cfg(feature = "zstd")]
     compress: bool,
     snapshot: Export<'a>,
+}
+
+/// Content of a sequence beside the memory's.
+struct SequenceContent<'a> {
+    tokens: Vec<u8>,
+    logits: Option<&'a [f32]>,
+    /// The state of its samplers, and their earlier ones.
+    sampler: Option<[Vec<u8>; 2]>,
 }
 
 impl Content<'_> {
@@ -37,14 +42,15 @@ impl Content<'_> {
             writer.compress();
         }
         writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
-        for (index, (tokens, logits)) in (0..).zip(self.tokens.iter().zip(&self.logits)) {
+        for (index, SequenceContent { tokens, logits, .. }) in (0..).zip(&self.sequences) {
             writer.section(TOKENS, VERSION, true, index, &[tokens])?;
             if let Some(logits) = logits {
                 let bytes: Vec<[u8; 4]> = logits.iter().map(|x| x.to_le_bytes()).collect();
                 writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
             }
         }
-        for (index, [state, trail]) in (0..).zip(&self.samplers).filter_map(|(i, s)| Some((i, s.as_ref()?))) {
+        for (index, sequence) in (0..).zip(&self.sequences) {
+            let Some([state, trail]) = &sequence.sampler else { continue };
             writer.section(SAMPLER, VERSION, false, index, &[state])?;
             if !trail.is_empty() {
                 writer.section(TRAIL, VERSION, false, index, &[trail])?;
@@ -59,22 +65,17 @@ impl Content<'_> {
     }
 }
 
-/// Refuse to save what could not be restored.
-fn expect_at_most(what: &'static str, bytes: usize, limit: u64) -> Result<(), storage::Error> {
-    let value = bytes as u64;
-    if value > limit { Err(storage::Error::TooLarge { what, value, limit }) } else { Ok(()) }
-}
-
 /// Refuse states of samplers that are the same bytes of the file so often that a reader would not
 /// take them.
-fn expect_shared_room(samplers: &[Option<[Vec<u8>; 2]>], own: u64) -> Result<(), storage::Error> {
-    let all = || samplers.iter().flatten().flatten();
-    let n_bytes =
-        |lists: &mut dyn Iterator<Item = &Vec<u8>>| lists.map(|list| list.len() as u64).sum::<u64>();
-    let stored: BTreeSet<&Vec<u8>> = all().collect();
-    let limit = n_bytes(&mut stored.into_iter()) + MAX_TOKENS + own.saturating_mul(samplers.len() as u64);
-    let (what, value) = ("bytes of samplers' states, many of them alike", n_bytes(&mut all()));
-    if value > limit { Err(storage::Error::TooLarge { what, value, limit }) } else { Ok(()) }
+fn expect_shared_room(sequences: &[SequenceContent<'_>], own: u64) -> Result<(), storage::Error> {
+    let (mut stored, mut value, mut limit) = (BTreeSet::new(), 0, MAX_TOKENS);
+    for list in sequences.iter().filter_map(|sequence| sequence.sampler.as_ref()).flatten() {
+        let n_bytes = list.len() as u64;
+        value += n_bytes;
+        limit += if stored.insert(list) { n_bytes } else { 0 };
+    }
+    let limit = limit + own.saturating_mul(sequences.len() as u64);
+    expect_at_most("bytes of samplers' states, many of them alike", value, limit)
 }
 
 /// Return the state of the samplers of a sequence, and of their earlier ones, if that is to be
@@ -89,7 +90,7 @@ fn sampler_of(
     let Some(state) = own.or(shared) else { return Ok(None) };
     let trail = if state.trail == Trail::default() { Vec::new() } else { state.trail.encode() };
     let state = state.encode();
-    expect_at_most("bytes of a sampler's state", state.len().max(trail.len()), MAX_TOKENS)?;
+    expect_at_most("bytes of a sampler's state", state.len().max(trail.len()) as u64, MAX_TOKENS)?;
     Ok(Some([state, trail]))
 }
 
@@ -111,19 +112,18 @@ impl Context {
         seqs: &[SeqId],
         options: &SaveOptions<'a>,
     ) -> Result<Content<'a>, Error> {
-        let tokens = seqs.iter().map(|seq| Ok(self.history(*seq)?.encode()));
-        let tokens: Vec<Vec<u8>> = tokens.collect::<Result<_, Error>>()?;
-        let longest = tokens.iter().map(Vec::len).max().unwrap_or(0);
-        expect_at_most("bytes of a list of tokens", longest, MAX_TOKENS)?;
-        expect_at_most("bytes of metadata", options.metadata.len(), MAX_READ)?;
-        let samplers = seqs.iter().enumerate().map(|(i, seq)| sampler_of(options, i, *seq));
-        let samplers: Vec<_> = samplers.collect::<Result<_, storage::Error>>()?;
-        expect_shared_room(&samplers, sampler_room(self.params.n_ctx))?;
+        expect_at_most("bytes of metadata", options.metadata.len() as u64, MAX_READ)?;
+        let sequence = |(index, &seq): (usize, &SeqId)| {
+            let tokens = self.history(seq)?.encode();
+            expect_at_most("bytes of a list of tokens", tokens.len() as u64, MAX_TOKENS)?;
+            let (logits, sampler) = (self.logits_at_hand(seq), sampler_of(options, index, seq)?);
+            Ok(SequenceContent { tokens, logits, sampler })
+        };
+        let sequences: Vec<_> = seqs.iter().enumerate().map(sequence).collect::<Result<_, Error>>()?;
+        expect_shared_room(&sequences, sampler_room(self.params.n_ctx))?;
         Ok(Content {
             ids: seqs.iter().map(|seq| seq.0.to_le_bytes()).collect(),
-            tokens,
-            logits: seqs.iter().map(|seq| self.logits_at_hand(*seq)).collect(),
-            samplers,
+            sequences,
             metadata: options.metadata,
             #[cfg(feature = "zstd")]
             compress: options.compress,

@@ -2,8 +2,8 @@ use super::*;
 use std::time::Duration;
 
 /// Acquires the lock, waiting so long; its file goes or stays.
-fn acquire(path: &Path, most: Duration, goes: bool) -> io::Result<LockFile> {
-    LockFile::acquire(path, Wait { most, stop: &|| false, goes })
+fn acquire(path: &Path, most: Duration, goes: bool) -> io::Result<Lock> {
+    lock(path, Wait { most, stop: &|| false, goes })
 }
 
 /// Locks, and counts how many have it at once.
@@ -58,7 +58,7 @@ fn a_lock_file_of_another_that_came_in_its_place_stays() {
     let other = acquire(&path, Duration::ZERO, false).unwrap();
     drop(lock);
     assert!(path.exists());
-    assert_eq!(acquire(&path, Duration::ZERO, false).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(acquire(&path, Duration::ZERO, false).map(drop).unwrap_err().kind(), ErrorKind::WouldBlock);
     drop(other);
 }
 
@@ -67,11 +67,11 @@ fn waiting_ends_when_it_is_told_to_and_a_free_lock_is_had_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
     let minute = Duration::from_secs(60);
-    let wait = |stop| LockFile::acquire(&path, Wait { most: minute, stop, goes: false });
+    let wait = |stop| lock(&path, Wait { most: minute, stop, goes: false });
     let held = wait(&|| true).unwrap();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 3;
-    assert_eq!(wait(&stop).unwrap_err().kind(), ErrorKind::Interrupted);
+    assert_eq!(wait(&stop).map(drop).unwrap_err().kind(), ErrorKind::Interrupted);
     assert_eq!(asked.get(), 4);
     drop(held);
 }
@@ -82,6 +82,6 @@ fn a_link_in_place_of_a_lock_file_is_called_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
-    let error = acquire(&path, Duration::ZERO, false).unwrap_err();
+    let error = acquire(&path, Duration::ZERO, false).map(drop).unwrap_err();
     assert_eq!(error.to_string(), "a symbolic link, which is not followed here; remove it");
 }

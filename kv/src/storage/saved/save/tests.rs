@@ -49,8 +49,8 @@ fn read(bytes: &[u8]) -> Result<State, Error> {
     Ok(numbers)
 }
 
-/// The content of the path: nothing, or a state. Anything that cannot be read is what the promise rules
-/// out.
+/// The content of the path: nothing, or a state. Anything that cannot be read is what the promise
+/// rules out.
 fn found(disk: &FakeDisk) -> Option<State> {
     disk.bytes(path()).map(|bytes| read(&bytes).unwrap())
 }
@@ -286,7 +286,7 @@ fn without_sync_a_killed_process_leaves_the_old_or_the_new_state() {
     }
 }
 
-/// What a state file on the real disk holds.
+/// Content of a state file on the real disk.
 fn read_file(path: &Path) -> Result<State, Error> {
     let file = StateFile::open(path)?;
     let container = file.container()?;
