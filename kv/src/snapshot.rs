@@ -43,6 +43,7 @@ mod owned;
 pub(crate) mod reservation;
 mod resume;
 
+use crate::cache::table::bits;
 use crate::ids::Pos;
 pub use crate::layer::Sees;
 use crate::layer::StateTensor;
@@ -118,6 +119,14 @@ impl Group {
     }
 }
 
+impl Block {
+    /// Add cells, whose positions are in `pos`.
+    fn add(&mut self, live: u32, pos: &[Pos; BLOCK_CELLS]) {
+        self.live |= live;
+        bits(live).for_each(|cell| self.pos[cell as usize] = pos[cell as usize]);
+    }
+}
+
 impl Shape {
     /// Return the state tensors of all layers, in order of layers.
     pub fn pieces(&self) -> impl Iterator<Item = &StateTensor> + '_ {
@@ -146,7 +155,7 @@ pub struct Snapshot {
 }
 
 /// A block of 32 cells: which are in use, and their positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Cells that any sequence or checkpoint uses: bit `i` for cell `i`.
     pub live: u32,

@@ -20,9 +20,12 @@ const MAX_BYTES: u64 = 1 << 31;
 /// Maximum number of groups; models have two or three kinds of windows.
 const MAX_GROUPS: usize = 256;
 
-/// Return the error for item `index` of the kind `what`.
-fn wrong<T>(what: &'static str, index: usize) -> Result<T, Error> {
-    Err(Error::Snapshot { what, index: index as u64 })
+/// Maximum number of entries of a block table; positions are below 2^31.
+const MAX_ENTRIES: usize = 1 << 26;
+
+/// Return an error for item `index` of the kind `what` unless `holds`.
+fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::Snapshot { what, index: index as u64 }) }
 }
 
 /// A set of indices that empties in constant time.
@@ -66,11 +69,6 @@ impl Places {
     }
 }
 
-/// Return an error for item `index` of the kind `what` unless `holds`.
-fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
-    if holds { Ok(()) } else { wrong(what, index) }
-}
-
 impl Snapshot {
     /// Check that a memory could hold these sequences. A snapshot that passes can be imported into
     /// a memory of its shape without further checks of its indices. The bytes are not checked here:
@@ -86,15 +84,17 @@ impl Snapshot {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
-        let mut blocks: Vec<IndexSet> =
-            self.blocks.iter().map(|blocks| IndexSet::new(blocks.len())).collect::<Result<_, _>>()?;
+        let met = self.blocks.iter().map(|blocks| IndexSet::new(blocks.len()));
+        let mut met: Vec<IndexSet> = met.collect::<Result<_, _>>()?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
-            self.check_checkpoint(i, checkpoint, &mut blocks)?;
+            self.check_checkpoint(i, checkpoint, &mut met)?;
         }
         let n = self.checkpoints.len();
-        let mut checkpoints = Places { met: IndexSet::new(n)?, of: reserve::filled(n, None)? };
+        let mut places = Places { met: IndexSet::new(n)?, of: reserve::filled(n, None)? };
         for (i, sequence) in self.sequences.iter().enumerate() {
-            self.check_sequence(i, sequence, &mut blocks, &mut checkpoints)?;
+            let end = self.check_sequence(i, sequence, &mut met)?;
+            let is_sound = self.has_checkpoints(sequence, end, &mut places);
+            ensure(is_sound, "checkpoint of sequence", i)?;
         }
         Ok(())
     }
@@ -119,89 +119,79 @@ impl Snapshot {
             let slot = owned.get_mut(journal as usize).filter(|owned| !**owned);
             *slot.ok_or(Error::Snapshot { what: "journal of checkpoint", index: i as u64 })? = true;
         }
-        let longest = self.journals.iter().copied().max().unwrap_or_default();
-        ensure(longest <= MAX_ROWS, "rows of a journal", longest as usize)?;
-        let orphan = owned.iter().position(|owned| !owned);
-        ensure(orphan.is_none(), "journal that no checkpoint has", orphan.unwrap_or_default())?;
+        for (i, (n_rows, is_owned)) in self.journals.iter().zip(owned).enumerate() {
+            ensure(*n_rows <= MAX_ROWS, "rows of a journal", *n_rows as usize)?;
+            ensure(is_owned, "journal that no checkpoint has", i)?;
+        }
         ensure(self.journals.is_empty() || self.is_recurrent(), "journals without a state", 0)
     }
 
-    /// Check that a state is present if and only if layers are recurrent, and that its index is
+    /// Return true if a state is present if and only if layers are recurrent, and its index is
     /// valid.
-    fn check_state(&self, state: Option<&State>, what: &'static str, index: usize) -> Result<(), Error> {
-        let is_there =
-            |state: &State| state.first >= Pos::ZERO && state.state.is_none_or(|state| state < self.n_states);
-        ensure(state.is_some() == self.is_recurrent() && state.is_none_or(is_there), what, index)
+    fn is_valid(&self, state: Option<State>) -> bool {
+        let is_there = |state: State| {
+            state.first >= Pos::ZERO && state.state.is_none_or(|number| number < self.n_states)
+        };
+        state.map_or(!self.is_recurrent(), |state| self.is_recurrent() && is_there(state))
     }
 
     /// Check that only windows keep cells of a checkpoint apart, and that these are in order.
     fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [IndexSet]) -> Result<(), Error> {
         ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
-        self.check_state(checkpoint.state.as_ref(), "state of checkpoint", i)?;
+        ensure(self.is_valid(checkpoint.state), "state of checkpoint", i)?;
         for ((group, cells), met) in checkpoint.cells.iter().enumerate().zip(met) {
             let Some(cells) = cells else { continue };
             let has_window = matches!(self.shape.groups[group].sees, Sees::Window(_));
-            ensure(has_window, "cells of checkpoint", i)?;
-            cells.check(&self.blocks[group], met, "cells of checkpoint", i)?;
+            ensure(has_window && cells.is_sound(&self.blocks[group], met), "cells of checkpoint", i)?;
         }
         Ok(())
     }
 
-    /// Check that all layers of a sequence end at the same position, and its checkpoints.
-    fn check_sequence(
-        &self,
-        i: usize,
-        sequence: &Sequence,
-        blocks: &mut [IndexSet],
-        checkpoints: &mut Places,
-    ) -> Result<(), Error> {
+    /// Check that all layers of a sequence end at the same position, and return the one after it.
+    fn check_sequence(&self, i: usize, sequence: &Sequence, met: &mut [IndexSet]) -> Result<i32, Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
         let mut ends = Vec::new();
-        for ((group, cells), met) in sequence.cells.iter().enumerate().zip(blocks) {
+        for ((group, cells), met) in sequence.cells.iter().enumerate().zip(met) {
             let sees = self.shape.groups[group].sees;
-            cells.check(&self.blocks[group], met, "cells of sequence", i)?;
             let is_whole = cells.whole_from == Pos::ZERO && cells.start == Pos::ZERO;
-            ensure(is_whole || matches!(sees, Sees::Window(_)), "cells of sequence", i)?;
+            let is_sound = cells.is_sound(&self.blocks[group], met);
+            ensure(is_sound && (is_whole || matches!(sees, Sees::Window(_))), "cells of sequence", i)?;
             if sees != Sees::EncoderOutput {
                 ends.push(cells.last_pos(&self.blocks[group]));
             }
         }
-        if let Some(state) = &sequence.state {
-            self.check_state(Some(state), "state of sequence", i)?;
-            ensure(state.state.is_some() && state.first <= sequence.last, "state of sequence", i)?;
-            ensure(sequence.last < Pos::MAX, "state of sequence", i)?;
-            ends.push(Some(sequence.last));
-        } else if self.is_recurrent() {
-            ends.push(None);
+        if let Some(state) = sequence.state {
+            let seen = state.state.is_some() && state.first <= sequence.last && sequence.last < Pos::MAX;
+            ensure(seen && self.is_valid(sequence.state), "state of sequence", i)?;
+        }
+        if self.is_recurrent() {
+            ends.push(sequence.state.map(|_| sequence.last));
         }
         ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
-        let end = ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1));
-        self.check_line(i, sequence, end, checkpoints)
+        Ok(ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1)))
     }
 
-    /// Check that a sequence's checkpoints ascend and end before `end`, journals included.
-    fn check_line(&self, i: usize, sequence: &Sequence, end: i32, places: &mut Places) -> Result<(), Error> {
+    /// Return true if a sequence's checkpoints ascend and end before `end`, journals included.
+    fn has_checkpoints(&self, sequence: &Sequence, end: i32, places: &mut Places) -> bool {
         let mut from = 0;
         places.met.forget();
-        for (number, mark) in sequence.checkpoints.iter().enumerate() {
-            let what = "checkpoint of sequence";
-            let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else {
-                return wrong(what, i);
-            };
+        (0..).zip(&sequence.checkpoints).all(|(number, mark)| {
+            let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else { return false };
             let is_new = places.take(mark.checkpoint, mark.pos);
-            ensure(number == 0 || !checkpoint.floor, what, i)?;
             let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
-            ensure(is_new && mark.pos.0 >= from && mark.n_rows <= n_rows, what, i)?;
+            let follows = mark.pos.0 >= from && mark.n_rows <= n_rows;
             from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
-            ensure(from <= end, what, i)?;
-            ensure(checkpoint.state.is_none_or(|state| state.first <= mark.pos), what, i)?;
-            let reaches = |(group, cells): (usize, &Option<Cells>)| {
-                let last = cells.as_ref().and_then(|cells| cells.last_pos(&self.blocks[group]));
+            let reaches = |(cells, blocks): (&Option<Cells>, &Vec<Block>)| {
+                let last = cells.as_ref().and_then(|cells| cells.last_pos(blocks));
                 last.is_none_or(|last| last < mark.pos)
             };
-            ensure(checkpoint.cells.iter().enumerate().all(reaches), what, i)?;
-        }
-        Ok(())
+            (number == 0 || !checkpoint.floor)
+                && is_new
+                && follows
+                && from <= end
+                && checkpoint.state.is_none_or(|state| state.first <= mark.pos)
+                && checkpoint.cells.iter().zip(&self.blocks).all(reaches)
+        })
     }
 }
 
@@ -267,30 +257,22 @@ impl Cells {
         Some(blocks.get(last.block as usize)?.pos[cell as usize])
     }
 
-    /// Check that blocks exist and are distinct, positions are sorted, and no span lacks all cells.
-    fn check(
-        &self,
-        blocks: &[Block],
-        met: &mut IndexSet,
-        what: &'static str,
-        index: usize,
-    ) -> Result<(), Error> {
+    /// Return true if blocks exist and are distinct, positions are sorted, and no span lacks all
+    /// cells.
+    fn is_sound(&self, blocks: &[Block], met: &mut IndexSet) -> bool {
         met.forget();
-        for extent in &self.extents {
-            if extent.live == 0 {
-                ensure(*extent == BlockEntry::EMPTY, what, index)?;
-                continue;
-            }
-            let Some(block) = blocks.get(extent.block as usize) else { return wrong(what, index) };
-            ensure(met.is_new(extent.block) && extent.live & !block.live == 0, what, index)?;
-        }
+        let mut is_extent = |extent: &BlockEntry| match blocks.get(extent.block as usize) {
+            _ if extent.live == 0 => *extent == BlockEntry::EMPTY,
+            Some(block) => met.is_new(extent.block) && extent.live & !block.live == 0,
+            None => false,
+        };
         let is_dead = |extents: &[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
-        ensure(!self.extents.chunks(SPAN).any(is_dead), what, index)?;
-        ensure(self.extents.last().is_none_or(|last| last.live != 0), what, index)?;
-        ensure(self.extents.len() <= 1 << 26, what, index)?;
-        ensure(self.positions(blocks).is_sorted(), what, index)?;
-        let last = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
-        ensure(self.start >= Pos::ZERO && self.whole_from >= Pos::ZERO, what, index)?;
-        ensure(self.whole_from.0 <= last && self.start.0 <= last, what, index)
+        let has_cells = self.extents.iter().all(&mut is_extent)
+            && !self.extents.chunks(SPAN).any(is_dead)
+            && self.extents.last().is_none_or(|last| last.live != 0)
+            && self.extents.len() <= MAX_ENTRIES
+            && self.positions(blocks).is_sorted();
+        let end = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
+        has_cells && [self.start, self.whole_from].iter().all(|pos| (0..=end).contains(&pos.0))
     }
 }

@@ -3,8 +3,6 @@
 //! An [`Export`] borrows the memory, so nothing changes while it is read or saved. It copies tables
 //! and positions, not cells or states: their bytes are read in place.
 
-use crate::cache::block::BlockPool;
-use crate::cache::table::bits;
 use crate::cache::{CellCache, Holding, RecurrentCache};
 use crate::error::Error;
 use crate::external::Placement;
@@ -16,11 +14,13 @@ use crate::snapshot::{
 };
 use alloc::vec;
 use alloc::vec::Vec;
-use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
+use backstitch_core::cell::BlockEntry;
 
 /// A group of layers and the cache of the memory that holds it.
 pub(super) struct Place {
     pub cache: usize,
+    /// View of the cache that the layers have.
+    view: usize,
     /// Indices of the layers in the cache.
     pub locals: Vec<usize>,
     pub group: Group,
@@ -70,42 +70,6 @@ impl Renumbering {
     }
 }
 
-/// The blocks of one group that the snapshot has so far.
-struct ExportedBlocks {
-    numbers: Renumbering,
-    blocks: Vec<Block>,
-}
-
-impl ExportedBlocks {
-    fn new(pool: &BlockPool) -> Self {
-        ExportedBlocks { numbers: Renumbering::new(pool.len()), blocks: Vec::new() }
-    }
-
-    fn take(&mut self, holding: &Holding<'_>, pool: &BlockPool) -> Cells {
-        let extents = holding.table.extents().iter().map(|extent| {
-            if extent.live == 0 {
-                return BlockEntry::EMPTY;
-            }
-            let number = self.numbers.number(extent.block);
-            if number as usize == self.blocks.len() {
-                self.blocks.push(Block { live: 0, pos: [Pos::ZERO; BLOCK_CELLS] });
-            }
-            if let Some(block) = self.blocks.get_mut(number as usize) {
-                let pos = pool.pos(extent.block);
-                block.live |= extent.live;
-                bits(extent.live).for_each(|cell| block.pos[cell as usize] = pos[cell as usize]);
-            }
-            BlockEntry { block: number, live: extent.live }
-        });
-        let extents: Vec<BlockEntry> = extents.collect();
-        if extents.is_empty() {
-            // An empty table misses nothing.
-            return Cells::default();
-        }
-        Cells { extents, whole_from: holding.whole_from, start: holding.start }
-    }
-}
-
 impl Memory {
     /// Return the layers of this memory, grouped by what they see.
     pub fn shape(&self) -> Shape {
@@ -119,29 +83,28 @@ impl Memory {
 
     /// Return the groups of layers, in the order of their first layers, with the cache of each.
     pub(super) fn group_places(&self) -> Vec<Place> {
-        let mut found: Vec<(usize, usize, Place)> = Vec::new();
+        let mut found: Vec<Place> = Vec::new();
         for (layer, places) in self.caches.layers().iter().enumerate() {
             let Some(place) = places.attention.filter(|_| !places.is_shared) else { continue };
             let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
             let Some(own) = cache.cells.layers.get(place.layer) else { continue };
             let Some(sees) = cache.sees(own.view) else { continue };
-            let (layout, key) = (own.layout, (place.cache, own.view));
-            let known = found.iter().position(|(cache, view, _)| (*cache, *view) == key);
-            let number = known.unwrap_or_else(|| {
+            let layout = own.layout;
+            let is_same = |known: &Place| (known.cache, known.view) == (place.cache, own.view);
+            let number = found.iter().position(is_same).unwrap_or_else(|| {
                 let group = Group { sees, k_type: layout.k_type, v_type: layout.v_type, layers: Vec::new() };
-                found.push((key.0, key.1, Place { cache: place.cache, locals: Vec::new(), group }));
+                found.push(Place { cache: place.cache, view: own.view, locals: Vec::new(), group });
                 found.len() - 1
             });
-            let group = &mut found[number].2;
-            group.locals.push(place.layer);
-            group.group.layers.push(CellLayer {
+            found[number].locals.push(place.layer);
+            found[number].group.layers.push(CellLayer {
                 layer: layer as u32,
                 n_head_kv: layout.n_head_kv as u32,
                 d_k: layout.d_k as u32,
                 d_v: layout.d_v as u32,
             });
         }
-        found.into_iter().map(|(.., place)| place).collect()
+        found
     }
 
     /// Return a snapshot of `seqs` with their checkpoints. Blocks and states that sequences share
@@ -152,20 +115,14 @@ impl Memory {
     pub fn export(&self, seqs: &[SeqId]) -> Result<Export<'_>, Error> {
         seqs.iter().try_for_each(|seq| self.check_seq(*seq))?;
         let places = self.group_places();
-        let mut taken = SnapshotBuilder::new(self, &places);
-        let sequences = seqs.iter().map(|seq| taken.sequence(*seq)).collect();
-        taken.checkpoints();
-        let snapshot = Snapshot {
-            shape: self.shape(),
-            blocks: taken.met.iter_mut().map(|met| core::mem::take(&mut met.blocks)).collect(),
-            n_states: taken.slots.met.len() as u32,
-            journals: taken.journals,
-            checkpoints: taken.made,
-            sequences,
-        };
+        let mut builder = SnapshotBuilder::new(self, &places);
+        seqs.iter().for_each(|seq| builder.add_sequence(*seq));
+        builder.add_checkpoints();
+        let SnapshotBuilder { mut snapshot, blocks, slots, rows, .. } = builder;
+        snapshot.n_states = slots.met.len() as u32;
         debug_assert!(self.open || snapshot.check() == Ok(()), "{:?}", snapshot.check());
-        let blocks = taken.met.into_iter().map(|met| met.numbers.met).collect();
-        Ok(Export { memory: self, snapshot, blocks, slots: taken.slots.met, rows: taken.rows, places })
+        let blocks = blocks.into_iter().map(|blocks| blocks.met).collect();
+        Ok(Export { memory: self, snapshot, blocks, slots: slots.met, rows, places })
     }
 }
 
@@ -200,14 +157,14 @@ impl<'a> Export<'a> {
 /// A snapshot under construction: the numbers given to blocks, states and checkpoints so far.
 struct SnapshotBuilder<'a> {
     memory: &'a Memory,
+    /// Cache of each group.
     caches: Vec<CellCache<'a>>,
-    met: Vec<ExportedBlocks>,
+    snapshot: Snapshot,
+    /// Blocks of each group.
+    blocks: Vec<Renumbering>,
     slots: Renumbering,
     checkpoints: Renumbering,
-    /// Number of journal rows in use, per checkpoint.
-    n_rows: Vec<u32>,
-    made: Vec<Checkpoint>,
-    journals: Vec<u32>,
+    /// First row of each journal.
     rows: Vec<u32>,
 }
 
@@ -215,67 +172,83 @@ impl<'a> SnapshotBuilder<'a> {
     fn new(memory: &'a Memory, places: &[Place]) -> Self {
         let caches = places.iter().filter_map(|place| memory.caches.cell_cache(place.cache));
         let caches: Vec<CellCache<'_>> = caches.collect();
+        let blocks = vec![Vec::new(); caches.len()];
         SnapshotBuilder {
             memory,
-            met: caches.iter().map(|cache| ExportedBlocks::new(&cache.cells.pool)).collect(),
+            blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
             caches,
+            snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
             slots: Renumbering::new(memory.caches.states().map_or(0, RecurrentCache::n_slots)),
             checkpoints: Renumbering::new(memory.checkpoints.len()),
-            n_rows: Vec::new(),
-            made: Vec::new(),
-            journals: Vec::new(),
             rows: Vec::new(),
         }
     }
 
-    /// Add a sequence: its block tables, current state and list of checkpoints.
-    fn sequence(&mut self, seq: SeqId) -> Sequence {
-        let cells = self.caches.iter().zip(&mut self.met);
-        let cells = cells.map(|(cache, met)| met.take(&cache.held_by(seq), &cache.cells.pool)).collect();
-        let current_state = self.memory.caches.states().and_then(|states| states.current(seq));
-        let state = current_state.map(|current_state| State {
-            state: Some(self.slots.number(current_state.slot)),
-            first: current_state.first,
+    /// Return a block table of `group` in terms of the snapshot's blocks.
+    fn cells(&mut self, group: usize, holding: &Holding<'_>) -> Cells {
+        let (pool, list) = (&self.caches[group].cells.pool, &mut self.snapshot.blocks[group]);
+        let extents = holding.table.extents().iter().map(|extent| {
+            if extent.live == 0 {
+                return BlockEntry::EMPTY;
+            }
+            let number = self.blocks[group].number(extent.block);
+            list.resize(list.len().max(number as usize + 1), Block::default());
+            list[number as usize].add(extent.live, pool.pos(extent.block));
+            BlockEntry { block: number, live: extent.live }
         });
+        let extents: Vec<BlockEntry> = extents.collect();
+        if extents.is_empty() {
+            // An empty table misses nothing.
+            return Cells::default();
+        }
+        Cells { extents, whole_from: holding.whole_from, start: holding.start }
+    }
+
+    /// Add a sequence: its block tables, current state and list of checkpoints.
+    fn add_sequence(&mut self, seq: SeqId) {
+        let mut sequence = Sequence::default();
+        for group in 0..self.caches.len() {
+            let holding = self.caches[group].held_by(seq);
+            sequence.cells.push(self.cells(group, &holding));
+        }
+        if let Some(current) = self.memory.caches.states().and_then(|states| states.current(seq)) {
+            let state = Some(self.slots.number(current.slot));
+            sequence.state = Some(State { state, first: current.first });
+            sequence.last = current.last;
+        }
         let list = self.memory.checkpoints.list(seq).iter().map(|entry| {
             let checkpoint = self.checkpoints.number(entry.id);
-            if checkpoint as usize == self.n_rows.len() {
-                self.n_rows.push(0);
-            }
-            let n_rows = &mut self.n_rows[checkpoint as usize];
-            *n_rows = entry.n_rows.max(*n_rows);
             CheckpointRef { checkpoint, pos: entry.pos, n_rows: entry.n_rows }
         });
-        Sequence {
-            cells,
-            state,
-            last: current_state.map_or(Pos::ZERO, |current_state| current_state.last),
-            checkpoints: list.collect(),
-        }
+        sequence.checkpoints = list.collect();
+        self.snapshot.sequences.push(sequence);
     }
 
     /// Add all checkpoints that sequences refer to, once the lists are complete.
-    fn checkpoints(&mut self) {
-        for (number, &id) in self.checkpoints.met.iter().enumerate() {
-            let held = self.memory.caches.states().map(|states| states.held_for(id));
-            let state = held.map(|held| State {
-                state: held.and_then(|held| held.slot).map(|slot| self.slots.number(slot)),
-                first: held.map_or(Pos::ZERO, |held| held.first),
-            });
-            let cells =
-                self.caches.iter().zip(&mut self.met).map(|(cache, met)| {
-                    cache.held_for(id).map(|holding| met.take(&holding, &cache.cells.pool))
-                });
-            let cells = cells.collect();
-            let checkpoints = &self.memory.checkpoints;
-            let first_row = checkpoints.first_row(id).filter(|_| self.n_rows[number] > 0);
-            let journal = first_row.map(|row| {
-                self.rows.push(row);
-                self.journals.push(self.n_rows[number]);
-                self.journals.len() as u32 - 1
-            });
+    fn add_checkpoints(&mut self) {
+        let mut n_rows = vec![0; self.checkpoints.met.len()];
+        for mark in self.snapshot.sequences.iter().flat_map(|sequence| &sequence.checkpoints) {
+            let most = &mut n_rows[mark.checkpoint as usize];
+            *most = mark.n_rows.max(*most);
+        }
+        let checkpoints = &self.memory.checkpoints;
+        for (id, n_rows) in core::mem::take(&mut self.checkpoints.met).into_iter().zip(n_rows) {
             let (pinned, floor) = checkpoints.stays_as(id);
-            self.made.push(Checkpoint { pinned, floor, journal, cells, state });
+            let mut checkpoint = Checkpoint { pinned, floor, ..Checkpoint::default() };
+            if let Some(held) = self.memory.caches.states().map(|states| states.held_for(id)) {
+                let state = held.and_then(|held| held.slot).map(|slot| self.slots.number(slot));
+                checkpoint.state = Some(State { state, first: held.map_or(Pos::ZERO, |held| held.first) });
+            }
+            for group in 0..self.caches.len() {
+                let holding = self.caches[group].held_for(id);
+                checkpoint.cells.push(holding.map(|holding| self.cells(group, &holding)));
+            }
+            if let Some(row) = checkpoints.first_row(id).filter(|_| n_rows > 0) {
+                checkpoint.journal = Some(self.rows.len() as u32);
+                self.rows.push(row);
+                self.snapshot.journals.push(n_rows);
+            }
+            self.snapshot.checkpoints.push(checkpoint);
         }
     }
 }

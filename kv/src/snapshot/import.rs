@@ -22,14 +22,13 @@ use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
+use crate::snapshot::export::Place;
 use crate::snapshot::{Snapshot, Source};
 use alloc::vec::Vec;
 use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
-use fit::Matched;
 pub use fit::{Conversion, Fit};
-use reserve::Reserved;
 
 /// Reason for which an import failed; the memory has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +64,6 @@ impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
     }
 }
 
-/// Placement of nothing.
-static NOWHERE: Placement =
-    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
-
 /// A prepared import: sequences of a snapshot, ready to replace others.
 ///
 /// [`Memory::import`] makes it. [`Import::commit`] makes the sequences visible and cannot fail;
@@ -77,6 +72,7 @@ static NOWHERE: Placement =
 pub struct Import<'a> {
     memory: &'a mut Memory,
     fit: Fit,
+    placement: Placement,
 }
 
 impl fmt::Debug for Import<'_> {
@@ -95,31 +91,33 @@ impl Import<'_> {
     /// [without storage](Memory::without_storage) writes the bytes there before the commit; other
     /// memories have done so.
     pub fn placement(&self) -> &Placement {
-        self.memory.reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement)
+        &self.placement
     }
 
     /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
     /// beside those of other sequences are dropped now and counted in
     /// [`Fit::n_checkpoints_dropped`].
     pub fn commit(mut self) -> Fit {
-        self.fit.n_checkpoints_dropped += self.memory.commit_import();
+        let Memory { reservation, caches, checkpoints, .. } = &mut *self.memory;
+        let dropped = reservation.take().map_or(0, |reservation| reservation.give(caches, checkpoints));
+        self.fit.n_checkpoints_dropped += dropped;
         self.fit
     }
 }
 
 impl Drop for Import<'_> {
     fn drop(&mut self) {
-        self.memory.drop_import();
+        self.memory.undo();
     }
 }
 
-/// Return the placement of what was reserved, by group of the snapshot.
-fn placement(matched: &[Matched], reserved: Reserved) -> Placement {
-    let mut caches = alloc::vec![0; matched.len()];
-    for Matched { place, group } in matched {
-        caches[*group] = place.cache as u32;
-    }
-    Placement { caches, blocks: reserved.blocks, states: reserved.slots, journals: reserved.rows }
+/// Sequences of a snapshot and their targets in a memory.
+struct Request<'a> {
+    snapshot: &'a Snapshot,
+    /// Target of each sequence.
+    seqs: &'a [SeqId],
+    /// Groups of the memory, in the order of the snapshot's.
+    places: Vec<Place>,
 }
 
 impl Memory {
@@ -143,16 +141,13 @@ impl Memory {
     ///   one that does not exist.
     /// - [`Error::Unfollowed`] if the caller has not taken the changes of earlier operations.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn import<S: Source + Sync>(
+    pub fn import<S: Source<Error: Send> + Sync>(
         &mut self,
         snapshot: &Snapshot,
         source: &S,
         seqs: &[SeqId],
         convert: bool,
-    ) -> Result<Import<'_>, ImportError<S::Error>>
-    where
-        S::Error: Send,
-    {
+    ) -> Result<Import<'_>, ImportError<S::Error>> {
         self.import_with(snapshot, source, seqs, convert, &Inline)
     }
 
@@ -160,38 +155,27 @@ impl Memory {
     ///
     /// # Errors
     /// Those of [`Memory::import`].
-    pub fn import_with<S: Source + Sync>(
+    pub fn import_with<S: Source<Error: Send> + Sync>(
         &mut self,
         snapshot: &Snapshot,
         source: &S,
         seqs: &[SeqId],
         convert: bool,
         pool: &dyn Pool,
-    ) -> Result<Import<'_>, ImportError<S::Error>>
-    where
-        S::Error: Send,
-    {
+    ) -> Result<Import<'_>, ImportError<S::Error>> {
         self.undo();
         self.check_followed()?;
         snapshot.check()?;
         self.check_targets(snapshot, seqs)?;
-        let matched = self.match_groups(snapshot, convert)?;
-        let choice = self.choose(snapshot, seqs, &matched)?;
-        let mut fit = choice.fit(snapshot);
-        let reserved = self.reserve_import(snapshot, seqs, &matched, &choice)?;
-        if self.home.own {
-            match self.fill_import(snapshot, source, &matched, &reserved, pool) {
-                Ok(conversion) => fit.conversion = conversion,
-                Err(error) => {
-                    self.drop_import();
-                    return Err(error);
-                }
-            }
+        let request = Request { snapshot, seqs, places: self.match_groups(snapshot, convert)? };
+        let choice = self.choose(&request)?;
+        let placement = self.reserve_import(&request, &choice)?;
+        // From here on, dropping the import frees the reservation.
+        let mut import = Import { fit: choice.fit(snapshot), placement, memory: self };
+        if import.memory.home.own {
+            import.fit.conversion = import.memory.fill_import(&request, source, &import.placement, pool)?;
         }
-        if let Some(reservation) = &mut self.reservation {
-            reservation.placement = placement(&matched, reserved);
-        }
-        Ok(Import { memory: self, fit })
+        Ok(import)
     }
 
     /// Check that there is one existing target per sequence of the snapshot, each named once.
@@ -207,19 +191,5 @@ impl Memory {
             }
         }
         Ok(())
-    }
-
-    /// Make the reservation visible; return the number of checkpoints that the budget did not
-    /// allow.
-    fn commit_import(&mut self) -> u32 {
-        let Some(reservation) = self.reservation.take() else { return 0 };
-        reservation.give(&mut self.caches, &mut self.checkpoints)
-    }
-
-    /// Free a reservation that is not committed.
-    fn drop_import(&mut self) {
-        if let Some(reservation) = self.reservation.take() {
-            reservation.give_back(&mut self.caches, &mut self.checkpoints);
-        }
     }
 }

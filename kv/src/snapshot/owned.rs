@@ -45,36 +45,34 @@ impl Owned {
     /// # Errors
     /// Those of `source`.
     pub fn load<S: Source>(snapshot: &Snapshot, source: &S) -> Result<Owned, S::Error> {
+        let Snapshot { shape, blocks, n_states, journals, .. } = snapshot;
         let mut owned = Owned { snapshot: snapshot.clone(), ..Owned::default() };
-        for (group, blocks) in snapshot.blocks.iter().enumerate() {
-            let layouts: Vec<_> =
-                snapshot.shape.groups.get(group).into_iter().flat_map(|g| g.layouts()).collect();
-            let mut list = Vec::with_capacity(blocks.len());
-            for block in 0..blocks.len() {
-                let mut layers: Vec<Vec<u8>> =
-                    layouts.iter().map(|layout| alloc::vec![0; layout.block_bytes()]).collect();
-                let mut targets: Vec<&mut [u8]> = layers.iter_mut().map(Vec::as_mut_slice).collect();
-                source.fill_block(group, block, &mut targets)?;
-                list.push(layers);
-            }
-            owned.blocks.push(list);
+        for (group, (blocks, layers)) in blocks.iter().zip(&shape.groups).enumerate() {
+            let lens = || layers.layouts().map(|layout| layout.block_bytes());
+            let load = |block| filled(lens(), |layers| source.fill_block(group, block, layers));
+            owned.blocks.push((0..blocks.len()).map(load).collect::<Result<_, _>>()?);
         }
-        let zeros = |len: usize| alloc::vec![0.0; len];
-        for state in 0..snapshot.n_states as usize {
-            let mut pieces: Vec<Vec<f32>> = snapshot.shape.pieces().map(|piece| zeros(piece.len)).collect();
-            let mut targets: Vec<&mut [f32]> = pieces.iter_mut().map(Vec::as_mut_slice).collect();
-            source.fill_state(state, &mut targets)?;
-            owned.states.push(pieces);
+        for state in 0..*n_states as usize {
+            let lens = shape.pieces().map(|piece| piece.len);
+            owned.states.push(filled(lens, |pieces| source.fill_state(state, pieces))?);
         }
-        for (journal, &n_rows) in snapshot.journals.iter().enumerate() {
-            let rows = |input: usize| zeros(input * n_rows as usize);
-            let mut pieces: Vec<Vec<f32>> = snapshot.shape.pieces().map(|piece| rows(piece.input)).collect();
-            let mut targets: Vec<&mut [f32]> = pieces.iter_mut().map(Vec::as_mut_slice).collect();
-            source.fill_journal(journal, &mut targets)?;
-            owned.journals.push(pieces);
+        for (journal, &n_rows) in journals.iter().enumerate() {
+            let lens = shape.pieces().map(|piece| piece.input * n_rows as usize);
+            owned.journals.push(filled(lens, |pieces| source.fill_journal(journal, pieces))?);
         }
         Ok(owned)
     }
+}
+
+/// Return buffers of these lengths with what `fill` writes into them.
+pub(super) fn filled<T: Clone + Default, E>(
+    lens: impl Iterator<Item = usize>,
+    fill: impl FnOnce(&mut [&mut [T]]) -> Result<(), E>,
+) -> Result<Vec<Vec<T>>, E> {
+    let mut buffers: Vec<Vec<T>> = lens.map(|len| alloc::vec![T::default(); len]).collect();
+    let mut targets: Vec<&mut [T]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+    fill(&mut targets)?;
+    Ok(buffers)
 }
 
 fn slices<T>(list: Option<&Vec<Vec<T>>>) -> Vec<&[T]> {
@@ -101,15 +99,13 @@ impl Content for Owned {
 
 /// Copy slices into targets, whose number and lengths have to match.
 fn fill<T: Copy>(slices: &[&[T]], targets: &mut [&mut [T]], what: &'static str) -> Result<(), Error> {
-    let (found, wanted) = (slices.len() as u64, targets.len() as u64);
-    if found != wanted {
-        return Err(Error::Shape { what, found, wanted });
-    }
+    let ensure = |found: usize, wanted: usize| match found == wanted {
+        true => Ok(()),
+        false => Err(Error::Shape { what, found: found as u64, wanted: wanted as u64 }),
+    };
+    ensure(slices.len(), targets.len())?;
     for (slice, target) in slices.iter().zip(targets) {
-        let (found, wanted) = (slice.len() as u64, target.len() as u64);
-        if found != wanted {
-            return Err(Error::Shape { what, found, wanted });
-        }
+        ensure(slice.len(), target.len())?;
         target.copy_from_slice(slice);
     }
     Ok(())

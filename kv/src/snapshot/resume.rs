@@ -5,17 +5,16 @@
 //! blocks. States and windows differ with every position, so it stores one [`Resume`] for each
 //! position at which a prompt may continue.
 
-use super::{Cells, Content, Sees, Sequence, Shape, Snapshot, State};
+use super::{Block, Cells, Content, Sees, Sequence, Shape, Snapshot, State};
 use crate::cache::table::{SPAN, bits};
 use crate::ids::Pos;
-use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
 use core::ops::Range;
 
 impl Cells {
     /// Return the cells in a range of positions, as if a window had dropped the others.
-    pub(crate) fn within(&self, blocks: &[super::Block], range: Range<Pos>) -> Cells {
+    pub(crate) fn within(&self, blocks: &[Block], range: Range<Pos>) -> Cells {
         let cut = |extent: &BlockEntry| {
             let Some(block) = blocks.get(extent.block as usize) else { return BlockEntry::EMPTY };
             let inside = bits(extent.live).filter(|&cell| range.contains(&block.pos[cell as usize]));
@@ -50,8 +49,8 @@ pub struct Resume<'a, C> {
     snapshot: Snapshot,
     /// Group in the content and block numbers there, per group of this snapshot.
     groups: Vec<(usize, Vec<u32>)>,
-    /// Number in the content, per state.
-    states: Vec<u32>,
+    /// Number of the state in the content.
+    state: Option<u32>,
 }
 
 impl Shape {
@@ -72,77 +71,59 @@ impl<'a, C: Content> Resume<'a, C> {
     /// Return what continuing sequence `number` of the content at `end` needs; `None` if a state or
     /// a cell of a window is no longer there.
     pub fn at(content: &'a C, number: usize, end: Pos) -> Option<Self> {
-        let snapshot = content.snapshot();
-        let sequence = snapshot.sequences.get(number)?;
+        let Snapshot { shape, blocks, checkpoints, sequences, .. } = content.snapshot();
+        let sequence = sequences.get(number)?;
         let mark = sequence.checkpoints.iter().find(|mark| mark.pos == end);
-        let checkpoint = mark.and_then(|mark| snapshot.checkpoints.get(mark.checkpoint as usize));
-        let mut taken = Selection::default();
-        for (group, own) in snapshot.shape.groups.iter().enumerate().filter(|(_, own)| own.sees != Sees::All)
-        {
-            let Sees::Window(window) = own.sees else { return None };
-            let blocks = snapshot.blocks.get(group)?;
-            let all = sequence.cells.get(group)?;
+        let checkpoint = mark.and_then(|mark| checkpoints.get(mark.checkpoint as usize));
+        let mut own = Snapshot { shape: shape.resumed(), ..Snapshot::default() };
+        let mut resumed = Sequence { last: Pos(end.0 - 1), ..Sequence::default() };
+        let mut groups = Vec::new();
+        for (group, layers) in shape.groups.iter().enumerate() {
+            let window = match layers.sees {
+                Sees::All => continue,
+                Sees::Window(window) => window,
+                Sees::EncoderOutput => return None,
+            };
+            let (blocks, all) = (blocks.get(group)?, sequence.cells.get(group)?);
             let kept = checkpoint.and_then(|checkpoint| checkpoint.cells.get(group)?.clone());
             let whole = || {
                 let is_there = all.whole_from <= window.first(end) && all.last_pos(blocks)?.next() >= end;
                 is_there.then(|| Cells { start: Pos::ZERO, ..all.within(blocks, all.whole_from..end) })
             };
-            let cells = kept.or_else(whole)?;
-            taken.group(group, cells, blocks);
+            let mut cells = kept.or_else(whole)?;
+            let (numbers, list) = renumber(&mut cells, blocks);
+            groups.push((group, numbers));
+            own.blocks.push(list);
+            resumed.cells.push(cells);
         }
-        let state = match snapshot.shape.recurrent.is_empty() {
-            true => None,
-            false => Some(taken.state(current_state(sequence, end).or_else(|| checkpoint?.state)?)),
-        };
-        let Selection { groups, cells, blocks, states } = taken;
-        let sequence = Sequence { cells, state, last: Pos(end.0 - 1), checkpoints: Vec::new() };
-        let n_states = states.len() as u32;
-        let shape = snapshot.shape.resumed();
-        let snapshot = Snapshot { shape, blocks, n_states, sequences: vec![sequence], ..Snapshot::default() };
+        let mut number = None;
+        if !shape.recurrent.is_empty() {
+            let current = sequence.state.filter(|_| sequence.last.next() == end);
+            let state = current.or_else(|| checkpoint?.state)?;
+            number = state.state;
+            own.n_states = u32::from(number.is_some());
+            resumed.state = Some(State { state: number.map(|_| 0), ..state });
+        }
+        own.sequences.push(resumed);
         // An invalid snapshot could not be imported.
-        snapshot.check().ok()?;
-        Some(Resume { content, snapshot, groups, states })
+        own.check().ok()?;
+        Some(Resume { content, snapshot: own, groups, state: number })
     }
 }
 
-/// Return the current state if `end` is the end of the sequence.
-fn current_state(sequence: &Sequence, end: Pos) -> Option<State> {
-    sequence.state.filter(|_| sequence.last.next() == end)
-}
-
-/// Selected cells and states of a snapshot, renumbered.
-#[derive(Default)]
-struct Selection {
-    groups: Vec<(usize, Vec<u32>)>,
-    cells: Vec<Cells>,
-    blocks: Vec<Vec<super::Block>>,
-    states: Vec<u32>,
-}
-
-impl Selection {
-    /// Add cells and number their blocks anew.
-    fn group(&mut self, group: usize, mut cells: Cells, blocks: &[super::Block]) {
-        let (mut numbers, mut list) = (Vec::new(), Vec::new());
-        for extent in cells.extents.iter_mut().filter(|extent| extent.live != 0) {
-            let Some(block) = blocks.get(extent.block as usize) else { continue };
-            let mut own = super::Block { live: extent.live, pos: [Pos::ZERO; 32] };
-            bits(extent.live).for_each(|cell| own.pos[cell as usize] = block.pos[cell as usize]);
-            numbers.push(extent.block);
-            list.push(own);
-            extent.block = numbers.len() as u32 - 1;
-        }
-        self.groups.push((group, numbers));
-        self.blocks.push(list);
-        self.cells.push(cells);
+/// Number the blocks of `cells` anew, and return their old numbers and those of their cells that
+/// `cells` has.
+fn renumber(cells: &mut Cells, blocks: &[Block]) -> (Vec<u32>, Vec<Block>) {
+    let (mut numbers, mut list) = (Vec::new(), Vec::new());
+    for extent in cells.extents.iter_mut().filter(|extent| extent.live != 0) {
+        let Some(block) = blocks.get(extent.block as usize) else { continue };
+        numbers.push(extent.block);
+        extent.block = list.len() as u32;
+        let mut own = Block::default();
+        own.add(extent.live, &block.pos);
+        list.push(own);
     }
-
-    fn state(&mut self, state: State) -> State {
-        let number = state.state.map(|number| {
-            self.states.push(number);
-            self.states.len() as u32 - 1
-        });
-        State { state: number, ..state }
-    }
+    (numbers, list)
 }
 
 impl<C: Content> Content for Resume<'_, C> {
@@ -151,12 +132,13 @@ impl<C: Content> Content for Resume<'_, C> {
     }
 
     fn block(&self, group: usize, block: usize) -> Vec<&[u8]> {
-        let there = self.groups.get(group).and_then(|(group, blocks)| Some((*group, *blocks.get(block)?)));
-        there.map(|(group, block)| self.content.block(group, block as usize)).unwrap_or_default()
+        let own = self.groups.get(group).and_then(|(group, blocks)| Some((*group, *blocks.get(block)?)));
+        own.map_or_else(Vec::new, |(group, block)| self.content.block(group, block as usize))
     }
 
     fn state(&self, state: usize) -> Vec<&[f32]> {
-        self.states.get(state).map(|state| self.content.state(*state as usize)).unwrap_or_default()
+        let own = self.state.filter(|_| state == 0);
+        own.map_or_else(Vec::new, |state| self.content.state(state as usize))
     }
 
     fn journal(&self, _journal: usize) -> Vec<&[f32]> {

@@ -27,7 +27,8 @@
 //!
 //! // Three whole blocks; what was computed for each, in as many pieces as there are.
 //! let blocks = vec![vec![b"keys".into(), b"values".into()]; 3];
-//! cache.put(&EvaluatedPrefix { root, tokens: (&prompt).into(), first: 0, blocks, resumes: vec![] })?;
+//! let tokens = (&prompt).into();
+//! cache.put(&EvaluatedPrefix { root, tokens, first: 0, blocks, resumes: vec![] })?;
 //!
 //! let found = cache.longest(&root, &prompt, prompt.len() - 1, Need::Blocks)?;
 //! assert_eq!(found.n_tokens, 96);
@@ -67,11 +68,10 @@ pub use writer::{BackgroundWriter, WriterStats};
 use super::container::Section;
 use super::disk::{Disk, RealDisk};
 use crate::ids::Token;
-use core::sync::atomic::{AtomicU64, Ordering};
 use entry::EntryName;
 use folder::Folder;
 use found::OpenEntry;
-use index::Index;
+use index::{Index, Known};
 use key::{blocks_of, chain};
 use std::collections::HashMap;
 use std::path::Path;
@@ -135,20 +135,8 @@ struct Shared {
     folder: Folder,
     access: Access,
     index: Mutex<Index>,
-    counts: Counts,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    written: AtomicU64,
-    evicted: AtomicU64,
-    damaged: AtomicU64,
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    /// Counts of what was done; sizes are the index's.
+    counts: Mutex<Stats>,
 }
 
 impl PromptCache {
@@ -171,7 +159,7 @@ impl PromptCache {
         if access != Access::ReadOnly {
             folder.make()?;
         }
-        let shared = Shared { folder, access, index: Mutex::default(), counts: Counts::default() };
+        let shared = Shared { folder, access, index: Mutex::default(), counts: Mutex::default() };
         let cache = Self { shared: Arc::new(shared) };
         cache.shared.index().refresh(&cache.shared.folder)?;
         if access != Access::ReadOnly {
@@ -208,14 +196,11 @@ impl PromptCache {
     ) -> Result<Found, Error> {
         let tokens = tokens.get(..max_tokens).unwrap_or(tokens);
         let keys = chain(root, tokens);
-        let found = {
-            let mut index = self.shared.index();
-            index.refresh(&self.shared.folder)?;
-            Lookup { shared: &self.shared, index: &mut index, files: HashMap::new() }
-                .longest(root, &keys, tokens, need)
-        };
-        let counts = &self.shared.counts;
-        count(if found.n_tokens > 0 { &counts.hits } else { &counts.misses });
+        let mut index = self.shared.refreshed()?;
+        let mut lookup = Lookup { shared: &self.shared, index: &mut index, files: HashMap::new() };
+        let found = lookup.longest(root, &keys, tokens, need);
+        drop(index);
+        self.shared.count(|stats| if found.n_tokens > 0 { stats.hits += 1 } else { stats.misses += 1 });
         self.shared.touch(&found);
         Ok(found)
     }
@@ -227,9 +212,7 @@ impl PromptCache {
     /// [`Error::Disk`] if the folder cannot be listed.
     pub fn n_stored(&self, root: &Key, tokens: &[Token]) -> Result<usize, Error> {
         let keys = chain(root, tokens);
-        let mut index = self.shared.index();
-        index.refresh(&self.shared.folder)?;
-        Ok(index.stored(&keys, tokens))
+        Ok(self.shared.refreshed()?.stored(&keys, tokens))
     }
 
     /// Return true if there is a resume point after the first `n_blocks` blocks of `tokens`.
@@ -239,20 +222,15 @@ impl PromptCache {
     pub fn has_resume_point(&self, root: &Key, tokens: &[Token], n_blocks: usize) -> Result<bool, Error> {
         let Some(prefix) = blocks_of(tokens).get(..n_blocks) else { return Ok(false) };
         let keys = chain(root, prefix.as_flattened());
-        let mut index = self.shared.index();
-        index.refresh(&self.shared.folder)?;
+        let index = self.shared.refreshed()?;
         Ok(keys.last().is_some_and(|key| index.resume(key).is_some()))
     }
 
     /// Return the counts of what was done, and the size as of the last look at the folder.
     pub fn stats(&self) -> Stats {
-        let counts = &self.shared.counts;
-        let [hits, misses, written, evicted, damaged] =
-            [&counts.hits, &counts.misses, &counts.written, &counts.evicted, &counts.damaged]
-                .map(|count| count.load(Ordering::Relaxed));
         let index = self.shared.index();
         let bytes = index.whole().map(|(_, entry)| entry.total).fold(0, u64::saturating_add);
-        Stats { entries: index.entries.len() as u64, bytes, hits, misses, written, evicted, damaged }
+        Stats { entries: index.entries.len() as u64, bytes, ..self.shared.count(|stats| *stats) }
     }
 }
 
@@ -263,6 +241,18 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lock the index and bring it up to date.
+    fn refreshed(&self) -> Result<MutexGuard<'_, Index>, Error> {
+        let mut index = self.index();
+        index.refresh(&self.folder)?;
+        Ok(index)
+    }
+
+    /// Change or read the counts.
+    fn count<T>(&self, change: impl FnOnce(&mut Stats) -> T) -> T {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Return the budget.
     fn budget(&self) -> Result<u64, Error> {
         match self.access {
@@ -271,7 +261,7 @@ impl Shared {
         }
     }
 
-    /// CheckpointRef all entries of what was found as used now; if that fails they are merely evicted
+    /// Mark all entries of what was found as used now; if that fails they are merely evicted
     /// earlier.
     fn touch(&self, found: &Found) {
         if self.access == Access::ReadOnly {
@@ -293,12 +283,13 @@ impl Shared {
     }
 
     fn give_up(&self, index: &mut Index, name: &EntryName) {
-        count(&self.counts.damaged);
+        self.count(|stats| stats.damaged += 1);
         if self.access != Access::ReadOnly && self.folder.remove(name).is_ok() {
-            index.forget(name);
+            index.entries.remove(name);
         } else {
-            index.condemn(name);
+            index.entries.insert(*name, Known::Damaged);
         }
+        index.rebuild();
     }
 }
 
@@ -315,7 +306,8 @@ impl Lookup<'_> {
         let mut why = self.index.why(root, keys, tokens, n);
         let mut blocks = Vec::with_capacity(n);
         for (i, (key, tokens)) in keys.iter().zip(blocks_of(tokens)).take(n).enumerate() {
-            match self.block(key, tokens) {
+            let place = self.index.block(key, tokens).map(|(name, block)| (name, block.payload));
+            match place.and_then(|(name, section)| self.payload(name, section)) {
                 Some(payload) => blocks.push(payload),
                 None => {
                     why = Why::Unreadable { at: i * BLOCK_TOKENS };
@@ -326,24 +318,14 @@ impl Lookup<'_> {
         let n_stored = blocks.len() * BLOCK_TOKENS;
         let mut resume = None;
         if need == Need::ResumePoint {
-            let n = (1..=blocks.len()).rev().find(|n| {
-                resume = keys.get(n - 1).and_then(|key| self.resume(key));
-                resume.is_some()
-            });
-            blocks.truncate(n.unwrap_or(0));
+            while resume.is_none() && !blocks.is_empty() {
+                let place =
+                    self.index.resume(&keys[blocks.len() - 1]).map(|(name, section)| (name, *section));
+                resume = place.and_then(|(name, section)| self.payload(name, section));
+                blocks.truncate(blocks.len() - usize::from(resume.is_none()));
+            }
         }
         Found { n_tokens: blocks.len() * BLOCK_TOKENS, n_stored, why, blocks, resume }
-    }
-
-    fn block(&mut self, key: &Key, tokens: &key::BlockTokens) -> Option<Payload> {
-        let (name, block) = self.index.block(key, tokens)?;
-        let section = block.payload;
-        self.payload(name, section)
-    }
-
-    fn resume(&mut self, key: &Key) -> Option<Payload> {
-        let (name, &section) = self.index.resume(key)?;
-        self.payload(name, section)
     }
 
     /// Return a payload of an entry, which is opened once.
@@ -352,7 +334,7 @@ impl Lookup<'_> {
             return Some(Payload { entry: entry.clone(), section });
         }
         let file = self.shared.folder.open(&name).ok()?;
-        let wanted = self.index.len(&name)?;
+        let wanted = self.index.entry(&name)?.total;
         if file.len().ok()? != wanted {
             self.shared.give_up(self.index, &name);
             return None;

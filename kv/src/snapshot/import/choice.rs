@@ -3,51 +3,48 @@
 //! Cells that attention needs are always imported, or the import fails. Cells behind windows and
 //! checkpoints are left out where space is short, the least useful first.
 
-use super::Fit;
-use super::fit::Matched;
+use super::{Fit, Request};
 use crate::cache::CellCache;
 use crate::cache::table::bits;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::memory::Memory;
-use crate::snapshot::{Block, Cells, CheckpointRef, Sequence, Snapshot, drop_dead_spans};
+use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence, Snapshot, drop_dead_spans};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
 
 /// The cells and checkpoints of a snapshot to import.
-pub(super) struct Choice {
+pub(super) struct Choice<'s> {
     /// Block tables, per group and sequence.
     pub cells: Vec<Vec<Cells>>,
     /// Checkpoints to import, the most useful first.
-    pub checkpoints: Vec<Kept>,
+    pub checkpoints: Vec<Kept<'s>>,
     /// Lists of checkpoints, per sequence, restricted to those to import.
     pub lists: Vec<Vec<CheckpointRef>>,
 }
 
 /// A checkpoint to import.
-pub(super) struct Kept {
+pub(super) struct Kept<'s> {
     /// Index in the snapshot.
     pub number: usize,
+    pub checkpoint: &'s Checkpoint,
     /// Cells that it keeps apart, per group.
     pub cells: Vec<Option<Cells>>,
     /// Position of the token that follows it.
     pos: Pos,
-    /// True if it is a rollback floor.
-    floor: bool,
     /// True if it stays pinned; a pin beyond the budget is dropped.
     pub pinned: bool,
     /// Number of journal rows to import.
     pub n_rows: u32,
 }
 
-impl Choice {
+impl Choice<'_> {
     /// Return the counts of what is left out.
     pub fn fit(&self, snapshot: &Snapshot) -> Fit {
         let n_rows: u32 = self.checkpoints.iter().map(|kept| kept.n_rows).sum();
         let saved: u32 = snapshot.journals.iter().fold(0, |sum, n| sum.saturating_add(*n));
-        let pinned = |number: usize| snapshot.checkpoints[number].pinned;
-        let unpinned = self.checkpoints.iter().filter(|kept| pinned(kept.number) && !kept.pinned);
+        let unpinned = self.checkpoints.iter().filter(|kept| kept.checkpoint.pinned && !kept.pinned);
         Fit {
             n_unpinned: unpinned.count() as u32,
             n_checkpoints_dropped: (snapshot.checkpoints.len() - self.checkpoints.len()) as u32,
@@ -59,7 +56,7 @@ impl Choice {
     /// Return, per block of a group, the number of block tables that use it.
     pub fn users(&self, group: usize, n_blocks: usize) -> Vec<u32> {
         let mut users = vec![0; n_blocks];
-        let held = self.checkpoints.iter().filter_map(|kept| kept.cells.get(group)?.as_ref());
+        let held = self.checkpoints.iter().filter_map(|kept| kept.cells[group].as_ref());
         let extents = self.cells[group].iter().chain(held).flat_map(|cells| &cells.extents);
         extents.filter(|extent| extent.live != 0).for_each(|extent| users[extent.block as usize] += 1);
         users
@@ -68,7 +65,7 @@ impl Choice {
     /// Return, per state, the number of sequences and checkpoints that use it.
     pub fn state_users(&self, snapshot: &Snapshot) -> Vec<u32> {
         let mut users = vec![0; snapshot.n_states as usize];
-        let held = self.checkpoints.iter().map(|kept| snapshot.checkpoints[kept.number].state);
+        let held = self.checkpoints.iter().map(|kept| kept.checkpoint.state);
         let states = snapshot.sequences.iter().map(|sequence| sequence.state).chain(held);
         states.filter_map(|state| state?.state).for_each(|state| users[state as usize] += 1);
         users
@@ -77,67 +74,61 @@ impl Choice {
 
 impl Memory {
     /// Choose the cells and checkpoints to import, as many as fit.
-    pub(super) fn choose(
-        &self,
-        snapshot: &Snapshot,
-        seqs: &[SeqId],
-        matched: &[Matched],
-    ) -> Result<Choice, Error> {
-        let mut cells = vec![Vec::new(); matched.len()];
-        for Matched { place, group } in matched {
-            let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
+    pub(super) fn choose<'s>(&self, request: &Request<'s>) -> Result<Choice<'s>, Error> {
+        let Request { snapshot, seqs, .. } = *request;
+        let mut cells = vec![Vec::new(); request.places.len()];
+        for (group, cache) in self.groups(request) {
             for (sequence, &seq) in snapshot.sequences.iter().zip(seqs) {
-                let own = &sequence.cells[*group];
-                check_len(cache, own, seq)?;
-                check_whole(cache, own, seq)?;
-                cells[*group].push(own.clone());
+                check_cells(cache, &sequence.cells[group], seq)?;
+                cells[group].push(sequence.cells[group].clone());
             }
         }
-        check_merged(snapshot, seqs, matched)?;
+        check_merged(request)?;
         let mut choice = Choice { cells, checkpoints: Vec::new(), lists: Vec::new() };
         if self.checkpoints.is_needed() {
-            choice.checkpoints = self.candidates(snapshot, matched);
+            choice.checkpoints = self.candidates(request);
         }
-        self.make_fit(snapshot, seqs, matched, &mut choice)?;
+        self.make_fit(request, &mut choice)?;
         self.choose_rows(snapshot, &mut choice);
         Ok(choice)
     }
 
+    /// Return the groups of the snapshot, each with the cache that gets its cells.
+    fn groups<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, CellCache<'m>)> {
+        let caches = request.places.iter().map(|place| self.caches.cell_cache(place.cache));
+        caches.enumerate().filter_map(|(group, cache)| Some((group, cache?)))
+    }
+
     /// Return the checkpoints that can be imported, the most useful first, as many as fit.
-    fn candidates(&self, snapshot: &Snapshot, matched: &[Matched]) -> Vec<Kept> {
-        let mut marks: Vec<Vec<(&Sequence, CheckpointRef)>> = vec![Vec::new(); snapshot.checkpoints.len()];
+    fn candidates<'s>(&self, request: &Request<'s>) -> Vec<Kept<'s>> {
+        let snapshot = request.snapshot;
+        let mut marks: Vec<Vec<(&Sequence, &CheckpointRef)>> = vec![Vec::new(); snapshot.checkpoints.len()];
         for sequence in &snapshot.sequences {
-            sequence
-                .checkpoints
-                .iter()
-                .for_each(|mark| marks[mark.checkpoint as usize].push((sequence, *mark)));
+            for mark in &sequence.checkpoints {
+                marks[mark.checkpoint as usize].push((sequence, mark));
+            }
         }
         let mut ranked = Vec::new();
-        for (number, marks) in marks.iter().enumerate() {
-            let Some((sequence, mark)) = marks.first() else { continue };
+        for (number, (checkpoint, marks)) in snapshot.checkpoints.iter().zip(&marks).enumerate() {
+            let Some(&(sequence, &CheckpointRef { pos, .. })) = marks.first() else { continue };
+            let Some(cells) = self.cells_for(request, checkpoint, marks) else { continue };
             let end = snapshot.end_of(sequence);
-            let checkpoint = &snapshot.checkpoints[number];
             let rank = match () {
                 () if checkpoint.floor => 0,
                 () if checkpoint.pinned => 1,
                 () if marks.iter().any(|(_, mark)| mark.n_rows > 0) => 2,
-                () if self.checkpoints.wants_scheduled(mark.pos, end) => 3,
+                () if self.checkpoints.wants_scheduled(pos, end) => 3,
                 () => 4,
             };
-            ranked.push((rank, end.0 - mark.pos.0, number));
+            let kept = Kept { number, checkpoint, cells, pos, pinned: checkpoint.pinned, n_rows: 0 };
+            ranked.push((rank, end.0 - pos.0, kept));
         }
         ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
-        let keep = |(.., number): (i32, i32, usize)| {
-            let cells = self.cells_for(snapshot, matched, number, &marks[number])?;
-            let pos = marks[number].first()?.1.pos;
-            let floor = snapshot.checkpoints[number].floor;
-            Some(Kept { number, cells, pos, floor, pinned: false, n_rows: 0 })
-        };
         let mut room = self.checkpoints.room();
-        let has_room = |kept: &Kept| if kept.floor { room.floor() } else { room.other() };
-        let mut kept: Vec<Kept> = ranked.into_iter().filter_map(keep).filter(has_room).collect();
+        let has_room = |kept: &Kept<'_>| if kept.checkpoint.floor { room.floor() } else { room.other() };
+        let mut kept: Vec<Kept<'_>> = ranked.into_iter().map(|(.., kept)| kept).filter(has_room).collect();
         let mut pins = self.checkpoints.n_free_pins();
-        for kept in kept.iter_mut().filter(|kept| snapshot.checkpoints[kept.number].pinned) {
+        for kept in kept.iter_mut().filter(|kept| kept.pinned) {
             kept.pinned = pins > 0;
             pins = pins.saturating_sub(1);
         }
@@ -148,48 +139,42 @@ impl Memory {
     /// missing.
     fn cells_for(
         &self,
-        snapshot: &Snapshot,
-        matched: &[Matched],
-        number: usize,
-        marks: &[(&Sequence, CheckpointRef)],
+        request: &Request<'_>,
+        checkpoint: &Checkpoint,
+        marks: &[(&Sequence, &CheckpointRef)],
     ) -> Option<Vec<Option<Cells>>> {
         let pos = marks.first()?.1.pos;
-        let mut list = vec![None; matched.len()];
-        for Matched { place, group } in matched {
-            let cache = self.caches.cell_cache(place.cache).filter(CellCache::is_windowed);
-            let Some(cache) = cache else { continue };
-            let saved = snapshot.checkpoints[number].cells[*group].clone();
+        let mut list = vec![None; request.places.len()];
+        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
             let needed = cache.needed_from(pos);
             let derived = || {
-                let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[*group]);
+                let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[group]);
                 let whole = with.find(|cells| cells.whole_from <= needed)?;
-                Some(whole.within(&snapshot.blocks[*group], needed..pos))
+                Some(whole.within(&request.snapshot.blocks[group], needed..pos))
             };
-            list[*group] = Some(saved.or_else(derived)?);
+            list[group] = Some(checkpoint.cells[group].clone().or_else(derived)?);
         }
         Some(list)
     }
 
     /// Leave out cells behind windows, then checkpoints, until the rest fits; fail if it never
     /// does.
-    fn make_fit(
-        &self,
-        snapshot: &Snapshot,
-        seqs: &[SeqId],
-        matched: &[Matched],
-        choice: &mut Choice,
-    ) -> Result<(), Error> {
-        if self.lacking(snapshot, matched, choice).is_none() {
+    fn make_fit(&self, request: &Request<'_>, choice: &mut Choice<'_>) -> Result<(), Error> {
+        if self.lacking(request, choice).is_none() {
             return Ok(());
         }
-        self.trim(snapshot, matched, choice);
+        // Cells that a sequence appended to in this memory would have dropped.
+        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
+            let blocks = &request.snapshot.blocks[group];
+            choice.cells[group].iter_mut().for_each(|cells| trim(cache, cells, blocks));
+        }
         let checkpoints = core::mem::take(&mut choice.checkpoints);
-        if let Some((what, need, free)) = self.lacking(snapshot, matched, choice) {
-            let seq = seqs.first().copied().unwrap_or_default();
+        if let Some((what, need, free)) = self.lacking(request, choice) {
+            let seq = request.seqs.first().copied().unwrap_or_default();
             return Err(Error::Full { what, need, free, seq });
         }
         choice.checkpoints = checkpoints;
-        while self.lacking(snapshot, matched, choice).is_some() {
+        while self.lacking(request, choice).is_some() {
             // In steps of a sixteenth, so that dropping many takes few checks.
             let n = choice.checkpoints.len();
             choice.checkpoints.truncate(n - n.div_ceil(16));
@@ -197,53 +182,33 @@ impl Memory {
         Ok(())
     }
 
-    /// Leave out cells that a sequence appended to in this memory would have dropped.
-    fn trim(&self, snapshot: &Snapshot, matched: &[Matched], choice: &mut Choice) {
-        for Matched { place, group } in matched {
-            let cache = self.caches.cell_cache(place.cache).filter(CellCache::is_windowed);
-            let Some(cache) = cache else { continue };
-            for cells in &mut choice.cells[*group] {
-                trim(cache, cells, &snapshot.blocks[*group]);
-            }
-        }
-    }
-
     /// Return the resource that is short: its name, the need, and the free amount.
-    fn lacking(
-        &self,
-        snapshot: &Snapshot,
-        matched: &[Matched],
-        choice: &Choice,
-    ) -> Option<(&'static str, u64, u64)> {
-        for Matched { place, group } in matched {
-            let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let users = choice.users(*group, snapshot.blocks[*group].len());
-            let need = users.iter().filter(|n| **n > 0).count() as u64;
+    fn lacking(&self, request: &Request<'_>, choice: &Choice<'_>) -> Option<(&'static str, u64, u64)> {
+        let n_used = |users: Vec<u32>| users.iter().filter(|n| **n > 0).count() as u64;
+        for (group, cache) in self.groups(request) {
+            let need = n_used(choice.users(group, request.snapshot.blocks[group].len()));
             let (free, cells) = (u64::from(cache.cells.pool.n_free()), BLOCK_CELLS as u64);
             if need > free {
                 return Some(("cells", need * cells, free * cells));
             }
         }
-        let states = self.caches.states()?;
-        let need = choice.state_users(snapshot).iter().filter(|n| **n > 0).count() as u64;
-        let free = states.n_free() as u64;
+        let free = self.caches.states()?.n_free() as u64;
+        let need = n_used(choice.state_users(request.snapshot));
         (need > free).then_some(("states", need, free))
     }
 
     /// Choose the journals to import, and restrict the lists of checkpoints accordingly.
-    fn choose_rows(&self, snapshot: &Snapshot, choice: &mut Choice) {
+    fn choose_rows(&self, snapshot: &Snapshot, choice: &mut Choice<'_>) {
         let mut left = self.checkpoints.n_free_journals();
         let most = self.checkpoints.journal_len();
         let mut taken = vec![None; snapshot.checkpoints.len()];
         for kept in &mut choice.checkpoints {
-            let saved = snapshot.checkpoints[kept.number].journal;
-            let saved = saved.map_or(0, |journal| snapshot.journals[journal as usize]);
-            // A journal ends at the next multiple of its length: the one that continues it starts
-            // there.
-            let reach = most - (kept.pos.0 as u32).checked_rem(most).unwrap_or(0);
+            let saved = kept.checkpoint.journal.map_or(0, |journal| snapshot.journals[journal as usize]);
             if saved > 0 && most > 0 && left > 0 {
                 left -= 1;
-                kept.n_rows = saved.min(reach);
+                // A journal ends at the next multiple of its length: the one that continues it
+                // starts there.
+                kept.n_rows = saved.min(most - kept.pos.0 as u32 % most);
             }
             taken[kept.number] = Some(kept.n_rows);
         }
@@ -258,21 +223,15 @@ impl Memory {
     }
 }
 
-/// Check that a sequence is no longer than a cache of all cells can hold.
-fn check_len(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
+/// Check that a cache that retains all cells gets all of them and can hold so many.
+fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
     let (need, free) = (cells.len(), cache.cells.n_ctx);
-    if !cache.is_windowed() && need > free {
-        return Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq });
+    match () {
+        () if cache.is_windowed() => Ok(()),
+        () if need > free => Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq }),
+        () if cells.whole_from > Pos::ZERO => Err(Error::Gone { seq, whole_from: cells.whole_from }),
+        () => Ok(()),
     }
-    Ok(())
-}
-
-/// Check that a cache that retains all cells gets all of them.
-fn check_whole(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
-    if cache.is_windowed() || cells.whole_from == Pos::ZERO {
-        return Ok(());
-    }
-    Err(Error::Gone { seq, whole_from: cells.whole_from })
 }
 
 /// Leave out block table entries behind the window and its margin.
@@ -299,18 +258,19 @@ fn trim(cache: CellCache<'_>, cells: &mut Cells, blocks: &[Block]) {
 }
 
 /// Check that groups which share a cache in this memory have the same cells.
-fn check_merged(snapshot: &Snapshot, seqs: &[SeqId], matched: &[Matched]) -> Result<(), Error> {
-    for (i, Matched { place, group }) in matched.iter().enumerate() {
-        for twin in matched[..i].iter().filter(|other| other.place.cache == place.cache) {
-            for (sequence, &seq) in snapshot.sequences.iter().zip(seqs) {
-                let (a, b) = (&sequence.cells[*group], &sequence.cells[twin.group]);
+fn check_merged(request: &Request<'_>) -> Result<(), Error> {
+    let Request { snapshot, seqs, places } = request;
+    for (group, place) in places.iter().enumerate() {
+        for twin in (0..group).filter(|&twin| places[twin].cache == place.cache) {
+            for (sequence, &seq) in snapshot.sequences.iter().zip(*seqs) {
+                let (a, b) = (&sequence.cells[group], &sequence.cells[twin]);
                 let same = a.extents == b.extents
-                    && a.positions(&snapshot.blocks[*group]).eq(b.positions(&snapshot.blocks[twin.group]));
+                    && a.positions(&snapshot.blocks[group]).eq(b.positions(&snapshot.blocks[twin]));
                 let whole_from = a.whole_from.max(b.whole_from);
                 match same {
                     true => {}
                     false if whole_from > Pos::ZERO => return Err(Error::Gone { seq, whole_from }),
-                    false => return Err(Error::Snapshot { what: "cells of group", index: *group as u64 }),
+                    false => return Err(Error::Snapshot { what: "cells of group", index: group as u64 }),
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! Writing the bytes of a snapshot into reserved blocks, states and journals.
 
-use super::ImportError;
-use super::fit::{Conversion, Matched};
-use super::reserve::Reserved;
+use super::fit::Conversion;
+use super::{ImportError, Request};
 use crate::cache::PagedCells;
 use crate::error::Error;
+use crate::external::Placement;
 use crate::memory::Memory;
 use crate::reserve;
 use crate::snapshot::export::Place;
-use crate::snapshot::{Group, Snapshot, Source};
+use crate::snapshot::owned::filled;
+use crate::snapshot::{Snapshot, Source};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
@@ -17,34 +18,34 @@ use backstitch_core::pool::{Parts, Pool, n_jobs};
 impl Memory {
     /// Write everything that was reserved, blocks on all threads of `pool`; return statistics of
     /// the conversion, if there was one.
-    pub(super) fn fill_import<S: Source + Sync>(
+    pub(super) fn fill_import<S: Source<Error: Send> + Sync>(
         &mut self,
-        snapshot: &Snapshot,
+        request: &Request<'_>,
         source: &S,
-        matched: &[Matched],
-        reserved: &Reserved,
+        placement: &Placement,
         pool: &dyn Pool,
-    ) -> Result<Option<Conversion>, ImportError<S::Error>>
-    where
-        S::Error: Send,
-    {
+    ) -> Result<Option<Conversion>, ImportError<S::Error>> {
         let mut conversion = None;
-        for Matched { place, group } in matched {
+        for (group, place) in request.places.iter().enumerate() {
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
-            let mut rooms = rooms(cells, place, &reserved.blocks[*group]);
-            let saved = &snapshot.shape.groups[*group];
+            let mut rooms = rooms(cells, place, &placement.blocks[group]);
+            let saved = &request.snapshot.shape.groups[group];
             if (saved.k_type, saved.v_type) == (place.group.k_type, place.group.v_type) {
-                fill_blocks(source, *group, &mut rooms, pool).map_err(ImportError::Source)?;
+                fill_blocks(&mut rooms, pool, &|block, layers| {
+                    source.fill_block(group, block, layers).map(|()| Conversion::default())
+                })
+                .map_err(ImportError::Source)?;
                 continue;
             }
-            let mut converter = Converter::new(saved, &place.group);
-            for Room { block, layers, .. } in &mut rooms {
-                let live = snapshot.blocks[*group][*block].live;
-                converter.fill(source, (*group, *block), live, layers).map_err(ImportError::Source)?;
-            }
-            conversion.get_or_insert_with(Conversion::default).add(&converter.done);
+            let layouts: Vec<_> = saved.layouts().zip(place.group.layouts()).collect();
+            let done = fill_blocks(&mut rooms, pool, &|block, layers| {
+                let live = request.snapshot.blocks[group][block].live;
+                convert(source, (group, block), live, &layouts, layers)
+            });
+            let conversion = conversion.get_or_insert_with(Conversion::default);
+            conversion.add(&done.map_err(ImportError::Source)?);
         }
-        self.fill_states(snapshot, source, reserved)?;
+        self.fill_states(request.snapshot, source, placement)?;
         Ok(conversion)
     }
 
@@ -53,16 +54,16 @@ impl Memory {
         &mut self,
         snapshot: &Snapshot,
         source: &S,
-        reserved: &Reserved,
+        placement: &Placement,
     ) -> Result<(), ImportError<S::Error>> {
         let Some(states) = self.caches.states_mut() else { return Ok(()) };
-        for (state, slot) in reserved.slots.iter().enumerate() {
+        for (state, slot) in placement.states.iter().enumerate() {
             if let Some(slot) = *slot {
                 let mut pieces: Vec<&mut [f32]> = states.tensors_mut(slot).collect();
                 source.fill_state(state, &mut pieces).map_err(ImportError::Source)?;
             }
         }
-        for (journal, rows) in reserved.rows.iter().enumerate() {
+        for (journal, rows) in placement.journals.iter().enumerate() {
             let Some(rows) = rows.clone() else { continue };
             let saved = snapshot.journals[journal];
             let mut targets: Vec<&mut [f32]> = states.rows_mut(rows.clone()).collect();
@@ -72,9 +73,8 @@ impl Memory {
             }
             // The source writes whole journals, of which only the first rows fit here.
             let len = |target: &&mut [f32]| target.len() / rows.len().max(1) * saved as usize;
-            let whole = targets.iter().map(|target| reserve::zeroed(len(target) as u64)).collect();
-            let whole: Result<Vec<Vec<f32>>, Error> = whole;
-            let mut whole = whole?;
+            let whole = targets.iter().map(|target| reserve::zeroed(len(target) as u64));
+            let mut whole = whole.collect::<Result<Vec<Vec<f32>>, Error>>()?;
             let mut slices: Vec<&mut [f32]> = whole.iter_mut().map(Vec::as_mut_slice).collect();
             source.fill_journal(journal, &mut slices).map_err(ImportError::Source)?;
             for (target, whole) in targets.iter_mut().zip(&whole) {
@@ -92,7 +92,7 @@ struct Room<'m, E> {
     /// Destination bytes, per layer.
     layers: Vec<&'m mut [u8]>,
     /// Result of writing them, once a job has done it.
-    filled: Option<Result<(), E>>,
+    filled: Option<Result<Conversion, E>>,
 }
 
 /// Return the destination of each reserved block.
@@ -116,35 +116,25 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
     rooms
 }
 
-/// Write blocks in parallel, each in one job.
-fn fill_blocks<S: Source + Sync>(
-    source: &S,
-    group: usize,
-    rooms: &mut [Room<'_, S::Error>],
+/// Write blocks in parallel, each in one job of `fill`; return the sum of the statistics.
+fn fill_blocks<E: Send>(
+    rooms: &mut [Room<'_, E>],
     pool: &dyn Pool,
-) -> Result<(), S::Error>
-where
-    S::Error: Send,
-{
+    fill: &(dyn Fn(usize, &mut [&mut [u8]]) -> Result<Conversion, E> + Sync),
+) -> Result<Conversion, E> {
     let n_jobs = n_jobs(pool, rooms.len(), 1);
     let parts = Parts::new(rooms, 1, n_jobs);
     let ran = pool.run(n_jobs, &|job| {
         let rooms = parts.take(job).map(|(_, rooms)| rooms).into_iter().flatten();
-        for Room { block, layers, filled } in rooms {
-            *filled = Some(source.fill_block(group, *block, layers));
-        }
+        rooms.for_each(|room| room.filled = Some(fill(room.block, &mut room.layers)));
     });
+    let mut sum = Conversion::default();
     for Room { block, layers, filled } in rooms {
-        match filled.take() {
-            Some(filled) => filled?,
-            // The job panicked; filling here lets the panic reach the caller.
-            None => {
-                debug_assert!(ran.is_err(), "every block has a job");
-                source.fill_block(group, *block, layers)?;
-            }
-        }
+        debug_assert!(filled.is_some() || ran.is_err(), "every block has a job");
+        // Without a result the job panicked; filling here lets the panic reach the caller.
+        sum.add(&filled.take().unwrap_or_else(|| fill(*block, layers))?);
     }
-    Ok(())
+    Ok(sum)
 }
 
 impl Conversion {
@@ -154,58 +144,40 @@ impl Conversion {
         self.max_error = self.max_error.max(other.max_error);
     }
 
-    /// Count the conversion of `x` to `y`.
-    fn note(&mut self, x: f32, y: f32) {
-        self.n_values += 1;
-        if x.to_bits() != y.to_bits() {
+    /// Count the conversion of values to others.
+    fn note(&mut self, from: &[f32], to: &[f32]) {
+        self.n_values += from.len() as u64;
+        for (x, y) in from.iter().zip(to).filter(|(x, y)| x.to_bits() != y.to_bits()) {
             self.n_changed += 1;
             self.max_error = self.max_error.max((x - y).abs());
         }
     }
 }
 
-/// Conversion of blocks from one element type to another, via f32.
-struct Converter {
-    layouts: Vec<(CellLayout, CellLayout)>,
-    blocks: Vec<Vec<u8>>,
-    done: Conversion,
-}
-
-impl Converter {
-    fn new(saved: &Group, own: &Group) -> Self {
-        let layouts: Vec<_> = saved.layouts().zip(own.layouts()).collect();
-        Converter { layouts, blocks: Vec::new(), done: Conversion::default() }
-    }
-
-    fn fill<S: Source>(
-        &mut self,
-        source: &S,
-        (group, block): (usize, usize),
-        live: u32,
-        targets: &mut [&mut [u8]],
-    ) -> Result<(), S::Error> {
-        self.blocks.resize_with(self.layouts.len(), Vec::new);
-        for (bytes, (saved, _)) in self.blocks.iter_mut().zip(&self.layouts) {
-            bytes.resize(saved.block_bytes(), 0);
+/// Write a block in another element type, via f32; `layouts` are those of source and target.
+fn convert<S: Source>(
+    source: &S,
+    (group, block): (usize, usize),
+    live: u32,
+    layouts: &[(CellLayout, CellLayout)],
+    targets: &mut [&mut [u8]],
+) -> Result<Conversion, S::Error> {
+    let lens = layouts.iter().map(|(saved, _)| saved.block_bytes());
+    let blocks = filled(lens, |layers| source.fill_block(group, block, layers))?;
+    let mut done = Conversion::default();
+    for ((bytes, (saved, own)), target) in blocks.iter().zip(layouts).zip(targets) {
+        let (n_k, n_v) = (saved.n_head_kv * saved.d_k, saved.n_head_kv * saved.d_v);
+        let (mut row, mut back) = (vec![0.0; n_k.max(n_v)], vec![0.0; n_k.max(n_v)]);
+        for cell in (0..BLOCK_CELLS).filter(|cell| live >> cell & 1 == 1) {
+            saved.load_k(bytes, cell, &mut row[..n_k]);
+            own.store_k(target, cell, &row[..n_k]);
+            own.load_k(target, cell, &mut back[..n_k]);
+            done.note(&row[..n_k], &back[..n_k]);
+            saved.load_v(bytes, cell, &mut row[..n_v]);
+            own.store_v(target, cell, &row[..n_v]);
+            own.load_v(target, cell, &mut back[..n_v]);
+            done.note(&row[..n_v], &back[..n_v]);
         }
-        let mut slices: Vec<&mut [u8]> = self.blocks.iter_mut().map(Vec::as_mut_slice).collect();
-        source.fill_block(group, block, &mut slices)?;
-        for ((bytes, (saved, own)), target) in self.blocks.iter().zip(&self.layouts).zip(targets) {
-            let width = saved.n_head_kv * saved.d_k.max(saved.d_v);
-            let (mut row, mut back) = (vec![0.0; width], vec![0.0; width]);
-            for cell in (0..BLOCK_CELLS).filter(|cell| live >> cell & 1 == 1) {
-                let n = saved.n_head_kv * saved.d_k;
-                saved.load_k(bytes, cell, &mut row[..n]);
-                own.store_k(target, cell, &row[..n]);
-                own.load_k(target, cell, &mut back[..n]);
-                row[..n].iter().zip(&back).for_each(|(x, y)| self.done.note(*x, *y));
-                let n = saved.n_head_kv * saved.d_v;
-                saved.load_v(bytes, cell, &mut row[..n]);
-                own.store_v(target, cell, &row[..n]);
-                own.load_v(target, cell, &mut back[..n]);
-                row[..n].iter().zip(&back).for_each(|(x, y)| self.done.note(*x, *y));
-            }
-        }
-        Ok(())
     }
+    Ok(done)
 }

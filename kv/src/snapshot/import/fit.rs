@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::snapshot::export::Place;
-use crate::snapshot::{Group, Snapshot};
+use crate::snapshot::{Group, Snapshot, StateLayer};
 use alloc::vec::Vec;
 
 /// Losses of an import: checkpoints, pins and journal rows left out, and values converted.
@@ -35,44 +35,33 @@ pub struct Conversion {
     pub max_error: f32,
 }
 
-/// A group of the memory and its counterpart in the snapshot.
-pub(super) struct Matched {
-    pub place: Place,
-    /// Index of the group in the snapshot.
-    pub group: usize,
-}
-
 impl Memory {
-    /// Return the snapshot's group for each group of the memory.
-    pub(super) fn match_groups(&self, snapshot: &Snapshot, convert: bool) -> Result<Vec<Matched>, Error> {
-        let shape = self.shape();
-        let places = self.group_places();
-        let (found, wanted) = (snapshot.shape.groups.len() as u64, places.len() as u64);
+    /// Return the groups of the memory, in the order of the snapshot's.
+    pub(super) fn match_groups(&self, snapshot: &Snapshot, convert: bool) -> Result<Vec<Place>, Error> {
+        let mut places = self.group_places();
+        let groups = &snapshot.shape.groups;
+        let (found, wanted) = (groups.len() as u64, places.len() as u64);
         if found != wanted {
             return Err(Error::Mismatch { what: "kinds of attention", index: 0, found, wanted });
         }
-        let mut matched = Vec::with_capacity(places.len());
-        for place in places {
-            let first = place.group.layers.first().map_or(0, |layer| layer.layer);
-            let is_same = |group: &Group| group.sees == place.group.sees;
-            let group = snapshot.shape.groups.iter().position(is_same);
-            let missing =
-                Error::Mismatch { what: "what is seen", index: first, found: 0, wanted: u64::from(first) };
-            let group = group.ok_or(missing)?;
-            compare(&snapshot.shape.groups[group], &place.group, convert)?;
-            matched.push(Matched { place, group });
+        let number = |place: &Place| groups.iter().position(|group| group.sees == place.group.sees);
+        for place in &places {
+            let index = place.group.layers.first().map_or(0, |layer| layer.layer);
+            let missing = Error::Mismatch { what: "what is seen", index, found: 0, wanted: index.into() };
+            compare(&groups[number(place).ok_or(missing)?], &place.group, convert)?;
         }
-        let (saved, own) = (&snapshot.shape.recurrent, &shape.recurrent);
-        if saved != own {
-            let differs = saved.iter().zip(own).find(|(a, b)| a != b).map(|(_, own)| own.layer);
-            let len = |layers: &[crate::snapshot::StateLayer]| {
-                layers.iter().flat_map(|l| &l.parts).map(|p| p.len as u64).sum()
-            };
-            let (found, wanted) = (len(saved), len(own));
-            let index = differs.unwrap_or_default();
-            return Err(Error::Mismatch { what: "numbers of recurrent states", index, found, wanted });
+        places.sort_by_key(number);
+        let (saved, own) = (&snapshot.shape.recurrent, &self.shape().recurrent);
+        if saved == own {
+            return Ok(places);
         }
-        Ok(matched)
+        let differs = saved.iter().zip(own).find(|(saved, own)| saved != own);
+        let index = differs.map_or(0, |(_, own)| own.layer);
+        let len = |layers: &[StateLayer]| {
+            layers.iter().flat_map(|layer| &layer.parts).map(|part| part.len as u64).sum()
+        };
+        let (found, wanted) = (len(saved), len(own));
+        Err(Error::Mismatch { what: "numbers of recurrent states", index, found, wanted })
     }
 }
 

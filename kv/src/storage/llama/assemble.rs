@@ -1,11 +1,10 @@
-//! From lists of cells to a snapshot: each sequence's cells in order, in blocks that sequences share
-//! where all cells are the same.
+//! From lists of cells to a snapshot: each sequence's cells in order, in blocks that sequences
+//! share where all cells are the same.
 
 use super::cells::Cache;
 use super::states::States;
 use super::{Error, Form, Layout, Section};
 use crate::ids::Pos;
-use crate::layer::Window;
 use crate::reserve;
 use crate::snapshot::{Block, Cells, Sees, Sequence, Snapshot, State};
 use alloc::collections::BTreeMap;
@@ -50,7 +49,7 @@ pub(super) fn assemble(
         let mut packer = Packer::new(index, cache.cells.len(), n_sequences);
         for (number, (line, &range)) in (0..).zip(lines.iter().zip(&ranges)) {
             let Some(range) = range else { continue };
-            let seen = Seen { cache: index, sequence: number, sees }.of(line, range)?;
+            let seen = seen(index, number, sees, line, range)?;
             if let Some(group) = group {
                 snapshot.sequences[number as usize].cells[group] = packer.pack(seen)?;
             }
@@ -134,13 +133,6 @@ fn ranges(
     Ok(ranges)
 }
 
-/// What a sequence sees of a cache.
-struct Seen {
-    cache: u8,
-    sequence: u32,
-    sees: Sees,
-}
-
 /// Cells that belong into a snapshot, and what is to be said about those before them.
 struct Part<'l> {
     line: &'l [(Pos, u32)],
@@ -151,40 +143,39 @@ struct Part<'l> {
     start: Pos,
 }
 
-impl Seen {
-    /// Check that no cell is missing that matters, and takes those from which on none is.
-    fn of(self, line: &[(Pos, u32)], (first, last): (Pos, Pos)) -> Result<Part<'_>, Error> {
-        let follows = |pair: &[(Pos, u32)]| pair[0].0.next() == pair[1].0;
-        let broken = line.windows(2).rposition(|pair| !follows(pair));
-        match (self.sees, broken) {
-            (Sees::Window(window), _) => {
-                self.windowed(window, &line[broken.map_or(0, |at| at + 1)..], first, last)
-            }
-            (_, None) => Ok(Part { line, first_slot: 0, whole_from: Pos::ZERO, start: Pos::ZERO }),
-            (_, Some(at)) => {
-                let (wanted, found) = (line[at].0.next(), line[at + 1].0);
-                Err(Error::Hole { cache: self.cache, sequence: self.sequence, found, wanted })
-            }
-        }
+/// Check that no cell is missing that the next token sees, and return those from which on none is.
+fn seen(
+    cache: u8,
+    sequence: u32,
+    sees: Sees,
+    line: &[(Pos, u32)],
+    (first, last): (Pos, Pos),
+) -> Result<Part<'_>, Error> {
+    let follows = |pair: &[(Pos, u32)]| pair[0].0.next() == pair[1].0;
+    let broken = line.windows(2).rposition(|pair| !follows(pair));
+    let Sees::Window(window) = sees else {
+        let Some(at) = broken else {
+            return Ok(Part { line, first_slot: 0, whole_from: Pos::ZERO, start: Pos::ZERO });
+        };
+        let (wanted, found) = (line[at].0.next(), line[at + 1].0);
+        return Err(Error::Hole { cache, sequence, found, wanted });
+    };
+    let line = &line[broken.map_or(0, |at| at + 1)..];
+    let found = line.first().map_or(first, |cell| cell.0);
+    let wanted = window.first(last.next()).max(first);
+    if found > wanted {
+        return Err(Error::Window { cache, sequence, found, wanted });
     }
-
-    fn windowed(self, window: Window, line: &[(Pos, u32)], first: Pos, last: Pos) -> Result<Part<'_>, Error> {
-        let found = line.first().map_or(first, |cell| cell.0);
-        let wanted = window.first(last.next()).max(first);
-        if found > wanted {
-            return Err(Error::Window { cache: self.cache, sequence: self.sequence, found, wanted });
-        }
-        let is_whole = found <= first;
-        let (whole_from, start) = if is_whole { (Pos::ZERO, Pos::ZERO) } else { (found, first) };
-        let first_slot = usize::try_from(found.0 - first.0).unwrap_or(0) % SPAN_CELLS;
-        Ok(Part { line, first_slot, whole_from, start })
-    }
+    let is_whole = found <= first;
+    let (whole_from, start) = if is_whole { (Pos::ZERO, Pos::ZERO) } else { (found, first) };
+    let first_slot = (found.0 - first.0).max(0) as usize % SPAN_CELLS;
+    Ok(Part { line, first_slot, whole_from, start })
 }
 
 /// Makes blocks of cells, each combination of them once.
 struct Packer {
     cache: u8,
-    /// How many blocks forks of forks would need at most.
+    /// Most blocks that forks of forks would need.
     limit: usize,
     known: BTreeMap<Members, u32>,
     blocks: Vec<Block>,

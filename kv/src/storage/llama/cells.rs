@@ -66,9 +66,17 @@ impl<'a> Cache<'a> {
     }
 
     /// Read cache `index` of the layout.
-    pub fn read(r: &mut Reader<'a>, layout: &Layout, index: u8, form: Form) -> Result<Self, Error> {
+    /// `n_stream` is the number of streams of the caches before it.
+    pub fn read(
+        r: &mut Reader<'a>,
+        layout: &Layout,
+        index: u8,
+        form: Form,
+        n_stream: Option<u32>,
+    ) -> Result<Self, Error> {
         r.section = Section::Cells(index);
-        let mut cache = Cache { n_stream: r.between("streams", 1, MAX_SEQUENCES + 1)?, ..Cache::default() };
+        let (least, most) = n_stream.map_or((1, MAX_SEQUENCES), |n_stream| (n_stream, n_stream));
+        let mut cache = Cache { n_stream: r.between("streams", least, most + 1)?, ..Cache::default() };
         let group = layout.caches.get(usize::from(index)).copied().flatten();
         let group = group.and_then(|group| layout.shape.groups.get(group));
         for stream in 0..cache.n_stream {
@@ -78,19 +86,14 @@ impl<'a> Cache<'a> {
                 continue;
             }
             if form != Form::Session && !cache.cells.is_empty() {
-                return Err(r.wrong(
-                    "number of cells",
-                    4,
-                    n,
-                    Wanted::Text("0, as one sequence is in one stream"),
-                ));
+                let wanted = Wanted::Text("0, as one sequence is in one stream");
+                return Err(r.wrong("number of cells", n, wanted));
             }
             let first = count(cache.cells.len())?;
             cache.read_cells(r, n, stream, layout.axes, form)?;
             let cells = first..count(cache.cells.len())?;
-            let data = Stream { cells, v_trans: false, k: Vec::new(), v: Vec::new() };
-            let data = cache.read_data(r, data, group, index)?;
-            cache.streams.push(data);
+            let stream = cache.read_data(r, cells, group, index)?;
+            cache.streams.push(stream);
         }
         Ok(cache)
     }
@@ -130,7 +133,7 @@ impl<'a> Cache<'a> {
     fn read_id(&mut self, r: &mut Reader<'_>, first: u32, stream: u32, form: Form) -> Result<(), Error> {
         const FIELD: &str = "sequence of a cell";
         let id = r.between(FIELD, 0, MAX_SEQUENCES)?;
-        let wrong = |wanted| Err(r.wrong(FIELD, 4, id, wanted));
+        let wrong = |wanted| Err(r.wrong(FIELD, id, wanted));
         if self.n_stream > 1 && id != stream {
             return wrong(Wanted::Exactly(stream.into()));
         }
@@ -150,13 +153,14 @@ impl<'a> Cache<'a> {
     fn read_data(
         &mut self,
         r: &mut Reader<'a>,
-        mut stream: Stream<'a>,
+        cells: Range<u32>,
         group: Option<&Group>,
         index: u8,
     ) -> Result<Stream<'a>, Error> {
-        let n_cells = u64::from(stream.cells.end - stream.cells.start);
+        let n_cells = cells.len() as u64;
         let layers = group.map_or(&[][..], |group| &group.layers);
-        stream.v_trans = r.between("whether values are transposed", 0, 2)? == 1;
+        let v_trans = r.between("whether values are transposed", 0, 2)? == 1;
+        let mut stream = Stream { cells, v_trans, k: Vec::new(), v: Vec::new() };
         r.exactly("layers", layers.len() as u32)?;
         r.exactly("rotation of keys", 0)?;
         r.exactly("rotation of values", 0)?;
@@ -188,10 +192,10 @@ impl<'a> Cache<'a> {
         const FIELD: &str = "type";
         let number = r.u32(FIELD)?;
         let wanted = Wanted::Text("0, 1 or 30: caches of f32, f16 or bf16");
-        let kind = type_of(number).ok_or_else(|| r.wrong(FIELD, 4, number, wanted))?;
+        let kind = type_of(number).ok_or_else(|| r.wrong(FIELD, number, wanted))?;
         let known = *self.types[which].get_or_insert(kind);
         if known != kind {
-            return Err(r.wrong(FIELD, 4, number, Wanted::Exactly(type_number(known).into())));
+            return Err(r.wrong(FIELD, number, Wanted::Exactly(type_number(known).into())));
         }
         Ok(kind.unit_bytes() as u64)
     }
@@ -207,12 +211,8 @@ fn read_axes(r: &mut Reader<'_>, pos: i32) -> Result<(), Error> {
     for _ in 0..2 {
         let found = r.i32("coordinate")?;
         if found != pos {
-            return Err(r.wrong(
-                "coordinate",
-                4,
-                found,
-                Wanted::Text("the position, as that of all text is"),
-            ));
+            let wanted = Wanted::Text("the position, as that of all text is");
+            return Err(r.wrong("coordinate", found, wanted));
         }
     }
     r.i32("token of a cell").map(|_| ())

@@ -1,7 +1,9 @@
-//! What can be wrong with a file, or with what is to become one.
+//! Errors of reading and writing files of llama.cpp.
 
 use crate::ids::Pos;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
 /// A part of a file.
@@ -41,7 +43,7 @@ impl fmt::Display for Section {
     }
 }
 
-/// What a number should have been.
+/// Values that a number should have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// This.
@@ -68,33 +70,33 @@ impl fmt::Display for Wanted {
 pub enum Error {
     /// The file ends too early.
     Truncated {
-        /// Where.
+        /// Part of the file.
         section: Section,
-        /// What should have followed.
+        /// Field that should have followed.
         field: &'static str,
         /// The byte at which it should begin.
         offset: u64,
-        /// How many bytes it needs.
+        /// Bytes that it needs.
         need: u64,
-        /// How many there are.
+        /// Bytes that there are.
         have: u64,
     },
     /// Bytes follow what is known.
     Trailing {
         /// The first of them.
         offset: u64,
-        /// How many.
+        /// Number of them.
         n_bytes: u64,
     },
     /// A number is not what the model, or reason, wants.
     Field {
-        /// Where.
+        /// Part of the file.
         section: Section,
-        /// Which.
+        /// Name of the number.
         field: &'static str,
         /// Its first byte.
         offset: u64,
-        /// What it is.
+        /// Number that is there.
         found: i128,
         /// The value that it should be.
         wanted: Wanted,
@@ -105,7 +107,7 @@ pub enum Error {
         offset: u64,
         /// Its name.
         found: Box<str>,
-        /// That of the model.
+        /// Name of the model's.
         wanted: Box<str>,
     },
     /// The positions of a sequence do not follow each other.
@@ -152,17 +154,17 @@ pub enum Error {
     },
     /// Files of this kind cannot be read or written for this model, or cannot hold this.
     Unsupported {
-        /// What it is.
+        /// Kind of model or content.
         what: &'static str,
     },
     /// The layout contradicts itself.
     Layout {
-        /// What about it.
+        /// Parts that do not fit each other.
         what: &'static str,
     },
-    /// What is to be written is not of the layout's shape, or is not there.
+    /// The content to be written is not of the layout's shape, or is incomplete.
     Content {
-        /// What about it.
+        /// Part that does not fit.
         what: &'static str,
     },
     /// The allocator refused.
@@ -181,18 +183,6 @@ impl From<crate::error::Error> for Error {
     }
 }
 
-/// A position, or that there is none.
-struct End(Option<Pos>);
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(pos) => write!(f, "position {pos}"),
-            None => f.write_str("nothing"),
-        }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -200,10 +190,7 @@ impl fmt::Display for Error {
                 write!(f, "{section}: {field} at byte {offset} needs {need} bytes, the file has {have} more")
             }
             Error::Trailing { offset, n_bytes } => {
-                write!(
-                    f,
-                    "{n_bytes} bytes from byte {offset} on belong to nothing; the file is of another model or version"
-                )
+                write!(f, "{n_bytes} bytes from byte {offset} on are of another model or version")
             }
             Error::Field { section, field, offset, found, wanted } => {
                 write!(f, "{section}: {field} at byte {offset} is {found}, wanted {wanted}")
@@ -222,13 +209,15 @@ impl fmt::Display for Error {
                 "cache {cache}: sequence {sequence} is whole from position {found} on, but its next token sees {wanted}; re-evaluate it"
             ),
             Error::Ends { section, sequence, found, wanted } => {
-                let (found, wanted) = (End(*found), End(*wanted));
+                let end = |pos: &Option<Pos>| {
+                    pos.map_or_else(|| String::from("nothing"), |pos| format!("position {pos}"))
+                };
+                let (found, wanted) = (end(found), end(wanted));
                 write!(f, "{section}: sequence {sequence} ends with {found}, elsewhere with {wanted}")
             }
-            Error::Scattered { cache, n_blocks, limit } => write!(
-                f,
-                "cache {cache}: its sequences share cells so that {n_blocks} blocks would be needed, {limit} are justified"
-            ),
+            Error::Scattered { cache, n_blocks, limit } => {
+                write!(f, "cache {cache}: shared cells need {n_blocks} blocks, more than {limit}")
+            }
             Error::Unsupported { what } => write!(f, "llama.cpp's files are not supported for {what}"),
             Error::Layout { what } => write!(f, "the layout's {what} contradict each other"),
             Error::Content { what } => write!(f, "what is to be written does not fit the model: {what}"),

@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 /// A file that was read and checked: a snapshot, whose bytes it is the
 /// [`Source`](crate::snapshot::Source) of.
 ///
-/// The snapshot of a session has a sequence for each number up to the last that the file has cells or
-/// states of; that of one sequence has one. Cells are in blocks of 32 in the order of their
+/// The snapshot of a session has a sequence for each number up to the last that the file has cells
+/// or states of; that of one sequence has one. Cells are in blocks of 32 in the order of their
 /// positions. Of a window only cells behind which none is missing are taken.
 pub struct File<'a> {
     pub(super) form: Form,
@@ -42,17 +42,8 @@ impl<'a> File<'a> {
         let (form, tokens) = read_head(&mut r, layout)?;
         let mut caches: Vec<Cache<'a>> = Vec::new();
         for index in 0..layout.caches.len() {
-            let cache = Cache::read(&mut r, layout, index as u8, form)?;
-            if let Some(first) = caches.first().filter(|first| first.n_stream != cache.n_stream) {
-                return Err(Error::Field {
-                    section: Section::Cells(index as u8),
-                    field: "streams",
-                    offset: r.offset(),
-                    found: cache.n_stream.into(),
-                    wanted: Wanted::Exactly(first.n_stream.into()),
-                });
-            }
-            caches.push(cache);
+            let n_stream = caches.first().map(|first| first.n_stream);
+            caches.push(Cache::read(&mut r, layout, index as u8, form, n_stream)?);
         }
         let states = match &layout.recurrent {
             Some(recurrent) => States::read(&mut r, layout, recurrent.n_layer, form)?,
@@ -60,19 +51,11 @@ impl<'a> File<'a> {
         };
         r.finish()?;
         let (snapshot, blocks) = assemble::assemble(layout, form, &caches, &states)?;
-        Ok(File {
-            form,
-            tokens,
-            caches,
-            states,
-            layout: layout.clone(),
-            n_bytes: r.offset(),
-            snapshot,
-            blocks,
-        })
+        let (layout, n_bytes) = (layout.clone(), r.offset());
+        Ok(File { form, tokens, caches, states, layout, n_bytes, snapshot, blocks })
     }
 
-    /// What kind of file it is.
+    /// Return the kind of file.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -88,7 +71,7 @@ impl<'a> File<'a> {
         self.n_bytes
     }
 
-    /// What it holds.
+    /// Return the sequences that it holds.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -126,7 +109,7 @@ fn read_head(r: &mut Reader<'_>, layout: &Layout) -> Result<(Form, Vec<Token>), 
         }
         other => {
             let wanted = Wanted::Text("that of a session, a sequence file or a sequence buffer of llama.cpp");
-            Err(r.wrong("magic number", 4, other, wanted))
+            Err(r.wrong("magic number", other, wanted))
         }
     }
 }

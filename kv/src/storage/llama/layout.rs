@@ -1,4 +1,4 @@
-//! What a reader must know about a model.
+//! Knowledge about a model that its files do not hold.
 
 use super::Error;
 use crate::snapshot::{Group, Sees, Shape};
@@ -7,24 +7,24 @@ use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
 
-/// Where the parts of a model's memory lie in a file.
+/// Places of the parts of a model's memory in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The architecture's name, as sessions state it.
     pub architecture: String,
-    /// The shape that the layers keep. The types of cells are those of a file that holds none; otherwise the
-    /// file's own count.
+    /// The shape that the layers keep. The types of cells are those of a file that holds none;
+    /// otherwise the file's own count.
     pub shape: Shape,
     /// The caches in the order of the file: which group of the shape each holds. `None`: one of no
     /// layers, of which a file nevertheless lists the cells.
     pub caches: Vec<Option<usize>>,
     /// The recurrent layers, if there are any.
     pub recurrent: Option<Recurrent>,
-    /// Whether positions have axes: cells then have two more coordinates, and their token.
+    /// True if positions have axes: cells then have two more coordinates, and their token.
     pub axes: bool,
 }
 
-/// Where recurrent states lie.
+/// Places of recurrent states in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recurrent {
     /// All layers of the model, recurrent or not.
@@ -33,25 +33,25 @@ pub struct Recurrent {
     pub pieces: Vec<Vec<Piece>>,
 }
 
-/// Where a piece of a state lies. Pieces of one row follow each other.
+/// Place of a piece of a state. Pieces of one row follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// In which of a layer's rows.
+    /// The row of the layer that holds it.
     pub row: Row,
-    /// How.
+    /// Order of its numbers there.
     pub order: Order,
 }
 
 /// A row of numbers that a file has for each recurrent layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// What convolutions and token shifts carry.
+    /// R: inputs that convolutions and token shifts carry.
     R,
-    /// What scans carry.
+    /// S: states that scans carry.
     S,
 }
 
-/// How a file's numbers become ours.
+/// Order of a piece's numbers in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// They are the same.
@@ -121,7 +121,8 @@ impl Layout {
     }
 }
 
-fn check_group(group: &Group) -> Result<(), Error> {
+/// Check that llama.cpp keeps cells of such layers in files.
+pub(super) fn check_group(group: &Group) -> Result<(), Error> {
     if group.sees == Sees::EncoderOutput {
         return Err(Error::Unsupported { what: "encoder-decoders" });
     }

@@ -4,15 +4,18 @@ use super::{Error, Section, Wanted};
 use crate::io::{ByteReader, EndOfBytes};
 
 /// A place in a file.
+#[derive(Clone)]
 pub(super) struct Reader<'a> {
     bytes: ByteReader<'a>,
-    /// What is being read, for errors.
+    /// First byte of the number that was read last.
+    start: u64,
+    /// Part of the file that is being read, for errors.
     pub section: Section,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes: ByteReader::new(bytes), section: Section::Header }
+        Reader { bytes: ByteReader::new(bytes), start: 0, section: Section::Header }
     }
 
     /// Return the byte that is read next.
@@ -22,13 +25,9 @@ impl<'a> Reader<'a> {
 
     fn named<T>(&self, field: &'static str, read: Result<T, EndOfBytes>) -> Result<T, Error> {
         let section = self.section;
-        read.map_err(|EndOfBytes { offset, need, have }| Error::Truncated {
-            section,
-            field,
-            offset,
-            need,
-            have,
-        })
+        let truncated =
+            |EndOfBytes { offset, need, have }| Error::Truncated { section, field, offset, need, have };
+        read.map_err(truncated)
     }
 
     /// Check that `n` things of at least `least` bytes each can follow.
@@ -42,48 +41,44 @@ impl<'a> Reader<'a> {
     }
 
     pub fn u32(&mut self, field: &'static str) -> Result<u32, Error> {
+        self.start = self.offset();
         let number = self.bytes.u32();
         self.named(field, number)
     }
 
     pub fn i32(&mut self, field: &'static str) -> Result<i32, Error> {
-        let number = self.bytes.i32();
-        self.named(field, number)
+        self.u32(field).map(u32::cast_signed)
     }
 
-    fn u64(&mut self, field: &'static str) -> Result<u64, Error> {
-        let number = self.bytes.u64();
-        self.named(field, number)
+    /// Return the error that the number that was just read is `found`.
+    pub fn wrong(&self, field: &'static str, found: impl Into<i128>, wanted: Wanted) -> Error {
+        Error::Field { section: self.section, field, offset: self.start, found: found.into(), wanted }
     }
 
-    /// Return the error that the number of `size` bytes that was just read is `found`.
-    pub fn wrong(&self, field: &'static str, size: u64, found: impl Into<i128>, wanted: Wanted) -> Error {
-        let offset = self.offset().saturating_sub(size);
-        Error::Field { section: self.section, field, offset, found: found.into(), wanted }
-    }
-
-    /// Return a number that can only be `wanted`.
+    /// Read a number that can only be `wanted`.
     pub fn exactly(&mut self, field: &'static str, wanted: u32) -> Result<(), Error> {
-        let found = self.u32(field)?;
-        if found == wanted {
-            Ok(())
-        } else {
-            Err(self.wrong(field, 4, found, Wanted::Exactly(wanted.into())))
+        match self.u32(field)? {
+            found if found == wanted => Ok(()),
+            found => Err(self.wrong(field, found, Wanted::Exactly(wanted.into()))),
         }
     }
 
-    /// Return a number of 64 bits that can only be `wanted`.
+    /// Read a number of 64 bits that can only be `wanted`.
     pub fn exactly_u64(&mut self, field: &'static str, wanted: u64) -> Result<(), Error> {
-        let found = self.u64(field)?;
-        if found == wanted { Ok(()) } else { Err(self.wrong(field, 8, found, Wanted::Exactly(wanted))) }
+        self.start = self.offset();
+        let number = self.bytes.u64();
+        match self.named(field, number)? {
+            found if found == wanted => Ok(()),
+            found => Err(self.wrong(field, found, Wanted::Exactly(wanted))),
+        }
     }
 
-    /// Return a number of `least..end`.
+    /// Read a number of `least..end`.
     pub fn between(&mut self, field: &'static str, least: u32, end: u32) -> Result<u32, Error> {
         let found = self.i32(field)?;
         match u32::try_from(found) {
             Ok(n) if (least..end).contains(&n) => Ok(n),
-            _ => Err(self.wrong(field, 4, found, Wanted::Between(least.into(), end.into()))),
+            _ => Err(self.wrong(field, found, Wanted::Between(least.into(), end.into()))),
         }
     }
 

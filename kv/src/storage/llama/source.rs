@@ -1,12 +1,10 @@
 //! The bytes of a file where a snapshot wants them.
 
-use super::assemble::{Members, NO_CELL};
-use super::cells::{Cache, Stream};
+use super::assemble::NO_CELL;
 use super::layout::Row;
-use super::moves::{Every, copy, take};
+use super::moves::{Rows, take};
 use super::{Error, File};
 use crate::snapshot::Source;
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
 
 impl Source for File<'_> {
     type Error = Error;
@@ -21,8 +19,14 @@ impl Source for File<'_> {
         if !is_right {
             return Err(Error::Content { what: "room for a block" });
         }
-        for (index, (target, layout)) in layers.iter_mut().zip(shape.layouts()).enumerate() {
-            fill_layer(cache, members, index, &layout, target);
+        for (slot, &member) in members.iter().enumerate().filter(|(_, member)| **member != NO_CELL) {
+            let (stream, cell) = cache.place(member).ok_or(MISSING)?;
+            let n_cells = stream.cells.len();
+            let rows = stream.k.iter().zip(&stream.v).zip(shape.layouts());
+            for (((k, v), layout), target) in rows.zip(layers.iter_mut()) {
+                Rows::keys(layout, n_cells).read(k, cell, target, slot);
+                Rows::values(layout, n_cells, stream.v_trans).read(v, cell, target, slot);
+            }
         }
         Ok(())
     }
@@ -51,33 +55,4 @@ impl Source for File<'_> {
     fn fill_journal(&self, _journal: usize, _pieces: &mut [&mut [f32]]) -> Result<(), Error> {
         Err(Error::Content { what: "a journal, which no file of llama.cpp has" })
     }
-}
-
-/// Put the cells of a block into layer `index` of the cache's.
-fn fill_layer(cache: &Cache<'_>, members: &Members, index: usize, layout: &CellLayout, target: &mut [u8]) {
-    for (slot, &member) in members.iter().enumerate().filter(|member| *member.1 != NO_CELL) {
-        let Some((stream, at)) = cache.place(member) else { continue };
-        for head in 0..layout.n_head_kv {
-            if let Some(k) = stream.k.get(index) {
-                let first = (at * layout.n_head_kv + head) * layout.d_k;
-                let to = Every { first: slot, step: BLOCK_CELLS };
-                let part = &mut target[layout.k_range(0, head)];
-                copy(layout.k_type, layout.d_k, (k, Every::from(first)), (part, to));
-            }
-            if let Some(v) = stream.v.get(index) {
-                let from = values(stream, at, layout, head);
-                let part = &mut target[layout.v_range(0, head)];
-                copy(layout.v_type, layout.d_v, (v, from), (part, Every::from(slot * layout.d_v)));
-            }
-        }
-    }
-}
-
-/// Return where the values of one head of a cell are.
-fn values(stream: &Stream<'_>, at: usize, layout: &CellLayout, head: usize) -> Every {
-    if stream.v_trans {
-        let n_cells = (stream.cells.end - stream.cells.start) as usize;
-        return Every { first: head * layout.d_v * n_cells + at, step: n_cells };
-    }
-    Every::from((at * layout.n_head_kv + head) * layout.d_v)
 }

@@ -74,7 +74,7 @@ fn read_ids(r: &mut Reader<'_>, form: Form, seen: &mut [bool]) -> Result<Vec<u32
             Some(seen) if !*seen => *seen = true,
             _ => {
                 let wanted = Wanted::Text("a sequence without a state before this one");
-                return Err(r.wrong("sequence of a state", 4, id, wanted));
+                return Err(r.wrong("sequence of a state", id, wanted));
             }
         }
         ids.push(id);

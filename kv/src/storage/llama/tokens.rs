@@ -17,52 +17,29 @@ pub(super) fn read(r: &mut Reader<'_>) -> Result<Vec<Token>, Error> {
     r.section = Section::Tokens;
     let n = r.u32("number of tokens")?;
     r.ensure(n.into(), 4, "tokens")?;
-    if n == 0 {
-        return Ok(Vec::new());
-    }
-    let first = r.i32("token")?;
-    if first == NONE {
-        return server(r, n);
-    }
+    let is_server = n > 0 && r.clone().i32("token")? == NONE;
+    let n = if is_server { read_server(r, n)? } else { n };
     let mut tokens = Vec::with_capacity(n as usize);
-    tokens.push(token(r, first)?);
-    plain(r, n - 1, &mut tokens)?;
-    Ok(tokens)
-}
-
-fn plain(r: &mut Reader<'_>, n: u32, tokens: &mut Vec<Token>) -> Result<(), Error> {
     for _ in 0..n {
         let found = r.i32("token")?;
-        tokens.push(token(r, found)?);
+        let wrong = |_| r.wrong("token", found, Wanted::Text("a token of text"));
+        tokens.push(Token(u32::try_from(found).map_err(wrong)?));
     }
-    Ok(())
+    if is_server {
+        r.exactly("number of pictures and sounds", 0)?;
+    }
+    Ok(tokens)
 }
 
-fn token(r: &Reader<'_>, found: i32) -> Result<Token, Error> {
-    let wanted = Wanted::Text("a token of text");
-    u32::try_from(found).map(Token).map_err(|_| r.wrong("token", 4, found, wanted))
-}
-
-/// Return the rest of a list of `n_words`, the first of which was read.
-fn server(r: &mut Reader<'_>, n_words: u32) -> Result<Vec<Token>, Error> {
+/// Read what stands before the tokens in a server's list of `n_words`, and return their number.
+fn read_server(r: &mut Reader<'_>, n_words: u32) -> Result<u32, Error> {
     /// Marker, version and the two numbers.
     const FIXED: u32 = 4;
-    if n_words < FIXED {
-        return Err(r.wrong(
-            "number of tokens",
-            8,
-            n_words,
-            Wanted::Text("4 or more, as the list is a server's"),
-        ));
-    }
+    let few = r.wrong("number of tokens", n_words, Wanted::Text("4 or more, as the list is a server's"));
+    let n = n_words.checked_sub(FIXED).ok_or(few)?;
+    r.i32("token")?;
     r.exactly("version of the list", SERVER_VERSION)?;
-    let n = r.u32("number of tokens")?;
-    if n != n_words - FIXED {
-        // More words can only be pictures or sounds.
-        return Err(r.wrong("number of tokens", 4, n, Wanted::Exactly((n_words - FIXED).into())));
-    }
-    let mut tokens = Vec::with_capacity(n as usize);
-    plain(r, n, &mut tokens)?;
-    r.exactly("number of pictures and sounds", 0)?;
-    Ok(tokens)
+    // More words can only be pictures or sounds.
+    r.exactly("number of tokens", n)?;
+    Ok(n)
 }

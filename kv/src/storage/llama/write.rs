@@ -1,9 +1,9 @@
-//! What is held, as a file.
+//! Writing a file of what a content holds.
 
 mod data;
 mod entries;
 
-use super::layout::{Row, type_number};
+use super::layout::{Row, check_group, type_number};
 use super::moves::give;
 use super::{
     BUFFER_MAGIC, Error, Form, Layout, MAX_SEQUENCES, Options, SEQUENCE_MAGIC, SEQUENCE_VERSION,
@@ -79,6 +79,7 @@ impl<'a> Writer<'a> {
         options: &'a Options,
     ) -> Result<Writer<'a>, Error> {
         let snapshot = content.snapshot();
+        snapshot.shape.groups.iter().try_for_each(check_group)?;
         let groups = matched(&snapshot.shape, &layout.shape)?;
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(Error::Content { what }) };
         let n_sequences = snapshot.sequences.len();

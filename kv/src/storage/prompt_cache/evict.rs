@@ -5,7 +5,7 @@ use super::entry::EntryName;
 use super::error::Error;
 use super::folder::Listing;
 use super::index::{Index, Known};
-use super::{PromptCache, Shared, count};
+use super::{PromptCache, Shared};
 use crate::storage::disk::{Facts, Lock};
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -146,8 +146,10 @@ impl Shared {
             index.entries.remove(&victim.name);
             evicted.bytes = evicted.bytes.saturating_sub(victim.len);
             evicted.entries += 1;
-            let counts = &self.counts;
-            count(if victim.rank == Rank::Damaged { &counts.damaged } else { &counts.evicted });
+            self.count(|stats| match victim.rank {
+                Rank::Damaged => stats.damaged += 1,
+                Rank::Unreachable | Rank::Used => stats.evicted += 1,
+            });
         }
         if evicted.entries > 0 {
             index.rebuild();

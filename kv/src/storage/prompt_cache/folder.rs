@@ -154,7 +154,7 @@ impl Folder {
         entry.map_err(|error| Error::Entry { path: self.path_of(name).into(), error })
     }
 
-    /// CheckpointRef the entry in an open file as used at `when`.
+    /// Mark the entry in an open file as used at `when`.
     pub(super) fn touch(&self, name: &EntryName, file: &dyn DiskFile, when: SystemTime) -> Result<(), Error> {
         named(Operation::Touch, &self.path_of(name), file.touch(when))
     }

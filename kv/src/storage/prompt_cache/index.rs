@@ -93,9 +93,8 @@ impl Index {
     pub(super) fn rebuild(&mut self) {
         self.blocks.clear();
         self.resumes.clear();
-        let (n_blocks, n_resumes) = self.whole().fold((0usize, 0usize), |(blocks, resumes), (_, entry)| {
-            (blocks.saturating_add(entry.blocks.len()), resumes.saturating_add(entry.resumes.len()))
-        });
+        let n_blocks = self.whole().map(|(_, entry)| entry.blocks.len()).sum();
+        let n_resumes = self.whole().map(|(_, entry)| entry.resumes.len()).sum();
         let room = self.blocks.try_reserve(n_blocks).and_then(|()| self.resumes.try_reserve(n_resumes));
         if room.is_err() {
             *self = Index::default();
@@ -110,29 +109,12 @@ impl Index {
         }
     }
 
-    /// Forget an entry that was removed.
-    pub(super) fn forget(&mut self, name: &EntryName) {
-        if self.entries.remove(name).is_some() {
-            self.rebuild();
-        }
-    }
-
-    /// Note that an entry is damaged.
-    pub(super) fn condemn(&mut self, name: &EntryName) {
-        self.entries.insert(*name, Known::Damaged);
-        self.rebuild();
-    }
-
-    fn entry(&self, name: &EntryName) -> Option<&Arc<Entry>> {
+    /// Return an entry that is whole.
+    pub(super) fn entry(&self, name: &EntryName) -> Option<&Arc<Entry>> {
         match self.entries.get(name)? {
             Known::Readable(entry) => Some(entry),
             _ => None,
         }
-    }
-
-    /// Return how long the file of an entry must be.
-    pub(super) fn len(&self, name: &EntryName) -> Option<u64> {
-        self.entry(name).map(|entry| entry.total)
     }
 
     /// Return the block that ends the prefix with this key, and its entry's name, whatever its
@@ -194,7 +176,8 @@ impl Index {
             let first = [entry.parent];
             let before = first.iter().chain(entry.blocks.iter().map(|block| &block.key));
             let follow = before.zip(&entry.blocks).filter(|(before, _)| *before == after);
-            follow.map(|(_, block)| equal_tokens(&block.tokens, next)).max()
+            let equal = |block: &Block| block.tokens.iter().zip(next).take_while(|(a, b)| a == b).count();
+            follow.map(|(_, block)| equal(block)).max()
         };
         self.whole().filter_map(|(_, entry)| follow(entry)).max()
     }
@@ -212,10 +195,6 @@ impl Index {
         let blocks = keys.iter().zip(blocks_of(tokens));
         blocks.take_while(|(key, tokens)| self.block(key, tokens).is_some()).count()
     }
-}
-
-fn equal_tokens(stored: &[Token; BLOCK_TOKENS], next: &[Token]) -> usize {
-    stored.iter().zip(next).take_while(|(a, b)| a == b).count()
 }
 
 /// Judge a file by the attempt to read it as an entry.

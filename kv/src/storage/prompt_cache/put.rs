@@ -6,11 +6,12 @@ use super::error::Error;
 use super::evict::Stop;
 use super::folder::Part;
 use super::index::Index;
-use super::key::{Key, blocks_of, chain};
-use super::{PromptCache, Shared, count};
+use super::key::{BlockTokens, Key, blocks_of, chain};
+use super::{PromptCache, Shared};
 use crate::ids::Token;
 use crate::storage::container::{Writer, container_bytes};
 use crate::storage::disk::FileWriter;
+use core::ops::Range;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -64,21 +65,16 @@ impl EvaluatedPrefix<'_> {
 
     /// Return the number of blocks of the prompt that the prefix reaches to.
     fn end(&self) -> Result<usize, Error> {
+        let request = |what, found: usize, wanted: usize| {
+            Err(Error::Request { what, found: found as u64, wanted: wanted as u64 })
+        };
         let end = self.first.saturating_add(self.blocks.len());
         let whole = blocks_of(&self.tokens).len();
         if end > whole {
-            let (found, wanted) = (end as u64, whole as u64);
-            return Err(Error::Request { what: "more blocks than the tokens fill", found, wanted });
+            return request("more blocks than the tokens fill", end, whole);
         }
         match self.resumes.iter().find(|(after, _)| *after == 0 || *after > end) {
-            Some((after, _)) => {
-                let (found, wanted) = (*after as u64, end as u64);
-                Err(Error::Request {
-                    what: "a resume point that is not behind one of the blocks",
-                    found,
-                    wanted,
-                })
-            }
+            Some((after, _)) => request("a resume point that is not behind one of the blocks", *after, end),
             None => Ok(end),
         }
     }
@@ -99,11 +95,11 @@ pub struct Put {
     pub bytes: u64,
 }
 
-/// An entry that is to be written: blocks `start..end` of the prompt, and some of the prefix's
-/// resume points.
+/// An entry that is to be written.
+#[derive(PartialEq)]
 struct Job {
-    start: usize,
-    end: usize,
+    /// Blocks of the prompt; for a resume point alone, none before the block that follows it.
+    blocks: Range<usize>,
     /// Indices into the prefix's resume points, ascending by place.
     resumes: Vec<usize>,
 }
@@ -111,8 +107,10 @@ struct Job {
 /// A prefix, and what is computed from it once.
 struct Task<'a> {
     prefix: &'a EvaluatedPrefix<'a>,
+    /// Tokens of all blocks that the prefix reaches to.
+    blocks: &'a [BlockTokens],
+    /// Key of the first `n` blocks at `n`; the root at 0.
     keys: Vec<Key>,
-    end: usize,
 }
 
 impl PromptCache {
@@ -127,31 +125,27 @@ impl PromptCache {
     /// [`Error::NoRoom`]; [`Error::Locked`]; [`Error::Disk`], for example on a full disk.
     pub fn put(&self, prefix: &EvaluatedPrefix<'_>) -> Result<Put, Error> {
         self.shared.budget()?;
-        let end = prefix.end()?;
-        let (whole, _) = blocks_of(&prefix.tokens).split_at(end);
-        let task = Task { prefix, keys: chain(&prefix.root, whole.as_flattened()), end };
+        let blocks = &blocks_of(&prefix.tokens)[..prefix.end()?];
+        let keys = [prefix.root].into_iter().chain(chain(&prefix.root, blocks.as_flattened())).collect();
+        let task = Task { prefix, blocks, keys };
         let mut done = Put::default();
         let mut tries = 0;
         let mut before = None;
         loop {
-            let job = {
-                let mut index = self.shared.index();
-                index.refresh(&self.shared.folder)?;
-                task.next_job(&index)?
-            };
+            let job = task.next_job(&*self.shared.refreshed()?)?;
             let Some(job) = job else { return Ok(done) };
             match self.shared.write_entry(&task, &job)? {
                 Some(bytes) => {
                     done.entries += 1;
-                    done.blocks += (job.end - job.start) as u64;
+                    done.blocks += job.blocks.len() as u64;
                     done.bytes += bytes;
                 }
                 None => tries += 1,
             }
             // What was written and yet is missing again is evicted, or damaged, as fast as it is
             // written.
-            tries += usize::from(before == Some(job.start..job.end));
-            before = Some(job.start..job.end);
+            tries += usize::from(before.as_ref() == Some(&job.blocks));
+            before = Some(job.blocks);
             if tries >= TRIES {
                 return Err(Error::Raced { folder: self.shared.folder.path() });
             }
@@ -163,79 +157,52 @@ impl Task<'_> {
     /// Return the next entry to write: the first run of blocks that are not stored, or else a
     /// resume point.
     fn next_job(&self, index: &Index) -> Result<Option<Job>, Error> {
-        let start = index.stored(&self.keys, &self.prefix.tokens);
+        let start = index.stored(&self.keys[1..], self.blocks.as_flattened());
         if start < self.prefix.first {
             return Err(Error::Gap { block: start as u64 });
         }
-        let missing = (start..self.end).take(MAX_PAYLOADS).take_while(|i| !self.is_stored(index, *i)).count();
-        let mut places: Vec<_> = self.resumes_missing(index).collect();
+        let is_missing = |i: &usize| index.block(&self.keys[i + 1], &self.blocks[*i]).is_none();
+        let n_missing = (start..self.blocks.len()).take(MAX_PAYLOADS).take_while(is_missing).count();
+        let resumes = self.prefix.resumes.iter().enumerate().map(|(i, (after, _))| (*after, i));
+        let mut places: Vec<(usize, usize)> =
+            resumes.filter(|(after, _)| index.resume(&self.keys[*after]).is_none()).collect();
         places.sort_unstable();
         places.dedup_by_key(|(after, _)| *after);
-        let end = start + missing;
-        if missing == 0 {
+        if n_missing == 0 {
             let first = places.first();
-            return Ok(first.map(|&(after, i)| Job { start: after, end: after, resumes: Vec::from([i]) }));
+            return Ok(first.map(|&(after, i)| Job { blocks: after..after, resumes: Vec::from([i]) }));
         }
+        let end = start + n_missing;
         places.retain(|(after, _)| (start..=end).contains(after));
-        Ok(Some(Job { start, end, resumes: places.into_iter().map(|(_, i)| i).collect() }))
-    }
-
-    fn is_stored(&self, index: &Index, i: usize) -> bool {
-        let block = self.keys.get(i).zip(blocks_of(&self.prefix.tokens).get(i));
-        block.is_some_and(|(key, tokens)| index.block(key, tokens).is_some())
-    }
-
-    /// Return the resume points that are not stored: after how many blocks, and their index in the
-    /// prefix.
-    fn resumes_missing<'a>(&'a self, index: &'a Index) -> impl Iterator<Item = (usize, usize)> + 'a {
-        let places = self.prefix.resumes.iter().enumerate().map(|(i, (after, _))| (*after, i));
-        places.filter(|(after, _)| self.key(*after).is_some_and(|key| index.resume(&key).is_none()))
-    }
-
-    /// Return the key of the first `n` blocks.
-    fn key(&self, n: usize) -> Option<Key> {
-        match n.checked_sub(1) {
-            None => Some(self.prefix.root),
-            Some(last) => self.keys.get(last).copied(),
-        }
+        Ok(Some(Job { blocks: start..end, resumes: places.into_iter().map(|(_, i)| i).collect() }))
     }
 
     /// Return the payloads of the job's blocks.
-    fn blocks<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a Pieces<'a>> + 'a {
-        let first = self.prefix.first;
-        (job.start..job.end).filter_map(move |i| self.prefix.blocks.get(i.checked_sub(first)?))
+    fn blocks(&self, job: &Job) -> &[Pieces<'_>] {
+        // A resume point alone may stand before the first block that is given.
+        let [start, end] = [job.blocks.start, job.blocks.end].map(|i| i.saturating_sub(self.prefix.first));
+        &self.prefix.blocks[start..end]
     }
 
-    fn resumes<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = &'a (usize, Pieces<'a>)> + 'a {
-        job.resumes.iter().filter_map(|i| self.prefix.resumes.get(*i))
+    /// Return the job's resume points: after how many blocks of the entry, and the payloads.
+    fn resumes<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = (u64, &'a Pieces<'a>)> + 'a {
+        let resumes = job.resumes.iter().map(|&i| &self.prefix.resumes[i]);
+        resumes.map(|(after, pieces)| ((after - job.blocks.start) as u64, pieces))
     }
 
     /// Return the content of `PRFX`.
     fn description(&self, job: &Job) -> Result<Vec<u8>, Error> {
-        let what = "blocks of a prompt";
-        let too_many = |_| Error::Request { what, found: job.start as u64, wanted: u64::from(u32::MAX) };
-        let n_before = u32::try_from(job.start).map_err(too_many)?;
-        let parent = self.key(job.start).unwrap_or(self.prefix.root);
-        Ok(entry::prefix(&parent, n_before, &blocks_of(&self.prefix.tokens)[job.start..job.end]))
-    }
-
-    /// Return true if nobody stored any of the job meanwhile, and all that it follows is still
-    /// there.
-    fn is_fresh(&self, index: &Index, job: &Job) -> bool {
-        let stored = index.stored(&self.keys, &self.prefix.tokens);
-        let untouched = stored == job.start || (job.start == job.end && stored > job.start);
-        untouched
-            && (job.start..job.end).all(|i| !self.is_stored(index, i))
-            && self
-                .resumes(job)
-                .all(|(after, _)| self.key(*after).is_some_and(|key| index.resume(&key).is_none()))
+        let (what, found) = ("blocks of a prompt", job.blocks.start as u64);
+        let too_many = |_| Error::Request { what, found, wanted: u64::from(u32::MAX) };
+        let n_before = u32::try_from(job.blocks.start).map_err(too_many)?;
+        Ok(entry::prefix(&self.keys[job.blocks.start], n_before, &self.blocks[job.blocks.clone()]))
     }
 
     /// Return the entries that hold any of the prompt: making room for its end must not cost its
     /// beginning, nor the reverse.
     fn entries(&self, index: &Index) -> BTreeSet<EntryName> {
-        let blocks = self.keys.iter().filter_map(|key| index.at(key)).map(|found| found.0);
-        let resumes = self.keys.iter().filter_map(|key| index.resume(key)).map(|found| found.0);
+        let blocks = self.keys[1..].iter().filter_map(|key| index.at(key)).map(|found| found.0);
+        let resumes = self.keys[1..].iter().filter_map(|key| index.resume(key)).map(|found| found.0);
         blocks.chain(resumes).collect()
     }
 }
@@ -245,7 +212,7 @@ impl Shared {
     /// blocks meanwhile.
     fn write_entry(&self, task: &Task<'_>, job: &Job) -> Result<Option<u64>, Error> {
         let description = task.description(job)?;
-        let payloads = task.blocks(job).chain(task.resumes(job).map(|(_, pieces)| pieces));
+        let payloads = task.blocks(job).iter().chain(task.resumes(job).map(|(_, pieces)| pieces));
         let need = container_bytes(payloads.map(len).chain([description.len() as u64]));
         let need = need.unwrap_or(u64::MAX);
         let part = self.reserve(task, need)?;
@@ -253,7 +220,7 @@ impl Shared {
         let published = name.and_then(|name| self.publish(&part, task, job, &name));
         match published {
             Ok(true) => {
-                count(&self.counts.written);
+                self.count(|stats| stats.written += 1);
                 Ok(Some(need))
             }
             not_published => {
@@ -283,7 +250,7 @@ impl Shared {
         self.folder.reserve(&lock, need)
     }
 
-    /// CheckpointRef entries as used, so that other processes do not evict what somebody is about to build
+    /// Mark entries as used, so that other processes do not evict what somebody is about to build
     /// on.
     fn touch_all(&self, entries: &BTreeSet<EntryName>) {
         let now = SystemTime::now();
@@ -297,14 +264,12 @@ impl Shared {
     /// Write the container of an entry, and return the name that the entry gets.
     fn write(&self, part: &Part, task: &Task<'_>, job: &Job, description: &[u8]) -> Result<EntryName, Error> {
         let mut out = FileWriter::new(&*part.file, 0);
-        let resumes = task.resumes(job).map(|(after, pieces)| ((*after - job.start) as u64, pieces));
         let written = Writer::new(&mut out, entry::header(&task.prefix.root)).and_then(|mut writer| {
-            entry::write(&mut writer, description, task.blocks(job), resumes)?;
+            entry::write(&mut writer, description, task.blocks(job).iter(), task.resumes(job))?;
             writer.finish()
         });
         let written = out.end(written, &part.path)?;
-        let key = task.key(job.end).unwrap_or(task.prefix.root);
-        Ok(EntryName { key, check: written.whole_checksum })
+        Ok(EntryName { key: task.keys[job.blocks.end], check: written.whole_checksum })
     }
 
     /// Give a written entry its name, unless others changed the same prompt's blocks meanwhile.
@@ -312,7 +277,7 @@ impl Shared {
         let lock = self.folder.lock()?;
         let mut index = self.index();
         index.list(&self.folder)?;
-        if !task.is_fresh(&index, job) {
+        if task.next_job(&index)?.as_ref() != Some(job) {
             return Ok(false);
         }
         self.folder.publish(&lock, part, name)?;

@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub pos: Pos,
     /// The sequences it belongs to.
     pub ids: Vec<u32>,
-    /// Where its bytes are; nowhere in a cache of no layers.
+    /// Place of its bytes; `None` in a cache of no layers.
     pub place: Option<Place>,
 }
 

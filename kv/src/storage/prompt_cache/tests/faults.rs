@@ -1,6 +1,7 @@
 //! A disk that fails: every operation, once each.
 
 use super::*;
+use core::sync::atomic::Ordering;
 
 /// A budget for two entries and some.
 const BUDGET: Access = Access::ReadWrite { budget: 16_000 };
