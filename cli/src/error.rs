@@ -57,7 +57,7 @@ pub enum Error {
         n: usize,
     },
     /// A prompt cache cannot be used.
-    Store(prompt_cache::Error),
+    PromptCache(prompt_cache::Error),
     /// A prompt cache has damaged or left-over files.
     Unclean {
         /// Number of problems, each printed on a line of its own.
@@ -100,12 +100,12 @@ impl fmt::Display for Error {
             }
             Self::Different { n: 1 } => f.write_str("the states differ in 1 way"),
             Self::Different { n } => write!(f, "the states differ in {n} ways"),
-            Self::Store(source) => source.fmt(f),
+            Self::PromptCache(source) => source.fmt(f),
             Self::Unclean { n: 1 } => {
-                f.write_str("1 problem; `backstitch store prune` removes damaged and left-over files")
+                f.write_str("1 problem; `backstitch cache prune` removes damaged and left-over files")
             }
             Self::Unclean { n } => {
-                write!(f, "{n} problems; `backstitch store prune` removes damaged and left-over files")
+                write!(f, "{n} problems; `backstitch cache prune` removes damaged and left-over files")
             }
             Self::Engine(source) => f.write_str(&words::of_engine(source)),
             Self::Refused(text) => f.write_str(text),
@@ -145,7 +145,7 @@ impl std::error::Error for Error {
                 source.source()
             }
             Self::State { source, .. } | Self::NotSaved { source, .. } => source.source(),
-            Self::Store(source) => source.source(),
+            Self::PromptCache(source) => source.source(),
             Self::Engine(source) => source.source(),
             _ => None,
         }
@@ -160,7 +160,7 @@ impl From<io::Error> for Error {
 
 impl From<prompt_cache::Error> for Error {
     fn from(source: prompt_cache::Error) -> Self {
-        Self::Store(source)
+        Self::PromptCache(source)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if
 //! there were no cache.
 
-use crate::args::CacheArgs;
+use crate::args::PromptCacheArgs;
 use crate::output::note;
 use crate::session::Session;
 use backstitch_kv::storage::prompt_cache::{self, Access, BLOCK_TOKENS, BackgroundWriter, Why, WriterStats};
@@ -26,7 +26,7 @@ pub struct PromptCache {
 
 impl PromptCache {
     /// Open the cache that the user named, if any.
-    pub fn open(args: &CacheArgs) -> Option<Self> {
+    pub fn open(args: &PromptCacheArgs) -> Option<Self> {
         let folder = args.prompt_cache.clone()?;
         let budget = args.prompt_cache_size;
         let access = if args.prompt_cache_ro { Access::ReadOnly } else { Access::ReadWrite { budget } };

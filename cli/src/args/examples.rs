@@ -2,7 +2,7 @@
 //! reads nothing else.
 //!
 //! No line is longer than 80 columns, and clap prints them as they are; a test in `tests.rs` holds
-//! them to that. The texts of `state` and `store` stand beside their options.
+//! them to that. The texts of `state` and `cache` stand beside their options.
 
 /// Text below the list of commands.
 pub const ALL: &str = "\

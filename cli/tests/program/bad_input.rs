@@ -139,10 +139,10 @@ fn a_file_of_another_kind_names_the_command_that_takes_it() {
 
 #[test]
 fn help_teaches_by_example() {
-    let commands = ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify", "state", "store"];
+    let commands = ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify", "state", "cache"];
     let of_state = ["state inspect", "state check", "state diff", "state trim", "state convert"];
-    let of_store = ["store list", "store check", "store prune"];
-    for command in commands.iter().chain(&of_state).chain(&of_store) {
+    let of_cache = ["cache list", "cache check", "cache prune"];
+    for command in commands.iter().chain(&of_state).chain(&of_cache) {
         let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
         let help = backstitch(&words).ok();
         assert!(

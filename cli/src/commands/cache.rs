@@ -1,11 +1,11 @@
-//! `backstitch store`: list, check and prune a prompt cache.
+//! `backstitch cache`: list, check and prune a prompt cache.
 //!
 //! The subcommands work on a folder that `run --prompt-cache` made, also while other processes use
 //! it. The library's type is [`PromptCache`].
 
 mod list;
 
-use crate::args::{CheckStoreArgs, PruneArgs, StoreArgs, StoreCommand};
+use crate::args::{CacheArgs, CacheCommand, CheckCacheArgs, PruneArgs};
 use crate::error::Error;
 use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
@@ -17,11 +17,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// The errors of the subcommand.
-pub fn run(args: &StoreArgs) -> Result<(), Error> {
+pub fn run(args: &CacheArgs) -> Result<(), Error> {
     match &args.command {
-        StoreCommand::List(args) => list::run(args),
-        StoreCommand::Check(args) => check(args),
-        StoreCommand::Prune(args) => prune(args),
+        CacheCommand::List(args) => list::run(args),
+        CacheCommand::Check(args) => check(args),
+        CacheCommand::Prune(args) => prune(args),
     }
 }
 
@@ -40,10 +40,10 @@ fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
 }
 
 /// Read every entry and compare it with its checksums. Changes nothing.
-fn check(args: &CheckStoreArgs) -> Result<(), Error> {
+fn check(args: &CheckCacheArgs) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
-    let store = open(&args.folder, Access::ReadOnly)?;
-    let report = store.check_with(&mut |done, total| progress.set(done, total))?;
+    let cache = open(&args.folder, Access::ReadOnly)?;
+    let report = cache.check_with(&mut |done, total| progress.set(done, total))?;
     drop(progress);
     let mut out = Output::new(args.json);
     let findings = report.findings.iter();
@@ -82,16 +82,16 @@ fn as_json(finding: &Finding) -> Value {
 fn prune(args: &PruneArgs) -> Result<(), Error> {
     let progress = Progress::endless("pruning");
     // Opening removes left-over files. The budget limits what is written, which is nothing here.
-    let store = open(&args.folder, Access::ReadWrite { budget: u64::MAX })?;
+    let cache = open(&args.folder, Access::ReadWrite { budget: u64::MAX })?;
     // Damaged files go first, so that sound entries are not removed in their place.
-    store.prune(Prune::Damaged)?;
+    cache.prune(Prune::Damaged)?;
     if let Some(age) = args.older_than {
-        store.prune(Prune::OlderThan(age))?;
+        cache.prune(Prune::OlderThan(age))?;
     }
     if let Some(most) = args.max_size {
-        store.prune(Prune::ToBytes(most))?;
+        cache.prune(Prune::ToBytes(most))?;
     }
-    let stats = store.stats();
+    let stats = cache.stats();
     drop(progress);
     let mut out = Output::new(args.json);
     if out.is_json() {
