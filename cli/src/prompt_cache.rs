@@ -2,6 +2,7 @@
 //! there were no cache.
 
 use crate::args::PromptCacheArgs;
+use crate::error::of_prompt_cache;
 use crate::output::note;
 use crate::session::Session;
 use backstitch_kv::storage::prompt_cache::{self, Access, BLOCK_TOKENS, BackgroundWriter, Why, WriterStats};
@@ -47,19 +48,20 @@ impl PromptCache {
         }
         match prompt_cache::PromptCache::open(&cache.folder, access) {
             Ok(store) => cache.store = Some(store),
-            Err(error) => cache.fail(error),
+            Err(error) => cache.fail(of_prompt_cache(&error)),
         }
         if let Some(store) = cache.store.clone().filter(|_| !args.prompt_cache_ro) {
             match BackgroundWriter::spawn(store, budget) {
                 Ok(writer) => cache.writer = Some(writer),
-                Err(error) => cache.fail(error),
+                Err(error) => cache.fail(of_prompt_cache(&error)),
             }
         }
         Some(cache)
     }
 
-    fn fail(&mut self, error: impl ToString) {
-        let error = error.to_string();
+    /// Report a failure. The run goes on without what failed.
+    fn fail(&mut self, error: impl Into<String>) {
+        let error = error.into();
         note("note", format_args!("prompt cache: {error}"));
         self.trouble.push(error);
     }
@@ -70,11 +72,11 @@ impl PromptCache {
         match session.recall(store, tokens) {
             Ok(mut recalled) => {
                 if let Some(trouble) = recalled.trouble.take() {
-                    self.fail(trouble);
+                    self.fail(of_prompt_cache(&trouble));
                 }
                 self.recalled = Some(recalled);
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
@@ -129,7 +131,7 @@ impl PromptCache {
                     self.fail("the prompt is larger than --prompt-cache-size; it is not kept");
                 }
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
@@ -145,7 +147,7 @@ impl PromptCache {
         writer.flush();
         self.stored = writer.stats();
         if let Some(error) = writer.take_error() {
-            self.fail(error);
+            self.fail(of_prompt_cache(&error));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod compare;
 mod one;
+pub mod rotation;
 #[cfg(test)]
 mod tests;
 

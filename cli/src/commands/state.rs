@@ -9,7 +9,9 @@ mod trim;
 use crate::args::{ModelArgs, StateArgs, StateCommand};
 use crate::error::{Error, one_line};
 use crate::progress::Progress;
+use crate::saved::rotation::long_fingerprint;
 use backstitch_kv::storage::{self, Container, Fingerprint, StateFile};
+use backstitch_models::Model;
 use std::path::Path;
 
 /// Why `splice` does nothing.
@@ -54,8 +56,20 @@ fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuse a model that the state is not of; says which was taken if none was named.
+/// Refuse a model that the state is not of. A state of a long context is one of its model, too.
 fn expect_model(
+    path: &Path,
+    container: &Container<'_>,
+    model: &Model,
+    args: &ModelArgs,
+) -> Result<(), Error> {
+    let is_of_long = *container.fingerprint() == long_fingerprint(model);
+    if is_of_long { Ok(()) } else { expect_fingerprint(path, container, &model.fingerprint(), args) }
+}
+
+/// Refuse a state with another fingerprint than that of `model`. The error says which model was
+/// taken if none was named.
+fn expect_fingerprint(
     path: &Path,
     container: &Container<'_>,
     model: &Fingerprint,

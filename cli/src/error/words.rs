@@ -1,12 +1,15 @@
-//! Errors of the libraries in the words of the command line.
+//! Errors of the engine and its memory in the words of the command line; `files` has those about
+//! files.
 //!
 //! The libraries name their parameters (`n_ctx`) and count bytes. A person who typed a command
 //! needs the option (`-c`) and a size that can be read (GiB). Errors that name neither keep the
 //! text of the library, so a new error of a library is shown even before it has a line here.
 
+use super::files::{of_file, of_llama, of_state};
 use crate::output::{bytes, counted};
-use backstitch_kv::{Error as MemoryError, storage};
+use backstitch_kv::Error as MemoryError;
 use backstitch_models::Error as EngineError;
+use backstitch_models::vocab::VocabError;
 
 /// Return the text of an error of the engine.
 pub fn of_engine(error: &EngineError) -> String {
@@ -14,9 +17,22 @@ pub fn of_engine(error: &EngineError) -> String {
         EngineError::File { path, source } => format!("{}: {}", path.display(), of_engine(source)),
         EngineError::Memory(source) => of_memory(source),
         EngineError::State(source) => of_state(source),
+        EngineError::Llama(source) => of_llama(source),
+        EngineError::Io(source) => of_file(source),
+        EngineError::Shard { shard, source } => {
+            format!("shard {} of the model: {}", shard.saturating_add(1), of_engine(source))
+        }
+        EngineError::Params { what, found, wanted } => match option(what) {
+            Some(option) => format!("{option} is {found}, not {wanted}"),
+            None => error.to_string(),
+        },
+        EngineError::TooManySequences { limit } => {
+            format!("the context has {}, and all are in use", counted(*limit as usize, "sequence"))
+        }
         EngineError::NoLogits { .. } => "there is no text to continue yet; give a prompt with -p".into(),
         EngineError::TooLong { n_tokens, n_ctx } => {
-            format!("{n_tokens} tokens do not fit a context of {n_ctx}; raise -c or shorten the text")
+            let tokens = counted(*n_tokens, "token");
+            format!("{tokens} do not fit a context of {n_ctx}; raise -c or shorten the text")
         }
         EngineError::EncoderOnly => {
             "this model makes embeddings and no text; name one that generates text with -m".into()
@@ -26,28 +42,43 @@ pub fn of_engine(error: &EngineError) -> String {
         }
         EngineError::OutOfMemory { what, n_bytes } => {
             let size = bytes(*n_bytes);
-            format!("no memory for {what}, which need {size}; lower -c or -ub, or close other programs")
+            format!("no memory for {what}, {size}; lower -c or -ub, or close other programs")
+        }
+        EngineError::ModelTooLarge { limit } => {
+            format!("the model is longer than the {} allowed", bytes(*limit))
+        }
+        EngineError::Vocab(VocabError::OutOfMemory { n_bytes }) => {
+            format!("no memory for the vocabulary, {}; close other programs", bytes(*n_bytes))
         }
         // The text of the library names no parameter that an option sets.
         error => error.to_string(),
     }
 }
 
-/// Return the text of an error about a saved state. `Error::of_state` in `kinds` comes before this
-/// for files that are no saved states.
-pub fn of_state(error: &storage::Error) -> String {
-    match error {
-        storage::Error::Memory(source) => of_memory(source),
-        error => error.to_string(),
+/// Return the option that sets a parameter of a context; none if the program chooses it.
+fn option(parameter: &str) -> Option<&'static str> {
+    match parameter {
+        "n_ctx" => Some("-c"),
+        "n_batch" => Some("-b"),
+        "n_ubatch" => Some("-ub"),
+        _ => None,
     }
 }
 
 /// Return the text of an error of the caches, wherever it comes from: a context that is full, a
 /// state that does not fit the context, pinned checkpoints beyond their budget.
-fn of_memory(error: &MemoryError) -> String {
+pub fn of_memory(error: &MemoryError) -> String {
     match error {
         MemoryError::Full { need, what, free, .. } => {
-            format!("the cache is full: {need} {what} needed, {free} free; raise -c or shorten the text")
+            let need = counted(*need as usize, what.strip_suffix('s').unwrap_or(what));
+            format!("the cache is full: {need} needed, {free} free; raise -c or shorten the text")
+        }
+        MemoryError::UnknownSequence { seq, n_seq_max } => {
+            let n = counted(*n_seq_max as usize, "sequence");
+            format!("there is no sequence {seq}: the context has {n}")
+        }
+        MemoryError::Layer { layer, what } => {
+            format!("layer {layer}: {}", what.replace("choose f16", "give -ctk f16 -ctv f16"))
         }
         MemoryError::CellType { found, wanted, .. } => {
             let (found, wanted) = (found.name(), wanted.name());
@@ -75,7 +106,7 @@ fn of_memory(error: &MemoryError) -> String {
 mod tests {
     use super::*;
     use backstitch_core::cell::CellType;
-    use backstitch_kv::{Pos, SeqId};
+    use backstitch_kv::{Pos, SeqId, storage};
 
     #[test]
     fn advice_names_options_of_the_program() {
@@ -88,6 +119,9 @@ mod tests {
             (EngineError::Memory(MemoryError::OutOfMemory { bytes: 9 }), "lower -c,"),
             (EngineError::NoLogits { seq: 0 }, "with -p"),
             (EngineError::TooLong { n_tokens: 9, n_ctx: 8 }, "raise -c "),
+            (EngineError::Params { what: "n_ubatch", found: 1 << 17, wanted: "less" }, "-ub is 131072"),
+            (EngineError::TooManySequences { limit: 1 }, "has 1 sequence,"),
+            (EngineError::Memory(MemoryError::UnknownSequence { seq, n_seq_max: 2 }), "has 2 sequences"),
         ];
         for (error, advice) in cases {
             let error =

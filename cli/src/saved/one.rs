@@ -1,6 +1,6 @@
 //! One sequence out of a file that may hold several.
 
-use super::parse;
+use super::{parse, rotation};
 use crate::error::{Error, one_line};
 use crate::output::counted;
 use crate::{memory, model};
@@ -24,6 +24,7 @@ pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Resul
     let at = |source| Error::of_state(path, source);
     let file = StateFile::open(path).map_err(at)?;
     let container = file.container().map_err(at)?;
+    rotation::expect(path, &container, ctx)?;
     if container.scope() == Scope::Sequence && wanted.is_none() {
         return Ok(ctx.restore(path)?);
     }
@@ -74,7 +75,8 @@ pub fn context(saved: &SavedContext<'_>, model: &Model) -> Result<Context, Error
     let types = snapshot.shape.groups.first().map(|group| (group.k_type, group.v_type));
     let ends = saved.sequences.iter().map(|sequence| sequence.end.0.unsigned_abs());
     let blocks = snapshot.blocks.iter().map(|blocks| (blocks.len() * BLOCK_CELLS) as u32);
-    let n_ctx = ends.chain(blocks).max().map_or(1, |most| most.max(1));
+    let least = ends.chain(blocks).max().map_or(1, |most| most.max(1));
+    let n_ctx = rotation::n_ctx(model, saved.container.fingerprint(), least);
     let is_whole = saved.container.scope() == Scope::Context;
     let last = saved.sequences.iter().map(|sequence| sequence.id).filter(|_| is_whole).max();
     let n_seq_max = last.map_or(1, |last| last.saturating_add(1));

@@ -2,7 +2,7 @@
 
 use super::{at, container, expect_model, open};
 use crate::args::{ConvertArgs, LlamaForm};
-use crate::error::{Error, of_engine};
+use crate::error::{Error, of_engine, of_file};
 use crate::interrupt::Stoppable;
 use crate::model;
 use crate::output::{bytes, counted, note};
@@ -38,7 +38,7 @@ fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(
     let container = container(&args.path, file)?;
     let saved = saved::parse(&args.path, &container)?;
     let model = model::open(&args.model, model::n_threads(None))?;
-    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    expect_model(&args.path, &container, &model, &args.model)?;
     let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("converting");
     let restored = match container.scope() {
@@ -87,7 +87,7 @@ fn lost(saved: &SavedContext<'_>) -> String {
 
 /// From llama.cpp's to ours.
 fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(), Error> {
-    let read = Buffer::read(&args.path).map_err(|error| Error::Refused(error.to_string()))?;
+    let read = Buffer::read(&args.path).map_err(|error| Error::Refused(of_file(&error)))?;
     let file = read.bytes();
     let model = model::open(&args.model, model::n_threads(None))?;
     let progress = Progress::endless("converting");

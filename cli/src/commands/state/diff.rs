@@ -2,7 +2,7 @@
 
 use super::{check_bytes, container, open};
 use crate::args::DiffArgs;
-use crate::error::{Error, one_line};
+use crate::error::{Error, of_state, one_line};
 use crate::output::Output;
 use crate::saved::{self, Difference, compare};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Error> {
     check_bytes(&args.b, &b)?;
     let a = saved::parse(&args.a, &a)?;
     let b = saved::parse(&args.b, &b)?;
-    let found = compare(&a, &b).map_err(|error| Error::Refused(error.to_string()))?;
+    let found = compare(&a, &b).map_err(|error| Error::Refused(of_state(&error)))?;
     let mut out = Output::new(args.json);
     if out.is_json() {
         out.value(&found.iter().map(as_json).collect())?;

@@ -2,12 +2,12 @@
 
 mod json;
 
-use super::{container, expect_model, open};
-use crate::args::InspectStateArgs;
+use super::{container, expect_fingerprint, open};
+use crate::args::{InspectStateArgs, ModelArgs};
 use crate::error::{Error, one_line};
 use crate::model;
 use crate::output::{Output, bytes, counted, note, shorten};
-use crate::saved;
+use crate::saved::{self, rotation::long_fingerprint};
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::snapshot::{Group, Sees, Sequence};
 use backstitch_kv::storage::{Codec, Container, Section};
@@ -38,7 +38,10 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
 /// Print the texts of all sequences, each under its number if there are several.
 fn tell(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> Result<(), Error> {
     let (vocab, fingerprint) = model::vocab(&args.model)?;
-    expect_model(&args.path, saved.container, &fingerprint, &args.model)?;
+    let fits = expect_fingerprint(&args.path, saved.container, &fingerprint, &args.model);
+    if fits.is_err() && !is_of_long_context(&args.model, saved.container)? {
+        return fits;
+    }
     for sequence in &saved.sequences {
         if saved.sequences.len() > 1 {
             let heading = out.heading();
@@ -52,6 +55,13 @@ fn tell(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> 
         out.line("")?;
     }
     Ok(())
+}
+
+/// Return true if a state is one of this model in long contexts. Only the whole model says whether
+/// it has another fingerprint there, so the weights are loaded.
+fn is_of_long_context(args: &ModelArgs, container: &Container<'_>) -> Result<bool, Error> {
+    let model = model::open(args, model::n_threads(None))?;
+    Ok(*container.fingerprint() == long_fingerprint(&model))
 }
 
 fn show(out: &mut Output, path: &Path, saved: &SavedContext<'_>, all: bool) -> Result<(), Error> {

@@ -37,7 +37,7 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
         target.expect_text(text, Saving::All)?;
     }
     let model = model::open(&args.model, model::n_threads(None))?;
-    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    expect_model(&args.path, &container, &model, &args.model)?;
     let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("restoring");
     let restored = ctx.restore(&args.path)?;
