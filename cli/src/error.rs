@@ -2,21 +2,21 @@
 //!
 //! A line says what was found, what was wanted, and what to do, in the words of the command line:
 //! it names options (`-c`), not the parameters of the library (`n_ctx`), and sizes with units.
-//! `words` and `files` translate the errors of the libraries; `kinds` recognises files of the wrong kind, so that the line can name
+//! `engine`, `memory` and `files` translate the errors of the libraries; `kinds` recognises files of the wrong kind, so that the line can name
 //! the command that takes them.
 
+mod engine;
 mod files;
 mod kinds;
-mod words;
+mod memory;
 
-pub use crate::output::one_line;
 use backstitch_kv::storage::{self, prompt_cache};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub use engine::of_engine;
 pub use files::{of_file, of_prompt_cache, of_state};
-pub use words::of_engine;
 
 /// An error of a command.
 ///
@@ -190,6 +190,7 @@ pub fn chain(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::one_line;
 
     #[test]
     fn a_missing_file_reads_as_one_plain_line() {

@@ -1,7 +1,13 @@
-//! State files to look at: everything that can be said of one without the model it belongs to.
+//! Saved states: what a state file holds, how two of them differ, and how one of its sequences is
+//! restored.
+//!
+//! Parsing and comparing need no model; [`compare`] works on descriptions and bytes alone. Restoring
+//! does, and makes contexts that are as large as the state: their size follows from untrusted files,
+//! so `memory` checks it first. [`rotation`] deals with models to which the size makes a difference.
 
+mod cells;
 mod compare;
-mod one;
+mod restore;
 pub mod rotation;
 #[cfg(test)]
 mod tests;
@@ -12,7 +18,7 @@ use backstitch_models::SavedContext;
 use std::path::Path;
 
 pub use compare::{Difference, compare};
-pub use one::{context, restore_one, room};
+pub use restore::{context, empty_context, restore_one};
 
 /// Parse the state in the file at `path`.
 ///

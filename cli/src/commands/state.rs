@@ -7,7 +7,8 @@ mod inspect;
 mod trim;
 
 use crate::args::{ModelArgs, StateArgs, StateCommand};
-use crate::error::{Error, one_line};
+use crate::error::Error;
+use crate::output::one_line;
 use crate::progress::Progress;
 use crate::saved::rotation::long_fingerprint;
 use backstitch_kv::storage::{self, Container, Fingerprint, StateFile};

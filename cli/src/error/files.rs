@@ -5,7 +5,7 @@
 //! that ends early is described by the size of what is missing, which says more than two sizes that
 //! round to the same figure.
 
-use super::words::of_memory;
+use super::memory::of_memory;
 use crate::output::bytes;
 use backstitch_kv::file::{FileError, Problem};
 use backstitch_kv::io;

@@ -4,7 +4,8 @@
 //! say what the file is and which command or option takes it, where the library could only say that
 //! the first bytes are wrong.
 
-use super::{Error, one_line};
+use super::Error;
+use crate::output::one_line;
 use crate::target::Found;
 use backstitch_kv::storage::{self, Tag};
 use std::path::Path;

@@ -1,17 +1,17 @@
-//! A picture for programs.
+//! The numbers of a picture as JSON, for programs.
 
-use super::{Picture, Role, role};
+use super::{Picture, Role};
 use backstitch_kv::Window;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use serde_json::{Value, json};
 
-/// All numbers of the picture.
+/// Return all numbers of the picture.
 pub fn value(picture: &Picture) -> Value {
     let mut value = sequence(&picture.survey);
     let more = json!({
         "model": picture.model,
-        "positions": picture.ways.iter().map(way).collect::<Vec<_>>(),
+        "positions": picture.costs.iter().map(cost_range).collect::<Vec<_>>(),
         "forks": picture.forks.iter().map(sequence).collect::<Vec<_>>(),
         "rollbacks": picture.rollbacks.iter().map(rollback).collect::<Vec<_>>(),
     });
@@ -83,7 +83,7 @@ fn extent(extent: &Extent) -> Value {
 fn checkpoint(checkpoint: &Checkpoint) -> Value {
     json!({
         "pos": checkpoint.pos.0,
-        "role": match role(checkpoint) {
+        "role": match Role::of(checkpoint) {
             Role::Pinned => "pinned",
             Role::Scheduled => "scheduled",
             Role::Journal => "journal",
@@ -98,24 +98,24 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
-fn way(way: &CostRange) -> Value {
+fn cost_range(range: &CostRange) -> Value {
     json!({
-        "from": way.positions.start.0,
-        "to": way.positions.end.0 - 1,
-        "cost": match way.cost {
+        "from": range.positions.start.0,
+        "to": range.positions.end.0 - 1,
+        "cost": match range.cost {
             RollbackCost::Held => "held",
             RollbackCost::Replayed => "replayed",
             _ => "reevaluated",
         },
-        "restored_from": if way.cost == RollbackCost::Held { Value::Null } else { way.restored_from.0.into() },
+        "restored_from": if range.cost == RollbackCost::Held { Value::Null } else { range.restored_from.0.into() },
     })
 }
 
-fn rollback((pos, took): &(Pos, Rollback)) -> Value {
+fn rollback((pos, cost): &(Pos, Rollback)) -> Value {
     json!({
         "to": pos.0,
-        "restored_from": took.restored_from.0,
-        "replayed": took.replayed,
-        "reevaluated": took.reevaluated,
+        "restored_from": cost.restored_from.0,
+        "replayed": cost.replayed,
+        "reevaluated": cost.reevaluated,
     })
 }

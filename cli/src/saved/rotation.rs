@@ -4,7 +4,8 @@
 //! A state bears another fingerprint in each of the two, so whoever restores one has to make a
 //! context on the right side of that length, however few tokens the state holds.
 
-use crate::error::{Error, one_line};
+use crate::error::Error;
+use crate::output::one_line;
 use backstitch_kv::storage::{Container, Fingerprint};
 use backstitch_models::{Context, Model};
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::{check_bytes, container, open};
 use crate::args::CheckArgs;
-use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, counted};
+use crate::error::Error;
+use crate::output::{Output, bytes, counted, one_line};
 use crate::saved;
 
 /// Run the command.

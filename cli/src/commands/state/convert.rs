@@ -94,7 +94,7 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
     let is_session = front.starts_with(b"nsgg");
     let mut n_seq_max = 1;
     let (ctx, restored) = loop {
-        let mut ctx = room(args, &model, file, n_seq_max)?;
+        let mut ctx = context(args, &model, file, n_seq_max)?;
         match take(&mut ctx, file, is_session) {
             // There are more of them; now it is known how many.
             Err(ModelError::Sequence { seq }) if seq >= n_seq_max => n_seq_max = seq.saturating_add(1),
@@ -123,12 +123,13 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
     Ok(())
 }
 
-/// Return a context with room for what is in a file.
-fn room(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Result<Context, Error> {
+/// Make a context for the content of a file of llama.cpp: as large as `-c` says, or as its list of
+/// tokens needs.
+fn context(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Result<Context, Error> {
     let listed = file.get(8..12).and_then(|bytes| bytes.first_chunk()).map_or(0, |n| u32::from_le_bytes(*n));
     let listed = u64::from(listed).min(file.len() as u64 / 4) as u32;
     let n_ctx = args.n_ctx.unwrap_or(model.hparams().n_ctx_train.min(4096).max(listed));
-    saved::room(model, n_ctx, n_seq_max, (args.type_k.into(), args.type_v.into()))
+    saved::empty_context(model, n_ctx, n_seq_max, (args.type_k.into(), args.type_v.into()))
 }
 
 fn take(ctx: &mut Context, file: &[u8], is_session: bool) -> Result<Restored, ModelError> {

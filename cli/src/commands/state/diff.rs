@@ -2,8 +2,8 @@
 
 use super::{check_bytes, container, open};
 use crate::args::DiffArgs;
-use crate::error::{Error, of_state, one_line};
-use crate::output::Output;
+use crate::error::{Error, of_state};
+use crate::output::{Output, one_line};
 use crate::saved::{self, Difference, compare};
 use serde_json::{Value, json};
 

@@ -4,9 +4,9 @@ mod json;
 
 use super::{container, expect_fingerprint, open};
 use crate::args::{InspectStateArgs, ModelArgs};
-use crate::error::{Error, one_line};
+use crate::error::Error;
 use crate::model;
-use crate::output::{Output, bytes, counted, note, shorten};
+use crate::output::{Output, bytes, counted, note, one_line, shorten};
 use crate::saved::{self, rotation::long_fingerprint};
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::snapshot::{Group, Sees, Sequence};

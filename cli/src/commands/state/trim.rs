@@ -2,10 +2,10 @@
 
 use super::{at, container, expect_model, open};
 use crate::args::TrimArgs;
-use crate::error::{Error, one_line};
+use crate::error::Error;
 use crate::interrupt::Stoppable;
 use crate::model;
-use crate::output::{Output, bytes, counted};
+use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
 use crate::saved;
 use crate::target::{Kind, Saving, Target, Text};
@@ -42,7 +42,7 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let progress = Progress::endless("restoring");
     let restored = ctx.restore(&args.path)?;
     drop(progress);
-    let progress = Progress::endless("going back");
+    let progress = Progress::endless("rolling back");
     let Rollback { replayed, reevaluated, .. } = ctx.rollback(restored.seq(), Pos(args.to as i32))?;
     let options = SaveOptions::default().metadata(&restored.metadata);
     drop(progress);

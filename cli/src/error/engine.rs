@@ -1,13 +1,13 @@
-//! Errors of the engine and its memory in the words of the command line; `files` has those about
-//! files.
+//! Errors of the engine in the words of the command line; `memory` has those of its caches, `files`
+//! those about files.
 //!
 //! The libraries name their parameters (`n_ctx`) and count bytes. A person who typed a command
 //! needs the option (`-c`) and a size that can be read (GiB). Errors that name neither keep the
 //! text of the library, so a new error of a library is shown even before it has a line here.
 
 use super::files::{of_file, of_llama, of_state};
+use super::memory::of_memory;
 use crate::output::{bytes, counted};
-use backstitch_kv::Error as MemoryError;
 use backstitch_models::Error as EngineError;
 use backstitch_models::vocab::VocabError;
 
@@ -65,48 +65,11 @@ fn option(parameter: &str) -> Option<&'static str> {
     }
 }
 
-/// Return the text of an error of the caches, wherever it comes from: a context that is full, a
-/// state that does not fit the context, pinned checkpoints beyond their budget.
-pub fn of_memory(error: &MemoryError) -> String {
-    match error {
-        MemoryError::Full { need, what, free, .. } => {
-            let need = counted(*need as usize, what.strip_suffix('s').unwrap_or(what));
-            format!("the cache is full: {need} needed, {free} free; raise -c or shorten the text")
-        }
-        MemoryError::UnknownSequence { seq, n_seq_max } => {
-            let n = counted(*n_seq_max as usize, "sequence");
-            format!("there is no sequence {seq}: the context has {n}")
-        }
-        MemoryError::Layer { layer, what } => {
-            format!("layer {layer}: {}", what.replace("choose f16", "give -ctk f16 -ctv f16"))
-        }
-        MemoryError::CellType { found, wanted, .. } => {
-            let (found, wanted) = (found.name(), wanted.name());
-            format!(
-                "the state has {found} cells, this context {wanted}; give -ctk and -ctv as when it was saved"
-            )
-        }
-        MemoryError::Gone { whole_from, .. } => format!(
-            "the state was saved without the cells below position {whole_from}, which this context would keep; \
-             raise -c"
-        ),
-        MemoryError::Pinned { limit, checkpoint_bytes } => format!(
-            "{} of checkpoints allow {}; leave out a --pin or raise --checkpoint-mib",
-            bytes(*checkpoint_bytes),
-            counted(*limit as usize, "pinned position")
-        ),
-        MemoryError::OutOfMemory { bytes: n } => {
-            format!("no memory for {}; lower -c, or take smaller types with -ctk and -ctv", bytes(*n))
-        }
-        error => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use backstitch_core::cell::CellType;
-    use backstitch_kv::{Pos, SeqId, storage};
+    use backstitch_kv::{Error as MemoryError, Pos, SeqId, storage};
 
     #[test]
     fn advice_names_options_of_the_program() {
