@@ -71,13 +71,13 @@ pub enum Command {
     /// Measure speed, memory and bandwidth.
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
-    /// Draw what a sequence keeps in memory, and the rollback cost of each position.
+    /// Draw the memory of a sequence, with the cost of rollbacks.
     #[command(after_help = examples::TIMELINE)]
     Timeline(TimelineArgs),
     /// Inspect, check, compare, trim and convert saved states.
     #[command(after_help = state::EXAMPLES)]
     State(StateArgs),
-    /// List, check and prune prompt caches, the folders of `run --prompt-cache`.
+    /// List, check and prune prompt caches.
     #[command(after_help = cache::EXAMPLES)]
     Cache(CacheArgs),
     /// Check logits and tokens against those of another engine.

@@ -2,8 +2,8 @@
 //!
 //! A line says what was found, what was wanted, and what to do, in the words of the command line:
 //! it names options (`-c`), not the parameters of the library (`n_ctx`), and sizes with units.
-//! `engine`, `memory` and `files` translate the errors of the libraries; `kinds` recognises files of the wrong kind, so that the line can name
-//! the command that takes them.
+//! `engine`, `memory` and `files` translate the errors of the libraries; `kinds` recognises files
+//! of the wrong kind, so that the line can name the command that takes them.
 
 mod engine;
 mod files;

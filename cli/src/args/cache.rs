@@ -1,4 +1,6 @@
 //! Options of `backstitch cache`, which looks after prompt caches, and the texts below them.
+//!
+//! Prompt caches are made and filled by `run --prompt-cache`, whose options are in `files`.
 
 use super::ModelArgs;
 use super::size::{age, size};
@@ -45,14 +47,14 @@ pub enum CacheCommand {
 /// Text below the options of `cache list`.
 const LIST_EXAMPLES: &str = "\
 Examples:
-  backstitch cache list cache
-  backstitch cache list cache -m model.gguf       with beginnings of texts
-  backstitch cache list cache --json | jq 'map(.bytes) | add'";
+  backstitch cache list prompts
+  backstitch cache list prompts -m model.gguf     with beginnings of texts
+  backstitch cache list prompts --json | jq 'map(.bytes) | add'";
 
 /// Text below the options of `cache check`.
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  backstitch cache check cache
+  backstitch cache check prompts
 
 Changes nothing. A damaged entry is never used: a run that meets one evaluates
 the tokens instead. `backstitch cache prune` removes it.
@@ -62,9 +64,9 @@ Exit codes: 0 every entry is as it was written, 1 some are not; each has a line.
 /// Text below the options of `cache prune`.
 const PRUNE_EXAMPLES: &str = "\
 Examples:
-  backstitch cache prune cache --max-size 500M
-  backstitch cache prune cache --older-than 30d
-  backstitch cache prune cache              damaged and left-over files only
+  backstitch cache prune prompts --max-size 500M
+  backstitch cache prune prompts --older-than 30d
+  backstitch cache prune prompts            damaged and left-over files only
 
 Reads all of the cache, and removes what `backstitch cache check` would report.";
 

@@ -1,5 +1,8 @@
 //! Options of `run` for files that outlive it: the prompt cache, a folder that all prompts share,
 //! and saved sessions, one file for each text.
+//!
+//! The two exclude each other for reading: a session file says which text to continue, a prompt
+//! cache is searched for the beginning of a text that was typed.
 
 use super::size::size;
 use clap::Args;

@@ -1,7 +1,8 @@
 //! `backstitch cache`: list, check and prune a prompt cache.
 //!
 //! The subcommands work on a folder that `run --prompt-cache` made, also while other processes use
-//! it. The library's type is [`PromptCache`].
+//! it; [`PromptCache`] has the locks. A folder that is no prompt cache is refused: opening one to
+//! write would make it a cache, and pruning would remove files.
 
 mod list;
 
@@ -26,6 +27,11 @@ pub fn run(args: &CacheArgs) -> Result<(), Error> {
 }
 
 /// Open the prompt cache in a folder. A folder without one is refused and stays as it is.
+///
+/// # Errors
+/// - [`Error::Read`] if the folder does not exist.
+/// - [`Error::Refused`] if it is no prompt cache.
+/// - [`Error::PromptCache`] if the cache cannot be opened.
 fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
     let failed = |source| Error::Read { path: folder.into(), source };
     if !std::fs::metadata(folder).map_err(failed)?.is_dir() {
@@ -40,6 +46,9 @@ fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
 }
 
 /// Read every entry and compare it with its checksums. Changes nothing.
+///
+/// # Errors
+/// [`Error::Unclean`] if anything is damaged or left over; the errors of [`open`].
 fn check(args: &CheckCacheArgs) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
     let cache = open(&args.folder, Access::ReadOnly)?;
@@ -79,6 +88,9 @@ fn as_json(finding: &Finding) -> Value {
 }
 
 /// Remove damaged and left-over files, then entries that are too old or too many.
+///
+/// # Errors
+/// The errors of [`open`]; [`Error::PromptCache`] if files cannot be removed.
 fn prune(args: &PruneArgs) -> Result<(), Error> {
     let progress = Progress::endless("pruning");
     // Opening removes left-over files. The budget limits what is written, which is nothing here.

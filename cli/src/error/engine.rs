@@ -11,7 +11,10 @@ use crate::output::{bytes, counted};
 use backstitch_models::Error as EngineError;
 use backstitch_models::vocab::VocabError;
 
-/// Return the text of an error of the engine.
+/// Return the text of an error of the engine, with the texts of errors inside it.
+///
+/// The advice after the semicolon is about this program: the library's own would send a person to
+/// parameters that only a programmer can set.
 pub fn of_engine(error: &EngineError) -> String {
     match error {
         EngineError::File { path, source } => format!("{}: {}", path.display(), of_engine(source)),

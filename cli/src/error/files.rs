@@ -44,7 +44,8 @@ pub fn of_state(error: &storage::Error) -> String {
     }
 }
 
-/// Return the text of an error of a prompt cache.
+/// Return the text of an error of a prompt cache. Its folder is not repeated: the command line
+/// names one, and the note begins with "prompt cache".
 pub fn of_prompt_cache(error: &prompt_cache::Error) -> String {
     use prompt_cache::Error as E;
     match error {

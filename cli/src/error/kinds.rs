@@ -65,8 +65,8 @@ impl Error {
     }
 }
 
-/// Return the kind of a file, or none if the path is no regular file or cannot be read. Reading a
-/// pipe could wait forever.
+/// Return the kind of a file that a library refused, or none if the path is no regular file or
+/// cannot be read. Reading a pipe could wait forever.
 fn kind(path: &Path) -> Option<Found> {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     if is_file { Found::at(path).ok() } else { None }

@@ -1,4 +1,7 @@
 //! Errors of the caches in the words of the command line.
+//!
+//! A memory counts cells and names parameters of a context. Most of its errors are about a caller's
+//! mistake and never reach a person; those that options cause, or files, say which option helps.
 
 use crate::output::{bytes, counted};
 use backstitch_kv::Error as MemoryError;

@@ -1,4 +1,6 @@
-//! Sentences and figures that the text and the SVG file share.
+//! Sentences and figures that the text and the SVG file share, so that both say the same.
+//!
+//! Everything here is for people; programs get numbers from `json`.
 
 use super::{Picture, Role};
 use crate::output::{counted, one_line, shorten};

@@ -1,4 +1,5 @@
-//! The numbers of a picture as JSON, for programs.
+//! The numbers of a picture as JSON, for programs: nothing is rounded to columns, and costs are
+//! ranges of positions. Names of fields are an interface: they stay.
 
 use super::{Picture, Role};
 use backstitch_kv::Window;
@@ -6,7 +7,8 @@ use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use serde_json::{Value, json};
 
-/// Return all numbers of the picture.
+/// Return all numbers of the picture: the fields of its sequence, and beside them the rollback
+/// costs, forks and rollbacks.
 pub fn value(picture: &Picture) -> Value {
     let mut value = sequence(&picture.survey);
     let more = json!({
@@ -21,6 +23,7 @@ pub fn value(picture: &Picture) -> Value {
     value
 }
 
+/// Return the memory of a sequence, also of a fork.
 fn sequence(survey: &Survey) -> Value {
     let bytes = survey.bytes();
     let params = survey.budget.params;
@@ -48,6 +51,7 @@ fn sequence(survey: &Survey) -> Value {
     })
 }
 
+/// Return a group of layers: its window, its blocks, and its recurrent state.
 fn layers(layers: &Layers) -> Value {
     let (sliding, chunked) = match layers.window {
         Some(Window::Sliding(size)) => (Some(size), None),
@@ -69,6 +73,7 @@ fn layers(layers: &Layers) -> Value {
     })
 }
 
+/// Return a block. Its users are sequences and checkpoints.
 fn extent(extent: &Extent) -> Value {
     json!({
         "block": extent.block,
@@ -80,6 +85,7 @@ fn extent(extent: &Extent) -> Value {
     })
 }
 
+/// Return a checkpoint. "alone" counts what would be freed without it.
 fn checkpoint(checkpoint: &Checkpoint) -> Value {
     json!({
         "pos": checkpoint.pos.0,
@@ -98,6 +104,7 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
+/// Return a range of positions with one kind of rollback cost. Both ends belong to it.
 fn cost_range(range: &CostRange) -> Value {
     json!({
         "from": range.positions.start.0,
@@ -111,6 +118,7 @@ fn cost_range(range: &CostRange) -> Value {
     })
 }
 
+/// Return a rollback that was carried out.
 fn rollback((pos, cost): &(Pos, Rollback)) -> Value {
     json!({
         "to": pos.0,

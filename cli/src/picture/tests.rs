@@ -102,7 +102,10 @@ journal                                                  ======
 rollbacks    ▁▁▁▂▂▃▃▃▄▄▁▁▁▂▂▃▃▃▄▄▄▅▅▆▆▆▇▇▇███▁▁▁▂▂▃▃▃▄▄▄▅~~~~~~*
 fork 1       ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░█
 
-LEGEND
+             █▓ own blocks by turns   ▒░ shared blocks by turns   - retained by checkpoints only
+             . no longer retained   ━ window of the next token   ┄ margin   ◆ recurrent state
+             P pinned   o scheduled checkpoint   j start of a journal   = in a journal   * held
+             ~ replayed   ▁█ few to many re-evaluated
 
 The most expensive rollback, to 63, re-evaluates 43 tokens.
 cells           5.0 KiB  6 blocks in 3 layers, 2 of them shared with forks

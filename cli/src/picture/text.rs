@@ -118,8 +118,8 @@ type Glyph = (char, Ink);
 /// The character of a column that has nothing to show.
 const NOTHING: Glyph = (' ', Ink::Plain);
 
-/// Return the rows under the ruler, each with its label. Rows that would be empty for every sequence
-/// of the model are left out.
+/// Return the rows under the ruler, each with its label. Rows that would be empty for every
+/// sequence of the model are left out.
 fn rows(picture: &Picture, scale: &Scale) -> Vec<(String, Vec<Glyph>)> {
     let survey = &picture.survey;
     let mut rows = Vec::new();

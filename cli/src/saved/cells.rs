@@ -78,7 +78,8 @@ impl<'a> Cells<'a> {
             live.map(|(cell, pos)| (pos, extent.block, cell as usize))
         });
         let cells: Vec<_> = cells.collect();
-        // A file may describe layers of any size. Buffers for a block are allocated only if it holds one.
+        // A file may describe layers of any size. Buffers for a block are allocated only if it
+        // holds one.
         let shape = snapshot.shape.groups.get(group).filter(|_| !cells.is_empty());
         let layouts: Vec<CellLayout> = shape.into_iter().flat_map(|group| group.layouts()).collect();
         let layers = layouts.iter().map(|layout| vec![0; layout.block_bytes()]).collect();

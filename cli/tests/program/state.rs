@@ -49,7 +49,7 @@ fn a_state_says_what_it_holds() {
         "recurrent: 6 layers",
         "0: positions up to 299, 300 tokens",
         "100 (pinned)",
-        "goes back at once to 0, 100, 256",
+        "rolls back at once to 0, 100, 256",
         "replays recurrences to",
         "sampler: seed 7",
         "metadata: 22 B: Once upon a time\\u{1b}[31m\\n",
@@ -63,7 +63,7 @@ fn a_state_says_what_it_holds() {
 }
 
 #[test]
-fn programs_read_the_same_and_the_ways_back_are_those_after_restoring() {
+fn programs_read_the_same_and_the_rollback_costs_are_those_after_restoring() {
     let folder = TempDir::new().unwrap();
     let path = saved(&folder, "a.bst", &tokens(300), Some(100));
     let json = json(&["state", "inspect", "--json", arg(&path)]);

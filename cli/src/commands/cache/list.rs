@@ -1,4 +1,7 @@
 //! `backstitch cache list`: list the files of a prompt cache, the least recently used first.
+//!
+//! Entries hold tokens, not text. With a model, those that it evaluated are shown with the
+//! beginning of their text; entries of other models keep their numbers only.
 
 use super::open;
 use crate::args::{ListArgs, ModelArgs};

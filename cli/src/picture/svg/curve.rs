@@ -1,5 +1,7 @@
-//! The curve of tokens re-evaluated against tokens rolled back. It shows what the checkpoint schedule
-//! promises: rolling back d tokens re-evaluates at most max(d, spacing) tokens.
+//! The curve of tokens re-evaluated against tokens rolled back.
+//!
+//! It shows what the checkpoint schedule promises: rolling back d tokens re-evaluates at most
+//! max(d, spacing) tokens.
 
 use super::super::legend::Ink;
 use super::super::{Picture, n_reevaluated};

@@ -120,8 +120,8 @@ impl Sheet {
         self.shape("path", format_args!(r#"d="M{x:.1} {y:.1}l7 7l-7 7l-7 -7z" fill="{colour}""#), name);
     }
 
-    /// Add a shape that stands on a line `base` below the top of the row and rises or falls from one
-    /// height to another.
+    /// Add a shape that stands on a line `base` below the top of the row and rises or falls from
+    /// one height to another.
     pub fn slope(&mut self, (x, w): (f64, f64), (from, to): (f64, f64), base: f64, ink: Ink, name: &str) {
         let (base, end, colour) = (self.y + base, x + w, ink.colour());
         let (from, to) = (base - from, base - to);
