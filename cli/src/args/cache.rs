@@ -34,7 +34,7 @@ pub struct CacheArgs {
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
     /// List the entries, the least recently used first.
-    #[command(after_help = LIST_EXAMPLES)]
+    #[command(after_help = LIST_EXAMPLES, mut_arg("model", |arg| arg.help(LIST_MODEL)))]
     List(ListArgs),
     /// Check all entries for damage.
     #[command(after_help = CHECK_EXAMPLES)]
@@ -43,6 +43,9 @@ pub enum CacheCommand {
     #[command(after_help = PRUNE_EXAMPLES)]
     Prune(PruneArgs),
 }
+
+/// Help of `-m` for `cache list`, where it is no model to run.
+const LIST_MODEL: &str = "GGUF file; entries of this model are shown with the beginnings of their texts";
 
 /// Text below the options of `cache list`.
 const LIST_EXAMPLES: &str = "\
