@@ -11,6 +11,7 @@
 mod cache;
 mod examples;
 mod expand;
+mod files;
 mod list;
 mod llama;
 mod model;
@@ -20,13 +21,13 @@ mod run;
 mod sampling;
 mod size;
 mod state;
-mod store;
 mod usage;
 
 use clap::{Parser, Subcommand};
 
-pub use cache::{CacheArgs, FileArgs};
+pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use expand::expand;
+pub use files::{FileArgs, PromptCacheArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
@@ -36,7 +37,6 @@ pub use sampling::SamplingArgs;
 pub use state::{
     CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,
 };
-pub use store::{CheckStoreArgs, ListArgs, PruneArgs, StoreArgs, StoreCommand};
 pub use usage::usage_line;
 
 /// Run language models on CPUs.
@@ -71,15 +71,15 @@ pub enum Command {
     /// Measure speed, memory and bandwidth.
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
-    /// Draw what a sequence keeps in memory, and the rollback cost of each position.
+    /// Draw the memory of a sequence, with the cost of rollbacks.
     #[command(after_help = examples::TIMELINE)]
     Timeline(TimelineArgs),
     /// Inspect, check, compare, trim and convert saved states.
     #[command(after_help = state::EXAMPLES)]
     State(StateArgs),
-    /// List, check and prune the prompt caches of `run --prompt-cache`.
-    #[command(after_help = store::EXAMPLES)]
-    Store(StoreArgs),
+    /// List, check and prune prompt caches.
+    #[command(after_help = cache::EXAMPLES)]
+    Cache(CacheArgs),
     /// Check logits and tokens against those of another engine.
     #[command(after_help = examples::VERIFY)]
     Verify(VerifyArgs),

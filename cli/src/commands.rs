@@ -6,13 +6,13 @@
 //! signals (`session`), files that may be replaced (`target`).
 
 mod bench;
+mod cache;
 mod chat;
 mod graph;
 mod inspect;
 mod pack;
 mod run;
 mod state;
-mod store;
 mod timeline;
 mod tokenize;
 mod verify;
@@ -41,7 +41,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),
         Command::State(args) => state::run(args),
-        Command::Store(args) => store::run(args),
+        Command::Cache(args) => cache::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

@@ -1,19 +1,22 @@
 //! The errors of the program, each shown as one line.
 //!
 //! A line says what was found, what was wanted, and what to do, in the words of the command line:
-//! it names options (`-c`), not the parameters of the library (`n_ctx`). `words` translates the
-//! errors of the libraries; `kinds` recognises files of the wrong kind, so that the line can name
-//! the command that takes them.
+//! it names options (`-c`), not the parameters of the library (`n_ctx`), and sizes with units.
+//! `engine`, `memory` and `files` translate the errors of the libraries; `kinds` recognises files
+//! of the wrong kind, so that the line can name the command that takes them.
 
+mod engine;
+mod files;
 mod kinds;
-mod words;
+mod memory;
 
-pub use crate::output::one_line;
 use backstitch_kv::storage::{self, prompt_cache};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-pub use words::of_engine;
+
+pub use engine::of_engine;
+pub use files::{of_file, of_prompt_cache, of_state};
 
 /// An error of a command.
 ///
@@ -57,7 +60,7 @@ pub enum Error {
         n: usize,
     },
     /// A prompt cache cannot be used.
-    Store(prompt_cache::Error),
+    PromptCache(prompt_cache::Error),
     /// A prompt cache has damaged or left-over files.
     Unclean {
         /// Number of problems, each printed on a line of its own.
@@ -93,21 +96,21 @@ impl fmt::Display for Error {
             // These errors name the file themselves.
             Self::State {
                 source: source @ (storage::Error::File { .. } | storage::Error::Io(_)), ..
-            } => source.fmt(f),
-            Self::State { path, source } => write!(f, "{}: {}", path.display(), words::of_state(source)),
+            } => f.write_str(&of_state(source)),
+            Self::State { path, source } => write!(f, "{}: {}", path.display(), of_state(source)),
             Self::NotSaved { source, was_there } => {
-                write!(f, "{source}; {}", what_is_left(source, *was_there))
+                write!(f, "{}; {}", of_state(source), what_is_left(source, *was_there))
             }
             Self::Different { n: 1 } => f.write_str("the states differ in 1 way"),
             Self::Different { n } => write!(f, "the states differ in {n} ways"),
-            Self::Store(source) => source.fmt(f),
+            Self::PromptCache(source) => f.write_str(&of_prompt_cache(source)),
             Self::Unclean { n: 1 } => {
-                f.write_str("1 problem; `backstitch store prune` removes damaged and left-over files")
+                f.write_str("1 problem; `backstitch cache prune` removes damaged and left-over files")
             }
             Self::Unclean { n } => {
-                write!(f, "{n} problems; `backstitch store prune` removes damaged and left-over files")
+                write!(f, "{n} problems; `backstitch cache prune` removes damaged and left-over files")
             }
-            Self::Engine(source) => f.write_str(&words::of_engine(source)),
+            Self::Engine(source) => f.write_str(&of_engine(source)),
             Self::Refused(text) => f.write_str(text),
             Self::Terminal(source) => write!(f, "input or output failed: {}", plain(source)),
             Self::Failed { n: 1 } => f.write_str("1 case failed"),
@@ -145,7 +148,7 @@ impl std::error::Error for Error {
                 source.source()
             }
             Self::State { source, .. } | Self::NotSaved { source, .. } => source.source(),
-            Self::Store(source) => source.source(),
+            Self::PromptCache(source) => source.source(),
             Self::Engine(source) => source.source(),
             _ => None,
         }
@@ -160,7 +163,7 @@ impl From<io::Error> for Error {
 
 impl From<prompt_cache::Error> for Error {
     fn from(source: prompt_cache::Error) -> Self {
-        Self::Store(source)
+        Self::PromptCache(source)
     }
 }
 
@@ -187,6 +190,7 @@ pub fn chain(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::one_line;
 
     #[test]
     fn a_missing_file_reads_as_one_plain_line() {

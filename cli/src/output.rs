@@ -161,19 +161,21 @@ pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
 
 /// Split the text after as much as fits the columns. Commands to the terminal take no column.
 fn split_line(text: &str, columns: usize) -> (&str, &str) {
-    let (mut n, mut in_command, mut space) = (0, false, None);
+    let (mut n, mut in_command, mut has_word, mut space) = (0, false, false, None);
     for (at, c) in text.char_indices() {
         in_command |= c == '\x1b';
         if in_command {
             in_command = c != 'm';
             continue;
         }
-        if c == ' ' && n > 0 && !text.get(..at).unwrap_or_default().trim().is_empty() {
+        // A line is not cut in its indent: nothing would be left of it.
+        if c == ' ' && has_word {
             space = Some(at);
         }
+        has_word |= c != ' ';
         if n == columns {
-            let end = space.unwrap_or(at);
-            return (text.get(..end).unwrap_or(text), text.get(end..).unwrap_or_default().trim_start());
+            let (line, rest) = text.split_at(space.unwrap_or(at));
+            return (line, rest.trim_start());
         }
         n += 1;
     }
@@ -217,7 +219,7 @@ pub fn shorten(text: &str) -> String {
 /// Cut the text to `most` characters, with an ellipsis if it was longer.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        Some((end, _)) => format!("{}…", text.split_at(end).0),
         None => text.into(),
     }
 }

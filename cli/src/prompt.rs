@@ -81,7 +81,7 @@ fn unescaped(text: &str) -> String {
             _ => ('\\', 0),
         };
         plain.push(c);
-        rest = after.get(n..).unwrap_or_default();
+        (_, rest) = after.split_at(n);
     }
     plain + rest
 }

@@ -1,7 +1,11 @@
-//! Evaluated prompts on disk, for one run. Whatever fails here is a note: the run goes on as if
-//! there were no cache.
+//! The prompt cache of one run: `run --prompt-cache`.
+//!
+//! A cache is an accelerator, so nothing here fails: an error becomes a note on standard error, and
+//! the run continues as if there were no cache. The text is the same either way. Entries are
+//! written by a thread, while tokens are generated; only the end of the run waits for it.
 
-use crate::args::CacheArgs;
+use crate::args::PromptCacheArgs;
+use crate::error::of_prompt_cache;
 use crate::output::note;
 use crate::session::Session;
 use backstitch_kv::storage::prompt_cache::{self, Access, BLOCK_TOKENS, BackgroundWriter, Why, WriterStats};
@@ -9,30 +13,33 @@ use backstitch_models::{Model, Recalled, Token};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A prompt cache, what was found in it and what was given to it.
+/// A prompt cache, with what was found in it and what was added to it.
 pub struct PromptCache {
+    /// Folder that the user named.
     folder: PathBuf,
-    /// None if it cannot be opened.
-    store: Option<prompt_cache::PromptCache>,
-    /// None if nothing is to be stored.
+    /// The cache; `None` if it cannot be opened.
+    cache: Option<prompt_cache::PromptCache>,
+    /// Thread that adds entries; `None` if nothing is to be added.
     writer: Option<BackgroundWriter>,
-    /// True if generated text is kept too.
+    /// True if generated text is added too.
     all: bool,
+    /// Result of the look-up; `None` before it, and if it failed.
     recalled: Option<Recalled>,
+    /// Counts of what was added, at the end.
     stored: WriterStats,
-    /// Errors on the way.
+    /// Texts of all errors.
     trouble: Vec<String>,
 }
 
 impl PromptCache {
     /// Open the cache that the user named, if any.
-    pub fn open(args: &CacheArgs) -> Option<Self> {
+    pub fn open(args: &PromptCacheArgs) -> Option<Self> {
         let folder = args.prompt_cache.clone()?;
         let budget = args.prompt_cache_size;
         let access = if args.prompt_cache_ro { Access::ReadOnly } else { Access::ReadWrite { budget } };
         let mut cache = Self {
             folder,
-            store: None,
+            cache: None,
             writer: None,
             all: args.prompt_cache_all,
             recalled: None,
@@ -46,44 +53,45 @@ impl PromptCache {
             return Some(cache);
         }
         match prompt_cache::PromptCache::open(&cache.folder, access) {
-            Ok(store) => cache.store = Some(store),
-            Err(error) => cache.fail(error),
+            Ok(opened) => cache.cache = Some(opened),
+            Err(error) => cache.fail(of_prompt_cache(&error)),
         }
-        if let Some(store) = cache.store.clone().filter(|_| !args.prompt_cache_ro) {
-            match BackgroundWriter::spawn(store, budget) {
+        if let Some(opened) = cache.cache.clone().filter(|_| !args.prompt_cache_ro) {
+            match BackgroundWriter::spawn(opened, budget) {
                 Ok(writer) => cache.writer = Some(writer),
-                Err(error) => cache.fail(error),
+                Err(error) => cache.fail(of_prompt_cache(&error)),
             }
         }
         Some(cache)
     }
 
-    fn fail(&mut self, error: impl ToString) {
-        let error = error.to_string();
+    /// Report a failure. The run goes on without what failed.
+    fn fail(&mut self, error: impl Into<String>) {
+        let error = error.into();
         note("note", format_args!("prompt cache: {error}"));
         self.trouble.push(error);
     }
 
-    /// Give an empty session the longest stored beginning of its prompt.
+    /// Restore the longest stored prefix of the prompt in an empty session.
     pub fn recall(&mut self, session: &mut Session, tokens: &[Token]) {
-        let Some(store) = &self.store else { return };
-        match session.recall(store, tokens) {
+        let Some(cache) = &self.cache else { return };
+        match session.recall(cache, tokens) {
             Ok(mut recalled) => {
                 if let Some(trouble) = recalled.trouble.take() {
-                    self.fail(trouble);
+                    self.fail(of_prompt_cache(&trouble));
                 }
                 self.recalled = Some(recalled);
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
-    /// Return how many tokens of the prompt the session holds already.
+    /// Return the number of tokens of the prompt that were restored.
     pub fn reused(&self) -> usize {
         self.recalled.as_ref().map_or(0, |recalled| recalled.n_tokens)
     }
 
-    /// Tell what was reused, and why not more.
+    /// Print how many tokens were reused, and why not more.
     pub fn report(&self, model: &Model, tokens: &[Token]) {
         let n = tokens.len();
         if self.recalled.is_none() {
@@ -99,7 +107,7 @@ impl PromptCache {
         );
     }
 
-    /// Why not more was reused, in words.
+    /// Return the reason for which not more was reused.
     fn why(&self, model: &Model, tokens: &[Token]) -> String {
         let Some(recalled) = &self.recalled else { return "nothing was looked for".into() };
         if model.graph().encoder().is_some() {
@@ -119,21 +127,22 @@ impl PromptCache {
         why + &states
     }
 
-    /// Hand what is new of the session to the thread that stores; copies it and never waits.
+    /// Hand the new blocks of the session to the thread that adds them. They are copied, so this
+    /// never waits for the disk.
     pub fn remember(&mut self, session: &mut Session) {
-        let (Some(store), Some(writer)) = (&self.store, &self.writer) else { return };
-        match session.remember(store) {
+        let (Some(cache), Some(writer)) = (&self.cache, &self.writer) else { return };
+        match session.remember(cache) {
             Ok(None) => {}
             Ok(Some(entry)) => {
                 if !writer.put(entry.into_owned()) {
                     self.fail("the prompt is larger than --prompt-cache-size; it is not kept");
                 }
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.fail(error.to_string()),
         }
     }
 
-    /// Store what was generated if that is wanted, and waits until all is stored.
+    /// Add the generated text if that is wanted, and wait until everything is written.
     pub fn finish(&mut self, session: &mut Session) {
         if let Some(writer) = &self.writer {
             writer.flush();
@@ -145,7 +154,7 @@ impl PromptCache {
         writer.flush();
         self.stored = writer.stats();
         if let Some(error) = writer.take_error() {
-            self.fail(error);
+            self.fail(of_prompt_cache(&error));
         }
     }
 
@@ -171,7 +180,7 @@ impl PromptCache {
     }
 }
 
-/// Return the token at which what is stored ends to be the prompt.
+/// Return the index of the first token of the prompt that is not stored, if the reason has one.
 fn place(why: Why) -> Option<usize> {
     match why {
         Why::Differs { at } | Why::Ends { at } | Why::Gone { at } | Why::Unreadable { at } => Some(at),
@@ -179,12 +188,13 @@ fn place(why: Why) -> Option<usize> {
     }
 }
 
-/// Return the text of the prompt's token there.
+/// Return the text of that token, in parentheses.
 fn text_at(why: Why, model: &Model, tokens: &[Token]) -> String {
     let token = place(why).and_then(|at| tokens.get(at));
     token.map_or(String::new(), |token| format!(" ({:?} in the prompt)", piece(model, *token)))
 }
 
+/// Return the text of a token.
 fn piece(model: &Model, token: Token) -> String {
     String::from_utf8_lossy(model.vocab().piece(token)).into_owned()
 }

@@ -1,7 +1,14 @@
-//! State files to look at: everything that can be said of one without the model it belongs to.
+//! Saved states: what a state file holds, how two of them differ, and how one of its sequences is
+//! restored.
+//!
+//! Parsing and comparing need no model: they work on descriptions and bytes alone. Restoring needs
+//! one, and a context that is as large as the state. That size comes from an untrusted file, so
+//! `memory` checks it first. [`rotation`] deals with models to which the size makes a difference.
 
+mod cells;
 mod compare;
-mod one;
+mod restore;
+pub mod rotation;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +18,10 @@ use backstitch_models::SavedContext;
 use std::path::Path;
 
 pub use compare::{Difference, compare};
-pub use one::{context, restore_one, room};
+pub use restore::{context, empty_context, restore_one};
 
-/// Parse the state in the file at `path`.
+/// Parse the state in the file at `path`. Its descriptions are checked against each other, so that
+/// whoever looks at the result need not check them again; cells and states are not read.
 ///
 /// # Errors
 /// [`Error::State`] and [`Error::Engine`] with the path and the section that is damaged or

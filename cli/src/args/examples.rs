@@ -2,7 +2,7 @@
 //! reads nothing else.
 //!
 //! No line is longer than 80 columns, and clap prints them as they are; a test in `tests.rs` holds
-//! them to that. The texts of `state` and `store` stand beside their options.
+//! them to that. The texts of `state` and `cache` stand beside their options.
 
 /// Text below the list of commands.
 pub const ALL: &str = "\
@@ -94,7 +94,7 @@ Examples:
   backstitch bench -m model.gguf --depth 2048 --seqs 4 --json
   BACKSTITCH_ISA=avx2 backstitch bench -m model.gguf -v      with these kernels
 
-A row is a prompt (pp512) or a generation (tg64), with @ d2048 behind 2048
+A row is a prompt (pp512) or a generation (tg64), with @ d2048 after 2048
 tokens. GB/s counts weights and caches, read once for each physical batch;
 GOP/s counts the multiplications and additions of matrix products. Both limits
 are measured in the same run with the same number of threads: a plain read of

@@ -2,7 +2,7 @@
 //! defined in the files beside this one.
 
 use super::sampling::SpeculationArgs;
-use super::{CacheArgs, ContextArgs, FileArgs, ModelArgs, PromptArgs, ReportArgs, SamplingArgs};
+use super::{ContextArgs, FileArgs, ModelArgs, PromptArgs, PromptCacheArgs, ReportArgs, SamplingArgs};
 use clap::{Args, value_parser};
 
 /// Options of `backstitch run`.
@@ -32,7 +32,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub speculation: SpeculationArgs,
     #[command(flatten)]
-    pub cache: CacheArgs,
+    pub cache: PromptCacheArgs,
     #[command(flatten)]
     pub file: FileArgs,
 }

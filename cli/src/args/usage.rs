@@ -1,4 +1,7 @@
 //! Errors about wrong usage in one line, where clap's own have several.
+//!
+//! Every error of the program is one line that begins with "error: ", so that scripts can find it
+//! and a terminal shows it whole. What clap says below its message is in `--help`.
 
 use clap::error::Error;
 

@@ -1,7 +1,7 @@
 //! `backstitch bench`: measure tokens per second, and compare them with the limits of the machine.
 //!
 //! For each number of threads there is a context, in which every prompt and every generation is
-//! timed behind each depth. After each measurement the sequences are rolled back to the depth. All
+//! timed after each depth. After each measurement the sequences are rolled back to the depth. All
 //! sequences generate in one batch. Tokens come from random numbers with a fixed seed, so the hash
 //! of the last logits shows if two runs computed the same bits.
 //!

@@ -47,6 +47,7 @@ struct Subject<'a> {
     path: Option<&'a Path>,
     /// Size of the file, or of all parts of a split model.
     n_bytes: usize,
+    /// Header of the file.
     gguf: &'a Gguf<'a>,
 }
 

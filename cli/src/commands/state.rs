@@ -1,4 +1,8 @@
-//! `backstitch state`: what is in state files, whether it is sound, and what differs.
+//! `backstitch state`: inspect, check, compare, trim and convert saved states.
+//!
+//! The subcommands open a file in the same two steps: [`open`] maps it and [`container`] checks its
+//! header and directory. From there `saved::parse` reads the descriptions, and [`check_bytes`] all
+//! bytes. Every error names the file, because some commands take several.
 
 mod check;
 mod convert;
@@ -7,19 +11,23 @@ mod inspect;
 mod trim;
 
 use crate::args::{ModelArgs, StateArgs, StateCommand};
-use crate::error::{Error, one_line};
+use crate::error::Error;
+use crate::output::one_line;
 use crate::progress::Progress;
+use crate::saved::rotation::long_fingerprint;
 use backstitch_kv::storage::{self, Container, Fingerprint, StateFile};
+use backstitch_models::Model;
 use std::path::Path;
 
-/// Why `splice` does nothing.
+/// The answer of `splice`, which exists to give it: joining states is asked for often, and a joined
+/// state would look right.
 const NO_SPLICE: &str = "states cannot be joined: what is kept of a token depends on all tokens before it; \
 trim one to what both begin with and evaluate the rest behind it (`backstitch state splice --help` shows how)";
 
 /// Run the command.
 ///
 /// # Errors
-/// Whatever the subcommand fails with.
+/// The errors of the subcommand; [`Error::Refused`] from `splice`.
 pub fn run(args: &StateArgs) -> Result<(), Error> {
     match &args.command {
         StateCommand::Inspect(args) => inspect::run(args),
@@ -54,8 +62,20 @@ fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuse a model that the state is not of; says which was taken if none was named.
+/// Refuse a model that the state is not of. A state of a long context is one of its model, too.
 fn expect_model(
+    path: &Path,
+    container: &Container<'_>,
+    model: &Model,
+    args: &ModelArgs,
+) -> Result<(), Error> {
+    let is_of_long = *container.fingerprint() == long_fingerprint(model);
+    if is_of_long { Ok(()) } else { expect_fingerprint(path, container, &model.fingerprint(), args) }
+}
+
+/// Refuse a state with another fingerprint than that of `model`. The error says which model was
+/// taken if none was named.
+fn expect_fingerprint(
     path: &Path,
     container: &Container<'_>,
     model: &Fingerprint,

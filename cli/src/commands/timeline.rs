@@ -1,4 +1,7 @@
-//! `backstitch timeline`: what a sequence holds, drawn.
+//! `backstitch timeline`: draw the memory of a sequence, with the cost of every rollback.
+//!
+//! The command does to a sequence what its options ask for (evaluate, pin, generate, fork, roll
+//! back, in this order) and surveys the memory at the end. `picture` draws the result.
 
 use super::run::tokenize;
 use crate::args::TimelineArgs;
@@ -13,13 +16,17 @@ use backstitch_models::{Context, Model, Params, Pos, SeqId, Token};
 use std::io::Write;
 use std::path::Path;
 
-/// Tokens of the story that the embedded model tells when nothing is asked for.
-const STORY: u32 = 600;
+/// Number of tokens that the embedded model generates if neither text nor model is given.
+const N_DEFAULT: u32 = 600;
 
-/// Runs the command.
+/// Run the command.
 ///
 /// # Errors
-/// If there is no sound model, the text does not fit, a position is not there, or the output fails.
+/// - [`Error::Refused`] if the text does not fit the context, a position lies beyond its end, or
+///   both outputs go to standard output.
+/// - [`Error::Engine`] if the model cannot be loaded or evaluated.
+/// - [`Error::Read`] or [`Error::Write`] if a file cannot be read or written.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &TimelineArgs) -> Result<(), Error> {
     let to_stdout = args.svg.as_deref() == Some(Path::new("-"));
     if to_stdout && args.json {
@@ -33,9 +40,9 @@ pub fn run(args: &TimelineArgs) -> Result<(), Error> {
         None => None,
     };
     let prompt = prompt::read(&args.input)?;
-    let story = prompt.is_none() && args.model.model.is_none();
-    let prompt = if story { embedded::BEGINNING.into() } else { prompt.unwrap_or_default() };
-    let n_predict = args.n_predict.unwrap_or(if story { STORY } else { 0 });
+    let is_default = prompt.is_none() && args.model.model.is_none();
+    let prompt = if is_default { embedded::BEGINNING.into() } else { prompt.unwrap_or_default() };
+    let n_predict = args.n_predict.unwrap_or(if is_default { N_DEFAULT } else { 0 });
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     let tokens = tokenize(&model, &prompt)?;
     let picture = picture(args, &model, &tokens, n_predict as usize)?;
@@ -53,6 +60,7 @@ pub fn run(args: &TimelineArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
+/// Print the picture, or its numbers with `--json`.
 fn show(out: &mut Output, picture: &Picture) -> Result<(), Error> {
     if out.is_json() {
         return Ok(out.value(&json::value(picture))?);
@@ -68,11 +76,11 @@ fn show(out: &mut Output, picture: &Picture) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what was asked for and looks at what is held then.
+/// Carry out what the options ask for and survey the memory afterwards.
 fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usize) -> Result<Picture, Error> {
     let n_tokens = tokens.len().saturating_add(n_predict);
     let params = params(args, model);
-    // Forks go on with a token of their own.
+    // Each fork continues with a token of its own.
     let needed = n_tokens.saturating_add(usize::from(args.forks > 0));
     memory::check(model, &params)?;
     let mut ctx = Context::new(model, params)?;
@@ -88,7 +96,7 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
     feed(&mut ctx, seq, tokens, &pins, |n| progress.set(n as u64, n_tokens as u64))?;
     generate(&mut ctx, seq, n_tokens, &pins, |n| progress.set(n as u64, n_tokens as u64))?;
     drop(progress);
-    let progress = (!args.rollback.is_empty()).then(|| Progress::endless("going back"));
+    let progress = (!args.rollback.is_empty()).then(|| Progress::endless("rolling back"));
     let forks =
         (0..args.forks).map(|rank| fork(&mut ctx, seq, rank.into())).collect::<Result<Vec<_>, _>>()?;
     let mut rollbacks = Vec::new();
@@ -100,13 +108,16 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
     Ok(Picture {
         model: model.name().unwrap_or("model without a name").into(),
         survey: ctx.survey(seq)?,
-        ways: ctx.positions(seq)?,
+        costs: ctx.positions(seq)?,
         forks: forks.into_iter().map(|fork| ctx.survey(fork)).collect::<Result<_, _>>()?,
         rollbacks,
     })
 }
 
-/// Positions have to be there when it is their turn.
+/// Check that every position to pin or to roll back to is reached at that time.
+///
+/// # Errors
+/// [`Error::Refused`] with the first that is not.
 fn check_positions(args: &TimelineArgs, n_tokens: usize) -> Result<(), Error> {
     if let Some(pin) = args.pin.iter().find(|pin| **pin as usize > n_tokens) {
         return Err(Error::Refused(format!("cannot pin {pin}: the sequence has {n_tokens} tokens")));
@@ -123,17 +134,18 @@ fn check_positions(args: &TimelineArgs, n_tokens: usize) -> Result<(), Error> {
     Ok(())
 }
 
+/// Return the parameters of a context with a sequence for each fork.
 fn params(args: &TimelineArgs, model: &Model) -> Params {
     (model::params(&args.context, model)).n_seq_max(1 + u32::from(args.forks))
 }
 
-/// Evaluates `tokens`, stopping at `pins` (ascending) to pin them.
+/// Evaluate `tokens`, and pin the positions in `pins`, which ascend.
 fn feed(
     ctx: &mut Context,
     seq: SeqId,
     tokens: &[Token],
     pins: &[usize],
-    told: impl Fn(usize),
+    report: impl Fn(usize),
 ) -> Result<(), Error> {
     let mut start = 0;
     let n_batch = ctx.params().n_ubatch as usize;
@@ -145,18 +157,18 @@ fn feed(
             ctx.pin(seq)?;
         }
         start = end;
-        told(start);
+        report(start);
     }
     Ok(())
 }
 
-/// Goes on with the likeliest tokens until there are `n_tokens`.
+/// Append the most likely tokens until there are `n_tokens`.
 fn generate(
     ctx: &mut Context,
     seq: SeqId,
     n_tokens: usize,
     pins: &[usize],
-    told: impl Fn(usize),
+    report: impl Fn(usize),
 ) -> Result<(), Error> {
     for len in ctx.tokens(seq)?.len() + 1..=n_tokens {
         let token = likely(ctx, seq, 0)?;
@@ -164,13 +176,12 @@ fn generate(
         if pins.contains(&len) {
             ctx.pin(seq)?;
         }
-        told(len);
+        report(len);
     }
     Ok(())
 }
 
-/// A sequence that parts from `seq` and goes on with the likeliest token, or, for a `rank` above 0, one
-/// less likely.
+/// Fork `seq`, and append to the fork the token of this rank: 0 is the most likely.
 fn fork(ctx: &mut Context, seq: SeqId, rank: usize) -> Result<SeqId, Error> {
     let token = likely(ctx, seq, rank)?;
     let fork = ctx.fork(seq)?;
@@ -178,7 +189,7 @@ fn fork(ctx: &mut Context, seq: SeqId, rank: usize) -> Result<SeqId, Error> {
     Ok(fork)
 }
 
-/// The token that comes `rank` places after the likeliest.
+/// Return the token that comes `rank` places after the most likely.
 fn likely(ctx: &mut Context, seq: SeqId, rank: usize) -> Result<Token, Error> {
     let logits = ctx.logits(seq)?;
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
@@ -192,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fork_goes_on_with_another_of_the_likeliest_tokens() {
+    fn each_fork_continues_with_another_of_the_most_likely_tokens() {
         let model = Model::from_bytes(embedded::GGUF).unwrap();
         let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(4)).unwrap();
         let seq = ctx.sequence().unwrap();

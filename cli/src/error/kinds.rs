@@ -4,7 +4,8 @@
 //! say what the file is and which command or option takes it, where the library could only say that
 //! the first bytes are wrong.
 
-use super::{Error, one_line};
+use super::Error;
+use crate::output::one_line;
 use crate::target::Found;
 use backstitch_kv::storage::{self, Tag};
 use std::path::Path;
@@ -64,8 +65,8 @@ impl Error {
     }
 }
 
-/// Return the kind of a file, or none if the path is no regular file or cannot be read. Reading a
-/// pipe could wait forever.
+/// Return the kind of a file that a library refused, or none if the path is no regular file or
+/// cannot be read. Reading a pipe could wait forever.
 fn kind(path: &Path) -> Option<Found> {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     if is_file { Found::at(path).ok() } else { None }

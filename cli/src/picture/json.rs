@@ -1,17 +1,19 @@
-//! A picture for programs.
+//! The numbers of a picture as JSON, for programs: nothing is rounded to columns, and costs are
+//! ranges of positions. Names of fields are an interface: they stay.
 
-use super::{Picture, Role, role};
+use super::{Picture, Role};
 use backstitch_kv::Window;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use serde_json::{Value, json};
 
-/// All numbers of the picture.
+/// Return all numbers of the picture: the fields of its sequence, and beside them the rollback
+/// costs, forks and rollbacks.
 pub fn value(picture: &Picture) -> Value {
     let mut value = sequence(&picture.survey);
     let more = json!({
         "model": picture.model,
-        "positions": picture.ways.iter().map(way).collect::<Vec<_>>(),
+        "positions": picture.costs.iter().map(cost_range).collect::<Vec<_>>(),
         "forks": picture.forks.iter().map(sequence).collect::<Vec<_>>(),
         "rollbacks": picture.rollbacks.iter().map(rollback).collect::<Vec<_>>(),
     });
@@ -21,6 +23,7 @@ pub fn value(picture: &Picture) -> Value {
     value
 }
 
+/// Return the memory of a sequence, also of a fork.
 fn sequence(survey: &Survey) -> Value {
     let bytes = survey.bytes();
     let params = survey.budget.params;
@@ -48,6 +51,7 @@ fn sequence(survey: &Survey) -> Value {
     })
 }
 
+/// Return a group of layers: its window, its blocks, and its recurrent state.
 fn layers(layers: &Layers) -> Value {
     let (sliding, chunked) = match layers.window {
         Some(Window::Sliding(size)) => (Some(size), None),
@@ -69,6 +73,7 @@ fn layers(layers: &Layers) -> Value {
     })
 }
 
+/// Return a block. Its users are sequences and checkpoints.
 fn extent(extent: &Extent) -> Value {
     json!({
         "block": extent.block,
@@ -80,10 +85,11 @@ fn extent(extent: &Extent) -> Value {
     })
 }
 
+/// Return a checkpoint. "alone" counts what would be freed without it.
 fn checkpoint(checkpoint: &Checkpoint) -> Value {
     json!({
         "pos": checkpoint.pos.0,
-        "role": match role(checkpoint) {
+        "role": match Role::of(checkpoint) {
             Role::Pinned => "pinned",
             Role::Scheduled => "scheduled",
             Role::Journal => "journal",
@@ -98,24 +104,26 @@ fn checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
-fn way(way: &CostRange) -> Value {
+/// Return a range of positions with one kind of rollback cost. Both ends belong to it.
+fn cost_range(range: &CostRange) -> Value {
     json!({
-        "from": way.positions.start.0,
-        "to": way.positions.end.0 - 1,
-        "cost": match way.cost {
+        "from": range.positions.start.0,
+        "to": range.positions.end.0 - 1,
+        "cost": match range.cost {
             RollbackCost::Held => "held",
             RollbackCost::Replayed => "replayed",
             _ => "reevaluated",
         },
-        "restored_from": if way.cost == RollbackCost::Held { Value::Null } else { way.restored_from.0.into() },
+        "restored_from": if range.cost == RollbackCost::Held { Value::Null } else { range.restored_from.0.into() },
     })
 }
 
-fn rollback((pos, took): &(Pos, Rollback)) -> Value {
+/// Return a rollback that was carried out.
+fn rollback((pos, cost): &(Pos, Rollback)) -> Value {
     json!({
         "to": pos.0,
-        "restored_from": took.restored_from.0,
-        "replayed": took.replayed,
-        "reevaluated": took.reevaluated,
+        "restored_from": cost.restored_from.0,
+        "replayed": cost.replayed,
+        "reevaluated": cost.reevaluated,
     })
 }

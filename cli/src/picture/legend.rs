@@ -1,31 +1,36 @@
-//! What the colours and signs of a picture mean.
+//! The colours of a picture: a colour for each meaning, on terminals and in SVG files.
 
 use anstyle::{AnsiColor, Style};
 
-/// What a part of a picture stands for.
+/// The meaning of a part of a picture, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
+    /// Text.
     Plain,
+    /// Title, and labels of rows.
     Heading,
+    /// Rulers and explanations.
     Faint,
-    /// A block that only this sequence has.
+    /// Block or state that only this sequence uses.
     Own,
-    /// A block that other sequences have as well.
+    /// Block or state that other sequences use as well.
     Shared,
-    /// What a window shows.
+    /// Window of the next token.
     Window,
+    /// Pinned checkpoint.
     Pinned,
-    /// A checkpoint of the checkpoint schedule.
+    /// Checkpoint of the checkpoint schedule.
     Scheduled,
-    /// Rows of a journal, and positions that are reached by them.
+    /// Rows of a journal, and positions that are reached by replaying them.
     Replayed,
+    /// Positions that are reached at once.
     Held,
-    /// Tokens that are re-evaluated.
+    /// Positions that are reached by re-evaluating tokens.
     Evaluated,
 }
 
 impl Ink {
-    /// Its style on a terminal.
+    /// Return the style on a terminal.
     pub fn style(self) -> Style {
         match self {
             Ink::Plain | Ink::Own => Style::new(),
@@ -40,7 +45,8 @@ impl Ink {
         }
     }
 
-    /// Its colour in a drawing; of middle lightness, so that it stands out from white and from black.
+    /// Return the colour in an SVG file. All are of middle lightness, so that they stand out from
+    /// white and from black.
     pub fn colour(self) -> &'static str {
         match self {
             Ink::Plain | Ink::Heading => "#73777d",

@@ -1,47 +1,52 @@
-//! A picture as an SVG file: no scripts, no fonts, no references, and colours that stand out from white and
-//! from black.
+//! A picture as an SVG file: rows of blocks, checkpoints and rollback costs over a common scale of
+//! positions, a legend, and below a curve of the cost against the distance.
+//!
+//! The file stands alone: it has no scripts, fonts or references, and its colours stand out from
+//! white and from black. Every shape has a title, which browsers show under the pointer.
 
 mod curve;
 mod sheet;
 
 use super::legend::Ink;
-use super::{Picture, Role, costs, kept, n_reevaluated, role, seen, title, told, widest, with_cells};
+use super::{Picture, Role, captions, in_window, n_reevaluated, retained, widest, with_cells};
 use crate::output::bytes;
 use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, RollbackCost};
 use sheet::{Across, LEFT, Sheet, WIDE, step};
 
-/// By what drawings are told from SVG files of others.
+/// The element that tells drawings of this program from other SVG files, so that `--svg` replaces
+/// none of those.
 pub const MARK: &str = "<metadata>drawn by backstitch timeline</metadata>";
 
 /// Height of a row of blocks.
 const ROW: f64 = 18.0;
-/// From one row to the next.
+/// Distance from one row to the next.
 const NEXT: f64 = 28.0;
-/// From one line of text to the next.
+/// Distance from one line of text to the next.
 const LINE: f64 = 20.0;
 
-/// The picture as a file.
+/// Return the content of the file.
 pub fn draw(picture: &Picture) -> String {
     let mut sheet = Sheet::new();
     let across = Across { total: picture.end().0.max(1) };
-    for (pos, took) in &picture.rollbacks {
-        sheet.note(&told(*pos, took));
+    for (pos, cost) in &picture.rollbacks {
+        sheet.note(&captions::rollback(*pos, cost));
         sheet.down(LINE);
     }
     ruler(&mut sheet, across);
     rows(&mut sheet, across, picture);
     legend(&mut sheet);
-    for (what, n_bytes, explained) in costs(picture) {
+    for (what, n_bytes, explained) in captions::memory(picture) {
         sheet.label(what);
         sheet.text(LEFT + 80.0, "end", Ink::Plain, &bytes(n_bytes));
         sheet.text(LEFT + 92.0, "start", Ink::Plain, &explained);
         sheet.down(LINE);
     }
     curve::draw(&mut sheet, picture);
-    sheet.finish(&title(picture))
+    sheet.finish(&captions::title(picture), MARK)
 }
 
+/// Draw the scale of positions.
 fn ruler(sheet: &mut Sheet, across: Across) {
     for pos in (0..=across.total).step_by(step(across.total, 10) as usize) {
         sheet.text(across.x(pos), "middle", Ink::Plain, &pos.to_string());
@@ -50,6 +55,8 @@ fn ruler(sheet: &mut Sheet, across: Across) {
     sheet.down(NEXT - 4.0);
 }
 
+/// Draw the rows under the scale, each behind its label. Rows that would be empty for every
+/// sequence of the model are left out.
 fn rows(sheet: &mut Sheet, across: Across, picture: &Picture) {
     let survey = &picture.survey;
     for (layers, name) in with_cells(survey) {
@@ -73,8 +80,8 @@ fn rows(sheet: &mut Sheet, across: Across, picture: &Picture) {
         survey.checkpoints.iter().for_each(|checkpoint| journal(sheet, across, checkpoint));
         sheet.down(NEXT);
     }
-    sheet.label("going back");
-    going_back(sheet, across, picture);
+    sheet.label("rollbacks");
+    rollback_costs(sheet, across, picture);
     sheet.down(NEXT);
     for (number, fork) in picture.forks.iter().enumerate() {
         sheet.label(&format!("fork {}", number + 1));
@@ -86,74 +93,81 @@ fn rows(sheet: &mut Sheet, across: Across, picture: &Picture) {
     }
 }
 
+/// Draw the blocks of a sequence, and under them the cells that only checkpoints retain.
 fn blocks(sheet: &mut Sheet, across: Across, survey: &Survey, layers: &Layers) {
     for checkpoint in &survey.checkpoints {
-        let kept = kept(layers, checkpoint);
-        if !kept.is_empty() {
-            let told = format!("kept by the checkpoint at {}", checkpoint.pos);
-            sheet.box_at(across.span(kept.start.0, kept.end.0), (ROW - 4.0, 4.0), Ink::Scheduled, 0.5, &told);
+        let range = retained(layers, checkpoint);
+        if !range.is_empty() {
+            let name = format!("retained by the checkpoint at {}", checkpoint.pos);
+            let span = across.span(range.start.0, range.end.0);
+            sheet.box_at(span, (ROW - 4.0, 4.0), Ink::Scheduled, 0.5, &name);
         }
     }
     for extent in &layers.extents {
         let Extent { block, n_cells, first, last, users, sequences, .. } = *extent;
-        let told = format!(
+        let name = format!(
             "block {block}: {n_cells} cells, {first} to {last}, {users} users, {sequences} of them sequences"
         );
         let ink = if sequences > 1 { Ink::Shared } else { Ink::Own };
-        sheet.box_at(across.span(first.0, last.0.saturating_add(1)), (0.0, ROW), ink, 0.8, &told);
+        sheet.box_at(across.span(first.0, last.0.saturating_add(1)), (0.0, ROW), ink, 0.8, &name);
     }
 }
 
-/// What is seen is underlined, the margin thinly.
+/// Underline the window of the next token, and the margin before it thinly.
 fn window(sheet: &mut Sheet, across: Across, layers: &Layers, end: Pos) {
-    let Some(seen) = seen(layers, end) else { return };
-    let margin = seen.start.0.saturating_sub_unsigned(layers.margin).max(0);
+    let Some(window) = in_window(layers, end) else { return };
+    let margin = window.start.0.saturating_sub_unsigned(layers.margin).max(0);
     sheet.box_at(
-        across.span(seen.start.0, seen.end.0),
+        across.span(window.start.0, window.end.0),
         (ROW + 2.0, 4.0),
         Ink::Window,
         1.0,
-        "seen by the next token",
+        "window of the next token",
     );
-    sheet.box_at(across.span(margin, seen.start.0), (ROW + 3.0, 2.0), Ink::Window, 0.7, "margin");
+    sheet.box_at(across.span(margin, window.start.0), (ROW + 3.0, 2.0), Ink::Window, 0.7, "margin");
 }
 
+/// Draw the recurrent state at the position of the next token.
 fn state(sheet: &mut Sheet, across: Across, survey: &Survey) {
     if survey.end > Pos::ZERO {
         let users = survey.layers.iter().map(|layers| layers.state_users).max().unwrap_or(0);
         let ink = if users > 1 { Ink::Shared } else { Ink::Own };
-        let told = format!("state before position {}, {users} users", survey.end);
-        sheet.diamond(across.x(survey.end.0), ink, &told);
+        let name = format!("state before position {}, {users} users", survey.end);
+        sheet.diamond(across.x(survey.end.0), ink, &name);
     }
 }
 
+/// Draw a checkpoint as a circle in the colour of its role.
 fn checkpoint(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
-    let (ink, why) = match role(checkpoint) {
+    let (ink, why) = match Role::of(checkpoint) {
         Role::Pinned => (Ink::Pinned, "pinned"),
         Role::Scheduled => (Ink::Scheduled, "scheduled checkpoint"),
-        Role::Journal => (Ink::Replayed, "beginning of a journal"),
+        Role::Journal => (Ink::Replayed, "start of a journal"),
     };
     let Checkpoint { pos, n_rows, n_blocks, n_blocks_alone, state_bytes, .. } = *checkpoint;
-    let told = format!(
-        "checkpoint at {pos}, {why}: state of {}, {n_blocks} blocks ({n_blocks_alone} its own), {n_rows} journaled tokens behind it",
+    let name = format!(
+        "checkpoint at {pos}, {why}: state of {}, {n_blocks} blocks ({n_blocks_alone} its own), \
+         {n_rows} journaled tokens after it",
         bytes(state_bytes)
     );
-    sheet.circle(across.x(pos.0), ink, &told);
+    sheet.circle(across.x(pos.0), ink, &name);
 }
 
+/// Draw the tokens whose inputs a journal holds.
 fn journal(sheet: &mut Sheet, across: Across, checkpoint: &Checkpoint) {
     if checkpoint.n_rows > 0 {
         let end = checkpoint.pos.0.saturating_add_unsigned(checkpoint.n_rows);
-        let told = format!("{} to {}", checkpoint.pos, end - 1);
-        sheet.box_at(across.span(checkpoint.pos.0, end), (5.0, 8.0), Ink::Replayed, 0.9, &told);
+        let name = format!("{} to {}", checkpoint.pos, end - 1);
+        sheet.box_at(across.span(checkpoint.pos.0, end), (5.0, 8.0), Ink::Replayed, 0.9, &name);
     }
 }
 
-/// Draw re-evaluated positions as high as their rollback cost.
-fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
+/// Draw the rollback cost of each position: low boxes where nothing is re-evaluated, elsewhere
+/// slopes as high as the number of tokens.
+fn rollback_costs(sheet: &mut Sheet, across: Across, picture: &Picture) {
     let most = f64::from(picture.most_expensive().0.max(1));
-    for way in &picture.ways {
-        let CostRange { positions, restored_from, cost, .. } = way;
+    for range in &picture.costs {
+        let CostRange { positions, restored_from, cost, .. } = range;
         let (start, end) = (positions.start.0, positions.end.0);
         let span = across.span(start, end);
         match cost {
@@ -167,18 +181,19 @@ fn going_back(sheet: &mut Sheet, across: Across, picture: &Picture) {
                 );
             }
             RollbackCost::Replayed => {
-                let told = format!("{start} to {}: replayed from {restored_from}", end - 1);
-                sheet.box_at(span, (ROW - 7.0, 7.0), Ink::Replayed, 0.9, &told);
+                let name = format!("{start} to {}: replayed from {restored_from}", end - 1);
+                sheet.box_at(span, (ROW - 7.0, 7.0), Ink::Replayed, 0.9, &name);
             }
             _ => {
-                let told = format!("{start} to {}: re-evaluated from {restored_from}", end - 1);
-                let height = |pos| ROW * f64::from(n_reevaluated(way, pos)) / most;
-                sheet.slope(span, (height(start), height(end - 1)), ROW, Ink::Evaluated, &told);
+                let name = format!("{start} to {}: re-evaluated from {restored_from}", end - 1);
+                let height = |pos| ROW * f64::from(n_reevaluated(range, pos)) / most;
+                sheet.slope(span, (height(start), height(end - 1)), ROW, Ink::Evaluated, &name);
             }
         }
     }
 }
 
+/// Colours and their meanings, in the order of the legend.
 const LEGEND: [(Ink, &str); 8] = [
     (Ink::Own, "own block or state"),
     (Ink::Shared, "shared"),
@@ -190,6 +205,7 @@ const LEGEND: [(Ink, &str); 8] = [
     (Ink::Evaluated, "re-evaluated"),
 ];
 
+/// Draw the legend, in as many lines as it needs.
 fn legend(sheet: &mut Sheet) {
     sheet.down(6.0);
     let mut x = LEFT;

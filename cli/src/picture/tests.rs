@@ -1,4 +1,4 @@
-//! Drawings of a made-up memory.
+//! Drawings of a memory that no model made, with one of everything.
 
 use super::*;
 use crate::picture::legend::Ink;
@@ -24,16 +24,17 @@ fn checkpoint(pos: i32, is_pinned: bool, is_scheduled: bool, n_rows: u32) -> Che
     checkpoint
 }
 
-fn way(positions: Range<i32>, restored_from: i32, cost: RollbackCost) -> CostRange {
+fn costs(positions: Range<i32>, restored_from: i32, cost: RollbackCost) -> CostRange {
     let positions = Pos(positions.start)..Pos(positions.end);
     CostRange::new(positions, Pos(restored_from), cost)
 }
 
-/// 100 tokens in layers with and without a window and with a state; two blocks are a fork's as well.
+/// Return the memory of 100 tokens in layers with a window, without one, and with a state. A fork
+/// shares two of its blocks.
 fn survey() -> Survey {
-    let mut unified = Layers::new(Kind::Kv(Retention::All), 2);
-    unified.extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)];
-    unified.block_bytes = 1024;
+    let mut unwindowed = Layers::new(Kind::Kv(Retention::All), 2);
+    unwindowed.extents = vec![extent(0, 31, 2), extent(1, 63, 2), extent(2, 95, 1), extent(3, 99, 1)];
+    unwindowed.block_bytes = 1024;
     let mut windowed = Layers::new(Kind::Kv(Retention::Window), 1);
     (windowed.window, windowed.margin) = (Some(Window::Sliding(16)), 8);
     windowed.extents = vec![extent(2, 95, 1), extent(3, 99, 1)];
@@ -42,7 +43,7 @@ fn survey() -> Survey {
     (recurrent.state_bytes, recurrent.state_users) = (2048, 1);
     (recurrent.row_bytes, recurrent.held_bytes) = (64, 8192);
     let mut survey = Survey::new(SeqId(0), Kind::Hybrid, Pos(100));
-    survey.layers = vec![unified, windowed, recurrent];
+    survey.layers = vec![unwindowed, windowed, recurrent];
     survey.checkpoints = vec![
         checkpoint(20, true, false, 0),
         checkpoint(64, false, true, 0),
@@ -62,18 +63,18 @@ fn picture() -> Picture {
     Picture {
         model: "a made-up model".into(),
         survey: survey(),
-        ways: vec![
-            way(0..1, 0, RollbackCost::Held),
-            way(1..20, 0, RollbackCost::Reevaluated),
-            way(20..21, 20, RollbackCost::Held),
-            way(21..64, 20, RollbackCost::Reevaluated),
-            way(64..65, 64, RollbackCost::Held),
-            way(65..88, 64, RollbackCost::Reevaluated),
-            way(88..89, 88, RollbackCost::Held),
-            way(89..96, 88, RollbackCost::Replayed),
-            way(96..97, 96, RollbackCost::Held),
-            way(97..100, 96, RollbackCost::Replayed),
-            way(100..101, 100, RollbackCost::Held),
+        costs: vec![
+            costs(0..1, 0, RollbackCost::Held),
+            costs(1..20, 0, RollbackCost::Reevaluated),
+            costs(20..21, 20, RollbackCost::Held),
+            costs(21..64, 20, RollbackCost::Reevaluated),
+            costs(64..65, 64, RollbackCost::Held),
+            costs(65..88, 64, RollbackCost::Reevaluated),
+            costs(88..89, 88, RollbackCost::Held),
+            costs(89..96, 88, RollbackCost::Replayed),
+            costs(96..97, 96, RollbackCost::Held),
+            costs(97..100, 96, RollbackCost::Replayed),
+            costs(100..101, 100, RollbackCost::Held),
         ],
         forks: vec![fork],
         rollbacks: vec![(Pos(100), Rollback::new(Pos(96), 4, 0))],
@@ -98,13 +99,13 @@ window 16    ..--------..............--------███████████�
 state                                                          ◆
 checkpoints            P                     o           j   o
 journal                                                  ======
-going back   ▁▁▁▂▂▃▃▃▄▄▁▁▁▂▂▃▃▃▄▄▄▅▅▆▆▆▇▇▇███▁▁▁▂▂▃▃▃▄▄▄▅~~~~~~*
+rollbacks    ▁▁▁▂▂▃▃▃▄▄▁▁▁▂▂▃▃▃▄▄▄▅▅▆▆▆▇▇▇███▁▁▁▂▂▃▃▃▄▄▄▅~~~~~~*
 fork 1       ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░█
 
-             █▓ own blocks by turns   ▒░ shared blocks by turns   - kept by checkpoints only
-             . no longer kept   ━ seen by the next token   ┄ margin   ◆ recurrent state   P pinned
-             o scheduled checkpoint   j beginning of a journal   = in a journal   * held   ~ replayed
-             ▁█ few to many re-evaluated
+             █▓ own blocks by turns   ▒░ shared blocks by turns   - retained by checkpoints only
+             . no longer retained   ━ window of the next token   ┄ margin   ◆ recurrent state
+             P pinned   o scheduled checkpoint   j start of a journal   = in a journal   * held
+             ~ replayed   ▁█ few to many re-evaluated
 
 The most expensive rollback, to 63, re-evaluates 43 tokens.
 cells           5.0 KiB  6 blocks in 3 layers, 2 of them shared with forks
@@ -123,10 +124,10 @@ fn a_memory_that_holds_everything_needs_few_lines() {
     picture.survey.checkpoints.clear();
     picture.survey.budget.n_paid = 0;
     picture.survey.kind = Kind::Kv(Retention::All);
-    picture.ways = vec![way(0..101, 0, RollbackCost::Held)];
+    picture.costs = vec![costs(0..101, 0, RollbackCost::Held)];
     (picture.forks, picture.rollbacks) = (Vec::new(), Vec::new());
     let drawn = text(&picture);
-    assert!(drawn.iter().any(|line| line.starts_with("going back   **********")), "{drawn:#?}");
+    assert!(drawn.iter().any(|line| line.starts_with("rollbacks    **********")), "{drawn:#?}");
     assert!(drawn.contains(&"No rollback re-evaluates a token.".to_owned()), "{drawn:#?}");
     for absent in ["journal", "checkpoints", "state", "budget"] {
         assert!(!drawn.iter().any(|line| line.starts_with(absent)), "{absent}: {drawn:#?}");
@@ -158,14 +159,14 @@ fn an_empty_sequence_is_drawn_too() {
     checkpoints.clear();
     layers.iter_mut().for_each(|layers| layers.extents.clear());
     layers[2].state_users = 0;
-    picture.ways = vec![way(0..1, 0, RollbackCost::Held)];
+    picture.costs = vec![costs(0..1, 0, RollbackCost::Held)];
     picture.forks.clear();
     assert!(text(&picture).iter().any(|line| line.contains("0 tokens, hybrid memory")));
     check_xml(&svg::draw(&picture)).unwrap();
 }
 
-/// Says what is wrong with a file: elements that do not close, attributes without quotes, characters XML
-/// does not have.
+/// Check that a file is XML: elements close, attributes have quotes, characters are those of XML.
+/// Return the number of elements.
 fn check_xml(file: &str) -> Result<usize, String> {
     let (mut open, mut rest, mut n): (Vec<&str>, &str, usize) = (Vec::new(), file, 0);
     while let Some((text, after)) = rest.split_once('<') {
@@ -268,7 +269,7 @@ fn colours_stand_out_from_white_and_from_black() {
 }
 
 #[test]
-fn the_curve_bends_where_the_ways_do() {
+fn the_curve_bends_where_the_costs_do() {
     let drawn = svg::draw(&picture());
     let line = drawn.lines().rfind(|line| line.contains("<polyline")).unwrap();
     let points = line.split('"').nth(1).unwrap().split(' ');

@@ -1,26 +1,29 @@
-//! Differences between two states, sequence by sequence, with the first place of each kind.
+//! Differences between two saved states, sequence by sequence, with the first place of each kind.
+//!
+//! States are compared by content. The number of saves, the order of sections and the blocks in
+//! which cells lie are accidents of how a state came about, and never differences.
 
-mod cells;
-
+use super::cells::{self, Place};
 use backstitch_kv::snapshot::{Group, Sequence, Shape, Source};
 use backstitch_kv::storage::Error;
 use backstitch_models::{SavedContext, SavedSequence};
 
-/// Something that differs.
+/// A difference between two states, A and B.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The kind: "model", "scope", "layers", "sequences", "tokens", "cells", "state", "rollback costs",
-    /// "logits", "sampler" or "metadata".
+    /// Kind of the difference: "model", "scope", "layers", "sequences", "tokens", "cells", "state",
+    /// "rollback costs", "logits", "sampler" or "metadata".
     pub what: &'static str,
-    /// The id of the sequence, unless it concerns all.
+    /// Id of the sequence, unless the difference concerns all.
     pub sequence: Option<u32>,
-    /// The first token, counted from 0, or position that differs.
+    /// First token, counted from 0, or first position that differs.
     pub at: Option<u64>,
-    /// In words.
+    /// Description for people.
     pub text: String,
 }
 
-fn whole(what: &'static str, text: String) -> Difference {
+/// Make a difference that concerns all sequences.
+fn of_all(what: &'static str, text: String) -> Difference {
     Difference { what, sequence: None, at: None, text }
 }
 
@@ -28,26 +31,26 @@ fn whole(what: &'static str, text: String) -> Difference {
 /// state. The number of times that they were saved does not matter, nor in which blocks cells lie.
 ///
 /// # Errors
-/// If one of them is damaged.
+/// The [`Error`] of reading cells or states, if one of the files is damaged.
 pub fn compare(a: &SavedContext<'_>, b: &SavedContext<'_>) -> Result<Vec<Difference>, Error> {
     let mut found = Vec::new();
     let (header_a, header_b) = (a.container.header(), b.container.header());
     if header_a.fingerprint != header_b.fingerprint {
         let text = format!("model {} in A, {} in B", header_a.fingerprint, header_b.fingerprint);
-        found.push(whole("model", text));
+        found.push(of_all("model", text));
     }
     if header_a.scope != header_b.scope {
-        found.push(whole("scope", format!("A holds {}, B {}", header_a.scope, header_b.scope)));
+        found.push(of_all("scope", format!("A holds {}, B {}", header_a.scope, header_b.scope)));
     }
     let shapes = shapes(&a.snapshot().shape, &b.snapshot().shape);
     let same_shape = shapes.is_none();
-    found.extend(shapes.map(|text| whole("layers", text)));
+    found.extend(shapes.map(|text| of_all("layers", text)));
     sequences(a, b, same_shape, &mut found)?;
     if a.sampler() != b.sampler() {
-        found.push(whole("sampler", samplers(a, b)));
+        found.push(of_all("sampler", samplers(a, b)));
     }
     if a.metadata != b.metadata {
-        found.push(whole(
+        found.push(of_all(
             "metadata",
             format!("{} bytes in A, {} in B, not the same", a.metadata.len(), b.metadata.len()),
         ));
@@ -55,7 +58,7 @@ pub fn compare(a: &SavedContext<'_>, b: &SavedContext<'_>) -> Result<Vec<Differe
     Ok(found)
 }
 
-/// Return how the layers differ.
+/// Describe how the layers differ; none if they are alike.
 fn shapes(a: &Shape, b: &Shape) -> Option<String> {
     if a == b {
         return None;
@@ -71,12 +74,14 @@ fn shapes(a: &Shape, b: &Shape) -> Option<String> {
     })
 }
 
+/// Describe a group of layers with attention.
 fn group(group: &Group) -> String {
     let (n, k, v) = (group.layers.len(), group.k_type.name(), group.v_type.name());
     let layers = if n == 1 { "layer" } else { "layers" };
     format!("{:?} in {n} {layers} of keys {k}, values {v}", group.sees)
 }
 
+/// Describe how the samplers differ.
 fn samplers(a: &SavedContext<'_>, b: &SavedContext<'_>) -> String {
     match (a.sampler(), b.sampler()) {
         (Some(a), Some(b)) if a.seed != b.seed => format!("seed {} in A, {} in B", a.seed, b.seed),
@@ -86,6 +91,7 @@ fn samplers(a: &SavedContext<'_>, b: &SavedContext<'_>) -> String {
     }
 }
 
+/// Compare the sequences, matched by id.
 fn sequences(
     a: &SavedContext<'_>,
     b: &SavedContext<'_>,
@@ -94,14 +100,14 @@ fn sequences(
 ) -> Result<(), Error> {
     for (i, own) in a.sequences.iter().enumerate() {
         let Some(j) = b.sequences.iter().position(|other| other.id == own.id) else {
-            found.push(whole("sequences", format!("sequence {} is in A only", own.id)));
+            found.push(of_all("sequences", format!("sequence {} is in A only", own.id)));
             continue;
         };
         sequence(a, i, b, j, same_shape, found)?;
     }
     let lacks = |id| a.sequences.iter().all(|own| own.id != id);
     for other in b.sequences.iter().filter(|other| lacks(other.id)) {
-        found.push(whole("sequences", format!("sequence {} is in B only", other.id)));
+        found.push(of_all("sequences", format!("sequence {} is in B only", other.id)));
     }
     Ok(())
 }
@@ -116,7 +122,7 @@ fn sequence(
     found: &mut Vec<Difference>,
 ) -> Result<(), Error> {
     let (Some(own_a), Some(own_b)) = (a.sequences.get(i), b.sequences.get(j)) else { return Ok(()) };
-    let mut push = |what, difference: Option<(Option<u64>, String)>| {
+    let mut push = |what, difference: Option<Place>| {
         let sequence = Some(own_a.id);
         found.extend(difference.map(|(at, text)| Difference { what, sequence, at, text }));
     };
@@ -125,7 +131,7 @@ fn sequence(
     if let (Some((snapshot_a, snapshot_b)), true) = (snapshots, same_shape) {
         push("cells", cells::compare((a, snapshot_a), (b, snapshot_b))?);
         push("state", states((a, snapshot_a), (b, snapshot_b))?);
-        push("rollback costs", lines(snapshot_a, snapshot_b));
+        push("rollback costs", checkpoints(snapshot_a, snapshot_b));
     }
     let bits = |own: &SavedSequence| -> Option<Vec<u32>> {
         own.logits.as_ref().map(|logits| logits.iter().map(|x| x.to_bits()).collect())
@@ -141,8 +147,8 @@ fn sequence(
     Ok(())
 }
 
-/// Return the first token that differs.
-fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)> {
+/// Compare the tokens of a sequence.
+fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<Place> {
     if a.start != b.start || a.edited != b.edited {
         return Some((None, format!("known from position {} on in A, from {} on in B", a.start, b.start)));
     }
@@ -157,11 +163,11 @@ fn tokens(a: &SavedSequence, b: &SavedSequence) -> Option<(Option<u64>, String)>
     (n_a != n_b).then_some((Some(at as u64), text))
 }
 
-/// Return the first number of the states after the last token that differs.
+/// Compare the recurrent states after the last token, bit for bit.
 fn states(
     (a, snapshot_a): (&SavedContext<'_>, &Sequence),
     (b, snapshot_b): (&SavedContext<'_>, &Sequence),
-) -> Result<Option<(Option<u64>, String)>, Error> {
+) -> Result<Option<Place>, Error> {
     let number = |sequence: &Sequence| sequence.state.and_then(|state| state.state);
     let (in_a, in_b) = match (number(snapshot_a), number(snapshot_b)) {
         (Some(in_a), Some(in_b)) => (load(a, in_a)?, load(b, in_b)?),
@@ -170,41 +176,41 @@ fn states(
     };
     let layers =
         a.snapshot().shape.recurrent.iter().flat_map(|layer| layer.parts.iter().map(move |_| layer.layer));
-    for ((layer, piece_a), piece_b) in layers.zip(&in_a).zip(&in_b) {
+    for ((layer, tensor_a), tensor_b) in layers.zip(&in_a).zip(&in_b) {
         let differs = |(x, y): (&f32, &f32)| x.to_bits() != y.to_bits();
-        if let Some(at) = piece_a.iter().zip(piece_b).position(differs) {
-            let n = piece_a.iter().zip(piece_b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
-            let (x, y) = (piece_a.get(at).copied(), piece_b.get(at).copied());
-            let (x, y) = (x.unwrap_or_default(), y.unwrap_or_default());
-            let text =
-                format!("layer {layer}: number {at} is {x} in A, {y} in B ({n} of {} differ)", piece_a.len());
+        if let Some(at) = tensor_a.iter().zip(tensor_b).position(differs) {
+            let n = tensor_a.iter().zip(tensor_b).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+            let values = tensor_a.get(at).zip(tensor_b.get(at));
+            let values = values.map_or(String::new(), |(x, y)| format!(" is {x} in A, {y} in B"));
+            let text = format!("layer {layer}: number {at}{values} ({n} of {} differ)", tensor_a.len());
             return Ok(Some((None, text)));
         }
     }
     Ok(None)
 }
 
-/// Return the pieces of a state.
+/// Read all tensors of a recurrent state.
 fn load(saved: &SavedContext<'_>, state: u32) -> Result<Vec<Vec<f32>>, Error> {
-    let mut pieces: Vec<Vec<f32>> =
-        saved.snapshot().shape.pieces().map(|piece| vec![0.0; piece.len]).collect();
-    let mut targets: Vec<&mut [f32]> = pieces.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut tensors: Vec<Vec<f32>> =
+        saved.snapshot().shape.pieces().map(|tensor| vec![0.0; tensor.len]).collect();
+    let mut targets: Vec<&mut [f32]> = tensors.iter_mut().map(Vec::as_mut_slice).collect();
     saved.memory.fill_state(state as usize, &mut targets)?;
-    Ok(pieces)
+    Ok(tensors)
 }
 
-/// Which positions can be restored differs.
-fn lines(a: &Sequence, b: &Sequence) -> Option<(Option<u64>, String)> {
-    let marks =
-        |sequence: &Sequence| sequence.checkpoints.iter().map(|mark| (mark.pos, mark.n_rows)).collect();
-    let (in_a, in_b): (Vec<_>, Vec<_>) = (marks(a), marks(b));
+/// Compare the checkpoints of a sequence: they determine the rollback costs.
+fn checkpoints(a: &Sequence, b: &Sequence) -> Option<Place> {
+    let list = |sequence: &Sequence| {
+        sequence.checkpoints.iter().map(|checkpoint| (checkpoint.pos, checkpoint.n_rows)).collect()
+    };
+    let (in_a, in_b): (Vec<_>, Vec<_>) = (list(a), list(b));
     if in_a == in_b {
         return None;
     }
     let (n_a, n_b) = (in_a.len(), in_b.len());
     let first = in_a.iter().zip(&in_b).find(|(a, b)| a != b).map(|(a, b)| a.0.min(b.0));
     let longer = if n_a > n_b { &in_a } else { &in_b };
-    let first = first.or(longer.get(n_a.min(n_b)).map(|mark| mark.0));
+    let first = first.or(longer.get(n_a.min(n_b)).map(|checkpoint| checkpoint.0));
     let at = first.and_then(|pos| u64::try_from(pos.0).ok());
     let from = at.map_or(String::new(), |at| format!(", other ones from position {at} on"));
     Some((at, format!("{n_a} checkpoints in A, {n_b} in B{from}")))

@@ -1,4 +1,8 @@
 //! Kinds of files, recognised by their first bytes.
+//!
+//! Names and extensions say nothing reliable, so they are never looked at. Knowing what a file is
+//! serves two purposes: a command replaces only files of the kind that it writes, and a file that
+//! was given to the wrong command gets an error that names the right one.
 
 use backstitch_models::gguf::{Access, Source};
 use std::fmt;

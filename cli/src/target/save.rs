@@ -90,6 +90,11 @@ impl Target<'_> {
     /// Return a free name beside the target: `diary.2.bst` for `diary.bst`, or the next number that
     /// is free.
     fn free_name(&self) -> PathBuf {
+        debug_assert!(
+            self.path.file_stem().is_some(),
+            "{}: checked to be the path of a file",
+            self.path.display()
+        );
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let extension = self.path.extension().map_or(String::new(), |text| format!(".{}", text.display()));
         let name = |n: u32| self.path.with_file_name(format!("{stem}.{n}{extension}"));

@@ -1,6 +1,6 @@
 //! Bad input: one line that says what is wrong, and an exit code that tells it from wrong usage.
 
-use super::{arg, backstitch, piped};
+use super::{arg, backstitch, piped, repository};
 use backstitch_core::DType;
 use backstitch_models::gguf::Writer;
 
@@ -138,11 +138,31 @@ fn a_file_of_another_kind_names_the_command_that_takes_it() {
 }
 
 #[test]
+fn errors_name_options_and_sizes_that_people_read() {
+    let phi3 = repository("goldens/models/phi3.gguf");
+    let cases: [(&[&str], &str); 2] = [
+        (&["-m", arg(&phi3), "-ctk", "q8_0"], "give -ctk f16 -ctv f16"),
+        (&["-ub", "70000", "-c", "80000"], "-ub is 70000, not a number from 1 to 65536"),
+    ];
+    for (args, wanted) in cases {
+        let outcome = backstitch(&[&["run", "-p", "a", "-n", "1"], args].concat());
+        assert!(outcome.error(1).contains(wanted), "{args:?}: {}", outcome.stderr);
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let cut = folder.path().join("cut.bst");
+    backstitch(&["run", "-p", "a", "-n", "1", "--save", arg(&cut)]).ok();
+    let whole = std::fs::read(&cut).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 3000]).unwrap();
+    let outcome = backstitch(&["state", "check", arg(&cut)]);
+    assert!(outcome.error(1).contains(" is cut off: 2.9 KiB are missing"), "{}", outcome.stderr);
+}
+
+#[test]
 fn help_teaches_by_example() {
-    let commands = ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify", "state", "store"];
+    let commands = ["run", "chat", "tokenize", "inspect", "graph", "bench", "verify", "state", "cache"];
     let of_state = ["state inspect", "state check", "state diff", "state trim", "state convert"];
-    let of_store = ["store list", "store check", "store prune"];
-    for command in commands.iter().chain(&of_state).chain(&of_store) {
+    let of_cache = ["cache list", "cache check", "cache prune"];
+    for command in commands.iter().chain(&of_state).chain(&of_cache) {
         let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
         let help = backstitch(&words).ok();
         assert!(

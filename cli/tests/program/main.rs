@@ -6,11 +6,11 @@ mod habits;
 mod interrupt;
 #[cfg(unix)]
 mod limits;
+mod prompt_cache;
 mod reports;
 mod run;
 mod session;
 mod state;
-mod store;
 mod target;
 mod timeline;
 mod width;

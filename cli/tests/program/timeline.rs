@@ -1,9 +1,9 @@
-//! `timeline`: what a sequence's memory holds.
+//! `timeline`: the picture of a sequence's memory.
 
 use super::{arg, backstitch, piped, repository};
 use serde_json::Value;
 
-/// Runs `timeline` on the model inside the program.
+/// Run `timeline` on the model inside the program.
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&backstitch(&[&["timeline", "--json"], args].concat()).ok()).unwrap()
 }
@@ -14,7 +14,7 @@ fn a_story_is_drawn_on_a_hundred_columns_without_colour() {
     assert!(drawn.lines().all(|line| line.chars().count() <= 100), "{drawn}");
     assert!(!drawn.contains('\u{1b}'), "{drawn}");
     let starts =
-        ["Backstitch", "positions", "blocks", "state", "checkpoints", "journal", "going back", "fork 2"];
+        ["Backstitch", "positions", "blocks", "state", "checkpoints", "journal", "rollbacks", "fork 2"];
     for start in starts.iter().chain(&["cells", "budget"]) {
         assert!(drawn.lines().any(|line| line.starts_with(start)), "{start}: {drawn}");
     }
@@ -34,7 +34,7 @@ fn a_rollback_says_what_it_took() {
 }
 
 #[test]
-fn forks_share_blocks_and_stay_when_the_sequence_goes_back() {
+fn forks_share_blocks_and_stay_when_the_sequence_is_rolled_back() {
     let held = json(&["-n", "96", "--forks", "3", "--rollback", "10"]);
     let blocks = |survey: &Value| survey["layers"][0]["blocks"].as_array().unwrap().clone();
     let forks = held["forks"].as_array().unwrap();
@@ -64,7 +64,7 @@ fn a_drawing_goes_to_a_file_or_to_standard_output() {
     let wanted = ["timeline", "-n", "60", "--svg"];
     let outcome = backstitch(&[&wanted[..], &[arg(file.path())]].concat());
     assert!(outcome.stderr.contains("drawn to"), "{}", outcome.stderr);
-    assert!(outcome.ok().contains("going back"));
+    assert!(outcome.ok().contains("rollbacks"));
     let drawn = std::fs::read_to_string(file.path()).unwrap();
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
     assert_eq!(backstitch(&[&wanted[..], &["-"]].concat()).ok(), drawn);

@@ -22,7 +22,7 @@ fn tables_and_drawings_fit_the_columns_that_there_are() {
         &["inspect", "--tensors", arg(&demo)],
         &["state", "inspect", &state],
         &["state", "inspect", "--sections", &state],
-        &["store", "list", &cache, "-m", arg(&demo)],
+        &["cache", "list", &cache, "-m", arg(&demo)],
         &["timeline", "-n", "200", "--forks", "2", "--pin", "50", "--rollback", "90"],
         &["timeline", "-f", arg(&golden), "-m", arg(&gemma), "-c", "17000"],
         &["bench", "-p", "4,500", "-n", "2", "-r", "1", "-d", "0,100", "-t", "1,2"],
@@ -42,7 +42,7 @@ fn tables_and_drawings_fit_the_columns_that_there_are() {
 
 #[test]
 fn help_fits_80_columns() {
-    for command in ["run", "chat", "timeline", "state trim", "state splice", "store prune", "verify", "bench"]
+    for command in ["run", "chat", "timeline", "state trim", "state splice", "cache prune", "verify", "bench"]
     {
         let args: Vec<_> = command.split(' ').chain(["--help"]).collect();
         for columns in ["", "80", "300"] {

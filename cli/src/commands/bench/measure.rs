@@ -1,4 +1,7 @@
 //! Timing of prompts and generations in one context.
+//!
+//! One run to warm up comes before the repetitions: it loads weights into caches and grows buffers.
+//! Speeds are medians, because a repetition during which the system was busy would move a mean.
 
 use super::traffic::{self, Work};
 use crate::allocations;

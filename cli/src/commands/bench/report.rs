@@ -1,4 +1,8 @@
-//! The report of a benchmark, as a table or as lines of JSON. Figures are only formatted here.
+//! The report of a benchmark, as a table or as lines of JSON.
+//!
+//! Figures are only formatted here; `measure` takes them and `limits` says what the machine could
+//! do at most. Rows have the names that llama-bench gives them ("pp512"), so that the two can be
+//! read side by side.
 
 use super::limits::Limits;
 use super::measure::{AtDepth, Measurement, joined};
@@ -22,6 +26,7 @@ pub struct Report {
 
 /// The measurements with one number of threads.
 pub struct Run {
+    /// Number of threads of the pool, the caller among them.
     pub n_threads: u32,
     /// Seconds to load the model and to make the context.
     pub load_s: f64,

@@ -177,8 +177,9 @@ impl Editor {
             self.echo.extend(ERASE_LINE);
         }
         let start = self.start_of_line();
+        let (_, line) = self.bytes.split_at(start);
         self.echo.extend(if start == 0 { FIRST } else { NEXT }.as_bytes());
-        let line = String::from_utf8_lossy(self.bytes.get(start..).unwrap_or_default());
+        let line = String::from_utf8_lossy(line);
         self.echo.extend(harmless(&line).bytes());
     }
 }

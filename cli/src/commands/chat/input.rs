@@ -1,4 +1,7 @@
 //! The input of `chat`: messages from a terminal, key by key, or from a pipe, line by line.
+//!
+//! Keys are read one by one because only then pasted text, which may have many lines, can be told
+//! from typed text. Systems without the means for that read lines from terminals too.
 
 #[cfg(unix)]
 use super::editor::{Editor, Key};
@@ -68,7 +71,7 @@ impl Input {
                     if n == 0 {
                         return Ok(Event::End);
                     }
-                    self.ahead.extend(bytes.get(..n).unwrap_or_default());
+                    self.ahead.extend(bytes.iter().take(n));
                 }
             }
         }

@@ -1,15 +1,20 @@
-//! `backstitch state check`: every byte of a state file.
+//! `backstitch state check`: check a state file for damage.
+//!
+//! Every byte is compared with its checksum, and the descriptions with each other. No model is
+//! needed.
 
 use super::{check_bytes, container, open};
 use crate::args::CheckArgs;
-use crate::error::{Error, one_line};
-use crate::output::{Output, bytes, counted};
+use crate::error::Error;
+use crate::output::{Output, bytes, counted, one_line};
 use crate::saved;
 
 /// Run the command.
 ///
 /// # Errors
-/// The first thing that is not as it was written, with its place.
+/// - [`Error::State`] with the first section that is not as it was written, and its place.
+/// - [`Error::Refused`] if the file is no saved state.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;

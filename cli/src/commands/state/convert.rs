@@ -1,8 +1,12 @@
-//! `backstitch state convert`: files for llama.cpp, and from it.
+//! `backstitch state convert`: convert between states of Backstitch and of llama.cpp.
+//!
+//! The first bytes of the file say which of the two it is, and that decides the direction. Files of
+//! llama.cpp hold cells and recurrent states only, and nothing in them says which model they belong
+//! to; both are reported, because converting back does not restore what was lost.
 
 use super::{at, container, expect_model, open};
 use crate::args::{ConvertArgs, LlamaForm};
-use crate::error::{Error, of_engine};
+use crate::error::{Error, of_engine, of_file};
 use crate::interrupt::Stoppable;
 use crate::model;
 use crate::output::{bytes, counted, note};
@@ -21,7 +25,11 @@ use std::io::Write;
 /// Run the command.
 ///
 /// # Errors
-/// If the file is neither, not of the model, or damaged; or the new one cannot be written.
+/// - [`Error::State`] if the file is damaged or belongs to another model.
+/// - [`Error::Refused`] if it is no state, does not fit the model or the form of `--to`, or if `-o`
+///   would replace another text.
+/// - [`Error::Engine`] if the model cannot be loaded.
+/// - [`Error::NotSaved`] or [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &ConvertArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let mut front = [0; 8];
@@ -33,12 +41,12 @@ pub fn run(args: &ConvertArgs) -> Result<(), Error> {
     if is_import { import(args, &target, front) } else { export(args, &target, &file) }
 }
 
-/// From ours to llama.cpp's.
+/// Convert a saved state to a file of llama.cpp.
 fn export(args: &ConvertArgs, target: &Target<'_>, file: &StateFile) -> Result<(), Error> {
     let container = container(&args.path, file)?;
     let saved = saved::parse(&args.path, &container)?;
     let model = model::open(&args.model, model::n_threads(None))?;
-    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    expect_model(&args.path, &container, &model, &args.model)?;
     let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("converting");
     let restored = match container.scope() {
@@ -85,18 +93,20 @@ fn lost(saved: &SavedContext<'_>) -> String {
     parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// From llama.cpp's to ours.
+/// Convert a file of llama.cpp to a saved state.
+///
+/// The number of sequences in the file is not known before it is read, and a context has room for
+/// all or none. So it is read again with a larger context for each sequence that did not exist.
 fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(), Error> {
-    let read = Buffer::read(&args.path).map_err(|error| Error::Refused(error.to_string()))?;
+    let read = Buffer::read(&args.path).map_err(|error| Error::Refused(of_file(&error)))?;
     let file = read.bytes();
     let model = model::open(&args.model, model::n_threads(None))?;
     let progress = Progress::endless("converting");
     let is_session = front.starts_with(b"nsgg");
     let mut n_seq_max = 1;
     let (ctx, restored) = loop {
-        let mut ctx = room(args, &model, file, n_seq_max)?;
+        let mut ctx = context(args, &model, file, n_seq_max)?;
         match take(&mut ctx, file, is_session) {
-            // There are more of them; now it is known how many.
             Err(ModelError::Sequence { seq }) if seq >= n_seq_max => n_seq_max = seq.saturating_add(1),
             Err(error) => {
                 return Err(Error::Refused(format!("{}: {}", args.path.display(), of_engine(&error))));
@@ -123,14 +133,16 @@ fn import(args: &ConvertArgs, target: &Target<'_>, front: [u8; 8]) -> Result<(),
     Ok(())
 }
 
-/// Return a context with room for what is in a file.
-fn room(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Result<Context, Error> {
+/// Make a context for the content of a file of llama.cpp: as large as `-c` says, or as its list of
+/// tokens needs.
+fn context(args: &ConvertArgs, model: &Model, file: &[u8], n_seq_max: u32) -> Result<Context, Error> {
     let listed = file.get(8..12).and_then(|bytes| bytes.first_chunk()).map_or(0, |n| u32::from_le_bytes(*n));
     let listed = u64::from(listed).min(file.len() as u64 / 4) as u32;
     let n_ctx = args.n_ctx.unwrap_or(model.hparams().n_ctx_train.min(4096).max(listed));
-    saved::room(model, n_ctx, n_seq_max, (args.type_k.into(), args.type_v.into()))
+    saved::empty_context(model, n_ctx, n_seq_max, (args.type_k.into(), args.type_v.into()))
 }
 
+/// Read a session, or a file of one sequence, into an empty context.
 fn take(ctx: &mut Context, file: &[u8], is_session: bool) -> Result<Restored, ModelError> {
     let options = RestoreOptions::default();
     if is_session {

@@ -1,16 +1,21 @@
-//! `backstitch state diff`: what differs between two state files.
+//! `backstitch state diff`: compare two state files.
+//!
+//! Both files are checked completely first: a damaged byte must not show up as a difference between
+//! texts.
 
 use super::{check_bytes, container, open};
 use crate::args::DiffArgs;
-use crate::error::{Error, one_line};
-use crate::output::Output;
+use crate::error::{Error, of_state};
+use crate::output::{Output, one_line};
 use crate::saved::{self, Difference, compare};
 use serde_json::{Value, json};
 
 /// Run the command.
 ///
 /// # Errors
-/// If a file cannot be read or is damaged; [`Error::Different`].
+/// - [`Error::Different`] if the states differ.
+/// - [`Error::State`] or [`Error::Refused`] if a file is damaged or no saved state.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &DiffArgs) -> Result<(), Error> {
     let (file_a, file_b) = (open(&args.a)?, open(&args.b)?);
     let (a, b) = (container(&args.a, &file_a)?, container(&args.b, &file_b)?);
@@ -18,7 +23,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Error> {
     check_bytes(&args.b, &b)?;
     let a = saved::parse(&args.a, &a)?;
     let b = saved::parse(&args.b, &b)?;
-    let found = compare(&a, &b).map_err(|error| Error::Refused(error.to_string()))?;
+    let found = compare(&a, &b).map_err(|error| Error::Refused(of_state(&error)))?;
     let mut out = Output::new(args.json);
     if out.is_json() {
         out.value(&found.iter().map(as_json).collect())?;
@@ -37,6 +42,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Error> {
     if found.is_empty() { Ok(()) } else { Err(Error::Different { n: found.len() }) }
 }
 
+/// Return a difference as JSON.
 fn as_json(difference: &Difference) -> Value {
     let Difference { what, sequence, at, text } = difference;
     json!({ "what": what, "sequence": sequence, "at": at, "text": text })

@@ -1,13 +1,16 @@
-//! `backstitch state inspect`: what a state file holds.
+//! `backstitch state inspect`: show what a state file holds.
+//!
+//! Descriptions are read and checked, cells and states are not, so that large files are shown as
+//! fast as small ones. The text of a state needs a vocabulary; everything else needs no model.
 
 mod json;
 
-use super::{container, expect_model, open};
-use crate::args::InspectStateArgs;
-use crate::error::{Error, one_line};
+use super::{container, expect_fingerprint, open};
+use crate::args::{InspectStateArgs, ModelArgs};
+use crate::error::Error;
 use crate::model;
-use crate::output::{Output, bytes, counted, note, shorten};
-use crate::saved;
+use crate::output::{Output, bytes, counted, note, one_line, shorten};
+use crate::saved::{self, rotation::long_fingerprint};
 use backstitch_kv::rollback_cost::Kept;
 use backstitch_kv::snapshot::{Group, Sees, Sequence};
 use backstitch_kv::storage::{Codec, Container, Section};
@@ -19,14 +22,17 @@ use std::path::Path;
 /// Run the command.
 ///
 /// # Errors
-/// If the file cannot be read or a description in it is damaged.
+/// - [`Error::State`] if the file cannot be read, or a description in it is damaged.
+/// - [`Error::Refused`] if it is no saved state.
+/// - [`Error::Engine`] if the model that `--text` needs cannot be loaded.
+/// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
     let file = open(&args.path)?;
     let container = container(&args.path, &file)?;
     let saved = saved::parse(&args.path, &container)?;
     let mut out = Output::new(args.json);
     if args.text {
-        tell(&mut out, args, &saved)?;
+        show_text(&mut out, args, &saved)?;
     } else if out.is_json() {
         out.value(&json::value(&args.path, &saved))?;
     } else {
@@ -36,9 +42,12 @@ pub fn run(args: &InspectStateArgs) -> Result<(), Error> {
 }
 
 /// Print the texts of all sequences, each under its number if there are several.
-fn tell(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> Result<(), Error> {
+fn show_text(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> Result<(), Error> {
     let (vocab, fingerprint) = model::vocab(&args.model)?;
-    expect_model(&args.path, saved.container, &fingerprint, &args.model)?;
+    let fits = expect_fingerprint(&args.path, saved.container, &fingerprint, &args.model);
+    if fits.is_err() && !is_of_long_context(&args.model, saved.container)? {
+        return fits;
+    }
     for sequence in &saved.sequences {
         if saved.sequences.len() > 1 {
             let heading = out.heading();
@@ -54,6 +63,14 @@ fn tell(out: &mut Output, args: &InspectStateArgs, saved: &SavedContext<'_>) -> 
     Ok(())
 }
 
+/// Return true if a state is one of this model in long contexts. Only the whole model says whether
+/// it has another fingerprint there, so the weights are loaded.
+fn is_of_long_context(args: &ModelArgs, container: &Container<'_>) -> Result<bool, Error> {
+    let model = model::open(args, model::n_threads(None))?;
+    Ok(*container.fingerprint() == long_fingerprint(&model))
+}
+
+/// Print the report: the file, its layers, its sequences and its sections.
 fn show(out: &mut Output, path: &Path, saved: &SavedContext<'_>, all: bool) -> Result<(), Error> {
     let (heading, container) = (out.heading(), saved.container);
     let name = one_line(&path.display().to_string());
@@ -88,6 +105,7 @@ fn how_written(container: &Container<'_>) -> String {
     text
 }
 
+/// List the groups of layers: cells, then recurrent states.
 fn list_layers(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> {
     let snapshot = saved.snapshot();
     for (group, blocks) in snapshot.shape.groups.iter().zip(&snapshot.blocks) {
@@ -123,6 +141,7 @@ fn list_layers(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> 
     Ok(())
 }
 
+/// Describe the positions that a group of layers attends to.
 fn sees(group: &Group) -> String {
     match group.sees {
         Sees::All => "everything".into(),
@@ -132,6 +151,7 @@ fn sees(group: &Group) -> String {
     }
 }
 
+/// List a sequence: its positions and tokens, its checkpoints and the cost of rollbacks.
 fn list_sequence(
     out: &mut Output,
     saved: &SavedContext<'_>,
@@ -159,7 +179,7 @@ fn list_sequence(
         out.text(format_args!("   checkpoints: {}", checkpoints(saved, held)), 6)?;
     }
     let costs = Kept::of(saved.snapshot(), i).map(|kept| kept.costs());
-    for line in costs.iter().flat_map(|costs| reached(costs)) {
+    for line in costs.iter().flat_map(|costs| rollback_costs(costs)) {
         out.text(format_args!("   {line}"), 6)?;
     }
     Ok(())
@@ -167,17 +187,18 @@ fn list_sequence(
 
 /// Return the checkpoints of a sequence, with what makes them stay.
 fn checkpoints(saved: &SavedContext<'_>, held: &Sequence) -> String {
-    let one = |mark: &backstitch_kv::snapshot::CheckpointRef| {
-        let checkpoint = saved.snapshot().checkpoints.get(mark.checkpoint as usize);
+    let one = |held: &backstitch_kv::snapshot::CheckpointRef| {
+        let checkpoint = saved.snapshot().checkpoints.get(held.checkpoint as usize);
         let pinned = if checkpoint.is_some_and(|checkpoint| checkpoint.pinned) { " (pinned)" } else { "" };
-        let rows = if mark.n_rows > 0 { format!(" (journal of {})", mark.n_rows) } else { String::new() };
-        format!("{}{pinned}{rows}", mark.pos.0)
+        let rows = if held.n_rows > 0 { format!(" (journal of {})", held.n_rows) } else { String::new() };
+        format!("{}{pinned}{rows}", held.pos.0)
     };
     held.checkpoints.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Return a line for each way in which positions are reached.
-fn reached(ranges: &[CostRange]) -> Vec<String> {
+/// Return a line for each kind of rollback cost: the positions that are reached at once, those that
+/// are reached by replay, and the most tokens that a rollback to any other re-evaluates.
+fn rollback_costs(ranges: &[CostRange]) -> Vec<String> {
     let of = |cost: RollbackCost| ranges.iter().filter(move |range| range.cost == cost);
     let ranges = |cost: RollbackCost| {
         let mut ranges: Vec<(i32, i32)> = Vec::new();
@@ -194,16 +215,18 @@ fn reached(ranges: &[CostRange]) -> Vec<String> {
         ranges.iter().map(text).collect::<Vec<_>>().join(", ")
     };
     let cost = |range: &CostRange| range.positions.end.0 - 1 - range.restored_from.0;
-    let mut lines = vec![format!("goes back at once to {}", ranges(RollbackCost::Held))];
+    let mut lines = vec![format!("rolls back at once to {}", ranges(RollbackCost::Held))];
     if of(RollbackCost::Replayed).next().is_some() {
         lines.push(format!("replays recurrences to {}", ranges(RollbackCost::Replayed)));
     }
     if let Some(most) = of(RollbackCost::Reevaluated).map(cost).max() {
-        lines.push(format!("evaluates at most {} again to others", counted(most as usize, "token")));
+        lines
+            .push(format!("re-evaluates at most {} to roll back elsewhere", counted(most as usize, "token")));
     }
     lines
 }
 
+/// List what a file holds beside sequences: a sampler, and metadata of the program that saved it.
 fn list_beside(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> {
     if let Some(sampler) = saved.sampler() {
         let n = counted(sampler.tokens.len(), "token");
@@ -217,6 +240,7 @@ fn list_beside(out: &mut Output, saved: &SavedContext<'_>) -> Result<(), Error> 
     Ok(())
 }
 
+/// List the sections, a line for each tag.
 fn list_tags(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
     let mut rows = vec![["tag", "sections", "content", "stored", "codec"].map(String::from).to_vec()];
     let sections: Vec<&Section> = container.sections().collect();
@@ -237,6 +261,7 @@ fn list_tags(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
     Ok(out.table(&rows)?)
 }
 
+/// List every section.
 fn list_sections(out: &mut Output, container: &Container<'_>) -> Result<(), Error> {
     let head = ["tag", "index", "version", "offset", "content", "stored", "codec"].map(String::from).to_vec();
     let row = |section: &Section| {
@@ -253,6 +278,7 @@ fn list_sections(out: &mut Output, container: &Container<'_>) -> Result<(), Erro
     Ok(out.table(&std::iter::once(head).chain(container.sections().map(row)).collect::<Vec<_>>())?)
 }
 
+/// Return the name of a codec, or its number if it is unknown here.
 fn codec(codec: Codec) -> String {
     match codec {
         Codec::RAW => "raw".into(),

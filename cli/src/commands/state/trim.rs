@@ -1,11 +1,14 @@
-//! `backstitch state trim`: a state file that ends earlier.
+//! `backstitch state trim`: roll a saved state back, and save what remains.
+//!
+//! The state is restored, rolled back and saved by the library, so the result is the state that the
+//! remaining tokens alone would have made.
 
 use super::{at, container, expect_model, open};
 use crate::args::TrimArgs;
-use crate::error::{Error, one_line};
+use crate::error::Error;
 use crate::interrupt::Stoppable;
 use crate::model;
-use crate::output::{Output, bytes, counted};
+use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
 use crate::saved;
 use crate::target::{Kind, Saving, Target, Text};
@@ -16,8 +19,11 @@ use backstitch_models::{Rollback, SaveOptions};
 /// Run the command.
 ///
 /// # Errors
-/// If the state cannot be read, is none of the model or ends before that position, or the new file
-/// cannot be written.
+/// - [`Error::State`] if the state cannot be read, or belongs to another model.
+/// - [`Error::Refused`] if it holds several sequences or ends before `--to`, if no model was named
+///   and the state is not one of the embedded model, or if `-o` would replace another text.
+/// - [`Error::Engine`] if the rollback fails.
+/// - [`Error::NotSaved`] or [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let input = Some(args.path.as_path());
     let read = [args.model.model.as_deref()];
@@ -26,23 +32,29 @@ pub fn run(args: &TrimArgs) -> Result<(), Error> {
     let container = container(&args.path, &file)?;
     container.expect_scope(Scope::Sequence).map_err(|error| at(&args.path, error))?;
     let saved = saved::parse(&args.path, &container)?;
-    let end = saved.sequences.first().map_or(0, |sequence| sequence.end.0.unsigned_abs());
+    let [sequence] = saved.sequences.as_slice() else {
+        let n = counted(saved.sequences.len(), "sequence");
+        return Err(Error::Refused(format!("{} holds {n}, not one", args.path.display())));
+    };
+    let end = sequence.end.0.unsigned_abs();
     let name = one_line(&args.path.display().to_string());
     if args.to > end {
         return Err(Error::Refused(format!("{name} ends at position {end}, before --to {}", args.to)));
     }
-    let tokens = saved.sequences.first().and_then(|sequence| sequence.tokens.get(..args.to as usize));
-    let text = Text { model: container.fingerprint(), tokens: tokens.unwrap_or_default() };
+    // An edited sequence, or one of another engine, may list fewer tokens than it has positions.
+    let n_listed = args.to.saturating_sub(sequence.start.0.unsigned_abs()) as usize;
+    let (tokens, _) = sequence.tokens.split_at(n_listed.min(sequence.tokens.len()));
+    let text = Text { model: container.fingerprint(), tokens };
     if !args.force {
         target.expect_text(text, Saving::All)?;
     }
     let model = model::open(&args.model, model::n_threads(None))?;
-    expect_model(&args.path, &container, &model.fingerprint(), &args.model)?;
+    expect_model(&args.path, &container, &model, &args.model)?;
     let mut ctx = saved::context(&saved, &model)?;
     let progress = Progress::endless("restoring");
     let restored = ctx.restore(&args.path)?;
     drop(progress);
-    let progress = Progress::endless("going back");
+    let progress = Progress::endless("rolling back");
     let Rollback { replayed, reevaluated, .. } = ctx.rollback(restored.seq(), Pos(args.to as i32))?;
     let options = SaveOptions::default().metadata(&restored.metadata);
     drop(progress);

@@ -1,4 +1,7 @@
-//! Tokens re-evaluated against tokens rolled back.
+//! The curve of tokens re-evaluated against tokens rolled back.
+//!
+//! It shows what the checkpoint schedule promises: rolling back d tokens re-evaluates at most
+//! max(d, spacing) tokens.
 
 use super::super::legend::Ink;
 use super::super::{Picture, n_reevaluated};
@@ -8,7 +11,7 @@ use backstitch_models::CostRange;
 /// Height of the curve.
 const HIGH: f64 = 150.0;
 
-/// Draws the curve, and the most that the checkpoint schedule promises.
+/// Draw the curve, and dashed over it the bound that the checkpoint schedule promises.
 pub fn draw(sheet: &mut Sheet, picture: &Picture) {
     let end = picture.survey.end.0;
     let (most_expensive, _) = picture.most_expensive();
@@ -36,7 +39,7 @@ pub fn draw(sheet: &mut Sheet, picture: &Picture) {
         let over = HIGH - up(spacing.min(most)) - 18.0;
         sheet.text_at((LEFT + 6.0, over), "start", Ink::Window, &format!("at most max(d, {spacing})"));
     }
-    sheet.line(&points(&picture.ways, across, up), HIGH, Ink::Evaluated, false);
+    sheet.line(&points(&picture.costs, across, up), HIGH, Ink::Evaluated, false);
     sheet.down(HIGH + 4.0);
     for distance in (0..=end).step_by(step(end, 10) as usize) {
         sheet.text(across.x(distance), "middle", Ink::Plain, &distance.to_string());
@@ -44,19 +47,19 @@ pub fn draw(sheet: &mut Sheet, picture: &Picture) {
     sheet.down(20.0);
 }
 
-/// The spacing of the checkpoint schedule, if there is one and it was built for this end: then rolling back d tokens
-/// evaluates at most
-/// `max(d, spacing)` again.
+/// Return the spacing of the checkpoint schedule; none without a schedule, or after a rollback:
+/// the checkpoints were then chosen for another end, and the bound does not hold for this one.
 fn bound(picture: &Picture) -> Option<u32> {
     let budget = &picture.survey.budget;
     Some(budget.params.spacing).filter(|_| budget.n_paid > 0 && picture.rollbacks.is_empty())
 }
 
-/// Where the curve bends, from the end of the sequence to its start.
-fn points(ways: &[CostRange], across: Across, up: impl Fn(u32) -> f64) -> Vec<(f64, f64)> {
-    let ends = ways.iter().rev().flat_map(|way| {
-        let (first, last) = (way.positions.start.0, way.positions.end.0 - 1);
-        [last, first].map(|pos| (across.x(across.total - pos), up(n_reevaluated(way, pos))))
+/// Return the points where the curve bends, from the end of the sequence to its start: the ends of
+/// each range of costs.
+fn points(costs: &[CostRange], across: Across, up: impl Fn(u32) -> f64) -> Vec<(f64, f64)> {
+    let ends = costs.iter().rev().flat_map(|range| {
+        let (first, last) = (range.positions.start.0, range.positions.end.0 - 1);
+        [last, first].map(|pos| (across.x(across.total - pos), up(n_reevaluated(range, pos))))
     });
     ends.collect()
 }

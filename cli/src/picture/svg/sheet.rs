@@ -1,18 +1,19 @@
-//! Shapes and text, written down the page.
+//! Shapes and text on a page. The page has a row that moves down; everything is placed relative to
+//! its top, and text is escaped on the way in.
 
 use super::super::legend::Ink;
-use super::MARK;
 use std::fmt::Write;
 
-/// Where drawings begin, behind their labels.
+/// Left end of drawings, after their labels.
 pub const LEFT: f64 = 130.0;
-/// How wide they are.
+/// Width of drawings.
 pub const WIDE: f64 = 790.0;
+/// Width of the page.
 const WIDTH: f64 = 960.0;
 /// Height of the title.
 const TOP: f64 = 44.0;
 
-/// Positions across the page.
+/// The scale of positions across the page.
 #[derive(Clone, Copy)]
 pub struct Across {
     /// The last position, at least 1.
@@ -20,18 +21,19 @@ pub struct Across {
 }
 
 impl Across {
+    /// Return the place of a position.
     pub fn x(self, pos: i32) -> f64 {
         LEFT + WIDE * f64::from(pos) / f64::from(self.total.max(1))
     }
 
-    /// Start and width of positions `start..end`; never too thin to be seen.
+    /// Return start and width of the positions `start..end`, never too thin to be visible.
     pub fn span(self, start: i32, end: i32) -> (f64, f64) {
         let width = self.x(end) - self.x(start);
         (self.x(start), if width > 3.0 { width - 1.0 } else { width.max(0.5) })
     }
 }
 
-/// A round number that divides `total` into at most `n` steps.
+/// Return a round number that divides `total` into at most `n` steps.
 pub fn step(total: i32, n: i32) -> i32 {
     let least = total / n.max(1) + 1;
     let tenth = 10_i32.pow(least.max(1).ilog10());
@@ -51,27 +53,29 @@ impl Sheet {
         Self { body: String::new(), y: TOP }
     }
 
-    /// Goes down the page.
+    /// Move the row down the page.
     pub fn down(&mut self, by: f64) {
         self.y += by;
     }
 
+    /// Add an element.
     fn put(&mut self, args: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = self.body.write_fmt(args);
         self.body.push('\n');
     }
 
-    fn told(&mut self, shape: std::fmt::Arguments<'_>, name: &str, told: &str) {
-        self.put(format_args!("<{shape}><title>{}</title></{name}>", escaped(told)));
+    /// Add a shape, an element `tag`, with a title.
+    fn shape(&mut self, tag: &str, shape: std::fmt::Arguments<'_>, name: &str) {
+        self.put(format_args!("<{tag} {shape}><title>{}</title></{tag}>", escaped(name)));
     }
 
-    /// Text beside `x` (`anchor`: its start, middle or end lies there).
+    /// Add text beside `x`; `anchor` says if its start, middle or end lies there.
     pub fn text(&mut self, x: f64, anchor: &str, ink: Ink, text: &str) {
         self.text_at((x, 0.0), anchor, ink, text);
     }
 
-    /// As `text`, so far below the row's top.
+    /// Add text beside `x` and `dy` below the top of the row.
     pub fn text_at(&mut self, (x, dy): (f64, f64), anchor: &str, ink: Ink, text: &str) {
         let (y, colour, text) = (self.y + dy + 12.0, ink.colour(), escaped(text));
         self.put(format_args!(
@@ -79,52 +83,56 @@ impl Sheet {
         ));
     }
 
-    /// The name of what is drawn on this row.
+    /// Add the label of the row.
     pub fn label(&mut self, text: &str) {
         self.text(LEFT - 12.0, "end", Ink::Heading, text);
     }
 
-    /// A line of text at the left.
+    /// Add a line of text at the left edge.
     pub fn note(&mut self, text: &str) {
         self.text(20.0, "start", Ink::Plain, text);
     }
 
-    /// A mark under a number of the ruler.
+    /// Add a mark under a number of the ruler.
     pub fn tick(&mut self, x: f64) {
         let (top, end, colour) = (self.y + 15.0, self.y + 20.0, Ink::Faint.colour());
         self.put(format_args!(r#"<path d="M{x:.1} {top:.1}V{end:.1}" stroke="{colour}"/>"#));
     }
 
-    /// A box: `(x, width)`, `(from the row's top, height)`.
-    pub fn box_at(&mut self, (x, w): (f64, f64), (dy, h): (f64, f64), ink: Ink, opacity: f64, told: &str) {
+    /// Add a box: its place and width, its distance from the top of the row and height.
+    pub fn box_at(&mut self, (x, w): (f64, f64), (dy, h): (f64, f64), ink: Ink, opacity: f64, name: &str) {
         let (y, colour) = (self.y + dy, ink.colour());
         let shape = format_args!(
-            r#"rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" fill="{colour}" fill-opacity="{opacity}""#
+            r#"x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" fill="{colour}" fill-opacity="{opacity}""#
         );
-        self.told(shape, "rect", told);
+        self.shape("rect", shape, name);
     }
 
-    pub fn circle(&mut self, x: f64, ink: Ink, told: &str) {
+    /// Add a circle in the middle of the row.
+    pub fn circle(&mut self, x: f64, ink: Ink, name: &str) {
         let (y, colour) = (self.y + 9.0, ink.colour());
-        self.told(format_args!(r#"circle cx="{x:.1}" cy="{y:.1}" r="5" fill="{colour}""#), "circle", told);
+        self.shape("circle", format_args!(r#"cx="{x:.1}" cy="{y:.1}" r="5" fill="{colour}""#), name);
     }
 
-    pub fn diamond(&mut self, x: f64, ink: Ink, told: &str) {
+    /// Add a diamond in the middle of the row.
+    pub fn diamond(&mut self, x: f64, ink: Ink, name: &str) {
         let (y, colour) = (self.y + 2.0, ink.colour());
-        self.told(format_args!(r#"path d="M{x:.1} {y:.1}l7 7l-7 7l-7 -7z" fill="{colour}""#), "path", told);
+        self.shape("path", format_args!(r#"d="M{x:.1} {y:.1}l7 7l-7 7l-7 -7z" fill="{colour}""#), name);
     }
 
-    /// A shape on the line `base` below the row's top, from one height to another.
-    pub fn slope(&mut self, (x, w): (f64, f64), (from, to): (f64, f64), base: f64, ink: Ink, told: &str) {
+    /// Add a shape that stands on a line `base` below the top of the row and rises or falls from
+    /// one height to another.
+    pub fn slope(&mut self, (x, w): (f64, f64), (from, to): (f64, f64), base: f64, ink: Ink, name: &str) {
         let (base, end, colour) = (self.y + base, x + w, ink.colour());
         let (from, to) = (base - from, base - to);
         let shape = format_args!(
-            r#"path d="M{x:.1} {base:.1}V{from:.1}L{end:.1} {to:.1}V{base:.1}z" fill="{colour}" fill-opacity="0.9""#
+            r#"d="M{x:.1} {base:.1}V{from:.1}L{end:.1} {to:.1}V{base:.1}z" fill="{colour}" fill-opacity="0.9""#
         );
-        self.told(shape, "path", told);
+        self.shape("path", shape, name);
     }
 
-    /// A line through points, `(x, height over the line `base` below the row's top)`.
+    /// Add a line through points: their places, and heights over a line `base` below the top of the
+    /// row.
     pub fn line(&mut self, points: &[(f64, f64)], base: f64, ink: Ink, is_dashed: bool) {
         let base = self.y + base;
         let points: Vec<String> = points.iter().map(|(x, up)| format!("{x:.1},{:.1}", base - up)).collect();
@@ -135,17 +143,16 @@ impl Sheet {
         ));
     }
 
-    /// The file.
-    pub fn finish(mut self, title: &str) -> String {
+    /// Return the file, with a title and the element `mark`.
+    pub fn finish(self, title: &str, mark: &str) -> String {
         let height = self.y + 16.0;
-        let body = std::mem::take(&mut self.body);
-        self.y = 14.0;
+        let body = &self.body;
         let title = escaped(title);
         let colour = Ink::Heading.colour();
         format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}" font-family="system-ui, sans-serif" font-size="13" role="img">
 <title>{title}</title>
-{MARK}
+{mark}
 <text x="20" y="26" font-size="15" font-weight="bold" fill="{colour}">{title}</text>
 {body}</svg>
 "#
@@ -153,8 +160,8 @@ impl Sheet {
     }
 }
 
-/// Text as XML has it; what XML cannot have at all is replaced.
-pub fn escaped(text: &str) -> String {
+/// Escape text for XML; characters that XML cannot have at all are replaced.
+fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,4 +1,4 @@
-//! The content of a state file, for programs.
+//! The content of a state file as JSON, for programs. Names of fields are an interface: they stay.
 
 use super::codec;
 use backstitch_kv::rollback_cost::Kept;
@@ -9,7 +9,7 @@ use backstitch_models::{SavedContext, SavedSequence};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Everything.
+/// Return everything that the descriptions say, without cells and states.
 pub fn value(path: &Path, saved: &SavedContext<'_>) -> Value {
     let (container, snapshot) = (saved.container, saved.snapshot());
     let groups = snapshot.shape.groups.iter().zip(&snapshot.blocks);
@@ -41,6 +41,7 @@ pub fn value(path: &Path, saved: &SavedContext<'_>) -> Value {
     })
 }
 
+/// Return a group of layers with attention, and the number of its blocks.
 fn as_group(group: &Group, n_blocks: usize) -> Value {
     let (sees, window) = match group.sees {
         Sees::All => ("all", None),
@@ -61,11 +62,13 @@ fn as_group(group: &Group, n_blocks: usize) -> Value {
     })
 }
 
+/// Return a layer with a recurrent state: the lengths of its state tensors and of their inputs.
 fn as_recurrent(layer: &StateLayer) -> Value {
     let parts = layer.parts.iter().map(|part| json!({ "state": part.len, "input": part.input }));
     json!({ "layer": layer.layer, "parts": parts.collect::<Vec<_>>() })
 }
 
+/// Return a checkpoint. Journal and state are indices into those of the file.
 fn as_checkpoint(checkpoint: &Checkpoint) -> Value {
     json!({
         "pinned": checkpoint.pinned,
@@ -75,14 +78,15 @@ fn as_checkpoint(checkpoint: &Checkpoint) -> Value {
     })
 }
 
+/// Return a sequence: its tokens, its cells in each group, its checkpoints and rollback costs.
 fn as_sequence(saved: &SavedContext<'_>, i: usize, own: &SavedSequence) -> Value {
     let held = saved.snapshot().sequences.get(i);
     let cells = held
         .into_iter()
         .flat_map(|held| &held.cells)
         .map(|cells| json!({ "n": cells.len(), "whole_from": cells.whole_from.0 }));
-    let line = held.into_iter().flat_map(|held| &held.checkpoints).map(
-        |mark| json!({ "position": mark.pos.0, "checkpoint": mark.checkpoint, "journaled": mark.n_rows }),
+    let checkpoints = held.into_iter().flat_map(|held| &held.checkpoints).map(
+        |held| json!({ "position": held.pos.0, "checkpoint": held.checkpoint, "journaled": held.n_rows }),
     );
     let positions = Kept::of(saved.snapshot(), i).map(|kept| kept.costs());
     json!({
@@ -94,11 +98,12 @@ fn as_sequence(saved: &SavedContext<'_>, i: usize, own: &SavedSequence) -> Value
         "tokens": own.tokens.iter().map(|token| token.0).collect::<Vec<_>>(),
         "has_logits": own.logits.is_some(),
         "cells": cells.collect::<Vec<_>>(),
-        "line": line.collect::<Vec<_>>(),
+        "line": checkpoints.collect::<Vec<_>>(),
         "positions": positions.map(|ranges| ranges.iter().map(as_cost_range).collect::<Vec<_>>()),
     })
 }
 
+/// Return a range of positions with one kind of rollback cost. Both ends belong to it.
 fn as_cost_range(range: &CostRange) -> Value {
     let cost = match range.cost {
         RollbackCost::Held => "at once",
@@ -113,6 +118,7 @@ fn as_cost_range(range: &CostRange) -> Value {
     })
 }
 
+/// Return a section with its place in the file.
 fn as_section(section: &Section) -> Value {
     json!({
         "tag": section.tag.to_string(),

@@ -1,8 +1,11 @@
-//! One sequence out of a file that may hold several.
+//! Restoring one sequence of a file that may hold several, and contexts for what a file holds.
+//!
+//! The library restores a file of several sequences as a whole only. So all are restored in a
+//! context of their own, from which the wanted one is copied.
 
-use super::parse;
-use crate::error::{Error, one_line};
-use crate::output::counted;
+use super::{parse, rotation};
+use crate::error::Error;
+use crate::output::{counted, one_line};
 use crate::{memory, model};
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 use backstitch_kv::storage::{Scope, StateFile};
@@ -11,19 +14,22 @@ use backstitch_models::{
 };
 use std::path::Path;
 
-/// More sequences than this a context of this program does not have.
+/// Largest number of sequences of a context. A file may name more, and each costs memory.
 const MAX_SEQUENCES: u32 = 4096;
 
-/// Restore the sequence `wanted` of a file as a new one; without a wish, the only one that is
-/// there.
+/// Restore the sequence `wanted` of a file as a new sequence of the context; if none was named, the
+/// only one of the file.
 ///
 /// # Errors
-/// [`Error::Refused`] if the file holds several and none was chosen, or not that one: the text
-/// lists them. What restoring says.
+/// - [`Error::Refused`] if the file lacks that sequence, or holds several and none was named: the
+///   text lists them. Also if it was saved from a context whose length makes it another model's
+///   ([`rotation::expect`]).
+/// - [`Error::State`] and [`Error::Engine`] if the state cannot be restored.
 pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Result<Restored, Error> {
     let at = |source| Error::of_state(path, source);
     let file = StateFile::open(path).map_err(at)?;
     let container = file.container().map_err(at)?;
+    rotation::expect(path, &container, ctx)?;
     if container.scope() == Scope::Sequence && wanted.is_none() {
         return Ok(ctx.restore(path)?);
     }
@@ -33,7 +39,7 @@ pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Resul
         return Ok(ctx.restore(path)?);
     }
     container.expect_fingerprint(&ctx.fingerprint()).map_err(at)?;
-    // All of them are restored beside, and the wanted one moves over.
+    // All are restored in a context beside, and the wanted one is copied from there.
     let mut all = context(&saved, &ctx.model().clone())?;
     let mut restored = all.restore_all(path)?;
     let mut bytes = Vec::new();
@@ -41,14 +47,17 @@ pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Resul
     drop(all);
     let seq = ctx.sequence()?;
     let mut one = ctx.seq_state_read_bytes(seq, &bytes, &RestoreOptions::default())?;
-    let samplers = restored.sequences.iter_mut().find(|sequence| sequence.seq == SeqId(id));
-    restored.sampler = samplers.and_then(|sequence| sequence.sampler.take());
+    let sampler = restored.sequences.iter_mut().find(|sequence| sequence.seq == SeqId(id));
+    restored.sampler = sampler.and_then(|sequence| sequence.sampler.take());
     one.sequences.iter_mut().for_each(|sequence| sequence.sampler = restored.sampler.clone());
     (restored.sequences, restored.fit) = (one.sequences, one.fit);
     Ok(restored)
 }
 
-/// Return the id of the sequence that is wanted.
+/// Return the id of the sequence to restore.
+///
+/// # Errors
+/// [`Error::Refused`] with a list of the sequences.
 fn choose(saved: &SavedContext<'_>, path: &Path, wanted: Option<u32>) -> Result<u32, Error> {
     let found = match (wanted, saved.sequences.as_slice()) {
         (None, [only]) => Some(only.id),
@@ -64,7 +73,7 @@ fn choose(saved: &SavedContext<'_>, path: &Path, wanted: Option<u32>) -> Result<
     })
 }
 
-/// Make a context that holds what was saved, without room for more.
+/// Make an empty context of the size that the saved sequences need, and no larger.
 ///
 /// # Errors
 /// [`Error::Refused`] for more sequences than a context has, or positions that need more memory
@@ -74,7 +83,8 @@ pub fn context(saved: &SavedContext<'_>, model: &Model) -> Result<Context, Error
     let types = snapshot.shape.groups.first().map(|group| (group.k_type, group.v_type));
     let ends = saved.sequences.iter().map(|sequence| sequence.end.0.unsigned_abs());
     let blocks = snapshot.blocks.iter().map(|blocks| (blocks.len() * BLOCK_CELLS) as u32);
-    let n_ctx = ends.chain(blocks).max().map_or(1, |most| most.max(1));
+    let least = ends.chain(blocks).max().map_or(1, |most| most.max(1));
+    let n_ctx = rotation::n_ctx(model, saved.container.fingerprint(), least);
     let is_whole = saved.container.scope() == Scope::Context;
     let last = saved.sequences.iter().map(|sequence| sequence.id).filter(|_| is_whole).max();
     let n_seq_max = last.map_or(1, |last| last.saturating_add(1));
@@ -82,15 +92,15 @@ pub fn context(saved: &SavedContext<'_>, model: &Model) -> Result<Context, Error
         let last = n_seq_max - 1;
         return Err(Error::Refused(format!("sequence {last} is beyond the {MAX_SEQUENCES} of a context")));
     }
-    room(model, n_ctx, n_seq_max, types.unwrap_or((CellType::F16, CellType::F16)))
+    empty_context(model, n_ctx, n_seq_max, types.unwrap_or((CellType::F16, CellType::F16)))
 }
 
-/// Make a context of this size for a state that is read, with all threads of the machine.
+/// Make an empty context of a given size, with all threads of the machine.
 ///
 /// # Errors
 /// [`Error::Refused`] if it needs more memory than there is; [`Error::Engine`] if there is too
 /// little memory.
-pub fn room(
+pub fn empty_context(
     model: &Model,
     n_ctx: u32,
     n_seq_max: u32,

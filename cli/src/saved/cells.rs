@@ -1,4 +1,7 @@
-//! The first cell that differs, whichever blocks the cells lie in.
+//! The first cell in which two sequences differ, whichever blocks their cells lie in.
+//!
+//! Cells are read block by block, in the order of positions of the sequence, so that a comparison
+//! needs the memory of one block on each side, however long the sequences are.
 
 use backstitch_core::cell::CellLayout;
 use backstitch_kv::Pos;
@@ -6,11 +9,17 @@ use backstitch_kv::snapshot::{Sequence, Source};
 use backstitch_kv::storage::Error;
 use backstitch_models::SavedContext;
 
-/// The first position and layer at which the cells of two sequences differ.
+/// A place at which two sequences differ: the token or position if there is one, and a description.
+pub type Place = (Option<u64>, String);
+
+/// Return the first position and layer at which the cells of two sequences differ.
+///
+/// # Errors
+/// The [`Error`] of reading a block, if one of the files is damaged.
 pub fn compare(
     (a, snapshot_a): (&SavedContext<'_>, &Sequence),
     (b, snapshot_b): (&SavedContext<'_>, &Sequence),
-) -> Result<Option<(Option<u64>, String)>, Error> {
+) -> Result<Option<Place>, Error> {
     for group in 0..a.snapshot().shape.groups.len() {
         let (mut cells_a, mut cells_b) = (Cells::new(a, snapshot_a, group), Cells::new(b, snapshot_b, group));
         loop {
@@ -34,47 +43,53 @@ pub fn compare(
     Ok(None)
 }
 
-fn alone(side: &str, pos: Pos) -> Option<(Option<u64>, String)> {
+/// Return the place of a cell that one side has and the other lacks.
+fn alone(side: &str, pos: Pos) -> Option<Place> {
     Some((u64::try_from(pos.0).ok(), format!("position {}: only {side} has a cell", pos.0)))
 }
 
-/// The cells of a sequence in a group, one after the other.
+/// The cells of a sequence in a group of layers, one after the other.
 struct Cells<'a> {
     saved: &'a SavedContext<'a>,
     group: usize,
-    /// For each cell its position, its block and its place there.
-    places: Vec<(Pos, u32, usize)>,
+    /// Position of each cell, its block and its index there.
+    cells: Vec<(Pos, u32, usize)>,
+    /// Index of the next cell.
     next: usize,
+    /// Layout of a block in each layer.
     layouts: Vec<CellLayout>,
-    /// The block whose bytes are here.
+    /// Block whose bytes are loaded.
     block: Option<u32>,
+    /// Bytes of the block in each layer.
     layers: Vec<Vec<u8>>,
-    /// For each layer the current cell.
+    /// Bytes of the current cell in each layer.
     rows: Vec<Vec<u8>>,
 }
 
 impl<'a> Cells<'a> {
+    /// Begin before the first cell of a sequence.
     fn new(saved: &'a SavedContext<'a>, sequence: &Sequence, group: usize) -> Self {
         let snapshot = saved.snapshot();
         let blocks = snapshot.blocks.get(group).map_or(&[][..], Vec::as_slice);
         let extents = sequence.cells.get(group).into_iter().flat_map(|cells| &cells.extents);
-        let places = extents.flat_map(|extent| {
+        let cells = extents.flat_map(|extent| {
             let pos = blocks.get(extent.block as usize).map(|block| block.pos);
-            let cells = (0..).zip(pos.into_iter().flatten()).filter(|(cell, _)| extent.live >> cell & 1 == 1);
-            cells.map(|(cell, pos)| (pos, extent.block, cell as usize))
+            let live = (0..).zip(pos.into_iter().flatten()).filter(|(cell, _)| extent.live >> cell & 1 == 1);
+            live.map(|(cell, pos)| (pos, extent.block, cell as usize))
         });
-        let places: Vec<_> = places.collect();
-        // Room for a block is justified by one that is there.
-        let shape = snapshot.shape.groups.get(group).filter(|_| !places.is_empty());
+        let cells: Vec<_> = cells.collect();
+        // A file may describe layers of any size. Buffers for a block are allocated only if it
+        // holds one.
+        let shape = snapshot.shape.groups.get(group).filter(|_| !cells.is_empty());
         let layouts: Vec<CellLayout> = shape.into_iter().flat_map(|group| group.layouts()).collect();
         let layers = layouts.iter().map(|layout| vec![0; layout.block_bytes()]).collect();
         let rows = layouts.iter().map(|layout| vec![0; layout.cell_bytes()]).collect();
-        Self { saved, group, places, next: 0, layouts, block: None, layers, rows }
+        Self { saved, group, cells, next: 0, layouts, block: None, layers, rows }
     }
 
-    /// Go to the next cell and gives its position.
+    /// Load the next cell and return its position; none after the last.
     fn next(&mut self) -> Result<Option<Pos>, Error> {
-        let Some(&(pos, block, cell)) = self.places.get(self.next) else { return Ok(None) };
+        let Some(&(pos, block, cell)) = self.cells.get(self.next) else { return Ok(None) };
         self.next += 1;
         if self.block != Some(block) {
             let mut targets: Vec<&mut [u8]> = self.layers.iter_mut().map(Vec::as_mut_slice).collect();
@@ -87,7 +102,7 @@ impl<'a> Cells<'a> {
         Ok(Some(pos))
     }
 
-    /// The first layer in which the current cells differ, and what of it.
+    /// Return the first layer in which the current cells differ, with "keys" or "values".
     fn first_difference(&self, other: &Self) -> Option<(u32, &'static str)> {
         let at = self.rows.iter().zip(&other.rows).position(|(own, other)| own != other)?;
         let layout = self.layouts.get(at)?;

@@ -1,11 +1,12 @@
-//! `backstitch store`: list, check and prune a prompt cache.
+//! `backstitch cache`: list, check and prune a prompt cache.
 //!
 //! The subcommands work on a folder that `run --prompt-cache` made, also while other processes use
-//! it. The library's type is [`PromptCache`].
+//! it; [`PromptCache`] has the locks. A folder that is no prompt cache is refused: opening one to
+//! write would make it a cache, and pruning would remove files.
 
 mod list;
 
-use crate::args::{CheckStoreArgs, PruneArgs, StoreArgs, StoreCommand};
+use crate::args::{CacheArgs, CacheCommand, CheckCacheArgs, PruneArgs};
 use crate::error::Error;
 use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
@@ -17,15 +18,20 @@ use std::path::Path;
 ///
 /// # Errors
 /// The errors of the subcommand.
-pub fn run(args: &StoreArgs) -> Result<(), Error> {
+pub fn run(args: &CacheArgs) -> Result<(), Error> {
     match &args.command {
-        StoreCommand::List(args) => list::run(args),
-        StoreCommand::Check(args) => check(args),
-        StoreCommand::Prune(args) => prune(args),
+        CacheCommand::List(args) => list::run(args),
+        CacheCommand::Check(args) => check(args),
+        CacheCommand::Prune(args) => prune(args),
     }
 }
 
 /// Open the prompt cache in a folder. A folder without one is refused and stays as it is.
+///
+/// # Errors
+/// - [`Error::Read`] if the folder does not exist.
+/// - [`Error::Refused`] if it is no prompt cache.
+/// - [`Error::PromptCache`] if the cache cannot be opened.
 fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
     let failed = |source| Error::Read { path: folder.into(), source };
     if !std::fs::metadata(folder).map_err(failed)?.is_dir() {
@@ -40,10 +46,13 @@ fn open(folder: &Path, access: Access) -> Result<PromptCache, Error> {
 }
 
 /// Read every entry and compare it with its checksums. Changes nothing.
-fn check(args: &CheckStoreArgs) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Unclean`] if anything is damaged or left over; the errors of [`open`].
+fn check(args: &CheckCacheArgs) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
-    let store = open(&args.folder, Access::ReadOnly)?;
-    let report = store.check_with(&mut |done, total| progress.set(done, total))?;
+    let cache = open(&args.folder, Access::ReadOnly)?;
+    let report = cache.check_with(&mut |done, total| progress.set(done, total))?;
     drop(progress);
     let mut out = Output::new(args.json);
     let findings = report.findings.iter();
@@ -79,19 +88,22 @@ fn as_json(finding: &Finding) -> Value {
 }
 
 /// Remove damaged and left-over files, then entries that are too old or too many.
+///
+/// # Errors
+/// The errors of [`open`]; [`Error::PromptCache`] if files cannot be removed.
 fn prune(args: &PruneArgs) -> Result<(), Error> {
     let progress = Progress::endless("pruning");
     // Opening removes left-over files. The budget limits what is written, which is nothing here.
-    let store = open(&args.folder, Access::ReadWrite { budget: u64::MAX })?;
+    let cache = open(&args.folder, Access::ReadWrite { budget: u64::MAX })?;
     // Damaged files go first, so that sound entries are not removed in their place.
-    store.prune(Prune::Damaged)?;
+    cache.prune(Prune::Damaged)?;
     if let Some(age) = args.older_than {
-        store.prune(Prune::OlderThan(age))?;
+        cache.prune(Prune::OlderThan(age))?;
     }
     if let Some(most) = args.max_size {
-        store.prune(Prune::ToBytes(most))?;
+        cache.prune(Prune::ToBytes(most))?;
     }
-    let stats = store.stats();
+    let stats = cache.stats();
     drop(progress);
     let mut out = Output::new(args.json);
     if out.is_json() {

@@ -1,4 +1,4 @@
-//! Prompt caches: `run --prompt-cache`, and `store` to look after them.
+//! Prompt caches: `run --prompt-cache`, and `cache` to look after them.
 
 use super::{Outcome, arg, backstitch, repository};
 use serde_json::Value;
@@ -134,7 +134,7 @@ fn damage_is_noted_and_evaluated_again() {
         bytes[FIRST_PAYLOAD] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
     }
-    let checked = backstitch(&["store", "check", arg(folder.path())]);
+    let checked = backstitch(&["cache", "check", arg(folder.path())]);
     assert!(checked.stdout.contains("BLCK at 1536 is damaged: "), "{}", checked.stdout);
     assert!(checked.error(1).contains("problem"), "{}", checked.stderr);
 
@@ -145,7 +145,7 @@ fn damage_is_noted_and_evaluated_again() {
         outcome.stderr
     );
     assert_eq!(outcome.ok(), without);
-    assert!(backstitch(&["store", "check", arg(folder.path())]).ok().starts_with("all sound: "));
+    assert!(backstitch(&["cache", "check", arg(folder.path())]).ok().starts_with("all sound: "));
     let told = &json(run(folder.path(), &["--json", "-p", STORY]))["prompt_cache"];
     assert_eq!(told["reused"], 64);
 }
@@ -159,10 +159,10 @@ fn what_is_called_damaged_can_be_pruned() {
     let mut bytes = std::fs::read(&entries[0]).unwrap();
     bytes[FIRST_PAYLOAD] ^= 1;
     std::fs::write(&entries[0], &bytes).unwrap();
-    backstitch(&["store", "check", arg(folder.path())]).error(1);
-    let pruned = backstitch(&["store", "prune", arg(folder.path())]).ok();
+    backstitch(&["cache", "check", arg(folder.path())]).error(1);
+    let pruned = backstitch(&["cache", "prune", arg(folder.path())]).ok();
     assert!(pruned.starts_with("removed 0 files and 1 damaged; 1 file left"), "{pruned}");
-    assert!(backstitch(&["store", "check", arg(folder.path())]).ok().starts_with("all sound: 1 whole file"));
+    assert!(backstitch(&["cache", "check", arg(folder.path())]).ok().starts_with("all sound: 1 whole file"));
     assert!(!entries[0].exists() && entries[1].exists());
 }
 
@@ -173,23 +173,23 @@ fn a_cache_is_listed_and_pruned() {
     run(folder.path(), &["-p", STORY]).ok();
     run(folder.path(), &["-p", &STORY.replace("Once", "It happened once")]).ok();
     let model = repository("demo/demo.gguf");
-    let text = backstitch(&["store", "list", path, "-m", arg(&model)]).ok();
+    let text = backstitch(&["cache", "list", path, "-m", arg(&model)]).ok();
     assert!(text.contains("0 to 63") && text.contains("Once upon a time") && text.contains("now"), "{text}");
     assert!(text.ends_with("\n") && text.contains("\n2 files, "), "{text}");
-    let listed: Value = serde_json::from_str(&backstitch(&["store", "list", "--json", path]).ok()).unwrap();
+    let listed: Value = serde_json::from_str(&backstitch(&["cache", "list", "--json", path]).ok()).unwrap();
     let bytes: u64 = listed.as_array().unwrap().iter().map(|entry| entry["bytes"].as_u64().unwrap()).sum();
     let largest = listed[0]["bytes"].as_u64().unwrap().max(listed[1]["bytes"].as_u64().unwrap());
     assert_eq!(listed[0]["tokens"].as_array().map(Vec::len), Some(64));
     let on_disk: u64 = entries(folder.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
     assert_eq!(bytes, on_disk);
 
-    let kept = backstitch(&["store", "prune", path, "--older-than", "1h"]).ok();
+    let kept = backstitch(&["cache", "prune", path, "--older-than", "1h"]).ok();
     assert!(kept.starts_with("removed 0 files and 0 damaged; 2 files left"), "{kept}");
-    let kept = backstitch(&["store", "prune", path, "--max-size", &largest.to_string()]).ok();
+    let kept = backstitch(&["cache", "prune", path, "--max-size", &largest.to_string()]).ok();
     assert!(kept.starts_with("removed 1 file and 0 damaged; 1 file left"), "{kept}");
-    backstitch(&["store", "prune", path, "--max-size", "0", "--json"]).ok();
+    backstitch(&["cache", "prune", path, "--max-size", "0", "--json"]).ok();
     assert!(entries(folder.path()).is_empty());
-    assert_eq!(backstitch(&["store", "list", path]).ok(), "0 files, 0 B\n");
+    assert_eq!(backstitch(&["cache", "list", path]).ok(), "0 files, 0 B\n");
 }
 
 #[test]
@@ -199,13 +199,13 @@ fn what_is_no_cache_is_one_line() {
     std::fs::write(&file, "no folder").unwrap();
     for command in ["list", "check", "prune"] {
         let missing = folder.path().join("missing");
-        assert!(backstitch(&["store", command, arg(&missing)]).error(1).contains("missing"));
+        assert!(backstitch(&["cache", command, arg(&missing)]).error(1).contains("missing"));
         assert!(!missing.exists());
-        assert!(backstitch(&["store", command, arg(&file)]).error(1).contains("is not a folder"));
-        let other = backstitch(&["store", command, arg(folder.path())]);
+        assert!(backstitch(&["cache", command, arg(&file)]).error(1).contains("is not a folder"));
+        let other = backstitch(&["cache", command, arg(folder.path())]);
         assert!(other.error(1).contains("is no prompt cache"), "{command}: {}", other.stderr);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{command} left something behind");
     }
-    assert_eq!(backstitch(&["store", "prune", arg(folder.path()), "--max-size", "much"]).code, Some(2));
+    assert_eq!(backstitch(&["cache", "prune", arg(folder.path()), "--max-size", "much"]).code, Some(2));
     assert_eq!(backstitch(&["run", "--prompt-cache-ro"]).code, Some(2));
 }

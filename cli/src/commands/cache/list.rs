@@ -1,4 +1,7 @@
-//! `backstitch store list`: list the files of a prompt cache, the least recently used first.
+//! `backstitch cache list`: list the files of a prompt cache, the least recently used first.
+//!
+//! Entries hold tokens, not text. With a model, those that it evaluated are shown with the
+//! beginning of their text; entries of other models keep their numbers only.
 
 use super::open;
 use crate::args::{ListArgs, ModelArgs};
@@ -18,7 +21,7 @@ const PREVIEW: usize = 48;
 ///
 /// # Errors
 /// - [`Error::Refused`] if the folder is no prompt cache.
-/// - [`Error::Read`] or [`Error::Store`] if it cannot be read.
+/// - [`Error::Read`] or [`Error::PromptCache`] if it cannot be read.
 /// - [`Error::Engine`] if the model cannot be loaded.
 /// - [`Error::Terminal`] if the output fails.
 pub fn run(args: &ListArgs) -> Result<(), Error> {
