@@ -122,7 +122,6 @@ impl Context {
     ) -> Result<Result<(), CacheError>, Error> {
         let known = tokens.get(..found.n_tokens).unwrap_or_default();
         let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
-        history.claim();
         (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
         let resume = match found.resume.as_ref().map(|payload| payload.to_vec()).transpose() {
             Ok(resume) => resume,

@@ -82,7 +82,7 @@ impl Context {
     pub(super) fn cut_history(&mut self, seq: SeqId, pos: Pos) {
         let left = self.left(seq);
         let mut pinned = None;
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        if let Some(history) = self.history_mut(seq) {
             history.remove(pos..Pos::MAX, left);
             pinned = history.pinned(pos);
         }
@@ -130,13 +130,13 @@ impl Context {
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
         self.history(seq)?;
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        if let Some(history) = self.history_mut(seq) {
             history.make_room_for_pins(1)?;
         }
         self.memory.pin(seq)?;
         if self.model.graph().layers().iter().any(forgets) {
             let (end, logits) = (self.end(seq), self.outputs.keep(seq));
-            if let (Some(Some(history)), Some(logits)) = (self.sequences.get_mut(seq.index()), logits) {
+            if let (Some(history), Some(logits)) = (self.history_mut(seq), logits) {
                 history.pin(end, logits);
             }
         }
