@@ -1,6 +1,6 @@
 //! Attention over a layer's cells.
 
-use super::Frame;
+use super::frame::Frame;
 use crate::{
     context::params::Params,
     error::Error,

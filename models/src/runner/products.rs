@@ -1,6 +1,7 @@
 //! Products of activations with weight matrices.
 
-use super::{Frame, rows::each_piece};
+use super::frame::Frame;
+use super::rows::each_piece;
 use crate::{
     context::outputs::Outputs,
     error::Error,

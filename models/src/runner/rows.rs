@@ -1,6 +1,6 @@
 //! Steps that treat every row by itself. The threads share many rows; few are one thread's.
 
-use super::Frame;
+use super::frame::Frame;
 use crate::{
     context::outputs::Outputs,
     error::Error,
