@@ -152,8 +152,8 @@ impl Context {
         &self.model
     }
 
-    /// Return the fingerprint that states of this context bear: the model's, or that of the model in
-    /// long contexts.
+    /// Return the fingerprint that states of this context bear: the model's, or that of the model
+    /// in long contexts.
     pub fn fingerprint(&self) -> Fingerprint {
         self.model.fingerprint_in(self.params.n_ctx)
     }

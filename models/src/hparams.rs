@@ -105,8 +105,8 @@ impl Hparams {
     /// # Errors
     /// [`Error::MissingKey`], [`Error::WrongType`] or [`Error::OutOfRange`] for a key that is
     /// missing or of another type, [`Error::Length`] for an array that has not one element a layer,
-    /// [`Error::Hparam`] for a number that makes no sense, [`Error::MissingTensor`] if nothing tells
-    /// the size of the vocabulary.
+    /// [`Error::Hparam`] for a number that makes no sense, [`Error::MissingTensor`] if nothing
+    /// tells the size of the vocabulary.
     pub fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let r = Reader { gguf, architecture: gguf.architecture()? };
         let n_embd = r.count("embedding_length", MAX_WIDTH)?;
@@ -192,8 +192,8 @@ impl Hparams {
     /// Return the state-space sizes of an architecture whose recurrence has heads.
     ///
     /// # Errors
-    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if heads or their groups do not
-    /// divide the recurrence.
+    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if heads or their groups do
+    /// not divide the recurrence.
     pub fn ssm_heads(&self) -> Result<Ssm, Error> {
         let ssm = self.ssm()?;
         if ssm.d_inner.is_multiple_of(ssm.dt_rank) && ssm.dt_rank.is_multiple_of(ssm.n_group) {

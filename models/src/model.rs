@@ -160,7 +160,8 @@ impl Model {
     /// ```
     /// use backstitch_models::Model;
     ///
-    /// let mut stream = std::fs::File::open("../goldens/models/llama.gguf")?; // anything that implements Read
+    /// // Anything that implements `Read`.
+    /// let mut stream = std::fs::File::open("../goldens/models/llama.gguf")?;
     /// let model = Model::from_reader(&mut stream, 1 << 30)?;
     /// assert_eq!(model.hparams().architecture, "llama");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -189,8 +190,8 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Architecture`] if it is none of `archs`, those of [`Hparams::read`],
-    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`] if a
-    /// tensor is not as the architecture needs it, and those of [`Builder::finish`].
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`]
+    /// if a tensor is not as the architecture needs it, and those of [`Builder::finish`].
     pub fn describe(gguf: &Gguf<'_>, archs: &[&Arch]) -> Result<(Hparams, Graph), Error> {
         let name = gguf.architecture()?;
         let arch = archs.iter().find(|arch| arch.name == name).ok_or_else(|| Error::Architecture {

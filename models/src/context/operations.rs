@@ -52,9 +52,9 @@ impl Context {
     }
 
     /// Share the tokens of `range` of `src` with the empty sequence `dst`, like
-    /// [`backstitch_kv::Memory::seq_cp`]. If a recurrent layer can only share the whole, a prefix is
-    /// copied by a rollback of the copy. `dst` must exist; [`Context::fork`] creates a sequence and
-    /// shares all tokens with it.
+    /// [`backstitch_kv::Memory::seq_cp`]. If a recurrent layer can only share the whole, a prefix
+    /// is copied by a rollback of the copy. `dst` must exist; [`Context::fork`] creates a sequence
+    /// and shares all tokens with it.
     ///
     /// # Errors
     /// - [`Error::Sequence`] if `src` or `dst` does not exist.
@@ -94,7 +94,8 @@ impl Context {
     /// [`backstitch_kv::Memory::seq_add`].
     ///
     /// # Errors
-    /// [`Error::Sequence`] if `seq` does not exist, and those of [`backstitch_kv::Memory::seq_add`].
+    /// [`Error::Sequence`] if `seq` does not exist, and those of
+    /// [`backstitch_kv::Memory::seq_add`].
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.history(seq)?;
         let touches = delta != 0 && self.memory.has_seen(seq, &range);
@@ -108,7 +109,8 @@ impl Context {
     /// Divide the positions of `range`, like [`backstitch_kv::Memory::seq_div`].
     ///
     /// # Errors
-    /// [`Error::Sequence`] if `seq` does not exist, and those of [`backstitch_kv::Memory::seq_div`].
+    /// [`Error::Sequence`] if `seq` does not exist, and those of
+    /// [`backstitch_kv::Memory::seq_div`].
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
         self.history(seq)?;
         let touches = divisor != 1 && self.memory.has_seen(seq, &range);

@@ -120,6 +120,7 @@ impl Context {
         found: &Found,
         tokens: &[Token],
     ) -> Result<Result<(), CacheError>, Error> {
+        debug_assert!(found.n_tokens < tokens.len(), "a prefix without the last token");
         let known = tokens.get(..found.n_tokens).unwrap_or_default();
         let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
         (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
@@ -182,6 +183,7 @@ impl Context {
             return Ok(None);
         }
         let root = self.prompt_cache_root();
+        // A cache that cannot be read has nothing; storing the entry reports its error.
         let first = cache.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
         let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {

@@ -63,8 +63,8 @@ impl<'r> Frame<'r> {
     /// Return the vectors that a step uses.
     ///
     /// # Errors
-    /// [`Error::Operands`] if it uses fewer or more than `N` weights, [`Error::WeightUse`] if one is
-    /// no vector.
+    /// [`Error::Operands`] if it uses fewer or more than `N` weights, [`Error::WeightUse`] if one
+    /// is no vector.
     pub fn vectors<const N: usize>(&self, step: &Step) -> Result<[&'r [f32]; N], Error> {
         let mut vectors = [&[][..]; N];
         for (vector, id) in vectors.iter_mut().zip(step.weights::<N>()?) {

@@ -54,8 +54,8 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Multiply one input by one or more matrices. The kernel shares out all of their panels at once, so
-    /// small matrices side by side keep all threads busy.
+    /// Multiply one input by one or more matrices. The kernel shares out all of their panels at
+    /// once, so small matrices side by side keep all threads busy.
     pub(super) fn matmul(&mut self, step: &Step, add: bool) -> Result<(), Error> {
         let refused = Error::Operands { operation: step.name };
         let &x = step.reads.first().ok_or(refused)?;

@@ -26,7 +26,8 @@ pub enum Finish {
     /// A stop string occurred; the text ends before it. Its tokens stay in the branch until
     /// [`Session::cut_stop`](super::Session::cut_stop).
     Stop {
-        /// The index of the stop string in [`GenerateOptions::stops`](super::GenerateOptions::stops).
+        /// The index of the stop string in
+        /// [`GenerateOptions::stops`](super::GenerateOptions::stops).
         index: usize,
     },
     /// The number of tokens reached [`GenerateOptions::limit`](super::GenerateOptions::limit).
