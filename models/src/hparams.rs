@@ -22,10 +22,10 @@ use alloc::string::String;
 use layers::Layers;
 use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
 
-/// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
+/// Sizes and constants of a model, named after the keys of GGUF files; `n_` counts.
 ///
-/// Made by [`Hparams::read`], which holds every number to a range that makes sense. Numbers that
-/// may differ from layer to layer are in the [`LayerHparams`] that [`Hparams::layers`] yields.
+/// [`Hparams::read`] makes them and checks the range of every number. Numbers that may differ from
+/// layer to layer are in the [`LayerHparams`] that [`Hparams::layers`] yields.
 ///
 /// # Example
 /// ```
@@ -89,13 +89,22 @@ pub struct Hparams {
 }
 
 /// Factors of the residual stream; 1 where the file states none.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert_eq!(hparams.scales.residual, 1.0); // no factor in this file
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scales {
-    /// Of embeddings.
+    /// Factor of embeddings.
     pub embedding: f32,
-    /// Of each branch before it is added.
+    /// Factor of each branch before it is added.
     pub residual: f32,
-    /// Of logits, or their divisor: architectures differ.
+    /// Factor of logits, or their divisor, depending on the architecture.
     pub logit: f32,
 }
 

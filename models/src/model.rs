@@ -66,6 +66,15 @@ impl Inner {
 }
 
 /// Parameters of loading a model.
+///
+/// # Example
+/// ```no_run
+/// use backstitch_models::{LoadParams, Model};
+///
+/// let params = LoadParams::default().n_threads(2);
+/// let model = Model::open_with("llama.gguf", params, |done, all| println!("{done} of {all}"))?;
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[cfg(feature = "std")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -10,6 +10,19 @@ use backstitch_kv::{AttentionSpec, Batch, CostRange, LayerSpec, Pos, Route, SeqI
 ///
 /// [`Context::rollback`] returns it. `replayed` and `reevaluated` are never both positive: a
 /// re-evaluation computes recurrent states along with the rest.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Context, Model, Params, Pos, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let seq = ctx.sequence()?;
+/// ctx.append(seq, &[Token(5), Token(6), Token(7)])?;
+/// let done = ctx.rollback(seq, Pos(2))?;
+/// assert_eq!((done.restored_from, done.reevaluated), (Pos(2), 0)); // a cache of all cells
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rollback {
