@@ -178,7 +178,10 @@ impl Context {
         self.runner.kernels()
     }
 
-    /// Return the id of a new, empty sequence.
+    /// Create an empty sequence and return its id.
+    ///
+    /// Sequences come into being here, by [`Context::fork`] and by restoring one. Every other
+    /// operation on a sequence that does not exist is [`Error::Sequence`].
     ///
     /// # Errors
     /// - [`Error::TooManySequences`] if all ids are in use.
