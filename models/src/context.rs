@@ -5,32 +5,33 @@
 //! a rollback beyond their reach re-evaluates tokens, and the memory itself does not run models.
 //!
 //! Submodules: `engine` computes batches, `rollback` and `logits` re-evaluate tokens, `operations`
-//! changes sequences, `encode` and `pooling` serve encoders, `state` and `recall` restore sequences
-//! from files and prompt caches.
+//! changes sequences, `encode` serves encoders, `state` and `recall` restore sequences from files
+//! and prompt caches.
 
 mod encode;
 mod engine;
 mod history;
 mod logits;
 mod operations;
-pub(crate) mod outputs;
-pub(crate) mod params;
-mod pooling;
 #[cfg(feature = "std")]
 mod recall;
 mod rollback;
 mod state;
 
-use crate::{budget::Budget, cancel::Cancel, error::Error, graph::Head, model::Model, runner::Runner};
+use crate::budget::Budget;
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::graph::Head;
+use crate::model::Model;
+use crate::params::Params;
+use crate::runner::Runner;
+use crate::runner::outputs::Outputs;
 use alloc::{sync::Arc, vec::Vec};
 use backstitch_core::{KernelSet, pool::Pool};
 use backstitch_kv::storage::Fingerprint;
 use backstitch_kv::{Batch, Memory, Pos, SeqId, Token, Wanted};
 
 use history::History;
-use outputs::Outputs;
-pub use params::Params;
-pub use pooling::Pooling;
 #[cfg(feature = "std")]
 pub use recall::Recalled;
 pub use rollback::Rollback;

@@ -100,7 +100,7 @@ impl Default for LoadParams {
     fn default() -> Self {
         LoadParams {
             access: crate::gguf::Access::Map,
-            n_threads: crate::context::params::all_threads() as usize,
+            n_threads: crate::params::all_threads() as usize,
             cancel: None,
         }
     }

@@ -8,21 +8,24 @@ mod experts;
 mod frame;
 mod journal;
 mod lerp;
+pub(crate) mod outputs;
+mod pooling;
 mod products;
 mod recurrent;
 mod rows;
 
 use crate::{
     cancel::Stoppable,
-    context::{outputs::Outputs, params::Params},
     error::Error,
     graph::{Graph, Head, Kind, Plan, Profile, Rotation, Step},
     model::Model,
+    params::Params,
 };
 use alloc::{vec, vec::Vec};
 use backstitch_core::{KernelSet, packed::Line, pool::Pool};
 use backstitch_kv::Ubatch;
 use frame::{Frame, Values};
+use outputs::Outputs;
 
 /// The buffers in which a graph runs, sized for the largest ubatch.
 pub(crate) struct Runner {

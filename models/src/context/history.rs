@@ -1,7 +1,7 @@
 //! Histories: the tokens of each sequence, kept for re-evaluation.
 
-use super::outputs::Logits;
 use crate::error::Error;
+use crate::runner::outputs::Logits;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};

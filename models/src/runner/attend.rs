@@ -2,9 +2,9 @@
 
 use super::frame::Frame;
 use crate::{
-    context::params::Params,
     error::Error,
     graph::{Graph, Kind, Scores, Step},
+    params::Params,
     weights::REACH,
 };
 use backstitch_core::{

@@ -6,9 +6,9 @@
 //! steps write.
 
 use super::frame::{Frame, Values};
+use super::outputs::Outputs;
 use super::recurrent::states_of;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Step, Value},
 };

@@ -1,9 +1,9 @@
 //! Products of activations with weight matrices.
 
 use super::frame::Frame;
+use super::outputs::Outputs;
 use super::rows::each_piece;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Step, Value, WeightId},
 };

@@ -1,8 +1,8 @@
 //! Steps that treat every row by itself. The threads share many rows; few are one thread's.
 
 use super::frame::Frame;
+use super::outputs::Outputs;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Activation, RopeId, RowOf, Step},
 };
