@@ -1,8 +1,8 @@
 //! The bytes that a model and a context take, read off the model's description.
 
-use crate::context::params::Params;
 use crate::graph::{Graph, WeightInfo, WeightShape};
 use crate::hparams::Hparams;
+use crate::params::Params;
 use crate::runner;
 use crate::weights::REACH;
 use backstitch_core::packed::packed_bytes;

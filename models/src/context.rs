@@ -5,32 +5,33 @@
 //! a rollback beyond their reach re-evaluates tokens, and the memory itself does not run models.
 //!
 //! Submodules: `engine` computes batches, `rollback` and `logits` re-evaluate tokens, `operations`
-//! changes sequences, `encode` and `pooling` serve encoders, `state` and `recall` restore sequences
-//! from files and prompt caches.
+//! changes sequences, `encode` serves encoders, `state` and `recall` restore sequences from files
+//! and prompt caches.
 
 mod encode;
 mod engine;
 mod history;
 mod logits;
 mod operations;
-pub(crate) mod outputs;
-pub(crate) mod params;
-mod pooling;
 #[cfg(feature = "std")]
 mod recall;
 mod rollback;
 mod state;
 
-use crate::{budget::Budget, cancel::Cancel, error::Error, graph::Head, model::Model, runner::Runner};
+use crate::budget::Budget;
+use crate::cancel::Cancel;
+use crate::error::Error;
+use crate::graph::Head;
+use crate::model::Model;
+use crate::params::Params;
+use crate::runner::Runner;
+use crate::runner::outputs::Outputs;
 use alloc::{sync::Arc, vec::Vec};
 use backstitch_core::{KernelSet, pool::Pool};
 use backstitch_kv::storage::Fingerprint;
 use backstitch_kv::{Batch, Memory, Pos, SeqId, Token, Wanted};
 
 use history::History;
-use outputs::Outputs;
-pub use params::Params;
-pub use pooling::Pooling;
 #[cfg(feature = "std")]
 pub use recall::Recalled;
 pub use rollback::Rollback;
@@ -152,8 +153,8 @@ impl Context {
         &self.model
     }
 
-    /// Return the fingerprint that states of this context bear: the model's, or that of the model in
-    /// long contexts.
+    /// Return the fingerprint that states of this context bear: the model's, or that of the model
+    /// in long contexts.
     pub fn fingerprint(&self) -> Fingerprint {
         self.model.fingerprint_in(self.params.n_ctx)
     }
@@ -178,7 +179,10 @@ impl Context {
         self.runner.kernels()
     }
 
-    /// Return the id of a new, empty sequence.
+    /// Create an empty sequence and return its id.
+    ///
+    /// Sequences come into being here, by [`Context::fork`] and by restoring one. Every other
+    /// operation on a sequence that does not exist is [`Error::Sequence`].
     ///
     /// # Errors
     /// - [`Error::TooManySequences`] if all ids are in use.
@@ -186,9 +190,7 @@ impl Context {
     pub fn sequence(&mut self) -> Result<SeqId, Error> {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
-        let mut history = History::new(self.params.n_ctx)?;
-        history.claim();
-        self.sequences[id] = Some(history);
+        self.sequences[id] = Some(History::new(self.params.n_ctx)?);
         Ok(SeqId(id as u32))
     }
 
@@ -207,6 +209,10 @@ impl Context {
 
     fn history(&self, seq: SeqId) -> Result<&History, Error> {
         self.sequences.get(seq.index()).and_then(Option::as_ref).ok_or(Error::Sequence { seq: seq.0 })
+    }
+
+    fn history_mut(&mut self, seq: SeqId) -> Option<&mut History> {
+        self.sequences.get_mut(seq.index())?.as_mut()
     }
 
     /// Return the position of the next token of `seq`; 0 if it is empty.
@@ -318,15 +324,12 @@ impl Context {
     /// Evaluate a batch: tokens of any sequences, each with its position. [`Context::output`] then
     /// returns the requested logits, in place of those of the previous batch.
     ///
-    /// Sequences below `n_seq_max` need not come from [`Context::sequence`]; naming one makes it
-    /// exist.
-    ///
     /// # Errors
     /// Nothing has changed then, and the outputs of the previous batch are still available.
     ///
     /// - [`Error::EncoderOnly`] if the model only encodes.
     /// - [`Error::Token`] if a token is not in the vocabulary.
-    /// - [`Error::Sequence`] if an id is not below `n_seq_max`.
+    /// - [`Error::Sequence`] if a sequence does not exist; [`Context::sequence`] creates one.
     /// - [`Error::BeyondPositions`] if the model has no embedding for a position.
     /// - [`Error::Memory`] if positions do not follow their sequence or the batch does not fit; see
     ///   [`Memory::prepare`].
@@ -340,40 +343,24 @@ impl Context {
         if batch.is_empty() {
             return Ok(());
         }
-        let room = self.make_histories(batch).and_then(|()| self.make_room(batch));
-        let result = room.and_then(|()| self.compute(batch));
-        match result {
-            Ok(()) => {
-                self.outputs.publish();
-                self.record(batch, batch.len());
-            }
-            Err(_) => self.drop_unclaimed(),
-        }
-        result
-    }
-
-    /// Create the sequences that the batch names for the first time.
-    fn make_histories(&mut self, batch: &Batch) -> Result<(), Error> {
-        for seq in (0..batch.len()).flat_map(|i| batch.seqs(i)) {
-            if let Some(slot @ None) = self.sequences.get_mut(seq.index()) {
-                *slot = Some(History::new(self.params.n_ctx)?);
-            }
-        }
+        self.make_room(batch)?;
+        self.compute(batch)?;
+        self.outputs.publish();
+        self.record(batch, batch.len());
         Ok(())
     }
 
     /// Reserve space for the batch's tokens in the histories of its sequences, so that recording
     /// them cannot fail.
     fn make_room(&mut self, batch: &Batch) -> Result<(), Error> {
-        let seqs = || (0..batch.len()).flat_map(|i| batch.seqs(i));
-        for seq in seqs() {
-            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        for seq in seqs(batch) {
+            if let Some(history) = self.history_mut(seq) {
                 history.expect_one();
             }
         }
         let mut result = Ok(());
-        for seq in seqs() {
-            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        for seq in seqs(batch) {
+            if let Some(history) = self.history_mut(seq) {
                 // All histories, because each one has to reset its count of expected tokens.
                 let room = history.make_room();
                 result = result.and(room);
@@ -382,25 +369,14 @@ impl Context {
         result
     }
 
-    /// Remove the sequences that a failed batch created.
-    fn drop_unclaimed(&mut self) {
-        let unclaimed = |history: &mut History| !history.is_claimed();
-        self.sequences.iter_mut().for_each(|slot| drop(slot.take_if(unclaimed)));
-    }
-
-    /// Check tokens and sequence ids of a batch.
+    /// Check that the tokens of a batch are in the vocabulary and that its sequences exist.
     fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
         let n_vocab = self.model.hparams().n_vocab;
         let stranger = batch.tokens().iter().position(|token| token.0 as usize >= n_vocab);
         if let Some(index) = stranger {
             return Err(Error::Token { index, token: batch.tokens()[index].0, n_vocab });
         }
-        let limit = self.params.n_seq_max;
-        let beyond = |i: usize| batch.seqs(i).iter().find(|seq| seq.0 >= limit).copied();
-        match (0..batch.len()).find_map(beyond) {
-            Some(seq) => Err(Error::Sequence { seq: seq.0 }),
-            None => Ok(()),
-        }
+        seqs(batch).try_for_each(|seq| self.history(seq).map(|_| ()))
     }
 
     /// Compute a batch; its outputs are staged for publication.
@@ -419,15 +395,14 @@ impl Context {
     /// Record the new tokens of each sequence, and which outputs belong to it.
     fn record(&mut self, batch: &Batch, n_tokens: usize) {
         for (i, &token) in batch.tokens().iter().enumerate().take(n_tokens) {
-            for seq in batch.seqs(i) {
-                if let Some(history) = &mut self.sequences[seq.index()] {
-                    history.claim();
+            for &seq in batch.seqs(i) {
+                if let Some(history) = self.history_mut(seq) {
                     history.push(token, batch.positions()[i]);
                     if batch.n_embd() > 0 {
                         history.edit();
                     }
                 }
-                self.outputs.assign(*seq, i);
+                self.outputs.assign(seq, i);
             }
         }
     }
@@ -471,6 +446,11 @@ impl Context {
     pub fn profiled(&self) -> Option<&crate::graph::Profile> {
         self.runner.profile()
     }
+}
+
+/// Return the sequences of each token of a batch.
+fn seqs(batch: &Batch) -> impl Iterator<Item = SeqId> {
+    (0..batch.len()).flat_map(|i| batch.seqs(i)).copied()
 }
 
 /// Replace the content of `batch` with tokens of one sequence from position `start` on.

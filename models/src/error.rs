@@ -6,12 +6,15 @@
 //! what to do where something can be done.
 //!
 //! The variants are declared in groups: the file as a whole, its metadata, its tensors, the model
-//! that it describes, the use of that model, sharded models, lower layers, and files on disk. Names
-//! that come from a file are untrusted, so messages escape control characters in them and shorten
-//! them.
+//! that it describes, the description of its graph, the use of the model, sharded models, lower
+//! layers, and files on disk. Names that come from a file are untrusted, so messages escape control
+//! characters in them and shorten them.
 
 mod from;
+mod gguf;
 mod text;
+
+pub use gguf::{Region, Shapes};
 
 use alloc::boxed::Box;
 
@@ -282,7 +285,6 @@ pub enum Error {
         /// Both shapes, outermost dimension first.
         shapes: Box<Shapes>,
     },
-
     /// A tensor was packed for matrix products, but this model looks up single rows of it.
     PackedRows {
         /// The tensor.
@@ -313,6 +315,45 @@ pub enum Error {
         /// The values that are possible, in words.
         wanted: &'static str,
     },
+
+    // The description of a model's graph.
+    /// A graph asks for an expert that a weight does not have.
+    NoExpert {
+        /// The index of the expert's matrix, from 0.
+        expert: usize,
+    },
+    /// A graph reads from a layer memory that its cache does not hold. This is a bug in the
+    /// architecture's description.
+    NoLayer {
+        /// The index of the layer.
+        layer: usize,
+    },
+    /// A graph's operation needs a layer and belongs to none. This is a bug in the architecture's
+    /// description.
+    OutsideLayer {
+        /// Name of the operation.
+        operation: &'static str,
+    },
+    /// A graph reads a value before any operation wrote it. This is a bug in the architecture's
+    /// description.
+    Unwritten {
+        /// Name of the operation that reads.
+        operation: &'static str,
+    },
+    /// An operation has other operands than its kind takes. This is a bug in the graph's builder.
+    Operands {
+        /// Name of the operation.
+        operation: &'static str,
+    },
+    /// A weight is not kept as an operation uses it. This is a bug in the graph's builder.
+    WeightUse {
+        /// Its number in the graph.
+        weight: u32,
+        /// The use, as in "a vector".
+        wanted: &'static str,
+    },
+    /// The planner gave two live values of a graph the same bytes of the arena. This is a bug.
+    Arena,
 
     // The use of a model.
     /// A token has a position for which the model has no position embedding.
@@ -464,56 +505,6 @@ pub enum Error {
         /// The value in the target model.
         wanted: Box<str>,
     },
-    /// A graph asks for an expert that a weight does not have.
-    NoExpert {
-        /// The index of the expert's matrix, from 0.
-        expert: usize,
-    },
-    /// A graph reads from a layer memory that its cache does not hold. This is a bug in the
-    /// architecture's description.
-    NoLayer {
-        /// The index of the layer.
-        layer: usize,
-    },
-    /// A graph's operation needs a layer and stands in none: an error of the architecture's
-    /// description.
-    OutsideLayer {
-        /// Name of the operation.
-        operation: &'static str,
-    },
-    /// A graph reads a value before any operation wrote it: an error of the architecture's
-    /// description.
-    Unwritten {
-        /// Name of the operation that reads.
-        operation: &'static str,
-    },
-    /// An operation has other operands than its kind takes: an error of the graph's builder.
-    Operands {
-        /// Name of the operation.
-        operation: &'static str,
-    },
-    /// A weight is not kept as an operation uses it: an error of the graph's builder.
-    WeightUse {
-        /// Its number in the graph.
-        weight: u32,
-        /// The use, as in "a vector".
-        wanted: &'static str,
-    },
-    /// The planner gave two live values of a graph the same bytes of the arena. This is a bug.
-    Arena,
-    /// The environment variable `BACKSTITCH_ISA` names a kernel set that is not available.
-    KernelSet(backstitch_core::SetUnavailable),
-    /// A memory operation failed: no free block, or an argument that the memory refuses.
-    Memory(backstitch_kv::Error),
-    /// A state file cannot be written or read.
-    State(backstitch_kv::storage::Error),
-    /// A state file of llama.cpp cannot be read, or a state cannot be expressed as one.
-    Llama(Box<backstitch_kv::storage::llama::Error>),
-    /// This crate does not know how llama.cpp lays out the state of this architecture.
-    LlamaState {
-        /// The value of `general.architecture`.
-        architecture: Box<str>,
-    },
 
     // Sharded models.
     /// The shards given do not belong to one model.
@@ -541,6 +532,19 @@ pub enum Error {
     },
 
     // Lower layers.
+    /// The environment variable `BACKSTITCH_ISA` names a kernel set that is not available.
+    KernelSet(backstitch_core::SetUnavailable),
+    /// A memory operation failed: no free block, or an argument that the memory refuses.
+    Memory(backstitch_kv::Error),
+    /// A state file cannot be written or read.
+    State(backstitch_kv::storage::Error),
+    /// A state file of llama.cpp cannot be read, or a state cannot be expressed as one.
+    Llama(Box<backstitch_kv::storage::llama::Error>),
+    /// This crate does not know how llama.cpp lays out the state of this architecture.
+    LlamaState {
+        /// The value of `general.architecture`.
+        architecture: Box<str>,
+    },
     /// A computation was refused.
     Core(backstitch_core::Error),
     /// The vocabulary in the file cannot be used.
@@ -561,54 +565,4 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-}
-
-/// The part of a GGUF file that the reader was in when it met an error.
-///
-/// # Example
-/// ```
-/// use backstitch_models::error::{Error, Region};
-/// use backstitch_models::gguf::Gguf;
-///
-/// let error = Gguf::parse(b"GGUF\x03\0\0\0").unwrap_err();
-/// assert!(matches!(error, Error::Truncated { region: Region::Tensor, offset: 8, .. }));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Region {
-    /// The magic and the version.
-    Header,
-    /// The key of a metadata entry, or the number of entries.
-    Key,
-    /// The value of a metadata entry.
-    Value,
-    /// The description of a tensor, or the number of tensors.
-    Tensor,
-    /// The data of a tensor.
-    Data,
-}
-
-/// The two shapes of [`Error::Shape`], outermost dimension first.
-///
-/// # Example
-/// ```
-/// use backstitch_models::Error;
-/// use backstitch_models::backstitch_core::DType;
-/// use backstitch_models::gguf::{Gguf, Writer};
-///
-/// let mut writer = Writer::new();
-/// writer.tensor("output.weight", &[2, 3], DType::F32, &[0; 24])?;
-/// let file = writer.to_bytes();
-/// let tensor = Gguf::parse(&file)?.tensor("output.weight").unwrap();
-/// let Err(Error::Shape { shapes, .. }) = tensor.expect_shape(&[3, 2]) else { panic!() };
-/// assert_eq!((&*shapes.found, &*shapes.wanted), (&[2, 3][..], &[3, 2][..]));
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shapes {
-    /// The shape in the file.
-    pub found: Box<[usize]>,
-    /// The shape that the model needs.
-    pub wanted: Box<[usize]>,
 }

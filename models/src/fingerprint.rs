@@ -70,8 +70,8 @@ pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
     Fingerprint(*hasher.finalize().as_bytes())
 }
 
-/// Return the fingerprint of a model whose rotation is that of long contexts: its keys mean nothing to
-/// contexts of the usual length.
+/// Return the fingerprint of a model whose rotation is that of long contexts: its keys mean nothing
+/// to contexts of the usual length.
 pub(crate) fn of_long_context(model: Fingerprint) -> Fingerprint {
     let mut hasher = Hasher::new_derive_key(LONG_CONTEXT);
     hasher.update(&model.0);

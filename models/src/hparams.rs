@@ -22,10 +22,10 @@ use alloc::string::String;
 use layers::Layers;
 use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
 
-/// Sizes and constants of a model. Names are those of the GGUF keys' world; `n_` counts.
+/// Sizes and constants of a model, named after the keys of GGUF files; `n_` counts.
 ///
-/// Made by [`Hparams::read`], which holds every number to a range that makes sense. Numbers that
-/// may differ from layer to layer are in the [`LayerHparams`] that [`Hparams::layers`] yields.
+/// [`Hparams::read`] makes them and checks the range of every number. Numbers that may differ from
+/// layer to layer are in the [`LayerHparams`] that [`Hparams::layers`] yields.
 ///
 /// # Example
 /// ```
@@ -89,13 +89,22 @@ pub struct Hparams {
 }
 
 /// Factors of the residual stream; 1 where the file states none.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert_eq!(hparams.scales.residual, 1.0); // no factor in this file
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scales {
-    /// Of embeddings.
+    /// Factor of embeddings.
     pub embedding: f32,
-    /// Of each branch before it is added.
+    /// Factor of each branch before it is added.
     pub residual: f32,
-    /// Of logits, or their divisor: architectures differ.
+    /// Factor of logits, or their divisor, depending on the architecture.
     pub logit: f32,
 }
 
@@ -105,8 +114,8 @@ impl Hparams {
     /// # Errors
     /// [`Error::MissingKey`], [`Error::WrongType`] or [`Error::OutOfRange`] for a key that is
     /// missing or of another type, [`Error::Length`] for an array that has not one element a layer,
-    /// [`Error::Hparam`] for a number that makes no sense, [`Error::MissingTensor`] if nothing tells
-    /// the size of the vocabulary.
+    /// [`Error::Hparam`] for a number that makes no sense, [`Error::MissingTensor`] if nothing
+    /// tells the size of the vocabulary.
     pub fn read(gguf: &Gguf<'_>) -> Result<Self, Error> {
         let r = Reader { gguf, architecture: gguf.architecture()? };
         let n_embd = r.count("embedding_length", MAX_WIDTH)?;
@@ -192,8 +201,8 @@ impl Hparams {
     /// Return the state-space sizes of an architecture whose recurrence has heads.
     ///
     /// # Errors
-    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if heads or their groups do not
-    /// divide the recurrence.
+    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if heads or their groups do
+    /// not divide the recurrence.
     pub fn ssm_heads(&self) -> Result<Ssm, Error> {
         let ssm = self.ssm()?;
         if ssm.d_inner.is_multiple_of(ssm.dt_rank) && ssm.dt_rank.is_multiple_of(ssm.n_group) {

@@ -132,6 +132,7 @@ mod llama_state;
 mod model;
 mod normalize;
 mod pack;
+mod params;
 mod runner;
 pub mod sampler;
 pub mod session;
@@ -159,19 +160,19 @@ pub use cancel::Cancel;
 pub use context::Recalled;
 pub use context::sections;
 pub use context::{
-    Context, Params, Pooling, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions,
-    SavedContext, SavedSequence,
+    Context, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions, SavedContext, SavedSequence,
 };
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use hparams::{
-    Experts, Hparams, LayerHparams, Pattern, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
+    Experts, Hparams, LayerHparams, Pattern, Pooling, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
 };
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;
 pub use normalize::{Norm, normalize};
 pub use pack::PackedModel;
+pub use params::Params;
 pub use session::Session;
 
 #[cfg(all(doctest, feature = "std"))]

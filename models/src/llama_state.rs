@@ -1,10 +1,11 @@
-//! Where llama.cpp keeps what the layers of a model keep.
+//! The places in llama.cpp's state files of the memory that a model's layers keep.
 //!
-//! Attention is the same everywhere: one cache of the layers that see everything, one of those with a window. Recurrent layers have two
-//! rows each, R and S, and in them lies what their operations carry: convolutions channel by channel where ours go tap by tap,
-//! and matrices of keys and values in the order that suits each kernel. The order of an operation's state is the same in all
-//! architectures that use it; which architectures were compared with llama.cpp is a list all the same, since nothing in a file
-//! would tell that one differs.
+//! Attention is the same in all architectures: one cache holds the layers that see all tokens, and
+//! one the layers with a window. A recurrent layer has two rows, R and S, which hold the states of
+//! its operations: convolutions channel by channel where ours go tap by tap, and matrices of keys
+//! and values in the order that suits each kernel. An operation's state has the same order in all
+//! architectures that use it. The architectures that were compared with llama.cpp are still listed,
+//! because nothing in a file tells that one differs.
 
 use crate::{
     error::Error,
@@ -17,7 +18,8 @@ use backstitch_kv::snapshot::{CellLayer, Group, Sees, Shape, StateLayer};
 use backstitch_kv::storage::llama::{Layout, Piece, Recurrent};
 use backstitch_kv::{AttentionSpec, LayerSpec};
 
-/// Architectures whose files were exchanged with llama.cpp, and whether their positions have axes there.
+/// Architectures whose files were exchanged with llama.cpp; true if their positions have axes
+/// there.
 const KNOWN: &[(&str, bool)] = &[
     ("falcon-h1", false),
     ("gemma2", false),
@@ -36,7 +38,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("rwkv7", false),
 ];
 
-/// Where llama.cpp's files of `model` have what. The types of cells in it are `k_type` and `v_type`.
+/// Return the layout of llama.cpp's files of `model`, with cells of types `k_type` and `v_type`.
 ///
 /// # Errors
 /// [`Error::LlamaState`] for models whose files are not known.
@@ -59,7 +61,7 @@ pub fn layout(model: &Model, k_type: CellType, v_type: CellType) -> Result<Layou
     Ok(Layout { architecture: architecture.clone(), shape, caches, recurrent, axes })
 }
 
-/// The layers with caches by what they see; `None` where some have caches of another kind.
+/// Group the layers with caches by what they see; `None` if a layer has a cache of another kind.
 fn groups(layers: &[LayerSpec], k_type: CellType, v_type: CellType) -> Option<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, layer) in (0..).zip(layers) {
@@ -86,7 +88,8 @@ fn groups(layers: &[LayerSpec], k_type: CellType, v_type: CellType) -> Option<Ve
     Some(groups)
 }
 
-/// The groups in llama.cpp's order: as soon as there is a window, there is a cache before it, of the other layers if any.
+/// Return the groups in llama.cpp's order. A windowed cache always follows that of the other
+/// layers, which is there even if no layer uses it.
 fn caches(groups: &[Group]) -> Option<Vec<Option<usize>>> {
     let all = groups.iter().position(|group| group.sees == Sees::All);
     let windowed = groups.iter().position(|group| group.sees != Sees::All);
@@ -104,7 +107,7 @@ fn states(layers: &[LayerSpec]) -> Vec<StateLayer> {
     layers.map(|(index, layer)| StateLayer { layer: index, parts: layer.recurrent.clone() }).collect()
 }
 
-/// Where the pieces of each recurrent layer lie; `None` if some operation's is not known.
+/// Return the places of the pieces of each recurrent layer; `None` if an operation's is not known.
 fn pieces(graph: &Graph, shape: &Shape) -> Option<Vec<Vec<Piece>>> {
     let mut found: Vec<Vec<Option<Piece>>> =
         shape.recurrent.iter().map(|layer| vec![None; layer.parts.len()]).collect();

@@ -66,6 +66,15 @@ impl Inner {
 }
 
 /// Parameters of loading a model.
+///
+/// # Example
+/// ```no_run
+/// use backstitch_models::{LoadParams, Model};
+///
+/// let params = LoadParams::default().n_threads(2);
+/// let model = Model::open_with("llama.gguf", params, |done, all| println!("{done} of {all}"))?;
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[cfg(feature = "std")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -91,7 +100,7 @@ impl Default for LoadParams {
     fn default() -> Self {
         LoadParams {
             access: crate::gguf::Access::Map,
-            n_threads: crate::context::params::all_threads() as usize,
+            n_threads: crate::params::all_threads() as usize,
             cancel: None,
         }
     }
@@ -160,7 +169,8 @@ impl Model {
     /// ```
     /// use backstitch_models::Model;
     ///
-    /// let mut stream = std::fs::File::open("../goldens/models/llama.gguf")?; // anything that implements Read
+    /// // Anything that implements `Read`.
+    /// let mut stream = std::fs::File::open("../goldens/models/llama.gguf")?;
     /// let model = Model::from_reader(&mut stream, 1 << 30)?;
     /// assert_eq!(model.hparams().architecture, "llama");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -189,8 +199,8 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Architecture`] if it is none of `archs`, those of [`Hparams::read`],
-    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`] if a
-    /// tensor is not as the architecture needs it, and those of [`Builder::finish`].
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`]
+    /// if a tensor is not as the architecture needs it, and those of [`Builder::finish`].
     pub fn describe(gguf: &Gguf<'_>, archs: &[&Arch]) -> Result<(Hparams, Graph), Error> {
         let name = gguf.architecture()?;
         let arch = archs.iter().find(|arch| arch.name == name).ok_or_else(|| Error::Architecture {

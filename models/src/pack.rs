@@ -25,6 +25,18 @@ const _: () = assert!(cfg!(target_endian = "little"), "packed files need a littl
 /// A tensor is packed if the model uses it as a matrix alone. All other tensors and the metadata
 /// are taken over as they are; the file also bears the fingerprint of the one that it was packed
 /// from.
+///
+/// # Example
+/// ```
+/// use backstitch_core::pool::Inline;
+/// use backstitch_models::{Model, PackedModel, gguf::Gguf};
+///
+/// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+/// let packed = PackedModel::new(&gguf, &Inline, None, |_| {})?.writer()?.to_bytes();
+/// let original = Model::from_bytes(backstitch_demo::GGUF)?;
+/// assert_eq!(Model::from_bytes(&packed)?.fingerprint(), original.fingerprint());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PackedModel<'a> {
     gguf: &'a Gguf<'a>,
@@ -41,18 +53,6 @@ impl<'a> PackedModel<'a> {
     /// # Errors
     /// Those of `Model::describe`; [`Error::NotWeights`] if a tensor cannot be packed;
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`] if `cancel` asks to stop.
-    ///
-    /// # Example
-    /// ```
-    /// use backstitch_core::pool::Inline;
-    /// use backstitch_models::{Model, PackedModel, gguf::Gguf};
-    ///
-    /// let bytes = backstitch_demo::GGUF;
-    /// let packed = PackedModel::new(&Gguf::parse(bytes)?, &Inline, None, |_| {})?.writer()?.to_bytes();
-    /// let (model, original) = (Model::from_bytes(&packed)?, Model::from_bytes(bytes)?);
-    /// assert_eq!(model.fingerprint(), original.fingerprint());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn new(
         gguf: &'a Gguf<'a>,
         pool: &dyn Pool,

@@ -5,24 +5,27 @@
 
 mod attend;
 mod experts;
+mod frame;
 mod journal;
 mod lerp;
+pub(crate) mod outputs;
+mod pooling;
 mod products;
 mod recurrent;
 mod rows;
 
 use crate::{
     cancel::Stoppable,
-    context::{outputs::Outputs, params::Params},
     error::Error,
-    graph::{Graph, Head, Kind, Plan, Profile, Rotation, Rows, Step, Value},
+    graph::{Graph, Head, Kind, Plan, Profile, Rotation, Step},
     model::Model,
-    weights::Weights,
+    params::Params,
 };
 use alloc::{vec, vec::Vec};
 use backstitch_core::{KernelSet, packed::Line, pool::Pool};
 use backstitch_kv::Ubatch;
-use core::ops::Range;
+use frame::{Frame, Values};
+use outputs::Outputs;
 
 /// The buffers in which a graph runs, sized for the largest ubatch.
 pub(crate) struct Runner {
@@ -71,61 +74,10 @@ impl Side {
     }
 }
 
-/// The things that the steps of one ubatch share.
-pub(crate) struct Frame<'r> {
-    set: &'static KernelSet,
-    pool: &'r dyn Pool,
-    weights: &'r Weights,
-    rotations: &'r [Rotation],
-    values: Values<'r>,
-    scratch: &'r mut [f32],
-    wanted: &'r [u32],
-}
-
-/// The values of a ubatch, and their places in the arena.
-struct Values<'r> {
-    graph: &'r Graph,
-    plan: &'r Plan,
-    arena: &'r mut [f32],
-    n_tokens: usize,
-    n_outputs: usize,
-}
-
 fn zeroed(n_floats: usize, what: &'static str) -> Result<Vec<Line>, Error> {
     let n_lines = n_floats.div_ceil(size_of::<Line>() / 4);
     let refused = |()| Error::OutOfMemory { what, n_bytes: (n_floats as u64).saturating_mul(4) };
     bytemuck::allocation::try_zeroed_vec(n_lines).map_err(refused)
-}
-
-impl Values<'_> {
-    fn width(&self, value: Value) -> usize {
-        self.graph.width(value)
-    }
-
-    fn n_rows(&self, value: Value) -> usize {
-        match self.graph.info(value).rows {
-            Rows::Tokens => self.n_tokens,
-            Rows::Outputs => self.n_outputs,
-        }
-    }
-
-    /// Return the place of the rows of `value`. Without rows it is empty and at the start of the
-    /// arena, and so disjoint from everything.
-    fn range(&self, value: Value) -> Range<usize> {
-        let len = self.n_rows(value) * self.width(value);
-        let start = if len == 0 { 0 } else { self.plan.offset(value) * self.n_tokens };
-        start..start + len
-    }
-
-    /// Return the values' rows, `[n_rows, width]` each.
-    ///
-    /// # Errors
-    /// [`Error::Arena`] if two of them are the same value, or overlap.
-    fn slices<const N: usize>(&mut self, values: [Value; N]) -> Result<[&mut [f32]; N], Error> {
-        let ranges = values.map(|value| self.range(value));
-        // The plan keeps apart what lives at the same time.
-        self.arena.get_disjoint_mut(ranges).map_err(|_| Error::Arena)
-    }
 }
 
 /// Return the floats that activations and attention take.
@@ -252,34 +204,7 @@ impl Runner {
     }
 }
 
-impl<'r> Frame<'r> {
-    /// Return the vectors that a step uses.
-    ///
-    /// # Errors
-    /// [`Error::Operands`] if it uses fewer or more than `N` weights, [`Error::WeightUse`] if one is
-    /// no vector.
-    fn vectors<const N: usize>(&self, step: &Step) -> Result<[&'r [f32]; N], Error> {
-        let mut vectors = [&[][..]; N];
-        for (vector, id) in vectors.iter_mut().zip(step.weights::<N>()?) {
-            *vector = self.weights.vector(id)?;
-        }
-        Ok(vectors)
-    }
-
-    /// Return the weight of a step and its bias, which is empty where it has none.
-    ///
-    /// # Errors
-    /// [`Error::Operands`] if it uses no weight, [`Error::WeightUse`] if one is no vector.
-    fn weight_and_bias(&self, step: &Step) -> Result<(&'r [f32], &'r [f32]), Error> {
-        let refused = Error::Operands { operation: step.name };
-        let (&weight, bias) = step.weights.split_first().ok_or(refused)?;
-        let bias = match bias.first() {
-            Some(&bias) => self.weights.vector(bias)?,
-            None => &[],
-        };
-        Ok((self.weights.vector(weight)?, bias))
-    }
-
+impl Frame<'_> {
     /// Run one step.
     fn step(&mut self, step: &Step, ubatch: &mut Ubatch<'_>, outputs: &mut Outputs) -> Result<(), Error> {
         match step.kind {

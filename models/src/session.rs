@@ -56,6 +56,8 @@
 
 mod branch;
 mod change;
+mod chunk;
+mod finish;
 mod generate;
 mod prompt;
 #[cfg(feature = "std")]
@@ -63,7 +65,9 @@ mod saving;
 mod text;
 
 pub use change::{PrefixReuse, Randomness};
-pub use generate::{Chunk, Finish, GenerateOptions, Generation, TokenLogprobs};
+pub use chunk::{Chunk, TokenLogprobs};
+pub use finish::Finish;
+pub use generate::{GenerateOptions, Generation};
 
 use crate::cancel::Cancel;
 use crate::context::{Context, Restored, Rollback};
@@ -74,6 +78,7 @@ use crate::speculative::{self, Drafter, Speculative};
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 use branch::Branch;
+use chunk::Buffers;
 use core::fmt;
 
 /// Branches of text in one context, each with its chain of samplers; see the [module](self).
@@ -104,7 +109,7 @@ pub struct Session {
     others: Vec<Branch>,
     cancel: Option<Cancel>,
     speculative: BoxedSpeculative,
-    buffers: generate::Buffers,
+    buffers: Buffers,
 }
 
 impl fmt::Debug for Session {
@@ -172,7 +177,7 @@ impl Session {
             return Err(Error::EncoderOnly);
         }
         let speculative = Speculative::new(None, current.seq, 0);
-        let buffers = generate::Buffers::default();
+        let buffers = Buffers::default();
         Ok(Session { ctx, current, others, cancel: None, speculative, buffers })
     }
 

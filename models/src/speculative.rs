@@ -36,6 +36,8 @@
 //! }
 //! speculative.flush(&mut ctx)?; // the sequence holds the last token too
 //! assert_eq!(ctx.tokens(seq)?[5..], generated);
+//! let stats = speculative.stats();
+//! assert!(stats.n_accepted <= stats.n_drafted);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -117,16 +119,7 @@ impl<D: Drafter> Drafter for Option<D> {
     }
 }
 
-/// Counts of a speculation since its start.
-///
-/// # Example
-/// ```
-/// use backstitch_models::SeqId;
-/// use backstitch_models::speculative::{Lookup, Speculative};
-///
-/// let stats = Speculative::new(Lookup::default(), SeqId(0), 8).stats();
-/// assert_eq!((stats.n_drafted, stats.n_accepted), (0, 0));
-/// ```
+/// Counts of a speculation since its start. [`Speculative::stats`] returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -140,24 +133,9 @@ pub struct Stats {
     pub n_reevaluated: u64,
 }
 
-/// The tokens that a step has chosen. [`Speculative::step`] returns it.
+/// The tokens that a step has chosen.
 ///
-/// # Example
-/// ```
-/// use backstitch_models::sampler::{Chain, Greedy};
-/// use backstitch_models::speculative::{Lookup, Speculative};
-/// use backstitch_models::{Context, Model, Params, Token};
-///
-/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
-/// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
-/// let seq = ctx.sequence()?;
-/// ctx.append(seq, &[Token(5)])?;
-/// let mut chain = Chain::builder(model.hparams().n_vocab).with(Greedy).build();
-/// let mut speculative = Speculative::new(Lookup::default(), seq, 4);
-/// let step = speculative.step(&mut ctx, &mut chain, 1, |_| false)?;
-/// assert_eq!((step.tokens.len(), step.end), (1, None));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// [`Speculative::step`] returns it; the [module](self) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step<'a> {
@@ -275,8 +253,7 @@ impl<D: Drafter> Speculative<D> {
     /// Ask for a draft of at most `limit` tokens, and no more than there are free cells for.
     fn request_draft(&mut self, ctx: &Context, last: Token, limit: usize) -> Result<(), Error> {
         let tokens = ctx.tokens(self.seq)?;
-        let end = usize::try_from(ctx.pos(self.seq)?.0).unwrap_or(usize::MAX);
-        let room = ctx.room_after(end.saturating_add(1));
+        let room = ctx.room_after(ctx.pos(self.seq)?.0.unsigned_abs() as usize + 1);
         let n = self.n_draft.min(limit).min(room);
         if n == 0 {
             return Ok(());

@@ -38,6 +38,7 @@ mod charsmap;
 pub(crate) mod error;
 mod merges;
 mod partition;
+mod pieces;
 mod pre;
 mod reserve;
 mod rwkv;
@@ -58,6 +59,7 @@ use crate::gguf::Gguf;
 
 use self::bpe::Bpe;
 use self::partition::{Fragment, Partition};
+use self::pieces::Pieces;
 use self::rwkv::Rwkv;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
@@ -174,10 +176,7 @@ pub struct Vocab {
     /// The texts of the tokens as the file writes them, followed by the texts that only merges
     /// have.
     texts: Strings,
-    /// The bytes that each token stands for, one token after the other.
-    pieces: Vec<u8>,
-    /// The end in `pieces` of each token.
-    piece_ends: Vec<u32>,
+    pieces: Pieces,
     specials: Specials,
     /// The index of all special tokens.
     all_specials: Partition,
@@ -306,7 +305,7 @@ impl Vocab {
             Tokenizer::Spm(spm) => spm.tokenize(text, self.add_space_prefix && first, &self.texts, out),
             Tokenizer::Unigram(unigram) => unigram.tokenize(text, &self.texts, out),
             Tokenizer::WordPiece(wordpiece) => wordpiece.tokenize(text, &self.texts, out),
-            Tokenizer::Rwkv(rwkv) => rwkv.tokenize(text, self, out),
+            Tokenizer::Rwkv(rwkv) => rwkv.tokenize(text, &self.pieces, out),
         }
     }
 
@@ -314,10 +313,7 @@ impl Vocab {
     /// always valid UTF-8, because a character can take several tokens; [`TextStream`] puts it
     /// together. Empty for an unused token and past the end of the vocabulary.
     pub fn piece(&self, token: Token) -> &[u8] {
-        let i = token.0 as usize;
-        let start = i.checked_sub(1).and_then(|i| self.piece_ends.get(i)).map_or(0, |&end| end as usize);
-        let end = self.piece_ends.get(i).map_or(0, |&end| end as usize);
-        self.pieces.get(start..end).unwrap_or(&[])
+        self.pieces.of(token)
     }
 
     /// Return the text of `token` as the model file writes it.

@@ -66,8 +66,9 @@ impl Weights {
     /// promises that the files will be [kept](Weights::keep).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Cancelled`]; [`Error::MissingTensor`], [`Error::NotWeights`] or
-    /// [`Error::PackedRows`] if a tensor is not the one that the graph was built from.
+    /// [`Error::OutOfMemory`], [`Error::Cancelled`]; [`Error::MissingTensor`],
+    /// [`Error::NotWeights`] or [`Error::PackedRows`] if a tensor is not the one that the graph was
+    /// built from.
     pub(crate) fn load(
         gguf: &Gguf<'_>,
         graph: &Graph,

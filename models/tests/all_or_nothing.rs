@@ -221,9 +221,13 @@ fn a_long_batch_that_cannot_be_is_refused_before_anything_is_computed() {
         batch.clear();
         (20..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[a], true));
         (0..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[b], true));
-        (0..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(2)], true));
+        let c = ctx.sequence().unwrap();
+        (0..128).for_each(|i| _ = batch.push(Token(5), Pos(i), &[c], true));
         let error = refused(&mut ctx, &batch);
-        assert!(matches!(error, Error::Memory(backstitch_kv::Error::Full { seq: SeqId(2), .. })), "{error}");
+        assert!(
+            matches!(error, Error::Memory(backstitch_kv::Error::Full { seq, .. }) if seq == c),
+            "{error}"
+        );
     }
 }
 
@@ -234,14 +238,15 @@ fn a_fault_in_a_later_piece_leaves_the_outputs_of_the_batch_before() {
     let pool = Arc::new(Faulty { runs: runs.clone(), fails_at: fails_at.clone() });
     let params = Params::default().n_ctx(128).n_batch(32);
     let mut ctx = Context::with_pool(&model, params, pool).unwrap();
+    let seq = ctx.sequence().unwrap();
     let mut batch = Batch::new();
-    (0..100).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(0)], true));
+    (0..100).for_each(|i| _ = batch.push(Token(5), Pos(i), &[seq], true));
     ctx.decode(&batch).unwrap();
     fails_at.store(runs.load(Relaxed) + runs.load(Relaxed) / 2, Relaxed);
-    ctx.rollback(SeqId(0), Pos(0)).unwrap();
+    ctx.rollback(seq, Pos(0)).unwrap();
     let before: Vec<_> = (0..100).map(|i| ctx.output(i).unwrap().to_vec()).collect();
     let mut other = Batch::new();
-    (0..100).for_each(|i| _ = other.push(Token(6), Pos(i), &[SeqId(0)], true));
+    (0..100).for_each(|i| _ = other.push(Token(6), Pos(i), &[seq], true));
     assert!(ctx.decode(&other).is_err());
     (0..100).zip(&before).for_each(|(i, before)| assert_bits("kept", ctx.output(i).unwrap(), before));
     ctx.decode(&other).unwrap();
@@ -252,7 +257,7 @@ fn a_fault_in_a_later_piece_leaves_the_outputs_of_the_batch_before() {
 fn a_later_piece_that_is_refused_leaves_no_outputs_of_the_batch() {
     let model = model("llama");
     let mut ctx = Context::new(&model, Params::default().n_ctx(128).n_batch(32).n_seq_max(2)).unwrap();
-    let (a, b) = (SeqId(0), SeqId(1));
+    let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
     let mut batch = Batch::new();
     for i in 0..20 {
         batch.push(Token(5), Pos(i), &[a], true).push(Token(5), Pos(i), &[b], true);
@@ -265,7 +270,7 @@ fn a_later_piece_that_is_refused_leaves_no_outputs_of_the_batch() {
         "{refused:?}"
     );
     assert!((0..41).all(|i| ctx.output(i).is_none()));
-    assert!(ctx.tokens(a).is_err() && ctx.seq_range(a).is_none());
+    assert!([a, b].iter().all(|seq| ctx.tokens(*seq).unwrap().is_empty() && ctx.seq_range(*seq).is_none()));
 }
 
 #[test]
@@ -311,24 +316,26 @@ fn operations_on_no_tokens_forget_nothing() {
 fn a_sequence_that_begins_later_loses_nothing_with_what_lies_before_it() {
     let model = model("llama");
     let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
+    let seq = ctx.sequence().unwrap();
     let mut batch = Batch::new();
-    (20..30).for_each(|i| _ = batch.push(Token(5), Pos(i), &[SeqId(0)], i == 29));
+    (20..30).for_each(|i| _ = batch.push(Token(5), Pos(i), &[seq], i == 29));
     ctx.decode(&batch).unwrap();
-    ctx.seq_rm(SeqId(0), Pos(0)..Pos(20)).unwrap();
-    ctx.seq_add(SeqId(0), Pos(0)..Pos(20), 3).unwrap();
-    assert_eq!(ctx.tokens(SeqId(0)).unwrap().len(), 10);
-    assert!(ctx.logits_at_hand(SeqId(0)).is_some());
+    ctx.seq_rm(seq, Pos(0)..Pos(20)).unwrap();
+    ctx.seq_add(seq, Pos(0)..Pos(20), 3).unwrap();
+    assert_eq!(ctx.tokens(seq).unwrap().len(), 10);
+    assert!(ctx.logits_at_hand(seq).is_some());
 }
 
 #[test]
 fn logits_belong_to_the_last_token_or_to_nobody() {
     let model = model("llama");
     let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
+    let seq = ctx.sequence().unwrap();
     let mut batch = Batch::new();
-    batch.push(Token(1), Pos(0), &[SeqId(0)], true).push(Token(2), Pos(1), &[SeqId(0)], false);
+    batch.push(Token(1), Pos(0), &[seq], true).push(Token(2), Pos(1), &[seq], false);
     ctx.decode(&batch).unwrap();
     assert!(ctx.output(0).is_some() && ctx.output(1).is_none());
-    assert!(ctx.logits_at_hand(SeqId(0)).is_none());
+    assert!(ctx.logits_at_hand(seq).is_none());
 }
 
 #[test]
@@ -336,15 +343,16 @@ fn tokens_that_are_not_known_are_not_made_up() {
     let model = model("falcon_h1");
     let params = Params::default().n_ctx(64).n_seq_max(2).rollback(RollbackParams::OFF);
     let mut ctx = Context::new(&model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
     let n_embd = model.hparams().n_embd;
     let mut batch = Batch::of_embeddings(n_embd);
     for i in 0..10 {
-        batch.push_embedding(&vec![0.1 * i as f32; n_embd], Pos(i), &[SeqId(0)], false);
+        batch.push_embedding(&vec![0.1 * i as f32; n_embd], Pos(i), &[seq], false);
     }
     ctx.decode(&batch).unwrap();
-    assert!(ctx.tokens(SeqId(0)).unwrap().is_empty());
-    assert!(matches!(ctx.rollback(SeqId(0), Pos(5)), Err(Error::Edited { .. })));
-    assert_eq!(ctx.pos(SeqId(0)).unwrap(), Pos(10));
+    assert!(ctx.tokens(seq).unwrap().is_empty());
+    assert!(matches!(ctx.rollback(seq, Pos(5)), Err(Error::Edited { .. })));
+    assert_eq!(ctx.pos(seq).unwrap(), Pos(10));
 }
 
 #[test]
@@ -362,11 +370,44 @@ fn bad_calls_name_the_value_and_change_nothing() {
     let mut batch = Batch::new();
     batch.push(Token(1), Pos(12), &[a], true);
     assert!(ctx.decode(&batch).is_err());
+    let b = ctx.sequence().unwrap();
     batch.clear();
-    batch.push(Token(1), Pos(0), &[SeqId(1)], true).push(Token(1), Pos(0), &[SeqId(1)], true);
+    batch.push(Token(1), Pos(0), &[b], true).push(Token(1), Pos(0), &[b], true);
     assert!(ctx.decode(&batch).is_err());
-    assert!(ctx.tokens(SeqId(1)).is_err(), "a refused batch makes no sequence");
-    assert_eq!(ctx.pos(a).unwrap(), Pos(9));
+    assert_eq!((ctx.pos(a).unwrap(), ctx.pos(b).unwrap()), (Pos(9), Pos(0)));
     ctx.append(a, &tokens(9..11)).unwrap();
     assert_bits("went on", ctx.logits(a).unwrap(), &fresh(&model, &tokens(0..11)));
+}
+
+#[test]
+fn a_sequence_that_was_not_created_is_refused_and_stays_so() {
+    let model = model("llama");
+    let mut ctx = Context::new(&model, Params::default().n_ctx(64).n_seq_max(3)).unwrap();
+    let (a, b) = (ctx.sequence().unwrap(), ctx.sequence().unwrap());
+    ctx.append(a, &tokens(0..9)).unwrap();
+    let logits = ctx.logits(a).unwrap().to_vec();
+    ctx.release(b).unwrap();
+    for stranger in [b, SeqId(2), SeqId(3)] {
+        let mut batch = Batch::new();
+        batch.push(Token(1), Pos(9), &[a], true).push(Token(1), Pos(0), &[stranger], true);
+        let results = [
+            ctx.decode(&batch),
+            ctx.append(stranger, &[Token(1)]),
+            ctx.seq_cp(a, stranger, Pos(0)..Pos::MAX),
+            ctx.seq_cp(stranger, a, Pos(0)..Pos::MAX),
+            ctx.seq_rm(stranger, Pos(0)..Pos::MAX),
+            ctx.seq_add(stranger, Pos(0)..Pos::MAX, 1),
+            ctx.seq_div(stranger, Pos(0)..Pos::MAX, 2),
+            ctx.seq_keep(stranger),
+        ];
+        for result in results {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Sequence { seq } if SeqId(seq) == stranger), "{error}");
+            assert!(error.to_string().contains("Context::sequence"), "{error}");
+        }
+        assert!(ctx.tokens(stranger).is_err() && ctx.seq_range(stranger).is_none());
+        assert_eq!(ctx.tokens(a).unwrap(), tokens(0..9));
+        assert_bits("the other's logits", ctx.logits_at_hand(a).unwrap(), &logits);
+    }
+    assert_eq!(ctx.sequence().unwrap(), b, "its id is free");
 }

@@ -20,11 +20,12 @@ fn params(kernels: &'static KernelSet, n_threads: u32) -> Params {
 /// Return the embeddings of all tokens of some texts, then the pooled ones.
 fn embeddings(model: &Model, params: Params, texts: &[Vec<Token>]) -> Vec<Vec<f32>> {
     let mut ctx = Context::new(model, params).unwrap();
+    let seqs: Vec<SeqId> = texts.iter().map(|_| ctx.sequence().unwrap()).collect();
     let mut batch = Batch::new();
     // Interleaved, so that the texts have to be taken apart.
     for i in 0..texts.iter().map(Vec::len).max().unwrap_or(0) {
-        for (seq, text) in texts.iter().enumerate().filter(|(_, text)| i < text.len()) {
-            batch.push(text[i], Pos(i as i32), &[SeqId(seq as u32)], true);
+        for (&seq, text) in seqs.iter().zip(texts).filter(|(_, text)| i < text.len()) {
+            batch.push(text[i], Pos(i as i32), &[seq], true);
         }
     }
     ctx.encode_batch(&batch).unwrap();
@@ -32,8 +33,8 @@ fn embeddings(model: &Model, params: Params, texts: &[Vec<Token>]) -> Vec<Vec<f3
     for i in 0..batch.len() {
         all[batch.seqs(i)[0].index()].extend_from_slice(ctx.embedding(i).unwrap());
     }
-    for (seq, all) in all.iter_mut().enumerate() {
-        all.extend_from_slice(ctx.pooled(SeqId(seq as u32)).unwrap());
+    for (seq, all) in seqs.into_iter().zip(&mut all) {
+        all.extend_from_slice(ctx.pooled(seq).unwrap());
     }
     all
 }

@@ -6,7 +6,7 @@ use backstitch_models::backstitch_kv::{self, ImportError, io, storage};
 use std::error::Error as _;
 use std::path::Path;
 
-/// What a program prints that joins the messages of all levels.
+/// Return the messages of all levels in one line, as a program prints them.
 fn levels(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     let mut levels = vec![error.to_string()];
     let mut error = error;

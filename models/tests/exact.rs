@@ -40,7 +40,7 @@ fn logits(ctx: &mut Context, seq: SeqId, tokens: &[Token], pieces: &[usize]) -> 
     while !rest.is_empty() {
         let n = pieces.next().copied().unwrap_or(rest.len()).min(rest.len());
         let mut batch = Batch::new();
-        let start = ctx.pos(seq).map_or(0, |pos| pos.0);
+        let start = ctx.pos(seq).unwrap().0;
         for (i, &token) in rest[..n].iter().enumerate() {
             batch.push(token, Pos(start + i as i32), &[seq], true);
         }
@@ -54,7 +54,9 @@ fn logits(ctx: &mut Context, seq: SeqId, tokens: &[Token], pieces: &[usize]) -> 
 /// Return the reference: the whole prompt at once, scalar kernels, one thread.
 fn reference(model: &Model, tokens: &[Token], cells: CellType) -> Vec<f32> {
     let params = (params(KernelSet::scalar(), 1)).type_k(cells).type_v(cells);
-    logits(&mut Context::new(model, params).unwrap(), SeqId(0), tokens, &[])
+    let mut ctx = Context::new(model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
+    logits(&mut ctx, seq, tokens, &[])
 }
 
 /// Every architecture with one format of weights, a different one for each.
@@ -88,7 +90,8 @@ fn check_sets_and_threads_of(what: &str, model: &Model, n_tokens: usize, cells: 
             for n_threads in 1..=4 {
                 let params = (params(set, n_threads)).type_k(cells).type_v(cells);
                 let mut ctx = Context::new(model, params).unwrap();
-                let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
+                let seq = ctx.sequence().unwrap();
+                let got = logits(&mut ctx, seq, &tokens, &[]);
                 assert_bits(format!("{what} {set:?} {n_threads} threads {cells:?}"), &got, &expected);
             }
         }
@@ -135,12 +138,14 @@ fn check_chunkings_of(what: &str, model: &Model, n_tokens: usize, cells: CellTyp
     for set in KernelSet::available() {
         for pieces in [&[1, 7, 16][..], &[1; N_TOKENS], &[31, 1, 32, 1, 33], &[255, 1], &[2; N_TOKENS / 2]] {
             let mut ctx = Context::new(model, params(set, 2)).unwrap();
-            let got = logits(&mut ctx, SeqId(1), &tokens, pieces);
+            let [_, seq] = [(); 2].map(|()| ctx.sequence().unwrap());
+            let got = logits(&mut ctx, seq, &tokens, pieces);
             assert_bits(format!("{what} {set:?} {:?}…", &pieces[..1]), &got, &expected);
         }
         for n_ubatch in [1, 5, 64] {
             let mut ctx = Context::new(model, (params(set, 1)).n_ubatch(n_ubatch)).unwrap();
-            let got = logits(&mut ctx, SeqId(0), &tokens, &[]);
+            let seq = ctx.sequence().unwrap();
+            let got = logits(&mut ctx, seq, &tokens, &[]);
             assert_bits(format!("{what} {set:?} ubatch {n_ubatch}"), &got, &expected);
         }
     }
@@ -162,6 +167,7 @@ fn check_batches(what: &str, model: &Model) {
     let expected: Vec<Vec<f32>> = prompts.iter().map(|p| reference(model, p, CellType::F16)).collect();
     for set in KernelSet::available() {
         let mut ctx = Context::new(model, params(set, 2)).unwrap();
+        let seqs = [(); 4].map(|()| ctx.sequence().unwrap());
         let mut got: Vec<Vec<f32>> = vec![vec![]; 4];
         let mut at = [0; 4];
         let mut random = Random::new(5);
@@ -172,7 +178,7 @@ fn check_batches(what: &str, model: &Model) {
             for _ in 0..random.below(60) + 1 {
                 let i = random.below(4);
                 if at[i] < prompts[i].len() {
-                    batch.push(prompts[i][at[i]], Pos(at[i] as i32), &[SeqId(i as u32)], true);
+                    batch.push(prompts[i][at[i]], Pos(at[i] as i32), &[seqs[i]], true);
                     at[i] += 1;
                     owner.push(i);
                 }

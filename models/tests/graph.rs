@@ -1,5 +1,5 @@
-//! Graphs of architectures that are described from outside of the crate: mistakes are refused, layers
-//! may differ, and the length of a context may choose between two rotations.
+//! Graphs of architectures that are described from outside of the crate: mistakes are refused,
+//! layers may differ, and the length of a context may choose between two rotations.
 
 use backstitch_core::{DType, pool::Inline, rope::Pairs};
 use backstitch_models::arch::{self, Arch};
@@ -204,8 +204,8 @@ fn layers_may_differ_in_heads_their_widths_and_networks() {
     assert_bits("in pieces", &logits(&model, 64, &[1, 7, 30, 2]), &whole);
 }
 
-/// Two layers, the second of which attends to the first one's keys and values: by a cache of its own,
-/// or, if `SHARES`, by the first one's cells.
+/// Two layers, the second of which attends to the first one's keys and values: by a cache of its
+/// own, or, if `SHARES`, by the first one's cells.
 fn sharing<const SHARES: bool>(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let mut x = embed(b, h)?;
     let mut first = None;
@@ -252,7 +252,8 @@ fn a_layer_may_attend_to_the_cells_of_another() {
     assert!(5 * bytes_of(&shared) < 3 * bytes_of(&own));
 }
 
-/// The golden `phi3_long` with the divisors of long contexts replaced by `factors`, if there are any.
+/// The golden `phi3_long` with the divisors of long contexts replaced by `factors`, if there are
+/// any.
 fn phi3(factors: Option<&str>) -> Model {
     let bytes = std::fs::read("../goldens/models/phi3_long.gguf").unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();

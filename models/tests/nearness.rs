@@ -4,16 +4,17 @@
 mod converted;
 
 use backstitch_core::{DType, cell::CellType};
-use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId};
+use backstitch_models::{Batch, Context, Model, Params, Pos};
 use converted::{model, tokens};
 
 fn logits(model: &Model, cells: CellType) -> Vec<f32> {
     let params = Params::default().n_ctx(512).type_k(cells).type_v(cells);
     let mut ctx = Context::new(model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
     let mut batch = Batch::new();
     let tokens = tokens(model, 1, 300);
     for (i, &token) in tokens.iter().enumerate() {
-        batch.push(token, Pos(i as i32), &[SeqId(0)], true);
+        batch.push(token, Pos(i as i32), &[seq], true);
     }
     ctx.decode(&batch).unwrap();
     (0..tokens.len()).flat_map(|i| ctx.output(i).unwrap().to_vec()).collect()

@@ -1,4 +1,4 @@
-//! Beginnings of prompts out of a prompt cache: the same bits as evaluating them, for every kind of memory.
+//! Prefixes from a prompt cache: the same bits as evaluating them, for every kind of memory.
 
 use backstitch_core::cell::CellType;
 use backstitch_kv::storage::llama::{Form, Options};
@@ -178,7 +178,8 @@ fn what_was_not_computed_here_is_never_stored() {
     }
 }
 
-/// Whoever changes these bits raises `NUMERICS` in `src/context/recall.rs`: prompt caches and saved states hold what the old ones made.
+/// A change of these bits needs another `NUMERICS` in `src/context/recall.rs`, because prompt
+/// caches and saved states hold results of the old ones.
 #[test]
 fn the_bits_of_logits_are_pinned() {
     let hashes = MODELS.map(|name| {

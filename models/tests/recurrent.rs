@@ -55,15 +55,16 @@ fn many_sequences_that_step_together_have_the_bits_of_each_alone() {
     for name in ["mamba2", "mamba", "lfm2", "rwkv6", "rwkv7", "qwen35"] {
         let model = Model::from_bytes(&file(name)).unwrap();
         let mut ctx = context(&model, N_SEQ);
+        let seqs: Vec<SeqId> = (0..N_SEQ).map(|_| ctx.sequence().unwrap()).collect();
         let texts: Vec<Vec<Token>> = (0..N_SEQ).map(|i| tokens(100 + u64::from(i), 3)).collect();
         for pos in 0..3 {
             let mut batch = Batch::new();
-            for (seq, text) in (0..).map(SeqId).zip(&texts) {
+            for (&seq, text) in seqs.iter().zip(&texts) {
                 batch.push(text[pos], Pos(pos as i32), &[seq], true);
             }
             ctx.decode(&batch).unwrap();
         }
-        for (seq, text) in (0..).map(SeqId).zip(&texts) {
+        for (&seq, text) in seqs.iter().zip(&texts) {
             let alone = logits(&model, text, 3);
             assert_bits(format!("{name}, sequence {}", seq.0), ctx.logits(seq).unwrap(), &alone);
         }

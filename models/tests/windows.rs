@@ -1,7 +1,7 @@
 //! Sliding windows, as files state them.
 
 use backstitch_models::{
-    Batch, Context, Model, Params, Pos, SeqId, Token,
+    Batch, Context, Model, Params, Pos, Token,
     gguf::{Gguf, Writer},
 };
 
@@ -24,12 +24,13 @@ fn logits(name: &str, n_swa: Option<u32>) -> Vec<u32> {
     }
     let model = Model::from_bytes(&writer.to_bytes()).unwrap();
     let mut ctx = Context::new(&model, Params::default().n_ctx(64)).unwrap();
+    let seq = ctx.sequence().unwrap();
     let mut batch = Batch::new();
     for i in 0..40 {
-        batch.push(Token(7 * i as u32 % 288), Pos(i), &[SeqId(0)], i == 39);
+        batch.push(Token(7 * i as u32 % 288), Pos(i), &[seq], i == 39);
     }
     ctx.decode(&batch).unwrap();
-    ctx.logits(SeqId(0)).unwrap().iter().map(|x| x.to_bits()).collect()
+    ctx.logits(seq).unwrap().iter().map(|x| x.to_bits()).collect()
 }
 
 #[test]

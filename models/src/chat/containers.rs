@@ -153,7 +153,8 @@ pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, gi
     match name {
         "get" => {
             let [key, default] = given.bind(name, ["key", "default"])?;
-            let found = found(machine, dict, key)?;
+            let key = machine.key_of(&required(key, name)?)?;
+            let found = machine.get(dict, &key)?;
             Ok(found.or(default).unwrap_or(Val::None))
         }
         "keys" | "values" | "items" => {
@@ -162,7 +163,7 @@ pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, gi
         }
         "pop" => {
             let [key, default] = given.bind(name, ["key", "default"])?;
-            let key = machine.key_of(&key.unwrap_or(Val::None))?;
+            let key = machine.key_of(&required(key, name)?)?;
             machine.budget.values(machine.heap.dict(dict).len())?;
             let removed = machine.heap.dict_mut(dict).and_then(|dict| dict.remove(&key));
             let removed = removed.map(|(_, value)| value).or(default);
@@ -177,11 +178,13 @@ pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, gi
         }
         "setdefault" => {
             let [key, default] = given.bind(name, ["key", "default"])?;
-            if let Some(value) = found(machine, dict, key.clone())? {
+            let key = required(key, name)?;
+            let known = machine.key_of(&key)?;
+            if let Some(value) = machine.get(dict, &known)? {
                 return Ok(value);
             }
             let default = default.unwrap_or(Val::None);
-            machine.put(dict, key.unwrap_or(Val::None), default.clone())?;
+            machine.put(dict, key, default.clone())?;
             Ok(default)
         }
         "update" => {
@@ -208,10 +211,12 @@ pub(super) fn call_dict(machine: &mut Machine<'_, '_>, dict: Ref, name: &str, gi
     }
 }
 
-/// Return the value of a key.
-fn found(machine: &mut Machine<'_, '_>, dict: Ref, key: Option<Val>) -> Eval<Option<Val>> {
-    let key = machine.key_of(&key.unwrap_or(Val::None))?;
-    machine.get(dict, &key)
+/// Return the key that was passed to method `name`.
+///
+/// # Errors
+/// [`Fault::Failed`] if none was.
+fn required(key: Option<Val>, name: &str) -> Eval<Val> {
+    key.ok_or_else(|| Fault::failed(format!("{name} needs a key")))
 }
 
 /// Return the keys, values or items of a dict.

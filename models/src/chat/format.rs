@@ -224,7 +224,8 @@ fn float(x: f64, kind: char, spec: &Spec) -> String {
         'f' | 'F' => format!("{x:.precision$}"),
         '%' => format!("{:.precision$}%", x * 100.0),
         'e' | 'E' => {
-            let text = exponent(&format!("{x:.precision$e}"));
+            let (digits, exponent) = numbers::scientific(&format!("{x:.precision$e}"));
+            let text = numbers::with_exponent(&digits, exponent);
             if kind == 'E' { text.to_uppercase() } else { text }
         }
         'r' if spec.precision.is_none() => numbers::repr(x),
@@ -235,27 +236,17 @@ fn float(x: f64, kind: char, spec: &Spec) -> String {
     }
 }
 
-/// Return Rust's `1e5` as Python's `1e+05`.
-fn exponent(text: &str) -> String {
-    let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
-}
-
 /// Return so many significant digits, in the shorter of the two notations.
 fn general(x: f64, precision: usize) -> String {
-    let scientific = format!("{x:.*e}", precision - 1);
-    let power: i64 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    let (digits, power) = numbers::scientific(&format!("{x:.*e}", precision - 1));
     let strip = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
         false => text.to_string(),
     };
-    if (-4..precision as i64).contains(&power) {
-        return strip(&format!("{x:.*}", (precision as i64 - 1 - power).max(0) as usize));
+    if (-4..precision as i64).contains(&power.into()) {
+        return strip(&format!("{x:.*}", (precision as i64 - 1 - i64::from(power)).max(0) as usize));
     }
-    let text = exponent(&scientific);
-    let (digits, power) = text.split_once('e').unwrap_or((&text, ""));
-    format!("{}e{power}", strip(digits))
+    numbers::with_exponent(&strip(&digits), power)
 }
 
 /// Return digits in groups of three before the point.

@@ -291,6 +291,7 @@ impl<'t> Heap<'t> {
 
     /// Return a list, to be changed.
     pub(super) fn list_mut(&mut self, list: Ref) -> Option<&mut Vec<Val>> {
+        debug_assert!((list as usize) < self.lists.len(), "a list of this heap");
         self.lists.get_mut(list as usize)
     }
 
@@ -302,6 +303,7 @@ impl<'t> Heap<'t> {
 
     /// Return a dict, to be changed.
     pub(super) fn dict_mut(&mut self, dict: Ref) -> Option<&mut Dict> {
+        debug_assert!((dict as usize) < self.dicts.len(), "a dict of this heap");
         self.dicts.get_mut(dict as usize)
     }
 

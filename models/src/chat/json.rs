@@ -198,7 +198,7 @@ impl Machine<'_, '_> {
                 let (plain, from) = rest.split_at(at);
                 out.push(plain, origin);
                 let mut chars = from.chars();
-                out.push(&chars.next().map(escape).unwrap_or_default(), origin);
+                chars.next().into_iter().for_each(|c| out.push(&escape(c), origin));
                 rest = chars.as_str();
             }
             out.push(rest, origin);

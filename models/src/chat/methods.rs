@@ -59,9 +59,13 @@ pub(super) const NAMES: [&str; 36] = [
 /// [`Fault::Failed`] if there is no such method, or the arguments do not fit it.
 pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given: Arguments) -> Eval<Val> {
     match name {
-        "upper" | "lower" | "capitalize" | "title" => {
+        "upper" | "lower" | "capitalize" => {
             given.none(name)?;
             machine.cased(text, name)
+        }
+        "title" => {
+            given.none(name)?;
+            machine.titled(text, |c| !c.is_alphabetic())
         }
         "strip" | "lstrip" | "rstrip" => {
             let [chars] = given.bind(name, ["chars"])?;
@@ -84,7 +88,10 @@ pub(super) fn call(machine: &mut Machine<'_, '_>, text: &Str, name: &str, given:
             machine.join(&items, text, true)
         }
         "removeprefix" | "removesuffix" => machine.without(text, given, name == "removesuffix"),
-        "center" | "ljust" | "rjust" => machine.padded(text, given, name),
+        "center" | "ljust" | "rjust" => {
+            let [width, fill] = given.bind(name, ["width", "fillchar"])?;
+            machine.padded(text, width, fill, name)
+        }
         "format" => formatting::braces(machine, text, given).map(Val::Str),
         name if name.starts_with("is") => {
             given.none(name)?;
@@ -128,15 +135,21 @@ fn is_title(text: &str) -> bool {
 }
 
 impl Machine<'_, '_> {
-    /// Evaluate `upper`, `lower`, `capitalize` or `title`: `'a b'.title()` is `'A B'`.
+    /// Evaluate `upper`, `lower` or `capitalize`: `'a b'.capitalize()` is `'A b'`.
     pub(super) fn cased(&mut self, text: &Str, how: &str) -> Eval<Val> {
+        let change = match how {
+            "upper" => str::to_uppercase,
+            "lower" => str::to_lowercase,
+            _ => return self.titled(text, |_| false),
+        };
         self.budget.bytes(text.len().saturating_mul(3))?;
-        if how == "upper" {
-            return Ok(Val::Str(text.map_spans(str::to_uppercase)));
-        }
-        if how == "lower" {
-            return Ok(Val::Str(text.map_spans(str::to_lowercase)));
-        }
+        Ok(Val::Str(text.map_spans(change)))
+    }
+
+    /// Return a text with the first character of each word in upper case and the others in lower
+    /// case. Words begin at the start and behind characters for which `separates` is true.
+    pub(super) fn titled(&mut self, text: &Str, separates: impl Fn(char) -> bool) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(3))?;
         let (mut out, mut in_word) = (Buf::default(), false);
         for (c, origin) in text.chars() {
             if in_word {
@@ -144,7 +157,7 @@ impl Machine<'_, '_> {
             } else {
                 c.to_uppercase().for_each(|c| out.push_char(c, origin));
             }
-            in_word = how == "capitalize" || c.is_alphabetic();
+            in_word = !separates(c);
         }
         Ok(Val::Str(out.finish()))
     }
@@ -386,8 +399,13 @@ impl Machine<'_, '_> {
     ///
     /// # Errors
     /// [`Fault::Failed`] if the fill is not one character.
-    pub(super) fn padded(&mut self, text: &Str, given: Arguments, how: &str) -> Eval<Val> {
-        let [width, fill] = given.bind(how, ["width", "fillchar"])?;
+    pub(super) fn padded(
+        &mut self,
+        text: &Str,
+        width: Option<Val>,
+        fill: Option<Val>,
+        how: &str,
+    ) -> Eval<Val> {
         let width = self.int_arg(how, width, 80)?;
         let fill = self.str_arg(how, fill)?.unwrap_or_else(|| Str::template(" "));
         if fill.as_str().chars().count() != 1 {
@@ -406,44 +424,6 @@ impl Machine<'_, '_> {
         out.push_str(text);
         (left..missing).for_each(|_| out.push_str(&fill));
         self.budget.bytes(text.len())?;
-        Ok(Val::Str(out.finish()))
-    }
-
-    /// Return a text with the characters that HTML reserves escaped.
-    pub(super) fn escaped(&mut self, text: &Str) -> Eval<Val> {
-        self.budget.bytes(text.len().saturating_mul(2))?;
-        let mut out = Buf::default();
-        for (c, origin) in text.chars() {
-            let name = match c {
-                '&' => "&amp;",
-                '<' => "&lt;",
-                '>' => "&gt;",
-                '\'' => "&#39;",
-                '"' => "&#34;",
-                c => {
-                    out.push_char(c, origin);
-                    continue;
-                }
-            };
-            self.budget.bytes(name.len())?;
-            out.push(name, origin);
-        }
-        Ok(Val::Str(out.finish()))
-    }
-
-    /// Return a text with its bytes percent-encoded, as in URLs.
-    pub(super) fn urlencoded(&mut self, text: &Str) -> Eval<Val> {
-        self.budget.bytes(text.len().saturating_mul(3))?;
-        let mut out = Buf::default();
-        for (run, origin) in text.spans() {
-            for byte in run.bytes() {
-                if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
-                    out.push_char(char::from(byte), origin);
-                } else {
-                    out.push(&format!("%{byte:02X}"), origin);
-                }
-            }
-        }
         Ok(Val::Str(out.finish()))
     }
 }

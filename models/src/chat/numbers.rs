@@ -16,12 +16,24 @@ pub(super) fn repr(x: f64) -> String {
     if x.is_infinite() {
         return if x > 0.0 { "inf" } else { "-inf" }.into();
     }
-    let scientific = format!("{x:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (digits, exponent) = scientific(&format!("{x:e}"));
     if (-4..16).contains(&exponent) || x == 0.0 {
         return format!("{x:?}");
     }
+    with_exponent(&digits, exponent)
+}
+
+/// Split `text`, a finite number in Rust's notation with an exponent, into its digits and the
+/// exponent: `1.5e3` into `1.5` and 3.
+pub(super) fn scientific(text: &str) -> (String, i32) {
+    let parts = text.split_once('e').and_then(|(digits, power)| Some((digits, power.parse().ok()?)));
+    debug_assert!(parts.is_some(), "{text} has an exponent");
+    let (digits, exponent) = parts.unwrap_or((text, 0));
+    (digits.into(), exponent)
+}
+
+/// Return a number with an exponent in Python's notation: `1e+05`.
+pub(super) fn with_exponent(digits: &str, exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }

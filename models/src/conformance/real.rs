@@ -20,7 +20,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
-use backstitch_kv::{Batch, Pos, SeqId, Token};
+use backstitch_kv::{Batch, Pos, Token};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -125,16 +125,11 @@ fn each_logits(
     mut f: impl FnMut(usize, &[f32]),
 ) -> Result<(), Error> {
     let n_prompt = continuation.prompt_ids.len();
-    let tokens = continuation.prompt_ids.iter().chain(&continuation.ids);
-    let mut batch = Batch::new();
-    for (&token, pos) in tokens.take(n_prompt + continuation.ids.len().saturating_sub(1)).zip(0i32..) {
-        batch.push(Token(token), Pos(pos), &[SeqId(0)], pos as usize + 1 >= n_prompt);
-    }
-    let n_ctx = batch.len() as u32;
+    let n_tokens = n_prompt + continuation.ids.len().saturating_sub(1);
     let mut ctx = Context::new(
         model,
         Params {
-            n_ctx,
+            n_ctx: n_tokens as u32,
             n_threads: options.n_threads,
             kernels: options.kernels,
             type_k: CellType::F32,
@@ -142,6 +137,12 @@ fn each_logits(
             ..Params::default()
         },
     )?;
+    let seq = ctx.sequence()?;
+    let mut batch = Batch::new();
+    let tokens = continuation.prompt_ids.iter().chain(&continuation.ids).take(n_tokens);
+    for (&token, pos) in tokens.zip(0i32..) {
+        batch.push(Token(token), Pos(pos), &[seq], pos as usize + 1 >= n_prompt);
+    }
     ctx.decode(&batch)?;
     for i in 0..continuation.ids.len() {
         if let Some(logits) = ctx.output(n_prompt + i - 1) {

@@ -110,6 +110,7 @@ impl<'a> Replay<'a> {
     ) -> Result<(), Abort> {
         let mut ctx = Context::new(self.model, params(case, self.options)?)?;
         prepare(&mut ctx)?;
+        create_sequences(&mut ctx)?;
         case.steps.iter().try_for_each(|step| self.step(&mut ctx, case, step, outcome))
     }
 
@@ -182,6 +183,17 @@ impl<'a> Replay<'a> {
         }
         outcome.n_rows += 1;
         Ok(())
+    }
+}
+
+/// Create all sequences of a context; llama.cpp's need no creation.
+fn create_sequences(ctx: &mut Context) -> Result<(), Error> {
+    loop {
+        match ctx.sequence() {
+            Ok(_) => {}
+            Err(Error::TooManySequences { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Encoder-only models return embeddings. In encoder-decoder models the cross-attention KV of a
 //! sequence comes from here as well.
 
-use super::{Context, fill};
+use super::{Context, fill, seqs};
 use crate::{error::Error, graph::Head, runner::Side};
 use backstitch_kv::{Batch, Pos, SeqId, Token, Wanted};
 
@@ -42,14 +42,13 @@ impl Context {
     /// Encode a batch of whole inputs, each in a sequence of its own with positions from 0 on. All
     /// tokens of an input see each other, so they have to fit in one ubatch.
     ///
-    /// In an encoder-decoder model, naming a sequence makes it exist, as with [`Context::decode`].
-    ///
     /// # Errors
     /// Nothing has changed then.
     ///
     /// - [`Error::NoEncoder`] if the model has none.
     /// - [`Error::HoldsTokens`] if a sequence already holds decoded tokens.
-    /// - [`Error::Token`] or [`Error::Sequence`] if a token or an id is out of range.
+    /// - [`Error::Token`] if a token is not in the vocabulary.
+    /// - [`Error::Sequence`] if a sequence does not exist; [`Context::sequence`] creates one.
     /// - [`Error::BeyondPositions`] if the model has no embedding for a position.
     /// - [`Error::Memory`] if an input exceeds `n_ubatch`, or the batch is malformed; see
     ///   [`Memory::prepare_encoding`](backstitch_kv::Memory::prepare_encoding).
@@ -64,32 +63,10 @@ impl Context {
         if batch.is_empty() {
             return Ok(());
         }
-        if has_decoder {
-            return self.encode_for_decoder(batch);
-        }
-        self.compute_texts(batch)
-    }
-
-    /// Encode a batch whose output the decoder reads, which creates the sequences that it names.
-    fn encode_for_decoder(&mut self, batch: &Batch) -> Result<(), Error> {
-        let seqs = || (0..batch.len()).flat_map(|i| batch.seqs(i));
-        if let Some(seq) = seqs().find(|seq| self.memory.seq_pos_max(**seq).is_some()) {
+        let holds_tokens = |seq: &SeqId| self.memory.seq_pos_max(*seq).is_some();
+        if let Some(seq) = seqs(batch).find(holds_tokens) {
             return Err(Error::HoldsTokens { seq: seq.0 });
         }
-        let result = self.make_histories(batch).and_then(|()| self.compute_texts(batch));
-        match result {
-            Ok(()) => seqs().for_each(|seq| {
-                if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
-                    history.claim();
-                }
-            }),
-            Err(_) => self.drop_unclaimed(),
-        }
-        result
-    }
-
-    /// Run the encoder and publish its embeddings.
-    fn compute_texts(&mut self, batch: &Batch) -> Result<(), Error> {
         let (memory, mut engine) = self.split();
         let plan = memory.prepare_encoding(batch, engine.params.n_ubatch as usize)?;
         engine.outputs.begin(batch, Head::Embeddings)?;

@@ -1,11 +1,12 @@
 //! The engine of a context: everything except its memory and its sequences.
 
-use super::outputs::Outputs;
-use super::{Context, Params};
+use super::Context;
 use crate::cancel::{Cancel, Stoppable};
 use crate::error::Error;
 use crate::graph::Head;
 use crate::model::Model;
+use crate::params::Params;
+use crate::runner::outputs::Outputs;
 use crate::runner::{Runner, Side};
 use backstitch_core::pool::Pool;
 use backstitch_kv::{Batch, Memory, Plan, Pos, Rewind, Savepoint, SeqId};

@@ -1,13 +1,13 @@
 //! Histories: the tokens of each sequence, kept for re-evaluation.
 
-use super::outputs::Logits;
 use crate::error::Error;
+use crate::runner::outputs::Logits;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::{Pos, Token};
 use core::ops::Range;
 
-/// What errors call an encoded history.
+/// Name of an encoded history in errors.
 const WHAT: &str = "the list of a sequence's tokens";
 /// Bytes before the tokens of an encoded history.
 const HEAD: usize = 8;
@@ -34,8 +34,6 @@ pub(super) struct History {
     pins: Vec<(Pos, Logits)>,
     /// Number of tokens to reserve space for.
     n_expected: usize,
-    /// True once the caller has asked for the sequence or a batch for it has succeeded.
-    claimed: bool,
 }
 
 impl History {
@@ -56,7 +54,7 @@ impl History {
         copy.make_room_for_pins(self.pins.len())?;
         copy.pins.extend_from_slice(&self.pins);
         let &History { start, edited, foreign, .. } = self;
-        Ok(History { start, edited, foreign, claimed: true, ..copy })
+        Ok(History { start, edited, foreign, ..copy })
     }
 
     /// Return the history as bytes, little-endian: flags (u32; bit 0: edited, bit 1: foreign),
@@ -71,12 +69,10 @@ impl History {
         bytes
     }
 
-    /// Decode the bytes of [`History::encode`] into a claimed history with space for at least
-    /// `n_ctx` tokens.
+    /// Return the history of a saved sequence with space for at least `n_ctx` tokens.
     ///
     /// # Errors
-    /// - [`Error::SavedLength`] if the bytes do not end with a whole token.
-    /// - [`Error::SavedValue`] if a token is not below `n_vocab`, or a flag or position is invalid.
+    /// - [`Error::SavedValue`] if a token is not below `n_vocab`.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub(super) fn restore(saved: &SavedTokens, n_vocab: usize, n_ctx: u32) -> Result<Self, Error> {
         let n = u32::try_from(saved.tokens.len()).unwrap_or(u32::MAX);
@@ -87,7 +83,7 @@ impl History {
         let mut history = History::new(n.max(n_ctx))?;
         history.tokens.extend_from_slice(&saved.tokens);
         let &SavedTokens { edited, foreign, start, .. } = saved;
-        Ok(History { start, edited, foreign, claimed: true, ..history })
+        Ok(History { start, edited, foreign, ..history })
     }
 
     /// Expect one more token.
@@ -100,16 +96,6 @@ impl History {
         let n = core::mem::take(&mut self.n_expected);
         let n_bytes = 4 * (self.tokens.len() as u64 + n as u64);
         self.tokens.try_reserve(n).map_err(|_| Error::OutOfMemory { what: "a sequence's tokens", n_bytes })
-    }
-
-    /// Mark the sequence as the caller's.
-    pub(super) fn claim(&mut self) {
-        self.claimed = true;
-    }
-
-    /// Return true if the sequence is the caller's, rather than made by a batch in progress.
-    pub(super) fn is_claimed(&self) -> bool {
-        self.claimed
     }
 
     /// Record that the content was not computed here from the tokens, until the sequence is empty.
@@ -209,9 +195,8 @@ impl History {
 
     /// Record that the sequence is empty.
     pub(super) fn clear(&mut self) {
-        let claimed = self.claimed;
         self.tokens.clear();
-        *self = History { tokens: core::mem::take(&mut self.tokens), claimed, ..History::default() };
+        *self = History { tokens: core::mem::take(&mut self.tokens), ..History::default() };
     }
 }
 
@@ -232,8 +217,8 @@ impl SavedTokens {
     /// Parse the bytes that [`History::encode`] wrote.
     ///
     /// # Errors
-    /// [`Error::SavedLength`] if there are no whole tokens; [`Error::SavedValue`] for unknown flags and positions that there
-    /// cannot be.
+    /// - [`Error::SavedLength`] if the bytes do not end with a whole token.
+    /// - [`Error::SavedValue`] if a flag is unknown or the positions exceed an `i32`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let nonsense = |offset, found: u32, wanted| {
             Err(Error::SavedValue { what: WHAT, offset, found: found.into(), wanted })
@@ -257,7 +242,7 @@ impl SavedTokens {
     }
 }
 
-/// Whether a sequence holds anything after a change.
+/// Content of a sequence after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
@@ -345,7 +330,7 @@ mod tests {
             let back = decode(&bytes).unwrap();
             assert_eq!((&back.tokens, back.start), (&h.tokens, h.start));
             assert_eq!((back.edited, back.foreign), (h.edited, h.foreign));
-            assert!(back.is_claimed() && back.tokens.capacity() >= 64);
+            assert!(back.tokens.capacity() >= 64);
             for n in (0..bytes.len()).filter(|n| *n < HEAD || n % 4 != 0) {
                 let error = decode(&bytes[..n]).unwrap_err();
                 assert!(matches!(error, Error::SavedLength { .. }), "{n}: {error:?}");

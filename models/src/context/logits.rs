@@ -1,10 +1,10 @@
 //! Logits of sequences: available from the last batch, or recomputed by re-evaluating the last
 //! token.
 
-use super::outputs::{Logits, copied};
 use super::{Context, fill};
 use crate::error::Error;
 use crate::graph::Head;
+use crate::runner::outputs::{Logits, copied};
 use backstitch_kv::{Batch, SeqId, Wanted};
 
 impl Context {

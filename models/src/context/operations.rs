@@ -7,23 +7,20 @@ use backstitch_kv::{Pos, SeqId};
 use core::ops::Range;
 
 impl Context {
-    /// Check that the memory has such a sequence.
-    fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
-        if seq.0 < self.params.n_seq_max { Ok(()) } else { Err(Error::Sequence { seq: seq.0 }) }
-    }
-
-    /// Return whether the memory still holds tokens of `seq`.
+    /// Return [`Left::Something`] if the memory holds tokens of `seq`.
     pub(super) fn left(&self, seq: SeqId) -> Left {
         if self.memory.seq_pos_max(seq).is_some() { Left::Something } else { Left::Nothing }
     }
 
-    /// Remove the tokens of `range` from `seq`, like [`Memory::seq_rm`](backstitch_kv::Memory::seq_rm). If a recurrent layer
-    /// cannot remove the end of a sequence, the sequence is rolled back.
+    /// Remove the tokens of `range` from `seq`, like [`backstitch_kv::Memory::seq_rm`]. If a
+    /// recurrent layer cannot remove the end of a sequence, the sequence is rolled back. A sequence
+    /// without tokens exists until it is released.
     ///
     /// # Errors
-    /// Those of [`Memory::seq_rm`](backstitch_kv::Memory::seq_rm) and of [`Context::rollback`].
+    /// - [`Error::Sequence`] if `seq` does not exist.
+    /// - Those of [`backstitch_kv::Memory::seq_rm`] and of [`Context::rollback`].
     pub fn seq_rm(&mut self, seq: SeqId, range: Range<Pos>) -> Result<(), Error> {
-        self.check_seq(seq)?;
+        self.history(seq)?;
         let touches = self.memory.has_seen(seq, &range);
         match self.memory.seq_rm(seq, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.end >= self.end(seq) => {
@@ -34,7 +31,7 @@ impl Context {
         if touches {
             self.outputs.forget(seq);
             let left = self.left(seq);
-            if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+            if let Some(history) = self.history_mut(seq) {
                 history.remove(range, left);
             }
         }
@@ -54,16 +51,19 @@ impl Context {
         result.map(drop)
     }
 
-    /// Share the tokens of `range` of `src` with the empty sequence `dst`, like [`Memory::seq_cp`](backstitch_kv::Memory::seq_cp).
-    /// If a recurrent layer can only share the whole, a prefix is copied by a rollback of the copy.
+    /// Share the tokens of `range` of `src` with the empty sequence `dst`, like
+    /// [`backstitch_kv::Memory::seq_cp`]. If a recurrent layer can only share the whole, a prefix
+    /// is copied by a rollback of the copy. `dst` must exist; [`Context::fork`] creates a sequence
+    /// and shares all tokens with it.
     ///
     /// # Errors
-    /// - Those of [`Memory::seq_cp`](backstitch_kv::Memory::seq_cp).
+    /// - [`Error::Sequence`] if `src` or `dst` does not exist.
+    /// - Those of [`backstitch_kv::Memory::seq_cp`].
     /// - Those of [`Context::rollback`], for a prefix.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
-        self.check_seq(dst)?;
+        self.history(dst)?;
         match self.memory.seq_cp(src, dst, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.start <= history.first() => {
                 return self.copy_prefix(src, dst, range.end, history);
@@ -76,7 +76,7 @@ impl Context {
         Ok(())
     }
 
-    /// Drop every sequence except `seq`, like [`Memory::seq_keep`](backstitch_kv::Memory::seq_keep).
+    /// Release every sequence except `seq`, like [`backstitch_kv::Memory::seq_keep`].
     ///
     /// # Errors
     /// [`Error::Sequence`] if it does not exist.
@@ -90,12 +90,14 @@ impl Context {
         Ok(())
     }
 
-    /// Move the tokens of `range` by `delta` positions (K-shift), like [`Memory::seq_add`](backstitch_kv::Memory::seq_add).
+    /// Move the tokens of `range` by `delta` positions (K-shift), like
+    /// [`backstitch_kv::Memory::seq_add`].
     ///
     /// # Errors
-    /// Those of [`Memory::seq_add`](backstitch_kv::Memory::seq_add).
+    /// [`Error::Sequence`] if `seq` does not exist, and those of
+    /// [`backstitch_kv::Memory::seq_add`].
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
-        self.check_seq(seq)?;
+        self.history(seq)?;
         let touches = delta != 0 && self.memory.has_seen(seq, &range);
         self.memory.seq_add(seq, range, delta)?;
         if touches {
@@ -104,12 +106,13 @@ impl Context {
         Ok(())
     }
 
-    /// Divide the positions of `range`, like [`Memory::seq_div`](backstitch_kv::Memory::seq_div).
+    /// Divide the positions of `range`, like [`backstitch_kv::Memory::seq_div`].
     ///
     /// # Errors
-    /// Those of [`Memory::seq_div`](backstitch_kv::Memory::seq_div).
+    /// [`Error::Sequence`] if `seq` does not exist, and those of
+    /// [`backstitch_kv::Memory::seq_div`].
     pub fn seq_div(&mut self, seq: SeqId, range: Range<Pos>, divisor: i32) -> Result<(), Error> {
-        self.check_seq(seq)?;
+        self.history(seq)?;
         let touches = divisor != 1 && self.memory.has_seen(seq, &range);
         self.memory.seq_div(seq, range, divisor)?;
         if touches {
@@ -122,7 +125,7 @@ impl Context {
     fn edited(&mut self, seq: SeqId) {
         self.outputs.forget(seq);
         let left = self.left(seq);
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        if let Some(history) = self.history_mut(seq) {
             match left {
                 Left::Nothing => history.clear(),
                 Left::Something => history.edit(),
@@ -130,14 +133,13 @@ impl Context {
         }
     }
 
-    /// Return the first and the last position of `seq`, as [`Memory::seq_pos_min`](backstitch_kv::Memory::seq_pos_min) and
-    /// [`Memory::seq_pos_max`](backstitch_kv::Memory::seq_pos_max) do; `None` if it is empty.
+    /// Return the first and the last position of `seq`; `None` if it is empty or does not exist.
     pub fn seq_range(&self, seq: SeqId) -> Option<(Pos, Pos)> {
-        self.check_seq(seq).ok()?;
+        self.history(seq).ok()?;
         Some((self.memory.seq_pos_min(seq)?, self.memory.seq_pos_max(seq)?))
     }
 
-    /// Drop all sequences.
+    /// Release all sequences.
     pub fn clear(&mut self) {
         self.memory.clear();
         self.sequences.fill_with(|| None);

@@ -26,27 +26,45 @@ const NUMERICS: u32 = 2;
 /// and removed.
 const ATTEMPTS: usize = 8;
 
-/// Result of looking for the beginning of a prompt.
+/// The prefix of a prompt that [`Context::recall`] found in a prompt cache.
+///
+/// # Example
+/// ```no_run
+/// use backstitch_models::prompt_cache::{Access, PromptCache};
+/// use backstitch_models::{Context, Model, Params, Token};
+///
+/// let model = Model::open("llama.gguf")?;
+/// let mut ctx = Context::new(&model, Params::default())?;
+/// let cache = PromptCache::open("prompts", Access::ReadWrite { budget: 1 << 30 })?;
+/// let (seq, prompt) = (ctx.sequence()?, [Token(5); 100]);
+/// let recalled = ctx.recall(seq, &cache, &prompt)?;
+/// ctx.append(seq, &prompt[recalled.n_tokens..])?;
+/// if let Some(prefix) = ctx.remember(seq, &cache)? {
+///     cache.put(&prefix)?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Recalled {
-    /// Tokens that the sequence holds now; the rest of the prompt has to be evaluated.
+    /// Number of tokens that the sequence holds now; the rest of the prompt has to be evaluated.
     pub n_tokens: usize,
-    /// Tokens that are stored. More than `n_tokens` where a model's states are kept at few
+    /// Number of tokens that are stored; more than `n_tokens` if the model's states are kept at few
     /// positions only.
     pub n_stored: usize,
-    /// Why there are no more.
+    /// Reason that there are no more.
     pub why: Why,
     /// The damaged or unreadable entry that was found on the way, if one was.
     pub trouble: Option<CacheError>,
 }
 
-/// Return true if nothing but blocks is needed to go on.
+/// Return true if the blocks are all that a sequence needs to continue.
 fn needs_blocks_only(shape: &Shape) -> bool {
     shape.recurrent.is_empty() && shape.groups.iter().all(|group| group.sees == Sees::All)
 }
 
-/// Return true if sequences are more than what a prompt makes of them: an encoded text is not.
+/// Return true if the tokens of a sequence determine its memory. An encoder's output is not among
+/// its tokens.
 fn is_told_by_tokens(shape: &Shape) -> bool {
     shape.groups.iter().all(|group| group.sees != Sees::EncoderOutput)
         && !(shape.groups.is_empty() && shape.recurrent.is_empty())
@@ -62,16 +80,20 @@ impl Context {
         Key::root(&self.fingerprint().0, memory.finalize().as_bytes())
     }
 
-    /// Make `seq` hold the longest beginning of `tokens` that `cache` has, in place of what it
-    /// held; never all of them, for the logits of the last come from evaluating it. What follows is
-    /// the same bit for bit as if all had been evaluated.
+    /// Replace the content of `seq` by the longest prefix of `tokens` that `cache` has. The last
+    /// token is never part of it, because its logits come from evaluating it. Further logits have
+    /// the same bits as if all tokens had been evaluated.
     ///
-    /// Whatever is wrong with the prompt cache makes the beginning shorter, in the worst case
-    /// nothing. If nothing is found the sequence is empty.
+    /// Errors of the prompt cache make the prefix shorter. If nothing is found, the sequence is
+    /// empty.
     ///
     /// # Errors
-    /// [`Error::Sequence`] if it does not exist, [`backstitch_kv::Error::Full`] if there is no
-    /// room, [`Error::OutOfMemory`], [`Error::Cancelled`]; the sequence holds what it held then.
+    /// The sequence holds what it held then.
+    ///
+    /// - [`Error::Sequence`] if `seq` does not exist.
+    /// - [`Error::Memory`] with [`backstitch_kv::Error::Full`] if too few blocks are free.
+    /// - [`Error::OutOfMemory`] if the allocator refuses.
+    /// - [`Error::Cancelled`] after a request; see [`Context::set_cancel`].
     pub fn recall(&mut self, seq: SeqId, cache: &PromptCache, tokens: &[Token]) -> Result<Recalled, Error> {
         self.history(seq)?;
         let shape = self.memory.shape();
@@ -112,7 +134,7 @@ impl Context {
         Ok(recalled)
     }
 
-    /// Take what was found, or says why it is of no use.
+    /// Import the prefix that was found, or return the reason that it is of no use.
     fn take_found(
         &mut self,
         seq: SeqId,
@@ -120,9 +142,9 @@ impl Context {
         found: &Found,
         tokens: &[Token],
     ) -> Result<Result<(), CacheError>, Error> {
+        debug_assert!(found.n_tokens < tokens.len(), "a prefix without the last token");
         let known = tokens.get(..found.n_tokens).unwrap_or_default();
         let mut history = History::new(self.params.n_ctx.max(known.len() as u32))?;
-        history.claim();
         (0..).zip(known).for_each(|(pos, &token)| history.push(token, Pos(pos)));
         let resume = match found.resume.as_ref().map(|payload| payload.to_vec()).transpose() {
             Ok(resume) => resume,
@@ -183,6 +205,7 @@ impl Context {
             return Ok(None);
         }
         let root = self.prompt_cache_root();
+        // A cache that cannot be read has nothing; storing the entry reports its error.
         let first = cache.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
         let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {

@@ -10,6 +10,19 @@ use backstitch_kv::{AttentionSpec, Batch, CostRange, LayerSpec, Pos, Route, SeqI
 ///
 /// [`Context::rollback`] returns it. `replayed` and `reevaluated` are never both positive: a
 /// re-evaluation computes recurrent states along with the rest.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Context, Model, Params, Pos, Token};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let mut ctx = Context::new(&model, Params::default().n_ctx(64))?;
+/// let seq = ctx.sequence()?;
+/// ctx.append(seq, &[Token(5), Token(6), Token(7)])?;
+/// let done = ctx.rollback(seq, Pos(2))?;
+/// assert_eq!((done.restored_from, done.reevaluated), (Pos(2), 0)); // a cache of all cells
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rollback {
@@ -82,7 +95,7 @@ impl Context {
     pub(super) fn cut_history(&mut self, seq: SeqId, pos: Pos) {
         let left = self.left(seq);
         let mut pinned = None;
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        if let Some(history) = self.history_mut(seq) {
             history.remove(pos..Pos::MAX, left);
             pinned = history.pinned(pos);
         }
@@ -130,13 +143,13 @@ impl Context {
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn pin(&mut self, seq: SeqId) -> Result<(), Error> {
         self.history(seq)?;
-        if let Some(Some(history)) = self.sequences.get_mut(seq.index()) {
+        if let Some(history) = self.history_mut(seq) {
             history.make_room_for_pins(1)?;
         }
         self.memory.pin(seq)?;
         if self.model.graph().layers().iter().any(forgets) {
             let (end, logits) = (self.end(seq), self.outputs.keep(seq));
-            if let (Some(Some(history)), Some(logits)) = (self.sequences.get_mut(seq.index()), logits) {
+            if let (Some(history), Some(logits)) = (self.history_mut(seq), logits) {
                 history.pin(end, logits);
             }
         }

@@ -211,7 +211,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Sequence { seq } => {
-                write!(f, "sequence {seq} does not exist; use the id of a sequence that is in use")
+                write!(f, "sequence {seq} does not exist; `Context::sequence` creates one")
             }
             Self::TooManySequences { limit } => {
                 write!(f, "all {limit} sequences are in use; release one or raise n_seq_max")

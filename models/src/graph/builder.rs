@@ -47,7 +47,8 @@ use backstitch_kv::{StateTensor, storage::llama::Piece};
 /// use backstitch_models::gguf::Gguf;
 /// use backstitch_models::graph::{Activation, Builder, Linear, Norm};
 ///
-/// # fn build(b: &mut Builder<'_, '_>, x: backstitch_models::graph::Value) -> Result<(), backstitch_models::Error> {
+/// # use backstitch_models::{Error, graph::Value};
+/// # fn build(b: &mut Builder<'_, '_>, x: Value) -> Result<(), Error> {
 /// // A feed-forward network behind its norm, added to the residual stream `x`:
 /// let normed = b.norm(x, Norm::rms("ffn_norm", 1e-5))?;
 /// let [gate, up] = b.linears(normed, [Linear::new("ffn_gate", 96), Linear::new("ffn_up", 96)])?;

@@ -4,13 +4,22 @@ use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
 use crate::error::Error;
 
 /// Sizes of a mixture of experts.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert!(hparams.experts.is_none()); // one feed-forward network in each layer
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
     /// Experts of a layer.
     pub n_expert: usize,
     /// Experts chosen for a token.
     pub n_used: usize,
-    /// Width of each.
+    /// Width of each expert.
     pub n_ff: usize,
     /// Width of a network beside them that all tokens go through; 0 if there is none.
     pub n_ff_shared: usize,

@@ -6,14 +6,24 @@ use alloc::vec::Vec;
 
 /// The numbers of one layer.
 ///
-/// Most models have the same in all layers. In files that have arrays in the place of numbers, in
-/// hybrids, and where layers with a window have heads of their own, they differ.
+/// They are the same in all layers of most models. They differ in files with arrays in place of
+/// numbers, in hybrids, and where layers with a window have heads of their own.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// let layer = hparams.layers().next().unwrap();
+/// assert!(layer.attends() && layer.n_q() == layer.n_head * layer.d_k);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerHparams {
     /// Its number, from 0.
     pub il: usize,
-    /// True for the last layer: behind its mixing of tokens only those go on whose output is
-    /// wanted.
+    /// True for the last layer. Behind its mixing of tokens only those with a requested output go
+    /// on.
     pub is_last: bool,
     /// Query heads; 0 if the layer does not attend.
     pub n_head: usize,
@@ -27,7 +37,7 @@ pub struct LayerHparams {
     pub n_rot: usize,
     /// Base of the geometric series of the rotation's frequencies.
     pub freq_base: f32,
-    /// Positions that a token sees, its own included; none: all of its sequence.
+    /// Positions that a token sees, its own included; `None` for all of its sequence.
     pub window: Option<u32>,
     /// True if the layer attends to keys and values of an earlier layer, and has none of its own.
     pub shares_kv: bool,

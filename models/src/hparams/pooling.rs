@@ -4,19 +4,28 @@ use super::reader::Reader;
 use crate::error::Error;
 
 /// The way in which the embeddings of a sequence's tokens become one.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Params, Pooling};
+///
+/// let params = Params::default().pooling(Some(Pooling::Mean)); // whatever the model says
+/// assert_eq!(params.pooling, Some(Pooling::Mean));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Not at all: each token has its own.
+    /// No pooling: each token keeps its own embedding.
     None,
-    /// Their mean: the sum in the order of positions, divided by their number.
+    /// The mean: the sum in the order of positions, divided by the number of tokens.
     Mean,
-    /// The first token's, where models with a classification token put that.
+    /// The embedding of the first token, where models with a classification token put that.
     Cls,
-    /// The last token's.
+    /// The embedding of the last token.
     Last,
 }
 
 impl Pooling {
+    /// Read the method of the file; [`Pooling::None`] if it states none.
     pub(super) fn read(r: &Reader<'_, '_>) -> Result<Self, Error> {
         match r.gguf.keys()?.optional::<u32>("pooling_type")? {
             None | Some(0) => Ok(Pooling::None),

@@ -6,6 +6,15 @@ use alloc::vec::Vec;
 
 /// Rotation of queries and keys by position, as far as it is alike in all layers. Dimensions and
 /// frequencies are in [`LayerHparams`](super::LayerHparams).
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, RopeScaling, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert_eq!(hparams.rope.scaling, RopeScaling::None);
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeParams {
     /// The change of frequencies for contexts longer than trained.
@@ -16,11 +25,20 @@ pub struct RopeParams {
 }
 
 /// The change of frequencies for contexts longer than trained.
+///
+/// # Example
+/// ```
+/// use backstitch_models::RopeScaling;
+///
+/// // 32768 tokens in training, four times as many in use.
+/// let scaling = RopeScaling::Yarn { factor: 4.0, n_ctx_orig: 32768, attn_factor: 1.0 };
+/// assert_ne!(scaling, RopeScaling::None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// None.
+    /// No change.
     None,
-    /// All are divided by `factor`.
+    /// All frequencies are divided by `factor`.
     Linear {
         /// The divisor.
         factor: f32,

@@ -4,6 +4,15 @@ use super::reader::{MAX_TAPS, MAX_WIDTH, Reader};
 use crate::error::Error;
 
 /// Sizes of state-space layers: Mamba, Mamba-2, and the gated delta rule, which reuses the keys.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Ssm;
+///
+/// let (d_inner, d_state) = (128, 16);
+/// let ssm = Ssm { d_conv: 4, d_inner, d_state, dt_rank: 8, n_group: 1, dt_b_c_rms: false };
+/// assert_eq!(ssm.n_channels(), d_inner + 2 * d_state);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssm {
     /// Taps of the convolution.

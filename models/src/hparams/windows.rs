@@ -8,22 +8,41 @@ use crate::{
 use alloc::vec::Vec;
 
 /// Sliding windows, as far as the file states them.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Pattern, Windows};
+///
+/// let windows = Windows { n_swa: Some(512), ..Windows::default() };
+/// let default = Pattern::Every(6); // the sixth layer sees everything
+/// assert_eq!(windows.of_layer(4, &default), Some(512));
+/// assert_eq!(windows.of_layer(5, &default), None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Windows {
     /// Positions that windowed layers see, a token's own included; 0 turns windows off.
     pub n_swa: Option<u32>,
-    /// The layers that have one.
+    /// The layers that have a window.
     pub pattern: Option<Pattern>,
     /// True if the file states a base of the frequencies of windowed layers alone.
     pub has_freq_base: bool,
 }
 
 /// The layers that have a window.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Pattern;
+///
+/// assert!(Pattern::Every(2).is_windowed(0) && !Pattern::Every(2).is_windowed(1));
+/// assert!(Pattern::Each(vec![false, true]).is_windowed(1));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// All but the last of every so many layers; of every 0: all.
+    /// All layers except each one whose number, counted from 1, is a multiple of this; all layers
+    /// for 0.
     Every(u32),
-    /// Those that say so, `[n_layer]`.
+    /// The layers whose element is true, `[n_layer]`.
     Each(Vec<bool>),
 }
 
@@ -42,7 +61,7 @@ impl Pattern {
 }
 
 impl Windows {
-    /// Read the file's words about windows, at most one a layer.
+    /// Read the keys about windows; a list has an element for every layer.
     pub(super) fn read(r: &Reader<'_, '_>, n_layer: usize) -> Result<Self, Error> {
         const PATTERN: &str = "attention.sliding_window_pattern";
         let keys = r.gguf.keys()?;

@@ -4,14 +4,23 @@ use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
 use crate::error::Error;
 
 /// Sizes of RWKV's layers.
+///
+/// # Example
+/// ```
+/// use backstitch_models::{Hparams, gguf::Gguf};
+///
+/// let hparams = Hparams::read(&Gguf::parse(backstitch_demo::GGUF)?)?;
+/// assert!(hparams.wkv.is_none()); // a transformer
+/// # Ok::<(), backstitch_models::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wkv {
     /// Heads.
     pub n_head: usize,
     /// Keys and values of a head.
     pub d_head: usize,
-    /// After so many layers, and again after as many more, the residual stream is halved, which the
-    /// weights of the next layers make up for; 0 for never.
+    /// Layers after which the residual stream is halved, again and again; the weights of the layers
+    /// behind make up for it. 0 for never.
     pub rescale_every_n_layers: usize,
 }
 

@@ -1,10 +1,10 @@
 //! Attention over a layer's cells.
 
-use super::Frame;
+use super::frame::Frame;
 use crate::{
-    context::params::Params,
     error::Error,
     graph::{Graph, Kind, Scores, Step},
+    params::Params,
     weights::REACH,
 };
 use backstitch_core::{

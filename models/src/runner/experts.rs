@@ -1,6 +1,7 @@
 //! Mixtures of experts: for each token, the best few of many networks.
 
-use super::{Frame, products::input_of};
+use super::frame::Frame;
+use super::products::input_of;
 use crate::{
     error::Error,
     graph::{ExpertScratch, ExpertSizes, ExpertWeights, Step},

@@ -5,9 +5,10 @@
 //! runs, so its states have the same bits. It runs no other step of the graph, and ignores what the
 //! steps write.
 
-use super::{Frame, Values, recurrent::states_of};
+use super::frame::{Frame, Values};
+use super::outputs::Outputs;
+use super::recurrent::states_of;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Step, Value},
 };

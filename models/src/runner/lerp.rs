@@ -1,6 +1,7 @@
 //! Mixtures of two values, and columns of values.
 
-use super::{Frame, rows::each_piece};
+use super::frame::Frame;
+use super::rows::each_piece;
 use crate::{
     error::Error,
     graph::{Columns, Step},

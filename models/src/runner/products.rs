@@ -1,8 +1,9 @@
 //! Products of activations with weight matrices.
 
-use super::{Frame, rows::each_piece};
+use super::frame::Frame;
+use super::outputs::Outputs;
+use super::rows::each_piece;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Step, Value, WeightId},
 };
@@ -53,8 +54,8 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Multiply one input by one or more matrices. The kernel shares out all of their panels at once, so
-    /// small matrices side by side keep all threads busy.
+    /// Multiply one input by one or more matrices. The kernel shares out all of their panels at
+    /// once, so small matrices side by side keep all threads busy.
     pub(super) fn matmul(&mut self, step: &Step, add: bool) -> Result<(), Error> {
         let refused = Error::Operands { operation: step.name };
         let &x = step.reads.first().ok_or(refused)?;

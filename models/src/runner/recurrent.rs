@@ -1,6 +1,6 @@
 //! Recurrences: each segment of a sequence's tokens reads the old state and writes the new one.
 
-use super::Frame;
+use super::frame::Frame;
 use crate::{
     error::Error,
     graph::{CarriedState, DeltaSizes, SsdSizes, Step, WkvSizes},

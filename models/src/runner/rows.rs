@@ -1,8 +1,8 @@
 //! Steps that treat every row by itself. The threads share many rows; few are one thread's.
 
-use super::Frame;
+use super::frame::Frame;
+use super::outputs::Outputs;
 use crate::{
-    context::outputs::Outputs,
     error::Error,
     graph::{Activation, RopeId, RowOf, Step},
 };
@@ -71,7 +71,8 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// Compute a row of cosines and sines for each token: once a ubatch, for the layers of all heads.
+    /// Compute a row of cosines and sines for each token: once a ubatch, for the layers of all
+    /// heads.
     pub(super) fn angles(&mut self, step: &Step, rope: RopeId, ubatch: &Ubatch<'_>) -> Result<(), Error> {
         let [out] = step.writes()?;
         let rotation = &self.rotations[rope.0 as usize];

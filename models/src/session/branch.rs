@@ -1,6 +1,6 @@
 //! Branches: a sequence, the chain that samples it, and the chain's state at every position.
 
-use super::Finish;
+use super::finish::Finish;
 use crate::error::Error;
 use crate::sampler::{Chain, Rng, State, Trail};
 use crate::speculative::Pending;

@@ -90,6 +90,7 @@ impl Session {
         self.check_fit(Pos::ZERO, tokens)?;
         let kept = self.current.common(tokens);
         let rollback = self.rollback(Pos(kept as i32))?;
+        debug_assert!(kept <= tokens.len(), "a prefix of the tokens");
         let new = tokens.get(kept..).unwrap_or_default();
         self.feed_with(new, progress)?;
         Ok(PrefixReuse { kept, evaluated: new.len(), rollback })

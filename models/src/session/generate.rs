@@ -1,11 +1,11 @@
 //! Generation: tokens and the text that may be shown of them, chunk by chunk.
 
 use super::branch::Branch;
-use super::text::{self, Text};
+use super::chunk::{Buffers, Chunk, logprobs};
+use super::finish::Finish;
 use super::{Session, limit_of};
 use crate::error::Error;
 use crate::model::Model;
-use crate::sampler::{Logprob, Logprobs};
 use crate::speculative::Choose;
 use alloc::{string::String, vec::Vec};
 use backstitch_kv::Token;
@@ -53,118 +53,6 @@ impl GenerateOptions {
     /// Report the log-probability of each token, and those of the `n` likeliest at its position.
     pub fn logprobs(self, n: usize) -> Self {
         Self { logprobs: Some(n), ..self }
-    }
-}
-
-/// The reason that a generation ended.
-///
-/// # Example
-/// ```
-/// use backstitch_models::sampler::Settings;
-/// use backstitch_models::session::{Finish, GenerateOptions};
-/// use backstitch_models::{Context, Model, Params, Session, Token};
-///
-/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
-/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
-/// let mut session = Session::new(ctx, &Settings::default())?;
-/// session.feed(&[Token(5)])?;
-/// session.generate(GenerateOptions::default().limit(3)).for_each(drop);
-/// assert_eq!(session.finish(), Some(Finish::Limit));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Finish {
-    /// The model ended the text with this token, which is not part of it.
-    End(Token),
-    /// A stop string occurred; the text ends before it. Its tokens stay in the branch until
-    /// [`Session::cut_stop`].
-    Stop {
-        /// The index of the stop string in [`GenerateOptions::stops`].
-        index: usize,
-    },
-    /// The number of tokens reached [`GenerateOptions::limit`].
-    Limit,
-    /// The context has no free cell for another token.
-    ContextFull,
-    /// A request to cancel came; see [`Session::set_cancel`].
-    Cancelled,
-}
-
-/// A token, its log-probability under the model, and the likeliest tokens at its position. These
-/// are the model's own probabilities, before any sampler.
-///
-/// # Example
-/// ```
-/// use backstitch_models::sampler::Settings;
-/// use backstitch_models::session::GenerateOptions;
-/// use backstitch_models::{Context, Model, Params, Session, Token};
-///
-/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
-/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
-/// let mut session = Session::new(ctx, &Settings::default().temp(0.0))?;
-/// session.feed(&[Token(5)])?;
-/// for chunk in session.generate(GenerateOptions::default().limit(2).logprobs(1)) {
-///     let logprobs = &chunk?.logprobs[0];
-///     assert_eq!(logprobs.top[0].token, logprobs.token); // greedy takes the likeliest
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct TokenLogprobs {
-    /// The token.
-    pub token: Token,
-    /// The log-probability of the token; `None` for the first token of a text, which nothing
-    /// predicts.
-    pub logprob: Option<f64>,
-    /// The likeliest tokens, likeliest first.
-    pub top: Vec<Logprob>,
-}
-
-/// The output of one step of a generation, as a streaming API sends it.
-///
-/// # Example
-/// ```
-/// use backstitch_models::sampler::Settings;
-/// use backstitch_models::session::GenerateOptions;
-/// use backstitch_models::{Context, Model, Params, Session, Token};
-///
-/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
-/// let ctx = Context::new(&model, Params::default().n_ctx(64))?;
-/// let mut session = Session::new(ctx, &Settings::default())?;
-/// session.feed(&[Token(5)])?;
-/// let chunk = session.generate(GenerateOptions::default().limit(1)).next().unwrap()?;
-/// assert_eq!(chunk.tokens, session.tokens()[1..]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Chunk {
-    /// The text that can no longer change: whole characters, and no beginning of a stop string. May
-    /// be empty.
-    pub text: String,
-    /// The tokens of the step: one, or several if drafted tokens were accepted. Empty if only
-    /// withheld text is left.
-    pub tokens: Vec<Token>,
-    /// The log-probabilities of the tokens, if [`GenerateOptions::logprobs`] asks for them.
-    pub logprobs: Vec<TokenLogprobs>,
-}
-
-/// Buffers that generations reuse from step to step, and from one generation to the next.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    text: Text,
-    chunk: Chunk,
-    best: Vec<Logprob>,
-}
-
-impl Buffers {
-    /// Start a generation behind `n_tokens` tokens.
-    fn begin(&mut self, n_tokens: usize) {
-        self.text.begin(n_tokens);
-        self.chunk.text.reserve(text::CAPACITY);
-        self.chunk.tokens.reserve(16);
     }
 }
 
@@ -356,15 +244,4 @@ impl Choose for Chooser<'_> {
         self.stopped_by = Some(found.index);
         ControlFlow::Break(())
     }
-}
-
-/// Return the log-probability of `token`, and those of the `n` likeliest tokens.
-pub(super) fn logprobs(logits: &[f32], token: Token, n: usize, best: &mut Vec<Logprob>) -> TokenLogprobs {
-    let all = Logprobs::of(logits);
-    if n > 0 {
-        all.top(n, best);
-    } else {
-        best.clear();
-    }
-    TokenLogprobs { token, logprob: all.get(token), top: best.clone() }
 }

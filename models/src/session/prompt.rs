@@ -1,7 +1,7 @@
 //! Tokens that are evaluated without being generated: prompts, further text, and text to be scored.
 
 use super::Session;
-use super::generate::{TokenLogprobs, logprobs};
+use super::chunk::{TokenLogprobs, logprobs};
 use crate::error::Error;
 use crate::vocab::{AddSpecial, ParseSpecial};
 use alloc::vec::Vec;

@@ -130,6 +130,7 @@ impl Session {
         self.rollback(Pos::ZERO)?;
         let seq = self.current();
         let recalled = self.ctx.recall(seq, cache, tokens)?;
+        debug_assert!(recalled.n_tokens <= tokens.len(), "a prefix of the tokens");
         self.note(tokens.get(..recalled.n_tokens).unwrap_or_default());
         Ok(recalled)
     }

@@ -1,12 +1,7 @@
 //! Drafts of a smaller model.
 
 use super::Drafter;
-use crate::{
-    context::{Context, Params},
-    error::Error,
-    model::Model,
-    vocab::Vocab,
-};
+use crate::{context::Context, error::Error, model::Model, params::Params, vocab::Vocab};
 use alloc::{boxed::Box, format, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
 

@@ -6,8 +6,8 @@ use backstitch_kv::Token;
 use super::bpe::Bpe;
 use super::error::VocabError;
 use super::partition::Partition;
+use super::pieces::Pieces;
 use super::pre::Pre;
-use super::reserve::{try_reserve, try_with_capacity};
 use super::rwkv::{self, Rwkv};
 use super::source::{Roles, VocabSource};
 use super::special::{Attr, Specials};
@@ -88,7 +88,7 @@ impl Vocab {
         let texts = token_texts(source)?;
         let specials = Specials::new(source, Roles::default(), &texts)?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::Rwkv(Rwkv::default()))?;
-        vocab.tokenizer = Tokenizer::Rwkv(Rwkv::new(&vocab)?);
+        vocab.tokenizer = Tokenizer::Rwkv(Rwkv::new(&vocab.pieces, vocab.specials.roles.unk.map(Token))?);
         vocab.add_bos = source.add_bos.unwrap_or(false);
         Ok(vocab)
     }
@@ -103,8 +103,7 @@ impl Vocab {
         const USER: Attr = Attr::USER;
         const ALL: Attr = USER.or(Attr::CONTROL).or(Attr::UNKNOWN);
         let mut vocab = Self {
-            pieces: Vec::new(),
-            piece_ends: try_with_capacity(source.tokens.len())?,
+            pieces: Pieces::default(),
             all_specials: Partition::new(&specials, ALL, &texts)?,
             user_defined: Partition::new(&specials, USER, &texts)?,
             texts,
@@ -115,15 +114,12 @@ impl Vocab {
             add_space_prefix: source.add_space_prefix.unwrap_or(false),
             clean_spaces: false,
         };
+        let mut pieces = Pieces::with_capacity(source.tokens.len())?;
         for id in 0..vocab.n_vocab() as u32 {
-            let mut piece = core::mem::take(&mut vocab.pieces);
             // No piece is longer than the text of its token.
-            try_reserve(&mut piece, vocab.texts.at(id).len())?;
-            vocab.write_piece(id, &mut piece);
-            vocab.pieces = piece;
-            let end = u32::try_from(vocab.pieces.len());
-            vocab.piece_ends.push(end.map_err(|_| VocabError::TooLarge { what: "the pieces of tokens" })?);
+            pieces.push(vocab.texts.at(id).len(), |out| vocab.write_piece(id, out))?;
         }
+        vocab.pieces = pieces;
         Ok(vocab)
     }
 

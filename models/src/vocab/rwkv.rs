@@ -10,8 +10,8 @@ use core::cmp::Reverse;
 
 use backstitch_kv::Token;
 
-use super::Vocab;
 use super::error::VocabError;
+use super::pieces::Pieces;
 use super::reserve::try_collect;
 
 /// The longest token in bytes, four times that of RWKV's own vocabulary. A text of `n` bytes takes
@@ -29,37 +29,36 @@ pub(super) struct Rwkv {
 }
 
 impl Rwkv {
-    /// Build the tokeniser for the pieces of `vocab`.
+    /// Build the tokeniser for these pieces of tokens. `unk` is the unknown token.
     ///
     /// # Errors
     /// `TooLong` for a token of more than [`LONGEST`] bytes, `OutOfMemory`.
-    pub(super) fn new(vocab: &Vocab) -> Result<Self, VocabError> {
-        let mut order = try_collect(vocab.n_vocab(), (0..).map(Token))?;
-        if let Some(&Token(id)) = order.iter().find(|&&token| vocab.piece(token).len() > LONGEST) {
-            let found = vocab.piece(Token(id)).len();
+    pub(super) fn new(pieces: &Pieces, unk: Option<Token>) -> Result<Self, VocabError> {
+        let mut order = try_collect(pieces.len(), (0..).map(Token))?;
+        if let Some(&Token(id)) = order.iter().find(|&&token| pieces.of(token).len() > LONGEST) {
+            let found = pieces.of(Token(id)).len();
             return Err(VocabError::TooLong { index: id as usize, found, limit: LONGEST });
         }
-        order.retain(|&token| !vocab.piece(token).is_empty());
-        order.sort_unstable_by_key(|&token| (vocab.piece(token), Reverse(token)));
-        let end = |byte: u8| order.partition_point(|&token| vocab.piece(token).first() <= Some(&byte));
+        order.retain(|&token| !pieces.of(token).is_empty());
+        order.sort_unstable_by_key(|&token| (pieces.of(token), Reverse(token)));
+        let end = |byte: u8| order.partition_point(|&token| pieces.of(token).first() <= Some(&byte));
         let ends = (0..=u8::MAX).map(|byte| end(byte) as u32).collect();
-        let unk = vocab.roles().unk.map(Token);
         Ok(Self { order, ends, unk })
     }
 
     /// Append the tokens of `text`. A byte that no token begins with becomes the unknown token.
-    pub(super) fn tokenize(&self, text: &str, vocab: &Vocab, out: &mut Vec<Token>) {
+    pub(super) fn tokenize(&self, text: &str, pieces: &Pieces, out: &mut Vec<Token>) {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
-            let found = self.longest(rest, vocab);
+            let found = self.longest(rest, pieces);
             out.extend(found.or(self.unk));
-            let n = found.map_or(1, |token| vocab.piece(token).len());
+            let n = found.map_or(1, |token| pieces.of(token).len());
             rest = rest.get(n..).unwrap_or(&[]);
         }
     }
 
     /// Return the longest token that `text` begins with.
-    fn longest(&self, text: &[u8], vocab: &Vocab) -> Option<Token> {
+    fn longest(&self, text: &[u8], pieces: &Pieces) -> Option<Token> {
         let first = usize::from(*text.first()?);
         let end = |byte: usize| self.ends.get(byte).map_or(0, |&end| end as usize);
         let start = first.checked_sub(1).map_or(0, end);
@@ -67,9 +66,9 @@ impl Rwkv {
         let mut best = None;
         for len in 1.. {
             // Of tokens with the same beginning the shortest comes first.
-            best = fit.first().copied().filter(|&token| vocab.piece(token).len() == len).or(best);
+            best = fit.first().copied().filter(|&token| pieces.of(token).len() == len).or(best);
             let Some(next) = text.get(len).filter(|_| !fit.is_empty()) else { break };
-            let byte = |token: &Token| vocab.piece(*token).get(len);
+            let byte = |token: &Token| pieces.of(*token).get(len);
             let start = fit.partition_point(|token| byte(token) < Some(next));
             fit = fit.get(start..).unwrap_or(&[]);
             let end = fit.partition_point(|token| byte(token) == Some(next));
@@ -109,7 +108,7 @@ fn hex(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AddSpecial, ParseSpecial, VocabSource, WriteSpecial};
+    use super::super::{AddSpecial, ParseSpecial, Vocab, VocabSource, WriteSpecial};
     use super::*;
     use alloc::string::String;
     use alloc::vec;

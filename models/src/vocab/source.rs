@@ -110,7 +110,7 @@ impl<'a> VocabSource<'a> {
             scores: gguf.optional("tokenizer.ggml.scores")?.unwrap_or_default(),
             types: gguf.optional("tokenizer.ggml.token_type")?.unwrap_or_default(),
             merges: gguf.optional("tokenizer.ggml.merges")?.unwrap_or(&[]),
-            roles: Roles::from_gguf(gguf),
+            roles: Roles::from_gguf(gguf)?,
             add_bos: gguf.optional("tokenizer.ggml.add_bos_token")?,
             add_eos: gguf.optional("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: gguf.optional("tokenizer.ggml.add_space_prefix")?,
@@ -134,20 +134,47 @@ fn bytes(gguf: &Gguf<'_>, key: &str) -> Result<Vec<u8>, Error> {
 
 impl Roles {
     /// Read the roles. Converters write -1 and other numbers out of range for "none".
-    fn from_gguf(gguf: &Gguf<'_>) -> Self {
-        let role = |key: &str| gguf.entry(key)?.value.as_integer()?.try_into().ok();
-        Self {
-            bos: role("tokenizer.ggml.bos_token_id"),
-            eos: role("tokenizer.ggml.eos_token_id"),
-            eot: role("tokenizer.ggml.eot_token_id"),
-            eom: role("tokenizer.ggml.eom_token_id"),
-            unk: role("tokenizer.ggml.unknown_token_id"),
-            sep: role("tokenizer.ggml.seperator_token_id"), // spelled so in the format
-            pad: role("tokenizer.ggml.padding_token_id"),
-            mask: role("tokenizer.ggml.mask_token_id"),
-            fim_pad: role("tokenizer.ggml.fim_pad_token_id"),
-            fim_rep: role("tokenizer.ggml.fim_rep_token_id"),
-            fim_sep: role("tokenizer.ggml.fim_sep_token_id"),
-        }
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] if a role is not an integer.
+    fn from_gguf(gguf: &Gguf<'_>) -> Result<Self, Error> {
+        let role = |key: &str| match gguf.optional::<u32>(key) {
+            Err(Error::OutOfRange { .. }) => Ok(None),
+            role => role,
+        };
+        Ok(Self {
+            bos: role("tokenizer.ggml.bos_token_id")?,
+            eos: role("tokenizer.ggml.eos_token_id")?,
+            eot: role("tokenizer.ggml.eot_token_id")?,
+            eom: role("tokenizer.ggml.eom_token_id")?,
+            unk: role("tokenizer.ggml.unknown_token_id")?,
+            sep: role("tokenizer.ggml.seperator_token_id")?, // spelled so in the format
+            pad: role("tokenizer.ggml.padding_token_id")?,
+            mask: role("tokenizer.ggml.mask_token_id")?,
+            fim_pad: role("tokenizer.ggml.fim_pad_token_id")?,
+            fim_rep: role("tokenizer.ggml.fim_rep_token_id")?,
+            fim_sep: role("tokenizer.ggml.fim_sep_token_id")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::Writer;
+
+    fn bos(role: impl Into<Value<'static>>) -> Result<Option<u32>, Error> {
+        let mut writer = Writer::new();
+        writer.set("tokenizer.ggml.model", "llama")?.set("tokenizer.ggml.bos_token_id", role)?;
+        let file = writer.to_bytes();
+        Ok(VocabSource::from_gguf(&Gguf::parse(&file)?)?.roles.bos)
+    }
+
+    #[test]
+    fn a_role_out_of_range_is_none_and_one_of_another_type_an_error() {
+        assert_eq!(bos(7u32).unwrap(), Some(7));
+        assert_eq!(bos(-1i32).unwrap(), None);
+        assert_eq!(bos(u64::MAX).unwrap(), None);
+        assert!(matches!(bos("7"), Err(Error::WrongType { .. })));
     }
 }

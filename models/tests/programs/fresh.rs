@@ -58,27 +58,26 @@ impl Fresh {
             let params = Params::default().n_ctx(1024).n_ubatch(1024).n_batch(1024).rollback(rollback);
             let params = params.type_k(self.cells).type_v(self.cells);
             let mut ctx = Context::new(model, params).unwrap();
-            encode(&mut ctx, 0);
+            let seq = ctx.sequence().unwrap();
+            encode(&mut ctx, seq);
             let mut rows = Vec::new();
             for deed in recipe {
                 rows.clear();
                 match deed {
                     Deed::Append(tokens) => {
-                        let start = ctx.pos(SeqId(0)).map_or(0, |pos| pos.0);
+                        let start = ctx.pos(seq).unwrap().0;
                         let mut batch = Batch::new();
                         for (i, &token) in tokens.iter().enumerate() {
-                            batch.push(Token(token), Pos(start + i as i32), &[SeqId(0)], true);
+                            batch.push(Token(token), Pos(start + i as i32), &[seq], true);
                         }
                         ctx.decode(&batch).unwrap();
                         rows.extend((0..tokens.len()).map(|i| hash(ctx.output(i).unwrap())));
                     }
-                    Deed::Remove(start, end) => ctx.seq_rm(SeqId(0), Pos(*start)..Pos(*end)).unwrap(),
-                    Deed::Move(start, end, delta) => {
-                        match ctx.seq_add(SeqId(0), Pos(*start)..Pos(*end), *delta) {
-                            Err(Error::Memory(backstitch_kv::Error::Overtakes { .. })) => return None,
-                            result => result.unwrap(),
-                        }
-                    }
+                    Deed::Remove(start, end) => ctx.seq_rm(seq, Pos(*start)..Pos(*end)).unwrap(),
+                    Deed::Move(start, end, delta) => match ctx.seq_add(seq, Pos(*start)..Pos(*end), *delta) {
+                        Err(Error::Memory(backstitch_kv::Error::Overtakes { .. })) => return None,
+                        result => result.unwrap(),
+                    },
                 }
             }
             Some(rows)
@@ -88,13 +87,13 @@ impl Fresh {
 }
 
 /// Encode an input for a sequence to decode from, if the model takes one. It is the same for all.
-pub(super) fn encode(ctx: &mut Context, seq: u32) {
+pub(super) fn encode(ctx: &mut Context, seq: SeqId) {
     if ctx.model().graph().encoder().is_none() {
         return;
     }
     let mut batch = Batch::new();
     for i in 0..3 {
-        batch.push(Token(7 * i as u32), Pos(i), &[SeqId(seq)], false);
+        batch.push(Token(7 * i as u32), Pos(i), &[seq], false);
     }
     ctx.encode_batch(&batch).unwrap();
 }

@@ -200,7 +200,10 @@ impl<'f> Machine<'f> {
     fn compare_positions(&self) {
         for (seq, twin) in self.twins.iter().enumerate() {
             let end = self.end(seq as u32);
-            let Some(twin) = twin else { return assert_eq!(end, 0, "sequence {seq} holds something") };
+            let Some(twin) = twin else {
+                assert!(self.ctx.pos(SeqId(seq as u32)).is_err(), "sequence {seq} exists");
+                continue;
+            };
             let plain = twin.recipe.iter().all(|deed| matches!(deed, Deed::Append(_)));
             if plain {
                 assert_eq!(end as usize, twin.appended(), "the end of sequence {seq}");
@@ -253,22 +256,37 @@ impl<'f> Machine<'f> {
             Ok(()) => self.record(&batch, &owners),
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) => {
                 self.tally.refused += 1;
-                for &(owner, _) in owners.iter().filter(|(owner, _)| self.twins[*owner as usize].is_none()) {
-                    // It exists where it was given a text.
-                    let _ = self.ctx.release(SeqId(owner));
+                for seq in self.begun(&owners) {
+                    self.ctx.release(seq).unwrap();
                 }
             }
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Encode an input for sequences that a batch starts, if the model takes one.
+    /// Return the sequences that a batch starts.
+    fn begun(&self, owners: &[(u32, u32)]) -> Vec<SeqId> {
+        let is_begun =
+            |seq: &u32| self.twins[*seq as usize].is_none() && owners.iter().any(|(owner, _)| owner == seq);
+        (0..N_SEQ).filter(is_begun).map(SeqId).collect()
+    }
+
+    /// Create the sequences that a batch starts, and encode an input for each if the model takes
+    /// one.
     fn begin(&mut self, owners: &[(u32, u32)]) {
-        for seq in (0..N_SEQ).filter(|seq| owners.iter().any(|(owner, _)| owner == seq)) {
-            if self.twins[seq as usize].is_none() {
-                encode(&mut self.ctx, seq);
-            }
+        for seq in self.begun(owners) {
+            self.create(seq);
+            encode(&mut self.ctx, seq);
         }
+    }
+
+    /// Create the sequence with this id, if it does not exist.
+    fn create(&mut self, seq: SeqId) {
+        let mut others = Vec::new();
+        while self.ctx.pos(seq).is_err() {
+            others.extend(Some(self.ctx.sequence().unwrap()).filter(|made| *made != seq));
+        }
+        others.into_iter().for_each(|other| self.ctx.release(other).unwrap());
     }
 
     fn record(&mut self, batch: &Batch, owners: &[(u32, u32)]) {
@@ -535,6 +553,7 @@ impl<'f> Machine<'f> {
         }
         let n = i32::from(c) % (self.end(src) + 1);
         let mut copy = Twin { given: Vec::new(), pins: Vec::new(), ..twin.clone() };
+        self.create(SeqId(dst));
         match self.ctx.seq_cp(SeqId(src), SeqId(dst), Pos(0)..Pos(n)) {
             Ok(()) if n == 0 => self.ctx.release(SeqId(dst)).unwrap(),
             Ok(()) => {
@@ -544,7 +563,10 @@ impl<'f> Machine<'f> {
                 }
                 self.twins[dst as usize] = Some(copy);
             }
-            Err(Error::Memory(_)) => self.tally.refused += 1,
+            Err(Error::Memory(_)) => {
+                self.tally.refused += 1;
+                self.ctx.release(SeqId(dst)).unwrap();
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -555,8 +577,10 @@ impl<'f> Machine<'f> {
         let later = Pos(end + 1 + i32::from(b));
         let mut batch = Batch::new();
         batch.push(Token(0), later, &[id], true);
-        if self.twins[seq as usize].is_some() && end > 0 {
-            assert!(self.ctx.decode(&batch).is_err());
+        match &self.twins[seq as usize] {
+            None => assert!(matches!(self.ctx.decode(&batch), Err(Error::Sequence { .. }))),
+            Some(_) if end > 0 => assert!(self.ctx.decode(&batch).is_err()),
+            Some(_) => {}
         }
         assert!(self.ctx.rollback(id, later).is_err());
         assert!(self.ctx.rollback(id, Pos(-1 - i32::from(c))).is_err());

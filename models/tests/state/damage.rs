@@ -1,4 +1,4 @@
-//! Whatever is wrong with a state, it is a typed error or changes nothing, and live sequences stay as they were.
+//! Damaged states: each is a typed error or changes nothing, and live sequences stay as they were.
 
 use crate::seen::{KINDS, golden, saved, saved_all, seen};
 use backstitch_core::cell::CellType;
@@ -10,7 +10,7 @@ use backstitch_models::{
 };
 use backstitch_testing::Random;
 
-/// The same container with other content in its sections, and sound checksums.
+/// Return the same container with other content in its sections, and sound checksums.
 pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> Vec<u8> {
     let container = Container::parse(bytes).unwrap();
     let mut out = Vec::new();
@@ -25,7 +25,7 @@ pub fn rewritten(bytes: &[u8], change: impl Fn(&[u8; 4], u64, &mut Vec<u8>)) -> 
     out
 }
 
-/// The same container with sections of another version and content, which may be skipped or not.
+/// Return the same container with sections of another version and content, to be skipped or not.
 fn as_of_later(bytes: &[u8], tags: &[[u8; 4]], skippable: bool) -> Vec<u8> {
     let container = Container::parse(bytes).unwrap();
     let mut out = Vec::new();
@@ -63,7 +63,8 @@ fn sections_of_a_later_version_are_skipped_where_they_may_be() {
     assert!(matches!(error, Error::State(storage::Error::UnknownRequired { version: 3, .. })), "{error}");
 }
 
-/// A small context, so that its states are small: one sequence of a few tokens with a checkpoint and a journal, and a live one.
+/// A small context, so that its states are small: one sequence of a few tokens with a checkpoint
+/// and a journal, and a live one.
 struct Small {
     ctx: Context,
     saved: SeqId,
@@ -93,7 +94,8 @@ fn small(model: &Model) -> Small {
     Small { ctx, saved, live }
 }
 
-/// Reads damaged bytes into a third sequence and into the live one: an error, or the state as it was saved.
+/// Read damaged bytes into a third sequence and into the live one: an error, or the state as it was
+/// saved.
 struct Reader {
     small: Small,
     before: crate::seen::Seen,
@@ -122,7 +124,7 @@ impl Reader {
     }
 }
 
-/// How much of all that could be damaged is.
+/// The share of all possible damage that is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
     Everything,
@@ -162,7 +164,8 @@ fn check_flips(name: &str, model: &Model, how: How) {
     }
 }
 
-/// Other bytes under sound checksums: nobody can tell that cells or states are others, but what describes them must hold together.
+/// Put other bytes under sound checksums. Changed cells and states cannot be noticed, but their
+/// descriptions must be consistent.
 fn check_numbers(name: &str, model: &Model, how: How) {
     let mut reader = Reader::new(model);
     let bytes = saved(&reader.small.ctx, reader.small.saved);
@@ -185,7 +188,8 @@ fn check_numbers(name: &str, model: &Model, how: How) {
     }
 }
 
-/// A state that may be another one now is refused or taken; then it can be used, whatever comes out, and the live sequence is as it was.
+/// Check that a state that may be another one now is refused, or taken and usable, and that the
+/// live sequence is as it was.
 fn hold(reader: &mut Reader, bytes: &[u8], what: &dyn Fn() -> String) {
     let (ctx, target) = (&mut reader.small.ctx, SeqId(2));
     let read = || ctx.seq_state_read_bytes(target, bytes, &RestoreOptions::default());
@@ -296,7 +300,8 @@ impl Content for Zeros<'_> {
 fn a_state_whose_tokens_go_on_across_a_hole_in_its_cells_is_refused() {
     let mut reader = Reader::new(&golden("llama"));
     let bytes = saved(&reader.small.ctx, reader.small.saved);
-    // Seven tokens; the cells of the last three move on by two positions, and the list of tokens gets two more.
+    // Seven tokens; the cells of the last three move on by two positions, and the list of tokens
+    // gets two more.
     let holed = rewritten(&bytes, |tag, _, content| match tag {
         b"MEMO" => {
             assert_eq!(
@@ -366,7 +371,8 @@ fn a_state_of_very_many_checkpoints_takes_time_and_memory_of_its_size() {
     assert_eq!(seen(&reader.small.ctx, reader.small.live), reader.live);
 }
 
-/// Other numbers under sound checksums, for all sequences at once: an error that changes nothing, or a context that goes on.
+/// Put other numbers under sound checksums, for all sequences at once: an error that changes
+/// nothing, or a usable context.
 #[test]
 fn a_forged_context_is_refused_or_read_and_makes_way_for_a_good_one() {
     for name in ["llama", "gemma3", "falcon_h1"] {

@@ -4,7 +4,6 @@
 //! that a filter adds, such as an indent, come from its argument, or from the template.
 
 use alloc::format;
-use alloc::vec::Vec;
 
 use super::super::arguments::Arguments;
 use super::super::error::{Eval, Fault};
@@ -28,7 +27,8 @@ impl Machine<'_, '_> {
             }
             "title" => {
                 given.none(name)?;
-                self.title(&text)
+                // `'old-time' | title` is `'Old-Time'`, in contrast to Python's method.
+                self.titled(&text, |c| is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<'))
             }
             "trim" => {
                 let [chars] = given.bind(name, ["chars"])?;
@@ -43,11 +43,7 @@ impl Machine<'_, '_> {
             "indent" => self.indented(&text, given),
             "center" => {
                 let [width] = given.bind(name, ["width"])?;
-                self.padded(
-                    &text,
-                    Arguments { list: Vec::from_iter(width), ..Arguments::default() },
-                    "center",
-                )
+                self.padded(&text, width, None, name)
             }
             "truncate" => self.truncated(&text, given),
             "wordcount" => {
@@ -80,22 +76,6 @@ impl Machine<'_, '_> {
             None => Ok(None),
             Some(value) => Ok(Some(Val::Str(self.text_of(&value)?))),
         }
-    }
-
-    /// Evaluate `title`: `'old-time' | title` is `'Old-Time'`. Words begin after white space, a
-    /// hyphen or an opening bracket, in contrast to Python's method.
-    fn title(&mut self, text: &Str) -> Eval<Val> {
-        self.budget.bytes(text.len().saturating_mul(3))?;
-        let (mut out, mut in_word) = (Buf::default(), false);
-        for (c, origin) in text.chars() {
-            if in_word {
-                c.to_lowercase().for_each(|c| out.push_char(c, origin));
-            } else {
-                c.to_uppercase().for_each(|c| out.push_char(c, origin));
-            }
-            in_word = !(is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<'));
-        }
-        Ok(Val::Str(out.finish()))
     }
 
     /// Evaluate `indent`: `'a\nb' | indent(2)` is `'a\n  b'`. The first line and blank lines are
@@ -132,22 +112,24 @@ impl Machine<'_, '_> {
     /// Evaluate `truncate`: a text that is too long is cut before a word, and ends in `...`.
     ///
     /// # Errors
-    /// [`Fault::Failed`] if the length is shorter than the ending.
+    /// [`Fault::Failed`] if the leeway is negative, or the length is shorter than the ending.
     fn truncated(&mut self, text: &Str, given: Arguments) -> Eval<Val> {
         let [length, kill, end, leeway] = given.bind("truncate", ["length", "killwords", "end", "leeway"])?;
-        let length = usize::try_from(self.int_arg("truncate", length, 255)?).unwrap_or(0);
-        let leeway = usize::try_from(self.int_arg("truncate", leeway, 5)?).unwrap_or(0);
+        let length = self.int_arg("truncate", length, 255)?;
+        let Ok(leeway) = usize::try_from(self.int_arg("truncate", leeway, 5)?) else {
+            return Err(Fault::failed("truncate: the leeway is negative"));
+        };
         let kill = kill.is_some_and(|kill| kill.is_true(&self.heap));
         let end = self.str_arg("truncate", end)?.unwrap_or_else(|| Str::template("..."));
         self.budget.bytes(text.len().saturating_mul(2) + end.len())?;
         let n_end = end.as_str().chars().count();
+        let too_short = || Fault::failed("truncate: the length is shorter than the end");
+        let length = usize::try_from(length).map_err(|_| too_short())?;
         if text.as_str().chars().count() <= length.saturating_add(leeway) {
             return Ok(Val::Str(text.clone()));
         }
-        if length < n_end {
-            return Err(Fault::failed("truncate: the length is shorter than the end"));
-        }
-        let cut = text.as_str().char_indices().nth(length - n_end).map_or(text.len(), |(at, _)| at);
+        let n_kept = length.checked_sub(n_end).ok_or_else(too_short)?;
+        let cut = text.as_str().char_indices().nth(n_kept).map_or(text.len(), |(at, _)| at);
         let mut kept = text.as_str().get(..cut).unwrap_or("");
         if !kill {
             kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
@@ -155,6 +137,44 @@ impl Machine<'_, '_> {
         let mut out = Buf::default();
         out.push_str(&text.subslice(kept));
         out.push_str(&end);
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// Return a text with the characters that HTML reserves escaped.
+    fn escaped(&mut self, text: &Str) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(2))?;
+        let mut out = Buf::default();
+        for (c, origin) in text.chars() {
+            let name = match c {
+                '&' => "&amp;",
+                '<' => "&lt;",
+                '>' => "&gt;",
+                '\'' => "&#39;",
+                '"' => "&#34;",
+                c => {
+                    out.push_char(c, origin);
+                    continue;
+                }
+            };
+            self.budget.bytes(name.len())?;
+            out.push(name, origin);
+        }
+        Ok(Val::Str(out.finish()))
+    }
+
+    /// Return a text with its bytes percent-encoded, as in URLs.
+    fn urlencoded(&mut self, text: &Str) -> Eval<Val> {
+        self.budget.bytes(text.len().saturating_mul(3))?;
+        let mut out = Buf::default();
+        for (span, origin) in text.spans() {
+            for byte in span.bytes() {
+                if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
+                    out.push_char(char::from(byte), origin);
+                } else {
+                    out.push(&format!("%{byte:02X}"), origin);
+                }
+            }
+        }
         Ok(Val::Str(out.finish()))
     }
 }

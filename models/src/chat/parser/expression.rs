@@ -33,16 +33,18 @@ impl<'s> Parser<'s> {
     /// Parse an expression, or a tuple of expressions separated by commas. Without `conditional` a
     /// following `if` is not part of it, as in `for item in items if condition`.
     pub(super) fn tuple(&mut self, conditional: bool) -> Read<Expr> {
-        let mut items = Vec::new();
-        loop {
-            if self.at_tuple_end() && !items.is_empty() {
-                break;
-            }
-            items.push(if conditional { self.expression()? } else { self.nested(Self::or)? });
+        let item = |parser: &mut Self| match conditional {
+            true => parser.expression(),
+            false => parser.nested(Self::or),
+        };
+        let first = item(self)?;
+        if !self.operator(",") {
+            return Ok(first);
+        }
+        let mut items = Vec::from([first]);
+        while !self.at_tuple_end() {
+            items.push(item(self)?);
             if !self.operator(",") {
-                if items.len() == 1 {
-                    return Ok(items.pop().unwrap_or(Expr::None));
-                }
                 break;
             }
         }

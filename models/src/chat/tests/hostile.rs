@@ -181,6 +181,10 @@ fn arithmetic_without_a_result_is_an_error() {
         "{{ 'a'.ljust(9223372036854775807, '') }}",
         "{{ 'a'.rjust(9, 'ab') }}",
         "{{ [].pop() }}",
+        "{{ {}.get() }}",
+        "{{ {}.setdefault() }}",
+        "{{ 'abc' | truncate(-1, end='') }}",
+        "{{ 'abc' | truncate(9, leeway=-1) }}",
     ] {
         assert!(failed(source), "{source}: {:?}", render(source));
     }

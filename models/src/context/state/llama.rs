@@ -150,7 +150,6 @@ impl Context {
     /// Return the tokens of a sequence of a file, as far as they are known.
     fn history_of(&self, file: &File<'_>, index: usize) -> Result<History, Error> {
         let mut history = History::new(self.params.n_ctx)?;
-        history.claim();
         let snapshot = file.snapshot();
         let Some((first, end)) = range_of(snapshot, index) else { return Ok(history) };
         history.make_foreign();

@@ -5,9 +5,9 @@ use super::sections::{MAX_TOKENS, SAMPLER, TOKENS, TRAIL, expect_at_most, sample
 use super::{RestoreOptions, Restored, RestoredSequence};
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::context::history::{Left, SavedTokens};
-use crate::context::outputs::Logits;
 use crate::context::{Context, History};
 use crate::error::Error;
+use crate::runner::outputs::Logits;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{Snapshot, Source};

@@ -15,14 +15,15 @@ pub(super) enum Step {
     Between(usize),
 }
 
-/// One expression. In the comments, `S` is `[^\s\p{L}\p{N}]` and `W` is `\s+(?!\S)|\s+`.
+/// One expression. In the comments, `S` is `[^\s\p{L}\p{N}]`, `W` is `\s+(?!\S)|\s+`, and `V` is
+/// `\s*[\r\n]+|W`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
     /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?S+|W`
     Gpt2,
-    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?S+[\r\n]*|\s*[\r\n]+|W`
+    /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?S+[\r\n]*|V`
     Modern(Modern),
-    /// `P?U*L+C?|P?U+L*C?|\p{N}{1,digits}| ?S+[\r\n/]*|\s*[\r\n]+|W`, in which P is
+    /// `P?U*L+C?|P?U+L*C?|\p{N}{1,digits}| ?S+[\r\n/]*|V`, in which P is
     /// `[^\r\n\p{L}\p{N}]`, U `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, L `[\p{Ll}\p{Lm}\p{Lo}\p{M}]` and
     /// C a contraction in any case.
     Cased {
@@ -31,7 +32,7 @@ pub(super) enum Rule {
         /// The longest number, in digits.
         digits: usize,
     },
-    /// `[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|W`
+    /// `[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|V`
     DeepSeek3,
     /// `\p{N}{1,most}`
     Numbers {
@@ -248,7 +249,7 @@ fn signs_then(text: &str, at: usize, first: Look, signs: Class, closing: &str) -
     (end > start).then(|| run_of(text, end, |c| closing.contains(c)))
 }
 
-/// Match `\s*[\r\n]+|W`: white space up to its last line end, or else as [`space`].
+/// Match `V`: white space up to its last line end, or else as [`space`].
 fn lines_or_space(text: &str, at: usize) -> Step {
     let (mut end, mut last_line_end) = (at, None);
     loop {

@@ -1,7 +1,7 @@
 //! Pooling: one embedding for a whole sequence, made of those of its tokens.
 
 use crate::error::Error;
-pub use crate::hparams::Pooling;
+use crate::hparams::Pooling;
 use alloc::{vec, vec::Vec};
 use backstitch_kv::{Batch, SeqId};
 

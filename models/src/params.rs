@@ -47,7 +47,7 @@ pub struct Params {
 }
 
 /// Maximum number of sequences of a context.
-pub(super) const MAX_SEQUENCES: u32 = 1 << 16;
+pub(crate) const MAX_SEQUENCES: u32 = 1 << 16;
 
 setters!(Params {
     n_ctx: u32,
@@ -103,7 +103,7 @@ impl Params {
 
     /// # Errors
     /// [`Error::Params`] for sizes of zero or beyond reason.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let bounds = [
             ("n_ctx", self.n_ctx, 1 << 30, "a number from 1 to 2^30"),
             ("n_ubatch", self.n_ubatch, 1 << 16, "a number from 1 to 65536"),

@@ -4,13 +4,15 @@
 //! the batch in progress. The two are swapped when it succeeds, so that a failed batch changes no
 //! output.
 
-use super::pooling::{Pooled, Pooling};
-use crate::{error::Error, graph::Head, hparams::Hparams};
+use super::pooling::Pooled;
+use crate::error::Error;
+use crate::graph::Head;
+use crate::hparams::{Hparams, Pooling};
 use alloc::{sync::Arc, vec, vec::Vec};
 use backstitch_kv::{Batch, SeqId};
 
 /// Logits of a sequence, independent of any batch; forks share them.
-pub(super) type Logits = Arc<Vec<f32>>;
+pub(crate) type Logits = Arc<Vec<f32>>;
 
 /// Number of rows up to which space for the next batch is reserved at once. Batches with few rows
 /// are mostly followed by similar ones, so decoding soon allocates nothing; large batches may come
@@ -104,7 +106,7 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     /// Return empty outputs.
-    pub(super) fn new(h: &Hparams, n_seq_max: u32, pooling: Pooling) -> Self {
+    pub(crate) fn new(h: &Hparams, n_seq_max: u32, pooling: Pooling) -> Self {
         Outputs {
             n_vocab: h.n_vocab,
             n_embd: h.n_embd,
@@ -122,7 +124,7 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub(super) fn begin(&mut self, batch: &Batch, head: Head) -> Result<(), Error> {
+    pub(crate) fn begin(&mut self, batch: &Batch, head: Head) -> Result<(), Error> {
         let all = head == Head::Embeddings && self.pooling != Pooling::None;
         let width = if head == Head::Logits { self.n_vocab } else { self.n_embd };
         let n_rows = batch.outputs().iter().filter(|&&wanted| wanted || all).count();
@@ -143,13 +145,13 @@ impl Outputs {
     }
 
     /// Make the staged outputs visible, in place of the former ones.
-    pub(super) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         core::mem::swap(&mut self.shown, &mut self.staged);
         self.row_of_seq.fill(None);
     }
 
     /// Return the staged output of token `index` of a batch that will not be published.
-    pub(super) fn staged(&self, index: usize) -> Option<&[f32]> {
+    pub(crate) fn staged(&self, index: usize) -> Option<&[f32]> {
         self.staged.row(self.staged.number(index)?)
     }
 
@@ -160,7 +162,7 @@ impl Outputs {
     }
 
     /// Pool the staged embeddings of each sequence of `batch`.
-    pub(super) fn pool(&mut self, batch: &Batch) {
+    pub(crate) fn pool(&mut self, batch: &Batch) {
         if !self.takes_all() {
             return;
         }
@@ -174,14 +176,14 @@ impl Outputs {
     }
 
     /// Drop all visible rows.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.shown.clear();
         self.row_of_seq.fill(None);
         self.own.fill(None);
     }
 
     /// Set the logits of the last token of `seq`, until it changes.
-    pub(super) fn give(&mut self, seq: SeqId, logits: Option<Logits>) {
+    pub(crate) fn give(&mut self, seq: SeqId, logits: Option<Logits>) {
         self.forget(seq);
         if let Some(slot) = self.own.get_mut(seq.index()) {
             *slot = logits;
@@ -189,7 +191,7 @@ impl Outputs {
     }
 
     /// Record token `index` as the last of `seq` so far.
-    pub(super) fn assign(&mut self, seq: SeqId, index: usize) {
+    pub(crate) fn assign(&mut self, seq: SeqId, index: usize) {
         let row = self.shown.of_index.get(index).copied().flatten();
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
             *slot = row;
@@ -200,13 +202,13 @@ impl Outputs {
     }
 
     /// Share the row or logits of `seq` with `fork`.
-    pub(super) fn share(&mut self, seq: SeqId, fork: SeqId) {
+    pub(crate) fn share(&mut self, seq: SeqId, fork: SeqId) {
         self.row_of_seq[fork.index()] = self.row_of_seq[seq.index()];
         self.own[fork.index()] = self.own[seq.index()].clone();
     }
 
     /// Drop the outputs of `seq`, because its last token has changed.
-    pub(super) fn forget(&mut self, seq: SeqId) {
+    pub(crate) fn forget(&mut self, seq: SeqId) {
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
             *slot = None;
         }
@@ -217,13 +219,13 @@ impl Outputs {
     }
 
     /// Return the output of token `index`, if the last batch produced outputs of the kind `head`.
-    pub(super) fn row(&self, head: Head, index: usize) -> Option<&[f32]> {
+    pub(crate) fn row(&self, head: Head, index: usize) -> Option<&[f32]> {
         let row = self.shown.number(index).filter(|_| self.shown.head == head)?;
         self.shown.row(row)
     }
 
     /// Return the logits of the last token of `seq`.
-    pub(super) fn of_sequence(&self, seq: SeqId) -> Option<&[f32]> {
+    pub(crate) fn of_sequence(&self, seq: SeqId) -> Option<&[f32]> {
         if let Some(logits) = self.own.get(seq.index())? {
             return Some(logits);
         }
@@ -233,7 +235,7 @@ impl Outputs {
 
     /// Return a copy of the logits of the last token of `seq` that outlives the batch; `None` if
     /// they are not available or the allocator refuses.
-    pub(super) fn keep(&self, seq: SeqId) -> Option<Logits> {
+    pub(crate) fn keep(&self, seq: SeqId) -> Option<Logits> {
         match self.own.get(seq.index()) {
             Some(Some(logits)) => Some(logits.clone()),
             _ => copied(self.of_sequence(seq)?).ok(),
@@ -241,12 +243,12 @@ impl Outputs {
     }
 
     /// Return the pooled embedding of `seq`.
-    pub(super) fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
+    pub(crate) fn pooled(&self, seq: SeqId) -> Option<&[f32]> {
         self.shown.pooled.of_sequence(seq)
     }
 
     /// Set the first token of the piece to compute next.
-    pub(super) fn start_at(&mut self, start: usize) {
+    pub(crate) fn start_at(&mut self, start: usize) {
         self.start = start;
     }
 
@@ -265,7 +267,7 @@ impl Outputs {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the allocator refuses.
-pub(super) fn copied(logits: &[f32]) -> Result<Logits, Error> {
+pub(crate) fn copied(logits: &[f32]) -> Result<Logits, Error> {
     let mut copy = Vec::new();
     let refused = Error::OutOfMemory { what: "logits", n_bytes: size_of_val(logits) as u64 };
     copy.try_reserve_exact(logits.len()).map_err(|_| refused)?;
