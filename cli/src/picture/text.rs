@@ -12,8 +12,9 @@ use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use std::ops::Range;
 
-/// Columns of the widest and the narrowest picture.
+/// Columns of the widest picture. Wider ones would show more positions than the eye can follow.
 const WIDEST: usize = 100;
+/// Columns of the narrowest picture; narrower terminals break its lines.
 const NARROWEST: usize = 30;
 /// Columns before the drawing.
 const LABEL: usize = 13;
