@@ -20,7 +20,7 @@ pub use files::{of_file, of_prompt_cache, of_state};
 
 /// An error of a command.
 ///
-/// Commands return it to `main`, which prints it with [`chain`] behind "error: " and ends with exit
+/// Commands return it to `main`, which prints it with [`chain`] after "error: " and ends with exit
 /// code 1. Errors of the libraries keep their type where a caller looks at it ([`Error::State`],
 /// [`Error::Engine`]); an error that only has to be read is [`Error::Refused`].
 #[derive(Debug)]

@@ -47,9 +47,10 @@ impl PromptCache {
             trouble: Vec::new(),
         };
         if std::fs::metadata(&cache.folder).is_ok_and(|metadata| metadata.is_file()) {
-            let (name, way_out) =
-                (cache.folder.display(), "--save FILE and --restore FILE keep one text in a file");
-            cache.fail(format!("{name} is a file; a prompt cache is a folder here; {way_out}"));
+            let name = cache.folder.display();
+            cache.fail(format!(
+                "{name} is a file; a prompt cache is a folder here; --save FILE and --restore FILE keep one text in a file"
+            ));
             return Some(cache);
         }
         match prompt_cache::PromptCache::open(&cache.folder, access) {
@@ -111,16 +112,18 @@ impl PromptCache {
     fn why(&self, model: &Model, tokens: &[Token]) -> String {
         let Some(recalled) = &self.recalled else { return "nothing was looked for".into() };
         if model.graph().encoder().is_some() {
-            return "this model answers texts, whose encodings are not kept".into();
+            return "this model encodes the prompt, and encoder outputs are not stored".into();
         }
         let more = recalled.n_stored.saturating_sub(recalled.n_tokens);
         let states = match more {
             0 => String::new(),
-            _ => format!("; {more} more are stored, but no state of this model behind them"),
+            _ => format!("; {more} more are stored, but no state of this model after them"),
         };
         let why = match recalled.why {
             Why::AllStored => {
-                format!("whole blocks of {BLOCK_TOKENS} are kept, and the last token's logits are wanted")
+                format!(
+                    "whole blocks of {BLOCK_TOKENS} tokens are stored, and the last token is evaluated for its logits"
+                )
             }
             why => format!("{why}{}", text_at(why, model, tokens)),
         };

@@ -252,14 +252,14 @@ impl Session {
         let options = if until.ignore_eos { options.ignore_eos() } else { options };
         self.inner.set_cancel(Some(interrupt::cancel()));
         let (mut n, mut generation) = (0, self.inner.generate(options));
-        let told = core::iter::from_fn(|| {
+        let chunks = core::iter::from_fn(|| {
             let piece = generation.next_chunk()?;
             Some(piece.map_err(Error::from).and_then(|piece| {
                 n += piece.tokens.len();
                 show(piece)
             }))
         });
-        let told = told.collect::<Result<(), Error>>();
+        let shown = chunks.collect::<Result<(), Error>>();
         let finish = generation.finish();
         self.inner.set_cancel(None);
         if finish != Some(Finish::Cancelled) {
@@ -268,7 +268,7 @@ impl Session {
         self.stats.n_generated += n;
         self.stats.generation_time += start.elapsed();
         self.stats.drafts = self.inner.draft_stats();
-        told?;
+        shown?;
         match finish {
             Some(Finish::Limit) | None if room < limit => Ok(Finish::ContextFull),
             finish => Ok(finish.unwrap_or(Finish::Limit)),

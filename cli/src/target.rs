@@ -44,9 +44,11 @@ pub enum Kind {
 /// Commands make one from an option before their work, and write through it afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
+    /// The path as it was typed.
     path: &'a Path,
     /// The option that named the path, for errors.
     option: &'static str,
+    /// The kind of file that will be written, the only one that may be replaced.
     kind: Kind,
     /// If the command continues the text of this very file: the file as it was before it was read.
     input: Option<Stamp>,

@@ -124,7 +124,7 @@ pub struct TimelineArgs {
     /// Tokens to generate after the text [default: 0; without text and model, 600].
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N")]
     pub n_predict: Option<u32>,
-    /// Fork the sequence N times at its end; each fork goes on with another of the likeliest
+    /// Fork the sequence N times at its end; each fork continues with another of the most likely
     /// tokens.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u8).range(..=64))]
     pub forks: u8,

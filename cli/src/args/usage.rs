@@ -9,14 +9,14 @@ use clap::error::Error;
 /// the name of the command, as in [`Expanded::command`](super::expand::Expanded::command).
 pub fn usage_line(error: &Error, command: &str) -> String {
     let text = error.render().to_string();
-    let told = text.split("\n\n").take_while(|part| !is_boilerplate(part)).map(|part| {
+    let message = text.split("\n\n").take_while(|part| !is_boilerplate(part)).map(|part| {
         let words: Vec<_> = part.split_whitespace().collect();
         words.join(" ")
     });
-    let told = told.collect::<Vec<_>>().join("; ");
-    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    let message = message.collect::<Vec<_>>().join("; ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
     let command = if command.is_empty() { String::new() } else { format!(" {command}") };
-    format!("{told}; try `backstitch{command} --help`")
+    format!("{message}; try `backstitch{command} --help`")
 }
 
 /// Return true for the paragraphs that clap puts below every error.

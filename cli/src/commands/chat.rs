@@ -110,15 +110,19 @@ fn no_template() -> Error {
 /// The messages are what counts: the session holds the tokens of some earlier state of them, and is
 /// brought up to date before each answer.
 struct Chat<'a> {
+    /// The model, for its vocabulary.
     model: &'a Model,
     /// The model's chat template, which turns messages into text.
     template: ChatTemplate,
     /// The tokens that are evaluated, with the sampler.
     session: Session,
+    /// The options of the command.
     args: &'a ChatArgs,
     /// Role and content of each message, oldest first.
     messages: Vec<(&'static str, String)>,
+    /// The source of messages.
     input: Input,
+    /// Standard output, for answers only; notes go to standard error.
     out: Output,
     /// True if a person types, false if messages come from a pipe.
     terminal: bool,

@@ -1,4 +1,6 @@
 //! `backstitch graph`: print the operations that a model runs, those of its encoder first.
+//!
+//! The graph follows from the header of the file, so no weights are loaded.
 
 use crate::args::GraphArgs;
 use crate::embedded;

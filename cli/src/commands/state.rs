@@ -22,7 +22,7 @@ use std::path::Path;
 /// The answer of `splice`, which exists to give it: joining states is asked for often, and a joined
 /// state would look right.
 const NO_SPLICE: &str = "states cannot be joined: what is kept of a token depends on all tokens before it; \
-trim one to what both begin with and evaluate the rest behind it (`backstitch state splice --help` shows how)";
+trim one to what both begin with and evaluate the rest after it (`backstitch state splice --help` shows how)";
 
 /// Run the command.
 ///
@@ -49,7 +49,7 @@ fn container<'a>(path: &Path, file: &'a StateFile) -> Result<Container<'a>, Erro
     file.container().map_err(|error| at(path, error))
 }
 
-/// Check the bytes of all sections, behind a progress bar.
+/// Check the bytes of all sections, with a progress bar.
 fn check_bytes(path: &Path, container: &Container<'_>) -> Result<(), Error> {
     let progress = Progress::bytes("checking");
     let total = container.sections().map(|section| section.stored_len).fold(0, u64::saturating_add);

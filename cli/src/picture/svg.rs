@@ -55,7 +55,7 @@ fn ruler(sheet: &mut Sheet, across: Across) {
     sheet.down(NEXT - 4.0);
 }
 
-/// Draw the rows under the scale, each behind its label. Rows that would be empty for every
+/// Draw the rows under the scale, each after its label. Rows that would be empty for every
 /// sequence of the model are left out.
 fn rows(sheet: &mut Sheet, across: Across, picture: &Picture) {
     let survey = &picture.survey;

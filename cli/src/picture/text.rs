@@ -12,8 +12,9 @@ use backstitch_kv::survey::{Checkpoint, Extent, Layers, Survey};
 use backstitch_models::{CostRange, Pos, Rollback, RollbackCost};
 use std::ops::Range;
 
-/// Columns of the widest and the narrowest picture.
+/// Columns of the widest picture. Wider ones would show more positions than the eye can follow.
 const WIDEST: usize = 100;
+/// Columns of the narrowest picture; narrower terminals break its lines.
 const NARROWEST: usize = 30;
 /// Columns before the drawing.
 const LABEL: usize = 13;
@@ -280,7 +281,7 @@ fn legend(rows: &[(String, Vec<Glyph>)], width: usize) -> Vec<Line> {
     for (signs, ink, meaning) in entries {
         let text = format!(" {meaning}   ");
         let n_columns = signs.chars().count() + text.chars().count();
-        // The spaces behind the last entry may stand out.
+        // The spaces after the last entry may stand out.
         if n_columns > left + 3 {
             // Narrow pictures have no room to indent it.
             let indent = if width < 60 { 2 } else { LABEL };
@@ -306,7 +307,7 @@ fn wrapped(text: &str, width: usize) -> Vec<Line> {
     wrap(text, width, 2).iter().map(|line| vec![span(Ink::Plain, line)]).collect()
 }
 
-/// Return a line behind a label, which is cut if it is too long.
+/// Return a line after a label, which is cut if it is too long.
 fn labelled(label: &str, spans: Vec<Span>) -> Line {
     let label = format!("{:<LABEL$}", label.chars().take(LABEL - 1).collect::<String>());
     let mut line = vec![span(Ink::Heading, &label)];

@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
         self.rewind()
     }
 
-    /// Measure every prompt and every generation behind `depth` tokens.
+    /// Measure every prompt and every generation after `depth` tokens.
     ///
     /// # Errors
     /// [`Error::Engine`] if the model cannot be evaluated.
@@ -145,7 +145,7 @@ impl<'a> Bench<'a> {
         Ok(AtDepth { depth, prompts, generations })
     }
 
-    /// Time `run`, which evaluates tokens behind the depth and returns the allocations that it
+    /// Time `run`, which evaluates tokens after the depth and returns the allocations that it
     /// counted.
     fn measure(
         &mut self,

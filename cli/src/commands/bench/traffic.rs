@@ -42,7 +42,7 @@ impl Mul<u64> for Work {
     }
 }
 
-/// Return the work of a prompt of `n_tokens` behind `depth` others, with logits for the last token
+/// Return the work of a prompt of `n_tokens` after `depth` others, with logits for the last token
 /// of each logical batch.
 ///
 /// Weights and the cache are read once for each physical batch. The cache grows meanwhile, so it is
@@ -61,7 +61,7 @@ pub fn prompt(ctx: &Context, depth: u32, n_tokens: u32) -> Work {
     Work { bytes: read, ..ops }
 }
 
-/// Return the work of generating `n_tokens` in each of `n_seqs` sequences together, behind `depth`
+/// Return the work of generating `n_tokens` in each of `n_seqs` sequences together, after `depth`
 /// others.
 pub fn generation(ctx: &Context, depth: u32, n_tokens: u32, n_seqs: u32) -> Work {
     let (model, n_seqs) = (ctx.model(), u64::from(n_seqs));

@@ -35,9 +35,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     if container.uncommitted() > 0 {
         let rest = bytes(container.uncommitted());
         out.text(
-            format_args!(
-                "{rest} behind it are left of a save that did not end; the next one overwrites them"
-            ),
+            format_args!("{rest} after it are left of a save that did not end; the next one overwrites them"),
             6,
         )?;
     }
