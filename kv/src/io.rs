@@ -207,12 +207,10 @@ impl Write for Vec<u8> {
 #[cfg(not(feature = "std"))]
 impl Write for &mut [u8] {
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let (need, free) = (bytes.len() as u64, self.len() as u64);
-        let (front, rest) =
-            core::mem::take(self).split_at_mut_checked(bytes.len()).ok_or(Error::Full { need, free })?;
-        front.copy_from_slice(bytes);
-        *self = rest;
-        Ok(())
+        let mut space = Space::new(core::mem::take(self));
+        let written = space.write_all(bytes);
+        *self = space.0;
+        written
     }
 }
 
