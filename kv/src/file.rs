@@ -355,7 +355,7 @@ fn size_limit() -> Option<u64> {
     None
 }
 
-/// Open a file that has a length, and tells it. The kind is asked before opening, because opening
+/// Open a file that has a length, and return both. The kind is asked before opening, because opening
 /// a device may do something, and again after, because the path may lead elsewhere by then.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     check_kind(&fs::metadata(path)?)?;

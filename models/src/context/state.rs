@@ -118,7 +118,7 @@ impl Restored {
 }
 
 impl Context {
-    /// Return bytes that [`Context::state_write`] would write, in the time that this takes without
+    /// Return the bytes that [`Context::state_write`] would write, in the time that this takes without
     /// a receiver.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Context {
         self.take(&Container::parse(bytes)?, None, options)
     }
 
-    /// Return bytes that [`Context::seq_state_write`] would write.
+    /// Return the number of bytes that [`Context::seq_state_write`] would write.
     ///
     /// # Errors
     /// [`Error::Sequence`], [`Error::OutOfMemory`].

@@ -89,7 +89,7 @@ impl Section {
         self.flags & FLAG_REQUIRED != 0
     }
 
-    /// Return where the stored bytes end.
+    /// Return the offset behind the stored bytes.
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(self.stored_len)
     }
@@ -102,7 +102,7 @@ impl Section {
         expect_equal(self.tag, self.offset, "length", self.raw_len, wanted)
     }
 
-    /// Return what identifies a section.
+    /// Return the tag and the index, which identify a section.
     pub(super) fn key(&self) -> (Tag, u64) {
         (self.tag, self.index)
     }
