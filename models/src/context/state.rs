@@ -118,8 +118,8 @@ impl Restored {
 }
 
 impl Context {
-    /// Return the bytes that [`Context::state_write`] would write, in the time that this takes without
-    /// a receiver.
+    /// Return the number of bytes that [`Context::state_write`] would write, in the time that this
+    /// takes without a receiver.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].

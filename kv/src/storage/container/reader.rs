@@ -106,7 +106,8 @@ impl<'a> Container<'a> {
         self.len
     }
 
-    /// Return the number of bytes after those that count: what is left of a save that did not come to its end.
+    /// Return the number of bytes after those that count: what is left of a save that did not come
+    /// to its end.
     pub fn uncommitted(&self) -> u64 {
         self.file_len().saturating_sub(self.committed_len())
     }
