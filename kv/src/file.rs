@@ -355,8 +355,8 @@ fn size_limit() -> Option<u64> {
     None
 }
 
-/// Open a file that has a length, and tells it. The kind is asked before opening, because opening
-/// a device may do something, and again after, because the path may lead elsewhere by then.
+/// Open a file that has a length, and return both. The kind is asked before opening, because
+/// opening a device may do something, and again after, because the path may lead elsewhere by then.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, usize), Problem> {
     check_kind(&fs::metadata(path)?)?;
     let file = without_waiting(OpenOptions::new().read(true), true).open(path)?;

@@ -38,7 +38,7 @@ pub trait Write: Send {
 
 /// Gives bytes, in order.
 pub trait Read {
-    /// Fill the front of `bytes` and tells how much; 0 of a slice that is not empty is the end.
+    /// Fill the front of `bytes`, and return how much; 0 of a slice that is not empty is the end.
     ///
     /// # Errors
     /// The error of the giver.
@@ -49,7 +49,7 @@ pub trait Read {
 ///
 /// Bytes that were read once need not read the same again; users check the bytes that they got.
 pub trait ReadAt: Sync {
-    /// Return how many bytes there are now.
+    /// Return the number of bytes that there are now.
     ///
     /// # Errors
     /// The error of the device.
@@ -63,8 +63,8 @@ pub trait ReadAt: Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fill the front of `bytes` with what stands from `offset` on and tells how much; less than
-    /// all only at the end.
+    /// Fill the front of `bytes` with what stands from `offset` on, and return how much: less
+    /// than all only at the end.
     ///
     /// # Errors
     /// The error of the device.
@@ -172,7 +172,7 @@ impl<'a> Space<'a> {
         Self(bytes)
     }
 
-    /// Return bytes that there is room for.
+    /// Return the number of bytes that there is room for.
     pub fn free(&self) -> usize {
         self.0.len()
     }
@@ -207,12 +207,10 @@ impl Write for Vec<u8> {
 #[cfg(not(feature = "std"))]
 impl Write for &mut [u8] {
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let (need, free) = (bytes.len() as u64, self.len() as u64);
-        let (front, rest) =
-            core::mem::take(self).split_at_mut_checked(bytes.len()).ok_or(Error::Full { need, free })?;
-        front.copy_from_slice(bytes);
-        *self = rest;
-        Ok(())
+        let mut space = Space::new(core::mem::take(self));
+        let written = space.write_all(bytes);
+        *self = space.0;
+        written
     }
 }
 
@@ -251,7 +249,7 @@ pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// Fill `bytes` as far as `source` goes and tells how far.
+/// Fill `bytes` as far as `source` goes, and return how far.
 fn fill(source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Error> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -245,7 +245,7 @@ pub struct StoredSnapshot<'a> {
 }
 
 impl<'a> StoredSnapshot<'a> {
-    /// Read the description and checks it, and that all sections which it needs are there and as
+    /// Read the description and check it, and that all sections which it needs are there and as
     /// long as they must be.
     ///
     /// # Errors

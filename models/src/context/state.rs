@@ -118,8 +118,8 @@ impl Restored {
 }
 
 impl Context {
-    /// Return bytes that [`Context::state_write`] would write, in the time that this takes without
-    /// a receiver.
+    /// Return the number of bytes that [`Context::state_write`] would write, in the time that this
+    /// takes without a receiver.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -158,7 +158,7 @@ impl Context {
         self.take(&Container::parse(bytes)?, None, options)
     }
 
-    /// Return bytes that [`Context::seq_state_write`] would write.
+    /// Return the number of bytes that [`Context::seq_state_write`] would write.
     ///
     /// # Errors
     /// [`Error::Sequence`], [`Error::OutOfMemory`].

@@ -81,7 +81,7 @@ impl HeaderBytes {
         bytes
     }
 
-    /// Return what the header says, and true if the container is a stream.
+    /// Return the content of the header, and true if the container is a stream.
     ///
     /// # Errors
     /// [`Error::Magic`], [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
@@ -125,7 +125,7 @@ impl Commit {
         commit
     }
 
-    /// Return where the slot of this commit lies.
+    /// Return the offset of the slot of this commit.
     pub fn slot_offset(&self) -> u64 {
         HEADER_BYTES + self.slot() * SLOT_BYTES
     }

@@ -86,12 +86,12 @@ impl<'a> Container<'a> {
         self.stream
     }
 
-    /// Counts the saves of this file, from 1.
+    /// Return the number of saves of this file, from 1.
     pub fn generation(&self) -> u64 {
         self.footer.generation
     }
 
-    /// Return bytes that count.
+    /// Return the number of bytes that count.
     pub fn committed_len(&self) -> u64 {
         self.footer.total
     }
@@ -106,13 +106,14 @@ impl<'a> Container<'a> {
         self.len
     }
 
-    /// Return bytes after those that count: what is left of a save that did not come to its end.
+    /// Return the number of bytes after those that count: what is left of a save that did not come
+    /// to its end.
     pub fn uncommitted(&self) -> u64 {
         self.file_len().saturating_sub(self.committed_len())
     }
 
-    /// Return bytes that count but that nothing refers to any more: older sections, directories and
-    /// footers.
+    /// Return the number of bytes that count but that nothing refers to any more: older sections,
+    /// directories and footers.
     pub fn waste(&self) -> u64 {
         waste(&self.footer, self.used)
     }

@@ -89,7 +89,7 @@ impl Section {
         self.flags & FLAG_REQUIRED != 0
     }
 
-    /// Return where the stored bytes end.
+    /// Return the offset behind the stored bytes.
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(self.stored_len)
     }
@@ -102,7 +102,7 @@ impl Section {
         expect_equal(self.tag, self.offset, "length", self.raw_len, wanted)
     }
 
-    /// Return what identifies a section.
+    /// Return the tag and the index, which identify a section.
     pub(super) fn key(&self) -> (Tag, u64) {
         (self.tag, self.index)
     }
@@ -141,13 +141,13 @@ pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
     let mut used = 0_u64;
     let mut before: Option<&Section> = None;
     for section in by_offset(sections)? {
-        let fresh = before.is_none_or(|before| !section.same_bytes(before));
-        if let Some(before) = before.filter(|before| fresh && section.offset < before.end()) {
-            let (section, other, offset) = (section.tag, before.tag, section.offset);
-            return Err(Error::Overlap { section, other, offset });
-        }
-        if fresh {
-            used = used.saturating_add(section.stored_len.next_multiple_of(ALIGN));
+        match before {
+            Some(before) if section.same_bytes(before) => {}
+            Some(before) if section.offset < before.end() => {
+                let (section, other, offset) = (section.tag, before.tag, section.offset);
+                return Err(Error::Overlap { section, other, offset });
+            }
+            _ => used = used.saturating_add(section.stored_len.next_multiple_of(ALIGN)),
         }
         before = Some(section);
     }
@@ -156,18 +156,14 @@ pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
 
 /// Check that records stand in the order of their tags and indices, none twice.
 fn check_order(sections: &[Section]) -> Result<(), Error> {
-    let wrong =
-        sections.iter().zip(sections.iter().skip(1)).find(|(before, after)| before.key() >= after.key());
-    match wrong {
-        None => Ok(()),
-        Some((before, after)) => Err(Error::Malformed {
-            section: after.tag,
-            offset: after.offset,
-            what: "index of a record out of order",
-            found: after.index,
-            wanted: before.index.saturating_add(1),
-        }),
+    for (before, after) in sections.iter().zip(sections.iter().skip(1)) {
+        if before.key() >= after.key() {
+            let (section, offset, found) = (after.tag, after.offset, after.index);
+            let (what, wanted) = ("index of a record out of order", before.index.saturating_add(1));
+            return Err(Error::Malformed { section, offset, what, found, wanted });
+        }
     }
+    Ok(())
 }
 
 /// Return the sections that have bytes, in the order in which they lie in the file.

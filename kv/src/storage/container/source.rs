@@ -29,7 +29,7 @@ pub enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Return how many bytes there are now.
+    /// Return the number of bytes that there are now.
     pub(super) fn len(&self) -> Result<u64, Error> {
         match self {
             Self::Slice(bytes) => Ok(bytes.len() as u64),

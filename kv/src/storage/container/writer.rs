@@ -264,7 +264,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Return where `len` bytes from `at` on end; so far below the largest number that what is padded
+/// Return the end of `len` bytes from `at` on; so far below the largest number that what is padded
 /// and the footer still have an end.
 pub(super) fn end_of(at: u64, len: u64) -> Result<u64, Error> {
     let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);

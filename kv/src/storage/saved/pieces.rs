@@ -109,7 +109,7 @@ fn known<'a>(old: &Snapshot, pieces: &'a Pieces, group: usize) -> BTreeMap<(u32,
     blocks.map(|(number, block)| (first(block), pieces.of(group, number))).collect()
 }
 
-/// Cuts the cells of a block where they were cut before.
+/// Cut the cells of a block where they were cut before.
 fn cut(live: u32, known: &[u32]) -> Vec<u32> {
     let mut left = live;
     let mut masks = Vec::new();

@@ -184,7 +184,7 @@ impl Job<'_> {
         }
     }
 
-    /// Append to the file that is there, or writes a new one in its place.
+    /// Append to the file that is there, or write a new one in its place.
     fn write(&self, fill: Fill<'_>) -> Result<Saved, Error> {
         // Looked at again: somebody may have saved while this process waited for the lock.
         let found = self.disk.find(self.path).map_err(|problem| self.error(Operation::Open, problem))?;
@@ -217,7 +217,7 @@ impl Job<'_> {
         }
     }
 
-    /// Write a new file beside the old one, if there is one, and gives it the name.
+    /// Write a new file beside the old one, if there is one, and give it the name.
     fn replace(&self, replaced: bool, fill: Fill<'_>) -> Result<Saved, Error> {
         let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
         if let Err(error) = self.disk.rename(&temp, self.path) {
@@ -278,7 +278,7 @@ impl Job<'_> {
         out.end(written, self.path)
     }
 
-    /// Write the commit slot and makes it durable.
+    /// Write the commit slot and make it durable.
     fn commit(&self, file: &dyn DiskFile, written: &Written) -> Result<(), Error> {
         let (offset, slot) = written.slot();
         file.write_at(offset, &slot).map_err(|error| self.error(Operation::Write, error))?;

@@ -132,7 +132,7 @@ impl Context {
         Err(llama::Error::Unsupported { what: if is_session { one } else { all } }.into())
     }
 
-    /// Stage what a file holds, then makes it visible.
+    /// Stage what a file holds, then make it visible.
     fn take_file(
         &mut self,
         file: &File<'_>,
