@@ -79,6 +79,7 @@ impl<'a> Writer<'a> {
         options: &'a Options,
     ) -> Result<Writer<'a>, Error> {
         let snapshot = content.snapshot();
+        snapshot.check()?;
         snapshot.shape.groups.iter().try_for_each(check_group)?;
         let groups = matched(&snapshot.shape, &layout.shape)?;
         let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(Error::Content { what }) };
@@ -97,8 +98,6 @@ impl<'a> Writer<'a> {
             }
         }
         ensure((1..=MAX_SEQUENCES).contains(&options.n_stream), "the number of streams")?;
-        let right = |sequence: &Sequence| sequence.cells.len() == snapshot.shape.groups.len();
-        ensure(snapshot.sequences.iter().all(right), "its groups")?;
         Ok(Writer { content, snapshot, tokens, layout, form, options, groups })
     }
 
@@ -131,7 +130,7 @@ impl<'a> Writer<'a> {
     fn cache(&self, out: &mut Vec<u8>, index: u8, group: Option<usize>) -> Result<(), Error> {
         let n_stream = self.options.n_stream;
         put(out, n_stream);
-        let group = group.and_then(|group| self.groups.get(group).copied());
+        let group = group.map(|group| self.groups[group]);
         for stream in 0..n_stream {
             let entries = self.entries(index, group, (n_stream > 1).then_some(stream))?;
             put_len(out, entries.len())?;
@@ -140,7 +139,7 @@ impl<'a> Writer<'a> {
             }
             entries.iter().for_each(|entry| self.meta(out, entry));
             put(out, self.options.v_trans.into());
-            let group = group.and_then(|group| Some((group, self.snapshot.shape.groups.get(group)?)));
+            let group = group.map(|group| (group, &self.snapshot.shape.groups[group]));
             put_len(out, group.map_or(0, |(_, group)| group.layers.len()))?;
             // Neither keys nor values are rotated against the errors of quantised caches.
             put(out, 0);
