@@ -100,8 +100,8 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
     let mut number_of = vec![None; cells.pool.len()];
     let mut rooms = Vec::new();
     for (block, taken) in taken.iter().enumerate() {
-        let Some(number) = taken.and_then(|taken| number_of.get_mut(taken as usize)) else { continue };
-        *number = Some(rooms.len());
+        let Some(taken) = *taken else { continue };
+        number_of[taken as usize] = Some(rooms.len());
         rooms.push(Room { block, layers: Vec::with_capacity(place.locals.len()), filled: None });
     }
     let layers = cells.layers.iter_mut().enumerate().filter(|(local, _)| place.locals.contains(local));
