@@ -120,7 +120,7 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
 fn fill_blocks<E: Send>(
     rooms: &mut [Room<'_, E>],
     pool: &dyn Pool,
-    fill: &(dyn Fn(usize, &mut [&mut [u8]]) -> Result<Conversion, E> + Sync),
+    fill: &(impl Fn(usize, &mut [&mut [u8]]) -> Result<Conversion, E> + Sync),
 ) -> Result<Conversion, E> {
     let n_jobs = n_jobs(pool, rooms.len(), 1);
     let parts = Parts::new(rooms, 1, n_jobs);
