@@ -5,8 +5,8 @@
 //! a [`Content`] shows them, and a [`Source`] writes them into a memory and checks them on the way.
 //!
 //! [`Memory::export`](crate::Memory::export) makes a snapshot of live sequences, and
-//! [`Memory::import`](crate::Memory::import) puts one into a memory. State files ([`crate::storage`])
-//! store snapshots; [`Owned`] holds one with its bytes in RAM.
+//! [`Memory::import`](crate::Memory::import) puts one into a memory. State files
+//! ([`crate::storage`]) store snapshots; [`Owned`] holds one with its bytes in RAM.
 //!
 //! A [`Shape`] describes layers in *groups*: layers that cache cells and see the same window. A
 //! memory may keep several groups in one cache, depending on its size. A snapshot never does, and
@@ -52,7 +52,6 @@ use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellLayout, CellType};
 
 pub use owned::Owned;
 pub use resume::Resume;
-pub(crate) use resume::drop_dead_spans;
 
 /// The layers of a snapshot or a memory, as far as both have to agree on them.
 ///
@@ -166,8 +165,8 @@ pub struct Block {
 /// A block table: cells of one group in the order of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cells {
-    /// Entry `i` holds slots `32 * i ..` of the sequence, or [`BlockEntry::EMPTY`]. `block` is an index
-    /// into the blocks of the group.
+    /// Entry `i` holds slots `32 * i ..` of the sequence, or [`BlockEntry::EMPTY`]. `block` is an
+    /// index into the blocks of the group.
     pub extents: Vec<BlockEntry>,
     /// Position from which no cell is missing; 0 if the table is complete. A window drops cells
     /// below it.

@@ -252,9 +252,7 @@ impl Cells {
 
     /// Return the position of the last cell.
     pub fn last_pos(&self, blocks: &[Block]) -> Option<Pos> {
-        let last = self.extents.last()?;
-        let cell = last.live.checked_ilog2()?;
-        Some(blocks.get(last.block as usize)?.pos[cell as usize])
+        last_pos(self.extents.last()?, blocks)
     }
 
     /// Return true if blocks exist and are distinct, positions are sorted, and no span lacks all
@@ -275,4 +273,10 @@ impl Cells {
         let end = self.last_pos(blocks).map_or(0, |last| last.0 + 1);
         has_cells && [self.start, self.whole_from].iter().all(|pos| (0..=end).contains(&pos.0))
     }
+}
+
+/// Return the position of the last cell of an entry.
+pub(super) fn last_pos(extent: &BlockEntry, blocks: &[Block]) -> Option<Pos> {
+    let cell = extent.live.checked_ilog2()?;
+    Some(blocks.get(extent.block as usize)?.pos[cell as usize])
 }

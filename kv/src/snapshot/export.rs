@@ -61,7 +61,7 @@ impl Renumbering {
     }
 
     fn number(&mut self, thing: u32) -> u32 {
-        let Some(number) = self.of.get_mut(thing as usize) else { return u32::MAX };
+        let number = &mut self.of[thing as usize];
         if *number == u32::MAX {
             *number = self.met.len() as u32;
             self.met.push(thing);
@@ -87,7 +87,7 @@ impl Memory {
         for (layer, places) in self.caches.layers().iter().enumerate() {
             let Some(place) = places.attention.filter(|_| !places.is_shared) else { continue };
             let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let Some(own) = cache.cells.layers.get(place.layer) else { continue };
+            let own = &cache.cells.layers[place.layer];
             let Some(sees) = cache.sees(own.view) else { continue };
             let layout = own.layout;
             let is_same = |known: &Place| (known.cache, known.view) == (place.cache, own.view);

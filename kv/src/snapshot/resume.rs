@@ -27,16 +27,12 @@ impl Cells {
         while extents.last().is_some_and(|last| last.live == 0) {
             extents.pop();
         }
-        drop_dead_spans(&mut extents);
+        // Spans without a cell at the front.
+        let is_dead = |extents: &&[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
+        let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
+        extents.drain(..(n_dead * SPAN).min(extents.len()));
         Cells { extents, whole_from: range.start, start: Pos::ZERO }
     }
-}
-
-/// Remove spans without a cell at the front.
-pub(crate) fn drop_dead_spans(extents: &mut Vec<BlockEntry>) {
-    let is_dead = |extents: &&[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
-    let n_dead = extents.chunks(SPAN).take_while(is_dead).count();
-    extents.drain(..(n_dead * SPAN).min(extents.len()));
 }
 
 /// States and window cells of one sequence at one position: a [`Content`] with a single sequence.

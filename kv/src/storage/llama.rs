@@ -7,19 +7,20 @@
 //! be is the user's word.
 //!
 //! [`File::parse`] reads a file completely and checks it before anybody sees any of it; the result
-//! describes itself as a [`Snapshot`](crate::snapshot::Snapshot) and is a [`Source`](crate::snapshot::Source)
-//! of its bytes, straight from the file. [`export`] writes what a
-//! [`Content`](crate::snapshot::Content) holds.
+//! describes itself as a [`Snapshot`](crate::snapshot::Snapshot) and is a
+//! [`Source`](crate::snapshot::Source) of its bytes, straight from the file. [`export`] writes what
+//! a [`Content`](crate::snapshot::Content) holds.
 //!
 //! | form | bytes in order |
 //! |---|---|
-//! | session | `ggsn` as u32, version 11, number of tokens, tokens, length and name of the architecture, memory |
+//! | session | `ggsn` as u32, version 11, number of tokens, tokens, architecture, memory |
 //! | sequence | `ggsq` as u32, version 4, number of tokens, tokens, memory |
 //! | buffer | `0xaf143cd8`, i32 sequence, memory |
 //!
-//! Memory is the *caches* in order (all layers that see everything, then those with a window), then
-//! the *states*. `file` reads these containers, `cells` caches, `states` states, `assemble` makes
-//! a snapshot of what was read, `source` gives its bytes, `write` is the other way.
+//! The architecture is the length of its name and the name. Memory is the *caches* in order (all
+//! layers that see everything, then those with a window), then the *states*. `file` reads these
+//! containers, `cells` caches, `states` states, `assemble` makes a snapshot of what was read,
+//! `source` gives its bytes, `write` is the other way.
 
 mod assemble;
 mod cells;
@@ -60,8 +61,8 @@ pub enum Form {
     Buffer,
 }
 
-/// Options on which two contexts must agree to read each other's files, and the sequence that a file
-/// of one names.
+/// Options on which two contexts must agree to read each other's files, and the sequence that a
+/// file of one names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The number of streams that the cells are kept in: one for all sequences (unified), or one

@@ -5,14 +5,14 @@
 
 use super::{Fit, Request};
 use crate::cache::CellCache;
-use crate::cache::table::bits;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::memory::Memory;
-use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence, Snapshot, drop_dead_spans};
+use crate::snapshot::check::last_pos;
+use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence, Snapshot};
 use alloc::vec;
 use alloc::vec::Vec;
-use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
+use backstitch_core::cell::BLOCK_CELLS;
 
 /// The cells and checkpoints of a snapshot to import.
 pub(super) struct Choice<'s> {
@@ -236,25 +236,14 @@ fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Er
 
 /// Leave out block table entries behind the window and its margin.
 fn trim(cache: CellCache<'_>, cells: &mut Cells, blocks: &[Block]) {
-    let Some(last) = cells.last_pos(blocks) else { return };
+    let ends = cells.positions(blocks).next().zip(cells.last_pos(blocks));
+    let Some((first, last)) = ends else { return };
     let from = cache.kept_from(last.next());
-    let first = cells.positions(blocks).next().unwrap_or_default();
-    let is_kept = |extent: &&mut BlockEntry| {
-        let pos = blocks.get(extent.block as usize).map(|block| block.pos);
-        pos.is_some_and(|pos| bits(extent.live).any(|cell| pos[cell as usize] >= from))
-    };
-    let mut last_gone = None;
-    for extent in cells.extents.iter_mut().take_while(|extent| !is_kept(extent)) {
-        let gone = Cells { extents: vec![*extent], ..Cells::default() };
-        last_gone = gone.last_pos(blocks).or(last_gone);
-        *extent = BlockEntry::EMPTY;
+    let ends = cells.extents.iter().map(|extent| last_pos(extent, blocks));
+    if let Some(gone) = ends.take_while(|end| *end < Some(from)).flatten().last() {
+        let start = if cells.whole_from == Pos::ZERO { first } else { cells.start };
+        *cells = Cells { start, ..cells.within(blocks, gone.next()..Pos::MAX) };
     }
-    let Some(last_gone) = last_gone else { return };
-    drop_dead_spans(&mut cells.extents);
-    if cells.whole_from == Pos::ZERO {
-        cells.start = first;
-    }
-    cells.whole_from = last_gone.next();
 }
 
 /// Check that groups which share a cache in this memory have the same cells.

@@ -100,8 +100,8 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
     let mut number_of = vec![None; cells.pool.len()];
     let mut rooms = Vec::new();
     for (block, taken) in taken.iter().enumerate() {
-        let Some(number) = taken.and_then(|taken| number_of.get_mut(taken as usize)) else { continue };
-        *number = Some(rooms.len());
+        let Some(taken) = *taken else { continue };
+        number_of[taken as usize] = Some(rooms.len());
         rooms.push(Room { block, layers: Vec::with_capacity(place.locals.len()), filled: None });
     }
     let layers = cells.layers.iter_mut().enumerate().filter(|(local, _)| place.locals.contains(local));
@@ -120,7 +120,7 @@ fn rooms<'m, E>(cells: &'m mut PagedCells, place: &Place, taken: &[Option<u32>])
 fn fill_blocks<E: Send>(
     rooms: &mut [Room<'_, E>],
     pool: &dyn Pool,
-    fill: &(dyn Fn(usize, &mut [&mut [u8]]) -> Result<Conversion, E> + Sync),
+    fill: &(impl Fn(usize, &mut [&mut [u8]]) -> Result<Conversion, E> + Sync),
 ) -> Result<Conversion, E> {
     let n_jobs = n_jobs(pool, rooms.len(), 1);
     let parts = Parts::new(rooms, 1, n_jobs);

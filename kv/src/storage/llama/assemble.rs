@@ -31,9 +31,9 @@ pub(super) fn assemble(
 ) -> Result<(Snapshot, Vec<Vec<Members>>), Error> {
     let n_groups = layout.shape.groups.len();
     let n_sequences = n_sequences(form, caches, states);
-    let lines = caches.iter().map(|cache| lines(cache, form, n_sequences));
+    let lines = caches.iter().map(|cache| lines(cache, n_sequences));
     let lines: Vec<Vec<Line>> = lines.collect::<Result<_, _>>()?;
-    let ranges = ranges(layout, form, states, &lines, n_sequences)?;
+    let ranges = ranges(layout, states, &lines, n_sequences)?;
     let empty = Sequence { cells: vec![Cells::default(); n_groups], ..Sequence::default() };
     let mut snapshot = Snapshot {
         shape: layout.shape.clone(),
@@ -61,7 +61,7 @@ pub(super) fn assemble(
         }
     }
     for (number, (sequence, &range)) in snapshot.sequences.iter_mut().zip(&ranges).enumerate() {
-        let state = state_of(states, form, number);
+        let state = state_of(states, number);
         if let (Some(state), Some((first, last))) = (state, range) {
             sequence.last = last;
             sequence.state = Some(State { state: Some(state as u32), first });
@@ -80,14 +80,12 @@ fn n_sequences(form: Form, caches: &[Cache<'_>], states: &States<'_>) -> usize {
 }
 
 /// Return the cells of each sequence.
-fn lines(cache: &Cache<'_>, form: Form, n_sequences: usize) -> Result<Vec<Line>, Error> {
+fn lines(cache: &Cache<'_>, n_sequences: usize) -> Result<Vec<Line>, Error> {
     let mut lines = reserve::filled(n_sequences, Line::new())?;
     for (index, cell) in (0..).zip(&cache.cells) {
-        for &id in if form == Form::Session { cache.ids(cell) } else { &[0] } {
-            if let Some(line) = lines.get_mut(id as usize) {
-                reserve::for_more(line, 1)?;
-                line.push((cell.pos, index));
-            }
+        for &id in cache.ids(cell) {
+            reserve::for_more(&mut lines[id as usize], 1)?;
+            lines[id as usize].push((cell.pos, index));
         }
     }
     lines.iter_mut().for_each(|line| line.sort_unstable());
@@ -95,23 +93,21 @@ fn lines(cache: &Cache<'_>, form: Form, n_sequences: usize) -> Result<Vec<Line>,
 }
 
 /// Return the state of a sequence.
-fn state_of(states: &States<'_>, form: Form, sequence: usize) -> Option<usize> {
-    let is_its = |ids: &[u32]| form != Form::Session || ids.iter().any(|&id| id as usize == sequence);
-    states.states.iter().position(|state| is_its(&state.ids))
+fn state_of(states: &States<'_>, sequence: usize) -> Option<usize> {
+    states.states.iter().position(|state| state.ids.contains(&(sequence as u32)))
 }
 
 /// Return where each sequence begins and ends, as the first cache has it; all others and the states
 /// must agree about the end.
 fn ranges(
     layout: &Layout,
-    form: Form,
     states: &States<'_>,
     lines: &[Vec<Line>],
     n_sequences: usize,
 ) -> Result<Vec<Range>, Error> {
     let end = |line: &Line| line.last().map(|cell| cell.0);
     let last_of = |state: usize| states.states.get(state).map(|state| state.pos);
-    let state_end = |sequence| state_of(states, form, sequence).and_then(last_of);
+    let state_end = |sequence| state_of(states, sequence).and_then(last_of);
     let ranges: Vec<Range> = match lines.first() {
         Some(lines) => lines.iter().map(|line| line.first().map(|cell| cell.0).zip(end(line))).collect(),
         // What a state began with is not known.

@@ -1,16 +1,18 @@
-//! A cache: which cells there are, and their keys and values.
+//! A cache: its cells, and their keys and values.
 //!
-//! | number | type | what |
+//! | number | type | meaning |
 //! |---|---|---|
 //! | streams | u32 | then for each of them |
 //! | cells | u32 | if there are none, nothing more of this stream |
-//! | each cell | i32, u32, 3 × i32, n × i32 | position, number of sequences, only with axes: two coordinates and a token; sequences |
+//! | each cell | i32, u32 | position, number of sequences |
+//! | | 3 × i32 | only with axes: two coordinates and a token |
+//! | | n × i32 | sequences |
 //! | values transposed | u32 | 0 or 1 |
 //! | layers | u32 | |
 //! | rotations | 2 × u32 | of keys and values, against the errors of quantised caches |
 //! | keys of each layer | i32, u64, bytes | type, bytes of a cell, cells |
 //! | values of each layer | i32, u64, bytes | the same; or, transposed, |
-//! | | i32, 2 × u32, bytes | type, bytes of an element, elements of a cell; for each element that of all cells |
+//! | | i32, 2 × u32, bytes | type, bytes of an element, elements of a cell; element by element |
 
 use super::layout::{Layout, type_number, type_of};
 use super::read::Reader;
@@ -48,6 +50,8 @@ pub(super) struct Cache<'a> {
     pub cells: Vec<Cell>,
     /// Types of keys and of values, if there are any.
     pub types: [Option<CellType>; 2],
+    /// The sequence that a file of one names; cells belong to sequence 0 then.
+    pub sequence: Option<u32>,
     ids: Vec<u32>,
 }
 
@@ -55,7 +59,7 @@ impl<'a> Cache<'a> {
     /// The sequences that a cell belongs to.
     pub fn ids(&self, cell: &Cell) -> &[u32] {
         let first = cell.first_id as usize;
-        self.ids.get(first..first + cell.n_ids as usize).unwrap_or_default()
+        &self.ids[first..first + cell.n_ids as usize]
     }
 
     /// The stream that a cell is in, and the cell's number there.
@@ -137,14 +141,13 @@ impl<'a> Cache<'a> {
         if self.n_stream > 1 && id != stream {
             return wrong(Wanted::Exactly(stream.into()));
         }
-        match (form, self.ids.get(first as usize..).and_then(<[u32]>::last), self.ids.first()) {
-            (Form::Session, Some(&last), _) if id <= last => {
-                return wrong(Wanted::Between(u64::from(last) + 1, MAX_SEQUENCES.into()));
-            }
-            (Form::Sequence | Form::Buffer, _, Some(&other)) if id != other => {
-                return wrong(Wanted::Exactly(other.into()));
-            }
-            _ => {}
+        if form != Form::Session {
+            let known = *self.sequence.get_or_insert(id);
+            self.ids.push(0);
+            return if id == known { Ok(()) } else { wrong(Wanted::Exactly(known.into())) };
+        }
+        if let Some(&last) = self.ids[first as usize..].last().filter(|last| id <= **last) {
+            return wrong(Wanted::Between(u64::from(last) + 1, MAX_SEQUENCES.into()));
         }
         self.ids.push(id);
         Ok(())

@@ -178,7 +178,7 @@ impl From<crate::error::Error> for Error {
     fn from(error: crate::error::Error) -> Self {
         match error {
             crate::error::Error::OutOfMemory { bytes } => Error::OutOfMemory { bytes },
-            _ => Error::Content { what: "bytes of its snapshot" },
+            _ => Error::Content { what: "its snapshot" },
         }
     }
 }

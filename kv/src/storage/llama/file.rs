@@ -79,12 +79,11 @@ impl<'a> File<'a> {
     /// Properties of the context that wrote it. A file of no cells looks like one with flash
     /// attention.
     pub fn options(&self) -> Options {
-        let cells = self.caches.iter().find_map(|cache| Some((cache, cache.cells.first()?)));
         let v_trans = self.caches.iter().flat_map(|cache| &cache.streams).any(|stream| stream.v_trans);
         Options {
             n_stream: self.caches.first().map_or(1, |cache| cache.n_stream),
             v_trans,
-            sequence: cells.and_then(|(cache, cell)| cache.ids(cell).first().copied()).unwrap_or(0),
+            sequence: self.caches.iter().find_map(|cache| cache.sequence).unwrap_or(0),
         }
     }
 }

@@ -3,7 +3,8 @@
 //! | number | type | what |
 //! |---|---|---|
 //! | states | u32 | |
-//! | each state | i32, u32, n × i32 | last position, number of sequences (none in a file of one), sequences |
+//! | each state | i32, u32 | last position, number of sequences: 0 in a file of one |
+//! | | n × i32 | sequences |
 //! | scans transposed | u32 | 0 |
 //! | layers | u32 | all of the model |
 //! | R of each recurrent layer | i32, u64, bytes | type, bytes of a state, states |
@@ -20,7 +21,7 @@ use backstitch_core::cell::CellType;
 pub(super) struct State {
     /// The last position it has seen.
     pub pos: Pos,
-    /// The sequences it belongs to; none in a file of one.
+    /// The sequences it belongs to.
     pub ids: Vec<u32>,
 }
 
@@ -65,7 +66,7 @@ fn read_ids(r: &mut Reader<'_>, form: Form, seen: &mut [bool]) -> Result<Vec<u32
     const FIELD: &str = "number of sequences of a state";
     if form != Form::Session {
         r.exactly(FIELD, 0)?;
-        return Ok(Vec::new());
+        return Ok([0].into());
     }
     let mut ids = Vec::new();
     for _ in 0..r.between(FIELD, 1, MAX_SEQUENCES + 1)? {

@@ -33,7 +33,12 @@ pub fn export(
     options: &Options,
 ) -> Result<Vec<u8>, Error> {
     layout.check()?;
-    let writer = Writer::new(content, tokens, layout, form, options)?;
+    let snapshot = content.snapshot();
+    snapshot.check()?;
+    snapshot.shape.groups.iter().try_for_each(check_group)?;
+    check_options(snapshot.sequences.len(), form, options)?;
+    let groups = matched(&snapshot.shape, &layout.shape)?;
+    let writer = Writer { content, snapshot, tokens, layout, form, options, groups };
     let mut out = Vec::new();
     writer.head(&mut out)?;
     for (index, &group) in (0..).zip(&layout.caches) {
@@ -71,37 +76,6 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(
-        content: &'a dyn Content,
-        tokens: &'a [Token],
-        layout: &'a Layout,
-        form: Form,
-        options: &'a Options,
-    ) -> Result<Writer<'a>, Error> {
-        let snapshot = content.snapshot();
-        snapshot.shape.groups.iter().try_for_each(check_group)?;
-        let groups = matched(&snapshot.shape, &layout.shape)?;
-        let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(Error::Content { what }) };
-        let n_sequences = snapshot.sequences.len();
-        match form {
-            Form::Session => {
-                ensure(n_sequences <= MAX_SEQUENCES as usize, "more sequences than a session has")?;
-                let n_stream = options.n_stream as usize;
-                ensure(n_stream == 1 || n_sequences <= n_stream, "more sequences than streams")?;
-            }
-            Form::Sequence | Form::Buffer => {
-                ensure(n_sequences == 1, "a file of one sequence is of exactly one")?;
-                ensure(options.sequence < MAX_SEQUENCES, "the sequence's number")?;
-                let has_stream = options.n_stream == 1 || options.sequence < options.n_stream;
-                ensure(has_stream, "the sequence has no stream")?;
-            }
-        }
-        ensure((1..=MAX_SEQUENCES).contains(&options.n_stream), "the number of streams")?;
-        let right = |sequence: &Sequence| sequence.cells.len() == snapshot.shape.groups.len();
-        ensure(snapshot.sequences.iter().all(right), "its groups")?;
-        Ok(Writer { content, snapshot, tokens, layout, form, options, groups })
-    }
-
     fn head(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let numbers = match self.form {
             Form::Session => [SESSION_MAGIC, SESSION_VERSION],
@@ -131,7 +105,7 @@ impl<'a> Writer<'a> {
     fn cache(&self, out: &mut Vec<u8>, index: u8, group: Option<usize>) -> Result<(), Error> {
         let n_stream = self.options.n_stream;
         put(out, n_stream);
-        let group = group.and_then(|group| self.groups.get(group).copied());
+        let group = group.map(|group| self.groups[group]);
         for stream in 0..n_stream {
             let entries = self.entries(index, group, (n_stream > 1).then_some(stream))?;
             put_len(out, entries.len())?;
@@ -140,7 +114,7 @@ impl<'a> Writer<'a> {
             }
             entries.iter().for_each(|entry| self.meta(out, entry));
             put(out, self.options.v_trans.into());
-            let group = group.and_then(|group| Some((group, self.snapshot.shape.groups.get(group)?)));
+            let group = group.map(|group| (group, &self.snapshot.shape.groups[group]));
             put_len(out, group.map_or(0, |(_, group)| group.layers.len()))?;
             // Neither keys nor values are rotated against the errors of quantised caches.
             put(out, 0);
@@ -215,7 +189,23 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// For each group of `wanted` the number of the same among those of `found`.
+/// Check that a file of this form can hold so many sequences, and that it has streams for them.
+fn check_options(n_sequences: usize, form: Form, options: &Options) -> Result<(), Error> {
+    let ensure = |holds: bool, what| if holds { Ok(()) } else { Err(Error::Content { what }) };
+    if form == Form::Session {
+        ensure(n_sequences <= MAX_SEQUENCES as usize, "more sequences than a session has")?;
+        let has_streams = options.n_stream == 1 || n_sequences <= options.n_stream as usize;
+        ensure(has_streams, "more sequences than streams")?;
+    } else {
+        ensure(n_sequences == 1, "a file of one sequence is of exactly one")?;
+        ensure(options.sequence < MAX_SEQUENCES, "the sequence's number")?;
+        let has_stream = options.n_stream == 1 || options.sequence < options.n_stream;
+        ensure(has_stream, "the sequence has no stream")?;
+    }
+    ensure((1..=MAX_SEQUENCES).contains(&options.n_stream), "the number of streams")
+}
+
+/// Return, for each group of `wanted`, the number of the same among those of `found`.
 fn matched(found: &Shape, wanted: &Shape) -> Result<Vec<usize>, Error> {
     let lens = |shape: &Shape| -> Vec<(u32, Vec<usize>)> {
         let lens = shape.recurrent.iter();

@@ -152,11 +152,8 @@ impl PromptCache {
         for (name, facts) in &entries {
             progress(done, total);
             done = done.saturating_add(facts.len);
-            let checked = match self.shared.folder.entry(name) {
-                Ok(entry) => self.shared.check_entry(name, &entry, &mut seen, &mut report),
-                Err(error) => Err(error),
-            };
-            match checked {
+            let entry = self.shared.folder.entry(name);
+            match entry.and_then(|entry| self.shared.check_entry(name, &entry, &mut seen, &mut report)) {
                 Err(error) if error.is_damage() => report.find(name, Problem::Damaged(error)),
                 Err(error) if !error.is_gone() => report.find(name, Problem::Unreadable(error)),
                 _ => {}

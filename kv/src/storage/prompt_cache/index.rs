@@ -160,7 +160,7 @@ impl Index {
         if rest.any(|key| self.blocks.contains_key(key)) {
             return Why::Gone { at };
         }
-        let after = n.checked_sub(1).and_then(|last| keys.get(last)).unwrap_or(root);
+        let after = if n == 0 { root } else { &keys[n - 1] };
         match self.shared(after, tokens.split_at(at.min(tokens.len())).1) {
             Some(BLOCK_TOKENS..) => Why::Gone { at },
             Some(equal) => Why::Differs { at: at + equal },

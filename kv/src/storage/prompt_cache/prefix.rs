@@ -8,7 +8,6 @@ use crate::storage::container::Container;
 use crate::storage::error;
 use crate::storage::saved::{IMAGE, StoredSnapshot};
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
-use std::vec;
 use std::vec::Vec;
 
 /// The beginning of a sequence, of whole blocks, and the bytes of it that lie in a prompt cache.
@@ -36,13 +35,13 @@ impl<'a> Prefix<'a> {
         let resume = resume.map(StoredSnapshot::open).transpose()?;
         let n_blocks = found.n_tokens / BLOCK_CELLS;
         let all = shape.group_of_all();
-        let mut sequence = Sequence { last: Pos(found.n_tokens as i32 - 1), ..Sequence::default() };
-        let mut blocks = Vec::new();
         let mut rest = resume.as_ref().map(StoredSnapshot::snapshot).cloned().unwrap_or_default();
         let is_alike = rest.shape == shape.resumed() && rest.checkpoints.is_empty();
         let ([] | [_], true) = (rest.sequences.as_slice(), is_alike) else { return Err(unlike(&rest)) };
         let own = rest.sequences.pop().unwrap_or_default();
-        sequence.state = own.state;
+        let last = Pos(found.n_tokens as i32 - 1);
+        let mut sequence = Sequence { last, state: own.state, ..Sequence::default() };
+        let mut snapshot = Snapshot { shape: shape.clone(), n_states: rest.n_states, ..Snapshot::default() };
         let mut others = own.cells.into_iter().zip(rest.blocks);
         for group in 0..shape.groups.len() {
             let (cells, list) = match Some(group) == all {
@@ -50,16 +49,9 @@ impl<'a> Prefix<'a> {
                 false => others.next().ok_or_else(|| unlike(&Snapshot::default()))?,
             };
             sequence.cells.push(cells);
-            blocks.push(list);
+            snapshot.blocks.push(list);
         }
-        let sequences = vec![sequence];
-        let snapshot = Snapshot {
-            shape: shape.clone(),
-            blocks,
-            n_states: rest.n_states,
-            sequences,
-            ..Snapshot::default()
-        };
+        snapshot.sequences.push(sequence);
         Ok(Prefix { snapshot, blocks: &found.blocks, resume, all })
     }
 

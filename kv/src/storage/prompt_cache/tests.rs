@@ -73,7 +73,7 @@ impl Bench {
         EvaluatedPrefix { resumes, ..self.entry(tokens, payload) }
     }
 
-    /// What is stored of a prompt; every byte is compared with what belongs there.
+    /// Return the stored beginning of a prompt, after comparing every byte with what belongs there.
     fn verified(&self, cache: &PromptCache, tokens: &[Token], need: Need) -> Found {
         let found = cache.longest(&self.root, tokens, tokens.len(), need).unwrap();
         let keys = chain(&self.root, tokens);

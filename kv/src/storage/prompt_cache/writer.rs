@@ -4,8 +4,8 @@ use super::PromptCache;
 use super::error::Error;
 use super::put::{EvaluatedPrefix, Put};
 use crate::storage::error::{self, Operation};
-use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -13,7 +13,11 @@ use std::thread::{Builder, JoinHandle};
 /// stored.
 #[derive(Debug)]
 pub struct BackgroundWriter {
-    queue: Arc<Queue>,
+    /// The most bytes that may wait.
+    most: u64,
+    progress: Arc<Progress>,
+    /// Taken when no more prefixes will come.
+    queue: Option<Sender<EvaluatedPrefix<'static>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,21 +37,17 @@ pub struct WriterStats {
     pub errors: u64,
 }
 
-#[derive(Debug)]
-struct Queue {
-    /// The most bytes that may wait.
-    most: u64,
+/// State that a writer shares with its thread.
+#[derive(Debug, Default)]
+struct Progress {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<EvaluatedPrefix<'static>>,
     stats: WriterStats,
     error: Option<Error>,
-    /// True if no more prefixes will come.
-    closing: bool,
     /// True if the thread is gone.
     ended: bool,
 }
@@ -59,50 +59,52 @@ impl BackgroundWriter {
     /// # Errors
     /// [`Error::Disk`] if the system gives no thread.
     pub fn spawn(cache: PromptCache, most: u64) -> Result<Self, Error> {
-        let queue = Arc::new(Queue { most, state: Mutex::default(), changed: Condvar::new() });
-        let own = queue.clone();
-        let thread = Builder::new().name("prompt cache".into()).spawn(move || run(&cache, &own));
+        let (queue, waiting) = channel();
+        let progress = Arc::new(Progress::default());
+        let own = progress.clone();
+        let thread = Builder::new().name("prompt cache".into()).spawn(move || run(&cache, &own, &waiting));
         let failed = |error| error::Error::file(Operation::StartThread, Path::new("prompt cache"), error);
-        Ok(Self { queue, thread: Some(thread.map_err(failed)?) })
+        Ok(Self { most, progress, queue: Some(queue), thread: Some(thread.map_err(failed)?) })
     }
 
     /// Hand over a prefix that is to be stored, and never wait. Returns false if too many bytes are
     /// waiting already; then it is dropped and counted.
     pub fn put(&self, entry: EvaluatedPrefix<'static>) -> bool {
-        let mut state = self.queue.state();
+        let mut state = self.progress.state();
         let waiting = state.stats.waiting.saturating_add(entry.bytes());
-        if waiting > self.queue.most || state.ended {
+        // A thread that is gone takes nothing.
+        let is_taken = waiting <= self.most
+            && !state.ended
+            && self.queue.as_ref().is_some_and(|queue| queue.send(entry).is_ok());
+        if is_taken {
+            state.stats.waiting = waiting;
+            state.stats.unfinished += 1;
+        } else {
             state.stats.dropped += 1;
-            return false;
         }
-        state.stats.waiting = waiting;
-        state.stats.unfinished += 1;
-        state.waiting.push_back(entry);
-        self.queue.changed.notify_all();
-        true
+        is_taken
     }
 
     /// Wait until everything that was handed over is stored, or could not be.
     pub fn flush(&self) {
-        let idle = |state: &mut State| state.stats.unfinished == 0 || state.ended;
-        drop(self.queue.wait_until(idle));
+        let is_busy = |state: &mut State| state.stats.unfinished > 0 && !state.ended;
+        drop(self.progress.changed.wait_while(self.progress.state(), is_busy));
     }
 
     /// Return what was done so far.
     pub fn stats(&self) -> WriterStats {
-        self.queue.state().stats
+        self.progress.state().stats
     }
 
     /// Take the last error since this was asked before, if there was any.
     pub fn take_error(&self) -> Option<Error> {
-        self.queue.state().error.take()
+        self.progress.state().error.take()
     }
 }
 
 impl Drop for BackgroundWriter {
     fn drop(&mut self) {
-        self.queue.state().closing = true;
-        self.queue.changed.notify_all();
+        self.queue = None;
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -110,23 +112,14 @@ impl Drop for BackgroundWriter {
     }
 }
 
-impl Queue {
+impl Progress {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_until(&self, mut done: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
-        self.changed.wait_while(self.state(), |state| !done(state)).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wait for the next prefix; `None` when no more will come.
-    fn next(&self) -> Option<EvaluatedPrefix<'static>> {
-        self.wait_until(|state| !state.waiting.is_empty() || state.closing).waiting.pop_front()
     }
 }
 
 /// Says that the thread is gone, however it ends.
-struct End<'a>(&'a Queue);
+struct End<'a>(&'a Progress);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
@@ -135,11 +128,11 @@ impl Drop for End<'_> {
     }
 }
 
-fn run(cache: &PromptCache, queue: &Queue) {
-    let _end = End(queue);
-    while let Some(entry) = queue.next() {
+fn run(cache: &PromptCache, progress: &Progress, waiting: &Receiver<EvaluatedPrefix<'static>>) {
+    let _end = End(progress);
+    for entry in waiting {
         let result = cache.put(&entry);
-        let mut state = queue.state();
+        let mut state = progress.state();
         let stats = &mut state.stats;
         stats.waiting = stats.waiting.saturating_sub(entry.bytes());
         stats.unfinished = stats.unfinished.saturating_sub(1);
@@ -154,6 +147,6 @@ fn run(cache: &PromptCache, queue: &Queue) {
                 state.error = Some(error);
             }
         }
-        queue.changed.notify_all();
+        progress.changed.notify_all();
     }
 }

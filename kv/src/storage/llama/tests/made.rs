@@ -191,6 +191,10 @@ fn what_does_not_fit_the_layout_is_not_written() {
     for (number, (layout, form, options)) in cases.iter().enumerate() {
         assert!(try_it(layout, *form, options).is_err(), "case {number}");
     }
+    let mut quantised = sequences(&layout, &[(0, 3)]);
+    quantised.snapshot.shape.groups[0].k_type = CellType::Q8_0;
+    let error = export(&quantised, &[], &layout, Form::Sequence, &options).unwrap_err();
+    assert_eq!(error, Error::Unsupported { what: "quantised caches" });
     let mut holed = sequences(&layout, &[(0, 9)]);
     holed.snapshot.sequences[0].cells[0].extents[0].live &= !8;
     let error = export(&holed, &[], &layout, Form::Sequence, &options).unwrap_err();

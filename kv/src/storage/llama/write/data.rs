@@ -7,7 +7,7 @@ use crate::snapshot::Group;
 use crate::storage::llama::Error;
 use crate::storage::llama::layout::type_number;
 use crate::storage::llama::moves::Rows;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
 
 /// Blocks of a group by number, layer by layer.
@@ -47,13 +47,13 @@ impl Writer<'_> {
     fn blocks(&self, index: usize, group: &Group, places: &[Place]) -> Result<Blocks<'_>, Error> {
         let mut blocks = Blocks::new();
         for &(block, _) in places {
-            if !blocks.contains_key(&block) {
+            if let btree_map::Entry::Vacant(place) = blocks.entry(block) {
                 let layers = self.content.block(index, block as usize);
                 let lens = layers.iter().map(|layer| layer.len());
                 if !lens.eq(group.layouts().map(|layout| layout.block_bytes())) {
                     return Err(Error::Content { what: "the bytes of its blocks" });
                 }
-                blocks.insert(block, layers);
+                place.insert(layers);
             }
         }
         Ok(blocks)

@@ -7,7 +7,6 @@ use crate::snapshot::{Block, Cells, Sees, Sequence};
 use crate::storage::llama::{Error, Form};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use backstitch_core::cell::BLOCK_CELLS;
 
 /// Block and cell.
 pub(super) type Place = (u32, u32);
@@ -48,14 +47,12 @@ impl Writer<'_> {
         group: usize,
         sequences: impl Iterator<Item = (u32, &'s Sequence)>,
     ) -> Result<Vec<Entry>, Error> {
-        const MISSING: Error = Error::Content { what: "its blocks" };
-        let sees = self.snapshot.shape.groups.get(group).map_or(Sees::All, |group| group.sees);
-        let blocks = self.snapshot.blocks.get(group).ok_or(MISSING)?;
+        let (sees, blocks) = (self.snapshot.shape.groups[group].sees, &self.snapshot.blocks[group]);
         let mut places: BTreeMap<Place, Entry> = BTreeMap::new();
         for (id, sequence) in sequences {
-            let mut line = line(sequence.cells.get(group).ok_or(MISSING)?, blocks).ok_or(MISSING)?;
-            if let (Sees::Window(window), Some(&(last, _)), true) =
-                (sees, line.last(), self.form != Form::Session)
+            let mut line: Vec<(Pos, Place)> = line(&sequence.cells[group], blocks).collect();
+            if let (Sees::Window(window), Some(&(last, _))) = (sees, line.last())
+                && self.form != Form::Session
             {
                 line.retain(|cell| cell.0 >= window.first(last));
             }
@@ -94,19 +91,15 @@ impl Writer<'_> {
         let Some((cells, blocks)) = sequence.cells.first().zip(self.snapshot.blocks.first()) else {
             return sequence.state.map(|state| (state.first, sequence.last));
         };
-        let line = line(cells, blocks)?;
-        let (first, last) = (line.first()?.0, line.last()?.0);
+        let (first, last) = (cells.positions(blocks).next()?, cells.last_pos(blocks)?);
         Some((if cells.whole_from > Pos::ZERO { cells.start.min(first) } else { first }, last))
     }
 }
 
-/// Position and place of the cells in order; `None` if a block is not there.
-fn line(cells: &Cells, blocks: &[Block]) -> Option<Vec<(Pos, Place)>> {
-    let mut line = Vec::new();
-    for extent in cells.extents.iter().filter(|extent| extent.live != 0) {
-        let block = blocks.get(extent.block as usize)?;
-        let cell = |cell: u32| (block.pos[cell as usize % BLOCK_CELLS], (extent.block, cell));
-        line.extend(bits(extent.live).map(cell));
-    }
-    Some(line)
+/// Return position and place of the cells, in order.
+fn line(cells: &Cells, blocks: &[Block]) -> impl Iterator<Item = (Pos, Place)> {
+    cells.extents.iter().flat_map(|extent| {
+        let place = |cell: u32| (blocks[extent.block as usize].pos[cell as usize], (extent.block, cell));
+        bits(extent.live).map(place)
+    })
 }

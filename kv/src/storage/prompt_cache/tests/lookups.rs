@@ -1,4 +1,4 @@
-//! What is found of a prompt, and why no more.
+//! Results of look-ups, and why nothing longer was found.
 
 use super::*;
 
