@@ -218,7 +218,9 @@ impl Branch {
                 }
             });
         }
-        self.trail.truncate(self.end());
+        // A token that ended the text was drawn at the end, and not added. Its random number counts
+        // at later positions.
+        self.trail.truncate(self.pos_of(self.tokens.len() + 1));
         Ok(())
     }
 }

@@ -447,6 +447,19 @@ fn as_naive(name: &str) {
 }
 
 #[test]
+fn a_rollback_behind_a_restored_end_of_text_draws_as_before() {
+    let model = model("falcon_h1");
+    let mut pair = Pair::new(&model, false);
+    for n in [1, 6, 7] {
+        pair.run(&Op::Generate { n, stop: None });
+    }
+    pair.run(&Op::SaveAll);
+    pair.run(&Op::Feed(vec![3; 10]));
+    pair.run(&Op::Edit { keep: 174, new: vec![3] });
+    pair.look();
+}
+
+#[test]
 fn a_session_of_llama_is_as_a_naive_one() {
     as_naive("llama");
 }
