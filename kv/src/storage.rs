@@ -1,9 +1,8 @@
-//! Memory that outlives the process: saved states, the prompt cache, and llama.cpp's session files.
+//! Memory that outlives the process: saved states and the prompt cache.
 //!
 //! One [container](Container) serves saved states and entries of a [prompt cache](prompt_cache),
 //! and one [`disk`] all files that either makes. [`save`] writes a state to a path so that a
-//! crash leaves the old file or the new one, and [`StateFile`] opens one. [`llama`] reads and
-//! writes llama.cpp's own files, which have a format of their own.
+//! crash leaves the old file or the new one, and [`StateFile`] opens one.
 //!
 //! `docs/state-format.md` describes every byte and argues why a save may be interrupted anywhere;
 //! `docs/prompt-cache.md` says what lies in the folder of a prompt cache.
@@ -13,7 +12,6 @@ mod container;
 pub mod disk;
 mod error;
 mod header;
-pub mod llama;
 #[cfg(feature = "std")]
 pub mod prompt_cache;
 mod saved;

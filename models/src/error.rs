@@ -539,7 +539,7 @@ pub enum Error {
     /// A state file cannot be written or read.
     State(backstitch_kv::storage::Error),
     /// A state file of llama.cpp cannot be read, or a state cannot be expressed as one.
-    Llama(Box<backstitch_kv::storage::llama::Error>),
+    Llama(Box<crate::llama_files::Error>),
     /// This crate does not know how llama.cpp lays out the state of this architecture.
     LlamaState {
         /// The value of `general.architecture`.

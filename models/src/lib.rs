@@ -128,7 +128,7 @@ mod fingerprint;
 pub mod gguf;
 pub mod graph;
 mod hparams;
-mod llama_state;
+pub mod llama_files;
 mod model;
 mod normalize;
 mod pack;

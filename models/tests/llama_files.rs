@@ -1,7 +1,7 @@
 //! A state that goes through llama.cpp's files and back continues with the same bits.
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::storage::llama::{Error as LlamaError, Form, Options};
+use backstitch_models::llama_files::{Error as LlamaError, Form, Options};
 use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
 
 const MODELS: [&str; 12] = [

@@ -1,8 +1,8 @@
 //! Prefixes from a prompt cache: the same bits as evaluating them, for every kind of memory.
 
 use backstitch_core::cell::CellType;
-use backstitch_kv::storage::llama::{Form, Options};
 use backstitch_kv::storage::prompt_cache::{Access, BLOCK_TOKENS, PromptCache, Why};
+use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{Context, Model, Params, Pos, RestoreOptions, SaveOptions, SeqId, Token};
 
 /// One model of each kind of memory.

@@ -9,7 +9,8 @@ use super::memory::of_memory;
 use crate::output::bytes;
 use backstitch_kv::file::{FileError, Problem};
 use backstitch_kv::io;
-use backstitch_kv::storage::{self, llama, prompt_cache};
+use backstitch_kv::storage::{self, prompt_cache};
+use backstitch_models::llama_files;
 
 /// Return the text of an error about a saved state. [`Error::of_state`](super::Error::of_state)
 /// comes before this for files that are no saved states.
@@ -65,8 +66,8 @@ pub fn of_prompt_cache(error: &prompt_cache::Error) -> String {
 }
 
 /// Return the text of an error about a file of llama.cpp.
-pub fn of_llama(error: &llama::Error) -> String {
-    use llama::Error as E;
+pub fn of_llama(error: &llama_files::Error) -> String {
+    use llama_files::Error as E;
     match error {
         E::Truncated { section, field, offset, need, have } => {
             let missing = bytes(need.saturating_sub(*have));

@@ -68,8 +68,8 @@ impl From<backstitch_kv::Error> for Error {
     }
 }
 
-impl From<backstitch_kv::storage::llama::Error> for Error {
-    fn from(error: backstitch_kv::storage::llama::Error) -> Self {
+impl From<crate::llama_files::Error> for Error {
+    fn from(error: crate::llama_files::Error) -> Self {
         Self::Llama(Box::new(error))
     }
 }

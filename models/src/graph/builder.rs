@@ -25,6 +25,7 @@ use super::{
     value::{Rows, Value, ValueInfo},
     weight::{WeightId, WeightInfo, WeightShape, decodable},
 };
+use crate::llama_files::Piece;
 use crate::{
     error::Error,
     gguf::{Gguf, TensorInfo},
@@ -35,7 +36,7 @@ use alloc::{
     string::String,
     vec::Vec,
 };
-use backstitch_kv::{StateTensor, storage::llama::Piece};
+use backstitch_kv::StateTensor;
 
 /// Builds a [`Graph`] from the tensors of a file.
 ///

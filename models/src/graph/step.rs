@@ -2,8 +2,8 @@
 
 use super::{kind::Kind, value::Value, weight::WeightId};
 use crate::error::Error;
+use crate::llama_files::Piece;
 use alloc::vec::Vec;
-use backstitch_kv::storage::llama::Piece;
 
 /// One operation of a graph: all that there is to know about it.
 ///

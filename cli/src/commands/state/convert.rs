@@ -15,8 +15,8 @@ use crate::saved;
 use crate::target::{Kind, Saving, Target, Text, is_llama};
 use backstitch_kv::file::Buffer;
 use backstitch_kv::io::ReadAt;
-use backstitch_kv::storage::llama::{Form, Options};
 use backstitch_kv::storage::{self, Scope, StateFile};
+use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{
     Context, Error as ModelError, Model, RestoreOptions, Restored, SaveOptions, SavedContext,
 };

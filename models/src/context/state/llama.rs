@@ -3,10 +3,9 @@
 use super::{RestoreOptions, Restored};
 use crate::context::{Context, History};
 use crate::error::Error;
-use crate::llama_state;
+use crate::llama_files::{self, File, Form, Layout};
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{Sees, Snapshot};
-use backstitch_kv::storage::llama::{self, File, Form, Layout};
 use backstitch_kv::{Pos, SeqId, Token};
 
 impl Context {
@@ -17,7 +16,7 @@ impl Context {
     /// [`Error::LlamaState`] for models whose files are not known; [`Error::Llama`] for what such a
     /// file cannot hold: sequences without some of their positions, or more of them than `options`
     /// gives streams.
-    pub fn llama_state_write(&self, options: &llama::Options) -> Result<Vec<u8>, Error> {
+    pub fn llama_state_write(&self, options: &llama_files::Options) -> Result<Vec<u8>, Error> {
         let live = self.live();
         let seqs: Vec<SeqId> = (0..live.last().map_or(0, |last| last.0 + 1)).map(SeqId).collect();
         let tokens = live.first().map_or(Ok(&[][..]), |first| self.tokens(*first))?;
@@ -32,7 +31,7 @@ impl Context {
     ///
     /// # Example
     /// ```
-    /// use backstitch_kv::storage::llama::{Form, Options};
+    /// use backstitch_models::llama_files::{Form, Options};
     /// use backstitch_models::{Context, Model, Params, RestoreOptions, Token};
     ///
     /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
@@ -49,7 +48,7 @@ impl Context {
         &self,
         seq: SeqId,
         form: Form,
-        options: &llama::Options,
+        options: &llama_files::Options,
     ) -> Result<Vec<u8>, Error> {
         self.export(&[seq], self.tokens(seq)?, form, options)
     }
@@ -59,10 +58,10 @@ impl Context {
         seqs: &[SeqId],
         tokens: &[Token],
         form: Form,
-        options: &llama::Options,
+        options: &llama_files::Options,
     ) -> Result<Vec<u8>, Error> {
         let snapshot = self.memory.export(seqs)?;
-        Ok(llama::export(&snapshot, tokens, &self.llama_layout()?, form, options)?)
+        Ok(llama_files::export(&snapshot, tokens, &self.llama_layout()?, form, options)?)
     }
 
     /// Return where llama.cpp keeps what the sequences of this context hold.
@@ -70,7 +69,7 @@ impl Context {
     /// # Errors
     /// [`Error::LlamaState`] for models whose files are not known.
     pub fn llama_layout(&self) -> Result<Layout, Error> {
-        llama_state::layout(&self.model, self.params.type_k, self.params.type_v)
+        llama_files::layout(&self.model, self.params.type_k, self.params.type_v)
     }
 
     /// Read a session file of llama.cpp, in place of all that the context holds; sequences have
@@ -129,7 +128,7 @@ impl Context {
             return Ok(());
         }
         let (one, all) = ("reading one sequence as a session", "reading a session as one sequence");
-        Err(llama::Error::Unsupported { what: if is_session { one } else { all } }.into())
+        Err(llama_files::Error::Unsupported { what: if is_session { one } else { all } }.into())
     }
 
     /// Stage what a file holds, then make it visible.

@@ -3,6 +3,7 @@
 //! alone.
 
 use super::{Builder, Recurrence};
+use crate::llama_files::{Order, Piece, Row};
 use crate::{
     error::Error,
     graph::{
@@ -13,7 +14,6 @@ use crate::{
 };
 use alloc::format;
 use backstitch_core::isa::LANES;
-use backstitch_kv::storage::llama::{Order, Piece, Row};
 
 /// llama.cpp keeps convolutions and token shifts in one row of a recurrent layer ...
 const fn in_r(order: Order) -> Piece {

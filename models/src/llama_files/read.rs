@@ -1,7 +1,7 @@
 //! Numbers and bytes of a file in order, each checked against what is left.
 
 use super::{Error, Section, Wanted};
-use crate::io::{ByteReader, EndOfBytes};
+use backstitch_kv::io::{ByteReader, EndOfBytes};
 
 /// A place in a file.
 #[derive(Clone)]

@@ -5,10 +5,10 @@ mod damage;
 mod made;
 
 use super::*;
-use crate::layer::{StateTensor, Window};
-use crate::snapshot::{CellLayer, Content, Group, Owned, Sees, Shape, StateLayer};
-use crate::{Pos, Token};
 use backstitch_core::cell::CellType;
+use backstitch_kv::snapshot::{CellLayer, Content, Group, Owned, Sees, Shape, StateLayer};
+use backstitch_kv::{Pos, Token};
+use backstitch_kv::{StateTensor, Window};
 use std::string::String;
 use std::vec::Vec;
 use std::{format, fs, vec};

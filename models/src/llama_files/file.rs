@@ -7,13 +7,13 @@ use super::{
     BUFFER_MAGIC, Error, Form, Layout, Options, SEQUENCE_MAGIC, SEQUENCE_VERSION, SESSION_MAGIC,
     SESSION_VERSION, Section, Wanted, assemble, tokens,
 };
-use crate::ids::Token;
-use crate::snapshot::Snapshot;
 use alloc::string::String;
 use alloc::vec::Vec;
+use backstitch_kv::Token;
+use backstitch_kv::snapshot::Snapshot;
 
 /// A file that was read and checked: a snapshot, whose bytes it is the
-/// [`Source`](crate::snapshot::Source) of.
+/// [`Source`](backstitch_kv::snapshot::Source) of.
 ///
 /// The snapshot of a session has a sequence for each number up to the last that the file has cells
 /// or states of; that of one sequence has one. Cells are in blocks of 32 in the order of their

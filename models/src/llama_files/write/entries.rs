@@ -1,12 +1,12 @@
-//! Which cells go into a file.
+//! The cells that go into a file, in its order.
 
 use super::Writer;
-use crate::cache::table::bits;
-use crate::ids::Pos;
-use crate::snapshot::{Block, Cells, Sees, Sequence};
-use crate::storage::llama::{Error, Form};
+use crate::llama_files::{Error, Form};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use backstitch_core::cell::BLOCK_CELLS;
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::{Block, Cells, Sees, Sequence};
 
 /// Block and cell.
 pub(super) type Place = (u32, u32);
@@ -56,8 +56,8 @@ impl Writer<'_> {
             {
                 line.retain(|cell| cell.0 >= window.first(last));
             }
-            if let Some(pair) = line.windows(2).find(|pair| pair[0].0.next() != pair[1].0) {
-                let (wanted, found) = (pair[0].0.next(), pair[1].0);
+            if let Some(pair) = line.windows(2).find(|pair| pair[0].0 + 1 != pair[1].0) {
+                let (wanted, found) = (pair[0].0 + 1, pair[1].0);
                 return Err(Error::Hole { cache, sequence: id, found, wanted });
             }
             for (pos, place) in line {
@@ -100,6 +100,6 @@ impl Writer<'_> {
 fn line(cells: &Cells, blocks: &[Block]) -> impl Iterator<Item = (Pos, Place)> {
     cells.extents.iter().flat_map(|extent| {
         let place = |cell: u32| (blocks[extent.block as usize].pos[cell as usize], (extent.block, cell));
-        bits(extent.live).map(place)
+        (0..BLOCK_CELLS as u32).filter(|cell| extent.live >> cell & 1 == 1).map(place)
     })
 }

@@ -1,11 +1,11 @@
 //! Knowledge about a model that its files do not hold.
 
 use super::Error;
-use crate::snapshot::{Group, Sees, Shape};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
+use backstitch_kv::snapshot::{Group, Sees, Shape};
 
 /// Places of the parts of a model's memory in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::assemble::NO_CELL;
 use super::layout::Row;
 use super::moves::{Rows, take};
 use super::{Error, File};
-use crate::snapshot::Source;
+use backstitch_kv::snapshot::Source;
 
 impl Source for File<'_> {
     type Error = Error;

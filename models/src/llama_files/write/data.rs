@@ -2,13 +2,13 @@
 
 use super::entries::{Entry, Place};
 use super::{Writer, put};
-use crate::reserve;
-use crate::snapshot::Group;
-use crate::storage::llama::Error;
-use crate::storage::llama::layout::type_number;
-use crate::storage::llama::moves::Rows;
+use crate::llama_files::Error;
+use crate::llama_files::layout::type_number;
+use crate::llama_files::moves::Rows;
+use crate::llama_files::reserve;
 use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
+use backstitch_kv::snapshot::Group;
 
 /// Blocks of a group by number, layer by layer.
 type Blocks<'a> = BTreeMap<u32, Vec<&'a [u8]>>;

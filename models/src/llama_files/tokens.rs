@@ -6,8 +6,8 @@
 
 use super::read::Reader;
 use super::{Error, Section, Wanted};
-use crate::ids::Token;
 use alloc::vec::Vec;
+use backstitch_kv::Token;
 
 /// Stands for no token.
 pub(super) const NONE: i32 = -1;

@@ -17,11 +17,11 @@
 use super::layout::{Layout, type_number, type_of};
 use super::read::Reader;
 use super::{Error, Form, MAX_SEQUENCES, Section, Wanted};
-use crate::ids::Pos;
-use crate::reserve;
-use crate::snapshot::Group;
+use crate::llama_files::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::Group;
 use core::ops::Range;
 
 /// A cell of a file.

@@ -4,13 +4,13 @@
 use super::cells::Cache;
 use super::states::States;
 use super::{Error, Form, Layout, Section};
-use crate::ids::Pos;
-use crate::reserve;
-use crate::snapshot::{Block, Cells, Sees, Sequence, Snapshot, State};
+use crate::llama_files::reserve;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, SPAN_CELLS};
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::{Block, Cells, Sees, Sequence, Snapshot, State};
 
 /// The cells of a block, by their number in the cache; [`NO_CELL`] where there is none.
 pub(super) type Members = [u32; BLOCK_CELLS];
@@ -147,18 +147,18 @@ fn seen(
     line: &[(Pos, u32)],
     (first, last): (Pos, Pos),
 ) -> Result<Part<'_>, Error> {
-    let follows = |pair: &[(Pos, u32)]| pair[0].0.next() == pair[1].0;
+    let follows = |pair: &[(Pos, u32)]| pair[0].0 + 1 == pair[1].0;
     let broken = line.windows(2).rposition(|pair| !follows(pair));
     let Sees::Window(window) = sees else {
         let Some(at) = broken else {
             return Ok(Part { line, first_slot: 0, whole_from: Pos::ZERO, start: Pos::ZERO });
         };
-        let (wanted, found) = (line[at].0.next(), line[at + 1].0);
+        let (wanted, found) = (line[at].0 + 1, line[at + 1].0);
         return Err(Error::Hole { cache, sequence, found, wanted });
     };
     let line = &line[broken.map_or(0, |at| at + 1)..];
     let found = line.first().map_or(first, |cell| cell.0);
-    let wanted = window.first(last.next()).max(first);
+    let wanted = window.first(last + 1).max(first);
     if found > wanted {
         return Err(Error::Window { cache, sequence, found, wanted });
     }

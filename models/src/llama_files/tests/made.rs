@@ -1,8 +1,8 @@
 //! Files made of snapshots.
 
 use super::*;
-use crate::snapshot::{Block, Cells, Sequence, Snapshot};
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry};
+use backstitch_kv::snapshot::{Block, Cells, Sequence, Snapshot};
 
 /// Sequences of positions `first..end` each in one group of one layer, no two of which share
 /// blocks.

@@ -9,10 +9,10 @@ use super::{
     BUFFER_MAGIC, Error, Form, Layout, MAX_SEQUENCES, Options, SEQUENCE_MAGIC, SEQUENCE_VERSION,
     SESSION_MAGIC, SESSION_VERSION, tokens,
 };
-use crate::ids::{Pos, Token};
-use crate::snapshot::{Content, Group, Sequence, Shape, Snapshot};
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
+use backstitch_kv::snapshot::{Content, Group, Sequence, Shape, Snapshot};
+use backstitch_kv::{Pos, Token};
 use entries::Entry;
 
 /// Return the bytes of a file of this form. A session has all sequences of `content`, numbered as

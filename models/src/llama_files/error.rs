@@ -1,9 +1,9 @@
 //! Errors of reading and writing files of llama.cpp.
 
-use crate::ids::Pos;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use backstitch_kv::Pos;
 use core::fmt;
 
 /// A part of a file.
@@ -174,10 +174,10 @@ pub enum Error {
     },
 }
 
-impl From<crate::error::Error> for Error {
-    fn from(error: crate::error::Error) -> Self {
+impl From<backstitch_kv::Error> for Error {
+    fn from(error: backstitch_kv::Error) -> Self {
         match error {
-            crate::error::Error::OutOfMemory { bytes } => Error::OutOfMemory { bytes },
+            backstitch_kv::Error::OutOfMemory { bytes } => Error::OutOfMemory { bytes },
             _ => Error::Content { what: "its snapshot" },
         }
     }

@@ -7,6 +7,7 @@
 //! architectures that use it. The architectures that were compared with llama.cpp are still listed,
 //! because nothing in a file tells that one differs.
 
+use super::{Layout, Piece, Recurrent};
 use crate::{
     error::Error,
     graph::{Graph, Step},
@@ -15,7 +16,6 @@ use crate::{
 use alloc::{vec, vec::Vec};
 use backstitch_core::cell::CellType;
 use backstitch_kv::snapshot::{CellLayer, Group, Sees, Shape, StateLayer};
-use backstitch_kv::storage::llama::{Layout, Piece, Recurrent};
 use backstitch_kv::{AttentionSpec, LayerSpec};
 
 /// Architectures whose files were exchanged with llama.cpp; true if their positions have axes

@@ -7,9 +7,9 @@
 //! be is the user's word.
 //!
 //! [`File::parse`] reads a file completely and checks it before anybody sees any of it; the result
-//! describes itself as a [`Snapshot`](crate::snapshot::Snapshot) and is a
-//! [`Source`](crate::snapshot::Source) of its bytes, straight from the file. [`export`] writes what
-//! a [`Content`](crate::snapshot::Content) holds.
+//! describes itself as a [`Snapshot`](backstitch_kv::snapshot::Snapshot) and is a
+//! [`Source`](backstitch_kv::snapshot::Source) of its bytes, straight from the file. [`export`]
+//! writes what a [`Content`](backstitch_kv::snapshot::Content) holds.
 //!
 //! | form | bytes in order |
 //! |---|---|
@@ -28,7 +28,9 @@ mod error;
 mod file;
 mod layout;
 mod moves;
+mod of_model;
 mod read;
+mod reserve;
 mod source;
 mod states;
 #[cfg(test)]
@@ -39,6 +41,7 @@ mod write;
 pub use error::{Error, Section, Wanted};
 pub use file::File;
 pub use layout::{Layout, Order, Piece, Recurrent, Row};
+pub(crate) use of_model::layout;
 pub use write::export;
 
 const SESSION_MAGIC: u32 = 0x6767_736e;

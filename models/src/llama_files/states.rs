@@ -13,9 +13,9 @@
 use super::layout::{Layout, Row, type_number};
 use super::read::Reader;
 use super::{Error, Form, MAX_SEQUENCES, Section, Wanted};
-use crate::ids::Pos;
 use alloc::vec::Vec;
 use backstitch_core::cell::CellType;
+use backstitch_kv::Pos;
 
 /// A state of a file.
 pub(super) struct State {
