@@ -28,6 +28,8 @@
 
 mod candidates;
 mod chain;
+mod dry;
+mod dynamic_temperature;
 mod greedy;
 mod history;
 mod logit_bias;
@@ -39,12 +41,16 @@ mod settings;
 mod state;
 mod temperature;
 mod top_k;
+mod top_n_sigma;
 mod top_p;
 mod trail;
 mod typical;
+mod xtc;
 
 pub use candidates::{Candidate, Candidates};
 pub use chain::{Builder, Chain};
+pub use dry::{Dry, DryParams};
+pub use dynamic_temperature::DynamicTemperature;
 pub use greedy::Greedy;
 pub use history::History;
 pub use logit_bias::LogitBias;
@@ -56,9 +62,11 @@ pub use settings::Settings;
 pub use state::{SamplerState, State};
 pub use temperature::Temperature;
 pub use top_k::TopK;
+pub use top_n_sigma::TopNSigma;
 pub use top_p::TopP;
 pub use trail::Trail;
 pub use typical::Typical;
+pub use xtc::Xtc;
 
 use crate::error::Error;
 use alloc::{boxed::Box, vec::Vec};

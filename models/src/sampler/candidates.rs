@@ -1,5 +1,6 @@
 //! The candidate tokens of one draw, and the operations that samplers are made of.
 
+use super::Rng;
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 use core::cmp::Ordering;
@@ -47,12 +48,14 @@ pub struct Candidates {
     items: Vec<Candidate>,
     /// True if `items` are in the order of [`by_logit`].
     sorted: bool,
+    /// The random numbers of the chain at this draw.
+    rng: Rng,
 }
 
 impl Candidates {
     /// Make an empty list with capacity for `n_vocab` tokens.
     pub fn new(n_vocab: usize) -> Self {
-        Self { items: Vec::with_capacity(n_vocab), sorted: false }
+        Self { items: Vec::with_capacity(n_vocab), sorted: false, rng: Rng::new(0) }
     }
 
     /// Replace the list by one candidate per logit, in token order. `logits`: `[n_vocab]`.
@@ -64,6 +67,20 @@ impl Candidates {
             score: 0.0,
         }));
         self.sorted = false;
+    }
+
+    /// Set the random numbers that [`Candidates::chance`] follows from.
+    pub(super) fn set_chance(&mut self, rng: Rng) {
+        self.rng = rng;
+    }
+
+    /// Return a random number in `0.0..1.0` for a sampler's own decision.
+    ///
+    /// It follows from the position of the chain's random numbers alone, and is independent of the
+    /// number that the draw uses: each draw has another one, all samplers of a draw have the same
+    /// one, and a sequence that is rolled back has the former ones again.
+    pub fn chance(&self) -> f64 {
+        Rng::new(!self.rng.state().rotate_left(32)).unit()
     }
 
     /// Return the candidates in their current order.
@@ -112,6 +129,14 @@ impl Candidates {
         }
         self.items.truncate(k);
         self.sort();
+    }
+
+    /// Drop the `n` candidates with the largest logits, but never the last one. The others are
+    /// sorted.
+    pub fn drop_best(&mut self, n: usize) {
+        self.sort();
+        let n = n.min(self.items.len().saturating_sub(1));
+        self.items.drain(..n);
     }
 
     /// Move the `k` best candidates to the front in one pass; `k >= 1`.
@@ -264,6 +289,15 @@ mod tests {
         assert_eq!(ids(&candidates), [1, 2]);
         candidates.keep_at_least(f32::NAN);
         assert_eq!(ids(&candidates), [1, 2]);
+    }
+
+    #[test]
+    fn dropping_the_best_leaves_one() {
+        let mut candidates = loaded(&[1.0, 3.0, 2.0]);
+        candidates.drop_best(1);
+        assert_eq!(ids(&candidates), [2, 0]);
+        candidates.drop_best(9);
+        assert_eq!(ids(&candidates), [0]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ impl Chain {
     /// candidates are.
     pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
         self.candidates.load(logits);
+        self.candidates.set_chance(self.rng);
         for step in &mut self.steps {
             step.apply(&mut self.candidates, &self.history);
         }
