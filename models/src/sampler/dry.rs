@@ -83,7 +83,8 @@ impl Dry {
 
     fn is_off(&self) -> bool {
         let DryParams { multiplier, base, last_n, .. } = self.params;
-        multiplier == 0.0 || !(base >= 1.0) || last_n == 0
+        let is_on = multiplier != 0.0 && base >= 1.0 && last_n > 0;
+        !is_on
     }
 
     /// Return the tokens that are searched: at most `last_n`, oldest first.
@@ -246,7 +247,7 @@ mod tests {
         ];
         for (dry, tokens, expected) in cases {
             let found = after(dry, tokens, expected.len());
-            let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 2e-2);
+            let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5);
             assert!(is_close, "{tokens:?}: {found:?} is not {expected:?}");
         }
     }

@@ -31,7 +31,7 @@ pub struct DynamicTemperature {
 
 impl Sampler for DynamicTemperature {
     fn apply(&mut self, candidates: &mut Candidates, history: &History) {
-        if !(self.range > 0.0) {
+        if self.range.is_nan() || self.range <= 0.0 {
             return Temperature(self.temp).apply(candidates, history);
         }
         let n = candidates.items().len();

@@ -24,7 +24,7 @@ pub struct TopNSigma(pub f32);
 
 impl Sampler for TopNSigma {
     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
-        if !(self.0 > 0.0) {
+        if self.0.is_nan() || self.0 <= 0.0 {
             return;
         }
         let logits = || candidates.items().iter().map(|c| f64::from(c.logit)).filter(|l| l.is_finite());

@@ -31,7 +31,7 @@ pub struct Xtc {
 impl Xtc {
     /// Return true if this sampler never drops a candidate.
     pub(super) fn is_off(&self) -> bool {
-        !(self.probability > 0.0) || self.threshold > 0.5
+        self.probability.is_nan() || self.probability <= 0.0 || self.threshold > 0.5
     }
 }
 
