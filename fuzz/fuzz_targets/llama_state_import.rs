@@ -11,8 +11,8 @@
 use arbitrary::{Arbitrary, Unstructured};
 use backstitch_core::cell::CellType;
 use backstitch_kv::snapshot::{CellLayer, Group, Owned, Sees, Shape, Snapshot, StateLayer};
-use backstitch_models::llama_files::{Error, File, Form, Layout, Order, Piece, Recurrent, Row, export};
 use backstitch_kv::{StateTensor, Window};
+use backstitch_models::llama_files::{Error, File, Form, Layout, Order, Piece, Recurrent, Row, export};
 use backstitch_testing::Counting;
 use libfuzzer_sys::fuzz_target;
 
