@@ -521,8 +521,8 @@ impl<'f> Machine<'f> {
         self.compare_restored(&restored, &logits, target);
     }
 
-    /// Check that logits are as before, and that pins are lost only if the restore says that it left
-    /// something out or unpinned it.
+    /// Check that logits are as before, and that pins are lost only if the restore says that it
+    /// left something out or unpinned it.
     fn compare_restored(&mut self, restored: &Restored, logits: &[Option<u64>], added: Option<u32>) {
         for (seq, before) in (0..).zip(logits).filter(|(seq, _)| Some(*seq) != added) {
             assert_eq!(self.ctx.logits_at_hand(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
