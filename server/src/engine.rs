@@ -1,0 +1,244 @@
+//! The engine thread: requests of many clients over one context.
+//!
+//! [`Engine`] is the handle. Its thread runs steps: each one evaluates a token of every text that
+//! is being generated and a piece of the prompts that wait, in one batch. A step takes about a
+//! fifth of a second at most, so a new request never waits long for a long prompt.
+//!
+//! | submodule | content |
+//! |---|---|
+//! | `request`, `event` | what goes into the engine and comes out of it |
+//! | `worker` | the thread: it takes requests in, composes batches and evaluates them |
+//! | `task` | a request under way: its samplers, its text, its events |
+//! | `conversations` | the sequences that are held, and the choice of the one to continue |
+//! | `report` | what the engine tells about slots, the cache and its counters |
+//!
+//! ```
+//! use backstitch_models::sampler::{Chain, Settings};
+//! use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+//! use backstitch_models::Model;
+//! use backstitch_server::engine::{Engine, EngineParams, Event, Generate};
+//!
+//! let model = Model::from_bytes(backstitch_demo::GGUF)?;
+//! let engine = Engine::start(&model, EngineParams::default())?;
+//! let mut prompt = Vec::new();
+//! model.vocab().tokenize("Once upon a time", AddSpecial::Yes, ParseSpecial::No, &mut prompt);
+//! let chain = Chain::new(model.vocab().n_vocab(), &Settings::default().temp(0.0));
+//! let mut request = Generate::new(prompt, chain);
+//! request.limit = Some(5);
+//! let mut events = engine.generate(request)?;
+//! let mut text = String::new();
+//! while let Some(event) = events.blocking_recv() {
+//!     match event {
+//!         Event::Chunk(chunk) => text += &chunk.text,
+//!         Event::Failed(error) => return Err(error.into()),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(text, ", there was a little");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod conversations;
+mod embed;
+mod event;
+mod params;
+mod report;
+mod request;
+mod slots;
+mod task;
+mod worker;
+
+pub use embed::Embedding;
+pub use event::{Chunk, Ended, Event, Reuse, ReuseLimit, Timings};
+pub use params::EngineParams;
+pub use report::{Counters, HeldSequence, SlotReport};
+pub use request::{Generate, Tenant, WhenFull};
+pub use slots::{SlotFile, SlotLayout};
+
+use crate::error::Error;
+use backstitch_models::{Model, Token};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tokio::sync::{mpsc as events, oneshot};
+use worker::Worker;
+
+/// The number of events that may wait for a client. A generation whose client reads no further
+/// pauses.
+const EVENTS_AHEAD: usize = 256;
+
+/// Something for the engine thread to do.
+enum Command {
+    /// Evaluate a request.
+    Generate { request: Box<Generate>, events: events::Sender<Event>, since: Instant },
+    /// Do something between two steps.
+    Call(Box<dyn FnOnce(&mut Worker) + Send>),
+    /// End the thread when no request is under way any more.
+    Finish,
+}
+
+/// A handle to the engine thread. Clones share the thread, which ends with the last of them.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    model: Model,
+    params: EngineParams,
+    commands: mpsc::Sender<Command>,
+    /// The number of requests that were sent and have not begun.
+    n_waiting: Arc<AtomicUsize>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl core::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine").field("params", &self.shared.params).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The thread may have ended already.
+        let _ = self.commands.send(Command::Finish);
+        let thread = self.thread.get_mut().ok().and_then(Option::take);
+        thread.into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Engine {
+    /// Make a context of `model` and start a thread that evaluates requests in it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`] with those of [`Context::new`](backstitch_models::Context::new), and of
+    /// opening the prompt cache.
+    pub fn start(model: &Model, params: EngineParams) -> Result<Self, Error> {
+        let n_waiting = Arc::new(AtomicUsize::new(0));
+        let (commands, inbox) = mpsc::channel();
+        let mut worker = Worker::new(model, &params, inbox, n_waiting.clone())?;
+        let params = worker.params().clone();
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
+        let thread = Mutex::new(thread.ok());
+        let shared = Shared { model: model.clone(), params, commands, n_waiting, thread };
+        Ok(Engine { shared: Arc::new(shared) })
+    }
+
+    /// Return the model.
+    pub fn model(&self) -> &Model {
+        &self.shared.model
+    }
+
+    /// Return the parameters, with all defaults filled in.
+    pub fn params(&self) -> &EngineParams {
+        &self.shared.params
+    }
+
+    /// Evaluate a request, and return its events. Dropping the receiver cancels the request; what
+    /// was evaluated until then stays held for later ones.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`], [`Error::Slot`]; [`Error::Busy`] if the
+    /// queue is full; [`Error::Stopped`].
+    pub fn generate(&self, request: Generate) -> Result<events::Receiver<Event>, Error> {
+        self.check(&request)?;
+        let limit = self.shared.params.max_waiting;
+        if self.shared.n_waiting.fetch_add(1, Ordering::SeqCst) >= limit {
+            self.shared.n_waiting.fetch_sub(1, Ordering::SeqCst);
+            return Err(Error::Busy { limit });
+        }
+        let (sender, receiver) = events::channel(EVENTS_AHEAD);
+        let command =
+            Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
+        self.shared.commands.send(command).map_err(|_| Error::Stopped)?;
+        Ok(receiver)
+    }
+
+    fn check(&self, request: &Generate) -> Result<(), Error> {
+        let EngineParams { n_ctx, n_slots, .. } = self.shared.params;
+        match request.slot {
+            Some(slot) if slot >= n_slots => return Err(Error::Slot { slot, n_slots }),
+            _ => {}
+        }
+        match request.prompt.len() {
+            0 => Err(Error::EmptyPrompt),
+            n if n >= n_ctx as usize => {
+                Err(Error::PromptTooLong { n_prompt_tokens: n, n_ctx: n_ctx as usize })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Do `work` between two steps of the engine, and return what it returns.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Worker) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = oneshot::channel();
+        let work = Box::new(move |worker: &mut Worker| drop(sender.send(work(worker))));
+        self.shared.commands.send(Command::Call(work)).map_err(|_| Error::Stopped)?;
+        receiver.await.map_err(|_| Error::Stopped)
+    }
+
+    /// Return the embeddings of `inputs`, in their order.
+    ///
+    /// # Errors
+    /// [`Error::EmptyPrompt`], [`Error::InputTooLong`], [`Error::Stopped`]; [`Error::Engine`] if
+    /// the model has no embeddings, or fails.
+    pub async fn embed(&self, inputs: Vec<Vec<Token>>) -> Result<Vec<Embedding>, Error> {
+        self.call(move |worker| worker.embed(&inputs)).await?
+    }
+
+    /// Return what the slots do, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn slots(&self) -> Result<Vec<SlotReport>, Error> {
+        self.call(|worker| worker.slots()).await
+    }
+
+    /// Return the sequences of `tenant` that are held, the one used last first.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn held(&self, tenant: Tenant) -> Result<Vec<HeldSequence>, Error> {
+        self.call(move |worker| worker.held(tenant)).await
+    }
+
+    /// Return the counters.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn counters(&self) -> Result<Counters, Error> {
+        self.call(|worker| worker.counters()).await
+    }
+
+    /// Save the sequence of a slot.
+    ///
+    /// # Errors
+    /// [`Error::Slot`], [`Error::EmptySlot`], [`Error::BusySlot`], [`Error::Stopped`];
+    /// [`Error::Engine`] if the file cannot be written, whose former content then stays.
+    pub async fn save_slot(&self, slot: usize, path: PathBuf, layout: SlotLayout) -> Result<SlotFile, Error> {
+        self.call(move |worker| worker.save_slot(slot, &path, layout)).await?
+    }
+
+    /// Restore a saved sequence, of either layout, into a slot, for requests of `tenant`. The
+    /// sequence that the slot showed before stays held.
+    ///
+    /// # Errors
+    /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`]; [`Error::Engine`] if the file
+    /// cannot be read, is damaged, or of another model.
+    pub async fn restore_slot(&self, slot: usize, path: PathBuf, tenant: Tenant) -> Result<SlotFile, Error> {
+        self.call(move |worker| worker.restore_slot(slot, &path, tenant)).await?
+    }
+
+    /// Drop the sequence of a slot, and return the number of its tokens.
+    ///
+    /// # Errors
+    /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`].
+    pub async fn erase_slot(&self, slot: usize) -> Result<usize, Error> {
+        self.call(move |worker| worker.erase_slot(slot)).await?
+    }
+}

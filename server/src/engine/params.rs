@@ -1,0 +1,50 @@
+//! Parameters of an engine.
+
+use backstitch_models::Params;
+use std::path::PathBuf;
+
+/// Sizes and choices of an engine.
+///
+/// # Example
+/// ```
+/// use backstitch_server::engine::EngineParams;
+///
+/// let params = EngineParams { n_slots: 2, ..EngineParams::default() };
+/// assert_eq!(params.max_waiting, 1024);
+/// ```
+#[derive(Clone, Debug)]
+pub struct EngineParams {
+    /// Parameters of the context. `n_ctx` and `n_seq_max` follow from the fields below.
+    pub context: Params,
+    /// The most tokens of one sequence; 0 for the context length of the model, capped at 4096.
+    pub n_ctx: u32,
+    /// The number of requests that are evaluated together.
+    pub n_slots: usize,
+    /// The number of sequences that are held beside those under way.
+    pub n_held: usize,
+    /// The bytes of cells for sequences that are held beside those under way.
+    pub held_bytes: u64,
+    /// The most requests that may wait.
+    pub max_waiting: usize,
+    /// A folder in which what was evaluated survives a restart: a prompt cache for each tenant.
+    pub state: Option<PathBuf>,
+    /// The most bytes of a prompt cache.
+    pub state_bytes: u64,
+}
+
+impl Default for EngineParams {
+    /// Return 4 slots, 16 further sequences in 1 GiB of cells, 1024 requests in the queue, nothing
+    /// on disk.
+    fn default() -> Self {
+        EngineParams {
+            context: Params::default(),
+            n_ctx: 0,
+            n_slots: 4,
+            n_held: 16,
+            held_bytes: 1 << 30,
+            max_waiting: 1024,
+            state: None,
+            state_bytes: 8 << 30,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the engine tells about slots, held sequences and its counters.
+
+use super::event::Timings;
+use backstitch_models::{CostRange, Token};
+use std::time::Duration;
+
+/// What a slot does: a view of the request under way in it, or of the last one.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SlotReport {
+    /// The number of the slot.
+    pub id: usize,
+    /// The number of the request, counted from the start of the engine; `None` if there was none.
+    pub task: Option<u64>,
+    /// A request is under way.
+    pub is_processing: bool,
+    /// The number of tokens of its prompt.
+    pub n_prompt: usize,
+    /// The number of tokens of its prompt that were evaluated.
+    pub n_prompt_evaluated: usize,
+    /// The number of tokens of its prompt that were reused.
+    pub n_prompt_cached: usize,
+    /// The number of tokens generated.
+    pub n_generated: usize,
+    /// The number of tokens that may still be generated; `None` without a limit.
+    pub n_left: Option<usize>,
+    /// The known tokens, with those generated.
+    pub tokens: Vec<Token>,
+    /// Times of the request.
+    pub timings: Timings,
+}
+
+/// A sequence that is held.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HeldSequence {
+    /// The number of the sequence in the context.
+    pub seq: u32,
+    /// The slot that shows the sequence.
+    pub slot: Option<usize>,
+    /// A request extends the sequence now.
+    pub is_busy: bool,
+    /// The tokens.
+    pub tokens: Vec<Token>,
+    /// The time since its last use.
+    pub idle: Duration,
+    /// The bytes of its blocks, states and checkpoints. Sequences share some of them.
+    pub n_bytes: u64,
+    /// The positions as ranges of equal rollback cost.
+    pub positions: Vec<CostRange>,
+}
+
+/// Counters since the engine was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Tokens of prompts that were evaluated.
+    pub n_prompt: u64,
+    /// Tokens of prompts that were reused.
+    pub n_cached: u64,
+    /// The time in which tokens of prompts were evaluated.
+    pub prompt: Duration,
+    /// Tokens that were generated.
+    pub n_generated: u64,
+    /// The time in which tokens were generated.
+    pub generation: Duration,
+    /// Requests under way.
+    pub n_processing: usize,
+    /// Requests in the queue.
+    pub n_waiting: usize,
+    /// Most tokens that a sequence held.
+    pub n_tokens_max: usize,
+    /// Batches evaluated.
+    pub n_batches: u64,
+    /// Sum of the numbers of slots that took part in a batch.
+    pub n_slots_in_batches: u64,
+    /// Sequences held beside those under way.
+    pub n_held: usize,
+    /// Sequences dropped to make room.
+    pub n_evicted: u64,
+}

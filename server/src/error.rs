@@ -1,0 +1,99 @@
+//! Errors of the engine.
+
+use core::fmt;
+use std::sync::Arc;
+
+/// Anything that can go wrong with a request in the engine. Other requests are untouched.
+///
+/// # Example
+/// ```
+/// use backstitch_server::Error;
+///
+/// let error = Error::PromptTooLong { n_prompt_tokens: 300, n_ctx: 256 };
+/// assert_eq!(error.to_string(), "the prompt has 300 tokens, but the context holds 256");
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The prompt has no tokens.
+    EmptyPrompt,
+    /// The prompt does not fit into the context of a request.
+    PromptTooLong {
+        /// The number of tokens of the prompt.
+        n_prompt_tokens: usize,
+        /// The number of tokens that a sequence can hold.
+        n_ctx: usize,
+    },
+    /// The input of an encoder does not fit into one physical batch.
+    InputTooLong {
+        /// The number of tokens of the input.
+        n_prompt_tokens: usize,
+        /// The size of a physical batch.
+        n_ubatch: usize,
+    },
+    /// The queue is full.
+    Busy {
+        /// The most requests that may wait.
+        limit: usize,
+    },
+    /// There is no such slot.
+    Slot {
+        /// The slot asked for.
+        slot: usize,
+        /// The number of slots.
+        n_slots: usize,
+    },
+    /// The slot holds no sequence.
+    EmptySlot {
+        /// The slot.
+        slot: usize,
+    },
+    /// The slot evaluates a request.
+    BusySlot {
+        /// The slot.
+        slot: usize,
+    },
+    /// The samplers ban every token.
+    NoToken,
+    /// The engine has stopped.
+    Stopped,
+    /// The model or its memory failed.
+    Engine(Arc<backstitch_models::Error>),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::EmptyPrompt => write!(f, "the prompt has no tokens"),
+            Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
+                write!(f, "the prompt has {n_prompt_tokens} tokens, but the context holds {n_ctx}")
+            }
+            Error::InputTooLong { n_prompt_tokens, n_ubatch } => write!(
+                f,
+                "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; raise --ubatch-size"
+            ),
+            Error::Busy { limit } => write!(f, "{limit} requests are waiting already"),
+            Error::Slot { slot, n_slots } => write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1),
+            Error::EmptySlot { slot } => write!(f, "slot {slot} holds no sequence"),
+            Error::BusySlot { slot } => write!(f, "slot {slot} evaluates a request"),
+            Error::NoToken => write!(f, "the samplers and the grammar ban every token"),
+            Error::Stopped => write!(f, "the server is stopping"),
+            Error::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Error::Engine(error) => core::error::Error::source(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl From<backstitch_models::Error> for Error {
+    fn from(error: backstitch_models::Error) -> Self {
+        Error::Engine(Arc::new(error))
+    }
+}
