@@ -5,5 +5,6 @@
 //! sequence, so that a later prompt with the same beginning re-evaluates only what differs.
 pub mod engine;
 mod error;
+pub mod page;
 
 pub use error::Error;
