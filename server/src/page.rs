@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 /// A file of the page.
+#[derive(Clone, Copy)]
 struct PageFile {
     /// The path in the URL.
     path: &'static str,
@@ -80,9 +81,9 @@ const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy")
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let index = ["/", "/index.html"].map(|path| PageFile { path, text: INDEX });
     let mut router = Router::new();
-    for PageFile { path, text } in index.iter().chain(FILES) {
+    for &PageFile { path, text } in index.iter().chain(FILES) {
         let tag = entity_tag(text);
-        let answer = |request: HeaderMap| async move { respond(path_type(path), text, tag, &request) };
+        let answer = move |request: HeaderMap| async move { respond(path_type(path), text, tag, &request) };
         router = router.route(path, get(answer));
     }
     router

@@ -6,7 +6,7 @@ import * as chat from "./chat.js";
 import { setUpComposer } from "./composer.js";
 import { drawList } from "./conversations.js";
 import { sequenceOf } from "./cost.js";
-import { byId } from "./dom.js";
+import { byId, isTouchOnly } from "./dom.js";
 import { closeDrawer, isOpen, setUpDrawers, togglePanel } from "./drawers.js";
 import { setUpKeys } from "./keys.js";
 import { MemoryPoll } from "./memory.js";
@@ -129,7 +129,7 @@ function start() {
   chat.open(store.loadValue("open"));
   if (!store.isLasting()) toast("This browser refuses storage: conversations are lost when the page is closed.");
   showModel();
-  if (window.matchMedia("(hover: hover)").matches) byId("input").focus();
+  if (!isTouchOnly()) byId("input").focus();
 }
 
 start();
