@@ -521,15 +521,16 @@ impl<'f> Machine<'f> {
         self.compare_restored(&restored, &logits, target);
     }
 
-    /// Check that logits are as before, and that pins are lost only if something had to be left
-    /// out.
+    /// Check that logits are as before, and that pins are lost only if the restore says that it
+    /// left something out or unpinned it.
     fn compare_restored(&mut self, restored: &Restored, logits: &[Option<u64>], added: Option<u32>) {
         for (seq, before) in (0..).zip(logits).filter(|(seq, _)| Some(*seq) != added) {
             assert_eq!(self.ctx.logits_at_hand(SeqId(seq)).map(hash), *before, "logits of sequence {seq}");
         }
         for sequence in &restored.sequences {
+            let lost = restored.fit.n_checkpoints_dropped + restored.fit.n_unpinned;
             if let Some(Some(twin)) = self.twins.get_mut(sequence.seq.index())
-                && restored.fit.n_checkpoints_dropped > 0
+                && lost > 0
             {
                 twin.pins.clear();
             }
