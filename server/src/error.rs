@@ -73,7 +73,9 @@ impl fmt::Display for Error {
                 "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; raise --ubatch-size"
             ),
             Error::Busy { limit } => write!(f, "{limit} requests are waiting already"),
-            Error::Slot { slot, n_slots } => write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1),
+            Error::Slot { slot, n_slots } => {
+                write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1)
+            }
             Error::EmptySlot { slot } => write!(f, "slot {slot} holds no sequence"),
             Error::BusySlot { slot } => write!(f, "slot {slot} evaluates a request"),
             Error::NoToken => write!(f, "the samplers and the grammar ban every token"),
