@@ -9,7 +9,6 @@ mod step;
 
 use super::Command;
 use super::conversations::Conversations;
-use super::embed::Encoder;
 use super::event::Event;
 use super::params::EngineParams;
 use super::report::{Counters, HeldSequence, SlotReport};
@@ -31,20 +30,19 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The state of the engine thread.
 pub(super) struct Worker {
-    ctx: Context,
-    model: Model,
-    params: EngineParams,
+    pub(super) ctx: Context,
+    pub(super) model: Model,
+    pub(super) params: EngineParams,
     inbox: Receiver<Command>,
     n_waiting: Arc<AtomicUsize>,
     waiting: Vec<Task>,
-    running: Vec<Running>,
-    conversations: Conversations,
-    slots: Vec<SlotView>,
+    pub(super) running: Vec<Running>,
+    pub(super) conversations: Conversations,
+    pub(super) slots: Vec<SlotView>,
     state: Option<StateFolder>,
-    encoder: Encoder,
     batch: Batch,
     pace: Pace,
-    counters: Counters,
+    pub(super) counters: Counters,
     /// The number of steps so far.
     n_steps: u64,
     n_tasks: u64,
@@ -186,7 +184,7 @@ impl Worker {
         Ok(true)
     }
 
-    fn release(&mut self, seq: SeqId) -> Result<(), Error> {
+    pub(super) fn release(&mut self, seq: SeqId) -> Result<(), Error> {
         self.conversations.remove(seq);
         self.slots.iter_mut().for_each(|slot| slot.forget(seq));
         Ok(self.ctx.release(seq)?)

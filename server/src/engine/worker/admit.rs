@@ -159,7 +159,7 @@ impl Worker {
     }
 
     /// Drop idle sequences until one more can be made.
-    pub(super) fn make_sequence_free(&mut self, spared: Option<SeqId>) -> Result<(), Error> {
+    pub(in crate::engine) fn make_sequence_free(&mut self, spared: Option<SeqId>) -> Result<(), Error> {
         let most = self.params.context.n_seq_max as usize;
         while self.conversations.iter().count() >= most && self.evict(spared)? {}
         Ok(())

@@ -4,10 +4,10 @@ use super::super::params::EngineParams;
 use super::super::slots::SlotView;
 use super::{Command, Worker};
 use crate::engine::conversations::Conversations;
-use crate::engine::embed::Encoder;
 use crate::engine::report::Counters;
 use crate::error::Error;
 use backstitch_models::backstitch_kv::{AttentionSpec, LayerSpec};
+use backstitch_models::graph::Head;
 use backstitch_models::{Batch, Budget, Context, Model, Params};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -33,6 +33,11 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
         n_ctx => n_ctx,
     };
     let n_slots = params.n_slots.max(1);
+    if model.graph().head() == Head::Embeddings {
+        // An encoder holds no sequences. All tokens of an input are in one batch.
+        let context = params.context.n_ctx(n_ctx).n_seq_max(n_slots as u32);
+        return (EngineParams { n_ctx, n_slots, ..params.clone() }, context);
+    }
     let bytes = |n_ctx| Budget::new(hparams, model.graph(), &params.context.n_ctx(n_ctx)).caches;
     // Caches grow in blocks, so the bytes of a cell follow from many.
     let per_cell = (bytes(8192).saturating_sub(bytes(4096)) / 4096).max(1);
@@ -71,7 +76,6 @@ impl Worker {
             conversations: Conversations::default(),
             slots,
             state,
-            encoder: Encoder::default(),
             batch: Batch::new(),
             pace: super::Pace::default(),
             counters: Counters::default(),

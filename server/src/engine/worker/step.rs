@@ -39,11 +39,12 @@ impl Worker {
     fn fill(&mut self) -> Result<Vec<Piece>, backstitch_models::Error> {
         self.batch.clear();
         let (mut pieces, mut order) = (Vec::new(), Vec::new());
-        for (i, running) in self.running.iter_mut().enumerate() {
-            let n_left = running.task.tokens.len() - running.task.n_done;
-            match running.task.is_paused() {
+        for i in 0..self.running.len() {
+            let Some(Running { task, .. }) = self.running.get_mut(i) else { continue };
+            let is_generating = task.tokens.len() == task.n_done + 1 && !task.is_prompting();
+            match task.is_paused() {
                 true => {}
-                false if n_left == 1 && !running.task.is_prompting() => self.add(i, 1, &mut pieces)?,
+                false if is_generating => self.add(i, 1, &mut pieces)?,
                 false => order.push(i),
             }
         }
