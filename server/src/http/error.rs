@@ -213,9 +213,10 @@ impl From<Error> for ApiError {
             Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
                 return Self::too_long(*n_prompt_tokens, *n_ctx);
             }
+            Error::File { kind: std::io::ErrorKind::NotFound, .. } => ErrorKind::Invalid,
             Error::Busy { .. } | Error::BusySlot { .. } | Error::Stopped => ErrorKind::Unavailable,
             // llama-server's clients expect 500 here.
-            Error::InputTooLong { .. } | Error::Engine(_) => ErrorKind::Server,
+            Error::InputTooLong { .. } | Error::File { .. } | Error::Engine(_) => ErrorKind::Server,
         };
         Self::new(kind, error.to_string())
     }
