@@ -8,6 +8,7 @@
 //!
 //! | submodule | content |
 //! |---|---|
+//! | `answer`, `probabilities` | parts of answers that all interfaces have |
 //! | `app` | the loaded model, and its sleep |
 //! | `body` | JSON bodies |
 //! | `client` | API keys and tenants |
@@ -17,20 +18,24 @@
 //! | `server`, `socket` | sockets and shutdown |
 //! | `stream` | server-sent events |
 
+mod answer;
 mod app;
 mod body;
 mod client;
 mod error;
 mod events;
 mod guard;
+mod probabilities;
 mod server;
 mod socket;
 mod stream;
 
+pub use answer::{millis, reuse_json, timings_json, usage_json};
 pub use app::{App, Host, Loaded, ModelSummary, Ready};
 pub use body::Body;
 pub use client::Client;
 pub use error::{ApiError, ErrorKind};
 pub use events::{Events, Outcome};
+pub use probabilities::probabilities_json;
 pub use server::{Server, Stop};
 pub use stream::{Frames, Writer, sse};

@@ -13,6 +13,7 @@ mod server;
 
 pub use fields::Fields;
 pub use generate::{Reading, read_generate};
+pub(crate) use prompt::token;
 pub use prompt::{read_prompts, tokenize};
 pub use sampling::{SamplerKind, Sampling};
 pub use server::ServerParams;

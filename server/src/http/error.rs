@@ -143,6 +143,15 @@ impl ApiError {
         Self::new(ErrorKind::NotSupported, message)
     }
 
+    /// Return the error with another message, and with `kind` if it was an error of the server.
+    pub(crate) fn with_message(mut self, message: String, kind: ErrorKind) -> Self {
+        self.message = message;
+        if self.kind == ErrorKind::Server {
+            self.kind = kind;
+        }
+        self
+    }
+
     /// Return the kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
