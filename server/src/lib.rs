@@ -10,10 +10,12 @@
 //! | [`params`] | settings of the server, and fields of requests that all interfaces share |
 //! | [`http`] | the server: connections, keys, limits, errors, streams |
 //! | [`native`] | llama-server's interface |
+//! | [`page`] | the page for browsers |
 pub mod engine;
 mod error;
 pub mod http;
 pub mod native;
 pub mod params;
+pub mod page;
 
 pub use error::Error;
