@@ -15,7 +15,7 @@ pub mod engine;
 mod error;
 pub mod http;
 pub mod native;
-pub mod params;
 pub mod page;
+pub mod params;
 
 pub use error::Error;
