@@ -150,8 +150,7 @@ impl Engine {
             return Err(Error::Busy { limit });
         }
         let (sender, receiver) = events::channel(EVENTS_AHEAD);
-        let command =
-            Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
+        let command = Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
         self.shared.commands.send(command).map_err(|_| Error::Stopped)?;
         Ok(receiver)
     }

@@ -1,7 +1,7 @@
 //! Requests to the engine: what a client wants generated, embedded or scored.
 
-use backstitch_models::sampler::Chain;
 use backstitch_models::Token;
+use backstitch_models::sampler::Chain;
 
 /// The owner of prefixes: sequences of one tenant are never reused for another, so that no client
 /// can learn from the time of an answer what another has asked.
