@@ -38,3 +38,6 @@ pub use message::{Content, Continue, Message, Tool, ToolCall, ToolChoice};
 pub use prompt::Prompt;
 pub use request::{Request, Thinking};
 pub use template::Template;
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,9 @@ impl Probe<'_> {
     /// Return true if a part of content reaches the text as such, not as a printed list.
     fn shows_typed(&self, message: Value) -> bool {
         let text = self.render(&Conversation::new([message]));
-        text.is_some_and(|text| text.contains(NEEDLE) && !text.contains("'type'") && !text.contains("\"type\""))
+        text.is_some_and(|text| {
+            text.contains(NEEDLE) && !text.contains("'type'") && !text.contains("\"type\"")
+        })
     }
 
     /// Return true if the description of a tool reaches the text.

@@ -71,9 +71,7 @@ fn read_content(message: &Object<'_>) -> Result<Content, ConversationError> {
             }
             Ok(Content::Parts(parts))
         }
-        Some(_) => {
-            Err(ConversationError::wrong(message.path("content"), "a string or an array of parts"))
-        }
+        Some(_) => Err(ConversationError::wrong(message.path("content"), "a string or an array of parts")),
     }
 }
 

@@ -119,7 +119,11 @@ impl Template {
             generation_prompt = text.text.strip_prefix(&*before).unwrap_or_default().into();
             let added = self.begin_answer(&generation_prompt, is_thinking, continued);
             for (piece, is_trusted) in &added {
-                if *is_trusted { text.push_trusted(piece) } else { text.text += piece }
+                if *is_trusted {
+                    text.push_trusted(piece)
+                } else {
+                    text.text += piece
+                }
                 generation_prompt += piece;
             }
         }
@@ -148,10 +152,10 @@ impl Template {
             let joins = !capabilities.typed_content;
             message_value(message, capabilities.object_arguments, joins, only_typed)
         });
-        let mut conversation =
-            Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
+        let mut conversation = Conversation::new(values).tokens_of(vocab).set("enable_thinking", is_thinking);
         if !request.tools.is_empty() {
-            conversation = conversation.tools(request.tools.iter().map(|tool| template_value(&tool.to_json())));
+            conversation =
+                conversation.tools(request.tools.iter().map(|tool| template_value(&tool.to_json())));
         }
         for (name, value) in &request.variables {
             conversation = conversation.set(name, template_value(value));

@@ -55,7 +55,9 @@ impl Request {
         }
         request.tool_choice = read_tool_choice(&body)?;
         request.read_choices(&body)?;
-        if let Some(effort) = body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()? {
+        if let Some(effort) =
+            body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
+        {
             match effort {
                 Some("none") => request.thinking = Some(false),
                 Some(effort) => drop(request.variables.insert("reasoning_effort".into(), effort.into())),
