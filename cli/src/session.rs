@@ -14,10 +14,10 @@ use crate::{memory, model};
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
-use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::sampler::{Chain, DryBreakers, DryParams, Settings};
 use backstitch_models::session::{self, Chunk, Finish, GenerateOptions};
 use backstitch_models::speculative::{self, Drafter};
-use backstitch_models::vocab::ParseSpecial;
+use backstitch_models::vocab::{ParseSpecial, Vocab};
 use backstitch_models::{Context, Error as EngineError, Model, Recalled, SaveOptions, Token};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -290,7 +290,7 @@ fn begin(
     memory::check(model, &params)?;
     let ctx = Context::new(model, params)?;
     model::warn_beyond_training(params.n_ctx, model);
-    let settings = settings(sampling, ctx.params().n_ctx);
+    let settings = settings(sampling, ctx.params().n_ctx, model.vocab());
     Ok((ctx, settings))
 }
 
@@ -299,8 +299,15 @@ pub fn too_long(n: usize, n_ctx: usize) -> Error {
     Error::Refused(format!("{n} tokens do not fit a context of {n_ctx}; raise -c or shorten the text"))
 }
 
-/// Return the settings of the samplers. `--repeat-last-n -1` is the whole context.
-fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
+/// Return the settings of the samplers. -1 tokens to look back are the whole context.
+fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
+    let look_back = |n: i64| usize::try_from(n).unwrap_or(n_ctx as usize).min(n_ctx as usize);
+    let dry = DryParams {
+        multiplier: args.dry_multiplier,
+        base: args.dry_base,
+        allowed_length: args.dry_allowed_length as usize,
+        last_n: look_back(args.dry_penalty_last_n),
+    };
     Settings::default()
         .seed(u64::try_from(args.seed).unwrap_or_else(|_| any_seed()))
         .temp(args.temp)
@@ -308,11 +315,28 @@ fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
         .top_p(args.top_p)
         .min_p(args.min_p)
         .typical_p(args.typical_p)
-        .repeat_last_n(usize::try_from(args.repeat_last_n).unwrap_or(n_ctx as usize).min(n_ctx as usize))
+        .repeat_last_n(look_back(args.repeat_last_n))
         .repeat_penalty(args.repeat_penalty)
         .frequency_penalty(args.frequency_penalty)
         .presence_penalty(args.presence_penalty)
+        .dry(dry)
+        .dry_breakers(breakers(args, vocab))
+        .top_n_sigma(args.top_n_sigma)
+        .xtc_probability(args.xtc_probability)
+        .xtc_threshold(args.xtc_threshold)
+        .dynamic_temp_range(args.dynatemp_range)
+        .dynamic_temp_exponent(args.dynatemp_exp)
         .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
+}
+
+/// Return the breakers of DRY; none if it is off, because looking through the vocabulary takes time.
+fn breakers(args: &SamplingArgs, vocab: &Vocab) -> DryBreakers {
+    let texts: Vec<&str> = args.dry_sequence_breaker.iter().map(String::as_str).collect();
+    match texts.as_slice() {
+        _ if args.dry_multiplier == 0.0 => DryBreakers::default(),
+        ["none"] => DryBreakers::default(),
+        texts => DryBreakers::of_texts(vocab, texts),
+    }
 }
 
 /// Return a random seed, short enough to be typed again.

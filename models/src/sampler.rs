@@ -49,7 +49,7 @@ mod xtc;
 
 pub use candidates::{Candidate, Candidates};
 pub use chain::{Builder, Chain};
-pub use dry::{Dry, DryParams};
+pub use dry::{Dry, DryBreakers, DryParams};
 pub use dynamic_temperature::DynamicTemperature;
 pub use greedy::Greedy;
 pub use history::History;

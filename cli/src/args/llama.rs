@@ -86,10 +86,6 @@ const ZERO: &[&str] = &["0", "0.0", "0.00"];
 
 // Treatments that several options share.
 
-const NEUTRAL: Treatment = Off(
-    &["0", "0.0", "0.00", "-1", "1", "1.0"],
-    "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are",
-);
 const CPU: Treatment = Ignored("everything runs on the CPU");
 const PLACEMENT: Treatment =
     Ignored("threads are placed by the system; start the program with `taskset` to change that");
@@ -302,7 +298,8 @@ pub const FLAGS: &[Flag] = &[
         &["--samplers", "--sampling-seq", "--sampler-seq"],
         Value,
         Refused(
-            "the order is fixed: biases, penalties, top-k, typical, top-p, min-p, temperature; leave this out",
+            "the order is fixed: biases, penalties, DRY, top-nσ, top-k, typical, top-p, min-p, XTC, \
+             temperature; leave this out",
         ),
     ),
     flag(
@@ -311,25 +308,6 @@ pub const FLAGS: &[Flag] = &[
         Off(&["0"], "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are"),
     ),
     flag(&["--mirostat-lr", "--mirostat-ent"], Value, Ignored("without --mirostat it changes nothing")),
-    flag(
-        &["--dry-multiplier"],
-        Value,
-        Off(ZERO, "this sampler is not supported; --repeat-penalty makes repetitions less likely"),
-    ),
-    flag(
-        &["--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"],
-        Value,
-        Ignored("without --dry-multiplier it changes nothing"),
-    ),
-    flag(
-        &["--xtc-probability"],
-        Value,
-        Off(ZERO, "this sampler is not supported; a higher --temp is more surprising"),
-    ),
-    flag(&["--xtc-threshold"], Value, Ignored("without --xtc-probability it changes nothing")),
-    flag(&["--dynatemp-range"], Value, Off(ZERO, "the temperature is fixed: --temp X")),
-    flag(&["--dynatemp-exp"], Value, Ignored("without --dynatemp-range it changes nothing")),
-    flag(&["--top-nsigma", "--top-n-sigma"], Value, NEUTRAL),
     flag(
         &["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"],
         Value,

@@ -38,6 +38,40 @@ pub struct SamplingArgs {
     /// Subtract this from a token's logit once for each time that it occurred.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub frequency_penalty: f32,
+    /// Penalise tokens that would extend a repetition (DRY), by this times --dry-base for each token
+    /// beyond the allowed length; 0 is off.
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = at_least_zero)]
+    pub dry_multiplier: f32,
+    /// Growth of the DRY penalty with each further token.
+    #[arg(long, value_name = "X", default_value_t = 1.75, value_parser = above_zero)]
+    pub dry_base: f32,
+    /// Longest repetition that DRY allows, in tokens.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub dry_allowed_length: u32,
+    /// Tokens that DRY looks back; 0 is off, -1 is the whole context.
+    #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
+          value_parser = value_parser!(i64).range(-1..=u32::MAX as i64))]
+    pub dry_penalty_last_n: i64,
+    /// Text across which DRY sees no repetition; may be repeated; "none" for no such text.
+    #[arg(long, value_name = "TEXT", default_values = ["\n", ":", "\"", "*"])]
+    pub dry_sequence_breaker: Vec<String>,
+    /// Choose among tokens at most N standard deviations less likely than the likeliest; 0 and -1
+    /// are off.
+    #[arg(long = "top-nsigma", alias = "top-n-sigma", value_name = "N", default_value_t = 0.0,
+          allow_negative_numbers = true, value_parser = finite)]
+    pub top_n_sigma: f32,
+    /// Leave out the likeliest tokens (XTC) with this probability; 0 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    pub xtc_probability: f32,
+    /// Least probability of a token that XTC leaves out; above 0.5 is off.
+    #[arg(long, value_name = "P", default_value_t = 0.1, value_parser = probability)]
+    pub xtc_threshold: f32,
+    /// Vary the temperature by up to this much, with how certain the model is; 0 is off.
+    #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = at_least_zero)]
+    pub dynatemp_range: f32,
+    /// How the varied temperature grows with uncertainty: its exponent.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = finite)]
+    pub dynatemp_exp: f32,
     /// Add to the logit of a token: 15043+1, 15043-1.5 or 2-inf; may be repeated.
     #[arg(short = 'l', long, value_name = "TOKEN±X", value_parser = bias)]
     pub logit_bias: Vec<(u32, f32)>,

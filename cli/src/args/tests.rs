@@ -65,6 +65,14 @@ fn sampling_defaults_are_those_of_the_library() {
     assert_eq!(args.repeat_penalty, library.repeat_penalty);
     assert_eq!(args.presence_penalty, library.presence_penalty);
     assert_eq!(args.frequency_penalty, library.frequency_penalty);
+    assert_eq!(args.top_n_sigma, library.top_n_sigma);
+    assert_eq!(args.xtc_probability, library.xtc_probability);
+    assert_eq!(args.xtc_threshold, library.xtc_threshold);
+    assert_eq!(args.dynatemp_range, library.dynamic_temp_range);
+    assert_eq!(args.dynatemp_exp, library.dynamic_temp_exponent);
+    assert_eq!(args.dry_multiplier, library.dry.multiplier);
+    assert_eq!(args.dry_base, library.dry.base);
+    assert_eq!(args.dry_allowed_length as usize, library.dry.allowed_length);
 }
 
 #[test]
@@ -118,7 +126,7 @@ fn texts_may_begin_with_a_dash() {
 #[test]
 fn options_of_llama_cpp_that_change_nothing_are_noted() {
     let line = "backstitch run -ngl 99 -fa -fa on --flash-attn=auto -no-cnv --mlock --keep -1 --numa distribute \
-                --mirostat 0 --color -n 3 -tb 4 --xtc-probability 0.0";
+                --mirostat 0 --color -n 3 -tb 4";
     let done = expand(words(line)).unwrap();
     assert_eq!(done.words, ["backstitch", "run", "-n", "3"]);
     let names =

@@ -1,8 +1,8 @@
 //! Chains: samplers in order, and the draw at the end.
 
 use super::{
-    Candidates, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler, SamplerState, Settings, State,
-    Temperature, TopK, TopP, Typical,
+    Candidates, Dry, DynamicTemperature, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler,
+    SamplerState, Settings, State, TopK, TopNSigma, TopP, Typical, Xtc,
 };
 use crate::error::Error;
 use alloc::{boxed::Box, vec::Vec};
@@ -37,9 +37,9 @@ type Step = Box<dyn Sampler>;
 const SAMPLER_HEAD: usize = 8;
 
 impl Chain {
-    /// Make the usual chain: logit bias, penalties, top-k, typical, top-p, min-p, temperature.
-    /// Samplers that `settings` turn off are left out. With a temperature of zero only the bias,
-    /// the penalties and [`Greedy`] remain.
+    /// Make the usual chain: logit bias, penalties, DRY, top-nσ, top-k, typical, top-p, min-p, XTC,
+    /// temperature. Samplers that `settings` turn off are left out. With a temperature of zero only
+    /// the bias, the penalties, DRY and [`Greedy`] remain.
     pub fn new(n_vocab: usize, settings: &Settings) -> Self {
         Self::builder(n_vocab).settings(settings).build()
     }
@@ -346,13 +346,25 @@ impl Builder {
             self.last_n = self.last_n.max(s.repeat_last_n);
             self = self.with(penalties);
         }
-        if s.temp > 0.0 {
-            let cut =
-                self.with(TopK(s.top_k)).with(Typical(s.typical_p)).with(TopP(s.top_p)).with(MinP(s.min_p));
-            cut.with(Temperature(s.temp))
-        } else {
-            self.with(Greedy)
+        if !s.dry.are_off() {
+            self = self.with(Dry::new(&s.dry, &s.dry_breakers));
         }
+        if s.temp > 0.0 { self.with_cuts(s).with_temperature(s) } else { self.with(Greedy) }
+    }
+
+    /// Add the samplers that drop candidates.
+    fn with_cuts(mut self, s: &Settings) -> Self {
+        if s.top_n_sigma > 0.0 {
+            self = self.with(TopNSigma(s.top_n_sigma));
+        }
+        self = self.with(TopK(s.top_k)).with(Typical(s.typical_p)).with(TopP(s.top_p)).with(MinP(s.min_p));
+        let xtc = Xtc { probability: s.xtc_probability, threshold: s.xtc_threshold };
+        if xtc.is_off() { self } else { self.with(xtc) }
+    }
+
+    fn with_temperature(self, s: &Settings) -> Self {
+        let (range, exponent) = (s.dynamic_temp_range, s.dynamic_temp_exponent);
+        self.with(DynamicTemperature { temp: s.temp, range, exponent })
     }
 
     /// Make the chain, with all its buffers.

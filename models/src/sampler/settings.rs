@@ -1,6 +1,6 @@
 //! The settings of the usual chain.
 
-use super::logit_bias;
+use super::{DryBreakers, DryParams, logit_bias};
 use crate::error::Error;
 use crate::setters::setters;
 use alloc::vec::Vec;
@@ -40,6 +40,20 @@ pub struct Settings {
     pub frequency_penalty: f32,
     /// The penalty [`Penalties::presence`](super::Penalties); 0 is off.
     pub presence_penalty: f32,
+    /// The settings of [`Dry`](super::Dry).
+    pub dry: DryParams,
+    /// The tokens across which [`Dry`](super::Dry) sees no repetition.
+    pub dry_breakers: DryBreakers,
+    /// The number of standard deviations of [`TopNSigma`](super::TopNSigma); 0 is off.
+    pub top_n_sigma: f32,
+    /// The probability [`Xtc::probability`](super::Xtc); 0 is off.
+    pub xtc_probability: f32,
+    /// The least probability [`Xtc::threshold`](super::Xtc); above 0.5 is off.
+    pub xtc_threshold: f32,
+    /// The range of [`DynamicTemperature`](super::DynamicTemperature) around `temp`; 0 is off.
+    pub dynamic_temp_range: f32,
+    /// The exponent [`DynamicTemperature::exponent`](super::DynamicTemperature).
+    pub dynamic_temp_exponent: f32,
     /// The biases of [`LogitBias`](super::LogitBias).
     pub logit_bias: Vec<(Token, f32)>,
 }
@@ -55,6 +69,13 @@ setters!(Settings {
     repeat_penalty: f32,
     frequency_penalty: f32,
     presence_penalty: f32,
+    dry: DryParams,
+    dry_breakers: DryBreakers,
+    top_n_sigma: f32,
+    xtc_probability: f32,
+    xtc_threshold: f32,
+    dynamic_temp_range: f32,
+    dynamic_temp_exponent: f32,
     logit_bias: Vec<(Token, f32)>,
 });
 
@@ -82,6 +103,13 @@ impl Default for Settings {
             repeat_penalty: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
+            dry: DryParams::default(),
+            dry_breakers: DryBreakers::default(),
+            top_n_sigma: 0.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            dynamic_temp_range: 0.0,
+            dynamic_temp_exponent: 1.0,
             logit_bias: Vec::new(),
         }
     }
