@@ -14,7 +14,7 @@ use crate::{memory, model};
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
-use backstitch_models::sampler::{Chain, DryBreakers, DryParams, Settings};
+use backstitch_models::sampler::{Chain, DryBreakers, DryParams, Infill, Kind, Settings};
 use backstitch_models::session::{self, Chunk, Finish, GenerateOptions};
 use backstitch_models::speculative::{self, Drafter};
 use backstitch_models::vocab::{ParseSpecial, Vocab};
@@ -308,7 +308,17 @@ fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
         allowed_length: args.dry_allowed_length as usize,
         last_n: look_back(args.dry_penalty_last_n),
     };
+    let order = args.order();
+    let infill = order.contains(&Kind::Infill).then(|| Infill::new(vocab));
     Settings::default()
+        .order(order)
+        .infill(infill)
+        .generator(args.generator.of_library())
+        .mirostat(args.mirostat())
+        .mirostat_tau(args.mirostat_ent)
+        .mirostat_eta(args.mirostat_lr)
+        .adaptive_target(args.adaptive_target)
+        .adaptive_decay(args.adaptive_decay)
         .seed(u64::try_from(args.seed).unwrap_or_else(|_| any_seed()))
         .temp(args.temp)
         .top_k(args.top_k as usize)

@@ -295,20 +295,6 @@ pub const FLAGS: &[Flag] = &[
     ),
     // Samplers.
     flag(
-        &["--samplers", "--sampling-seq", "--sampler-seq"],
-        Value,
-        Refused(
-            "the order is fixed: biases, penalties, DRY, top-nσ, top-k, typical, top-p, min-p, XTC, \
-             temperature; leave this out",
-        ),
-    ),
-    flag(
-        &["--mirostat"],
-        Value,
-        Off(&["0"], "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are"),
-    ),
-    flag(&["--mirostat-lr", "--mirostat-ent"], Value, Ignored("without --mirostat it changes nothing")),
-    flag(
         &["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"],
         Value,
         GRAMMAR,

@@ -192,6 +192,10 @@ impl Sampler for Dry {
         self.window.push(token);
     }
 
+    fn follows_from_tokens(&self) -> bool {
+        true
+    }
+
     fn reset(&mut self) {
         self.window.clear();
     }

@@ -38,8 +38,7 @@ pub(super) struct Prefix {
     pub start: usize,
     /// The number of tokens replayed to get there.
     pub n_replayed: usize,
-    pub is_busy: bool,
-    /// The sequence ends at `start`, so that continuing it loses nothing.
+    /// The sequence is idle and ends at `start`, so that continuing it loses nothing.
     pub is_whole: bool,
 }
 
@@ -91,7 +90,8 @@ impl Conversations {
     }
 
     /// Return the sequence from which a prompt of `tenant` needs the fewest evaluations. The last
-    /// token of the prompt is never reused, because its logits come from evaluating it.
+    /// token of the prompt is never reused, because its logits come from evaluating it. The result
+    /// may start at 0, if no checkpoint is nearer.
     ///
     /// # Errors
     /// Those of [`Context::positions`].
@@ -102,17 +102,16 @@ impl Conversations {
             let tokens = ctx.tokens(held.seq)?;
             let n_common = common(tokens, prompt);
             let is_better = |start: usize, is_whole: bool| match &best {
-                None => start > 0,
-                Some(best) => (start, is_whole) > (best.start, best.is_whole && !best.is_busy),
+                None => true,
+                Some(best) => (start, is_whole) > (best.start, best.is_whole),
             };
-            if !is_better(n_common, true) {
+            if n_common == 0 || !is_better(n_common, true) {
                 continue;
             }
             let (start, n_replayed) = reach(ctx, held.seq, n_common, tokens.len())?;
             let is_whole = start == tokens.len() && !held.is_busy;
             if is_better(start, is_whole) {
-                let (seq, is_busy) = (held.seq, held.is_busy);
-                best = Some(Prefix { seq, n_common, start, n_replayed, is_busy, is_whole });
+                best = Some(Prefix { seq: held.seq, n_common, start, n_replayed, is_whole });
             }
         }
         Ok(best)

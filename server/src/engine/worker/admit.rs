@@ -116,16 +116,13 @@ impl Worker {
             };
             return Ok(Place { seq, reuse });
         }
-        match prefix {
-            Some(prefix) => {
-                let seq = self.go_on(task, &prefix)?;
-                Ok(Place { seq, reuse: prefix.reuse(task.tokens.len()) })
-            }
-            None => {
-                let seq = self.new_sequence(task, None)?;
-                Ok(Place { seq, reuse: nothing(ReuseLimit::NothingHeld) })
-            }
-        }
+        let seq = match &prefix {
+            Some(prefix) if prefix.start > 0 => self.go_on(task, prefix)?,
+            _ => self.new_sequence(task, None)?,
+        };
+        let n_prompt = task.tokens.len();
+        let reuse = prefix.map_or(nothing(ReuseLimit::NothingHeld), |prefix| prefix.reuse(n_prompt));
+        Ok(Place { seq, reuse })
     }
 
     /// Continue a held sequence: itself, if nothing is lost by that, or a fork.
