@@ -17,6 +17,9 @@
 //! | `prompt` | rendering and tokens |
 //! | `ends` | the places where messages end |
 //! | `values` | JSON as values of templates |
+//! | `turn` | a request that is ready for the engine |
+//! | `speaker` | what the model writes, taken apart |
+//! | `meter` | counts and times of an answer under way |
 
 mod anthropic;
 mod builtin;
@@ -25,10 +28,13 @@ mod chat;
 mod ends;
 mod error;
 mod message;
+mod meter;
 mod prompt;
 mod request;
 mod responses;
+mod speaker;
 mod template;
+mod turn;
 mod values;
 
 pub use builtin::{CHATML, builtin_template};
@@ -38,6 +44,10 @@ pub use message::{Content, Continue, Message, Tool, ToolCall, ToolChoice};
 pub use prompt::Prompt;
 pub use request::{Request, Thinking};
 pub use template::Template;
+
+pub(crate) use meter::Meter;
+pub(crate) use speaker::Speaker;
+pub(crate) use turn::{Turn, render};
 
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ impl Request {
 
     /// Read the fields that llama-server adds to every interface: `chat_template_kwargs`,
     /// `reasoning_effort`, `add_generation_prompt`, `continue_final_message`,
-    /// `parallel_tool_calls`. An assistant's message at the end is continued.
+    /// `parallel_tool_calls`.
     ///
     /// # Errors
     /// [`ConversationError::Wrong`] names the field; [`ConversationError::Conflict`] for a
@@ -87,14 +87,14 @@ impl Request {
                 "add_generation_prompt and continue_final_message cannot both be true",
             ));
         }
-        self.continue_assistant()
+        Ok(())
     }
 
     /// Continue the last message if it is the assistant's.
     ///
     /// # Errors
     /// [`ConversationError::Conflict`] if the last two messages are the assistant's.
-    pub(super) fn continue_assistant(&mut self) -> Result<(), ConversationError> {
+    pub fn continue_assistant(&mut self) -> Result<(), ConversationError> {
         let ends_with_assistant =
             self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
         if self.continues.is_some() || !ends_with_assistant {

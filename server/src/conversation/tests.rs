@@ -13,7 +13,9 @@ fn model() -> Model {
 }
 
 fn chat(body: Value) -> Result<Request, ConversationError> {
-    Request::from_chat(body.as_object().unwrap())
+    let mut request = Request::from_chat(body.as_object().unwrap())?;
+    request.continue_assistant()?;
+    Ok(request)
 }
 
 fn text(template: &str, request: &Request) -> String {
