@@ -14,11 +14,14 @@ mod expand;
 mod files;
 mod list;
 mod llama;
+mod llama_server;
 mod model;
 mod numbers;
 mod reports;
 mod run;
 mod sampling;
+mod serve;
+mod serve_environment;
 mod size;
 mod state;
 mod usage;
@@ -34,6 +37,7 @@ pub use reports::{
 };
 pub use run::{ChatArgs, RunArgs};
 pub use sampling::SamplingArgs;
+pub use serve::{AnswerArgs, LogFormat, PoolingArg, ServeArgs, SlotArgs, SlotFormat};
 pub use state::{
     CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,
 };
@@ -56,6 +60,9 @@ pub enum Command {
     /// Chat with an instruction-tuned model.
     #[command(after_help = examples::CHAT)]
     Chat(ChatArgs),
+    /// Serve programs over HTTP, as llama-server does.
+    #[command(after_help = examples::SERVE)]
+    Serve(Box<ServeArgs>),
     /// Show the tokens of a text.
     #[command(after_help = examples::TOKENIZE)]
     Tokenize(TokenizeArgs),

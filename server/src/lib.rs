@@ -12,6 +12,7 @@
 //! | [`native`] | llama-server's interface |
 //! | [`openai`], [`anthropic`] | the interfaces of these services |
 //! | [`conversation`] | messages of any interface, and what the model writes |
+//! | [`page`] | the page for browsers |
 pub mod anthropic;
 pub mod conversation;
 pub mod engine;
@@ -19,6 +20,7 @@ mod error;
 pub mod http;
 pub mod native;
 pub mod openai;
+pub mod page;
 pub mod params;
 
 pub use error::Error;

@@ -45,12 +45,17 @@ pub struct Flag {
 /// Return the entry for an option of that name in `command`.
 pub fn find(name: &str, command: &str) -> Option<&'static Flag> {
     let is_about = |flag: &&Flag| flag.commands.is_empty() || flag.commands.contains(&command);
-    FLAGS.iter().filter(is_about).find(|flag| flag.names.contains(&name))
+    all().filter(is_about).find(|flag| flag.names.contains(&name))
 }
 
 /// Iterate over the names of all options in the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FLAGS.iter().flat_map(|flag| flag.names).copied()
+    all().flat_map(|flag| flag.names).copied()
+}
+
+/// Iterate over the table, options of the server first.
+fn all() -> impl Iterator<Item = &'static Flag> {
+    super::llama_server::FLAGS.iter().chain(FLAGS)
 }
 
 #[cfg(test)]
@@ -67,7 +72,7 @@ const fn flag(names: &'static [&'static str], takes: Takes, treatment: Treatment
 }
 
 /// Make an entry for some commands only.
-const fn only(
+pub const fn only(
     commands: &'static [&'static str],
     names: &'static [&'static str],
     takes: Takes,
@@ -99,7 +104,7 @@ const LOGS: Treatment = Ignored("there is no log; -v tells more on standard erro
 const ADAPTER: Treatment =
     Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
 const MEDIA: Treatment = Refused("models read text only here");
-const SERVER: Treatment = Refused("this is an option of a server, and there is none here");
+const SERVER: Treatment = Refused("this is an option of `backstitch serve`");
 const TEMPLATE: Treatment =
     Refused("the chat template in the model file is used; write another one into the file");
 const PREFIX: Treatment =
@@ -234,7 +239,7 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         SERVER,
     ),
-    flag(&["--pooling"], Value, Refused("embeddings come from the library: `Context::encode`")),
+    flag(&["--pooling"], Value, Refused("`backstitch serve --embedding` makes embeddings")),
     // Prompts.
     flag(&["-bf", "--binary-file"], Value, Refused("prompts are text in UTF-8: -f FILE")),
     flag(&["--in-file"], Value, Refused("-f FILE reads a prompt from a file")),

@@ -1,0 +1,35 @@
+// Words for screen readers: notices, and an answer sentence by sentence while it is written.
+
+import { byId, el } from "./dom.js";
+
+/** Say a notice. */
+export function announce(text) {
+  byId("status").textContent = text;
+}
+
+/** Says an answer as it grows, whole sentences at a time. */
+export class Speaker {
+  #said = 0;
+
+  constructor() {
+    byId("spoken").replaceChildren();
+  }
+
+  /** Say the sentences of `text` that are complete and were not said. */
+  grow(text) {
+    const rest = text.slice(this.#said);
+    const end = Math.max(rest.lastIndexOf("\n"), ...[". ", "! ", "? "].map((mark) => rest.lastIndexOf(mark)));
+    if (end > 0) this.#say(rest.slice(0, end + 1));
+  }
+
+  /** Say the rest. */
+  end(text) {
+    this.#say(text.slice(this.#said));
+  }
+
+  #say(text) {
+    this.#said += text.length;
+    const words = text.replace(/[`*_#|>~-]+/g, " ").trim();
+    if (words) byId("spoken").append(el("p", null, words));
+  }
+}

@@ -1,0 +1,48 @@
+// The box to write in.
+
+import { hasFiles, takeFiles } from "./attach.js";
+import * as chat from "./chat.js";
+import { byId } from "./dom.js";
+import { fit } from "./message.js";
+import { loadValue, saveValue } from "./store.js";
+
+/** Set up sending and stopping. What is being written survives a reload. */
+export function setUpComposer() {
+  const input = byId("input");
+  input.value = loadValue("draft") ?? "";
+  fit(input);
+  input.addEventListener("input", () => {
+    fit(input);
+    saveValue("draft", input.value);
+  });
+  input.addEventListener("keydown", (event) => {
+    // Enter ends the choice of characters of an input method; it does not send then.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || isTouchOnly()) return;
+    event.preventDefault();
+    send();
+  });
+  byId("composer").addEventListener("submit", (event) => {
+    event.preventDefault();
+    send();
+  });
+  byId("stop").addEventListener("click", () => {
+    chat.stop();
+    input.focus();
+  });
+}
+
+// On a telephone, Enter begins a line: there is a button to send.
+function isTouchOnly() {
+  return window.matchMedia("(hover: none) and (pointer: coarse)").matches;
+}
+
+function send() {
+  const input = byId("input");
+  if (chat.isRunning() || (input.value.trim() === "" && !hasFiles())) return;
+  const text = input.value;
+  input.value = "";
+  saveValue("draft", "");
+  fit(input);
+  chat.send(text, takeFiles());
+  input.focus();
+}
