@@ -10,11 +10,16 @@
 //! | [`params`] | settings of the server, and fields of requests that all interfaces share |
 //! | [`http`] | the server: connections, keys, limits, errors, streams |
 //! | [`native`] | llama-server's interface |
+//! | [`openai`], [`anthropic`] | the interfaces of these services |
+//! | [`conversation`] | messages of any interface, and what the model writes |
 //! | [`page`] | the page for browsers |
+pub mod anthropic;
+pub mod conversation;
 pub mod engine;
 mod error;
 pub mod http;
 pub mod native;
+pub mod openai;
 pub mod page;
 pub mod params;
 

@@ -216,7 +216,8 @@ impl Task {
 
     /// Add the text of a token to what the client sees.
     fn write(&mut self, token: Token, vocab: &Vocab, n_ctx: usize, out: &mut String) -> Option<Finish> {
-        let bytes = if vocab.is_hidden(token) { &[] } else { vocab.piece(token) };
+        let is_text = !vocab.is_hidden(token) || self.request.shown.contains(&token);
+        let bytes = if is_text { vocab.piece(token) } else { &[] };
         let stops = &self.request.stops;
         let finish = match self.text.push(bytes, self.tokens.len(), stops) {
             Some(stop) => Some(Finish::Stop { index: stop.index }),

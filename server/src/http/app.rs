@@ -1,29 +1,24 @@
 //! The loaded model, and its sleep while nobody asks for anything.
 
 use super::error::{ApiError, ErrorKind};
+use crate::conversation::{CHATML, Template, builtin_template};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::params::ServerParams;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use backstitch_models::Model;
-use backstitch_models::chat::ChatTemplate;
 use backstitch_models::vocab::Vocab;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// The template of models that have none (ChatML).
-const CHATML: &str = "{%- for message in messages -%}\
-{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\
-{%- endfor -%}\
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
 
 /// A model with an engine that runs it.
 #[derive(Debug)]
 pub struct Loaded {
     /// The engine.
     pub engine: Engine,
-    /// The source of the chat template, if the model's own is not wanted.
+    /// The source of the chat template, or the name of a known one, if the model's own is not
+    /// wanted.
     pub template: Option<String>,
 }
 
@@ -58,7 +53,7 @@ pub struct ModelSummary {
 #[derive(Debug)]
 pub struct App {
     engine: Engine,
-    template: ChatTemplate,
+    template: Template,
     params: Arc<ServerParams>,
     summary: Arc<ModelSummary>,
     started: u64,
@@ -68,8 +63,9 @@ impl App {
     fn new(loaded: Loaded, params: Arc<ServerParams>) -> Result<Self, Error> {
         let model = loaded.engine.model();
         let own = model.chat_template().unwrap_or(CHATML);
-        let source = loaded.template.as_deref().unwrap_or(own);
-        let template = ChatTemplate::from_source(source).map_err(backstitch_models::Error::from)?;
+        let given = loaded.template.as_deref().map(|text| builtin_template(text).unwrap_or(text.into()));
+        let source = given.as_deref().unwrap_or(own);
+        let template = Template::new(source).map_err(backstitch_models::Error::from)?;
         let vocab = model.vocab();
         let text = |token: Option<backstitch_models::Token>| {
             token.map_or(String::new(), |token| String::from_utf8_lossy(vocab.piece(token)).into_owned())
@@ -110,7 +106,7 @@ impl App {
     }
 
     /// Return the chat template: the one that the server was started with, the model's, or ChatML.
-    pub fn template(&self) -> &ChatTemplate {
+    pub fn template(&self) -> &Template {
         &self.template
     }
 
@@ -139,6 +135,7 @@ pub struct Host {
     /// `None` while the model sleeps.
     app: tokio::sync::Mutex<Option<Arc<App>>>,
     last_use: Mutex<Instant>,
+    started: u64,
 }
 
 impl core::fmt::Debug for Host {
@@ -161,7 +158,7 @@ impl Host {
         let summary = app.summary.clone();
         let app = tokio::sync::Mutex::new(Some(Arc::new(app)));
         let last_use = Mutex::new(Instant::now());
-        Ok(Host { params, loader: Box::new(loader), summary, app, last_use })
+        Ok(Host { params, loader: Box::new(loader), summary, app, last_use, started: unix_time() })
     }
 
     /// Return the settings of the server.
@@ -172,6 +169,11 @@ impl Host {
     /// Return the sizes of the model.
     pub fn summary(&self) -> &ModelSummary {
         &self.summary
+    }
+
+    /// Return the time at which the server was started, in seconds since 1970.
+    pub fn started(&self) -> u64 {
+        self.started
     }
 
     /// Return true while the model is not loaded.
@@ -246,6 +248,6 @@ impl FromRequestParts<Arc<Host>> for Ready {
 }
 
 /// Return the seconds since 1970.
-fn unix_time() -> u64 {
+pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }

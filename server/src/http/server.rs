@@ -24,7 +24,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Return a router with all interfaces.
 pub(crate) fn router(host: &Arc<Host>) -> Router {
-    let routes = crate::native::routes().merge(crate::page::routes());
+    let routes = crate::native::routes()
+        .merge(crate::openai::routes())
+        .merge(crate::anthropic::routes())
+        .merge(crate::page::routes());
     routes
         .fallback(|| async { ApiError::new(ErrorKind::NotFound, "File Not Found") })
         .method_not_allowed_fallback(|| async {

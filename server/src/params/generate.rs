@@ -46,6 +46,7 @@ impl Reading {
             request.limit = first.limit;
             request.stops.clone_from(&first.stops);
             request.ignore_eos = first.ignore_eos;
+            request.shown.clone_from(&first.shown);
             request.logprobs = first.logprobs;
             request.probs_after_sampling = first.probs_after_sampling;
             request.prompt_logprobs = first.prompt_logprobs;
