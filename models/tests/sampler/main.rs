@@ -2,9 +2,9 @@
 //!
 //! `tokens.txt` was written by `reference.py` and llama-server b10434, which ran
 //! `goldens/models/llama.gguf` with its tokens' texts replaced by ASCII words, because that server
-//! fails on text that is not UTF-8. So no breakers of DRY and no infill are in the file. Caches were
-//! F32 (`-ctk f32 -ctv f32 -fa off`): with others, the logits of two engines differ enough to
-//! change a token now and then.
+//! fails on text that is not UTF-8. So no breakers of DRY and no infill are in the file. Caches
+//! were F32 (`-ctk f32 -ctv f32 -fa off`): with others, the logits of two engines differ enough
+//! to change a token now and then.
 
 use backstitch_models::sampler::{Chain, DryParams, Generator, Kind, MirostatVersion, Settings};
 use backstitch_models::session::{GenerateOptions, Session};
