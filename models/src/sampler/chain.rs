@@ -223,8 +223,8 @@ impl Chain {
     /// accepted.
     ///
     /// Each of `saved` holds bytes that [`Chain::save_samplers`] wrote, and how many of `tokens`
-    /// were accepted then. A sampler starts from the first of these that has bytes for it, or else from
-    /// nothing, and accepts the tokens after that.
+    /// were accepted then. A sampler starts from the first of these that has bytes for it, or else
+    /// from nothing, and accepts the tokens after that.
     pub(crate) fn roll_back(
         &mut self,
         seed: u64,
