@@ -347,7 +347,7 @@ fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
         .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
 }
 
-/// Return the breakers of DRY; none if it is off, because looking through the vocabulary takes time.
+/// Return the breakers of DRY; none if it is off, because looking through a vocabulary takes time.
 fn breakers(args: &SamplingArgs, vocab: &Vocab) -> DryBreakers {
     let texts: Vec<&str> = args.dry_sequence_breaker.iter().map(String::as_str).collect();
     match texts.as_slice() {
