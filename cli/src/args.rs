@@ -14,11 +14,14 @@ mod expand;
 mod files;
 mod list;
 mod llama;
+mod llama_server;
 mod model;
 mod numbers;
 mod reports;
 mod run;
 mod sampling;
+mod serve;
+mod serve_environment;
 mod size;
 mod state;
 mod usage;
@@ -27,13 +30,14 @@ use clap::{Parser, Subcommand};
 
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use expand::expand;
-pub use files::{FileArgs, PromptCacheArgs};
+pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
 };
 pub use run::{ChatArgs, RunArgs};
-pub use sampling::SamplingArgs;
+pub use sampling::{SamplingArgs, SpeculationArgs};
+pub use serve::{AnswerArgs, LogFormat, PoolingArg, ServeArgs, SlotArgs, SlotFormat};
 pub use state::{
     CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,
 };
@@ -56,6 +60,9 @@ pub enum Command {
     /// Chat with an instruction-tuned model.
     #[command(after_help = examples::CHAT)]
     Chat(ChatArgs),
+    /// Serve programs over HTTP, as llama-server does.
+    #[command(after_help = examples::SERVE)]
+    Serve(Box<ServeArgs>),
     /// Show the tokens of a text.
     #[command(after_help = examples::TOKENIZE)]
     Tokenize(TokenizeArgs),

@@ -12,6 +12,7 @@ mod graph;
 mod inspect;
 mod pack;
 mod run;
+mod serve;
 mod state;
 mod timeline;
 mod tokenize;
@@ -34,6 +35,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(args),
         Command::Chat(args) => chat::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Pack(args) => pack::run(args),
@@ -51,6 +53,7 @@ fn n_threads(command: &Command) -> Option<u32> {
     match command {
         Command::Run(args) => args.context.n_threads,
         Command::Chat(args) => args.context.n_threads,
+        Command::Serve(args) => args.context.n_threads,
         Command::Bench(args) => args.n_threads.iter().copied().max(),
         Command::Timeline(args) => args.context.n_threads,
         Command::Pack(args) => args.n_threads,

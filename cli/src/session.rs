@@ -1,8 +1,10 @@
 //! A session of the library with everything that a program adds: options, progress lines, signals,
 //! and times for `-v`.
 //!
-//! `run` and `chat` use it. It decides nothing about text; prompts, sampling, rollbacks and saving
+//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text; prompts, sampling, rollbacks and saving
 //! are those of [`backstitch_models::session`].
+
+mod branches;
 
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
@@ -14,10 +16,10 @@ use crate::{memory, model};
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
-use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::sampler::{Chain, DryBreakers, DryParams, Infill, Kind, Settings};
 use backstitch_models::session::{self, Chunk, Finish, GenerateOptions};
 use backstitch_models::speculative::{self, Drafter};
-use backstitch_models::vocab::ParseSpecial;
+use backstitch_models::vocab::{ParseSpecial, Vocab};
 use backstitch_models::{Context, Error as EngineError, Model, Recalled, SaveOptions, Token};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -50,18 +52,20 @@ pub struct Stats {
 }
 
 /// The end of a generation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Until {
     /// Most tokens to generate; `None` is no limit.
     pub limit: Option<u64>,
     /// True to continue after the model has ended the text.
     pub ignore_eos: bool,
+    /// Texts before which the generation ends.
+    pub stops: Vec<String>,
 }
 
 impl Until {
     /// Stop after `n` tokens, the value of `-n`; a negative number is no limit.
     pub fn tokens(n: i64) -> Self {
-        Self { limit: u64::try_from(n).ok(), ignore_eos: false }
+        Self { limit: u64::try_from(n).ok(), ignore_eos: false, stops: Vec::new() }
     }
 }
 
@@ -73,7 +77,7 @@ impl Session {
     ///   context.
     /// - [`Error::Engine`] if the context cannot be made.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
-        let (ctx, settings) = begin(model, context, sampling)?;
+        let (ctx, settings) = begin(model, context, sampling, 1)?;
         Ok(Self::of(session::Session::new(ctx, &settings)?))
     }
 
@@ -92,7 +96,7 @@ impl Session {
         path: &Path,
         sequence: Option<u32>,
     ) -> Result<Self, Error> {
-        let (mut ctx, settings) = begin(model, context, sampling)?;
+        let (mut ctx, settings) = begin(model, context, sampling, 1)?;
         let progress = Progress::endless("restoring");
         let mut restored = restore_one(&mut ctx, path, sequence)?;
         drop(progress);
@@ -234,7 +238,7 @@ impl Session {
     }
 
     /// Generate tokens after the session's, and `show` their text as it comes. The session holds
-    /// all of them afterwards, except a token that ends the text.
+    /// all of them afterwards, except a token that ends the text, and a stop string.
     ///
     /// # Errors
     /// [`Error::Engine`] if the model cannot be evaluated, and the errors of `show`.
@@ -249,6 +253,7 @@ impl Session {
         let room = self.n_ctx().saturating_sub(self.tokens().len());
         let limit = until.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let options = GenerateOptions::default().limit(limit.min(room));
+        let options = until.stops.into_iter().fold(options, GenerateOptions::stop);
         let options = if until.ignore_eos { options.ignore_eos() } else { options };
         self.inner.set_cancel(Some(interrupt::cancel()));
         let (mut n, mut generation) = (0, self.inner.generate(options));
@@ -265,6 +270,7 @@ impl Session {
         if finish != Some(Finish::Cancelled) {
             self.inner.evaluate_pending()?;
         }
+        self.inner.cut_stop()?;
         self.stats.n_generated += n;
         self.stats.generation_time += start.elapsed();
         self.stats.drafts = self.inner.draft_stats();
@@ -276,21 +282,23 @@ impl Session {
     }
 }
 
-/// Make a context and the settings of the samplers, after the checks that need no evaluation.
+/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that need
+/// no evaluation.
 fn begin(
     model: &Model,
     context: &ContextArgs,
     sampling: &SamplingArgs,
+    n_seqs: u32,
 ) -> Result<(Context, Settings), Error> {
     if model.graph().head() == Head::Embeddings {
         let text = "this model makes embeddings, not text; name one that generates text with -m";
         return Err(Error::Refused(text.into()));
     }
-    let params = model::params(context, model);
+    let params = model::params(context, model).n_seq_max(n_seqs);
     memory::check(model, &params)?;
     let ctx = Context::new(model, params)?;
     model::warn_beyond_training(params.n_ctx, model);
-    let settings = settings(sampling, ctx.params().n_ctx);
+    let settings = settings(sampling, ctx.params().n_ctx, model.vocab());
     Ok((ctx, settings))
 }
 
@@ -299,20 +307,54 @@ pub fn too_long(n: usize, n_ctx: usize) -> Error {
     Error::Refused(format!("{n} tokens do not fit a context of {n_ctx}; raise -c or shorten the text"))
 }
 
-/// Return the settings of the samplers. `--repeat-last-n -1` is the whole context.
-fn settings(args: &SamplingArgs, n_ctx: u32) -> Settings {
+/// Return the settings of the samplers. -1 tokens to look back are the whole context.
+fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
+    let look_back = |n: i64| usize::try_from(n).unwrap_or(n_ctx as usize).min(n_ctx as usize);
+    let dry = DryParams {
+        multiplier: args.dry_multiplier,
+        base: args.dry_base,
+        allowed_length: args.dry_allowed_length as usize,
+        last_n: look_back(args.dry_penalty_last_n),
+    };
+    let order = args.order();
+    let infill = order.contains(&Kind::Infill).then(|| Infill::new(vocab));
     Settings::default()
+        .order(order)
+        .infill(infill)
+        .generator(args.generator.of_library())
+        .mirostat(args.mirostat())
+        .mirostat_tau(args.mirostat_ent)
+        .mirostat_eta(args.mirostat_lr)
+        .adaptive_target(args.adaptive_target)
+        .adaptive_decay(args.adaptive_decay)
         .seed(u64::try_from(args.seed).unwrap_or_else(|_| any_seed()))
         .temp(args.temp)
         .top_k(args.top_k as usize)
         .top_p(args.top_p)
         .min_p(args.min_p)
         .typical_p(args.typical_p)
-        .repeat_last_n(usize::try_from(args.repeat_last_n).unwrap_or(n_ctx as usize).min(n_ctx as usize))
+        .repeat_last_n(look_back(args.repeat_last_n))
         .repeat_penalty(args.repeat_penalty)
         .frequency_penalty(args.frequency_penalty)
         .presence_penalty(args.presence_penalty)
+        .dry(dry)
+        .dry_breakers(breakers(args, vocab))
+        .top_n_sigma(args.top_n_sigma)
+        .xtc_probability(args.xtc_probability)
+        .xtc_threshold(args.xtc_threshold)
+        .dynamic_temp_range(args.dynatemp_range)
+        .dynamic_temp_exponent(args.dynatemp_exp)
         .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
+}
+
+/// Return the breakers of DRY; none if it is off, because looking through a vocabulary takes time.
+fn breakers(args: &SamplingArgs, vocab: &Vocab) -> DryBreakers {
+    let texts: Vec<&str> = args.dry_sequence_breaker.iter().map(String::as_str).collect();
+    match texts.as_slice() {
+        _ if args.dry_multiplier == 0.0 => DryBreakers::default(),
+        ["none"] => DryBreakers::default(),
+        texts => DryBreakers::of_texts(vocab, texts),
+    }
 }
 
 /// Return a random seed, short enough to be typed again.

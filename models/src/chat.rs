@@ -22,6 +22,7 @@
 //!   and `date.rs` write numbers and dates.
 //! - `value.rs` and `conversation.rs` are the values of the caller, which `json_text.rs` reads from
 //!   JSON.
+//! - [`reply`] is the way back: from the text that a model writes to content, reasoning and calls.
 //!
 //! A template goes through these steps:
 //!
@@ -60,6 +61,7 @@ mod operators;
 mod parser;
 mod predicates;
 mod rendered;
+pub mod reply;
 mod text;
 mod value;
 mod walk;

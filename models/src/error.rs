@@ -466,6 +466,22 @@ pub enum Error {
         /// The number of tokens in the vocabulary.
         n_vocab: usize,
     },
+    /// A setting of a sampler is out of its range.
+    Setting {
+        /// The setting, in words.
+        name: &'static str,
+        /// Its value.
+        value: f32,
+        /// The range, in words.
+        wanted: &'static str,
+    },
+    /// The order of the samplers is too long.
+    TooManySamplers {
+        /// The number of samplers that it names.
+        n: usize,
+        /// The most that it may name.
+        max: usize,
+    },
     /// A sampler of the chain has a state, and no state was saved for it.
     NoSamplerState {
         /// The index of the sampler in the chain, from 0.

@@ -3,9 +3,9 @@
 //! A sampler is a small value that changes a list of candidates: it raises or lowers logits, or
 //! drops tokens. A [`Chain`] runs several samplers in order and draws one of the tokens left. Most
 //! samplers have no state: the [`History`] of recent tokens and the position of the [`Rng`] belong
-//! to the chain. A sampler with a state of its own overrides [`Sampler::accept`],
-//! [`Sampler::save`], [`Sampler::restore`] and [`Sampler::reset`]. A clone of a chain clones that
-//! state, and [`Chain::state`] holds its bytes.
+//! to the chain. A sampler with a state of its own overrides [`Sampler::accept`] or
+//! [`Sampler::drawn`], [`Sampler::save`], [`Sampler::restore`] and [`Sampler::reset`]. A clone of a
+//! chain clones that state, and [`Chain::state`] holds its bytes.
 //!
 //! Equal logits, settings and seeds give the same token on every platform. All sums run in `f64`
 //! over the candidates in their current order: token order after loading, and descending logits
@@ -26,15 +26,20 @@
 //! chain.accept(Token(1));
 //! ```
 
+mod adaptive_p;
 mod candidates;
 mod chain;
 mod dry;
 mod dynamic_temperature;
 mod greedy;
 mod history;
+mod infill;
+mod kind;
 mod logit_bias;
 mod logprobs;
 mod min_p;
+mod mirostat;
+mod mt19937;
 mod penalties;
 mod rng;
 mod settings;
@@ -47,17 +52,21 @@ mod trail;
 mod typical;
 mod xtc;
 
+pub use adaptive_p::AdaptiveP;
 pub use candidates::{Candidate, Candidates};
 pub use chain::{Builder, Chain};
-pub use dry::{Dry, DryParams};
+pub use dry::{Dry, DryBreakers, DryParams};
 pub use dynamic_temperature::DynamicTemperature;
 pub use greedy::Greedy;
 pub use history::History;
+pub use infill::Infill;
+pub use kind::Kind;
 pub use logit_bias::LogitBias;
 pub use logprobs::{Logprob, Logprobs};
 pub use min_p::MinP;
+pub use mirostat::{Mirostat, MirostatVersion};
 pub use penalties::Penalties;
-pub use rng::Rng;
+pub use rng::{Generator, Rng};
 pub use settings::Settings;
 pub use state::{SamplerState, State};
 pub use temperature::Temperature;
@@ -132,14 +141,32 @@ pub trait Sampler: CloneBoxed + Send + Sync {
         let _ = token;
     }
 
-    /// Return to the state in which no token was accepted.
+    /// Take note of the token that was drawn from `candidates`, which this sampler and those after
+    /// it left. It is accepted afterwards only if it becomes part of the sequence.
+    fn drawn(&mut self, token: Token, candidates: &Candidates) {
+        let _ = (token, candidates);
+    }
+
+    /// Take random numbers of its own from those of `seed`, without the ones that the chain's first
+    /// `n_drawn` draws may have used. A sampler that uses [`Candidates::chance`] has none.
+    fn draw_from(&mut self, seed: u64, n_drawn: u64) {
+        let _ = (seed, n_drawn);
+    }
+
+    /// Return true if accepting all tokens of a sequence always leads to the same state. A
+    /// [`Session`](crate::Session) then records no states for rollbacks.
+    fn follows_from_tokens(&self) -> bool {
+        false
+    }
+
+    /// Return to the state in which no token was accepted or drawn.
     fn reset(&mut self) {}
 
     /// Append the state to `bytes`; nothing if there is none.
     ///
     /// A sampler with a state writes at least one byte in every state. A state that was not saved
     /// is then noticed where it should be restored. A state that was not saved may be rebuilt by
-    /// accepting all tokens of the sequence, so it has to follow from these.
+    /// accepting all tokens of the sequence; what followed from draws begins anew then.
     fn save(&self, bytes: &mut Vec<u8>) {
         let _ = bytes;
     }

@@ -68,6 +68,7 @@ pub use change::{PrefixReuse, Randomness};
 pub use chunk::{Chunk, TokenLogprobs};
 pub use finish::Finish;
 pub use generate::{GenerateOptions, Generation};
+pub use text::{OutputText, StopMatch};
 
 use crate::cancel::Cancel;
 use crate::context::{Context, Restored, Rollback};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use backstitch_models::Token;
 use backstitch_models::gguf::Gguf;
+use backstitch_models::sampler::DryBreakers;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab, WriteSpecial};
 
 /// The vocabularies of a supported kind.
@@ -31,6 +32,29 @@ fn smollm2_agrees_with_llama_cpp() -> Result<(), Box<dyn Error>> {
     let vocab = vocab(Path::new(&std::env::var("SMOLLM2")?))?;
     let wrong = differences(&vocab, &goldens().join("real/tokenizer_smollm2.tsv"))?;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn a_text_that_ends_repetitions_is_found_among_the_tokens() -> Result<(), Box<dyn Error>> {
+    for name in ["gpt2", "llama", "qwen2", "rwkv6"] {
+        let vocab = vocab(&goldens().join(format!("models/{name}.gguf")))?;
+        let found = |breakers: &DryBreakers, text: &str| {
+            let mut tokens = Vec::new();
+            vocab.tokenize(text, AddSpecial::No, ParseSpecial::No, &mut tokens);
+            (1..=tokens.len()).any(|end| breakers.end(&tokens[..end]))
+        };
+        let lines = DryBreakers::of_texts(&vocab, &["\n", ""]);
+        let turns = DryBreakers::of_texts(&vocab, &["\n\nUser:"]);
+        for before in ["", "a", "the end.", "two words "] {
+            assert!(!found(&lines, before) && !found(&turns, before), "{name}: {before:?}");
+            assert!(found(&lines, &format!("{before}\nnext")), "{name}: {before:?}");
+            assert!(found(&turns, &format!("{before}\n\nUser: hello")), "{name}: {before:?}");
+        }
+        assert!(!found(&turns, "a\n\nUse"), "{name}");
+        let newline = (0..vocab.n_vocab() as u32).map(Token).filter(|&id| vocab.piece(id).contains(&b'\n'));
+        assert!(newline.clone().count() > 0 && newline.clone().all(|id| lines.has(id)), "{name}");
+    }
     Ok(())
 }
 

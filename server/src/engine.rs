@@ -140,8 +140,8 @@ impl Engine {
     /// was evaluated until then stays held for later ones.
     ///
     /// # Errors
-    /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`], [`Error::Slot`]; [`Error::Busy`] if the
-    /// queue is full; [`Error::Stopped`].
+    /// [`Error::EmptyPrompt`], [`Error::PromptTooLong`], [`Error::Slot`]; [`Error::Engine`] for a
+    /// token outside of the vocabulary; [`Error::Busy`] if the queue is full; [`Error::Stopped`].
     pub fn generate(&self, request: Generate) -> Result<events::Receiver<Event>, Error> {
         self.check(&request)?;
         let limit = self.shared.params.max_waiting;
@@ -150,8 +150,7 @@ impl Engine {
             return Err(Error::Busy { limit });
         }
         let (sender, receiver) = events::channel(EVENTS_AHEAD);
-        let command =
-            Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
+        let command = Command::Generate { request: Box::new(request), events: sender, since: Instant::now() };
         self.shared.commands.send(command).map_err(|_| Error::Stopped)?;
         Ok(receiver)
     }
@@ -161,6 +160,11 @@ impl Engine {
         match request.slot {
             Some(slot) if slot >= n_slots => return Err(Error::Slot { slot, n_slots }),
             _ => {}
+        }
+        let n_vocab = self.model().hparams().n_vocab;
+        let stranger = (0..).zip(&request.prompt).find(|(_, token)| token.0 as usize >= n_vocab);
+        if let Some((index, token)) = stranger {
+            return Err(backstitch_models::Error::Token { index, token: token.0, n_vocab }.into());
         }
         match request.prompt.len() {
             0 => Err(Error::EmptyPrompt),

@@ -55,6 +55,13 @@ pub enum Error {
     },
     /// The samplers ban every token.
     NoToken,
+    /// A file cannot be read or written.
+    File {
+        /// The name of the file, without its folder.
+        name: String,
+        /// The reason.
+        kind: std::io::ErrorKind,
+    },
     /// The engine has stopped.
     Stopped,
     /// The model or its memory failed.
@@ -73,10 +80,13 @@ impl fmt::Display for Error {
                 "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; raise --ubatch-size"
             ),
             Error::Busy { limit } => write!(f, "{limit} requests are waiting already"),
-            Error::Slot { slot, n_slots } => write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1),
+            Error::Slot { slot, n_slots } => {
+                write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1)
+            }
             Error::EmptySlot { slot } => write!(f, "slot {slot} holds no sequence"),
             Error::BusySlot { slot } => write!(f, "slot {slot} evaluates a request"),
             Error::NoToken => write!(f, "the samplers and the grammar ban every token"),
+            Error::File { name, kind } => write!(f, "{name}: {kind}"),
             Error::Stopped => write!(f, "the server is stopping"),
             Error::Engine(error) => error.fmt(f),
         }
@@ -89,6 +99,14 @@ impl core::error::Error for Error {
             Error::Engine(error) => core::error::Error::source(&**error),
             _ => None,
         }
+    }
+}
+
+impl Error {
+    /// Return the error of a file. Clients do not learn its folder.
+    pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Error::File { name, kind: error.kind() }
     }
 }
 

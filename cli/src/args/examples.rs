@@ -56,6 +56,23 @@ Examples:
 
 Commands while chatting: /help /retry /undo /clear /exit";
 
+/// Text below the options of `serve`.
+pub const SERVE: &str = "\
+Examples:
+  backstitch serve -m model.gguf               http://127.0.0.1:8080
+  backstitch serve -m model.gguf -np 8 -c 4096 --kv-unified
+  backstitch serve -m model.gguf --state ~/.local/state/backstitch
+                                               conversations survive a restart
+  backstitch serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt
+
+Clients of llama-server, OpenAI and Anthropic find their paths: /completion,
+/v1/chat/completions, /v1/messages and others, and people a page at /.
+Options can be given as llama-server's variables: LLAMA_ARG_PORT=81.
+
+Conversations are kept, whichever slot they ran in: an edited, regenerated or
+branched one is re-evaluated from the first token that differs. What one API key
+asks is never reused for another. Connections are not encrypted.";
+
 /// Text below the options of `tokenize`.
 pub const TOKENIZE: &str = "\
 Examples:

@@ -6,6 +6,7 @@
 //! similar one. Values are left to clap; the table of llama.cpp's options is in `llama`.
 
 use super::llama::{self, Takes, Treatment};
+use super::serve_environment;
 use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 use std::iter::Peekable;
@@ -13,15 +14,24 @@ use std::vec::IntoIter;
 
 /// llama.cpp's short options of several letters, and other names of its own, with the long options
 /// that they stand for.
-const LONG_SHORTS: [(&str, &str); 7] = [
+const LONG_SHORTS: [(&str, &str); 13] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-sys", "--system-prompt"),
     ("-md", "--draft-model"),
+    ("-np", "--parallel"),
+    ("-kvu", "--kv-unified"),
+    ("-no-kvu", "--no-kv-unified"),
+    ("-cram", "--cache-ram"),
+    ("-to", "--timeout"),
+    ("-rea", "--reasoning"),
     ("--draft", "--draft-max"),
     ("--draft-n", "--draft-max"),
 ];
+
+/// The command that takes options from llama-server's environment variables.
+const SERVE: &str = "serve";
 
 /// A command line for clap.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,6 +69,11 @@ pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, Str
     if command.get_arguments().any(Arg::is_trailing_var_arg_set) {
         done.words.extend(words);
         return Ok(done);
+    }
+    if path == SERVE {
+        let (options, notes) = serve_environment::options(std::env::vars_os());
+        done.words.extend(options);
+        done.notes = notes;
     }
     Reader { command, path: &path, words, done }.read()
 }

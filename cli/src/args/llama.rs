@@ -45,12 +45,17 @@ pub struct Flag {
 /// Return the entry for an option of that name in `command`.
 pub fn find(name: &str, command: &str) -> Option<&'static Flag> {
     let is_about = |flag: &&Flag| flag.commands.is_empty() || flag.commands.contains(&command);
-    FLAGS.iter().filter(is_about).find(|flag| flag.names.contains(&name))
+    all().filter(is_about).find(|flag| flag.names.contains(&name))
 }
 
 /// Iterate over the names of all options in the table.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    FLAGS.iter().flat_map(|flag| flag.names).copied()
+    all().flat_map(|flag| flag.names).copied()
+}
+
+/// Iterate over the table, options of the server first.
+fn all() -> impl Iterator<Item = &'static Flag> {
+    super::llama_server::FLAGS.iter().chain(FLAGS)
 }
 
 #[cfg(test)]
@@ -67,7 +72,7 @@ const fn flag(names: &'static [&'static str], takes: Takes, treatment: Treatment
 }
 
 /// Make an entry for some commands only.
-const fn only(
+pub const fn only(
     commands: &'static [&'static str],
     names: &'static [&'static str],
     takes: Takes,
@@ -86,10 +91,6 @@ const ZERO: &[&str] = &["0", "0.0", "0.00"];
 
 // Treatments that several options share.
 
-const NEUTRAL: Treatment = Off(
-    &["0", "0.0", "0.00", "-1", "1", "1.0"],
-    "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are",
-);
 const CPU: Treatment = Ignored("everything runs on the CPU");
 const PLACEMENT: Treatment =
     Ignored("threads are placed by the system; start the program with `taskset` to change that");
@@ -103,9 +104,8 @@ const LOGS: Treatment = Ignored("there is no log; -v tells more on standard erro
 const ADAPTER: Treatment =
     Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
 const MEDIA: Treatment = Refused("models read text only here");
-const SERVER: Treatment = Refused("this is an option of a server, and there is none here");
-const TEMPLATE: Treatment =
-    Refused("the chat template in the model file is used; write another one into the file");
+const SERVER: Treatment = Refused("this is an option of `backstitch serve`");
+const TEMPLATE: Treatment = Refused("`backstitch chat --chat-template` takes another chat template");
 const PREFIX: Treatment =
     Refused("the chat template puts these texts around messages: use `backstitch chat`");
 const DRAFT: Treatment = Ignored("the draft model has the settings of the model");
@@ -238,12 +238,11 @@ pub const FLAGS: &[Flag] = &[
         Nothing,
         SERVER,
     ),
-    flag(&["--pooling"], Value, Refused("embeddings come from the library: `Context::encode`")),
+    flag(&["--pooling"], Value, Refused("`backstitch serve --embedding` makes embeddings")),
     // Prompts.
     flag(&["-bf", "--binary-file"], Value, Refused("prompts are text in UTF-8: -f FILE")),
     flag(&["--in-file"], Value, Refused("-f FILE reads a prompt from a file")),
     flag(&["--no-escape"], Nothing, Ignored("backslashes stay as they are typed, unless -e is given")),
-    only(&["chat"], &["-e", "--escape"], Nothing, Refused("a line that ends in \\ goes on in the next")),
     only(&["chat"], &["-f", "--file"], Value, Refused("pipe the messages: backstitch chat < FILE")),
     flag(
         &["-sysf", "--system-prompt-file"],
@@ -257,11 +256,6 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(&["--in-prefix", "--in-suffix"], Value, PREFIX),
     flag(&["--in-prefix-bos"], Nothing, PREFIX),
-    flag(
-        &["-r", "--reverse-prompt"],
-        Value,
-        Refused("text does not stop at a phrase here; -n N ends it after N tokens, Ctrl-C at once"),
-    ),
     flag(&["--verbose-prompt"], Nothing, Refused("`backstitch tokenize` shows the tokens of a prompt")),
     flag(&["-ptc", "--print-token-count"], Value, Ignored("-v tells the number of tokens at the end")),
     flag(&["-sp", "--special"], Nothing, Ignored("control tokens are not printed")),
@@ -298,38 +292,6 @@ pub const FLAGS: &[Flag] = &[
         Ignored("answers are printed as the model writes them"),
     ),
     // Samplers.
-    flag(
-        &["--samplers", "--sampling-seq", "--sampler-seq"],
-        Value,
-        Refused(
-            "the order is fixed: biases, penalties, top-k, typical, top-p, min-p, temperature; leave this out",
-        ),
-    ),
-    flag(
-        &["--mirostat"],
-        Value,
-        Off(&["0"], "this sampler is not supported; --temp, --top-k, --top-p, --min-p and --typical are"),
-    ),
-    flag(&["--mirostat-lr", "--mirostat-ent"], Value, Ignored("without --mirostat it changes nothing")),
-    flag(
-        &["--dry-multiplier"],
-        Value,
-        Off(ZERO, "this sampler is not supported; --repeat-penalty makes repetitions less likely"),
-    ),
-    flag(
-        &["--dry-base", "--dry-allowed-length", "--dry-penalty-last-n", "--dry-sequence-breaker"],
-        Value,
-        Ignored("without --dry-multiplier it changes nothing"),
-    ),
-    flag(
-        &["--xtc-probability"],
-        Value,
-        Off(ZERO, "this sampler is not supported; a higher --temp is more surprising"),
-    ),
-    flag(&["--xtc-threshold"], Value, Ignored("without --xtc-probability it changes nothing")),
-    flag(&["--dynatemp-range"], Value, Off(ZERO, "the temperature is fixed: --temp X")),
-    flag(&["--dynatemp-exp"], Value, Ignored("without --dynatemp-range it changes nothing")),
-    flag(&["--top-nsigma", "--top-n-sigma"], Value, NEUTRAL),
     flag(
         &["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"],
         Value,

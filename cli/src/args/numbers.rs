@@ -36,6 +36,11 @@ pub fn probability(text: &str) -> Result<f32, String> {
     number(text, |x| (0.0..=1.0).contains(&x), "a number from 0 to 1")
 }
 
+/// Parse a number from 0 to 0.99.
+pub fn decay(text: &str) -> Result<f32, String> {
+    number(text, |x| (0.0..=0.99).contains(&x), "a number from 0 to 0.99")
+}
+
 /// Parse a logit bias, a token's number and what to add: `15043+1`, `15043-1.5`, `2-inf`.
 pub fn bias(text: &str) -> Result<(u32, f32), String> {
     let parsed = || {

@@ -65,6 +65,34 @@ fn sampling_defaults_are_those_of_the_library() {
     assert_eq!(args.repeat_penalty, library.repeat_penalty);
     assert_eq!(args.presence_penalty, library.presence_penalty);
     assert_eq!(args.frequency_penalty, library.frequency_penalty);
+    assert_eq!(args.top_n_sigma, library.top_n_sigma);
+    assert_eq!(args.xtc_probability, library.xtc_probability);
+    assert_eq!(args.xtc_threshold, library.xtc_threshold);
+    assert_eq!(args.dynatemp_range, library.dynamic_temp_range);
+    assert_eq!(args.dynatemp_exp, library.dynamic_temp_exponent);
+    assert_eq!((args.mirostat == 0, args.samplers.is_none()), (library.mirostat.is_none(), true));
+    assert_eq!(args.mirostat_ent, library.mirostat_tau);
+    assert_eq!(args.mirostat_lr, library.mirostat_eta);
+    assert_eq!(args.adaptive_target, library.adaptive_target);
+    assert_eq!(args.adaptive_decay, library.adaptive_decay);
+    assert_eq!(args.generator.of_library(), library.generator);
+    assert_eq!(args.order(), library.order);
+    assert_eq!(args.dry_multiplier, library.dry.multiplier);
+    assert_eq!(args.dry_base, library.dry.base);
+    assert_eq!(args.dry_allowed_length as usize, library.dry.allowed_length);
+}
+
+#[test]
+fn an_order_of_samplers_comes_by_names_or_letters() {
+    use backstitch_models::sampler::Kind;
+    let order = |words: &str| run(words).sampling.order();
+    assert_eq!(order("--samplers top-k;temperature"), [Kind::TopK, Kind::Temperature]);
+    assert_eq!(order("--sampling-seq kt"), [Kind::TopK, Kind::Temperature]);
+    assert_eq!(order("--samplers top_k --sampler-seq pt"), [Kind::TopP, Kind::Temperature]);
+    assert_eq!(order("--adaptive-target 0.4").last(), Some(&Kind::AdaptiveP));
+    assert_eq!(order("--adaptive-target 0.4 --sampler-seq k"), [Kind::TopK]);
+    assert!(refusal("backstitch run --samplers top_k;best").contains("no sampler is named best"));
+    assert!(refusal("backstitch run --sampler-seq kq").contains("no sampler has the letter q"));
 }
 
 #[test]
@@ -118,7 +146,7 @@ fn texts_may_begin_with_a_dash() {
 #[test]
 fn options_of_llama_cpp_that_change_nothing_are_noted() {
     let line = "backstitch run -ngl 99 -fa -fa on --flash-attn=auto -no-cnv --mlock --keep -1 --numa distribute \
-                --mirostat 0 --color -n 3 -tb 4 --xtc-probability 0.0";
+                --color -n 3 -tb 4";
     let done = expand(words(line)).unwrap();
     assert_eq!(done.words, ["backstitch", "run", "-n", "3"]);
     let names =
@@ -133,7 +161,6 @@ fn options_of_llama_cpp_that_change_nothing_are_noted() {
 fn options_of_llama_cpp_that_cannot_be_had_are_refused_with_a_way_out() {
     let cases = [
         ("run -hf x/y", "-hf: nothing is downloaded", "-m FILE"),
-        ("run --mirostat 2", "--mirostat: ", "--top-p"),
         ("run -cnv", "-cnv: ", "backstitch chat"),
         ("chat -no-cnv", "-no-cnv: ", "backstitch run"),
         ("run -sys hello", "-sys: ", "backstitch chat"),

@@ -64,6 +64,10 @@ impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
     }
 }
 
+/// Placement of an import that has reserved nothing.
+static NOWHERE: Placement =
+    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
+
 /// A prepared import: sequences of a snapshot, ready to replace others.
 ///
 /// [`Memory::import`] makes it. [`Import::commit`] makes the sequences visible and cannot fail;
@@ -72,7 +76,6 @@ impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
 pub struct Import<'a> {
     memory: &'a mut Memory,
     fit: Fit,
-    placement: Placement,
 }
 
 impl fmt::Debug for Import<'_> {
@@ -91,7 +94,7 @@ impl Import<'_> {
     /// [without storage](Memory::without_storage) writes the bytes there before the commit; other
     /// memories have done so.
     pub fn placement(&self) -> &Placement {
-        &self.placement
+        self.memory.reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement)
     }
 
     /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
@@ -169,11 +172,11 @@ impl Memory {
         self.check_targets(snapshot, seqs)?;
         let request = Request { snapshot, seqs, places: self.match_groups(snapshot, convert)? };
         let choice = self.choose(&request)?;
-        let placement = self.reserve_import(&request, &choice)?;
+        self.reserve_import(&request, &choice)?;
         // From here on, dropping the import frees the reservation.
-        let mut import = Import { fit: choice.fit(snapshot), placement, memory: self };
+        let mut import = Import { fit: choice.fit(snapshot), memory: self };
         if import.memory.home.own {
-            import.fit.conversion = import.memory.fill_import(&request, source, &import.placement, pool)?;
+            import.fit.conversion = import.memory.fill_import(&request, source, pool)?;
         }
         Ok(import)
     }

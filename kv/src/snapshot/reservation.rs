@@ -1,6 +1,7 @@
 //! The reservation of an import, until it is committed or dropped.
 
 use crate::cache::{Caches, CurrentState, HeldState, ImportedCells};
+use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::rollback::{CheckpointList, Checkpoints};
 use alloc::vec::Vec;
@@ -11,6 +12,8 @@ use alloc::vec::Vec;
 /// next change of the memory frees it if the import is leaked.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation {
+    /// Reserved blocks, slots and rows, in the snapshot's order.
+    pub(super) placement: Placement,
     /// Reserved blocks, each with its cache.
     pub(super) blocks: Vec<(usize, u32)>,
     /// Block tables of sequences, per cache.

@@ -261,6 +261,12 @@ impl fmt::Display for Error {
                     "the logit bias of token {token} names no token; this vocabulary has tokens 0 to {last}"
                 )
             }
+            Self::Setting { name, value, wanted } => {
+                write!(f, "the {name} is {value}; it has to be {wanted}")
+            }
+            Self::TooManySamplers { n, max } => {
+                write!(f, "the order of the samplers names {n} of them; name at most {max}")
+            }
             Self::NoSamplerState { index } => write!(
                 f,
                 "sampler {index} of the chain has a state, and no state was saved for it; \

@@ -1,6 +1,6 @@
 //! The candidate tokens of one draw, and the operations that samplers are made of.
 
-use super::Rng;
+use super::{Generator, Rng};
 use alloc::vec::Vec;
 use backstitch_kv::Token;
 use core::cmp::Ordering;
@@ -48,14 +48,46 @@ pub struct Candidates {
     items: Vec<Candidate>,
     /// True if `items` are in the order of [`by_logit`].
     sorted: bool,
+    /// The sum of the scores of the last softmax.
+    total: f64,
     /// The random numbers of the chain at this draw.
     rng: Rng,
+    /// The number with which a sampler wants to draw instead of the chain's.
+    unit: Option<f64>,
+    /// The least number of candidates that samplers which drop the unlikely ones keep.
+    min_keep: usize,
+    generator: Generator,
 }
 
 impl Candidates {
     /// Make an empty list with capacity for `n_vocab` tokens.
     pub fn new(n_vocab: usize) -> Self {
-        Self { items: Vec::with_capacity(n_vocab), sorted: false, rng: Rng::new(0) }
+        Self {
+            items: Vec::with_capacity(n_vocab),
+            sorted: false,
+            total: 0.0,
+            rng: Rng::new(0),
+            unit: None,
+            min_keep: 0,
+            generator: Generator::Backstitch,
+        }
+    }
+
+    /// Keep at least `min_keep` candidates, and follow the conventions of `generator`.
+    pub(super) fn with_rules(self, min_keep: usize, generator: Generator) -> Self {
+        Self { min_keep, generator, ..self }
+    }
+
+    /// Return the least number of candidates that a sampler should keep if it drops unlikely ones;
+    /// 0 if there is no such number ([`Settings::min_keep`](super::Settings::min_keep)).
+    pub fn min_keep(&self) -> usize {
+        self.min_keep
+    }
+
+    /// Return true if the order of the candidates, and what is banned instead of dropped, are those
+    /// of llama.cpp, so that its random numbers choose the same tokens.
+    pub(super) fn follows_llama(&self) -> bool {
+        self.generator == Generator::Llama
     }
 
     /// Replace the list by one candidate per logit, in token order. `logits`: `[n_vocab]`.
@@ -67,6 +99,13 @@ impl Candidates {
             score: 0.0,
         }));
         self.sorted = false;
+        self.total = 0.0;
+        self.unit = None;
+    }
+
+    /// Draw with `unit` instead of the chain's next random number. `unit`: `0.0..1.0`.
+    pub(super) fn set_unit(&mut self, unit: f64) {
+        self.unit = Some(unit);
     }
 
     /// Set the random numbers that [`Candidates::chance`] follows from.
@@ -86,6 +125,19 @@ impl Candidates {
     /// Return the candidates in their current order.
     pub fn items(&self) -> &[Candidate] {
         &self.items
+    }
+
+    /// Return the candidates, to change their scores, or to ban some.
+    pub(super) fn items_mut(&mut self) -> &mut [Candidate] {
+        self.sorted = false;
+        &mut self.items
+    }
+
+    /// Return the candidates that are not banned, each with its probability at the last
+    /// [`Candidates::softmax`], in their current order.
+    pub fn probabilities(&self) -> impl Iterator<Item = (Token, f32)> + '_ {
+        let likely = self.items.iter().filter(|c| self.total > 0.0 && c.score > 0.0);
+        likely.map(|c| (c.id, (f64::from(c.score) / self.total) as f32))
     }
 
     /// Return the largest logit; minus infinity if there is no candidate.
@@ -119,6 +171,38 @@ impl Candidates {
     pub fn keep_at_least(&mut self, least: f32) {
         let least = if least < self.max_logit() { least } else { self.max_logit() };
         self.items.retain(|c| c.logit >= least);
+    }
+
+    /// Give every candidate with a logit below `least` a logit of minus infinity, but never those
+    /// with the largest logit.
+    pub(super) fn ban_below(&mut self, least: f32) {
+        let least = if least < self.max_logit() { least } else { self.max_logit() };
+        self.map(|c| if c.logit >= least { c.logit } else { f32::NEG_INFINITY });
+    }
+
+    /// Ban all candidates but the first of those with the largest logit.
+    pub(super) fn ban_all_but_best(&mut self) {
+        let max = self.max_logit();
+        let best = self.items.iter().find(|c| c.logit == max).map(|c| c.id);
+        self.map(|c| if Some(c.id) == best { c.logit } else { f32::NEG_INFINITY });
+    }
+
+    /// Keep the candidates for which `stays` returns true, given each with its probability at the
+    /// last [`Candidates::softmax`], and those with the largest logit. The order stays.
+    pub(super) fn keep_if(&mut self, stays: impl Fn(&Candidate, f32) -> bool) {
+        let (max, total) = (self.max_logit(), self.total);
+        self.items.retain(|c| c.logit == max || stays(c, (f64::from(c.score) / total) as f32));
+    }
+
+    /// Keep the candidates for which `stays` returns true, in their order. There has to be one.
+    pub(super) fn keep_scored(&mut self, stays: impl Fn(&Candidate) -> bool) {
+        self.items.retain(stays);
+    }
+
+    /// Replace the list by one candidate.
+    pub(super) fn set_only(&mut self, token: Token) {
+        self.items.clear();
+        self.items.push(Candidate { id: token, logit: 1.0, score: 0.0 });
     }
 
     /// Keep the `k` candidates with the largest logits (at least one), sorted. O(n) for small `k`.
@@ -175,6 +259,7 @@ impl Candidates {
     /// return their sum in current order; zero if every candidate is banned.
     pub fn softmax(&mut self) -> f64 {
         let max = self.max_logit();
+        self.total = 0.0;
         if max == f32::NEG_INFINITY {
             self.set_scores(|_| 0.0);
             return 0.0;
@@ -184,7 +269,25 @@ impl Candidates {
             c.score = weight(c.logit, max);
             sum += f64::from(c.score);
         }
+        self.total = sum;
         sum
+    }
+
+    /// Return the token at the fraction `unit` of the distribution, or at the fraction that a
+    /// sampler chose; `None` if every candidate is banned. `unit`: `0.0..1.0`.
+    pub(super) fn draw(&mut self, unit: f64) -> Option<Token> {
+        let goal = self.unit.unwrap_or(unit) * self.softmax();
+        let reaches = |sum: f64| sum > goal || self.follows_llama() && sum >= goal;
+        let mut sum = 0.0;
+        let mut last = None;
+        for c in self.items.iter().filter(|c| c.score > 0.0) {
+            last = Some(c.id);
+            sum += f64::from(c.score);
+            if reaches(sum) {
+                break;
+            }
+        }
+        last
     }
 
     /// Give every candidate the score that `f` returns for it.
@@ -198,6 +301,17 @@ impl Candidates {
     /// which `enough` returns true. The candidates kept are sorted by logit afterwards. This sorts
     /// no more than about twice the number of candidates that it keeps.
     pub fn keep_prefix(
+        &mut self,
+        compare: impl Fn(&Candidate, &Candidate) -> Ordering,
+        enough: impl FnMut(&Candidate) -> bool,
+    ) {
+        self.keep_prefix_in_order(compare, enough);
+        self.sort();
+    }
+
+    /// Drop candidates as [`Candidates::keep_prefix`], and leave the others in the order of
+    /// `compare`.
+    pub(super) fn keep_prefix_in_order(
         &mut self,
         compare: impl Fn(&Candidate, &Candidate) -> Ordering,
         mut enough: impl FnMut(&Candidate) -> bool,
@@ -219,7 +333,6 @@ impl Candidates {
             step = done;
         }
         self.sorted = false;
-        self.sort();
     }
 }
 

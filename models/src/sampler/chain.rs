@@ -1,12 +1,13 @@
 //! Chains: samplers in order, and the draw at the end.
 
-use super::{
-    Candidates, Greedy, History, LogitBias, MinP, Penalties, Rng, Sampler, SamplerState, Settings, State,
-    Temperature, TopK, TopP, Typical,
-};
+mod builder;
+
+use super::mt19937::Mt19937;
+use super::{Candidates, History, Rng, Sampler, SamplerState, Settings, State};
 use crate::error::Error;
 use alloc::{boxed::Box, vec::Vec};
 use backstitch_kv::Token;
+pub use builder::Builder;
 
 /// Samplers in the order in which they were added, the tokens that they remember, and the random
 /// numbers for the draw.
@@ -28,7 +29,10 @@ pub struct Chain {
     candidates: Candidates,
     history: History,
     seed: u64,
+    /// The position among the random numbers; itself the generator, if that is Backstitch's.
     rng: Rng,
+    /// The random numbers of [`Generator::Llama`].
+    llama: Option<Box<Mt19937>>,
 }
 
 type Step = Box<dyn Sampler>;
@@ -37,16 +41,17 @@ type Step = Box<dyn Sampler>;
 const SAMPLER_HEAD: usize = 8;
 
 impl Chain {
-    /// Make the usual chain: logit bias, penalties, top-k, typical, top-p, min-p, temperature.
-    /// Samplers that `settings` turn off are left out. With a temperature of zero only the bias,
-    /// the penalties and [`Greedy`] remain.
+    /// Make the usual chain: logit bias, then penalties, DRY, top-nσ, top-k, typical, top-p, min-p,
+    /// XTC, temperature, or those of [`Settings::order`]. Samplers that `settings` turn off are
+    /// left out. With a temperature of zero only the bias, the penalties, DRY and
+    /// [`Greedy`](super::Greedy) remain, and with mirostat the bias, the temperature and mirostat.
     pub fn new(n_vocab: usize, settings: &Settings) -> Self {
         Self::builder(n_vocab).settings(settings).build()
     }
 
     /// Start a chain of chosen samplers for `n_vocab` tokens.
     pub fn builder(n_vocab: usize) -> Builder {
-        Builder { n_vocab, last_n: 0, seed: 0, steps: Vec::new() }
+        Builder::new(n_vocab)
     }
 
     /// Draw the next token. `logits`: `[n_vocab]`.
@@ -60,7 +65,17 @@ impl Chain {
         for step in &mut self.steps {
             step.apply(&mut self.candidates, &self.history);
         }
-        draw(&mut self.candidates, self.rng.unit())
+        let unit = self.unit();
+        let token = self.candidates.draw(unit)?;
+        self.steps.iter_mut().for_each(|step| step.drawn(token, &self.candidates));
+        Some(token)
+    }
+
+    /// Return the next random number.
+    fn unit(&mut self) -> f64 {
+        let n_drawn = self.rng.n_drawn(self.seed);
+        let unit = self.rng.unit();
+        self.llama.as_mut().map_or(unit, |numbers| numbers.double(2 * (n_drawn % (1 << 32))))
     }
 
     /// Remember a token of the sequence, from the prompt or drawn.
@@ -72,7 +87,7 @@ impl Chain {
     /// Clear the history and the samplers, and start the random numbers from the seed again.
     pub fn reset(&mut self) {
         self.reset_samplers();
-        self.rng = Rng::new(self.seed);
+        self.reseed(self.seed);
     }
 
     /// Clear the history and the samplers. The random numbers continue.
@@ -89,8 +104,7 @@ impl Chain {
     /// Draw with the random numbers of `seed` from now on, from their beginning. The accepted
     /// tokens stay.
     pub fn reseed(&mut self, seed: u64) {
-        self.seed = seed;
-        self.rng = Rng::new(seed);
+        self.draw_from(seed, Rng::new(seed));
     }
 
     /// Return the seed that the random numbers started from.
@@ -126,8 +140,8 @@ impl Chain {
     /// a sampler that this chain lacks, or that keeps none. Those of [`Sampler::restore`]. The
     /// chain has not changed then.
     pub fn resume(&mut self, state: &State) -> Result<(), Error> {
-        self.steps = self.resumed(state, None)?;
-        self.resume_draws(state, &state.tokens);
+        let steps = self.resumed(state, None)?;
+        self.resume_draws(state, &state.tokens, steps);
         Ok(())
     }
 
@@ -139,17 +153,17 @@ impl Chain {
     /// # Errors
     /// Those of [`Chain::resume`], except [`Error::NoSamplerState`].
     pub fn resume_after(&mut self, state: &State, tokens: &[Token]) -> Result<(), Error> {
-        self.steps = self.resumed(state, Some(tokens))?;
+        let steps = self.resumed(state, Some(tokens))?;
         // If other tokens were accepted than the sequence holds, those count, as they did before.
         let accepted = if tokens.ends_with(&state.tokens) { tokens } else { &state.tokens };
-        self.resume_draws(state, accepted);
+        self.resume_draws(state, accepted, steps);
         Ok(())
     }
 
-    /// Set the random numbers to those of `state`, and the history to `accepted`.
-    fn resume_draws(&mut self, state: &State, accepted: &[Token]) {
-        self.reseed(state.seed);
-        self.rng = Rng::new(state.rng);
+    /// Take over `steps`, the random numbers of `state` and a history of `accepted` tokens.
+    fn resume_draws(&mut self, state: &State, accepted: &[Token], steps: Vec<Step>) {
+        self.set_numbers(state.seed, Rng::new(state.rng));
+        self.steps = steps;
         self.history.reset();
         accepted.iter().for_each(|&token| self.history.accept(token));
     }
@@ -164,6 +178,7 @@ impl Chain {
         let mut steps = self.steps.clone();
         for (i, step) in steps.iter_mut().enumerate() {
             step.reset();
+            step.draw_from(state.seed, 0);
             match (state.samplers.iter().find(|saved| index(saved) == i), tokens) {
                 (Some(saved), _) => restore(step, i, &saved.bytes)?,
                 (None, Some(tokens)) => tokens.iter().for_each(|&token| step.accept(token)),
@@ -181,7 +196,17 @@ impl Chain {
 
     /// Append the states of the samplers that have one: index, length and bytes of each.
     pub(crate) fn save_samplers(&self, bytes: &mut Vec<u8>) {
-        for (index, step) in (0u32..).zip(&self.steps) {
+        self.save_some(bytes, |_| true);
+    }
+
+    /// Append the states of the samplers, as [`Chain::save_samplers`], that do not follow from the
+    /// tokens of the sequence.
+    pub(crate) fn save_drawn(&self, bytes: &mut Vec<u8>) {
+        self.save_some(bytes, |step| !step.follows_from_tokens());
+    }
+
+    fn save_some(&self, bytes: &mut Vec<u8>, is_saved: impl Fn(&Step) -> bool) {
+        for (index, step) in (0u32..).zip(&self.steps).filter(|(_, step)| is_saved(step)) {
             let start = bytes.len();
             bytes.extend(index.to_le_bytes());
             bytes.extend([0; 4]);
@@ -197,42 +222,72 @@ impl Chain {
     /// Return to an earlier state of the chain: random numbers at `rng` of `seed`, and `tokens`
     /// accepted.
     ///
-    /// `saved` holds the bytes that [`Chain::save_samplers`] wrote when the first `saved.0` of
-    /// `tokens` were accepted. Samplers start from these; those without bytes there start from
-    /// nothing and accept all tokens.
+    /// Each of `saved` holds bytes that [`Chain::save_samplers`] wrote, and how many of `tokens`
+    /// were accepted then. A sampler starts from the first of these that has bytes for it, or else
+    /// from nothing, and accepts the tokens after that.
     pub(crate) fn roll_back(
         &mut self,
         seed: u64,
         rng: u64,
         tokens: &[Token],
-        saved: (usize, &[u8]),
+        saved: [(usize, &[u8]); 2],
     ) -> Result<(), Error> {
         self.reset_samplers();
         self.reseed(seed);
         self.rng = Rng::new(rng);
         tokens.iter().for_each(|&token| self.history.accept(token));
-        debug_assert!(saved.0 <= tokens.len(), "states of a later position");
-        let rest = tokens.get(saved.0..).unwrap_or_default();
-        let mut states = super::state::decode_samplers(saved.1)?.into_iter().peekable();
+        let mut states = Vec::new();
+        for (n_accepted, bytes) in saved {
+            debug_assert!(n_accepted <= tokens.len(), "states of a later position");
+            states.extend(super::state::decode_samplers(bytes)?.into_iter().map(|state| (n_accepted, state)));
+        }
+        let beyond = |(_, state): &&(usize, SamplerState)| state.index as usize >= self.steps.len();
+        if let Some((_, state)) = states.iter().find(beyond) {
+            return Err(Error::OtherSamplers { index: state.index as usize });
+        }
         for (i, step) in self.steps.iter_mut().enumerate() {
-            let own = states.next_if(|state| state.index as usize == i);
-            if let Some(own) = &own {
+            let own = states.iter().find(|(_, state)| state.index as usize == i);
+            if let Some((_, own)) = own {
                 restore(step, i, &own.bytes)?;
             }
-            let left = if own.is_some() { rest } else { tokens };
+            let n_accepted = own.map_or(0, |(n_accepted, _)| *n_accepted);
+            let left = tokens.get(n_accepted..).unwrap_or_default();
             left.iter().for_each(|&token| step.accept(token));
         }
-        states.next().map_or(Ok(()), |state| Err(Error::OtherSamplers { index: state.index as usize }))
+        Ok(())
     }
 
     /// Draw with the random numbers of `seed` from `rng` on.
     pub(crate) fn draw_from(&mut self, seed: u64, rng: Rng) {
+        self.set_numbers(seed, rng);
+        let n_drawn = rng.n_drawn(seed);
+        self.steps.iter_mut().for_each(|step| step.draw_from(seed, n_drawn));
+    }
+
+    fn set_numbers(&mut self, seed: u64, rng: Rng) {
         (self.seed, self.rng) = (seed, rng);
+        // llama.cpp's seeds have 32 bits.
+        self.llama.iter_mut().for_each(|numbers| numbers.start(seed as u32));
     }
 
     /// Return the candidates of the last call of [`Chain::sample`], after all samplers.
     pub fn candidates(&self) -> &Candidates {
         &self.candidates
+    }
+
+    /// Return the tokens among which the last call of [`Chain::sample`] drew, with the probability
+    /// that each had after all samplers.
+    ///
+    /// ```
+    /// use backstitch_models::sampler::{Chain, Settings};
+    ///
+    /// let mut chain = Chain::new(3, &Settings::default().top_k(2).top_p(1.0).temp(1.0));
+    /// chain.sample(&[0.6f32, 0.2, 0.2].map(f32::ln));
+    /// let probabilities: Vec<_> = chain.probabilities().map(|(token, p)| (token.0, p)).collect();
+    /// assert_eq!(probabilities, [(0, 0.75), (1, 0.25)]);
+    /// ```
+    pub fn probabilities(&self) -> impl Iterator<Item = (Token, f32)> + '_ {
+        self.candidates.probabilities()
     }
 }
 
@@ -265,6 +320,7 @@ impl Clone for Chain {
             history: self.history.clone(),
             seed: self.seed,
             rng: self.rng,
+            llama: self.llama.clone(),
         }
     }
 }
@@ -275,95 +331,6 @@ impl core::fmt::Debug for Chain {
             .field("steps", &self.steps.len())
             .field("rng", &self.rng)
             .finish_non_exhaustive()
-    }
-}
-
-/// Return the candidate at the fraction `unit` of the distribution. `unit`: `0.0..1.0`.
-fn draw(candidates: &mut Candidates, unit: f64) -> Option<Token> {
-    let goal = unit * candidates.softmax();
-    let mut sum = 0.0;
-    let mut last = None;
-    for c in candidates.items().iter().filter(|c| c.score > 0.0) {
-        last = Some(c.id);
-        sum += f64::from(c.score);
-        if sum > goal {
-            break;
-        }
-    }
-    last
-}
-
-/// A builder of [`Chain`]s.
-///
-/// # Example
-/// ```
-/// use backstitch_models::sampler::{Chain, MinP, Temperature, TopK};
-///
-/// let builder = Chain::builder(3).with(TopK(2)).with(MinP(0.1)).with(Temperature(0.7)).seed(7);
-/// let mut chain = builder.build();
-/// assert_ne!(chain.sample(&[1.0, 0.0, 2.0]).unwrap().0, 1); // top-k dropped it
-/// ```
-pub struct Builder {
-    n_vocab: usize,
-    last_n: usize,
-    seed: u64,
-    steps: Vec<Step>,
-}
-
-impl Builder {
-    /// Add a sampler after those already there.
-    pub fn with(mut self, sampler: impl Sampler + 'static) -> Self {
-        self.steps.push(Box::new(sampler));
-        self
-    }
-
-    /// Remember the last `n` tokens for the samplers; none without this call.
-    pub fn last_n(mut self, n: usize) -> Self {
-        self.last_n = n;
-        self
-    }
-
-    /// Set the seed of the random numbers; 0 without this call.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Add the samplers of `settings`, as [`Chain::new`] has them, and take their seed. The history
-    /// is at least as long as the penalties need.
-    pub fn settings(mut self, settings: &Settings) -> Self {
-        let s = settings;
-        self.seed = s.seed;
-        let penalties = Penalties {
-            repeat: s.repeat_penalty,
-            frequency: s.frequency_penalty,
-            presence: s.presence_penalty,
-        };
-        if !s.logit_bias.is_empty() {
-            self = self.with(LogitBias(s.logit_bias.clone()));
-        }
-        if s.repeat_last_n > 0 && !penalties.are_off() {
-            self.last_n = self.last_n.max(s.repeat_last_n);
-            self = self.with(penalties);
-        }
-        if s.temp > 0.0 {
-            let cut =
-                self.with(TopK(s.top_k)).with(Typical(s.typical_p)).with(TopP(s.top_p)).with(MinP(s.min_p));
-            cut.with(Temperature(s.temp))
-        } else {
-            self.with(Greedy)
-        }
-    }
-
-    /// Make the chain, with all its buffers.
-    pub fn build(self) -> Chain {
-        Chain {
-            steps: self.steps,
-            candidates: Candidates::new(self.n_vocab),
-            history: History::new(self.n_vocab, self.last_n),
-            seed: self.seed,
-            rng: Rng::new(self.seed),
-        }
     }
 }
 

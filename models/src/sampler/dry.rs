@@ -1,5 +1,9 @@
 //! DRY: penalties for tokens that would continue a repetition.
 
+mod breakers;
+
+pub use breakers::DryBreakers;
+
 use super::{Candidates, History, Sampler};
 use crate::error::Error;
 use alloc::vec::Vec;
@@ -14,7 +18,7 @@ use backstitch_kv::Token;
 /// let params = DryParams { multiplier: 0.8, ..DryParams::default() };
 /// assert_eq!((params.base, params.allowed_length), (1.75, 2));
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DryParams {
     /// The penalty of a repetition one token longer than allowed; 0 is off.
     pub multiplier: f32,
@@ -24,6 +28,14 @@ pub struct DryParams {
     pub allowed_length: usize,
     /// The number of recent tokens searched for repetitions; 0 is off.
     pub last_n: usize,
+}
+
+impl DryParams {
+    /// Return true if these settings penalise nothing.
+    pub(super) fn are_off(&self) -> bool {
+        let is_on = self.multiplier != 0.0 && self.base >= 1.0 && self.last_n > 0;
+        !is_on
+    }
 }
 
 impl Default for DryParams {
@@ -44,10 +56,11 @@ impl Default for DryParams {
 /// # Example
 /// ```
 /// use backstitch_models::Token;
-/// use backstitch_models::sampler::{Chain, Dry, DryParams, Greedy};
+/// use backstitch_models::sampler::{Chain, Dry, DryBreakers, DryParams, Greedy};
 ///
 /// let params = DryParams { multiplier: 1.0, last_n: 16, ..DryParams::default() };
-/// let mut chain = Chain::builder(3).with(Dry::new(&params, &[])).with(Greedy).build();
+/// let dry = Dry::new(&params, &DryBreakers::default());
+/// let mut chain = Chain::builder(3).with(dry).with(Greedy).build();
 /// for id in [0, 1, 2, 0, 1] {
 ///     chain.accept(Token(id));
 /// }
@@ -57,8 +70,7 @@ impl Default for DryParams {
 #[derive(Debug, Clone)]
 pub struct Dry {
     params: DryParams,
-    /// Sequences of tokens that end a repetition, none empty.
-    breakers: Vec<Vec<Token>>,
+    breakers: DryBreakers,
     /// The window, oldest first; `2 * last_n` tokens of capacity, so that moving it to the front is
     /// rare.
     window: Vec<Token>,
@@ -69,22 +81,16 @@ pub struct Dry {
 }
 
 impl Dry {
-    /// Make a sampler with an empty window. Empty breakers are ignored.
-    pub fn new(params: &DryParams, breakers: &[Vec<Token>]) -> Dry {
+    /// Make a sampler with an empty window.
+    pub fn new(params: &DryParams, breakers: &DryBreakers) -> Dry {
         let n = params.last_n;
         Dry {
-            params: params.clone(),
-            breakers: breakers.iter().filter(|breaker| !breaker.is_empty()).cloned().collect(),
+            params: *params,
+            breakers: breakers.clone(),
             window: Vec::with_capacity(2 * n),
             lengths: Vec::with_capacity(n),
             found: Vec::with_capacity(n),
         }
-    }
-
-    fn is_off(&self) -> bool {
-        let DryParams { multiplier, base, last_n, .. } = self.params;
-        let is_on = multiplier != 0.0 && base >= 1.0 && last_n > 0;
-        !is_on
     }
 
     /// Return the tokens that are searched: at most `last_n`, oldest first.
@@ -95,10 +101,7 @@ impl Dry {
 
     /// Return the number of tokens after the last breaker among `recent`.
     fn after_breaker(&self, recent: &[Token]) -> usize {
-        let ends_in_breaker = |end: &usize| {
-            let before = recent.get(..*end).unwrap_or(&[]);
-            self.breakers.iter().any(|breaker| before.ends_with(breaker))
-        };
+        let ends_in_breaker = |end: &usize| self.breakers.end(recent.get(..*end).unwrap_or(&[]));
         recent.len() - (1..=recent.len()).rev().find(ends_in_breaker).unwrap_or(0)
     }
 
@@ -166,12 +169,12 @@ fn repetitions(recent: &[Token], lengths: &mut Vec<usize>) {
 
 impl Sampler for Dry {
     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
-        if self.is_off() {
+        if self.params.are_off() {
             return;
         }
         self.search();
         for &(token, length) in &self.found {
-            if !self.breakers.iter().any(|breaker| breaker.as_slice() == [token]) {
+            if !self.breakers.has(token) {
                 candidates.add(token, -self.penalty(length));
             }
         }
@@ -187,6 +190,10 @@ impl Sampler for Dry {
             self.window.truncate(n - 1);
         }
         self.window.push(token);
+    }
+
+    fn follows_from_tokens(&self) -> bool {
+        true
     }
 
     fn reset(&mut self) {
@@ -222,7 +229,7 @@ mod tests {
     fn dry(multiplier: f32, allowed_length: usize, last_n: usize, breakers: &[&[u32]]) -> Dry {
         let breakers: Vec<Vec<Token>> =
             breakers.iter().map(|breaker| breaker.iter().map(|&id| Token(id)).collect()).collect();
-        Dry::new(&DryParams { multiplier, base: 1.1, allowed_length, last_n }, &breakers)
+        Dry::new(&DryParams { multiplier, base: 1.1, allowed_length, last_n }, &DryBreakers::new(&breakers))
     }
 
     /// Probabilities of `n_vocab` equally likely tokens after `tokens`.

@@ -38,6 +38,9 @@ impl Sampler for DynamicTemperature {
         if n <= 1 {
             return;
         }
+        if candidates.follows_llama() {
+            candidates.sort();
+        }
         let total = candidates.softmax();
         let share = |score: f32| f64::from(score) / total;
         let likely = candidates.items().iter().map(|c| share(c.score)).filter(|&p| p > 0.0);

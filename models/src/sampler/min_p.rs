@@ -23,7 +23,13 @@ impl Sampler for MinP {
     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         if self.0 > 0.0 {
             // A ratio of probabilities is a difference of logits, so no exponential is needed.
-            candidates.keep_at_least(candidates.max_logit() + libm::logf(self.0));
+            let least = candidates.max_logit() + libm::logf(self.0);
+            let n = candidates.items().iter().filter(|c| c.logit >= least).count();
+            if n >= candidates.min_keep() {
+                candidates.keep_at_least(least);
+            } else {
+                candidates.keep_best(candidates.min_keep());
+            }
         }
     }
 }

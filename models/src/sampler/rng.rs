@@ -1,5 +1,27 @@
 //! The random number generator of the draw.
 
+/// The random numbers that a chain draws with.
+///
+/// # Example
+/// ```
+/// use backstitch_models::sampler::{Chain, Generator, Settings};
+///
+/// let settings = Settings::default().seed(7).generator(Generator::Llama);
+/// let mut chain = Chain::new(3, &settings);
+/// assert!(chain.sample(&[1.0, 1.1, 0.9]).is_some()); // the token that llama.cpp would draw
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Generator {
+    /// [`Rng`].
+    #[default]
+    Backstitch,
+    /// llama.cpp's: MT19937, of which a draw takes two numbers. The low 32 bits of the seed count.
+    /// The order of the candidates, the random numbers that XTC, mirostat and adaptive-p take for
+    /// themselves, and what the samplers do at a temperature of zero are llama.cpp's too, so that
+    /// equal logits give equal texts.
+    Llama,
+}
+
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014,
 /// figure 16).
 ///
@@ -23,6 +45,9 @@ pub struct Rng {
 /// The odd number closest to 2^64 divided by the golden ratio.
 pub(super) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// The inverse of [`STEP`]: their product is 1 modulo 2^64.
+const PER_STEP: u64 = 0xf1de_83e1_9937_733d;
+
 impl Rng {
     /// Make a generator that starts at `seed`.
     pub fn new(seed: u64) -> Self {
@@ -32,6 +57,11 @@ impl Rng {
     /// Return the state. [`Rng::new`] with this number continues from here.
     pub fn state(self) -> u64 {
         self.state
+    }
+
+    /// Return the number of draws that lead from `seed` here.
+    pub(super) fn n_drawn(self, seed: u64) -> u64 {
+        self.state.wrapping_sub(seed).wrapping_mul(PER_STEP)
     }
 
     /// Return the next 64 random bits.
@@ -67,6 +97,16 @@ mod tests {
             16_408_922_859_458_223_821,
         ];
         assert_eq!(bits, expected);
+    }
+
+    #[test]
+    fn draws_are_counted_from_the_seed() {
+        assert_eq!(STEP.wrapping_mul(PER_STEP), 1);
+        let mut rng = Rng::new(u64::MAX - 3);
+        for n in 0..100 {
+            assert_eq!(rng.n_drawn(u64::MAX - 3), n);
+            rng.bits();
+        }
     }
 
     #[test]

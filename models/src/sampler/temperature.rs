@@ -23,6 +23,8 @@ impl Sampler for Temperature {
         let max = candidates.max_logit();
         if temp > 0.0 && (max / temp).is_finite() == max.is_finite() {
             candidates.map(|c| c.logit / temp);
+        } else if candidates.follows_llama() {
+            candidates.ban_all_but_best();
         } else {
             Greedy.apply(candidates, history);
         }

@@ -32,7 +32,12 @@ impl Sampler for TopNSigma {
         let mean = logits().sum::<f64>() / n;
         let variance = logits().map(|logit| (logit - mean) * (logit - mean)).sum::<f64>() / n;
         let below = f64::from(self.0) * libm::sqrt(variance);
-        candidates.keep_at_least((f64::from(candidates.max_logit()) - below) as f32);
+        let least = (f64::from(candidates.max_logit()) - below) as f32;
+        if candidates.follows_llama() {
+            candidates.ban_below(least);
+        } else {
+            candidates.keep_at_least(least);
+        }
     }
 }
 

@@ -26,10 +26,10 @@ impl Sampler for TopP {
             return;
         }
         let goal = f64::from(self.0) * candidates.softmax();
-        let mut sum = 0.0;
+        let (mut sum, mut n, min_keep) = (0.0, 0, candidates.min_keep());
         candidates.keep_prefix(by_logit, |c| {
-            sum += f64::from(c.score);
-            sum >= goal
+            (sum, n) = (sum + f64::from(c.score), n + 1);
+            sum >= goal && n >= min_keep
         });
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! A rollback of a sequence has to take its chain back too: the same seed then gives the same text
 //! again. The random numbers need little for this, because an [`Rng`](super::Rng) goes back by a
-//! subtraction: a [`Draws`] covers any number of draws at consecutive positions. Samplers with a
-//! state of their own cannot be reversed, so their bytes are recorded at every draw, in a
-//! [`Checkpoint`].
+//! subtraction: a [`Draws`] covers any number of draws at consecutive positions. llama.cpp's random
+//! numbers have the same positions, and are read at any of them (`mt19937.rs`). Samplers whose
+//! state depends on what was drawn cannot be reversed, so their few bytes are recorded at every
+//! draw, in a [`Checkpoint`]. Samplers whose state follows from the tokens accept these again.
 
 use super::rng::STEP;
 use crate::error::Error;
@@ -47,8 +48,8 @@ struct Checkpoint {
 ///
 /// [`Session`](crate::Session) keeps one per branch, and state files save it
 /// ([`State::trail`](super::State)). Random numbers take 24 bytes for each stretch of tokens drawn
-/// one after another, whatever its length. Samplers with a state of their own add its bytes for
-/// each token drawn.
+/// one after another, whatever its length. Samplers with a state that does not follow from the
+/// tokens add its bytes for each token drawn, twice at most for a position.
 ///
 /// # Example
 /// ```
@@ -121,8 +122,16 @@ impl Trail {
     }
 
     /// Record the states of the samplers at `pos`, which `save` appends; nothing if they have none.
+    ///
+    /// Of several states at a position the first and the last are kept: the one for a sequence that
+    /// comes back to it, and the one from which later tokens continue.
     pub(crate) fn checkpoint(&mut self, pos: Pos, save: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.bytes.len();
+        let n_here = self.checkpoints.iter().rev().take_while(|checkpoint| checkpoint.pos == pos).count();
+        if n_here > 1 {
+            self.checkpoints.pop();
+        }
+        let start = self.checkpoints.last().map_or(0, |checkpoint| checkpoint.end);
+        self.bytes.truncate(start);
         save(&mut self.bytes);
         if self.bytes.len() > start {
             self.checkpoints.push(Checkpoint { pos, end: self.bytes.len() });

@@ -1,7 +1,7 @@
 //! Locally typical sampling: tokens about as surprising as expected.
 
 use super::candidates::{by_logit, weight};
-use super::{Candidates, History, Sampler};
+use super::{Candidate, Candidates, History, Sampler};
 
 /// Keep the candidates whose surprise is closest to the entropy of the distribution, until their
 /// probabilities add up to more than `p`. One or more keeps all.
@@ -36,14 +36,17 @@ impl Sampler for Typical {
         candidates.set_scores(|c| (surprise(c.score) - entropy).abs() as f32);
 
         let goal = f64::from(self.0) * total;
-        let mut sum = 0.0;
-        candidates.keep_prefix(
-            |a, b| a.score.total_cmp(&b.score).then(by_logit(a, b)),
-            |c| {
-                sum += f64::from(weight(c.logit, max));
-                sum > goal
-            },
-        );
+        let (mut sum, mut n, min_keep) = (0.0, 0, candidates.min_keep());
+        let by_score = |a: &Candidate, b: &Candidate| a.score.total_cmp(&b.score).then(by_logit(a, b));
+        let is_enough = |c: &Candidate| {
+            (sum, n) = (sum + f64::from(weight(c.logit, max)), n + 1);
+            sum > goal && n >= min_keep
+        };
+        if candidates.follows_llama() {
+            candidates.keep_prefix_in_order(by_score, is_enough);
+        } else {
+            candidates.keep_prefix(by_score, is_enough);
+        }
     }
 }
 

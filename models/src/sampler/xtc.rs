@@ -1,6 +1,9 @@
 //! XTC: excluding the top choices, so that a text takes turns that are good but not the likeliest.
 
+use super::mt19937::OwnNumbers;
 use super::{Candidates, History, Sampler};
+use crate::error::Error;
+use alloc::vec::Vec;
 
 /// With `probability`, drop all candidates that have at least the probability `threshold`, except
 /// the least likely of them.
@@ -33,19 +36,65 @@ impl Xtc {
     pub(super) fn is_off(&self) -> bool {
         self.probability.is_nan() || self.probability <= 0.0 || self.threshold > 0.5
     }
-}
 
-impl Sampler for Xtc {
-    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
-        if self.is_off() || candidates.chance() > f64::from(self.probability) {
-            return;
-        }
+    /// Drop all top choices but the least likely one, if enough candidates are left then.
+    fn drop_top(&self, candidates: &mut Candidates) {
         candidates.sort();
         let total = candidates.softmax();
         let threshold = f64::from(self.threshold);
         let is_top = |score: f32| score > 0.0 && f64::from(score) / total >= threshold;
         let n_top = candidates.items().iter().take_while(|c| is_top(c.score)).count();
-        candidates.drop_best(n_top.saturating_sub(1));
+        let n_dropped = n_top.saturating_sub(1);
+        if candidates.items().len().saturating_sub(n_dropped) >= candidates.min_keep() {
+            candidates.drop_best(n_dropped);
+        }
+    }
+}
+
+impl Sampler for Xtc {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+        if !self.is_off() && candidates.chance() <= f64::from(self.probability) {
+            self.drop_top(candidates);
+        }
+    }
+}
+
+/// [`Xtc`] with random numbers as llama.cpp has them: its own, one for each token with at least two
+/// candidates.
+#[derive(Debug, Clone)]
+pub(super) struct LlamaXtc {
+    xtc: Xtc,
+    own: OwnNumbers,
+}
+
+impl LlamaXtc {
+    pub fn new(xtc: Xtc) -> Self {
+        LlamaXtc { xtc, own: OwnNumbers::new() }
+    }
+}
+
+impl Sampler for LlamaXtc {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+        let is_on = !self.xtc.is_off() && candidates.items().len() >= 2;
+        if is_on && self.own.float() <= self.xtc.probability {
+            self.xtc.drop_top(candidates);
+        }
+    }
+
+    fn draw_from(&mut self, seed: u64, n_drawn: u64) {
+        self.own.start(seed, n_drawn);
+    }
+
+    /// Append the number of random numbers used (u32).
+    fn save(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.own.used.to_le_bytes());
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let found = bytes.len() as u64;
+        let short = Error::SavedLength { what: "the random numbers of XTC", found, wanted: 4 };
+        self.own.used = u32::from_le_bytes(bytes.try_into().map_err(|_| short)?);
+        Ok(())
     }
 }
 

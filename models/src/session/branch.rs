@@ -34,6 +34,8 @@ pub(super) struct Branch {
     /// The position of the first of `tokens`.
     first: Pos,
     trail: Trail,
+    /// The samplers' states at `first`. The trail leaves out those that follow from tokens.
+    base: Vec<u8>,
     /// The work that the context still has to do for the tokens drawn.
     pub pending: Pending,
     pub generated: Option<Generated>,
@@ -52,6 +54,7 @@ impl Branch {
             tokens: held,
             first: Pos(end.0.saturating_sub_unsigned(tokens.len() as u32)),
             trail: Trail::default(),
+            base: Vec::new(),
             pending: Pending::default(),
             generated: None,
         };
@@ -65,8 +68,8 @@ impl Branch {
         let mut tokens = Vec::with_capacity(n_ctx.max(self.tokens.len()));
         tokens.extend_from_slice(&self.tokens);
         let Branch { first, pending, .. } = *self;
-        let (chain, trail, generated) = (self.chain.clone(), self.trail.clone(), self.generated.clone());
-        Branch { seq, chain, tokens, first, trail, pending, generated }
+        let (chain, trail, base) = (self.chain.clone(), self.trail.clone(), self.base.clone());
+        Branch { seq, chain, tokens, first, trail, base, pending, generated: self.generated.clone() }
     }
 
     /// Return the position of the next token.
@@ -95,15 +98,22 @@ impl Branch {
     /// Begin the trail anew, with the current state of the chain.
     fn start_trail(&mut self) {
         self.trail = Trail::default();
+        self.set_base();
         let (seed, rng) = (self.chain.seed(), self.chain.rng().state());
-        self.trail.restart(self.first, seed, rng, |bytes| self.chain.save_samplers(bytes));
+        self.trail.restart(self.first, seed, rng, |bytes| self.chain.save_drawn(bytes));
+    }
+
+    /// Record the samplers' current states as those at `first`.
+    fn set_base(&mut self) {
+        self.base.clear();
+        self.chain.save_samplers(&mut self.base);
     }
 
     /// Begin to generate at most `n` tokens, and reserve memory for them, so that drawing a token
     /// allocates nothing.
     pub fn begin(&mut self, n: usize) {
         let mut samplers = Vec::new();
-        self.chain.save_samplers(&mut samplers);
+        self.chain.save_drawn(&mut samplers);
         self.trail.reserve(n.min(self.tokens.capacity() - self.tokens.len()), samplers.len());
         let (start, seed, rng) = (self.end(), self.chain.seed(), self.chain.rng());
         self.generated = Some(Generated { start, seed, rng, samplers, finish: None, stop: None });
@@ -112,8 +122,8 @@ impl Branch {
     /// Restore the chain's state at the start of `generated`, where the branch ends.
     pub fn restore_start(&mut self, generated: &Generated) -> Result<(), Error> {
         let Generated { seed, rng, samplers, .. } = generated;
-        let n_accepted = if samplers.is_empty() { 0 } else { self.tokens.len() };
-        self.chain.roll_back(*seed, rng.state(), &self.tokens, (n_accepted, samplers))?;
+        let saved = [(self.tokens.len(), samplers.as_slice()), (0, self.base.as_slice())];
+        self.chain.roll_back(*seed, rng.state(), &self.tokens, saved)?;
         self.restart_trail();
         Ok(())
     }
@@ -121,13 +131,13 @@ impl Branch {
     /// Record the chain's current state as the one to restore at the end of the branch.
     fn restart_trail(&mut self) {
         let (end, seed, rng) = (self.end(), self.chain.seed(), self.chain.rng().state());
-        self.trail.restart(end, seed, rng, |bytes| self.chain.save_samplers(bytes));
+        self.trail.restart(end, seed, rng, |bytes| self.chain.save_drawn(bytes));
     }
 
     /// Record the samplers' states, before tokens that are accepted without being drawn.
     pub fn checkpoint(&mut self) {
         let end = self.end();
-        self.trail.checkpoint(end, |bytes| self.chain.save_samplers(bytes));
+        self.trail.checkpoint(end, |bytes| self.chain.save_drawn(bytes));
     }
 
     /// Draw the next token.
@@ -164,8 +174,8 @@ impl Branch {
         self.trail.truncate(known);
         if let Some(past) = self.trail.at(known) {
             let (from, saved) = past.samplers.unwrap_or((self.first, &[]));
-            let n_accepted = self.n_before(from);
-            self.chain.roll_back(past.seed, past.rng, &self.tokens, (n_accepted, saved))?;
+            let saved = [(self.n_before(from), saved), (0, self.base.as_slice())];
+            self.chain.roll_back(past.seed, past.rng, &self.tokens, saved)?;
         }
         if pos < self.first {
             // The tokens before the first known one are removed too.
@@ -179,8 +189,9 @@ impl Branch {
     /// samplers, so after a rollback their states follow from the tokens.
     pub fn replace_chain(&mut self, mut chain: Chain) {
         chain.reset_samplers();
-        self.tokens.iter().for_each(|&token| chain.accept(token));
         self.chain = chain;
+        self.set_base();
+        self.tokens.iter().for_each(|&token| self.chain.accept(token));
         self.trail.clear_samplers();
         self.generated.iter_mut().for_each(|generated| generated.samplers.clear());
         self.restart_trail();
@@ -205,6 +216,7 @@ impl Branch {
             self.chain.resume_after(state, &self.tokens)?;
         } else {
             self.chain.resume(state)?;
+            self.set_base();
         }
         self.trail = state.trail.clone();
         if self.trail.at(self.first).is_none() {
@@ -214,7 +226,7 @@ impl Branch {
             let (seed, rng, is_end) = (state.seed, state.rng, self.tokens.is_empty());
             self.trail.restart(self.first, seed, rng, |bytes| {
                 if is_end {
-                    self.chain.save_samplers(bytes);
+                    self.chain.save_drawn(bytes);
                 }
             });
         }

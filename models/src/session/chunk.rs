@@ -1,6 +1,6 @@
 //! Chunks: what one step of a generation yields.
 
-use super::text::{self, Text};
+use super::text::{self, OutputText};
 use crate::sampler::{Logprob, Logprobs};
 use alloc::{string::String, vec::Vec};
 use backstitch_kv::Token;
@@ -36,6 +36,25 @@ pub struct TokenLogprobs {
     pub top: Vec<Logprob>,
 }
 
+impl TokenLogprobs {
+    /// Return the log-probability of `token` and those of the `n` likeliest tokens. `logits`:
+    /// `[n_vocab]`. `best` is a buffer that calls reuse.
+    pub fn of(logits: &[f32], token: Token, n: usize, best: &mut Vec<Logprob>) -> Self {
+        let all = Logprobs::of(logits);
+        if n > 0 {
+            all.top(n, best);
+        } else {
+            best.clear();
+        }
+        TokenLogprobs { token, logprob: all.get(token), top: best.clone() }
+    }
+
+    /// Return the entry of a first token, which nothing predicts.
+    pub fn unpredicted(token: Token) -> Self {
+        TokenLogprobs { token, logprob: None, top: Vec::new() }
+    }
+}
+
 /// The output of one step of a generation, as a streaming API sends it.
 ///
 /// # Example
@@ -69,7 +88,7 @@ pub struct Chunk {
 /// Buffers that generations reuse from step to step, and from one generation to the next.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    pub text: Text,
+    pub text: OutputText,
     pub chunk: Chunk,
     pub best: Vec<Logprob>,
 }
@@ -81,15 +100,4 @@ impl Buffers {
         self.chunk.text.reserve(text::CAPACITY);
         self.chunk.tokens.reserve(16);
     }
-}
-
-/// Return the log-probability of `token`, and those of the `n` likeliest tokens.
-pub(super) fn logprobs(logits: &[f32], token: Token, n: usize, best: &mut Vec<Logprob>) -> TokenLogprobs {
-    let all = Logprobs::of(logits);
-    if n > 0 {
-        all.top(n, best);
-    } else {
-        best.clear();
-    }
-    TokenLogprobs { token, logprob: all.get(token), top: best.clone() }
 }

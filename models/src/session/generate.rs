@@ -1,7 +1,7 @@
 //! Generation: tokens and the text that may be shown of them, chunk by chunk.
 
 use super::branch::Branch;
-use super::chunk::{Buffers, Chunk, logprobs};
+use super::chunk::{Buffers, Chunk, TokenLogprobs};
 use super::finish::Finish;
 use super::{Session, limit_of};
 use crate::error::Error;
@@ -224,7 +224,7 @@ impl Choose for Chooser<'_> {
         let token = self.branch.draw(logits)?;
         let Buffers { chunk, best, .. } = &mut *self.buffers;
         if let Some(n) = self.options.logprobs {
-            chunk.logprobs.push(logprobs(logits, token, n, best));
+            chunk.logprobs.push(TokenLogprobs::of(logits, token, n, best));
         }
         Some(token)
     }

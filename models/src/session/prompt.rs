@@ -1,7 +1,7 @@
 //! Tokens that are evaluated without being generated: prompts, further text, and text to be scored.
 
 use super::Session;
-use super::chunk::{TokenLogprobs, logprobs};
+use super::chunk::TokenLogprobs;
 use crate::error::Error;
 use crate::vocab::{AddSpecial, ParseSpecial};
 use alloc::vec::Vec;
@@ -140,8 +140,8 @@ impl Session {
         let (start, seq, mut best) = (self.pos(), self.current(), Vec::new());
         let Some(&first) = tokens.first() else { return Ok(()) };
         scored(match self.tokens() {
-            [] => TokenLogprobs { token: first, logprob: None, top: Vec::new() },
-            _ => logprobs(self.logits()?, first, n, &mut best),
+            [] => TokenLogprobs::unpredicted(first),
+            _ => TokenLogprobs::of(self.logits()?, first, n, &mut best),
         });
         let (mut batch, mut n_done) = (Batch::new(), 0);
         for step in tokens.chunks(self.ctx.params().n_ubatch as usize) {
@@ -157,7 +157,7 @@ impl Session {
             let next = tokens.get(n_done + 1 - step.len()..).unwrap_or_default();
             for (i, &token) in next.iter().take(step.len()).enumerate() {
                 let logits = self.ctx.output(i).ok_or(Error::NoLogits { seq: seq.0 })?;
-                scored(logprobs(logits, token, n, &mut best));
+                scored(TokenLogprobs::of(logits, token, n, &mut best));
             }
         }
         Ok(())

@@ -13,10 +13,26 @@ struct Boundary {
     n_tokens: usize,
 }
 
-/// The text of tokens as they come: the end of it that is not shown yet, or may have to be cut
-/// before a stop string.
+/// The text of a generation: whole characters, with any beginning of a stop string held back until
+/// it is known not to become one.
+///
+/// [`Session::generate`](super::Session::generate) uses it. Programs that evaluate several
+/// sequences in one batch keep one for each.
+///
+/// # Example
+/// ```
+/// use backstitch_models::session::OutputText;
+///
+/// let (mut text, stops, mut shown) = (OutputText::default(), ["<end>".to_string()], String::new());
+/// text.begin(0);
+/// assert_eq!(text.push(b"one <", 1, &stops), None);
+/// text.show(&stops, &mut shown);
+/// assert_eq!(shown, "one ");
+/// let stop = text.push(b"end> two", 2, &stops).unwrap();
+/// assert_eq!((stop.index, stop.rest.as_str()), (0, "one "));
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub struct OutputText {
     stream: TextStream,
     /// The text since the first boundary.
     text: String,
@@ -28,7 +44,8 @@ pub(super) struct Text {
 
 /// A stop string that was found in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StopMatch {
+#[non_exhaustive]
+pub struct StopMatch {
     /// The index of the stop string.
     pub index: usize,
     /// The number of tokens whose text lies entirely before it.
@@ -40,7 +57,7 @@ pub(super) struct StopMatch {
 /// The initial capacity in bytes of text: more than a token usually has.
 pub(super) const CAPACITY: usize = 256;
 
-impl Text {
+impl OutputText {
     /// Start a new text behind `n_tokens` tokens. Buffers keep their capacity.
     pub fn begin(&mut self, n_tokens: usize) {
         self.stream.begin(CAPACITY);
@@ -127,7 +144,7 @@ mod tests {
 
     /// Return the text shown after each piece, and the stop string found.
     fn shown(pieces: &[&[u8]], stops: &[&str]) -> (Vec<String>, Option<StopMatch>) {
-        let (mut text, stops, mut all) = (Text::default(), strings(stops), vec![]);
+        let (mut text, stops, mut all) = (OutputText::default(), strings(stops), vec![]);
         text.begin(10);
         for (i, piece) in pieces.iter().enumerate() {
             let found = text.push(piece, 11 + i, &stops);

@@ -4,7 +4,10 @@ mod adopted;
 mod cases;
 mod naive;
 
-use backstitch_models::sampler::{Candidates, Chain, History, Penalties, Sampler, Temperature};
+use backstitch_models::sampler::{
+    Candidates, Chain, DryParams, Generator, History, Kind, MirostatVersion, Penalties, Sampler, Settings,
+    Temperature,
+};
 use backstitch_models::session::Session;
 use backstitch_models::{Context, Error, Model, Params, Token};
 
@@ -60,6 +63,21 @@ fn chain(model: &Model) -> Chain {
     let penalties = Penalties { repeat: 1.1, frequency: 0.1, presence: 0.0 };
     let chain = Chain::builder(model.hparams().n_vocab).seed(5).last_n(16).with(penalties);
     chain.with(Drift::default()).with(Temperature(0.7)).build()
+}
+
+/// Make a chain with llama.cpp's random numbers, whose samplers take some of them for themselves.
+fn adaptive(model: &Model) -> Chain {
+    let dry = DryParams { multiplier: 0.8, allowed_length: 1, last_n: 12, ..DryParams::default() };
+    let order = vec![Kind::Dry, Kind::Xtc, Kind::TopK, Kind::Temperature, Kind::AdaptiveP];
+    let settings = Settings::default().seed(5).generator(Generator::Llama).dry(dry).order(order);
+    let settings = settings.xtc_probability(0.5).xtc_threshold(0.01).adaptive_target(0.1);
+    Chain::new(model.hparams().n_vocab, &settings)
+}
+
+fn mirostat(model: &Model) -> Chain {
+    let settings =
+        Settings::default().seed(5).temp(1.0).mirostat(Some(MirostatVersion::Two)).mirostat_tau(4.0);
+    Chain::new(model.hparams().n_vocab, &settings)
 }
 
 fn tokens(ids: &[u32]) -> Vec<Token> {

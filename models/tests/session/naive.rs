@@ -2,7 +2,7 @@
 //! logits are the same, bit for bit.
 
 use super::*;
-use backstitch_models::sampler::State;
+use backstitch_models::sampler::{Rng, State};
 use backstitch_models::session::{Finish, GenerateOptions, Randomness};
 use backstitch_models::speculative::Lookup;
 use backstitch_models::vocab::TextStream;
@@ -11,6 +11,18 @@ use backstitch_testing::assert_bits;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
+
+/// The samplers of a chain.
+#[derive(Clone, Copy)]
+struct Samplers {
+    make: fn(&Model) -> Chain,
+    /// True if some have random numbers of their own.
+    draw_alone: bool,
+}
+
+const DRIFT: Samplers = Samplers { make: chain, draw_alone: false };
+const ADAPTIVE: Samplers = Samplers { make: adaptive, draw_alone: true };
+const MIROSTAT: Samplers = Samplers { make: mirostat, draw_alone: false };
 
 /// An event of a branch.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,18 +34,45 @@ enum Event {
     Random {
         seed: u64,
         rng: u64,
+        /// True if samplers with random numbers of their own start among these too.
+        is_new: bool,
     },
 }
 
+/// Return the state of `chain` with other random numbers.
+fn with_numbers(chain: &Chain, seed: u64, rng: u64, is_new: bool) -> State {
+    let mut state = State { seed, rng, ..chain.state() };
+    let mut from_seed = Rng::new(seed);
+    let n_drawn = (0u32..)
+        .find(|_| {
+            from_seed.state() == rng || {
+                from_seed.bits();
+                false
+            }
+        })
+        .unwrap();
+    // The number of those used ends the state of each such sampler. DRY, which has none, is first.
+    let own = state.samplers.iter_mut().filter(|sampler| is_new && sampler.index > 0);
+    for used in own.filter_map(|sampler| sampler.bytes.last_chunk_mut::<4>()) {
+        *used = (2 * n_drawn).to_le_bytes();
+    }
+    state
+}
+
 /// A branch as a list of events. Everything else is computed from them, from the beginning.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Naive {
+    samplers: Samplers,
     events: Vec<Event>,
     /// The start of the last generation, and the events before it.
     generated: Option<(usize, Vec<Event>)>,
 }
 
 impl Naive {
+    fn new(samplers: Samplers) -> Self {
+        Naive { samplers, events: Vec::new(), generated: None }
+    }
+
     fn tokens(&self) -> Vec<Token> {
         let token = |event: &Event| match event {
             Event::Fed(token) | Event::Drawn(token) => Some(*token),
@@ -68,7 +107,7 @@ impl Naive {
             batch.push(token, Pos(pos), &[seq], true);
         }
         ctx.decode(&batch).unwrap();
-        let (mut chain, mut n) = (chain(model), 0);
+        let (mut chain, mut n) = ((self.samplers.make)(model), 0);
         for event in &self.events {
             match *event {
                 Event::Fed(token) => chain.accept(token),
@@ -77,7 +116,10 @@ impl Naive {
                     chain.accept(token);
                 }
                 Event::End => drop(chain.sample(ctx.output(n - 1).unwrap())),
-                Event::Random { seed, rng } => chain.resume(&State { seed, rng, ..chain.state() }).unwrap(),
+                Event::Random { seed, rng, is_new } => {
+                    let is_new = is_new && self.samplers.draw_alone;
+                    chain.resume(&with_numbers(&chain, seed, rng, is_new)).unwrap();
+                }
             }
             n += usize::from(matches!(event, Event::Fed(_) | Event::Drawn(_)));
         }
@@ -178,17 +220,18 @@ fn any_op() -> impl Strategy<Value = Op> {
 
 struct Pair<'a> {
     model: &'a Model,
+    samplers: Samplers,
     session: Session,
     naive: BTreeMap<SeqId, Naive>,
     guesses: bool,
 }
 
 impl<'a> Pair<'a> {
-    fn new(model: &'a Model, guesses: bool) -> Self {
+    fn new(model: &'a Model, samplers: Samplers, guesses: bool) -> Self {
         let ctx = Context::new(model, params()).unwrap();
-        let session = Session::with_chain(ctx, chain(model)).unwrap();
-        let naive = [(session.current(), Naive::default())].into();
-        let mut pair = Pair { model, session, naive, guesses };
+        let session = Session::with_chain(ctx, (samplers.make)(model)).unwrap();
+        let naive = [(session.current(), Naive::new(samplers))].into();
+        let mut pair = Pair { model, samplers, session, naive, guesses };
         pair.guess();
         pair.run(&Op::Feed(vec![30, 31, 32, 30, 31]));
         pair
@@ -251,16 +294,16 @@ impl<'a> Pair<'a> {
             Op::Regenerate { seed, go_on, n } => self.regenerate(*seed, *go_on, *n),
             Op::Reseed(seed) => {
                 self.session.reseed(*seed);
-                self.here().events.push(Event::Random { seed: *seed, rng: *seed });
+                self.here().events.push(Event::Random { seed: *seed, rng: *seed, is_new: true });
             }
             Op::Branch | Op::Empty if self.naive.len() < 4 => {
                 let fork = matches!(op, Op::Branch).then(|| self.here().clone());
                 let id = if fork.is_some() { self.session.branch() } else { self.session.empty_branch() };
-                let mut branch = fork.unwrap_or_default();
+                let mut branch = fork.unwrap_or_else(|| Naive::new(self.samplers));
                 if branch.tokens().is_empty() && branch.events.is_empty() {
                     // An empty branch draws from the seed of the one that it was made beside.
                     let seed = self.session.chain().seed();
-                    branch.events.push(Event::Random { seed, rng: seed });
+                    branch.events.push(Event::Random { seed, rng: seed, is_new: true });
                 }
                 self.naive.insert(id.unwrap(), branch);
             }
@@ -401,7 +444,8 @@ impl<'a> Pair<'a> {
             let chain = self.here().replay(model).2;
             (chain.seed(), chain.rng().state())
         });
-        self.here().events.push(Event::Random { seed, rng });
+        let is_new = randomness.1.is_some();
+        self.here().events.push(Event::Random { seed, rng, is_new });
         self.generate(n, None);
     }
 
@@ -422,7 +466,7 @@ impl<'a> Pair<'a> {
         let here = self.session.current();
         self.session.save_all_with(&path, &SaveOptions::default().sync(false)).unwrap();
         let ctx = Context::new(self.model, params()).unwrap();
-        let chain = chain(self.model);
+        let chain = (self.samplers.make)(self.model);
         self.session = Session::restore_all(ctx, &chain, &path).unwrap().0;
         self.session.switch(here).unwrap();
         self.guess();
@@ -431,11 +475,15 @@ impl<'a> Pair<'a> {
 }
 
 fn as_naive(name: &str) {
+    as_naive_with(name, DRIFT, 48);
+}
+
+fn as_naive_with(name: &str, samplers: Samplers, cases: u32) {
     let model = model(name);
-    let mut runner = TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let programs = (prop::collection::vec(any_op(), 1..24), any::<bool>());
     let result = runner.run(&programs, |(ops, guesses)| {
-        let mut pair = Pair::new(&model, guesses);
+        let mut pair = Pair::new(&model, samplers, guesses);
         ops.iter().for_each(|op| pair.run(op));
         for id in pair.session.branches() {
             pair.session.switch(id).unwrap();
@@ -449,7 +497,7 @@ fn as_naive(name: &str) {
 #[test]
 fn a_rollback_behind_a_restored_end_of_text_draws_as_before() {
     let model = model("falcon_h1");
-    let mut pair = Pair::new(&model, false);
+    let mut pair = Pair::new(&model, DRIFT, false);
     for n in [1, 6, 7] {
         pair.run(&Op::Generate { n, stop: None });
     }
@@ -482,4 +530,14 @@ fn a_session_of_falcon_h1_is_as_a_naive_one() {
 #[test]
 fn a_session_of_gemma3_is_as_a_naive_one() {
     as_naive("gemma3");
+}
+
+#[test]
+fn a_session_with_adaptive_p_is_as_a_naive_one() {
+    as_naive_with("llama", ADAPTIVE, 32);
+}
+
+#[test]
+fn a_session_with_mirostat_is_as_a_naive_one() {
+    as_naive_with("llama", MIROSTAT, 32);
 }

@@ -1,8 +1,8 @@
 //! Events: what the engine tells of a request while it works on it.
 
 use crate::error::Error;
-use backstitch_models::session::{Finish, TokenLogprobs};
 use backstitch_models::Token;
+use backstitch_models::session::{Finish, TokenLogprobs};
 use std::time::Duration;
 
 /// The reason that no more of a prompt was reused.

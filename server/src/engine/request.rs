@@ -1,7 +1,7 @@
 //! Requests to the engine: what a client wants generated, embedded or scored.
 
-use backstitch_models::sampler::Chain;
 use backstitch_models::Token;
+use backstitch_models::sampler::Chain;
 
 /// The owner of prefixes: sequences of one tenant are never reused for another, so that no client
 /// can learn from the time of an answer what another has asked.
@@ -83,6 +83,9 @@ pub struct Generate {
     pub stops: Vec<String>,
     /// Go on behind end-of-generation tokens.
     pub ignore_eos: bool,
+    /// Control tokens that are part of the text: the marks around reasoning and calls, which who
+    /// reads the text has to see.
+    pub shown: Vec<Token>,
     /// The number of likeliest tokens to list beside each token, 0 for the log-probability of the
     /// token alone; `None` for neither.
     pub logprobs: Option<usize>,
@@ -112,6 +115,7 @@ impl Generate {
             limit: None,
             stops: Vec::new(),
             ignore_eos: false,
+            shown: Vec::new(),
             logprobs: None,
             probs_after_sampling: false,
             prompt_logprobs: None,

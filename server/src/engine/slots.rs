@@ -1,7 +1,19 @@
 //! Slots: the engine's running requests as llama-server's clients see them, and files of their
 //! sequences.
 
-use std::time::Duration;
+use super::report::SlotReport;
+use super::request::Tenant;
+use super::worker::Worker;
+use crate::error::Error;
+use backstitch_models::llama_files::{Form, Options};
+use backstitch_models::{RestoreOptions, SeqId};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The first bytes of llama.cpp's sequence files.
+const LLAMA_MAGIC: [u8; 4] = 0x6767_7371_u32.to_le_bytes();
 
 /// The layout of a saved sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,4 +35,130 @@ pub struct SlotFile {
     pub n_bytes: u64,
     /// The time that it took.
     pub elapsed: Duration,
+}
+
+/// What clients see of a slot.
+pub(super) struct SlotView {
+    /// The sequence of the request in it, or of the last one.
+    pub seq: Option<SeqId>,
+    /// The time of the last use.
+    pub used: Option<Instant>,
+    pub report: SlotReport,
+}
+
+impl SlotView {
+    pub fn new(id: usize) -> Self {
+        SlotView { seq: None, used: None, report: SlotReport { id, ..SlotReport::default() } }
+    }
+
+    /// Show nothing instead of a sequence that is dropped.
+    pub fn forget(&mut self, seq: SeqId) {
+        self.seq.take_if(|shown| *shown == seq);
+    }
+
+    /// Show another sequence instead of one that is dropped.
+    pub fn replace(&mut self, former: SeqId, seq: SeqId) {
+        self.seq.iter_mut().filter(|shown| **shown == former).for_each(|shown| *shown = seq);
+    }
+}
+
+impl Worker {
+    /// Save the sequence of a slot.
+    pub fn save_slot(&mut self, slot: usize, path: &Path, layout: SlotLayout) -> Result<SlotFile, Error> {
+        let began = Instant::now();
+        let seq = self.idle_slot(slot)?.ok_or(Error::EmptySlot { slot })?;
+        let n_tokens = self.ctx.tokens(seq)?.len();
+        let n_bytes = match layout {
+            SlotLayout::Backstitch => self.ctx.save(seq, path)?.container.bytes,
+            SlotLayout::Llama => {
+                let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
+                replace(path, &bytes)?;
+                bytes.len() as u64
+            }
+        };
+        Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
+    }
+
+    /// Restore a saved sequence into a slot.
+    pub fn restore_slot(&mut self, slot: usize, path: &Path, tenant: Tenant) -> Result<SlotFile, Error> {
+        let began = Instant::now();
+        self.idle_slot(slot)?;
+        let former = self.slots.get(slot).and_then(|slot| slot.seq);
+        self.make_sequence_free(former)?;
+        let (seq, n_bytes) = match read_llama(path)? {
+            Some(bytes) => {
+                let seq = self.ctx.sequence()?;
+                let read = self.ctx.llama_seq_state_read(seq, &bytes, &RestoreOptions::default());
+                if let Err(error) = read {
+                    self.ctx.release(seq)?;
+                    return Err(error.into());
+                }
+                (seq, bytes.len() as u64)
+            }
+            None => {
+                let restored = self.ctx.restore(path)?;
+                (restored.seq(), restored.n_bytes)
+            }
+        };
+        self.conversations.add(seq, tenant);
+        if let Some(held) = self.conversations.get_mut(seq) {
+            held.is_busy = false;
+        }
+        let n_tokens = self.ctx.tokens(seq)?.len();
+        if let Some(view) = self.slots.get_mut(slot) {
+            view.seq = Some(seq);
+            view.used = Some(Instant::now());
+            view.report = SlotReport { id: slot, ..SlotReport::default() };
+        }
+        Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
+    }
+
+    /// Drop the sequence of a slot, and return the number of its tokens.
+    pub fn erase_slot(&mut self, slot: usize) -> Result<usize, Error> {
+        let Some(seq) = self.idle_slot(slot)? else { return Ok(0) };
+        let n_tokens = self.ctx.tokens(seq)?.len();
+        self.release(seq)?;
+        if let Some(view) = self.slots.get_mut(slot) {
+            *view = SlotView::new(slot);
+        }
+        Ok(n_tokens)
+    }
+
+    /// Return the sequence of a slot in which nothing is evaluated.
+    fn idle_slot(&self, slot: usize) -> Result<Option<SeqId>, Error> {
+        let n_slots = self.slots.len();
+        let view = self.slots.get(slot).ok_or(Error::Slot { slot, n_slots })?;
+        match self.running.iter().any(|running| running.slot == slot) {
+            true => Err(Error::BusySlot { slot }),
+            false => Ok(view.seq),
+        }
+    }
+}
+
+/// Write a file that only its owner can read, in place of what was there before, or not at all.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let write = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|error: io::Error| Error::file(path, &error))
+}
+
+/// Return the bytes of a file of llama.cpp's; `None` if the file is of another kind.
+fn read_llama(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(LLAMA_MAGIC.len() as u64).read_to_end(&mut bytes)?;
+        if bytes != LLAMA_MAGIC {
+            return Ok(None);
+        }
+        file.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    };
+    read().map_err(|error: io::Error| Error::file(path, &error))
 }

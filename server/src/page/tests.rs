@@ -21,9 +21,12 @@ fn quoted_after<'a>(text: &'a str, before: &str, quote: char) -> impl Iterator<I
 #[test]
 fn every_file_of_the_folder_is_served() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
-    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let there: BTreeSet<String> =
-        names.filter(|name| name != "tests.rs" && name != "index.html").map(|n| format!("/page/{n}")).collect();
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let there: BTreeSet<String> = names
+        .filter(|name| name != "tests.rs" && name != "index.html")
+        .map(|n| format!("/page/{n}"))
+        .collect();
     let served: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
     assert_eq!(there, served);
 }
@@ -33,7 +36,9 @@ fn nothing_is_fetched_from_other_hosts() {
     for (path, text) in files() {
         // `//host` is a URL of the page's own scheme.
         for scheme in ["http://", "https://", "//", "data:", "blob:", "ws:", "wss:"] {
-            for before in ["src=", "href=", "action=", "fetch(", "import(", "import ", "from ", "url(", "@import "] {
+            for before in
+                ["src=", "href=", "action=", "fetch(", "import(", "import ", "from ", "url(", "@import "]
+            {
                 for quote in ["\"", "'", "`", ""] {
                     let found = text.contains(&format!("{before}{quote}{scheme}"));
                     assert!(!found, "{path}: {before}{quote}{scheme}");
@@ -77,7 +82,10 @@ fn references_lead_to_files() {
     let mut used = BTreeSet::new();
     for (path, text) in files() {
         for name in quoted_after(text, "from ", '"').chain(quoted_after(text, "import ", '"')) {
-            used.insert(format!("/page/{}", name.strip_prefix("./").unwrap_or_else(|| panic!("{path}: {name}"))));
+            used.insert(format!(
+                "/page/{}",
+                name.strip_prefix("./").unwrap_or_else(|| panic!("{path}: {name}"))
+            ));
         }
     }
     for name in quoted_after(INDEX, "href=", '"').chain(quoted_after(INDEX, "src=", '"')) {
@@ -111,7 +119,9 @@ fn headers_are_strict() {
         for allowed in ["unsafe", "http", "*", "data:", "blob:"] {
             assert!(!policy.contains(allowed), "{policy}");
         }
-        for needed in ["base-uri 'none'", "frame-ancestors 'none'", "form-action 'none'", "require-trusted-types-for"] {
+        for needed in
+            ["base-uri 'none'", "frame-ancestors 'none'", "form-action 'none'", "require-trusted-types-for"]
+        {
             assert!(policy.contains(needed), "{policy}");
         }
         assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");

@@ -1,8 +1,8 @@
 //! Writing the bytes of a snapshot into reserved blocks, states and journals.
 
 use super::fit::Conversion;
-use super::{ImportError, Request};
-use crate::cache::PagedCells;
+use super::{ImportError, NOWHERE, Request};
+use crate::cache::{Caches, PagedCells};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::memory::Memory;
@@ -22,13 +22,14 @@ impl Memory {
         &mut self,
         request: &Request<'_>,
         source: &S,
-        placement: &Placement,
         pool: &dyn Pool,
     ) -> Result<Option<Conversion>, ImportError<S::Error>> {
+        let Memory { reservation, caches, .. } = self;
+        let placement = reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement);
         let mut conversion = None;
         for (group, place) in request.places.iter().enumerate() {
-            let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
-            let mut rooms = rooms(cells, place, &placement.blocks[group]);
+            let Some(cells) = caches.cells_mut(place.cache) else { continue };
+            let mut rooms = rooms(cells, place, placement.blocks.get(group).map_or(&[], Vec::as_slice));
             let saved = &request.snapshot.shape.groups[group];
             if (saved.k_type, saved.v_type) == (place.group.k_type, place.group.v_type) {
                 fill_blocks(&mut rooms, pool, &|block, layers| {
@@ -45,44 +46,44 @@ impl Memory {
             let conversion = conversion.get_or_insert_with(Conversion::default);
             conversion.add(&done.map_err(ImportError::Source)?);
         }
-        self.fill_states(request.snapshot, source, placement)?;
+        fill_states(caches, request.snapshot, source, placement)?;
         Ok(conversion)
     }
+}
 
-    /// Write states and journals. A journal that exceeds the reserved rows is read whole and cut.
-    fn fill_states<S: Source>(
-        &mut self,
-        snapshot: &Snapshot,
-        source: &S,
-        placement: &Placement,
-    ) -> Result<(), ImportError<S::Error>> {
-        let Some(states) = self.caches.states_mut() else { return Ok(()) };
-        for (state, slot) in placement.states.iter().enumerate() {
-            if let Some(slot) = *slot {
-                let mut pieces: Vec<&mut [f32]> = states.tensors_mut(slot).collect();
-                source.fill_state(state, &mut pieces).map_err(ImportError::Source)?;
-            }
+/// Write states and journals. A journal that exceeds the reserved rows is read whole and cut.
+fn fill_states<S: Source>(
+    caches: &mut Caches,
+    snapshot: &Snapshot,
+    source: &S,
+    placement: &Placement,
+) -> Result<(), ImportError<S::Error>> {
+    let Some(states) = caches.states_mut() else { return Ok(()) };
+    for (state, slot) in placement.states.iter().enumerate() {
+        if let Some(slot) = *slot {
+            let mut pieces: Vec<&mut [f32]> = states.tensors_mut(slot).collect();
+            source.fill_state(state, &mut pieces).map_err(ImportError::Source)?;
         }
-        for (journal, rows) in placement.journals.iter().enumerate() {
-            let Some(rows) = rows.clone() else { continue };
-            let saved = snapshot.journals[journal];
-            let mut targets: Vec<&mut [f32]> = states.rows_mut(rows.clone()).collect();
-            if rows.len() as u32 == saved {
-                source.fill_journal(journal, &mut targets).map_err(ImportError::Source)?;
-                continue;
-            }
-            // The source writes whole journals, of which only the first rows fit here.
-            let len = |target: &&mut [f32]| target.len() / rows.len().max(1) * saved as usize;
-            let whole = targets.iter().map(|target| reserve::zeroed(len(target) as u64));
-            let mut whole = whole.collect::<Result<Vec<Vec<f32>>, Error>>()?;
-            let mut slices: Vec<&mut [f32]> = whole.iter_mut().map(Vec::as_mut_slice).collect();
-            source.fill_journal(journal, &mut slices).map_err(ImportError::Source)?;
-            for (target, whole) in targets.iter_mut().zip(&whole) {
-                target.iter_mut().zip(whole).for_each(|(target, x)| *target = *x);
-            }
-        }
-        Ok(())
     }
+    for (journal, rows) in placement.journals.iter().enumerate() {
+        let Some(rows) = rows.clone() else { continue };
+        let saved = snapshot.journals[journal];
+        let mut targets: Vec<&mut [f32]> = states.rows_mut(rows.clone()).collect();
+        if rows.len() as u32 == saved {
+            source.fill_journal(journal, &mut targets).map_err(ImportError::Source)?;
+            continue;
+        }
+        // The source writes whole journals, of which only the first rows fit here.
+        let len = |target: &&mut [f32]| target.len() / rows.len().max(1) * saved as usize;
+        let whole = targets.iter().map(|target| reserve::zeroed(len(target) as u64));
+        let mut whole = whole.collect::<Result<Vec<Vec<f32>>, Error>>()?;
+        let mut slices: Vec<&mut [f32]> = whole.iter_mut().map(Vec::as_mut_slice).collect();
+        source.fill_journal(journal, &mut slices).map_err(ImportError::Source)?;
+        for (target, whole) in targets.iter_mut().zip(&whole) {
+            target.iter_mut().zip(whole).for_each(|(target, x)| *target = *x);
+        }
+    }
+    Ok(())
 }
 
 /// Destination of one block of the snapshot.

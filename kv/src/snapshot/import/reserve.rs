@@ -16,13 +16,8 @@ use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
 
 impl Memory {
-    /// Reserve what was chosen, and return its places. If the allocator refuses, everything is
-    /// freed again.
-    pub(super) fn reserve_import(
-        &mut self,
-        request: &Request<'_>,
-        choice: &Choice<'_>,
-    ) -> Result<Placement, Error> {
+    /// Reserve what was chosen. If the allocator refuses, everything is freed again.
+    pub(super) fn reserve_import(&mut self, request: &Request<'_>, choice: &Choice<'_>) -> Result<(), Error> {
         let mut own = Reservation::default();
         let mut placement = Placement {
             caches: request.places.iter().map(|place| place.cache as u32).collect(),
@@ -34,14 +29,11 @@ impl Memory {
             .reserve_checkpoints(request, choice, &mut own, &mut placement)
             .and_then(|()| self.reserve_cells(request, choice, &mut own, &mut placement))
             .and_then(|()| self.reserve_states(request, choice, &mut own, &mut placement));
-        self.reservation = Some(own);
-        match reserved {
-            Ok(()) => Ok(placement),
-            Err(error) => {
-                self.undo();
-                Err(error)
-            }
+        self.reservation = Some(Reservation { placement, ..own });
+        if reserved.is_err() {
+            self.undo();
         }
+        reserved
     }
 
     /// Reserve checkpoints with their journals, and make lists of them.

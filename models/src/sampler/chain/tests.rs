@@ -2,6 +2,7 @@
 
 use super::super::tests::logits_of;
 use super::*;
+use crate::sampler::Greedy;
 use proptest::prelude::*;
 
 fn story(chain: &mut Chain, logits: &[f32], n: usize) -> Vec<u32> {

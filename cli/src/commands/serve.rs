@@ -1,0 +1,248 @@
+//! `backstitch serve`: answer programs over HTTP.
+
+mod log;
+mod template;
+
+use crate::args::{AnswerArgs, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat};
+use crate::error::Error;
+use crate::interrupt::{self, Stoppable};
+use crate::output::note;
+use crate::{embedded, model};
+use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
+use backstitch_server::engine::{Engine, EngineParams, SlotLayout};
+use backstitch_server::http::{Host, Loaded, Server};
+use backstitch_server::params::{Sampling, ServerParams};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The number of requests that are evaluated together without `-np`.
+const DEFAULT_SLOTS: u32 = 4;
+/// The time between looks at whether a signal came.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+/// The longest file of keys, in bytes.
+const MAX_KEY_FILE: u64 = 1 << 20;
+
+/// Run the command, until a signal ends it.
+///
+/// # Errors
+/// - [`Error::Read`] if the file of keys or the template cannot be read.
+/// - [`Error::Refused`] for options that contradict each other, and if the address cannot be used.
+/// - [`Error::Engine`] if the model cannot be loaded or the context does not fit into memory.
+pub fn run(args: &ServeArgs) -> Result<(), Error> {
+    log::start(args);
+    let params = server_params(args)?;
+    let template = template::read(&args.answers)?;
+    let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
+    model::check_biases(&args.sampling, &model)?;
+    let engine_params = engine_params(args, &model)?;
+    let host = host(args, params, engine_params, model, template)?;
+    let server = Server::bind(host).map_err(|error| {
+        let (host, port) = (&args.network.host, args.network.port);
+        Error::Refused(format!("cannot listen on {host}:{port}: {error}; --host and --port choose another"))
+    })?;
+    let address = server.address().map_err(Error::Terminal)?;
+    note("note", format_args!("listening on http://{address}"));
+    let _stoppable = Stoppable::begin();
+    let stopper = server.stopper();
+    // The first signal ends the server in order, the second one ends the program.
+    std::thread::spawn(move || {
+        while !interrupt::cancel().is_cancelled() {
+            std::thread::sleep(SIGNAL_CHECK);
+        }
+        stopper.stop();
+    });
+    server.run().map_err(Error::Terminal)
+}
+
+/// Make the state of the server: it holds the model, and can load it again after a sleep.
+fn host(
+    args: &ServeArgs,
+    params: ServerParams,
+    engine_params: EngineParams,
+    model: Model,
+    template: Option<String>,
+) -> Result<Host, Error> {
+    let (source, n_threads) = (args.model.clone(), model::n_threads(args.context.n_threads));
+    let first = Mutex::new(Some(model));
+    let load = move || {
+        let loaded = first.lock().ok().and_then(|mut first| first.take());
+        let model = match loaded {
+            Some(model) => model,
+            None => reopen(&source, n_threads)?,
+        };
+        let engine = Engine::start(&model, engine_params.clone())?;
+        Ok(Loaded { engine, template: template.clone() })
+    };
+    Host::new(params, load).map_err(|error| match error {
+        backstitch_server::Error::Engine(error) => Error::Refused(crate::error::of_engine(&error)),
+        error => Error::Refused(error.to_string()),
+    })
+}
+
+/// Load the model again.
+fn reopen(args: &ModelArgs, n_threads: u32) -> Result<Model, backstitch_models::Error> {
+    let Some(path) = &args.model else { return Model::from_bytes(embedded::GGUF) };
+    let params = LoadParams::default().access(args.access()).n_threads(n_threads as usize);
+    Model::open_with(path, params, |_, _| ())
+}
+
+/// Return the parameters of the engine.
+fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error> {
+    let SlotArgs { parallel, kv_unified, cache_ram, .. } = &args.slots;
+    let asked = parallel.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
+    let n_slots = asked.unwrap_or(DEFAULT_SLOTS);
+    let context = model::params(&args.context, model).pooling(args.answers.pooling());
+    // As with llama-server, -np N without --kv-unified shares the context out.
+    let n_ctx = match asked {
+        Some(n) if !kv_unified => context.n_ctx / n,
+        _ => context.n_ctx,
+    };
+    if n_ctx == 0 {
+        let text = format!(
+            "-c {} is not enough for -np {n_slots}: give each request a token at least",
+            context.n_ctx
+        );
+        return Err(Error::Refused(text));
+    }
+    Ok(EngineParams {
+        context: batched(context, n_ctx),
+        n_ctx,
+        n_slots: n_slots as usize,
+        n_held: args.slots.cache_sequences.into(),
+        held_bytes: u64::try_from(*cache_ram).map_or(u64::MAX, |mib| mib << 20),
+        max_waiting: args.network.max_waiting,
+        state: args.slots.state.clone(),
+        state_bytes: args.slots.state_mib.saturating_mul(1 << 20),
+    })
+}
+
+/// Return parameters whose logical batch is at least one physical batch.
+fn batched(context: Params, n_ctx: u32) -> Params {
+    let n_ubatch = context.n_ubatch.min(context.n_batch);
+    context.n_ctx(n_ctx).n_ubatch(n_ubatch)
+}
+
+impl AnswerArgs {
+    /// Return the method of pooling; `None` for the model's.
+    fn pooling(&self) -> Option<Pooling> {
+        match self.pooling {
+            None if self.reranking => Some(Pooling::Mean),
+            None => None,
+            Some(PoolingArg::None) => Some(Pooling::None),
+            Some(PoolingArg::Mean | PoolingArg::Rank) => Some(Pooling::Mean),
+            Some(PoolingArg::Cls) => Some(Pooling::Cls),
+            Some(PoolingArg::Last) => Some(Pooling::Last),
+        }
+    }
+}
+
+/// Return the settings of the server.
+fn server_params(args: &ServeArgs) -> Result<ServerParams, Error> {
+    let ServeArgs { network, access, slots, answers, .. } = args;
+    let template_variables = match &answers.chat_template_kwargs {
+        None => serde_json::Map::new(),
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| Error::Refused(format!("--chat-template-kwargs is no JSON object: {error}")))?,
+    };
+    // The first name is in answers. llama-server sorts them.
+    let names: BTreeSet<_> = answers.alias.iter().filter(|name| !name.is_empty()).cloned().collect();
+    let aliases = if names.is_empty() { vec![model_name(&args.model)] } else { names.into_iter().collect() };
+    Ok(ServerParams {
+        host: network.host.clone(),
+        port: network.port,
+        aliases,
+        tags: answers.tags.clone(),
+        model_path: args.model.model.clone(),
+        sampling: sampling(&args.sampling),
+        n_predict: usize::try_from(answers.n_predict).ok(),
+        n_keep: usize::try_from(slots.keep).ok(),
+        context_shift: slots.context_shift,
+        cache_prompt: !slots.no_cache_prompt,
+        api_keys: keys(&access.api_key, access.api_key_file.as_deref())?,
+        cors_origins: access.cors_origins.clone(),
+        max_body_bytes: usize::from(network.max_body_mib) << 20,
+        timeout: Duration::from_secs(network.timeout),
+        slot_save_path: slots.slot_save_path.clone(),
+        slot_layout: match slots.slot_save_format {
+            SlotFormat::Backstitch => SlotLayout::Backstitch,
+            SlotFormat::Llama => SlotLayout::Llama,
+        },
+        metrics: access.metrics,
+        slots: !access.no_slots,
+        props: access.props,
+        embedding: answers.embedding,
+        reranking: answers.reranking || answers.pooling == Some(PoolingArg::Rank),
+        ui: !network.no_ui,
+        jinja: !answers.no_jinja,
+        reasoning_format: answers.reasoning_format.clone(),
+        reasoning: match answers.reasoning_budget {
+            0 => "off".into(),
+            _ => answers.reasoning.clone(),
+        },
+        template_variables,
+        prefill_assistant: !answers.no_prefill_assistant,
+        sleep_after: u64::try_from(slots.sleep_idle_seconds).ok().map(Duration::from_secs),
+        ping: Duration::from_secs(network.sse_ping_interval),
+        verbose: args.verbose,
+        ..ServerParams::default()
+    })
+}
+
+/// Return the name of a model without another: that of its file.
+fn model_name(args: &ModelArgs) -> String {
+    let stem = args.model.as_deref().and_then(Path::file_stem);
+    stem.map_or_else(|| "backstitch-demo".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Return the keys of clients, those of the command line first.
+///
+/// # Errors
+/// [`Error::Read`] if the file cannot be read; [`Error::Refused`] if it is too long or has no keys,
+/// because the server would then admit everyone.
+fn keys(given: &[String], file: Option<&Path>) -> Result<Vec<String>, Error> {
+    let mut keys: Vec<String> = given.iter().filter(|key| !key.is_empty()).cloned().collect();
+    if let Some(path) = file {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(read)?.len() > MAX_KEY_FILE {
+            return Err(Error::Refused(format!("{}: a file of keys has at most 1 MiB", path.display())));
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() {
+            return Err(Error::Refused(format!("{} has no keys: write one a line", path.display())));
+        }
+        keys.extend(lines.into_iter().map(str::to_owned));
+    }
+    Ok(keys)
+}
+
+/// Return the samplers of requests that do not say otherwise.
+fn sampling(args: &SamplingArgs) -> Sampling {
+    Sampling {
+        // llama-server's seeds have 32 bits, and -1 is a random one.
+        seed: args.seed as u32,
+        temp: args.temp,
+        dynatemp_range: args.dynatemp_range,
+        dynatemp_exponent: args.dynatemp_exp,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        top_n_sigma: if args.top_n_sigma > 0.0 { args.top_n_sigma } else { -1.0 },
+        xtc_probability: args.xtc_probability,
+        xtc_threshold: args.xtc_threshold,
+        typical_p: args.typical_p,
+        repeat_last_n: args.repeat_last_n,
+        repeat_penalty: args.repeat_penalty,
+        presence_penalty: args.presence_penalty,
+        frequency_penalty: args.frequency_penalty,
+        dry_multiplier: args.dry_multiplier,
+        dry_base: args.dry_base,
+        dry_allowed_length: args.dry_allowed_length,
+        dry_penalty_last_n: args.dry_penalty_last_n,
+        dry_sequence_breakers: args.dry_sequence_breaker.clone(),
+        logit_bias: args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect(),
+        ..Sampling::default()
+    }
+}

@@ -1,0 +1,526 @@
+//! The known formats, and the templates that tell of them.
+//!
+//! A template belongs to the first row of [`CALLS`] with all of one of its sets of texts, and to
+//! the first row of [`REASONING`] likewise. Rows with rarer texts stand first.
+
+use super::syntax::{
+    CallSyntax, Elements, Keys, LateId, Part, ReasoningSyntax, Section, Tags, WithinReasoning,
+};
+
+/// A row of the table of formats of calls.
+pub(super) struct CallFormat {
+    /// Sets of texts; a template that contains all texts of a set has this format.
+    pub(super) evidence: &'static [&'static [&'static str]],
+    /// The format.
+    pub(super) syntax: CallSyntax,
+}
+
+/// A row of the table of ways of writing reasoning.
+pub(super) struct ReasoningFormat {
+    /// Sets of texts; a template that contains all texts of a set has this way.
+    pub(super) evidence: &'static [&'static [&'static str]],
+    /// The way of writing.
+    pub(super) syntax: ReasoningSyntax,
+}
+
+/// The keys of most formats.
+const NAME_ARGUMENTS: Keys = Keys::Named("name", "arguments", LateId::No);
+
+/// A format in which a call is a JSON object or a list of them.
+const JSON: CallSyntax = CallSyntax {
+    name: "",
+    section: None,
+    call: &[Part::Json],
+    within_reasoning: WithinReasoning::Text,
+    keys: NAME_ARGUMENTS,
+    wrappers: &[],
+    is_bare: false,
+};
+
+/// The name of the format of gpt-oss, which `harmony.rs` reads.
+pub(super) const HARMONY: &str = "harmony";
+
+/// The formats of calls.
+pub(super) static CALLS: &[CallFormat] = &[
+    CallFormat { evidence: &[&["<|channel|>", "<|message|>"]], syntax: CallSyntax { name: HARMONY, ..JSON } },
+    CallFormat {
+        evidence: &[&["]<]minimax[>[", "<invoke name="]],
+        syntax: CallSyntax {
+            name: "minimax-m3",
+            section: Some(Section { begin: "]<]minimax[>[<tool_call>", end: "]<]minimax[>[</tool_call>" }),
+            call: &[
+                Part::Literal("]<]minimax[>[<invoke name=\""),
+                Part::Name,
+                Part::Literal("\">"),
+                Part::Elements(&Elements { namespace: "]<]minimax[>[", end: "]<]minimax[>[</invoke>" }),
+                Part::Close("]<]minimax[>[</invoke>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<minimax:tool_call>"]],
+        syntax: CallSyntax {
+            name: "minimax-m2",
+            section: Some(Section { begin: "<minimax:tool_call>", end: "</minimax:tool_call>" }),
+            call: &[
+                Part::Literal("<invoke name=\""),
+                Part::Name,
+                Part::Literal("\">"),
+                Part::Tags(&Tags {
+                    begin: "<parameter name=\"",
+                    after_name: "\"",
+                    before_value: ">",
+                    end: "</parameter>",
+                    own_lines: false,
+                }),
+                Part::Close("</invoke>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["DSML", "function_calls"]],
+        syntax: CallSyntax {
+            name: "deepseek-v3.2",
+            section: Some(Section {
+                begin: "<｜DSML｜function_calls>", end: "</｜DSML｜function_calls>"
+            }),
+            call: DSML_CALL,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["DSML", "tool_calls"]],
+        syntax: CallSyntax {
+            name: "deepseek-v4",
+            section: Some(Section { begin: "<｜DSML｜tool_calls>", end: "</｜DSML｜tool_calls>" }),
+            call: DSML_CALL,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<seed:tool_call>", "<function="]],
+        syntax: CallSyntax {
+            name: "seed-oss",
+            section: Some(Section { begin: "<seed:tool_call>", end: "</seed:tool_call>" }),
+            call: &[
+                Part::Literal("<function="),
+                Part::Name,
+                Part::Literal(">"),
+                Part::Tags(&Tags { own_lines: false, ..PARAMETER }),
+                Part::Close("</function>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<function=", "<parameter="]],
+        syntax: CallSyntax {
+            name: "qwen3-coder",
+            section: Some(Section { begin: "<tool_call>", end: "</tool_call>" }),
+            call: &[
+                Part::Literal("<function="),
+                Part::Name,
+                Part::Literal(">"),
+                Part::Tags(&PARAMETER),
+                Part::Close("</function>"),
+            ],
+            within_reasoning: WithinReasoning::Ends,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<arg_key{}>", "<tool_sep{}>", ":opensource"]],
+        syntax: CallSyntax {
+            name: "hunyuan-3",
+            section: Some(Section { begin: "<tool_calls:opensource>", end: "</tool_calls:opensource>" }),
+            call: &[
+                Part::Literal("<tool_call:opensource>"),
+                Part::Name,
+                Part::Optional("<tool_sep:opensource>"),
+                Part::Tags(&Tags {
+                    begin: "<arg_key:opensource>",
+                    after_name: "</arg_key:opensource>",
+                    before_value: "<arg_value:opensource>",
+                    end: "</arg_value:opensource>",
+                    own_lines: false,
+                }),
+                Part::Close("</tool_call:opensource>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<arg_key>", "<arg_value>"]],
+        syntax: CallSyntax {
+            name: "glm-4.5",
+            call: &[
+                Part::Literal("<tool_call>"),
+                Part::Name,
+                Part::Tags(&Tags {
+                    begin: "<arg_key>",
+                    after_name: "</arg_key>",
+                    before_value: "<arg_value>",
+                    end: "</arg_value>",
+                    own_lines: false,
+                }),
+                Part::Close("</tool_call>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<function name=\"", "<param name=\""]],
+        syntax: CallSyntax {
+            name: "minicpm-5",
+            call: &[
+                Part::Literal("<function name=\""),
+                Part::Name,
+                Part::Literal("\">"),
+                Part::Tags(&Tags {
+                    begin: "<param name=\"",
+                    after_name: "\"",
+                    before_value: ">",
+                    end: "</param>",
+                    own_lines: false,
+                }),
+                Part::Close("</function>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_call>call:"]],
+        syntax: CallSyntax {
+            name: "gemma-4",
+            call: &[
+                Part::Literal("<|tool_call>"),
+                Part::Literal("call:"),
+                Part::Name,
+                Part::Map,
+                Part::Close("<tool_call|>"),
+            ],
+            wrappers: &["<|channel>", "<channel|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_calls_section_begin|>"]],
+        syntax: CallSyntax {
+            name: "kimi-k2",
+            section: Some(Section {
+                begin: "<|tool_calls_section_begin|>",
+                end: "<|tool_calls_section_end|>",
+            }),
+            call: &[
+                Part::Literal("<|tool_call_begin|>"),
+                Part::NameInId,
+                Part::Literal("<|tool_call_argument_begin|>"),
+                Part::Arguments,
+                Part::Close("<|tool_call_end|>"),
+            ],
+            within_reasoning: WithinReasoning::Ends,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_call:begin|>", "<|tool_call:args|>"]],
+        syntax: CallSyntax {
+            name: "solar-open",
+            section: Some(Section { begin: "<|tool_calls|>", end: "<|calls|>" }),
+            call: &[
+                Part::Literal("<|tool_call:begin|>"),
+                Part::Id(""),
+                Part::Literal("<|tool_call:name|>"),
+                Part::Name,
+                Part::Literal("<|tool_call:args|>"),
+                Part::Arguments,
+                Part::Close("<|tool_call:end|>"),
+            ],
+            wrappers: &["<|begin|>assistant", "<|content|>", "<|end|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        // The format of the arguments tells R1 and V3 from V3.1.
+        evidence: &[&["<｜tool▁calls▁begin｜>", "```json"]],
+        syntax: CallSyntax {
+            name: "deepseek-r1",
+            section: DEEPSEEK_SECTION,
+            call: &[
+                Part::Literal("<｜tool▁call▁begin｜>"),
+                Part::Literal("function"),
+                Part::Literal("<｜tool▁sep｜>"),
+                Part::Name,
+                Part::Literal("```json"),
+                Part::Arguments,
+                Part::Optional("```"),
+                Part::Close("<｜tool▁call▁end｜>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<｜tool▁calls▁begin｜>"]],
+        syntax: CallSyntax {
+            name: "deepseek-v3.1",
+            section: DEEPSEEK_SECTION,
+            call: &[
+                Part::Literal("<｜tool▁call▁begin｜>"),
+                Part::Name,
+                Part::Literal("<｜tool▁sep｜>"),
+                Part::Arguments,
+                Part::Close("<｜tool▁call▁end｜>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["[TOOL_CALLS]", "[ARGS]"]],
+        syntax: CallSyntax {
+            name: "mistral-small",
+            call: &[
+                Part::Literal("[TOOL_CALLS]"),
+                Part::Name,
+                Part::Id("[CALL_ID]"),
+                Part::Literal("[ARGS]"),
+                Part::Arguments,
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["[TOOL_CALLS]"]],
+        syntax: CallSyntax {
+            name: "mistral-nemo",
+            call: &[Part::Literal("[TOOL_CALLS]"), Part::Json],
+            keys: Keys::Named("name", "arguments", LateId::Yes),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|START_ACTION|>"]],
+        syntax: CallSyntax {
+            name: "command-r7b",
+            section: Some(Section { begin: "<|START_ACTION|>", end: "<|END_ACTION|>" }),
+            keys: Keys::Named("tool_name", "parameters", LateId::No),
+            wrappers: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|CHATBOT_TOKEN|>", "Action:", "tool_name"]],
+        syntax: CallSyntax {
+            name: "command-r-plus",
+            section: Some(Section { begin: "Action:\n```json", end: "```" }),
+            keys: Keys::Named("tool_name", "parameters", LateId::No),
+            wrappers: &["<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tools_prefix|>"]],
+        syntax: CallSyntax {
+            name: "apertus",
+            section: Some(Section { begin: "<|tools_prefix|>", end: "<|tools_suffix|>" }),
+            keys: Keys::NameIsKey,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<TOOLCALL>"]],
+        syntax: CallSyntax {
+            name: "nemotron-nano-v2",
+            section: Some(Section { begin: "<TOOLCALL>", end: "</TOOLCALL>" }),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<tool_calls>"]],
+        syntax: CallSyntax {
+            name: "apriel",
+            section: Some(Section { begin: "<tool_calls>", end: "</tool_calls>" }),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|function_call|>"]],
+        syntax: CallSyntax {
+            name: "gigachat-3.1",
+            call: &[Part::Literal("<|function_call|>"), Part::Json],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|message_sep|>", "<|role_sep|>"]],
+        syntax: CallSyntax {
+            name: "gigachat-3",
+            section: Some(Section {
+                begin: "<|message_sep|>\n\nfunction call<|role_sep|>",
+                end: "<|message_sep|>",
+            }),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&[">>>all", ">>>${recipient}"]],
+        syntax: CallSyntax {
+            name: "functionary-v3.2",
+            call: &[Part::Literal(">>>"), Part::Name, Part::Arguments],
+            wrappers: &[">>>all\n"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<function=", "</function>"]],
+        syntax: CallSyntax {
+            name: "functionary-v3.1",
+            call: &[
+                Part::Literal("<function="),
+                Part::Name,
+                Part::Literal(">"),
+                Part::Arguments,
+                Part::Close("</function>"),
+            ],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["functools["]],
+        syntax: CallSyntax {
+            name: "firefunction-v2",
+            call: &[Part::Literal("functools"), Part::Json],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_call_start|>"], &["List of tools: ["], &["<|tool_list_start|>"]],
+        syntax: CallSyntax {
+            name: "lfm2",
+            section: Some(Section { begin: "<|tool_call_start|>", end: "<|tool_call_end|>" }),
+            call: &[Part::JsonOrPython],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_call|>", "<|/tool_call|>"], &["<|tool|>", "<|/tool|>"]],
+        syntax: CallSyntax {
+            name: "phi-4-mini",
+            section: Some(Section { begin: "<|tool_call|>", end: "<|/tool_call|>" }),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<|tool_call|>"]],
+        syntax: CallSyntax {
+            name: "granite-3",
+            call: &[Part::Literal("<|tool_call|>"), Part::Json],
+            wrappers: &["<response>", "</response>"],
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["<tool_call>"]],
+        syntax: CallSyntax {
+            name: "hermes",
+            section: Some(Section { begin: "<tool_call>", end: "</tool_call>" }),
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[
+            &["<|python_tag|>"],
+            &["Environment: ipython"],
+            &["<|start_header_id|>", "\"parameters\": dictionary"],
+        ],
+        syntax: CallSyntax {
+            name: "llama-3",
+            section: Some(Section { begin: "<|python_tag|>", end: "<|eom_id|>" }),
+            call: &[Part::JsonOrPython],
+            keys: Keys::Named("name", "parameters", LateId::No),
+            is_bare: true,
+            ..JSON
+        },
+    },
+    CallFormat {
+        evidence: &[&["tool_calls", "\"arguments\":"], &["tools", "tojson"]],
+        syntax: CallSyntax { name: "json", call: &[Part::JsonOrPython], is_bare: true, ..JSON },
+    },
+];
+
+/// The tags of Qwen3-Coder's parameters.
+const PARAMETER: Tags =
+    Tags { begin: "<parameter=", after_name: ">", before_value: "", end: "</parameter>", own_lines: true };
+
+/// The section of DeepSeek's calls up to V3.1.
+const DEEPSEEK_SECTION: Option<Section> =
+    Some(Section { begin: "<｜tool▁calls▁begin｜>", end: "<｜tool▁calls▁end｜>" });
+
+/// A call of DeepSeek from V3.2 on.
+const DSML_CALL: &[Part] = &[
+    Part::Literal("<｜DSML｜invoke name=\""),
+    Part::Name,
+    Part::Literal("\">"),
+    Part::Tags(&Tags {
+        begin: "<｜DSML｜parameter name=\"",
+        after_name: "\"",
+        before_value: ">",
+        end: "</｜DSML｜parameter>",
+        own_lines: false,
+    }),
+    Part::Close("</｜DSML｜invoke>"),
+];
+
+/// The ways of writing reasoning.
+pub(super) static REASONING: &[ReasoningFormat] = &[
+    ReasoningFormat {
+        evidence: &[&["<|channel|>", "<|message|>"]],
+        syntax: ReasoningSyntax { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<|START_THINKING|>"]],
+        syntax: ReasoningSyntax { open: "<|START_THINKING|>", close: "<|END_THINKING|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<seed:think>"]],
+        syntax: ReasoningSyntax { open: "<seed:think>", close: "</seed:think>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<mm:think>"]],
+        syntax: ReasoningSyntax { open: "<mm:think>", close: "</mm:think>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<think{}>", ":opensource"]],
+        syntax: ReasoningSyntax { open: "<think:opensource>", close: "</think:opensource>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["[THINK]"]],
+        syntax: ReasoningSyntax { open: "[THINK]", close: "[/THINK]" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<|channel>thought"]],
+        syntax: ReasoningSyntax { open: "<|channel>thought", close: "<channel|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["[BEGIN FINAL RESPONSE]"]],
+        syntax: ReasoningSyntax { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<|think|>", "<|end|>"]],
+        syntax: ReasoningSyntax { open: "<|think|>", close: "<|end|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["Here is my thought process:"]],
+        syntax: ReasoningSyntax { open: "Here is my thought process:", close: "Here is my response:" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<think>"], &["</think>"]],
+        syntax: ReasoningSyntax { open: "<think>", close: "</think>" },
+    },
+];
+
+/// Return true if `source` contains all texts of one of the sets.
+pub(super) fn fits(evidence: &[&[&str]], source: &str) -> bool {
+    evidence.iter().any(|set| set.iter().all(|text| source.contains(text)))
+}

@@ -1,0 +1,155 @@
+//! The description of a format: how calls and reasoning are written.
+//!
+//! All formats are data. A call is a sequence of [`Part`]s, optionally one of several in a section
+//! between two markers.
+
+/// A way of writing calls.
+#[derive(Debug)]
+pub(super) struct CallSyntax {
+    /// The name of the format.
+    pub(super) name: &'static str,
+    /// The markers around a section of calls.
+    pub(super) section: Option<Section>,
+    /// The parts of a call.
+    pub(super) call: &'static [Part],
+    /// The effect of a call within reasoning.
+    pub(super) within_reasoning: WithinReasoning,
+    /// The keys that the grammar uses where a call is a JSON object.
+    pub(super) keys: Keys,
+    /// Markers around content, which are dropped.
+    pub(super) wrappers: &'static [&'static str],
+    /// True if an answer may be a call without any marker before it.
+    pub(super) is_bare: bool,
+}
+
+/// The markers around a section of calls.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// The marker before the first call.
+    pub(super) begin: &'static str,
+    /// The marker behind the last call, which models sometimes leave out.
+    pub(super) end: &'static str,
+}
+
+/// A part of a call. White space between parts is skipped.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// A text that has to stand there.
+    Literal(&'static str),
+    /// A text that may stand there.
+    Optional(&'static str),
+    /// The end of the call. It may be missing at the end of a section or of the text.
+    Close(&'static str),
+    /// The identifier of the call, behind a marker that is missing if there is none.
+    Id(&'static str),
+    /// The name of a tool.
+    Name,
+    /// The name of a tool within an identifier, `functions.NAME:INDEX`.
+    NameInId,
+    /// A JSON object of arguments.
+    Arguments,
+    /// A call as JSON object, or a list of them.
+    Json,
+    /// Calls as in Python, `[f(a=1), g()]`.
+    Python,
+    /// A list in brackets of either kind, or one JSON object.
+    JsonOrPython,
+    /// Gemma's map of arguments.
+    Map,
+    /// Parameters between tags.
+    Tags(&'static Tags),
+    /// Elements with the names of parameters, nested as their values are.
+    Elements(&'static Elements),
+}
+
+/// The tags around a parameter.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// The text before a name.
+    pub(super) begin: &'static str,
+    /// The text behind a name.
+    pub(super) after_name: &'static str,
+    /// The text before a value; attributes may stand before it. Empty if none.
+    pub(super) before_value: &'static str,
+    /// The text behind a value.
+    pub(super) end: &'static str,
+    /// True if a value stands on lines of its own.
+    pub(super) own_lines: bool,
+}
+
+/// The marks of nested elements.
+#[derive(Debug)]
+pub(super) struct Elements {
+    /// The text before every tag.
+    pub(super) namespace: &'static str,
+    /// The tag behind the last parameter.
+    pub(super) end: &'static str,
+}
+
+/// The effect of a call's marker within reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WithinReasoning {
+    /// The marker is a part of the reasoning.
+    Text,
+    /// The reasoning ends, as models forget to close it.
+    Ends,
+}
+
+/// The keys of a call as JSON object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keys {
+    /// The keys of the name and of the arguments. Both are followed by an identifier if the last is
+    /// true.
+    Named(&'static str, &'static str, LateId),
+    /// The name is the key of the arguments.
+    NameIsKey,
+}
+
+/// The place of a call's identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LateId {
+    /// An identifier stands before the arguments, or there is none.
+    No,
+    /// An identifier may stand behind the arguments.
+    Yes,
+}
+
+/// A way of writing reasoning.
+#[derive(Debug)]
+pub(super) struct ReasoningSyntax {
+    /// The marker before reasoning.
+    pub(super) open: &'static str,
+    /// The marker behind reasoning.
+    pub(super) close: &'static str,
+}
+
+impl CallSyntax {
+    /// Return the text that begins a call, or `None` if a call begins with its JSON.
+    pub(super) fn begin(&self) -> Option<&'static str> {
+        match self.call.first() {
+            Some(Part::Literal(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Return true if an identifier may stand behind the arguments.
+    pub(super) fn has_late_id(&self) -> bool {
+        matches!(self.keys, Keys::Named(_, _, LateId::Yes))
+    }
+}
+
+impl Part {
+    /// Return the markers of the part.
+    pub(super) fn markers(&self) -> impl Iterator<Item = &'static str> {
+        let texts = match self {
+            Self::Literal(text) | Self::Optional(text) | Self::Close(text) | Self::Id(text) => {
+                [text, "", "", ""]
+            }
+            Self::Tags(tags) => [tags.begin, tags.after_name, tags.before_value, tags.end],
+            Self::Elements(elements) => [elements.namespace, elements.end, "", ""],
+            _ => [""; 4],
+        };
+        // Only texts with a name of their own can be control tokens.
+        texts.into_iter().filter(|text| text.len() > 2)
+    }
+}

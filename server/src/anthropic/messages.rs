@@ -1,0 +1,161 @@
+//! `/v1/messages`: the assistant's next message in Anthropic's shape.
+
+use super::blocks::{Blocks, blocks_json, event};
+use crate::conversation::{Meter, Request, Speaker, Turn, render};
+use crate::engine::{Ended, Event};
+use crate::http::{ApiError, App, Body, Client, Events, Frames, Ready, Writer, new_id, reuse_json, sse};
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use backstitch_models::session::Finish;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The number of tokens to generate if the request does not say. Anthropic asks for a number.
+const DEFAULT_LIMIT: u64 = 4096;
+
+/// Answer with the assistant's next message.
+pub(super) async fn answer(
+    Ready(app): Ready,
+    client: Client,
+    Body(mut body): Body,
+) -> Result<Response, ApiError> {
+    let request = Request::from_anthropic(&body)?;
+    rename(&mut body);
+    let turn = Turn::read(&app, &client, &body, request)?;
+    let answer = Answer {
+        app: app.clone(),
+        id: new_id("msg_"),
+        stops: turn.reading.generate.stops.clone(),
+        speaker: Speaker::new(&turn.format, &turn.options),
+        blocks: Blocks::default(),
+        meter: Meter::new(turn.reading.generate.prompt.len()),
+    };
+    let is_stream = turn.reading.stream;
+    let events = Events::start(&app, turn.reading.requests(&app))?;
+    if is_stream {
+        let ping = app.params().ping;
+        return sse(events, answer, ping).await;
+    }
+    let outcomes = events.outcomes().await?;
+    let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
+    let mut message = answer.whole(&outcome.text, outcome.ended.as_ref());
+    if let Some(reuse) = &outcome.reuse {
+        message["backstitch"] = reuse_json(reuse);
+    }
+    Ok(Json(message).into_response())
+}
+
+/// Return the number of tokens of a conversation.
+pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    let prompt = render(&app, Request::from_anthropic(&body)?)?;
+    Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
+}
+
+/// Give fields the names that llama-server's interface has for them, and remove those that mean
+/// something else there.
+fn rename(body: &mut Map<String, Value>) {
+    if let Some(stops) = body.remove("stop_sequences") {
+        body.insert("stop".into(), stops);
+    }
+    body.entry("max_tokens").or_insert(DEFAULT_LIMIT.into());
+    body.remove("n");
+}
+
+/// An answer under way.
+struct Answer {
+    app: Arc<App>,
+    id: String,
+    stops: Vec<String>,
+    speaker: Speaker,
+    blocks: Blocks,
+    meter: Meter,
+}
+
+impl Answer {
+    /// Return the message with these blocks.
+    fn message(&self, content: Vec<Value>) -> Value {
+        json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "content": content,
+            "model": self.app.alias(),
+            "stop_reason": null,
+            "stop_sequence": null,
+        })
+    }
+
+    /// Return the reason of the end, and the stop string if it is one.
+    fn stop_reason(&self, ended: &Ended) -> (&'static str, Option<&str>) {
+        let has_calls = !self.speaker.reply().tool_calls.is_empty();
+        match ended.finish {
+            Finish::End(_) | Finish::Stop { .. } if has_calls => ("tool_use", None),
+            Finish::End(_) => ("end_turn", None),
+            Finish::Stop { index } => ("stop_sequence", self.stops.get(index).map(String::as_str)),
+            _ => ("max_tokens", None),
+        }
+    }
+
+    /// Return the answer in one piece.
+    fn whole(mut self, text: &str, ended: Option<&Ended>) -> Value {
+        self.speaker.write(text);
+        self.speaker.finish();
+        let mut message = self.message(blocks_json(self.speaker.reply()));
+        let Some(ended) = ended else { return message };
+        let (reason, stop) = self.stop_reason(ended);
+        message["stop_reason"] = reason.into();
+        message["stop_sequence"] = stop.into();
+        let n_cached = ended.timings.n_cached;
+        message["usage"] = usage(ended.n_prompt, n_cached, ended.timings.n_generated);
+        message
+    }
+}
+
+/// Return the numbers of tokens. Tokens that were reused do not count as input.
+fn usage(n_prompt: usize, n_cached: usize, n_generated: usize) -> Value {
+    json!({
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": n_cached,
+        "input_tokens": n_prompt.saturating_sub(n_cached),
+        "output_tokens": n_generated,
+    })
+}
+
+impl Writer for Answer {
+    fn event(&mut self, _: usize, told: Event, frames: &mut Frames) {
+        self.meter.note(&told);
+        match told {
+            Event::Began { reuse, .. } => {
+                let mut message = self.message(Vec::new());
+                message["usage"] = usage(self.meter.n_prompt(), self.meter.n_cached(), 0);
+                message["backstitch"] = reuse_json(&reuse);
+                event("message_start", json!({"message": message}), frames);
+            }
+            Event::Chunk(chunk) => {
+                for delta in self.speaker.write(&chunk.text) {
+                    self.blocks.add(&delta, frames);
+                }
+            }
+            Event::Ended(ended) => {
+                for delta in self.speaker.finish() {
+                    self.blocks.add(&delta, frames);
+                }
+                self.blocks.close(frames);
+                let (reason, stop) = self.stop_reason(&ended);
+                let data = json!({
+                    "delta": {"stop_reason": reason, "stop_sequence": stop},
+                    "usage": usage(ended.n_prompt, ended.timings.n_cached, ended.timings.n_generated),
+                });
+                event("message_delta", data, frames);
+                event("message_stop", json!({}), frames);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, _: &mut Frames) {}
+
+    fn failed(&mut self, error: &ApiError, frames: &mut Frames) {
+        frames.named("error", &error.anthropic_body());
+    }
+}

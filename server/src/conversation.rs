@@ -1,0 +1,53 @@
+//! Conversations: from the messages of any interface to the tokens of a prompt.
+//!
+//! OpenAI's chat completions, OpenAI's responses and Anthropic's messages say the same in three
+//! ways. Each has a reader here that makes [`Message`]s and [`Tool`]s of its JSON; a [`Request`]
+//! holds them with the choices of the client. A [`Template`] renders it to a [`Prompt`]: the text,
+//! its tokens, and the places in it where messages end, so that the engine keeps a way back to
+//! them.
+//!
+//! | submodule | content |
+//! |---|---|
+//! | `message` | the one form of messages, tools and choices |
+//! | `chat`, `anthropic`, `responses` | readers of the three interfaces |
+//! | `request` | what is common to all requests: prefill, thinking, variables of the template |
+//! | `template` | a chat template with what it can express |
+//! | `builtin` | templates by name, and ChatML for models without one |
+//! | `capabilities` | probing of what a template can express |
+//! | `prompt` | rendering and tokens |
+//! | `ends` | the places where messages end |
+//! | `values` | JSON as values of templates |
+//! | `turn` | a request that is ready for the engine |
+//! | `speaker` | what the model writes, taken apart |
+//! | `meter` | counts and times of an answer under way |
+
+mod anthropic;
+mod builtin;
+mod capabilities;
+mod chat;
+mod ends;
+mod error;
+mod message;
+mod meter;
+mod prompt;
+mod request;
+mod responses;
+mod speaker;
+mod template;
+mod turn;
+mod values;
+
+pub use builtin::{CHATML, builtin_template};
+pub use capabilities::Capabilities;
+pub use error::ConversationError;
+pub use message::{Content, Continue, Message, Tool, ToolCall, ToolChoice};
+pub use prompt::Prompt;
+pub use request::{Request, Thinking};
+pub use template::Template;
+
+pub(crate) use meter::Meter;
+pub(crate) use speaker::Speaker;
+pub(crate) use turn::{Turn, render};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The reader of Anthropic's messages.
+
+use super::chat::read_function;
+use super::error::ConversationError;
+use super::message::{Content, Message, ToolCall, ToolChoice};
+use super::request::Request;
+use super::values::Object;
+use serde_json::{Map, Value};
+
+impl Request {
+    /// Read the system text, messages, tools and choices of a body of Anthropic's messages.
+    ///
+    /// # Errors
+    /// [`ConversationError`], with the path of the field at fault.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_server::conversation::Request;
+    ///
+    /// let result = serde_json::json!({"type": "tool_result", "tool_use_id": "a", "content": "rain"});
+    /// let message = serde_json::json!({"role": "user", "content": [result]});
+    /// let body = serde_json::json!({"system": "Be brief.", "messages": [message]});
+    /// let request = Request::from_anthropic(body.as_object().unwrap())?;
+    /// let roles: Vec<&str> = request.messages.iter().map(|message| &*message.role).collect();
+    /// assert_eq!(roles, ["system", "tool"]);
+    /// # Ok::<(), backstitch_server::conversation::ConversationError>(())
+    /// ```
+    pub fn from_anthropic(body: &Map<String, Value>) -> Result<Self, ConversationError> {
+        let body = Object::body(body);
+        if body.get("messages").is_none() {
+            return Err(ConversationError::missing("messages"));
+        }
+        let mut messages: Vec<Message> = read_system(&body)?.into_iter().collect();
+        for (path, message) in body.list("messages")? {
+            read_message(&Object::at(path, message)?, &mut messages)?;
+        }
+        let mut request = Request::new(messages);
+        for (path, tool) in body.list("tools")? {
+            request.tools.push(read_function(&Object::at(path, tool)?, "input_schema")?);
+        }
+        request.read_choices(&body)?;
+        if let Some(choice) = body.object("tool_choice")? {
+            request.tool_choice = read_tool_choice(&choice)?;
+            request.parallel_tool_calls = choice.bool("disable_parallel_tool_use")?.map(|off| !off);
+        }
+        if let Some(thinking) = body.object("thinking")? {
+            request.thinking = match thinking.need_str("type")? {
+                "enabled" | "adaptive" => Some(true),
+                "disabled" => Some(false),
+                _ => {
+                    let expected = "\"enabled\", \"adaptive\" or \"disabled\"";
+                    return Err(ConversationError::wrong("thinking.type", expected));
+                }
+            };
+        }
+        Ok(request)
+    }
+}
+
+/// Read the system text: a string, or parts that are joined.
+fn read_system(body: &Object<'_>) -> Result<Option<Message>, ConversationError> {
+    let text = match body.get("system") {
+        None => return Ok(None),
+        Some(Value::String(text)) => steady_header(text),
+        Some(Value::Array(_)) => {
+            let mut text = String::new();
+            for (path, part) in body.list("system")? {
+                text += &steady_header(Object::at(path, part)?.need_str("text")?);
+            }
+            text
+        }
+        Some(_) => return Err(ConversationError::wrong("system", "a string or an array of parts")),
+    };
+    Ok(Some(Message::new("system", text)))
+}
+
+/// Return a system text in which the stamp `cch=…;` of a billing header is always the same.
+///
+/// Anthropic's own programs begin their first system text with a line for the service's billing. It
+/// holds a stamp of 5 characters that changes with every request, so no prefix would ever be reused
+/// behind it; the model has no use for it.
+fn steady_header(text: &str) -> String {
+    const STAMP: usize = 5;
+    let header_end = text.find(';').filter(|_| text.starts_with("x-anthropic-billing-header:"));
+    let stamp = header_end.and_then(|_| text.find("cch=")).map(|at| at + 4);
+    match stamp {
+        Some(at) if text.is_char_boundary(at + STAMP) && text.as_bytes().get(at + STAMP) == Some(&b';') => {
+            let (before, from) = text.split_at(at);
+            let (_, after) = from.split_at(STAMP);
+            format!("{before}fffff{after}")
+        }
+        _ => text.into(),
+    }
+}
+
+/// Append what a message says: its text, reasoning and calls as one message, and behind it a
+/// message for each result of a tool.
+fn read_message(message: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
+    let role = message.need_str("role")?;
+    let blocks = match message.get("content") {
+        None if role == "assistant" => return Ok(()),
+        None => return Err(ConversationError::missing(message.path("content"))),
+        Some(Value::String(text)) => {
+            messages.push(Message::new(role, text.as_str()));
+            return Ok(());
+        }
+        Some(Value::Array(_)) => message.list("content")?,
+        Some(_) => {
+            return Err(ConversationError::wrong(message.path("content"), "a string or an array of blocks"));
+        }
+    };
+    let mut said = Message { role: role.into(), ..Message::default() };
+    let (mut texts, mut results) = (Vec::new(), Vec::new());
+    for (path, block) in blocks {
+        let block = Object::at(path, block)?;
+        match block.need_str("type")? {
+            "text" => texts.push(block.need_str("text")?.to_string()),
+            "thinking" => said.reasoning += block.need_str("thinking")?,
+            "redacted_thinking" => {}
+            "tool_use" => said.tool_calls.push(ToolCall {
+                id: block.str("id")?.unwrap_or_default().into(),
+                name: block.need_str("name")?.into(),
+                arguments: block.get("input").map_or("{}".into(), Value::to_string),
+            }),
+            "tool_result" => results.push(read_result(&block)?),
+            "image" => return Err(ConversationError::Media { kind: "image" }),
+            "document" => return Err(ConversationError::Media { kind: "document" }),
+            _ => return Err(ConversationError::wrong(block.path("type"), "a known type of block")),
+        }
+    }
+    if !texts.is_empty() || !said.tool_calls.is_empty() || !said.reasoning.is_empty() {
+        said.content = if texts.is_empty() { Content::Text(String::new()) } else { Content::Parts(texts) };
+        messages.push(said);
+    }
+    messages.extend(results);
+    Ok(())
+}
+
+/// Read the result of a tool.
+fn read_result(block: &Object<'_>) -> Result<Message, ConversationError> {
+    let text = match block.get("content") {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(_) => {
+            let mut text = String::new();
+            for (path, part) in block.list("content")? {
+                let part = Object::at(path, part)?;
+                match part.need_str("type")? {
+                    "text" => text += part.need_str("text")?,
+                    "image" => return Err(ConversationError::Media { kind: "image" }),
+                    _ => return Err(ConversationError::wrong(part.path("type"), "\"text\"")),
+                }
+            }
+            text
+        }
+    };
+    let mut result = Message::new("tool", text);
+    result.tool_call_id = block.str("tool_use_id")?.map(Into::into);
+    Ok(result)
+}
+
+/// Read the choice of tools.
+fn read_tool_choice(choice: &Object<'_>) -> Result<ToolChoice, ConversationError> {
+    match choice.need_str("type")? {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        "any" => Ok(ToolChoice::Required),
+        "tool" => Ok(ToolChoice::Named(choice.need_str("name")?.into())),
+        _ => Err(ConversationError::wrong(choice.path("type"), "\"auto\", \"any\", \"tool\" or \"none\"")),
+    }
+}

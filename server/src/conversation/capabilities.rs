@@ -1,0 +1,125 @@
+//! Probing of what a template can express.
+//!
+//! A template is a program, so reading it tells little. Rendering small conversations with words
+//! that stand nowhere else tells what reaches the text.
+
+use super::message::{Message, Tool, ToolCall};
+use super::values::template_value;
+use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt, Value};
+
+/// A word that no template has.
+const NEEDLE: &str = "nEEdle";
+
+/// What a template can express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Content that is a text.
+    pub string_content: bool,
+    /// Content that is a list of parts.
+    pub typed_content: bool,
+    /// Messages of the system.
+    pub system_role: bool,
+    /// Descriptions of tools.
+    pub tools: bool,
+    /// Calls of tools in the assistant's messages.
+    pub tool_calls: bool,
+    /// Several calls in one message.
+    pub parallel_tool_calls: bool,
+    /// Arguments of calls that are objects rather than JSON text.
+    pub object_arguments: bool,
+    /// Switching thinking off with the variable `enable_thinking`.
+    pub thinking: bool,
+    /// Messages of the role `developer`.
+    pub developer_role: bool,
+}
+
+impl Capabilities {
+    /// Probe a template.
+    pub(super) fn of(source: &str, template: &ChatTemplate) -> Self {
+        let probe = Probe(template);
+        let user = || probe.message("user", NEEDLE.into());
+        let typed = Value::List(vec![Value::map([("type", "text".into()), ("text", NEEDLE.into())])]);
+        let object = probe.calls(&[r#"{"argument":"nEEdle"}"#], true);
+        let text = probe.calls(&[r#"{"argument":"nEEdle"}"#], false);
+        let escaped = |rendered: &str| rendered.contains("\\\"argument");
+        let object_works = object.as_deref().is_some_and(|text| text.contains(NEEDLE) && !escaped(text));
+        let text_works = text.as_deref().is_some_and(|text| text.contains(NEEDLE) && !escaped(text));
+        let two = probe.calls(&[r#"{"argument":"nEEdle"}"#, r#"{"argument":"second"}"#], object_works);
+        Capabilities {
+            string_content: probe.shows(vec![user()], NEEDLE),
+            typed_content: probe.shows_typed(probe.message("user", typed)),
+            system_role: probe.shows(
+                vec![probe.message("system", NEEDLE.into()), probe.message("user", "Hello".into())],
+                NEEDLE,
+            ),
+            tools: probe.shows_tool(),
+            tool_calls: object_works || text_works,
+            parallel_tool_calls: two.is_some_and(|text| text.contains(NEEDLE) && text.contains("second")),
+            object_arguments: object_works,
+            thinking: probe.thinking(true) != probe.thinking(false),
+            // gpt-oss tells the developer's messages from the system's.
+            developer_role: source.contains("<|channel|>"),
+        }
+    }
+}
+
+/// Renderings of small conversations.
+struct Probe<'t>(&'t ChatTemplate);
+
+impl Probe<'_> {
+    fn message(&self, role: &str, content: Value) -> Value {
+        Value::map([("role", role.into()), ("content", content)])
+    }
+
+    /// Return the text of a conversation, `None` if the template fails or refuses.
+    fn render(&self, conversation: &Conversation) -> Option<String> {
+        self.0.render(conversation).ok().map(String::from)
+    }
+
+    /// Return true if `needle` reaches the text of `messages`.
+    fn shows(&self, messages: Vec<Value>, needle: &str) -> bool {
+        self.render(&Conversation::new(messages)).is_some_and(|text| text.contains(needle))
+    }
+
+    /// Return true if a part of content reaches the text as such, not as a printed list.
+    fn shows_typed(&self, message: Value) -> bool {
+        let text = self.render(&Conversation::new([message]));
+        text.is_some_and(|text| {
+            text.contains(NEEDLE) && !text.contains("'type'") && !text.contains("\"type\"")
+        })
+    }
+
+    /// Return true if the description of a tool reaches the text.
+    fn shows_tool(&self) -> bool {
+        let parameters = serde_json::json!({"type": "object", "properties": {}});
+        let tool = Tool { name: "probe".into(), description: NEEDLE.into(), parameters };
+        let conversation = Conversation::new([self.message("user", "Hello".into())])
+            .tools([template_value(&tool.to_json())])
+            .set("enable_thinking", true);
+        self.render(&conversation).is_some_and(|text| text.contains(NEEDLE))
+    }
+
+    /// Return the text of calls with these arguments, as objects or as JSON text.
+    fn calls(&self, arguments: &[&str], objects: bool) -> Option<String> {
+        let call = |(i, arguments): (usize, &&str)| ToolCall {
+            // Mistral's templates take identifiers of 9 characters alone.
+            id: format!("call{i:05}"),
+            name: "probe".into(),
+            arguments: (*arguments).into(),
+        };
+        let calls = arguments.iter().enumerate().map(call).collect();
+        let message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
+        let messages = [
+            self.message("user", "Hello".into()),
+            super::prompt::message_value(&message, objects, true, false),
+        ];
+        self.render(&Conversation::new(messages).prompt(GenerationPrompt::No))
+    }
+
+    /// Return the text with thinking on or off.
+    fn thinking(&self, on: bool) -> Option<String> {
+        let conversation = Conversation::new([self.message("user", "Hello".into())]);
+        self.render(&conversation.set("enable_thinking", on))
+    }
+}

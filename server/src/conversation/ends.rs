@@ -1,0 +1,68 @@
+//! The places in a prompt where messages end.
+//!
+//! They are hints: the engine keeps a way back to them, because people edit the last message or ask
+//! for another answer. A place that is missed costs time, never correctness. So the search is
+//! linear: the text of each message is looked for behind that of the one before, in the parts of
+//! the prompt that came from messages.
+
+use super::message::Message;
+use backstitch_models::Token;
+use backstitch_models::vocab::Vocab;
+use core::ops::Range;
+
+/// Return the byte offsets in `text` at which the texts of `messages` end, ascending. `ranges` are
+/// the parts of `text` that are not the template's own.
+pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message]) -> Vec<usize> {
+    let mut offsets = Vec::new();
+    let mut ranges = ranges.iter().cloned();
+    for message in messages {
+        let Some(last) = message.content.texts().last().map(|last| last.trim()) else { continue };
+        if last.is_empty() {
+            continue;
+        }
+        // A message whose text the template does not write must not use up the ranges of others.
+        let mut ahead = ranges.clone();
+        let found = ahead.by_ref().find_map(|range| {
+            let at = text.get(range.clone())?.find(last)?;
+            Some(range.start + at + last.len())
+        });
+        if let Some(end) = found {
+            offsets.push(end);
+            ranges = ahead;
+        }
+    }
+    offsets
+}
+
+/// Return the numbers of tokens that end at `offsets` of `text`, with the control token behind a
+/// message that ends it.
+///
+/// Tokens are matched with the text byte by byte, as far as they are its bytes: a vocabulary may
+/// add tokens at the beginning and a space before words. Where nothing matches any more, the
+/// remaining offsets are left out.
+pub(super) fn token_counts(text: &str, tokens: &[Token], vocab: &Vocab, offsets: &[usize]) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut offsets = offsets.iter().copied().peekable();
+    let mut rest = text.as_bytes();
+    for (i, &token) in tokens.iter().enumerate() {
+        let at = text.len() - rest.len();
+        while offsets.next_if(|&offset| offset < at).is_some() {}
+        if offsets.next_if_eq(&at).is_some() {
+            let ends_turn = vocab.is_eog(token) || vocab.is_hidden(token);
+            counts.push(if ends_turn { i + 1 } else { i });
+        }
+        let piece = vocab.piece(token);
+        let after = rest.strip_prefix(piece).or_else(|| {
+            let without_space = piece.strip_prefix(b" ").and_then(|piece| rest.strip_prefix(piece));
+            let is_added = (i == 0 && Some(token) == vocab.bos()).then_some(rest);
+            without_space.or(is_added)
+        });
+        match after {
+            Some(after) => rest = after,
+            None => break,
+        }
+    }
+    counts.dedup();
+    counts.retain(|&count| count > 0 && count < tokens.len());
+    counts
+}

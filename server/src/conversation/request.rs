@@ -1,0 +1,110 @@
+//! A conversation to continue, with the choices that all interfaces share.
+
+use super::error::ConversationError;
+use super::message::{Continue, Message, Tool, ToolChoice};
+use super::values::Object;
+use serde_json::{Map, Value};
+
+/// The server's default for thinking, where a request does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thinking {
+    /// As the template does it.
+    #[default]
+    Auto,
+    /// On.
+    On,
+    /// Off, for templates that know thinking.
+    Off,
+}
+
+/// A conversation to continue.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Request {
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
+    /// The tools offered.
+    pub tools: Vec<Tool>,
+    /// The model's freedom to call them.
+    pub tool_choice: ToolChoice,
+    /// Several calls in one answer are welcome; `None` for what the template can express.
+    pub parallel_tool_calls: Option<bool>,
+    /// Further variables of the template.
+    pub variables: Map<String, Value>,
+    /// The text ends with the beginning of the assistant's next message.
+    pub add_generation_prompt: bool,
+    /// The last message is the beginning of what the model writes.
+    pub continues: Option<Continue>,
+    /// Thinking, if the request says.
+    pub thinking: Option<bool>,
+}
+
+impl Request {
+    /// Return a request to answer `messages`.
+    pub fn new(messages: Vec<Message>) -> Self {
+        Request { messages, add_generation_prompt: true, ..Request::default() }
+    }
+
+    /// Return true if calls of tools may come in the answer.
+    pub fn may_call(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+    }
+
+    /// Read the fields that llama-server adds to every interface: `chat_template_kwargs`,
+    /// `reasoning_effort`, `add_generation_prompt`, `continue_final_message`,
+    /// `parallel_tool_calls`.
+    ///
+    /// # Errors
+    /// [`ConversationError::Wrong`] names the field; [`ConversationError::Conflict`] for a
+    /// generation prompt behind a message to continue.
+    pub(super) fn read_choices(&mut self, body: &Object<'_>) -> Result<(), ConversationError> {
+        if let Some(variables) = body.object("chat_template_kwargs")? {
+            self.variables.extend(variables.entries().map(|(name, value)| (name.clone(), value.clone())));
+            self.thinking = variables.bool("enable_thinking")?;
+        }
+        match body.str("reasoning_effort")? {
+            Some("none") => self.thinking = Some(false),
+            Some(effort) if !effort.is_empty() => {
+                self.variables.insert("reasoning_effort".into(), effort.into());
+            }
+            _ => {}
+        }
+        self.parallel_tool_calls = body.bool("parallel_tool_calls")?;
+        let asked = body.bool("add_generation_prompt")?;
+        self.add_generation_prompt = asked.unwrap_or(true);
+        self.continues = match body.get("continue_final_message") {
+            Some(Value::Bool(true)) => Some(Continue::Whatever),
+            Some(Value::String(part)) if part == "content" => Some(Continue::Content),
+            Some(Value::String(part)) if part == "reasoning_content" => Some(Continue::Reasoning),
+            None | Some(Value::Bool(false)) => None,
+            Some(_) => {
+                let expected = "true, false, \"content\" or \"reasoning_content\"";
+                return Err(ConversationError::wrong("continue_final_message", expected));
+            }
+        };
+        if self.continues.is_some() && self.add_generation_prompt {
+            return Err(ConversationError::Conflict(
+                "add_generation_prompt and continue_final_message cannot both be true",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Continue the last message if it is the assistant's.
+    ///
+    /// # Errors
+    /// [`ConversationError::Conflict`] if the last two messages are the assistant's.
+    pub fn continue_assistant(&mut self) -> Result<(), ConversationError> {
+        let ends_with_assistant =
+            self.messages.last().is_some_and(|last| last.role == "assistant" && last.tool_calls.is_empty());
+        if self.continues.is_some() || !ends_with_assistant {
+            return Ok(());
+        }
+        if self.messages.iter().rev().nth(1).is_some_and(|message| message.role == "assistant") {
+            return Err(ConversationError::Conflict("the last 2 messages are both the assistant's"));
+        }
+        self.continues = Some(Continue::Whatever);
+        self.add_generation_prompt = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The reader of OpenAI's responses.
+
+use super::chat::{read_function, read_tool_choice};
+use super::error::ConversationError;
+use super::message::{Content, Message, ToolCall};
+use super::request::Request;
+use super::values::Object;
+use serde_json::{Map, Value};
+
+impl Request {
+    /// Read the instructions, input, tools and choices of a body of responses.
+    ///
+    /// # Errors
+    /// [`ConversationError`], with the path of the field at fault;
+    /// [`ConversationError::Unsupported`] for responses that refer to a stored one.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_server::conversation::{Message, Request};
+    ///
+    /// let body = serde_json::json!({"instructions": "Be brief.", "input": "Hello"});
+    /// let request = Request::from_responses(body.as_object().unwrap())?;
+    /// assert_eq!(request.messages[0], Message::new("system", "Be brief."));
+    /// assert_eq!(request.messages[1], Message::new("user", "Hello"));
+    /// # Ok::<(), backstitch_server::conversation::ConversationError>(())
+    /// ```
+    pub fn from_responses(body: &Map<String, Value>) -> Result<Self, ConversationError> {
+        let body = Object::body(body);
+        if body.str("previous_response_id")?.is_some_and(|id| !id.is_empty()) || body.has("conversation") {
+            return Err(ConversationError::Unsupported(
+                "responses are not stored: send the whole input instead of 'previous_response_id' or 'conversation'",
+            ));
+        }
+        let mut messages = Vec::new();
+        if let Some(instructions) = body.str("instructions")? {
+            messages.push(Message::new("system", instructions));
+        }
+        match body.get("input") {
+            None => return Err(ConversationError::missing("input")),
+            Some(Value::String(text)) => messages.push(Message::new("user", text.as_str())),
+            Some(Value::Array(_)) => {
+                for (path, item) in body.list("input")? {
+                    read_item(&Object::at(path, item)?, &mut messages)?;
+                }
+            }
+            Some(_) => return Err(ConversationError::wrong("input", "a string or an array of items")),
+        }
+        let mut request = Request::new(messages);
+        for (path, tool) in body.list("tools")? {
+            let tool = Object::at(path, tool)?;
+            // Tools that run on OpenAI's machines, such as web search, cannot run here.
+            if tool.need_str("type")? == "function" {
+                request.tools.push(read_function(&tool, "parameters")?);
+            }
+        }
+        request.tool_choice = read_tool_choice(&body)?;
+        request.read_choices(&body)?;
+        if let Some(effort) =
+            body.object("reasoning")?.map(|reasoning| reasoning.str("effort")).transpose()?
+        {
+            match effort {
+                Some("none") => request.thinking = Some(false),
+                Some(effort) => drop(request.variables.insert("reasoning_effort".into(), effort.into())),
+                None => {}
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// Append what an item says. Items of one answer of the assistant become one message.
+fn read_item(item: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
+    match item.str("type")?.unwrap_or("message") {
+        "message" => read_message(item, messages),
+        "function_call" => {
+            assistant(messages).tool_calls.push(ToolCall {
+                id: item.need_str("call_id")?.into(),
+                name: item.need_str("name")?.into(),
+                arguments: item.need_str("arguments")?.into(),
+            });
+            Ok(())
+        }
+        "function_call_output" => {
+            let mut result = Message::new("tool", "");
+            result.content = read_content(item, "output")?;
+            result.tool_call_id = Some(item.need_str("call_id")?.into());
+            messages.push(result);
+            Ok(())
+        }
+        "reasoning" => {
+            let field = if item.get("content").is_some() { "content" } else { "summary" };
+            for (path, part) in item.list(field)? {
+                let text = Object::at(path, part)?.need_str("text")?;
+                assistant(messages).reasoning += text;
+            }
+            Ok(())
+        }
+        _ => Err(ConversationError::wrong(item.path("type"), "a known type of item")),
+    }
+}
+
+/// Return the assistant's message at the end, which begins here if there is none.
+fn assistant(messages: &mut Vec<Message>) -> &mut Message {
+    if messages.last().is_none_or(|last| last.role != "assistant") {
+        messages.push(Message { role: "assistant".into(), ..Message::default() });
+    }
+    let last = messages.len() - 1;
+    &mut messages[last]
+}
+
+/// Append a message.
+fn read_message(item: &Object<'_>, messages: &mut Vec<Message>) -> Result<(), ConversationError> {
+    let role = item.need_str("role")?;
+    if item.get("content").is_none() {
+        return Err(ConversationError::missing(item.path("content")));
+    }
+    let content = read_content(item, "content")?;
+    // Reasoning and calls are items of their own before and behind the text.
+    match messages.last_mut().filter(|last| role == "assistant" && last.role == role) {
+        Some(last) if last.content == Content::None => last.content = content,
+        Some(last) => last.content.append(content),
+        None => messages.push(Message { role: role.into(), content, ..Message::default() }),
+    }
+    Ok(())
+}
+
+/// Read a text or its parts.
+fn read_content(item: &Object<'_>, field: &str) -> Result<Content, ConversationError> {
+    match item.get(field) {
+        None => Ok(Content::None),
+        Some(Value::String(text)) => Ok(Content::Text(text.clone())),
+        Some(Value::Array(_)) => {
+            let mut parts = Vec::new();
+            for (path, part) in item.list(field)? {
+                let part = Object::at(path, part)?;
+                parts.push(match part.need_str("type")? {
+                    "input_text" | "output_text" | "text" => part.need_str("text")?.to_string(),
+                    "refusal" => part.need_str("refusal")?.to_string(),
+                    "input_image" => return Err(ConversationError::Media { kind: "image" }),
+                    "input_file" => return Err(ConversationError::Media { kind: "file" }),
+                    _ => return Err(ConversationError::wrong(part.path("type"), "\"input_text\"")),
+                });
+            }
+            Ok(Content::Parts(parts))
+        }
+        Some(_) => Err(ConversationError::wrong(item.path(field), "a string or an array of parts")),
+    }
+}

@@ -1,0 +1,271 @@
+//! A request under way: its tokens, samplers, text and events.
+
+use super::event::{Chunk, Ended, Event, Reuse, Timings};
+use super::request::{Generate, WhenFull};
+use crate::error::Error;
+use backstitch_models::sampler::Logprob;
+use backstitch_models::session::{Finish, OutputText, TokenLogprobs};
+use backstitch_models::vocab::Vocab;
+use backstitch_models::{SeqId, Token};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Sender;
+
+/// The time for which a client may read nothing before its request is cancelled.
+const STALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// The number of free places for events below which a request pauses.
+const EVENTS_FREE: usize = 4;
+
+/// A request that waits or is evaluated.
+pub(super) struct Task {
+    pub id: u64,
+    pub request: Generate,
+    events: Sender<Event>,
+    since: Instant,
+    began: Option<Instant>,
+    /// The time of the first token.
+    first: Option<Instant>,
+    stalled: Option<Instant>,
+    /// The known tokens: the prompt's, and those generated.
+    pub tokens: Vec<Token>,
+    /// The number of tokens of the prompt.
+    pub n_prompt: usize,
+    /// The number of known tokens that are evaluated.
+    pub n_done: usize,
+    pub timings: Timings,
+    text: OutputText,
+    best: Vec<Logprob>,
+    n_left: usize,
+    is_shifted: bool,
+    /// Scores of the prompt exist up to this token.
+    n_scored: usize,
+}
+
+/// A task in a slot.
+pub(super) struct Running {
+    pub task: Task,
+    pub seq: SeqId,
+    pub slot: usize,
+    /// The number of the step that last evaluated a piece of its prompt.
+    pub served: u64,
+}
+
+impl Task {
+    pub fn new(id: u64, mut request: Generate, events: Sender<Event>, since: Instant) -> Self {
+        let tokens = std::mem::take(&mut request.prompt);
+        let n_left = request.limit.unwrap_or(usize::MAX);
+        Task {
+            id,
+            n_prompt: tokens.len(),
+            request,
+            events,
+            since,
+            began: None,
+            first: None,
+            stalled: None,
+            tokens,
+            n_done: 0,
+            timings: Timings::default(),
+            text: OutputText::default(),
+            best: Vec::new(),
+            n_left,
+            is_shifted: false,
+            n_scored: 0,
+        }
+    }
+
+    /// Note that the evaluation begins, or goes on after the task was put back into the queue.
+    pub fn begin(&mut self, slot: usize, reuse: Reuse) {
+        self.n_done = reuse.n_reused;
+        if self.began.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        self.began = Some(now);
+        self.timings.queued = now - self.since;
+        self.timings.n_cached = reuse.n_reused;
+        self.tokens.iter().for_each(|&token| self.request.chain.accept(token));
+        self.text.begin(self.tokens.len());
+        self.send(Event::Began { slot, reuse });
+    }
+
+    /// Replace the prompt by the decoder's first token, because an encoder took the prompt.
+    pub fn start_decoder(&mut self, token: Token) {
+        self.tokens = vec![token];
+        self.request.chain.accept(token);
+    }
+
+    /// Return true if the client went away.
+    pub fn is_cancelled(&self) -> bool {
+        self.events.is_closed() || self.stalled.is_some_and(|since| since.elapsed() > STALL_LIMIT)
+    }
+
+    /// Return true if the client reads too slowly for another step.
+    pub fn is_paused(&mut self) -> bool {
+        let is_paused = self.events.capacity() < EVENTS_FREE;
+        match is_paused {
+            true => drop(self.stalled.get_or_insert_with(Instant::now)),
+            false => self.stalled = None,
+        }
+        is_paused
+    }
+
+    /// Return true if tokens of the prompt remain to be evaluated, besides a last one that goes
+    /// with those that are being generated.
+    pub fn is_prompting(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Return the number of tokens that the next piece may have, of at most `n`: to the next place
+    /// that is to be pinned, if there is one.
+    pub fn piece(&self, n: usize, pins: bool) -> usize {
+        let left = self.tokens.len() - self.n_done;
+        let end = self.n_done + left.min(n.max(1));
+        let next = if pins { self.next_pin() } else { None };
+        next.map_or(end, |pin| pin.min(end)) - self.n_done
+    }
+
+    /// Return the next number of tokens behind which the sequence is pinned: the end of a message,
+    /// or the place before the last token of the prompt, from which the answer can be generated
+    /// again.
+    pub fn next_pin(&self) -> Option<usize> {
+        let last = self.n_prompt.saturating_sub(1);
+        let ends = self.request.message_ends.iter().copied().filter(|&end| end < last);
+        ends.chain([last]).find(|&end| end > self.n_done)
+    }
+
+    /// Return true if the sequence is to be pinned where it is.
+    pub fn is_pin(&self) -> bool {
+        let last = self.n_prompt.saturating_sub(1);
+        self.n_done > 0 && (self.n_done == last || self.request.message_ends.contains(&self.n_done))
+    }
+
+    /// Send an event; it is dropped if the client went away. Paused tasks evaluate nothing, so
+    /// there is always a place.
+    pub fn send(&self, event: Event) {
+        drop(self.events.try_send(event));
+    }
+
+    /// Count tokens of the prompt that were evaluated.
+    pub fn evaluated(&mut self, n: usize) {
+        self.n_done += n;
+        if self.is_prompting() {
+            self.timings.n_prompt += n;
+            if self.request.progress {
+                let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+                self.send(Event::Progress { n_done: self.n_done, elapsed });
+            }
+        }
+    }
+
+    /// Score the tokens of the prompt that follow those whose logits are given.
+    pub fn score<'l>(&mut self, from: usize, rows: impl Iterator<Item = Option<&'l [f32]>>) {
+        let Some(n) = self.request.prompt_logprobs else { return };
+        let mut scores = Vec::new();
+        if self.n_scored == 0 {
+            scores.extend(self.tokens.first().map(|&token| TokenLogprobs::unpredicted(token)));
+            self.n_scored = 1;
+        }
+        for (i, row) in (from + 1..self.n_prompt).zip(rows) {
+            let (Some(row), Some(&token)) = (row, self.tokens.get(i)) else { continue };
+            if i >= self.n_scored {
+                scores.push(TokenLogprobs::of(row, token, n, &mut self.best));
+                self.n_scored = i + 1;
+            }
+        }
+        if !scores.is_empty() {
+            self.send(Event::PromptLogprobs(scores));
+        }
+    }
+
+    /// Draw a token from the logits of the last one. Return the reason that the text ends, if it
+    /// does.
+    ///
+    /// # Errors
+    /// [`Error::NoToken`] if the samplers ban every token.
+    pub fn draw(&mut self, logits: &[f32], vocab: &Vocab, n_ctx: usize) -> Result<Option<Finish>, Error> {
+        let now = Instant::now();
+        if self.first.is_none() {
+            self.first = Some(now);
+            self.timings.prompt = self.began.map_or(Duration::ZERO, |began| now - began);
+        }
+        if self.n_left == 0 {
+            return Ok(Some(Finish::Limit));
+        }
+        let token = self.request.chain.sample(logits).ok_or(Error::NoToken)?;
+        self.timings.n_generated += 1;
+        self.timings.generation = self.first.map_or(Duration::ZERO, |first| first.elapsed());
+        let mut chunk = Chunk { tokens: vec![token], ..Chunk::default() };
+        if let Some(n) = self.request.logprobs {
+            chunk.logprobs.push(TokenLogprobs::of(logits, token, n, &mut self.best));
+        }
+        if vocab.is_eog(token) && !self.request.ignore_eos {
+            self.text.show_all(&mut chunk.text);
+            chunk.tokens.clear();
+            chunk.logprobs.clear();
+            self.send(Event::Chunk(chunk));
+            return Ok(Some(Finish::End(token)));
+        }
+        self.request.chain.accept(token);
+        self.tokens.push(token);
+        self.n_left -= 1;
+        let finish = self.write(token, vocab, n_ctx, &mut chunk.text);
+        self.send(Event::Chunk(chunk));
+        Ok(finish)
+    }
+
+    /// Add the text of a token to what the client sees.
+    fn write(&mut self, token: Token, vocab: &Vocab, n_ctx: usize, out: &mut String) -> Option<Finish> {
+        let is_text = !vocab.is_hidden(token) || self.request.shown.contains(&token);
+        let bytes = if is_text { vocab.piece(token) } else { &[] };
+        let stops = &self.request.stops;
+        let finish = match self.text.push(bytes, self.tokens.len(), stops) {
+            Some(stop) => Some(Finish::Stop { index: stop.index }),
+            None if self.n_left == 0 => Some(Finish::Limit),
+            None if self.tokens.len() >= n_ctx && self.request.when_full == WhenFull::End => {
+                Some(Finish::ContextFull)
+            }
+            None => None,
+        };
+        match finish {
+            None => self.text.show(stops, out),
+            Some(_) => self.text.show_all(out),
+        }
+        finish
+    }
+
+    /// Return the tokens to remove when the context is full: the first of them, and their number.
+    pub fn shift(&self, n_ctx: usize) -> Option<(usize, usize)> {
+        let WhenFull::Shift { n_keep, n_discard } = self.request.when_full else { return None };
+        if self.tokens.len() < n_ctx || self.is_prompting() {
+            return None;
+        }
+        let n_keep = n_keep.min(n_ctx.saturating_sub(4)).min(self.n_done);
+        let n_left = self.n_done - n_keep;
+        let n = if n_discard == 0 { n_left / 2 } else { n_discard.min(n_left) };
+        (n > 0).then_some((n_keep, n))
+    }
+
+    /// Note that tokens were removed.
+    pub fn shifted(&mut self, from: usize, n: usize) {
+        self.tokens.drain(from..from + n);
+        self.n_done -= n;
+        self.is_shifted = true;
+    }
+
+    /// Return true if the positions of some tokens were changed.
+    pub fn is_shifted(&self) -> bool {
+        self.is_shifted
+    }
+
+    /// Return the number of tokens that may still be generated.
+    pub fn n_left(&self) -> Option<usize> {
+        self.request.limit.map(|_| self.n_left)
+    }
+
+    /// Send the end of the generation.
+    pub fn end(&mut self, finish: Finish) {
+        let (timings, n_prompt, n_held) = (self.timings, self.n_prompt, self.n_done);
+        self.send(Event::Ended(Ended { finish, timings, n_prompt, n_held, is_shifted: self.is_shifted }));
+    }
+}

@@ -1,0 +1,191 @@
+//! Admission: the choice of the request to begin, of its slot, and of the sequence that it
+//! continues.
+
+use super::super::conversations::{Prefix, common};
+use super::super::event::{Event, Reuse, ReuseLimit};
+use super::super::task::{Running, Task};
+use super::Worker;
+use crate::error::Error;
+use backstitch_models::{Pos, SeqId, Token};
+use std::sync::atomic::Ordering;
+
+/// The number of tokens that waiting for another request must save.
+const WORTH_WAITING: usize = 32;
+
+/// Where a request begins.
+struct Place {
+    seq: SeqId,
+    reuse: Reuse,
+}
+
+impl Worker {
+    /// Begin as many waiting requests as there are free slots.
+    pub(super) fn admit(&mut self) {
+        while self.running.len() < self.params.n_slots {
+            let Some((index, slot)) = self.next_waiting() else { break };
+            let mut task = self.waiting.remove(index);
+            self.n_waiting.fetch_sub(1, Ordering::SeqCst);
+            match self.place(&mut task) {
+                Ok(place) => self.begin(task, slot, place),
+                Err(error) => task.send(Event::Failed(error)),
+            }
+        }
+    }
+
+    fn begin(&mut self, mut task: Task, slot: usize, place: Place) {
+        task.begin(slot, place.reuse);
+        self.counters.n_cached += place.reuse.n_reused as u64;
+        let running = Running { task, seq: place.seq, slot, served: self.n_steps };
+        self.note_slot(&running, true);
+        self.running.push(running);
+    }
+
+    /// Return the waiting request to begin next, and its slot: the first of those with the highest
+    /// priority that can begin.
+    fn next_waiting(&self) -> Option<(usize, usize)> {
+        let mut order: Vec<usize> = (0..self.waiting.len()).collect();
+        // Sorting is stable, so that equal priorities stay in the order of arrival.
+        order.sort_by_key(|&i| std::cmp::Reverse(self.waiting.get(i).map(|task| task.request.priority)));
+        order.into_iter().find_map(|i| {
+            let task = self.waiting.get(i)?;
+            let slot = self.free_slot(task)?;
+            (!self.should_wait(task)).then_some((i, slot))
+        })
+    }
+
+    /// Return the slot for a task: the one that it names, if it is free; the one that shows the
+    /// sequence with the longest common prefix; or the one whose last use is longest ago.
+    fn free_slot(&self, task: &Task) -> Option<usize> {
+        let is_free = |slot: &usize| self.running.iter().all(|running| running.slot != *slot);
+        if let Some(slot) = task.request.slot {
+            return Some(slot).filter(is_free);
+        }
+        let shares = |slot: usize| {
+            let shown = self.slots.get(slot).and_then(|slot| slot.seq);
+            let held = shown.and_then(|seq| self.conversations.get(seq));
+            let own = held.filter(|held| held.tenant == task.request.tenant && task.request.cache_prompt);
+            let tokens = own.and_then(|held| self.ctx.tokens(held.seq).ok()).unwrap_or_default();
+            let n_common = common(tokens, &task.tokens);
+            // A tenth in common is a coincidence: most prompts begin with the same special token.
+            if n_common * 10 > task.tokens.len() { n_common } else { 0 }
+        };
+        let used = |slot: usize| self.slots.get(slot).and_then(|slot| slot.used);
+        let free = (0..self.params.n_slots).filter(is_free);
+        free.min_by_key(|&slot| (std::cmp::Reverse(shares(slot)), used(slot)))
+    }
+
+    /// Return true if a request under way will soon hold much more of this prompt than is held now.
+    fn should_wait(&self, task: &Task) -> bool {
+        if !task.request.cache_prompt || self.model.graph().encoder().is_some() {
+            return false;
+        }
+        self.running.iter().any(|running| {
+            let other = &running.task;
+            let is_own = other.request.tenant == task.request.tenant && other.is_prompting();
+            let n_common = if is_own { common(&other.tokens, &task.tokens) } else { 0 };
+            n_common.min(task.tokens.len().saturating_sub(1)) > other.n_done + WORTH_WAITING
+        })
+    }
+
+    /// Find a sequence for a task, and prepare it.
+    fn place(&mut self, task: &mut Task) -> Result<Place, Error> {
+        if self.model.graph().encoder().is_some() {
+            return self.encode(task);
+        }
+        let nothing = |limit| Reuse {
+            n_reused: 0,
+            n_replayed: 0,
+            n_reevaluated: 0,
+            first_difference: 0,
+            n_from_disk: 0,
+            limit,
+        };
+        if !task.request.cache_prompt {
+            let seq = self.new_sequence(task, None)?;
+            return Ok(Place { seq, reuse: nothing(ReuseLimit::NotAsked) });
+        }
+        let tenant = task.request.tenant;
+        let prefix = self.conversations.longest(&self.ctx, tenant, &task.tokens)?;
+        let n_held = prefix.map_or(0, |prefix| prefix.start);
+        if let Some((seq, n_recalled)) = self.recall(task, n_held)? {
+            let reuse = Reuse {
+                n_reused: n_recalled,
+                first_difference: n_recalled,
+                n_from_disk: n_recalled,
+                ..nothing(ReuseLimit::Differs)
+            };
+            return Ok(Place { seq, reuse });
+        }
+        let seq = match &prefix {
+            Some(prefix) if prefix.start > 0 => self.go_on(task, prefix)?,
+            _ => self.new_sequence(task, None)?,
+        };
+        let n_prompt = task.tokens.len();
+        let reuse = prefix.map_or(nothing(ReuseLimit::NothingHeld), |prefix| prefix.reuse(n_prompt));
+        Ok(Place { seq, reuse })
+    }
+
+    /// Continue a held sequence: itself, if nothing is lost by that, or a fork.
+    fn go_on(&mut self, task: &Task, prefix: &Prefix) -> Result<SeqId, Error> {
+        if prefix.is_whole {
+            if let Some(held) = self.conversations.get_mut(prefix.seq) {
+                held.is_busy = true;
+            }
+            return Ok(prefix.seq);
+        }
+        self.make_sequence_free(Some(prefix.seq))?;
+        let fork = self.ctx.fork(prefix.seq)?;
+        self.conversations.add(fork, task.request.tenant);
+        let pos = Pos(i32::try_from(prefix.start).unwrap_or(i32::MAX));
+        // A rollback that shares blocks may need a free one for the cells that it cuts off.
+        while let Err(error) = self.ctx.rollback(fork, pos) {
+            if !is_full(&error) || !self.evict(Some(prefix.seq))? {
+                self.release(fork)?;
+                return Err(error.into());
+            }
+        }
+        Ok(fork)
+    }
+
+    /// Make an empty sequence for a task.
+    pub(super) fn new_sequence(&mut self, task: &Task, spared: Option<SeqId>) -> Result<SeqId, Error> {
+        self.make_sequence_free(spared)?;
+        let seq = self.ctx.sequence()?;
+        self.conversations.add(seq, task.request.tenant);
+        Ok(seq)
+    }
+
+    /// Drop idle sequences until one more can be made.
+    pub(in crate::engine) fn make_sequence_free(&mut self, spared: Option<SeqId>) -> Result<(), Error> {
+        let most = self.params.context.n_seq_max as usize;
+        while self.conversations.iter().count() >= most && self.evict(spared)? {}
+        Ok(())
+    }
+
+    /// Run the encoder over the prompt of a task; the decoder then begins with its start token.
+    fn encode(&mut self, task: &mut Task) -> Result<Place, Error> {
+        let hparams = self.model.hparams();
+        let start = hparams.decoder_start.map(Token).or(self.model.vocab().bos());
+        let start = start.ok_or(backstitch_models::Error::NoDecoderStart)?;
+        let seq = self.new_sequence(task, None)?;
+        if let Err(error) = self.ctx.encode(seq, &task.tokens) {
+            self.release(seq)?;
+            return Err(error.into());
+        }
+        task.start_decoder(start);
+        let reuse = Reuse {
+            n_reused: 0,
+            n_replayed: 0,
+            n_reevaluated: 0,
+            first_difference: 0,
+            n_from_disk: 0,
+            limit: ReuseLimit::NothingHeld,
+        };
+        Ok(Place { seq, reuse })
+    }
+}
+
+/// Return true if no block was free.
+pub(super) fn is_full(error: &backstitch_models::Error) -> bool {
+    matches!(error, backstitch_models::Error::Memory(backstitch_models::backstitch_kv::Error::Full { .. }))
+}

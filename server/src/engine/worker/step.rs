@@ -1,0 +1,235 @@
+//! A step: a batch of one token for each text that is being generated, and of pieces of prompts.
+
+use super::Worker;
+use super::admit::is_full;
+use crate::engine::task::Running;
+use crate::error::Error;
+use backstitch_models::session::Finish;
+use backstitch_models::{Pos, Wanted};
+use std::time::Instant;
+
+/// A part of a batch: consecutive tokens of one task.
+struct Piece {
+    /// The id of the task.
+    task: u64,
+    n_tokens: usize,
+    /// The index of its first token in the batch.
+    first: usize,
+}
+
+impl Worker {
+    /// Evaluate one batch, and draw the next tokens.
+    pub(super) fn step(&mut self) {
+        self.n_steps += 1;
+        self.shift_full();
+        let began = Instant::now();
+        let pieces = match self.fill() {
+            Ok(pieces) if pieces.is_empty() => return,
+            Ok(pieces) => pieces,
+            Err(error) => return self.fail_all(error.into()),
+        };
+        match self.ctx.decode(&self.batch) {
+            Ok(()) => self.take_outputs(&pieces, began),
+            Err(error) if is_full(&error) => self.make_cells_free(error),
+            Err(error) => self.fail(&pieces, error.into()),
+        }
+    }
+
+    /// Fill the batch. Return its pieces.
+    fn fill(&mut self) -> Result<Vec<Piece>, backstitch_models::Error> {
+        self.batch.clear();
+        let (mut pieces, mut order) = (Vec::new(), Vec::new());
+        for i in 0..self.running.len() {
+            let Some(Running { task, .. }) = self.running.get_mut(i) else { continue };
+            let is_generating = task.tokens.len() == task.n_done + 1 && !task.is_prompting();
+            match task.is_paused() {
+                true => {}
+                false if is_generating => self.add(i, 1, &mut pieces)?,
+                false => order.push(i),
+            }
+        }
+        // Higher priorities first; among equals, those whose last piece is longest ago.
+        order.sort_by_key(|&i| {
+            let running = self.running.get(i);
+            running.map(|running| (std::cmp::Reverse(running.task.request.priority), running.served))
+        });
+        let mut n_free = self.pace.n_tokens();
+        for (k, &i) in order.iter().enumerate() {
+            if n_free == 0 {
+                break;
+            }
+            let share = n_free.div_ceil(self.n_equals(&order, k));
+            let pins = self.is_forgetful;
+            let Some(running) = self.running.get_mut(i) else { continue };
+            let n = running.task.piece(share, pins);
+            running.served = self.n_steps;
+            n_free -= n.min(n_free);
+            self.add(i, n, &mut pieces)?;
+        }
+        Ok(pieces)
+    }
+
+    /// Return the number of tasks from the `k`th of `order` on that have its priority.
+    fn n_equals(&self, order: &[usize], k: usize) -> usize {
+        let priority = |i: &usize| self.running.get(*i).map(|running| running.task.request.priority);
+        let rest = order.get(k..).unwrap_or_default();
+        let first = rest.first().and_then(priority);
+        rest.iter().take_while(|i| priority(i) == first).count().max(1)
+    }
+
+    /// Add the next `n` tokens of a running task to the batch.
+    fn add(
+        &mut self,
+        index: usize,
+        n: usize,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), backstitch_models::Error> {
+        let Some(Running { task, seq, .. }) = self.running.get(index) else { return Ok(()) };
+        let tokens = task.tokens.get(task.n_done..task.n_done + n).unwrap_or_default();
+        let is_last = task.n_done + n == task.tokens.len();
+        let wanted = match () {
+            () if task.request.prompt_logprobs.is_some() && task.is_prompting() => Wanted::All,
+            () if is_last => Wanted::Last,
+            () => Wanted::None,
+        };
+        let pos = Pos(i32::try_from(task.n_done).unwrap_or(i32::MAX));
+        pieces.push(Piece { task: task.id, n_tokens: n, first: self.batch.len() });
+        self.batch.extend(*seq, pos, tokens, wanted)?;
+        Ok(())
+    }
+
+    /// Hand out the outputs of a batch that was evaluated.
+    fn take_outputs(&mut self, pieces: &[Piece], began: Instant) {
+        let elapsed = began.elapsed();
+        let is_prompt = |piece: &&Piece| piece.n_tokens > 1;
+        let n_prompt: usize = pieces.iter().filter(is_prompt).map(|piece| piece.n_tokens).sum();
+        self.pace.note(self.batch.len(), elapsed);
+        self.counters.n_batches += 1;
+        self.counters.n_slots_in_batches += pieces.len() as u64;
+        if n_prompt > 0 {
+            self.counters.n_prompt += n_prompt as u64;
+            self.counters.prompt += elapsed;
+        }
+        for piece in pieces {
+            let Some(index) = self.running.iter().position(|running| running.task.id == piece.task) else {
+                continue;
+            };
+            match self.take_output(index, piece) {
+                Ok(None) => {}
+                Ok(Some(finish)) => self.finish(index, Ok(finish)),
+                Err(error) => self.finish(index, Err(error)),
+            }
+        }
+    }
+
+    /// Hand out the outputs of one piece. Return the reason that its task ends, if it does.
+    fn take_output(&mut self, index: usize, piece: &Piece) -> Result<Option<Finish>, Error> {
+        let Some(running) = self.running.get_mut(index) else { return Ok(None) };
+        let (task, seq) = (&mut running.task, running.seq);
+        let (ctx, range) = (&self.ctx, piece.first..piece.first + piece.n_tokens);
+        let from = task.n_done;
+        if task.is_prompting() {
+            task.score(from, range.clone().map(|i| ctx.output(i)));
+        }
+        task.evaluated(piece.n_tokens);
+        let mut result = Ok(None);
+        if task.n_done == task.tokens.len() {
+            let logits =
+                ctx.output(range.end - 1).ok_or(backstitch_models::Error::NoLogits { seq: seq.0 })?;
+            result = task.draw(logits, self.model.vocab(), self.params.n_ctx as usize);
+        }
+        let is_pin = piece.n_tokens > 0 && task.is_pin();
+        if is_pin && self.is_forgetful {
+            self.pin(index);
+        }
+        result
+    }
+
+    /// Pin the end of a sequence. If pins use up the budget of checkpoints, those of the sequence
+    /// that was used last before all others are given up.
+    fn pin(&mut self, index: usize) {
+        let Some(seq) = self.running.get(index).map(|running| running.seq) else { return };
+        let Ok(end) = self.ctx.pos(seq) else { return };
+        while let Err(error) = self.ctx.pin(seq) {
+            let is_over = matches!(
+                error,
+                backstitch_models::Error::Memory(backstitch_models::backstitch_kv::Error::Pinned { .. })
+            );
+            let Some(oldest) = self.conversations.oldest_pinned().filter(|_| is_over) else { return };
+            let pins = self.conversations.get_mut(oldest).map(|held| std::mem::take(&mut held.pins));
+            for pos in pins.into_iter().flatten() {
+                // Without a pin a later rollback costs more; nothing else depends on it.
+                let _ = self.ctx.unpin(oldest, pos);
+            }
+        }
+        if let Some(held) = self.conversations.get_mut(seq) {
+            held.pins.push(end);
+        }
+    }
+
+    /// Remove tokens of sequences that are full and may be shifted.
+    fn shift_full(&mut self) {
+        let n_ctx = self.params.n_ctx as usize;
+        let mut i = 0;
+        while let Some(running) = self.running.get_mut(i) {
+            let Some((from, n)) = running.task.shift(n_ctx) else {
+                i += 1;
+                continue;
+            };
+            let pos = |n: usize| Pos(i32::try_from(n).unwrap_or(i32::MAX));
+            let removed = self.ctx.seq_rm(running.seq, pos(from)..pos(from + n));
+            let delta = -i32::try_from(n).unwrap_or(i32::MAX);
+            match removed.and_then(|()| self.ctx.seq_add(running.seq, pos(from + n)..Pos::MAX, delta)) {
+                Ok(()) => {
+                    running.task.shifted(from, n);
+                    i += 1;
+                }
+                // What has no positions to shift ends instead.
+                Err(_) => self.finish(i, Ok(Finish::ContextFull)),
+            }
+        }
+    }
+
+    /// Make room for a batch that did not fit: drop an idle sequence, or put the request that began
+    /// last back into the queue. A request that does not fit alone ends.
+    fn make_cells_free(&mut self, error: backstitch_models::Error) {
+        match self.evict(None) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return self.fail_all(error),
+        }
+        let last = (0..self.running.len()).min_by_key(|&i| {
+            let running = self.running.get(i);
+            running.map(|running| (running.task.request.priority, std::cmp::Reverse(running.task.id)))
+        });
+        let Some(index) = last else { return };
+        if self.running.len() == 1 {
+            let is_prompting = self.running.iter().any(|running| running.task.is_prompting());
+            let result = if is_prompting { Err(error.into()) } else { Ok(Finish::ContextFull) };
+            return self.finish(index, result);
+        }
+        let running = self.running.remove(index);
+        self.note_slot(&running, false);
+        if let Some(held) = self.conversations.get_mut(running.seq) {
+            held.is_busy = false;
+            held.is_reusable &= !running.task.is_shifted();
+        }
+        self.n_waiting.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.waiting.insert(0, running.task);
+    }
+
+    /// End the tasks of a batch that failed. Their sequences are as they were before it.
+    fn fail(&mut self, pieces: &[Piece], error: Error) {
+        for piece in pieces {
+            if let Some(index) = self.running.iter().position(|running| running.task.id == piece.task) {
+                self.finish(index, Err(error.clone()));
+            }
+        }
+    }
+
+    fn fail_all(&mut self, error: Error) {
+        while !self.running.is_empty() {
+            self.finish(0, Err(error.clone()));
+        }
+    }
+}

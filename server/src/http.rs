@@ -1,0 +1,43 @@
+//! The server: everything between a socket and a handler.
+//!
+//! [`Server`] accepts connections. Each request passes the guard (API key, CORS, size of the body),
+//! then a handler of one of the interfaces, which are modules with a `routes` function. A handler
+//! takes [`Ready`] (the loaded model, woken if it slept), [`Client`] (the owner of its prefixes) and
+//! [`Body`] (the JSON object), makes a [`Generate`](crate::engine::Generate), and either waits for
+//! its [`Outcome`] or answers with a stream ([`sse`]). Errors are [`ApiError`]s.
+//!
+//! | submodule | content |
+//! |---|---|
+//! | `answer`, `probabilities` | parts of answers that all interfaces have |
+//! | `app` | the loaded model, and its sleep |
+//! | `body` | JSON bodies |
+//! | `client` | API keys and tenants |
+//! | `error` | errors in the shape of each interface |
+//! | `events` | the events of the requests of one answer |
+//! | `guard` | what every request passes |
+//! | `server`, `socket` | sockets and shutdown |
+//! | `stream` | server-sent events |
+
+mod answer;
+mod app;
+mod body;
+mod client;
+mod error;
+mod events;
+mod guard;
+mod id;
+mod probabilities;
+mod server;
+mod socket;
+mod stream;
+
+pub use answer::{millis, reuse_json, timings_json, usage_json};
+pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};
+pub use body::Body;
+pub use client::Client;
+pub use error::{ApiError, ErrorKind};
+pub use events::{Events, Outcome};
+pub use id::new_id;
+pub use probabilities::probabilities_json;
+pub use server::{Server, Stop};
+pub use stream::{Frames, Writer, sse};

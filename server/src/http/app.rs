@@ -1,0 +1,253 @@
+//! The loaded model, and its sleep while nobody asks for anything.
+
+use super::error::{ApiError, ErrorKind};
+use crate::conversation::{CHATML, Template, builtin_template};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::params::ServerParams;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use backstitch_models::Model;
+use backstitch_models::vocab::Vocab;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A model with an engine that runs it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The engine.
+    pub engine: Engine,
+    /// The source of the chat template, or the name of a known one, if the model's own is not
+    /// wanted.
+    pub template: Option<String>,
+}
+
+/// Loads the model: once at the start, and again after each sleep.
+type Loader = Box<dyn Fn() -> Result<Loaded, Error> + Send + Sync>;
+
+/// The sizes of a model, which are known also while it sleeps.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ModelSummary {
+    /// The number of tokens of the vocabulary.
+    pub n_vocab: usize,
+    /// The context length that the model was trained with.
+    pub n_ctx_train: u32,
+    /// The most tokens of one request.
+    pub n_ctx: u32,
+    /// The width of embeddings.
+    pub n_embd: usize,
+    /// The bytes of the weights.
+    pub n_bytes: u64,
+    /// The number of slots.
+    pub n_slots: usize,
+    /// The source of the chat template.
+    pub template: String,
+    /// The text of the token at the beginning of a sequence.
+    pub bos: String,
+    /// The text of the token at the end of a sequence.
+    pub eos: String,
+}
+
+/// What handlers work with: the loaded model and the settings of the server.
+#[derive(Debug)]
+pub struct App {
+    engine: Engine,
+    template: Template,
+    params: Arc<ServerParams>,
+    summary: Arc<ModelSummary>,
+    started: u64,
+}
+
+impl App {
+    fn new(loaded: Loaded, params: Arc<ServerParams>) -> Result<Self, Error> {
+        let model = loaded.engine.model();
+        let own = model.chat_template().unwrap_or(CHATML);
+        let given = loaded.template.as_deref().map(|text| builtin_template(text).unwrap_or(text.into()));
+        let source = given.as_deref().unwrap_or(own);
+        let template = Template::new(source).map_err(backstitch_models::Error::from)?;
+        let vocab = model.vocab();
+        let text = |token: Option<backstitch_models::Token>| {
+            token.map_or(String::new(), |token| String::from_utf8_lossy(vocab.piece(token)).into_owned())
+        };
+        let summary = ModelSummary {
+            n_vocab: model.hparams().n_vocab,
+            n_ctx_train: model.hparams().n_ctx_train,
+            n_ctx: loaded.engine.params().n_ctx,
+            n_embd: model.hparams().n_embd,
+            n_bytes: model.n_bytes() as u64,
+            n_slots: loaded.engine.params().n_slots,
+            template: source.to_owned(),
+            bos: text(vocab.bos()),
+            eos: text(vocab.eos()),
+        };
+        let started = unix_time();
+        Ok(App { engine: loaded.engine, template, params, summary: Arc::new(summary), started })
+    }
+
+    /// Return the engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Return the model.
+    pub fn model(&self) -> &Model {
+        self.engine.model()
+    }
+
+    /// Return the vocabulary.
+    pub fn vocab(&self) -> &Vocab {
+        self.engine.model().vocab()
+    }
+
+    /// Return the settings of the server.
+    pub fn params(&self) -> &ServerParams {
+        &self.params
+    }
+
+    /// Return the chat template: the one that the server was started with, the model's, or ChatML.
+    pub fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// Return the sizes of the model.
+    pub fn summary(&self) -> &ModelSummary {
+        &self.summary
+    }
+
+    /// Return the name of the model.
+    pub fn alias(&self) -> &str {
+        self.params.alias()
+    }
+
+    /// Return the time at which the model was loaded, in seconds since 1970.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+}
+
+/// The state of the router: it loads the model when a request needs it, and drops it when it was
+/// idle for long ([`ServerParams::sleep_after`]).
+pub struct Host {
+    params: Arc<ServerParams>,
+    loader: Loader,
+    summary: Arc<ModelSummary>,
+    /// `None` while the model sleeps.
+    app: tokio::sync::Mutex<Option<Arc<App>>>,
+    last_use: Mutex<Instant>,
+    started: u64,
+}
+
+impl core::fmt::Debug for Host {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Host").field("params", &self.params).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Load the model.
+    ///
+    /// # Errors
+    /// Those of `loader`; [`Error::Engine`] if the chat template cannot be parsed.
+    pub fn new(
+        params: ServerParams,
+        loader: impl Fn() -> Result<Loaded, Error> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let params = Arc::new(params);
+        let app = App::new(loader()?, params.clone())?;
+        let summary = app.summary.clone();
+        let app = tokio::sync::Mutex::new(Some(Arc::new(app)));
+        let last_use = Mutex::new(Instant::now());
+        Ok(Host { params, loader: Box::new(loader), summary, app, last_use, started: unix_time() })
+    }
+
+    /// Return the settings of the server.
+    pub fn params(&self) -> &ServerParams {
+        &self.params
+    }
+
+    /// Return the sizes of the model.
+    pub fn summary(&self) -> &ModelSummary {
+        &self.summary
+    }
+
+    /// Return the time at which the server was started, in seconds since 1970.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Return true while the model is not loaded.
+    pub async fn is_sleeping(&self) -> bool {
+        self.app.lock().await.is_none()
+    }
+
+    /// Return the model if it is loaded, without counting that as a use.
+    pub async fn peek(&self) -> Option<Arc<App>> {
+        self.app.lock().await.clone()
+    }
+
+    /// Return the model, loading it if it sleeps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Server`] if it cannot be loaded any more.
+    pub async fn wake(self: &Arc<Self>) -> Result<Arc<App>, ApiError> {
+        self.touch();
+        let mut app = self.app.lock().await;
+        if let Some(app) = &*app {
+            return Ok(app.clone());
+        }
+        tracing::info!("loading the model again");
+        let host = self.clone();
+        let load = move || App::new((host.loader)()?, host.params.clone());
+        let loaded = tokio::task::spawn_blocking(load).await;
+        let loaded = loaded.map_err(|error| ApiError::new(ErrorKind::Server, error.to_string()))??;
+        Ok(app.insert(Arc::new(loaded)).clone())
+    }
+
+    /// Drop the model if nothing has used it for the time of [`ServerParams::sleep_after`].
+    pub(super) async fn sleep_if_idle(&self) {
+        let Some(after) = self.params.sleep_after else { return };
+        let mut app = self.app.lock().await;
+        if app.as_ref().is_some_and(|app| Arc::strong_count(app) > 1) {
+            return self.touch();
+        }
+        if self.idle() >= after
+            && let Some(app) = app.take()
+        {
+            tracing::info!("idle for {} s: the model sleeps", after.as_secs());
+            // Joining the engine's thread blocks.
+            let _ = tokio::task::spawn_blocking(move || drop(app)).await;
+        }
+    }
+
+    /// Drop the model, after the requests under way have ended and their state was kept.
+    pub(super) async fn close(&self) {
+        let app = self.app.lock().await.take();
+        let _ = tokio::task::spawn_blocking(move || drop(app)).await;
+    }
+
+    fn touch(&self) {
+        *self.last_use.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn idle(&self) -> Duration {
+        self.last_use.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// The loaded model, as an argument of handlers.
+#[derive(Clone, Debug)]
+pub struct Ready(pub Arc<App>);
+
+impl FromRequestParts<Arc<Host>> for Ready {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(_: &mut Parts, host: &Arc<Host>) -> Result<Self, ApiError> {
+        host.wake().await.map(Ready)
+    }
+}
+
+/// Return the seconds since 1970.
+pub fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,161 @@
+//! Sockets: accepting connections, and shutting down.
+
+use super::app::Host;
+use super::error::{ApiError, ErrorKind};
+use super::guard::guard;
+use super::socket::Socket;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+/// The time between looks at whether the model is idle.
+const IDLE_CHECK: Duration = Duration::from_millis(250);
+/// The pause after a connection could not be accepted, because the process has too many files open
+/// for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Return a router with all interfaces.
+pub(crate) fn router(host: &Arc<Host>) -> Router {
+    let routes = crate::native::routes()
+        .merge(crate::openai::routes())
+        .merge(crate::anthropic::routes())
+        .merge(crate::page::routes());
+    routes
+        .fallback(|| async { ApiError::new(ErrorKind::NotFound, "File Not Found") })
+        .method_not_allowed_fallback(|| async {
+            ApiError::new(ErrorKind::Method, "this path does not answer to this method")
+        })
+        .layer(from_fn_with_state(host.clone(), guard))
+        .with_state(host.clone())
+}
+
+/// A handle that ends a running server.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Sender<bool>);
+
+impl Stop {
+    /// Accept no further connections, let requests under way finish for a moment, keep the state,
+    /// and end.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    host: Arc<Host>,
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Listen on the address of the host's settings.
+    ///
+    /// # Errors
+    /// Those of the system, if the address does not exist or the port is taken.
+    pub fn bind(host: Host) -> io::Result<Self> {
+        let address = (host.params().host.as_str(), host.params().port);
+        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+        let listener = TcpListener::bind(addresses.as_slice())?;
+        listener.set_nonblocking(true)?;
+        Ok(Server { listener, host: Arc::new(host), stop: watch::channel(false).0 })
+    }
+
+    /// Return the address and the port.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Return a handle that ends the server.
+    pub fn stopper(&self) -> Stop {
+        Stop(self.stop.clone())
+    }
+
+    /// Serve until [`Stop::stop`], on this thread.
+    ///
+    /// # Errors
+    /// Those of the system, if no runtime can be made.
+    pub fn run(self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let result = runtime.block_on(self.serve());
+        // A load of the model may still be under way.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        result
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let Server { listener, host, stop } = self;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut stopped = stop.subscribe();
+        let service = TowerToHyperService::new(router(&host));
+        let connections = GracefulShutdown::new();
+        let room = Arc::new(Semaphore::new(host.params().max_connections));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(host.params().header_timeout);
+        loop {
+            let accepted = tokio::select! {
+                _ = stopped.wait_for(|&stopped| stopped) => break,
+                () = watch_idle(&host) => continue,
+                accepted = accept(&listener, &room) => accepted,
+            };
+            let (stream, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let socket = TokioIo::new(Socket::new(stream, host.params().write_timeout));
+            let connection = connections.watch(builder.serve_connection(socket, service.clone()));
+            tokio::spawn(async move {
+                // Clients that go away in the middle are no error of ours.
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "connection");
+                }
+                drop(permit);
+            });
+        }
+        tracing::info!("stopping");
+        drop(listener);
+        let grace = host.params().grace;
+        if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
+            tracing::warn!("requests that did not end within {} s are cut off", grace.as_secs());
+        }
+        host.close().await;
+        Ok(())
+    }
+}
+
+/// Accept a connection when there is room for one.
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    // Pieces of a stream are small, and should not wait for each other.
+    stream.set_nodelay(true)?;
+    Ok((stream, permit))
+}
+
+/// Look after a while whether the model is idle; never returns if it must not sleep.
+async fn watch_idle(host: &Host) {
+    if host.params().sleep_after.is_none() {
+        return core::future::pending().await;
+    }
+    tokio::time::sleep(IDLE_CHECK).await;
+    host.sleep_if_idle().await;
+}

@@ -1,0 +1,75 @@
+//! `/health`, `/props` and `/lora-adapters`: what the server is.
+
+use crate::http::{ApiError, Body, Host};
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Answer that the server is there. It never listens before the model is loaded.
+pub(super) async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// Return the settings of the server and the model.
+pub(super) async fn props(State(host): State<Arc<Host>>) -> Json<Value> {
+    let (params, summary) = (host.params(), host.summary());
+    let mut settings = params.sampling.to_json();
+    settings["n_predict"] = params.n_predict.map_or(json!(-1), |n| json!(n));
+    settings["max_tokens"] = settings["n_predict"].clone();
+    let path = params.model_path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default();
+    Json(json!({
+        "default_generation_settings": { "params": settings, "n_ctx": summary.n_ctx },
+        "total_slots": summary.n_slots,
+        "model_alias": params.alias(),
+        "model_path": path,
+        "modalities": { "vision": false, "video": false, "audio": false },
+        "media_marker": "",
+        "endpoint_slots": params.slots,
+        "endpoint_props": params.props,
+        "endpoint_metrics": params.metrics,
+        "ui": params.ui,
+        "chat_template": summary.template,
+        "chat_template_caps": {},
+        "bos_token": summary.bos,
+        "eos_token": summary.eos,
+        "build_info": build_info(),
+        "is_sleeping": host.is_sleeping().await,
+    }))
+}
+
+/// Return the version, in the form of llama-server's builds.
+pub(crate) fn build_info() -> String {
+    format!("b{}-backstitch", env!("CARGO_PKG_VERSION"))
+}
+
+/// Settings cannot be changed while the server runs; with `--props` a request to do so is answered
+/// as llama-server answers it.
+pub(super) async fn set_props(State(host): State<Arc<Host>>, _: Body) -> Result<Json<Value>, ApiError> {
+    match host.params().props {
+        true => Ok(Json(json!({"success": true}))),
+        false => Err(ApiError::not_supported(
+            "This server does not support changing global properties. Start it with `--props`",
+        )),
+    }
+}
+
+/// Return the adapters, of which there are none.
+pub(super) async fn adapters() -> Json<Value> {
+    Json(json!([]))
+}
+
+/// Refuse to scale adapters that do not exist; an empty list changes nothing.
+pub(super) async fn set_adapters(
+    request: axum::extract::Request,
+) -> Result<Json<Map<String, Value>>, ApiError> {
+    let bytes = axum::body::to_bytes(request.into_body(), 1 << 16).await;
+    let body: Option<Value> = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    match body {
+        Some(Value::Array(list)) if list.is_empty() => {
+            Ok(Json(Map::from_iter([("success".to_owned(), true.into())])))
+        }
+        Some(Value::Array(_)) => Err(ApiError::not_supported("this server has no adapters")),
+        _ => Err(ApiError::invalid("Request body must be an array")),
+    }
+}

@@ -1,0 +1,164 @@
+//! `/infill`: text between a prefix and a suffix.
+
+use super::completion::answer;
+use crate::http::{ApiError, App, Body, Client, Ready};
+use crate::params::Fields;
+use axum::response::Response;
+use backstitch_models::Token;
+use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
+use serde_json::Value;
+
+/// The texts of the tokens before the prefix, before the suffix and before the middle, in the
+/// families of models that have them.
+const MARKS: [[&str; 3]; 8] = [
+    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
+    ["<fim-prefix>", "<fim-suffix>", "<fim-middle>"],
+    ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
+    ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"],
+    ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"],
+    ["<PRE>", "<SUF>", "<MID>"],
+    ["▁<PRE>", "▁<SUF>", "▁<MID>"],
+    ["[PREFIX]", "[SUFFIX]", "[MIDDLE]"],
+];
+/// The most files of context.
+const MAX_EXTRA: usize = 1024;
+
+/// The tokens that mark the parts of a prompt.
+struct Marks {
+    prefix: Token,
+    suffix: Token,
+    middle: Token,
+    repository: Option<Token>,
+    file: Option<Token>,
+}
+
+impl Marks {
+    fn of(vocab: &Vocab) -> Option<Self> {
+        let [prefix, suffix, middle] = MARKS.iter().find_map(|texts| {
+            let [prefix, suffix, middle] = texts.map(|text| vocab.find(text.as_bytes()));
+            Some([prefix?, suffix?, middle?])
+        })?;
+        let roles = vocab.roles();
+        let (repository, file) = (roles.fim_rep.map(Token), roles.fim_sep.map(Token));
+        Some(Marks { prefix, suffix, middle, repository, file })
+    }
+}
+
+/// Complete the text between `input_prefix` and `input_suffix`; `prompt` is its beginning, and
+/// `input_extra` has files that the model should know.
+pub(super) async fn infill(
+    Ready(app): Ready,
+    client: Client,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let fields = Fields::new(&body);
+    let marks = Marks::of(app.vocab()).ok_or_else(|| {
+        ApiError::not_supported("Infill is not supported by this model: it has no tokens for it")
+    })?;
+    let text = |name: &str| fields.str(name)?.ok_or_else(|| ApiError::missing(name));
+    let (prefix, suffix) = (text("input_prefix")?, text("input_suffix")?);
+    let beginning = fields.str("prompt")?.unwrap_or_default();
+    let extra = read_extra(fields.array("input_extra")?.unwrap_or_default())?;
+    let n_predict = fields.i64("n_predict")?.or(app.params().n_predict.map(|n| n as i64)).unwrap_or(-1);
+    let prompt = Prompt { app: &app, marks: &marks }.tokens(prefix, suffix, beginning, &extra, n_predict);
+    answer(&app, &client, fields, vec![prompt]).await
+}
+
+/// Read files of context, each with a name and a text.
+fn read_extra(items: &[Value]) -> Result<Vec<(&str, &str)>, ApiError> {
+    let wrong = || {
+        ApiError::field(
+            "input_extra",
+            "an array of at most 1024 objects {\"filename\": string, \"text\": string}",
+        )
+    };
+    if items.len() > MAX_EXTRA {
+        return Err(wrong());
+    }
+    items
+        .iter()
+        .map(|item| {
+            let text = item.get("text").and_then(Value::as_str).ok_or_else(wrong)?;
+            let name = match item.get("filename") {
+                None => "tmp",
+                Some(name) => name.as_str().ok_or_else(wrong)?,
+            };
+            Ok((name, text))
+        })
+        .collect()
+}
+
+/// Makes the prompt.
+struct Prompt<'a> {
+    app: &'a App,
+    marks: &'a Marks,
+}
+
+impl Prompt<'_> {
+    /// Return the tokens of a text in which nothing counts as a control token.
+    fn text(&self, text: &str) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        self.app.vocab().tokenize(text, AddSpecial::No, ParseSpecial::No, &mut tokens);
+        tokens
+    }
+
+    /// Return the files of context, in the pattern of repositories where the model knows that.
+    fn extra(&self, extra: &[(&str, &str)]) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        if let Some(mark) = self.marks.repository {
+            tokens.push(mark);
+            tokens.extend(self.text("myproject\n"));
+        }
+        for (name, text) in extra {
+            match self.marks.file {
+                Some(mark) => {
+                    tokens.push(mark);
+                    tokens.extend(self.text(&format!("{name}\n")));
+                }
+                None => tokens.extend(self.text("\n\n--- snippet ---\n\n")),
+            }
+            tokens.extend(self.text(text));
+        }
+        if let Some(mark) = self.marks.file {
+            tokens.push(mark);
+            tokens.extend(self.text("filename\n"));
+        }
+        tokens
+    }
+
+    /// Return the prompt: context, prefix, beginning of the middle, suffix. Prefix and suffix get
+    /// three quarters and one quarter of a logical batch, the context what is left.
+    fn tokens(
+        &self,
+        prefix: &str,
+        suffix: &str,
+        beginning: &str,
+        extra: &[(&str, &str)],
+        n_predict: i64,
+    ) -> Vec<Token> {
+        let engine = self.app.engine().params();
+        let (n_batch, n_ctx) = (engine.context.n_batch as usize, engine.n_ctx as usize);
+        let (prefix, suffix) = (self.text(prefix), self.text(suffix));
+        let mut middle = Vec::new();
+        self.app.vocab().tokenize(beginning, AddSpecial::No, ParseSpecial::Yes, &mut middle);
+        let n_suffix = suffix.len().min((n_batch / 4).saturating_sub(2 + middle.len()));
+        let prefix = last(&prefix, 3 * (n_batch / 4));
+        let extra = self.extra(extra);
+        let n_predict = usize::try_from(n_predict).unwrap_or(0);
+        let room = n_ctx.saturating_sub(n_batch).saturating_sub(n_predict.saturating_mul(2));
+        let mut tokens = last(&extra, room).to_vec();
+        tokens.extend(self.app.vocab().bos().filter(|_| self.app.vocab().adds_bos()));
+        tokens.push(self.marks.prefix);
+        tokens.extend(prefix);
+        tokens.extend(middle);
+        tokens.push(self.marks.suffix);
+        tokens.extend(suffix.get(..n_suffix).unwrap_or_default());
+        tokens.push(self.marks.middle);
+        tokens
+    }
+}
+
+/// Return the last `n` tokens.
+fn last(tokens: &[Token], n: usize) -> &[Token] {
+    tokens.get(tokens.len().saturating_sub(n)..).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! `/metrics`: counters for Prometheus, by llama-server's names.
+
+use crate::engine::Counters;
+use crate::http::{ApiError, Host};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The first words of the names.
+const PREFIX: &str = "llamacpp";
+
+/// Return the counters as text.
+pub(super) async fn metrics(State(host): State<Arc<Host>>) -> Result<Response, ApiError> {
+    if !host.params().metrics {
+        return Err(ApiError::not_supported(
+            "This server does not support metrics endpoint. Start it with `--metrics`",
+        ));
+    }
+    // Counters begin anew when the model is loaded again. A look at them does not wake it.
+    let (counters, started) = match host.peek().await {
+        Some(app) => (app.engine().counters().await?, app.started()),
+        None => (Counters::default(), 0),
+    };
+    let headers = [
+        (CONTENT_TYPE.as_str(), "text/plain; version=0.0.4".to_owned()),
+        ("Process-Start-Time-Unix", started.to_string()),
+    ];
+    Ok((headers, text(&counters)).into_response())
+}
+
+/// Return a number per second; 0 without any time.
+fn rate(n: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+}
+
+fn text(counters: &Counters) -> String {
+    let busy = match counters.n_batches {
+        0 => 0.0,
+        n => counters.n_slots_in_batches as f64 / n as f64,
+    };
+    let c = counters;
+    let metrics: [(&str, &str, &str, f64); 17] = [
+        ("prompt_tokens_total", "counter", "Number of prompt tokens processed.", c.n_prompt as f64),
+        ("prompt_tokens_cached_total", "counter", "Number of prompt tokens reused.", c.n_cached as f64),
+        ("prompt_seconds_total", "counter", "Prompt process time", c.prompt.as_secs_f64()),
+        ("tokens_predicted_total", "counter", "Number of generation tokens processed.", c.n_generated as f64),
+        ("tokens_predicted_seconds_total", "counter", "Predict process time", c.generation.as_secs_f64()),
+        ("n_decode_total", "counter", "Total number of batches evaluated", c.n_batches as f64),
+        ("n_tokens_max", "counter", "Largest observed n_tokens.", c.n_tokens_max as f64),
+        ("spec_decode_num_draft_tokens_total", "counter", "Number of tokens drafted.", 0.0),
+        ("spec_decode_num_accepted_tokens_total", "counter", "Number of drafted tokens accepted.", 0.0),
+        ("spec_decode_num_drafts_total", "counter", "Number of drafts.", 0.0),
+        (
+            "prompt_tokens_seconds",
+            "gauge",
+            "Average prompt throughput in tokens/s.",
+            rate(c.n_prompt, c.prompt),
+        ),
+        (
+            "predicted_tokens_seconds",
+            "gauge",
+            "Average generation throughput in tokens/s.",
+            rate(c.n_generated, c.generation),
+        ),
+        ("requests_processing", "gauge", "Number of requests processing.", c.n_processing as f64),
+        ("requests_deferred", "gauge", "Number of requests deferred.", c.n_waiting as f64),
+        ("n_busy_slots_per_decode", "gauge", "Average number of busy slots per batch", busy),
+        ("sequences_held", "gauge", "Number of sequences held beside those processing.", c.n_held as f64),
+        (
+            "sequences_evicted_total",
+            "counter",
+            "Number of sequences dropped to make room.",
+            c.n_evicted as f64,
+        ),
+    ];
+    let mut text = String::new();
+    for (name, kind, help, value) in metrics {
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            text,
+            "# HELP {PREFIX}:{name} {help}\n# TYPE {PREFIX}:{name} {kind}\n{PREFIX}:{name} {value}"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_help_and_type() {
+        let text = text(&Counters::default());
+        let values = text.lines().filter(|line| !line.starts_with('#'));
+        for name in values.map(|line| line.split(' ').next().unwrap()) {
+            assert!(text.contains(&format!("# HELP {name} ")) && text.contains(&format!("# TYPE {name} ")));
+        }
+        assert!(text.contains("llamacpp:n_busy_slots_per_decode 0\n"));
+    }
+}

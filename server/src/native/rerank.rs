@@ -1,0 +1,71 @@
+//! `/rerank`: documents in the order of their relevance to a query.
+
+use super::embedding::embed;
+use crate::http::{ApiError, Body, Ready};
+use crate::params::{Fields, tokenize};
+use axum::Json;
+use backstitch_models::Norm;
+use backstitch_models::vocab::AddSpecial;
+use serde_json::{Value, json};
+
+/// The most documents of a request.
+const MAX_DOCUMENTS: usize = 4096;
+
+/// Score documents by the cosine between their embedding and that of the query, the best first.
+///
+/// Jina's shape has `documents` and answers with `results`; that of text-embeddings-inference has
+/// `texts` and answers with a list.
+pub(super) async fn rerank(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    if !app.params().reranking {
+        return Err(ApiError::not_supported(
+            "This server does not support reranking. Start it with `--reranking`",
+        ));
+    }
+    let fields = Fields::new(&body);
+    let is_tei = fields.has("texts");
+    let name = if is_tei { "texts" } else { "documents" };
+    let query = fields.str("query")?.ok_or_else(|| ApiError::missing("query"))?;
+    let documents = fields.strings(name)?.ok_or_else(|| ApiError::missing(name))?;
+    if !(1..=MAX_DOCUMENTS).contains(&documents.len()) {
+        return Err(ApiError::field(name, "a list of 1 to 4096 strings"));
+    }
+    let top_n = fields.u64("top_n")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let texts = std::iter::once(query).chain(documents.iter().copied());
+    let inputs: Vec<_> = texts.map(|text| tokenize(&app, text, AddSpecial::Yes)).collect();
+    let embeddings = embed(&app, inputs, Some(Norm::Euclidean)).await?;
+    let n_tokens: usize = embeddings.iter().map(|embedding| embedding.n_tokens).sum();
+    let rows: Option<Vec<_>> = embeddings.iter().map(|embedding| embedding.rows.first()).collect();
+    let is_pooled = embeddings.iter().all(|embedding| embedding.is_pooled);
+    let Some((query, rows)) = rows.as_deref().and_then(|rows| rows.split_first()).filter(|_| is_pooled)
+    else {
+        return Err(ApiError::invalid(
+            "texts have no embedding without pooling; start with `--pooling mean`",
+        ));
+    };
+    let mut scores: Vec<(usize, f64)> = rows.iter().map(|row| dot(query, row)).enumerate().collect();
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+    scores.truncate(top_n);
+    if is_tei {
+        let with_text = fields.bool("return_text")?.unwrap_or(false);
+        let entry = |&(index, score): &(usize, f64)| {
+            let mut entry = json!({"index": index, "score": score});
+            if with_text {
+                entry["text"] = documents.get(index).copied().unwrap_or_default().into();
+            }
+            entry
+        };
+        return Ok(Json(scores.iter().map(entry).collect()));
+    }
+    let results = scores.iter().map(|(index, score)| json!({"index": index, "relevance_score": score}));
+    Ok(Json(json!({
+        "model": app.alias(),
+        "object": "list",
+        "usage": { "prompt_tokens": n_tokens, "total_tokens": n_tokens },
+        "results": results.collect::<Vec<_>>(),
+    })))
+}
+
+/// Return the inner product, summed in double precision in order.
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}

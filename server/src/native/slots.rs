@@ -1,0 +1,179 @@
+//! `/slots` and `/backstitch/cache`: what is evaluated and held.
+
+mod name;
+
+use crate::engine::{HeldSequence, SlotReport};
+use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, Ready, millis};
+use crate::params::Fields;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use backstitch_models::RollbackCost;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Return what the slots do. Prompts are not told, as they may be those of other clients.
+pub(super) async fn list(
+    State(host): State<Arc<Host>>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Value>, ApiError> {
+    if !host.params().slots {
+        return Err(ApiError::not_supported(
+            "This server does not support slots endpoint. Start it with `--slots`",
+        ));
+    }
+    let summary = host.summary();
+    // A look at the slots does not wake the model.
+    let slots = match host.peek().await {
+        Some(app) => app.engine().slots().await?,
+        None => Vec::new(),
+    };
+    let is_busy = slots.len() == summary.n_slots && slots.iter().all(|slot| slot.is_processing);
+    if is_busy && query.get("fail_on_no_slot").is_some_and(|value| value != "0") {
+        return Err(ApiError::new(ErrorKind::Unavailable, "no slot available"));
+    }
+    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, summary.n_ctx));
+    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), summary.n_ctx));
+    Ok(Json(known.chain(idle).collect()))
+}
+
+fn slot_json(id: usize, report: Option<&SlotReport>, n_ctx: u32) -> Value {
+    let mut slot = json!({
+        "id": id,
+        "n_ctx": n_ctx,
+        "speculative": false,
+        "is_processing": report.is_some_and(|report| report.is_processing),
+    });
+    let Some((report, task)) = report.and_then(|report| Some((report, report.task?))) else { return slot };
+    slot["id_task"] = task.into();
+    slot["n_prompt_tokens"] = report.n_prompt.into();
+    slot["n_prompt_tokens_processed"] = report.n_prompt_evaluated.into();
+    slot["n_prompt_tokens_cache"] = report.n_prompt_cached.into();
+    let n_remain = report.n_left.filter(|_| report.is_processing).map_or(json!(-1), |n| json!(n));
+    let n_decoded = if report.is_processing { report.n_generated } else { 0 };
+    slot["next_token"] = json!([{
+        "has_next_token": report.is_processing,
+        "has_new_line": false,
+        "n_remain": n_remain,
+        "n_decoded": n_decoded,
+    }]);
+    slot
+}
+
+/// Save, restore or erase the sequence of a slot.
+pub(super) async fn act(
+    Ready(app): Ready,
+    client: Client,
+    Path(id): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+    Body(body): Body,
+) -> Result<Json<Value>, ApiError> {
+    let Ok(slot) = id.parse::<usize>() else { return Err(ApiError::invalid("Invalid slot ID")) };
+    let action = query.get("action").map_or("", String::as_str);
+    if !matches!(action, "save" | "restore" | "erase") {
+        return Err(ApiError::invalid("Invalid action"));
+    }
+    let Some(folder) = &app.params().slot_save_path else {
+        let text = "This server does not support slots action. Start it with `--slot-save-path`";
+        return Err(ApiError::not_supported(text));
+    };
+    let fields = Fields::new(&body);
+    let tenant = client.tenant(fields.str("cache_salt")?);
+    if action == "erase" {
+        let n_erased = app.engine().erase_slot(slot).await?;
+        return Ok(Json(json!({"id_slot": slot, "n_erased": n_erased})));
+    }
+    let name = fields.str("filename")?.ok_or_else(|| ApiError::missing("filename"))?;
+    if !name::is_safe(name) {
+        return Err(ApiError::invalid("Invalid filename"));
+    }
+    // Clients with keys of their own have folders of their own.
+    let folder = tenant.folder().map_or_else(|| folder.clone(), |tenant| folder.join(tenant));
+    match action {
+        "save" => save(&app, slot, folder, name).await,
+        _ => {
+            let file = app.engine().restore_slot(slot, folder.join(name), tenant).await.map_err(|error| {
+                let text = format!("Unable to restore slot, invalid slot save file: {error}");
+                ApiError::from(error).with_message(text, ErrorKind::Invalid)
+            })?;
+            Ok(Json(json!({
+                "id_slot": slot,
+                "filename": name,
+                "n_restored": file.n_tokens,
+                "n_read": file.n_bytes,
+                "timings": { "restore_ms": millis(file.elapsed) },
+            })))
+        }
+    }
+}
+
+async fn save(app: &App, slot: usize, folder: PathBuf, name: &str) -> Result<Json<Value>, ApiError> {
+    make_folder(&folder).map_err(|error| {
+        ApiError::new(ErrorKind::Server, format!("Unable to save slot: {}", error.kind()))
+    })?;
+    let layout = app.params().slot_layout;
+    let file = app.engine().save_slot(slot, folder.join(name), layout).await?;
+    Ok(Json(json!({
+        "id_slot": slot,
+        "filename": name,
+        "n_saved": file.n_tokens,
+        "n_written": file.n_bytes,
+        "timings": { "save_ms": millis(file.elapsed) },
+    })))
+}
+
+/// Make a folder that only its owner can read, unless it is there.
+fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+/// Return what is held for the client, with the work that going back to each position costs.
+pub(super) async fn cache(Ready(app): Ready, client: Client) -> Result<Json<Value>, ApiError> {
+    let (held, counters) = (app.engine().held(client.tenant(None)).await?, app.engine().counters().await?);
+    let params = app.engine().params();
+    Ok(Json(json!({
+        "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),
+        "n_held": counters.n_held,
+        "n_evicted": counters.n_evicted,
+        "n_reused_tokens": counters.n_cached,
+        "n_evaluated_tokens": counters.n_prompt,
+        "budget": { "bytes": params.held_bytes, "sequences": params.n_held },
+    })))
+}
+
+/// The bytes of a sequence's text that are told.
+const TEXT_BYTES: usize = 200;
+
+fn held_json(app: &App, held: &HeldSequence) -> Value {
+    let positions = held.positions.iter().map(|range| {
+        let work = match range.cost {
+            RollbackCost::Held => "none",
+            RollbackCost::Replayed => "replay",
+            _ => "reevaluate",
+        };
+        json!({
+            "from": range.positions.start.0,
+            "to": range.positions.end.0,
+            "restored_from": range.restored_from.0,
+            "work": work,
+        })
+    });
+    let first = held.tokens.get(..held.tokens.len().min(TEXT_BYTES)).unwrap_or_default();
+    let text = app.vocab().detokenize(first, backstitch_models::vocab::WriteSpecial::Yes);
+    let text =
+        String::from_utf8_lossy(text.get(..text.len().min(TEXT_BYTES)).unwrap_or_default()).into_owned();
+    json!({
+        "seq": held.seq,
+        "slot": held.slot,
+        "is_busy": held.is_busy,
+        "n_tokens": held.tokens.len(),
+        "idle_ms": millis(held.idle),
+        "n_bytes": held.n_bytes,
+        "text": text,
+        "rollback": positions.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,188 @@
+//! `/v1/chat/completions`: the assistant's next message.
+
+use super::chunks::{Choice, Chunks, Shape, sum_usage};
+use super::{FINGERPRINT, finish_reason};
+use crate::conversation::{Request, Turn, render};
+use crate::http::{
+    ApiError, App, Body, Client, Events, Outcome, Ready, new_id, probabilities_json, reuse_json, sse,
+    timings_json, unix_time,
+};
+use crate::params::Fields;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use backstitch_models::chat::reply::Reply;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The most likeliest tokens beside each token.
+const MAX_TOP: u64 = 1000;
+/// The number of likeliest tokens if the request does not say, as with llama-server.
+const DEFAULT_TOP: usize = 20;
+
+/// Answer with the assistant's next message.
+pub(super) async fn complete(
+    Ready(app): Ready,
+    client: Client,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    let request = Request::from_chat(&body)?;
+    let mut turn = Turn::read(&app, &client, &body, request)?;
+    if let Some(n) = read_top(Fields::new(&body))? {
+        turn.reading.generate.logprobs = Some(n);
+    }
+    let shape = read_shape(&app, &turn, Fields::new(&body))?;
+    let choices: Vec<Choice> = (0..turn.reading.n).map(|index| Choice::new(index, &turn)).collect();
+    let is_stream = turn.reading.stream;
+    let events = Events::start(&app, turn.reading.requests(&app))?;
+    if is_stream {
+        let ping = app.params().ping;
+        return sse(events, Chunks::new(shape, choices), ping).await;
+    }
+    let outcomes = events.outcomes().await?;
+    Ok(Json(whole(&shape, choices, &outcomes)).into_response())
+}
+
+/// Return the number of tokens of a conversation.
+pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    let prompt = render(&app, Request::from_chat(&body)?)?;
+    Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
+}
+
+/// Return the text of a conversation.
+pub(super) async fn apply_template(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    let prompt = render(&app, Request::from_chat(&body)?)?;
+    Ok(Json(json!({"prompt": prompt.text})))
+}
+
+/// Read the number of likeliest tokens to tell beside each token; `None` for no log-probabilities.
+fn read_top(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
+    let top = fields.u64("top_logprobs")?;
+    match fields.get("logprobs").map(Value::as_bool) {
+        None | Some(Some(false)) if top.is_some() => {
+            Err(ApiError::invalid("top_logprobs requires logprobs to be set to true"))
+        }
+        None | Some(Some(false)) => Ok(None),
+        Some(Some(true)) => match top {
+            Some(n) if n > MAX_TOP => Err(ApiError::field("top_logprobs", "a whole number from 0 to 1000")),
+            n => Ok(Some(n.map_or(DEFAULT_TOP, |n| n as usize))),
+        },
+        Some(None) => Err(ApiError::field("logprobs", "true or false")),
+    }
+}
+
+/// Read what the shape of the answer depends on.
+fn read_shape(app: &Arc<App>, turn: &Turn, fields: Fields<'_>) -> Result<Shape, ApiError> {
+    let options = fields.object("stream_options")?;
+    let include_usage = options.map(|options| Fields::new(options).bool("include_usage")).transpose()?;
+    let is_verbose = fields.bool("verbose")?.unwrap_or(app.params().verbose);
+    let details = || {
+        json!({
+            "prompt": text_of(app, turn),
+            "generation_settings": turn.reading.settings(),
+            "model": app.alias(),
+            "tokens_evaluated": turn.reading.generate.prompt.len(),
+        })
+    };
+    Ok(Shape {
+        app: app.clone(),
+        id: new_id("chatcmpl-"),
+        created: unix_time(),
+        timings_per_token: turn.reading.timings_per_token,
+        is_progress: turn.reading.return_progress,
+        include_usage: include_usage.flatten().unwrap_or(false),
+        is_sampled: turn.reading.generate.probs_after_sampling,
+        verbose: is_verbose.then(details),
+    })
+}
+
+/// Return the prompt as the model sees it.
+fn text_of(app: &App, turn: &Turn) -> String {
+    let write = backstitch_models::vocab::WriteSpecial::Yes;
+    let bytes = app.vocab().detokenize(&turn.reading.generate.prompt, write);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Return the answer in one piece.
+fn whole(shape: &Shape, choices: Vec<Choice>, outcomes: &[Outcome]) -> Value {
+    let answers = choices.into_iter().zip(outcomes).map(|(mut choice, outcome)| {
+        choice.speaker.write(&outcome.text);
+        choice.speaker.finish();
+        let reply = choice.speaker.reply();
+        let finish = outcome.ended.as_ref().map(|ended| ended.finish);
+        let mut answer = json!({
+            "finish_reason": finish.map(|finish| finish_reason(finish, !reply.tool_calls.is_empty())),
+            "index": choice.index,
+            "message": message_json(reply),
+        });
+        if !outcome.logprobs.is_empty() {
+            let content = probabilities_json(shape.app.vocab(), &outcome.logprobs, shape.is_sampled);
+            answer["logprobs"] = json!({"content": content});
+        }
+        answer
+    });
+    let answers: Vec<Value> = answers.collect();
+    let ended: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.ended.as_ref()).collect();
+    let mut body = json!({
+        "choices": answers,
+        "created": shape.created,
+        "model": shape.app.alias(),
+        "system_fingerprint": FINGERPRINT,
+        "object": "chat.completion",
+        "usage": sum_usage(&ended),
+        "id": shape.id,
+    });
+    if let Some(verbose) = &shape.verbose {
+        let mut verbose = verbose.clone();
+        verbose["content"] = outcomes.first().map_or("", |outcome| &outcome.text).into();
+        body["__verbose"] = verbose;
+    }
+    if let Some(ended) = ended.first() {
+        body["timings"] = timings_json(&ended.timings);
+    }
+    if let Some(reuse) = outcomes.first().and_then(|outcome| outcome.reuse.as_ref()) {
+        body["backstitch"] = reuse_json(reuse);
+    }
+    body
+}
+
+/// Return the assistant's message.
+pub(super) fn message_json(reply: &Reply) -> Value {
+    let mut message = Map::new();
+    message.insert("role".into(), "assistant".into());
+    let content = match reply.content.as_str() {
+        "" if !reply.tool_calls.is_empty() => Value::Null,
+        content => content.into(),
+    };
+    message.insert("content".into(), content);
+    if !reply.reasoning.is_empty() {
+        message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
+    }
+    if !reply.tool_calls.is_empty() {
+        let calls = reply.tool_calls.iter().map(|call| {
+            json!({
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+                "id": call.id,
+            })
+        });
+        message.insert("tool_calls".into(), calls.collect());
+    }
+    Value::Object(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn likeliest_tokens_need_logprobs() {
+        let read = |body: Value| read_top(Fields::new(body.as_object().unwrap()));
+        assert_eq!(read(json!({})).unwrap(), None);
+        assert_eq!(read(json!({"logprobs": false})).unwrap(), None);
+        assert_eq!(read(json!({"logprobs": true})).unwrap(), Some(20));
+        assert_eq!(read(json!({"logprobs": true, "top_logprobs": 0})).unwrap(), Some(0));
+        assert!(read(json!({"top_logprobs": 2})).is_err());
+        assert!(read(json!({"logprobs": 2})).is_err());
+        assert!(read(json!({"logprobs": true, "top_logprobs": 1001})).is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! `/v1/completions`: text behind prompts, with scores of the prompts if they are echoed.
+
+use super::chunks::sum_usage;
+use super::scores::scores_json;
+use super::{FINGERPRINT, finish_reason};
+use crate::conversation::Meter;
+use crate::engine::{Ended, Event};
+use crate::http::{
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, new_id, probabilities_json,
+    reuse_json, sse, timings_json, unix_time, usage_json,
+};
+use crate::params::{Fields, read_generate, read_prompts};
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use backstitch_models::Token;
+use backstitch_models::session::TokenLogprobs;
+use backstitch_models::vocab::WriteSpecial;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Complete one or more prompts.
+pub(super) async fn complete(
+    Ready(app): Ready,
+    client: Client,
+    Body(body): Body,
+) -> Result<Response, ApiError> {
+    if app.params().embedding || app.params().reranking {
+        return Err(ApiError::not_supported("this server was started for embeddings only"));
+    }
+    let fields = Fields::new(&body);
+    let prompts = read_prompts(&app, fields, "prompt")?;
+    let echo = fields.bool("echo")?.unwrap_or(false);
+    let n_listed = if fields.get("logprobs").is_some_and(Value::is_boolean) {
+        fields.bool("logprobs")?.filter(|&on| on).map(|_| 0)
+    } else {
+        fields.u64("logprobs")?.map(|n| n.min(1000) as usize)
+    };
+    let (mut requests, mut answers, mut is_stream, mut n_answers) = (Vec::new(), Vec::new(), false, 1);
+    for (i, tokens) in prompts.into_iter().enumerate() {
+        let mut reading = read_generate(fields, &app, &client, tokens.clone())?;
+        check_best_of(fields, reading.n)?;
+        (is_stream, n_answers) = (reading.stream, reading.n);
+        let generate = &mut reading.generate;
+        generate.slot = generate.slot.filter(|_| requests.is_empty());
+        if n_listed.is_some() {
+            generate.logprobs = n_listed;
+            generate.prompt_logprobs = n_listed.filter(|_| echo);
+        }
+        let text = fields.get("prompt").and_then(Value::as_str).filter(|_| echo);
+        let echoed =
+            if echo { Some(text.map_or_else(|| written(&app, &tokens), str::to_owned)) } else { None };
+        for n in 0..reading.n {
+            answers.push(Answer::new(i * reading.n + n, &tokens, echoed.clone()));
+        }
+        requests.extend(reading.requests(&app));
+    }
+    let shape = read_shape(&app, fields, n_answers)?;
+    let events = Events::start(&app, requests)?;
+    if is_stream {
+        let ping = app.params().ping;
+        return sse(events, Parts { shape, answers }, ping).await;
+    }
+    let outcomes = events.outcomes().await?;
+    Ok(Json(whole(&shape, &answers, &outcomes)).into_response())
+}
+
+/// Refuse to choose the best of more answers than are returned.
+fn check_best_of(fields: Fields<'_>, n: usize) -> Result<(), ApiError> {
+    match fields.u64("best_of")? {
+        Some(best_of) if best_of > n as u64 => {
+            Err(ApiError::field("best_of", "no more than \"n\": all answers are returned"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Return the text of tokens.
+fn written(app: &App, tokens: &[Token]) -> String {
+    let own = tokens.strip_prefix(app.vocab().bos().as_slice()).unwrap_or(tokens);
+    String::from_utf8_lossy(&app.vocab().detokenize(own, WriteSpecial::Yes)).into_owned()
+}
+
+/// What is common to all answers.
+struct Shape {
+    app: Arc<App>,
+    id: String,
+    created: u64,
+    include_usage: bool,
+    timings_per_token: bool,
+    is_progress: bool,
+    is_sampled: bool,
+    /// The number of answers to each prompt.
+    n_answers: usize,
+    /// Fields that were asked for and do nothing.
+    ignored: Vec<&'static str>,
+}
+
+/// Read what the shape of the answer depends on.
+fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Shape, ApiError> {
+    let options = fields.object("stream_options")?;
+    let include_usage = options.map(|options| Fields::new(options).bool("include_usage")).transpose()?;
+    let has_suffix = fields.str("suffix")?.is_some_and(|suffix| !suffix.is_empty());
+    Ok(Shape {
+        app: app.clone(),
+        id: new_id("cmpl-"),
+        created: unix_time(),
+        include_usage: include_usage.flatten().unwrap_or(false),
+        timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
+        is_progress: fields.bool("return_progress")?.unwrap_or(false),
+        is_sampled: fields.bool("post_sampling_probs")?.unwrap_or(false),
+        n_answers,
+        ignored: if has_suffix { vec!["suffix"] } else { Vec::new() },
+    })
+}
+
+/// An answer under way.
+struct Answer {
+    index: usize,
+    meter: Meter,
+    /// The text of the prompt, if it is to be echoed and was not yet.
+    echo: Option<String>,
+    /// Scores of the prompt that were not sent yet.
+    scores: Vec<TokenLogprobs>,
+    /// The number of characters sent.
+    n_chars: usize,
+    ended: Option<Ended>,
+}
+
+impl Answer {
+    fn new(index: usize, prompt: &[Token], echo: Option<String>) -> Self {
+        let meter = Meter::new(prompt.len());
+        Answer { index, meter, echo, scores: Vec::new(), n_chars: 0, ended: None }
+    }
+}
+
+impl Shape {
+    /// Return a body with these choices.
+    fn body(&self, choices: Value) -> Value {
+        json!({
+            "choices": choices,
+            "created": self.created,
+            "model": self.app.alias(),
+            "system_fingerprint": FINGERPRINT,
+            "object": "text_completion",
+            "id": self.id,
+        })
+    }
+
+    /// Return log-probabilities: the lists of OpenAI, and llama-server's objects.
+    fn logprobs(&self, scores: &[TokenLogprobs], offset: usize) -> Value {
+        if scores.is_empty() {
+            return Value::Null;
+        }
+        let mut json = scores_json(self.app.vocab(), scores, offset);
+        json["content"] = probabilities_json(self.app.vocab(), scores, self.is_sampled);
+        json
+    }
+
+    /// Return a choice of a piece.
+    fn part(&self, answer: &Answer, text: &str, logprobs: Value) -> Value {
+        self.body(json!([{
+            "text": text,
+            "index": answer.index,
+            "logprobs": logprobs,
+            "finish_reason": null,
+        }]))
+    }
+
+    /// Return the account of what was reused, and of what was ignored.
+    fn account(&self, answer: &Meter) -> Value {
+        let mut account = answer.reuse.as_ref().map_or_else(|| json!({}), reuse_json);
+        if !self.ignored.is_empty() {
+            account["ignored"] = self.ignored.as_slice().into();
+        }
+        account
+    }
+}
+
+/// Return all answers in one piece.
+fn whole(shape: &Shape, answers: &[Answer], outcomes: &[Outcome]) -> Value {
+    let choices = answers.iter().zip(outcomes).map(|(answer, outcome)| {
+        let mut scores = outcome.prompt_logprobs.clone();
+        scores.extend_from_slice(&outcome.logprobs);
+        let echo = answer.echo.as_deref().unwrap_or_default();
+        let offset = if outcome.prompt_logprobs.is_empty() { echo.chars().count() } else { 0 };
+        json!({
+            "text": format!("{echo}{}", outcome.text),
+            "index": answer.index,
+            "logprobs": shape.logprobs(&scores, offset),
+            "finish_reason": outcome.ended.as_ref().map(|ended| finish_reason(ended.finish, false)),
+        })
+    });
+    let mut body = shape.body(choices.collect());
+    // Answers to one prompt share its tokens.
+    let ended: Vec<&Ended> = outcomes.iter().filter_map(|outcome| outcome.ended.as_ref()).collect();
+    body["usage"] = sum_prompts(&ended, shape.n_answers);
+    if let (Some(first), Some(outcome)) = (ended.first(), outcomes.first()) {
+        body["timings"] = timings_json(&first.timings);
+        let mut meter = Meter::new(0);
+        meter.reuse = outcome.reuse;
+        body["backstitch"] = shape.account(&meter);
+    }
+    body
+}
+
+/// Return the counts of several prompts with `n` answers each.
+fn sum_prompts(ended: &[&Ended], n: usize) -> Value {
+    let groups: Vec<Value> = ended.chunks(n.max(1)).map(sum_usage).collect();
+    let sum = |pointer: &str| -> u64 {
+        groups.iter().filter_map(|usage| usage.pointer(pointer).and_then(Value::as_u64)).sum()
+    };
+    json!({
+        "completion_tokens": sum("/completion_tokens"),
+        "prompt_tokens": sum("/prompt_tokens"),
+        "total_tokens": sum("/total_tokens"),
+        "prompt_tokens_details": {"cached_tokens": sum("/prompt_tokens_details/cached_tokens")},
+    })
+}
+
+/// Writes answers in pieces.
+struct Parts {
+    shape: Shape,
+    answers: Vec<Answer>,
+}
+
+impl Writer for Parts {
+    fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
+        let Parts { shape, answers } = self;
+        let Some(answer) = answers.get_mut(index) else { return };
+        answer.meter.note(&event);
+        match event {
+            Event::Began { .. } | Event::Progress { .. } if shape.is_progress => {
+                let mut piece = shape.part(answer, "", Value::Null);
+                piece["prompt_progress"] = answer.meter.progress();
+                frames.data(&piece);
+            }
+            Event::PromptLogprobs(scores) => answer.scores.extend(scores),
+            Event::Chunk(chunk) => {
+                let mut scores = core::mem::take(&mut answer.scores);
+                scores.extend(chunk.logprobs);
+                let text = answer.echo.take().unwrap_or_default() + &chunk.text;
+                if text.is_empty() && scores.is_empty() {
+                    return;
+                }
+                let logprobs = shape.logprobs(&scores, answer.n_chars);
+                answer.n_chars += text.chars().count();
+                let mut piece = shape.part(answer, &text, logprobs);
+                if shape.timings_per_token {
+                    piece["timings"] = answer.meter.timings();
+                }
+                frames.data(&piece);
+            }
+            Event::Ended(ended) => {
+                let logprobs = shape.logprobs(&core::mem::take(&mut answer.scores), answer.n_chars);
+                let text = answer.echo.take().unwrap_or_default();
+                let mut piece = shape.part(answer, &text, logprobs);
+                piece["choices"][0]["finish_reason"] = finish_reason(ended.finish, false).into();
+                piece["usage"] = usage_json(&ended);
+                piece["timings"] = timings_json(&ended.timings);
+                piece["backstitch"] = shape.account(&answer.meter);
+                frames.data(&piece);
+                answer.ended = Some(ended);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, frames: &mut Frames) {
+        let ended: Vec<&Ended> = self.answers.iter().filter_map(|answer| answer.ended.as_ref()).collect();
+        if self.shape.include_usage && !ended.is_empty() {
+            let mut piece = self.shape.body(json!([]));
+            piece["usage"] = sum_prompts(&ended, self.shape.n_answers);
+            frames.data(&piece);
+        }
+        frames.done();
+    }
+}

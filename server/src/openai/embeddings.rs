@@ -1,0 +1,75 @@
+//! `/v1/embeddings`: vectors of texts.
+
+use crate::http::{ApiError, Body, Ready};
+use crate::native;
+use crate::params::{Fields, read_prompts};
+use axum::Json;
+use backstitch_models::Norm;
+use serde_json::{Value, json};
+
+/// The alphabet of Base64.
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Return the embeddings of texts, one vector each.
+pub(super) async fn embed(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    let fields = Fields::new(&body);
+    let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("input"))?;
+    let is_base64 = match fields.str("encoding_format")? {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => return Err(ApiError::field("encoding_format", "\"float\" or \"base64\"")),
+    };
+    let inputs = read_prompts(&app, fields, name)?;
+    let n_tokens: usize = inputs.iter().map(Vec::len).sum();
+    let embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
+    let mut data = Vec::with_capacity(embeddings.len());
+    for (index, embedding) in embeddings.iter().enumerate() {
+        let row = match embedding.rows.first() {
+            Some(row) if embedding.is_pooled => row,
+            _ => {
+                let text = "Pooling type 'none' is not OAI compatible. Please use a different pooling type";
+                return Err(ApiError::invalid(text));
+            }
+        };
+        let vector = if is_base64 { base64(row).into() } else { json!(row) };
+        let mut entry = json!({"embedding": vector, "index": index, "object": "embedding"});
+        if is_base64 {
+            entry["encoding_format"] = "base64".into();
+        }
+        data.push(entry);
+    }
+    Ok(Json(json!({
+        "model": app.alias(),
+        "object": "list",
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        "data": data,
+    })))
+}
+
+/// Return the little-endian bytes of `row` in Base64.
+fn base64(row: &[f32]) -> String {
+    let bytes: Vec<u8> = row.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        for i in 0..4 {
+            let digit = (bits >> (18 - 6 * i)) as usize & 63;
+            text.push(if i <= group.len() { char::from(BASE64[digit]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_written_in_base64() {
+        assert_eq!(base64(&[]), "");
+        assert_eq!(base64(&[1.0]), "AACAPw==");
+        assert_eq!(base64(&[1.0, -2.5]), "AACAPwAAIMA=");
+        assert_eq!(base64(&[0.1, 0.2, 0.3]), "zczMPc3MTD6amZk+");
+    }
+}

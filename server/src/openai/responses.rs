@@ -1,0 +1,215 @@
+//! `/v1/responses`: an answer made of items.
+
+use super::items::{Items, Named};
+use crate::conversation::{Meter, Request, Speaker, Turn, render};
+use crate::engine::{Ended, Event};
+use crate::http::{
+    ApiError, App, Body, Client, Events, Frames, Ready, Writer, new_id, reuse_json, sse, timings_json,
+    unix_time,
+};
+use crate::params::Fields;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use backstitch_models::session::Finish;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Fields of the request that the answer repeats, with what it says if they are absent.
+const REPEATED: [(&str, fn() -> Value); 9] = [
+    ("instructions", || Value::Null),
+    ("max_output_tokens", || Value::Null),
+    ("metadata", || json!({})),
+    ("parallel_tool_calls", || true.into()),
+    ("temperature", || Value::Null),
+    ("tool_choice", || "auto".into()),
+    ("tools", || json!([])),
+    ("top_p", || Value::Null),
+    ("text", || json!({"format": {"type": "text"}})),
+];
+
+/// Answer to an input.
+pub(super) async fn respond(
+    Ready(app): Ready,
+    client: Client,
+    Body(mut body): Body,
+) -> Result<Response, ApiError> {
+    let request = Request::from_responses(&body)?;
+    if let Some(limit) = body.get("max_output_tokens").cloned() {
+        body.insert("max_tokens".into(), limit);
+    }
+    // There is one answer.
+    body.remove("n");
+    let turn = Turn::read(&app, &client, &body, request)?;
+    let answer = Answer::new(&app, &body, &turn);
+    let is_stream = turn.reading.stream;
+    let events = Events::start(&app, turn.reading.requests(&app))?;
+    if is_stream {
+        let ping = app.params().ping;
+        return sse(events, answer, ping).await;
+    }
+    let outcomes = events.outcomes().await?;
+    let Some(outcome) = outcomes.first() else { return Ok(Json(Value::Null).into_response()) };
+    Ok(Json(answer.whole(&outcome.text, outcome.ended.as_ref(), outcome.reuse.as_ref())).into_response())
+}
+
+/// Return the number of tokens of an input.
+pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
+    let prompt = render(&app, Request::from_responses(&body)?)?;
+    Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
+}
+
+/// An answer under way.
+struct Answer {
+    app: Arc<App>,
+    id: String,
+    created: u64,
+    /// Fields of the request that the answer repeats.
+    repeated: Map<String, Value>,
+    timings_per_token: bool,
+    is_progress: bool,
+    speaker: Speaker,
+    items: Items,
+    meter: Meter,
+    /// The number of events that were sent.
+    n_events: u64,
+}
+
+impl Answer {
+    fn new(app: &Arc<App>, body: &Map<String, Value>, turn: &Turn) -> Self {
+        let fields = Fields::new(body);
+        let repeated = REPEATED
+            .iter()
+            .map(|(name, default)| ((*name).to_owned(), fields.get(name).cloned().unwrap_or_else(default)));
+        Answer {
+            app: app.clone(),
+            id: new_id("resp_"),
+            created: unix_time(),
+            repeated: repeated.collect(),
+            timings_per_token: turn.reading.timings_per_token,
+            is_progress: turn.reading.return_progress,
+            speaker: Speaker::new(&turn.format, &turn.options),
+            items: Items::default(),
+            meter: Meter::new(turn.reading.generate.prompt.len()),
+            n_events: 0,
+        }
+    }
+
+    /// Return the response without what the end tells.
+    fn response(&self, status: &str) -> Value {
+        let mut response = json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "error": null,
+            "incomplete_details": null,
+            "model": self.app.alias(),
+            "output": self.items.done(),
+            "previous_response_id": null,
+            "store": false,
+            "usage": null,
+        });
+        if let Some(response) = response.as_object_mut() {
+            response.extend(self.repeated.clone());
+        }
+        response
+    }
+
+    /// Return the response at its end.
+    fn ended(&self, ended: &Ended) -> Value {
+        let is_cut = matches!(ended.finish, Finish::Limit | Finish::ContextFull);
+        let mut response = self.response(if is_cut { "incomplete" } else { "completed" });
+        if is_cut {
+            response["incomplete_details"] = json!({"reason": "max_output_tokens"});
+        } else {
+            response["completed_at"] = unix_time().into();
+        }
+        let (n_prompt, n_generated) = (ended.n_prompt, ended.timings.n_generated);
+        response["usage"] = json!({
+            "input_tokens": n_prompt,
+            "input_tokens_details": {"cached_tokens": ended.timings.n_cached},
+            "output_tokens": n_generated,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": n_prompt + n_generated,
+        });
+        response
+    }
+
+    /// Return the answer in one piece.
+    fn whole(mut self, text: &str, ended: Option<&Ended>, reuse: Option<&crate::engine::Reuse>) -> Value {
+        let mut deltas = self.speaker.write(text);
+        deltas.extend(self.speaker.finish());
+        for delta in &deltas {
+            self.items.add(delta);
+        }
+        self.items.close();
+        let Some(ended) = ended else { return Value::Null };
+        let mut response = self.ended(ended);
+        response["timings"] = timings_json(&ended.timings);
+        if let Some(reuse) = reuse {
+            response["backstitch"] = reuse_json(reuse);
+        }
+        response
+    }
+
+    /// Send events, the last one with `more` in its data.
+    fn send(&mut self, mut events: Vec<Named>, more: Option<(&str, Value)>, frames: &mut Frames) {
+        if let (Some((name, value)), Some((_, data))) = (more, events.last_mut()) {
+            data[name] = value;
+        }
+        for (name, data) in events {
+            let mut event = json!({"type": name, "sequence_number": self.n_events});
+            if let (Some(event), Value::Object(data)) = (event.as_object_mut(), data) {
+                event.extend(data);
+            }
+            self.n_events += 1;
+            frames.named(name, &event);
+        }
+    }
+}
+
+impl Writer for Answer {
+    fn event(&mut self, _: usize, event: Event, frames: &mut Frames) {
+        self.meter.note(&event);
+        match event {
+            Event::Began { .. } => {
+                let response = json!({"response": self.response("in_progress")});
+                let events = vec![("response.created", response.clone()), ("response.in_progress", response)];
+                let progress = self.is_progress.then(|| ("prompt_progress", self.meter.progress()));
+                self.send(events, progress, frames);
+            }
+            Event::Progress { .. } if self.is_progress => {
+                let response = json!({"response": self.response("in_progress")});
+                let progress = ("prompt_progress", self.meter.progress());
+                self.send(vec![("response.in_progress", response)], Some(progress), frames);
+            }
+            Event::Chunk(chunk) => {
+                let deltas = self.speaker.write(&chunk.text);
+                let events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                let timings = self.timings_per_token.then(|| ("timings", self.meter.timings()));
+                self.send(events, timings, frames);
+            }
+            Event::Ended(ended) => {
+                let deltas = self.speaker.finish();
+                let mut events: Vec<Named> = deltas.iter().flat_map(|delta| self.items.add(delta)).collect();
+                events.extend(self.items.close());
+                let mut data = json!({"response": self.ended(&ended)});
+                if let Some(reuse) = &self.meter.reuse {
+                    data["response"]["backstitch"] = reuse_json(reuse);
+                }
+                // llama-server's clients wait for this event also if the answer was cut.
+                events.push(("response.completed", data));
+                self.send(events, Some(("timings", timings_json(&ended.timings))), frames);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, _: &mut Frames) {}
+
+    fn failed(&mut self, error: &ApiError, frames: &mut Frames) {
+        let mut response = self.response("failed");
+        response["error"] = json!({"code": "server_error", "message": error.message()});
+        self.send(vec![("response.failed", json!({"response": response}))], None, frames);
+    }
+}

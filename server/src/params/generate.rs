@@ -1,0 +1,216 @@
+//! From the fields of a request to a request for the engine.
+
+use super::fields::Fields;
+use super::sampling::{MAX_PROBS, MAX_STRINGS, Sampling};
+use crate::engine::{Generate, WhenFull};
+use crate::http::{ApiError, App, Client};
+use backstitch_models::Token;
+use serde_json::{Value, json};
+
+/// The names of the number of tokens to generate, in the order in which they count.
+const LIMIT_NAMES: [&str; 3] = ["n_predict", "max_completion_tokens", "max_tokens"];
+
+/// The longest stop string, in bytes.
+const MAX_STOP: usize = 4096;
+
+/// A request for the engine, and what its answer needs of the fields.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Reading {
+    /// The request.
+    pub generate: Generate,
+    /// Its samplers.
+    pub sampling: Sampling,
+    /// The answer comes in pieces.
+    pub stream: bool,
+    /// The number of answers to each prompt.
+    pub n: usize,
+    /// Every piece tells counts and times.
+    pub timings_per_token: bool,
+    /// Pieces tell which part of the prompt was evaluated.
+    pub return_progress: bool,
+}
+
+impl Reading {
+    /// Return further requests for the same prompt, one for each answer, with random numbers of
+    /// their own. The first one is that of this reading.
+    pub fn requests(self, app: &App) -> Vec<Generate> {
+        let again = |index: usize| {
+            let first = &self.generate;
+            let chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, index);
+            let mut request = Generate::new(first.prompt.clone(), chain);
+            request.tenant = first.tenant;
+            request.priority = first.priority;
+            request.cache_prompt = first.cache_prompt;
+            request.message_ends.clone_from(&first.message_ends);
+            request.limit = first.limit;
+            request.stops.clone_from(&first.stops);
+            request.ignore_eos = first.ignore_eos;
+            request.shown.clone_from(&first.shown);
+            request.logprobs = first.logprobs;
+            request.probs_after_sampling = first.probs_after_sampling;
+            request.prompt_logprobs = first.prompt_logprobs;
+            request.progress = first.progress;
+            request.when_full = first.when_full;
+            request
+        };
+        let others: Vec<_> = (1..self.n).map(again).collect();
+        core::iter::once(self.generate).chain(others).collect()
+    }
+
+    /// Return the settings as llama-server tells them, under `generation_settings` and in slots.
+    pub fn settings(&self) -> Value {
+        let mut settings = self.sampling.to_json();
+        let n_predict = self.generate.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let (n_keep, n_discard) = match self.generate.when_full {
+            WhenFull::Shift { n_keep, n_discard } => (n_keep, n_discard),
+            WhenFull::End => (0, 0),
+        };
+        let others = json!({
+            "stop": self.generate.stops,
+            "max_tokens": n_predict,
+            "n_predict": n_predict,
+            "n_keep": n_keep,
+            "n_discard": n_discard,
+            "stream": self.stream,
+            "n_probs": self.generate.logprobs.unwrap_or(0),
+            "min_keep": 0,
+            "grammar": "",
+            "grammar_lazy": false,
+            "grammar_triggers": [],
+            "preserved_tokens": [],
+            "chat_format": "Content-only",
+            "reasoning_format": "none",
+            "reasoning_in_content": false,
+            "generation_prompt": "",
+            "speculative.types": "none",
+            "timings_per_token": self.timings_per_token,
+            "post_sampling_probs": self.generate.probs_after_sampling,
+            "backend_sampling": false,
+            "lora": [],
+        });
+        if let (Value::Object(settings), Value::Object(others)) = (&mut settings, others) {
+            settings.extend(others);
+        }
+        settings
+    }
+}
+
+/// Read what all interfaces have in common: samplers, limits, stop strings, probabilities, slot,
+/// tenant and priority. The caller adds what its interface alone has.
+///
+/// # Errors
+/// - [`ErrorKind::Invalid`](crate::http::ErrorKind::Invalid) with the field that is wrong.
+/// - [`ErrorKind::NotSupported`](crate::http::ErrorKind::NotSupported) for what cannot be done.
+pub fn read_generate(
+    fields: Fields<'_>,
+    app: &App,
+    client: &Client,
+    prompt: Vec<Token>,
+) -> Result<Reading, ApiError> {
+    let sampling = Sampling::read(fields, app)?;
+    let params = app.params();
+    let mut generate = Generate::new(prompt, sampling.chain(app.vocab(), app.summary().n_ctx, 0));
+    generate.tenant = client.tenant(fields.str("cache_salt")?);
+    generate.priority = i32::try_from(fields.i64("priority")?.unwrap_or(0))
+        .map_err(|_| ApiError::field("priority", "a whole number of 32 bits"))?;
+    generate.slot = read_slot(fields, app)?;
+    generate.cache_prompt = fields.bool("cache_prompt")?.unwrap_or(params.cache_prompt);
+    generate.limit = read_limit(fields, params.n_predict)?;
+    generate.stops = read_stops(fields)?;
+    // Tokens that end the text are banned by a bias, so that none is generated.
+    generate.ignore_eos = sampling.ignore_eos;
+    read_probabilities(fields, &mut generate)?;
+    generate.when_full = read_when_full(fields, app, generate.prompt.len())?;
+    let n = fields
+        .first(&["n_cmpl", "n"])
+        .map_or(Ok(None), |name| fields.u64(name).map(|n| n.map(|n| (name, n))))?;
+    let n = match n {
+        None => 1,
+        Some((_, n)) if (1..=app.summary().n_slots as u64).contains(&n) => n as usize,
+        Some((name, _)) => {
+            let wanted = format!("a whole number from 1 to {} (the number of slots)", app.summary().n_slots);
+            return Err(ApiError::field(name, &wanted));
+        }
+    };
+    let return_progress = fields.bool("return_progress")?.unwrap_or(false);
+    generate.progress = return_progress;
+    Ok(Reading {
+        generate,
+        sampling,
+        stream: fields.bool("stream")?.unwrap_or(false),
+        n,
+        timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
+        return_progress,
+    })
+}
+
+/// Read the slot; -1 and absence mean any.
+fn read_slot(fields: Fields<'_>, app: &App) -> Result<Option<usize>, ApiError> {
+    match fields.i64("id_slot")? {
+        None | Some(-1) => Ok(None),
+        Some(slot) => {
+            let slot = usize::try_from(slot).ok().filter(|&slot| slot < app.summary().n_slots);
+            slot.map(Some).ok_or_else(|| {
+                let last = app.summary().n_slots.saturating_sub(1);
+                ApiError::field("id_slot", &format!("-1 or a slot from 0 to {last}"))
+            })
+        }
+    }
+}
+
+/// Read the most tokens to generate, which the server's own limit caps.
+fn read_limit(fields: Fields<'_>, cap: Option<usize>) -> Result<Option<usize>, ApiError> {
+    let Some(name) = fields.first(&LIMIT_NAMES) else { return Ok(cap) };
+    let wanted = match fields.i64(name)? {
+        Some(n) if n >= 0 => Some(usize::try_from(n).unwrap_or(usize::MAX)),
+        None | Some(-1) => None,
+        Some(_) => return Err(ApiError::field(name, "a whole number, -1 or above")),
+    };
+    Ok(wanted.into_iter().chain(cap).min())
+}
+
+/// Read the stop strings.
+fn read_stops(fields: Fields<'_>) -> Result<Vec<String>, ApiError> {
+    let stops = fields.strings("stop")?.unwrap_or_default();
+    if stops.len() > MAX_STRINGS || stops.iter().any(|stop| stop.len() > MAX_STOP) {
+        return Err(ApiError::field("stop", "at most 256 strings of at most 4096 bytes"));
+    }
+    Ok(stops.into_iter().filter(|stop| !stop.is_empty()).map(str::to_owned).collect())
+}
+
+/// Read the number of probabilities to tell. OpenAI's `logprobs` may be a boolean.
+fn read_probabilities(fields: Fields<'_>, generate: &mut Generate) -> Result<(), ApiError> {
+    let name = fields.first(&["n_probs", "logprobs"]);
+    let n = match name {
+        Some("logprobs") if fields.get("logprobs").is_some_and(Value::is_boolean) => None,
+        Some(name) => fields.u64(name)?.map(|n| (name, n)),
+        None => None,
+    };
+    generate.logprobs = match n {
+        Some((name, n)) if n > MAX_PROBS => {
+            return Err(ApiError::field(name, "a whole number from 0 to 1000"));
+        }
+        Some((_, n)) => Some(n as usize).filter(|&n| n > 0),
+        None => None,
+    };
+    generate.probs_after_sampling = fields.bool("post_sampling_probs")?.unwrap_or(false);
+    Ok(())
+}
+
+/// Read what happens when the context is full.
+fn read_when_full(fields: Fields<'_>, app: &App, n_prompt: usize) -> Result<WhenFull, ApiError> {
+    let params = app.params();
+    let n_keep = match fields.i64("n_keep")? {
+        None => params.n_keep.unwrap_or(n_prompt),
+        Some(-1) => n_prompt,
+        Some(n) => {
+            usize::try_from(n).map_err(|_| ApiError::field("n_keep", "a whole number, -1 or above"))?
+        }
+    };
+    let n_discard = fields.u64("n_discard")?.unwrap_or(0) as usize;
+    match params.context_shift {
+        true => Ok(WhenFull::Shift { n_keep, n_discard }),
+        false => Ok(WhenFull::End),
+    }
+}

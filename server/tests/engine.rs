@@ -1,0 +1,381 @@
+//! The engine: whatever runs beside a request, it answers as if it were alone, and reuses what is
+//! held.
+
+use backstitch_models::sampler::{Chain, Settings};
+use backstitch_models::session::{Finish, GenerateOptions};
+use backstitch_models::vocab::{AddSpecial, ParseSpecial};
+use backstitch_models::{Context, Model, Params, Session, Token};
+use backstitch_server::Error;
+use backstitch_server::engine::{
+    Ended, Engine, EngineParams, Event, Generate, Reuse, ReuseLimit, SlotLayout, Tenant, WhenFull,
+};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+
+/// Models of every kind of memory: all cells, windows, recurrent states, and mixtures of them.
+const KINDS: [&str; 5] = ["llama", "gemma3", "mamba2", "falcon_h1", "qwen35"];
+
+fn demo() -> Model {
+    Model::from_bytes(backstitch_demo::GGUF).unwrap()
+}
+
+fn golden(name: &str) -> Model {
+    Model::open(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn params() -> EngineParams {
+    let context = Params::default().n_threads(2);
+    EngineParams { context, n_ctx: 512, n_slots: 4, n_held: 8, ..EngineParams::default() }
+}
+
+fn tokens(model: &Model, text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    model.vocab().tokenize(text, AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+    tokens
+}
+
+/// Return some tokens of a model, the same for the same seed.
+fn some_tokens(model: &Model, n: usize, seed: u32) -> Vec<Token> {
+    let n_vocab = model.vocab().n_vocab() as u32;
+    (0..n as u32).map(|i| Token((i * 7919 + seed * 104_729 + i * i % 31) % (n_vocab - 8) + 4)).collect()
+}
+
+fn settings(seed: u64) -> Settings {
+    Settings::default().temp(0.9).seed(seed)
+}
+
+fn request(model: &Model, prompt: &[Token], n: usize, seed: u64) -> Generate {
+    let chain = Chain::new(model.vocab().n_vocab(), &settings(seed));
+    let mut request = Generate::new(prompt.to_vec(), chain);
+    request.limit = Some(n);
+    request.ignore_eos = true;
+    request
+}
+
+struct Answer {
+    tokens: Vec<Token>,
+    text: String,
+    reuse: Reuse,
+    ended: Ended,
+}
+
+fn answer(mut events: Receiver<Event>) -> Answer {
+    let (mut tokens, mut text, mut reuse) = (Vec::new(), String::new(), None);
+    while let Some(event) = events.blocking_recv() {
+        match event {
+            Event::Began { reuse: new, .. } => reuse = Some(new),
+            Event::Chunk(chunk) => {
+                tokens.extend(chunk.tokens);
+                text += &chunk.text;
+            }
+            Event::Ended(ended) => return Answer { tokens, text, reuse: reuse.unwrap(), ended },
+            Event::Failed(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+    panic!("no end");
+}
+
+/// Return what a session alone generates.
+fn alone(model: &Model, prompt: &[Token], n: usize, seed: u64) -> Vec<Token> {
+    let ctx = Context::new(model, Params::default().n_ctx(512)).unwrap();
+    let mut session = Session::new(ctx, &settings(seed)).unwrap();
+    session.feed(prompt).unwrap();
+    let options = GenerateOptions::default().limit(n).ignore_eos();
+    session.generate(options).for_each(|chunk| drop(chunk.unwrap()));
+    session.tokens()[prompt.len()..].to_vec()
+}
+
+#[test]
+fn requests_together_answer_as_alone() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let engine = Engine::start(&model, params()).unwrap();
+        let prompts: Vec<Vec<Token>> =
+            (0..10).map(|i| some_tokens(&model, 20 + 13 * i as usize, i % 4)).collect();
+        let all: Vec<_> = (0u64..)
+            .zip(&prompts)
+            .map(|(seed, prompt)| engine.generate(request(&model, prompt, 12, seed)).unwrap())
+            .collect();
+        for ((seed, prompt), events) in (0u64..).zip(&prompts).zip(all) {
+            assert_eq!(answer(events).tokens, alone(&model, prompt, 12, seed), "{kind} {seed}");
+        }
+    }
+}
+
+#[test]
+fn an_edited_conversation_reevaluates_its_last_message_only() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let engine = Engine::start(&model, params()).unwrap();
+        let mut prompt = some_tokens(&model, 300, 1);
+        let mut first = request(&model, &prompt, 8, 1);
+        first.message_ends = vec![100, 200, 290];
+        let first = answer(engine.generate(first).unwrap());
+        assert_eq!(first.reuse.limit, ReuseLimit::NothingHeld);
+
+        // The same prompt again: the last token gives the logits.
+        let again = answer(engine.generate(request(&model, &prompt, 8, 1)).unwrap());
+        assert_eq!(again.tokens, first.tokens, "{kind}");
+        assert_eq!((again.reuse.n_reused, again.reuse.limit), (299, ReuseLimit::Complete), "{kind}");
+
+        // Another last message.
+        let former = prompt.clone();
+        prompt.truncate(290);
+        prompt.extend(some_tokens(&model, 10, 77));
+        let edited = answer(engine.generate(request(&model, &prompt, 8, 3)).unwrap());
+        assert_eq!(edited.tokens, alone(&model, &prompt, 8, 3), "{kind}");
+        assert_eq!(edited.reuse.n_reused, 290, "{kind}");
+
+        // The former one is still held.
+        let back = answer(engine.generate(request(&model, &former, 8, 1)).unwrap());
+        assert_eq!((back.tokens, back.reuse.n_reused), (first.tokens, 299), "{kind}");
+    }
+}
+
+#[test]
+fn a_continued_conversation_reuses_its_answer() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let engine = Engine::start(&model, params()).unwrap();
+        let mut prompt = some_tokens(&model, 60, 5);
+        let first = answer(engine.generate(request(&model, &prompt, 20, 1)).unwrap());
+        prompt.extend(&first.tokens);
+        prompt.extend(some_tokens(&model, 9, 6));
+        let second = answer(engine.generate(request(&model, &prompt, 5, 2)).unwrap());
+        // The last token of an answer is drawn, but not evaluated.
+        assert_eq!(second.reuse.n_reused, 79, "{kind}");
+        assert_eq!(second.tokens, alone(&model, &prompt, 5, 2), "{kind}");
+    }
+}
+
+#[test]
+fn a_busy_prefix_is_shared() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 300, 9);
+    let all: Vec<_> =
+        (0..4).map(|seed| engine.generate(request(&model, &prompt, 20, seed)).unwrap()).collect();
+    let answers: Vec<Answer> = all.into_iter().map(answer).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.reuse.n_reused == 0).count(), 1);
+    let evaluated: usize = answers.iter().map(|answer| answer.ended.timings.n_prompt).sum();
+    assert!(evaluated < 300 + 4 * 40, "{evaluated} tokens");
+    for (seed, answer) in (0..).zip(answers) {
+        assert_eq!(answer.tokens, alone(&model, &prompt, 20, seed));
+    }
+}
+
+#[test]
+fn tenants_share_nothing() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 100, 9);
+    let of = |tenant: Tenant| {
+        let mut request = request(&model, &prompt, 3, 1);
+        request.tenant = tenant;
+        answer(engine.generate(request).unwrap())
+    };
+    let (a, b) = (Tenant::of(&["a"]), Tenant::of(&["b"]));
+    let first = of(a);
+    assert_eq!(of(b).reuse.n_reused, 0);
+    assert_eq!(of(Tenant::default()).reuse.n_reused, 0);
+    let again = of(a);
+    assert_eq!((again.reuse.n_reused, again.tokens), (99, first.tokens));
+}
+
+#[test]
+fn a_cancelled_request_leaves_what_it_evaluated() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 200, 3);
+    let mut events = engine.generate(request(&model, &prompt, 250, 1)).unwrap();
+    while let Some(event) = events.blocking_recv() {
+        if matches!(event, Event::Chunk(_)) {
+            break;
+        }
+    }
+    drop(events);
+    let next = answer(engine.generate(request(&model, &prompt, 5, 1)).unwrap());
+    assert_eq!(next.reuse.n_reused, 199);
+    assert_eq!(next.tokens, alone(&model, &prompt, 5, 1));
+}
+
+#[test]
+fn stop_strings_and_limits_end_a_text() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = tokens(&model, "Once upon a time");
+    let greedy = |n: usize, stops: &[&str]| {
+        let chain = Chain::new(model.vocab().n_vocab(), &Settings::default().temp(0.0));
+        let mut request = Generate::new(prompt.clone(), chain);
+        request.limit = Some(n);
+        request.stops = stops.iter().map(|&stop| stop.into()).collect();
+        answer(engine.generate(request).unwrap())
+    };
+    let stopped = greedy(50, &["girl"]);
+    assert_eq!(stopped.text, ", there was a little ");
+    assert_eq!(stopped.ended.finish, Finish::Stop { index: 0 });
+    assert_eq!(greedy(3, &[]).ended.finish, Finish::Limit);
+    let nothing = greedy(0, &[]);
+    assert_eq!((nothing.tokens.len(), nothing.ended.finish), (0, Finish::Limit));
+}
+
+#[test]
+fn a_full_context_ends_or_shifts() {
+    let model = demo();
+    let engine = Engine::start(&model, EngineParams { n_ctx: 64, ..params() }).unwrap();
+    let prompt = some_tokens(&model, 40, 3);
+    let full = answer(engine.generate(request(&model, &prompt, 100, 1)).unwrap());
+    assert_eq!((full.ended.finish, full.tokens.len()), (Finish::ContextFull, 24));
+    let mut shifting = request(&model, &prompt, 100, 1);
+    shifting.when_full = WhenFull::Shift { n_keep: 8, n_discard: 0 };
+    let shifted = answer(engine.generate(shifting).unwrap());
+    assert_eq!((shifted.ended.finish, shifted.tokens.len()), (Finish::Limit, 100));
+    assert!(shifted.ended.is_shifted);
+    assert_eq!(shifted.tokens[..24], full.tokens[..]);
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let model = demo();
+    let engine = Engine::start(&model, EngineParams { n_ctx: 64, max_waiting: 2, ..params() }).unwrap();
+    let refused = |request: Generate| engine.generate(request).map(|_| ()).unwrap_err();
+    assert!(matches!(refused(request(&model, &[], 1, 1)), Error::EmptyPrompt));
+    let long = some_tokens(&model, 64, 1);
+    assert!(matches!(
+        refused(request(&model, &long, 1, 1)),
+        Error::PromptTooLong { n_prompt_tokens: 64, n_ctx: 64 }
+    ));
+    let mut elsewhere = request(&model, &long[..5], 1, 1);
+    elsewhere.slot = Some(4);
+    assert!(matches!(refused(elsewhere), Error::Slot { slot: 4, n_slots: 4 }));
+    let stranger = [Token(model.vocab().n_vocab() as u32)];
+    assert!(matches!(refused(request(&model, &stranger, 1, 1)), Error::Engine(_)));
+    let sent: Vec<_> = (0..50).map(|_| engine.generate(request(&model, &long[..5], 20, 1))).collect();
+    let n_busy = sent.iter().filter(|sent| matches!(sent, Err(Error::Busy { limit: 2 }))).count();
+    assert!(n_busy > 0);
+    for events in sent.into_iter().flatten() {
+        assert_eq!(answer(events).tokens.len(), 20);
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_pauses_its_request_alone() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 20, 3);
+    let stalled = engine.generate(request(&model, &prompt, 400, 1)).unwrap();
+    let other = answer(engine.generate(request(&model, &some_tokens(&model, 20, 4), 400, 2)).unwrap());
+    assert_eq!(other.tokens.len(), 400);
+    assert_eq!(answer(stalled).tokens, alone(&model, &prompt, 400, 1));
+}
+
+#[test]
+fn a_short_prompt_does_not_wait_for_a_long_one() {
+    let model = demo();
+    let context = Params::default().n_threads(1);
+    let engine = Engine::start(&model, EngineParams { context, n_ctx: 8192, ..params() }).unwrap();
+    let long = engine.generate(request(&model, &some_tokens(&model, 8000, 1), 1, 1)).unwrap();
+    let short = answer(engine.generate(request(&model, &some_tokens(&model, 8, 2), 2, 1)).unwrap());
+    // The long prompt is still being evaluated, or was so fast that nobody waited.
+    assert!(long.is_empty() || long.len() == 1, "only its beginning was told");
+    assert_eq!(short.tokens.len(), 2);
+    assert_eq!(answer(long).tokens.len(), 1);
+}
+
+#[test]
+fn what_was_evaluated_survives_a_restart() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let folder = tempfile::tempdir().unwrap();
+        let kept = EngineParams { state: Some(folder.path().into()), ..params() };
+        let prompt = some_tokens(&model, 300, 1);
+        let first = {
+            let engine = Engine::start(&model, kept.clone()).unwrap();
+            let mut request = request(&model, &prompt, 8, 1);
+            request.message_ends = vec![128, 256];
+            answer(engine.generate(request).unwrap())
+        };
+        let engine = Engine::start(&model, kept).unwrap();
+        let again = answer(engine.generate(request(&model, &prompt, 8, 1)).unwrap());
+        assert!(again.reuse.n_from_disk >= 256, "{kind}: {:?}", again.reuse);
+        assert_eq!(again.tokens, first.tokens, "{kind}");
+    }
+}
+
+#[test]
+fn slots_are_saved_restored_and_erased() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (model, folder) = (demo(), tempfile::tempdir().unwrap());
+    let engine = Engine::start(&model, params()).unwrap();
+    let prompt = some_tokens(&model, 100, 1);
+    let mut saved = request(&model, &prompt, 5, 1);
+    saved.slot = Some(2);
+    let first = answer(engine.generate(saved).unwrap());
+    for (layout, name) in [(SlotLayout::Backstitch, "a.bst"), (SlotLayout::Llama, "a.bin")] {
+        let path = folder.path().join(name);
+        let file = runtime.block_on(engine.save_slot(2, path.clone(), layout)).unwrap();
+        assert_eq!(file.n_tokens, 104);
+        assert_eq!(file.n_bytes, std::fs::metadata(&path).unwrap().len());
+        assert_eq!(
+            runtime.block_on(engine.restore_slot(1, path, Tenant::of(&[name]))).unwrap().n_tokens,
+            104
+        );
+        // The files of llama.cpp have no checkpoints, so only the end can be continued at once.
+        let longer = [&prompt[..], &first.tokens, &some_tokens(&model, 3, 8)].concat();
+        let mut again = request(&model, &longer, 5, 1);
+        again.tenant = Tenant::of(&[name]);
+        let again = answer(engine.generate(again).unwrap());
+        assert_eq!(again.reuse.n_reused, 104, "{name}");
+        assert_eq!(again.tokens, alone(&model, &longer, 5, 1), "{name}");
+    }
+    assert_eq!(runtime.block_on(engine.erase_slot(2)).unwrap(), 104);
+    assert!(matches!(
+        runtime.block_on(engine.save_slot(2, folder.path().join("b"), SlotLayout::Llama)),
+        Err(Error::EmptySlot { slot: 2 })
+    ));
+    std::fs::write(folder.path().join("bad"), b"no state").unwrap();
+    let bad = runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default()));
+    assert!(matches!(bad, Err(Error::Engine(_))), "{bad:?}");
+    let missing = runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default()));
+    assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
+}
+
+#[test]
+fn the_cache_stays_within_its_budget() {
+    let model = demo();
+    let engine = Engine::start(&model, EngineParams { n_held: 3, n_slots: 2, ..params() }).unwrap();
+    for seed in 0..12 {
+        answer(engine.generate(request(&model, &some_tokens(&model, 50, seed), 5, 1)).unwrap());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let counters = runtime.block_on(engine.counters()).unwrap();
+    assert_eq!((counters.n_held, counters.n_evicted), (5, 7));
+    let held = runtime.block_on(engine.held(Tenant::default())).unwrap();
+    assert_eq!(held.len(), 5);
+    assert_eq!(held[0].tokens[..50], some_tokens(&model, 50, 11)[..]);
+}
+
+#[test]
+fn cells_that_run_out_are_taken_from_idle_sequences() {
+    let model = demo();
+    let small = EngineParams { n_ctx: 256, n_slots: 2, n_held: 16, held_bytes: 0, ..params() };
+    let engine = Engine::start(&model, small).unwrap();
+    for seed in 0..8 {
+        let prompt = some_tokens(&model, 200, seed);
+        let answer = answer(engine.generate(request(&model, &prompt, 40, 1)).unwrap());
+        assert_eq!(answer.tokens, alone(&model, &prompt, 40, 1));
+    }
+}
+
+#[test]
+fn the_engine_ends_with_its_last_handle() {
+    let model = demo();
+    let engine = Engine::start(&model, params()).unwrap();
+    let events = engine.generate(request(&model, &some_tokens(&model, 20, 1), 30, 1)).unwrap();
+    let began = Instant::now();
+    drop(engine);
+    // What was under way is finished.
+    assert_eq!(answer(events).tokens.len(), 30);
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
