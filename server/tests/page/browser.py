@@ -49,7 +49,7 @@ class Browser:
             f"--window-size={width},{height}", "about:blank",
         ]
 
-        # The pipe's ends may have the numbers 3 and 4 themselves: they are copied to high ones first.
+        # The pipe's ends may be 3 and 4 themselves: they are copied to high numbers first.
         def connect():
             high = [os.dup2(fd, n) for fd, n in ((to_browser, 60), (from_browser, 61))]
             for fd, n in zip(high, (3, 4)):
