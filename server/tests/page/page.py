@@ -12,21 +12,17 @@ Python's standard library and Chromium; the variable CHROMIUM names another brow
 
 import argparse
 import json
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import browser as browsers
+import server as servers
 from browser import Failed
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 SKIPPED = 77
 
 IDLE = "document.getElementById('stop').hidden"
@@ -330,60 +326,86 @@ def failures(page):
 TESTS = [modules, chats, edits, reloads, restores, attaches, stops, sets, keyboard, phone, themes, failures]
 
 
-def free_port():
-    """Return a port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def restarts(page, server):
+    """A conversation goes on after the server was ended, with what it kept on disk."""
+    page.send("Once upon a time there was a girl with a needle.")
+    page.send("Then the cat said:")
+    server.stop()
+    server.start()
+    page.send("And then?")
+    stats = page.browser.run("import('./page/chat.js').then((chat) => chat.shownPath()[5].stats)")
+    check("reused after a restart", stats["cached"] > 20)
+    check("from disk", stats["fromDisk"] > 20)
+    check("said", any("disk" in text for text in page.browser.run(texts("article:last-of-type dd"))))
 
 
-def start_server(program, log):
-    """Start the program with the demo model, and return it with its address when it answers."""
-    port = free_port()
-    model = ROOT / "demo" / "demo.gguf"
-    command = [program, "serve", "-m", model, "--host", "127.0.0.1", "--port", str(port), "-c", "2048"]
-    server = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}/"
-    for _ in range(300):
+def keys(page, server):
+    """A server with keys shows the page, which asks for one."""
+    page.browser.run("document.getElementById('input').focus()")
+    page.browser.type("Once upon a time")
+    page.browser.press("Enter")
+    page.browser.wait("document.getElementById('settings').open", 10)
+    check("the focus", page.browser.run("document.activeElement.name"), "key")
+    page.browser.type("needle")
+    page.browser.press("Enter")
+    page.browser.wait("!document.getElementById('settings').open", 5)
+    page.browser.click(".notice.error button")
+    page.browser.wait(ANSWERED)
+    page.browser.wait("document.querySelectorAll('.return').length === 2", 15)
+
+
+# Tests that need a server of their own, with the options of it.
+SERVER_TESTS = [(restarts, []), (keys, ["--api-key", "needle"])]
+
+
+def run(test, url, program, pictures, *arguments):
+    """Run a test in a browser of its own, and return true if it passed."""
+    browser = browsers.Browser(program)
+    start = time.monotonic()
+    try:
+        page = Page(browser, url, pictures)
+        page.begin()
+        test(page, *arguments)
+        check("errors of the page", browser.messages, [])
+        # Downloads of exports are addresses of the page's own.
+        others = [to for to in browser.requests if not to.startswith((url, f"blob:{url}", "about:"))]
+        check("requests to other hosts", others, [])
+        print(f"{test.__name__}: ok ({time.monotonic() - start:.1f} s)", flush=True)
+        return True
+    except Exception as error:  # noqa: BLE001 - the others still run
+        print(f"{test.__name__}: FAILED: {error}", flush=True)
+        if not isinstance(error, Failed):
+            traceback.print_exc()
+        if pictures:
+            browser.screenshot(pictures / f"failed-{test.__name__}.png")
+        return False
+    finally:
+        browser.close()
+
+
+def run_all(options, program, serve):
+    """Run the tests that were named, or all of them, and return true if they passed."""
+    def is_wanted(test):
+        return not options.tests or test.__name__ in options.tests
+
+    passed = True
+    if any(map(is_wanted, TESTS)):
+        server = None if options.url else servers.Server(serve)
         try:
-            with urllib.request.urlopen(url + "health", timeout=5):
-                return server, url
-        except (urllib.error.URLError, OSError):
-            if server.poll() is not None:
-                break
-            time.sleep(0.1)
-    server.kill()
-    log.seek(0)
-    raise SystemExit(f"the server does not answer:\n{log.read().decode(errors='replace')}")
-
-
-def run(url, program, pictures, only):
-    """Run the tests, each in a browser of its own, and return the number that failed."""
-    failed = 0
-    for test in TESTS:
-        if only and test.__name__ not in only:
-            continue
-        browser = browsers.Browser(program)
-        start = time.monotonic()
-        try:
-            page = Page(browser, url, pictures)
-            page.begin()
-            test(page)
-            check("errors of the page", browser.messages, [])
-            # Downloads of exports are addresses of the page's own.
-            others = [to for to in browser.requests if not to.startswith((url, f"blob:{url}", "about:"))]
-            check("requests to other hosts", others, [])
-            print(f"{test.__name__}: ok ({time.monotonic() - start:.1f} s)", flush=True)
-        except Exception as error:  # noqa: BLE001 - the others still run
-            failed += 1
-            print(f"{test.__name__}: FAILED: {error}", flush=True)
-            if not isinstance(error, Failed):
-                traceback.print_exc()
-            if pictures:
-                browser.screenshot(pictures / f"failed-{test.__name__}.png")
+            for test in filter(is_wanted, TESTS):
+                passed &= run(test, options.url or server.url, program, options.pictures)
         finally:
-            browser.close()
-    return failed
+            if server:
+                server.close()
+    for test, flags in SERVER_TESTS:
+        if options.url or not is_wanted(test):
+            continue
+        server = servers.Server(serve, *flags)
+        try:
+            passed &= run(test, server.url, program, options.pictures, server)
+        finally:
+            server.close()
+    return passed
 
 
 def main():
@@ -397,22 +419,13 @@ def main():
     if program is None:
         print("skipped: no Chromium here (CHROMIUM=PATH names one)")
         return SKIPPED
-    if options.pictures:
-        options.pictures.mkdir(parents=True, exist_ok=True)
-    if options.url:
-        return 1 if run(options.url, program, options.pictures, options.tests) else 0
-    built = [ROOT / "target" / kind / "backstitch" for kind in ("release", "debug")]
-    serve = options.program or next((path for path in built if path.exists()), None)
-    if serve is None:
+    serve = options.program or servers.program()
+    if serve is None and not options.url:
         print("skipped: no program in target/ (cargo build -p backstitch, or --program PATH)")
         return SKIPPED
-    with tempfile.TemporaryFile() as log:
-        server, url = start_server(serve, log)
-        try:
-            return 1 if run(url, program, options.pictures, options.tests) else 0
-        finally:
-            server.terminate()
-            server.wait(30)
+    if options.pictures:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+    return 0 if run_all(options, program, serve) else 1
 
 
 if __name__ == "__main__":
