@@ -10,7 +10,7 @@ use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt, Valu
 /// A word that no template has.
 const NEEDLE: &str = "nEEdle";
 
-/// What a template can express.
+/// The abilities of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {

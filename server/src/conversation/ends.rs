@@ -1,6 +1,6 @@
 //! The places in a prompt where messages end.
 //!
-//! They are hints: the engine keeps a way back to them, because people edit the last message or ask
+//! They are hints: rolling back to them stays cheap, because people edit the last message or ask
 //! for another answer. A place that is missed costs time, never correctness. So the search is
 //! linear: the text of each message is looked for behind that of the one before, in the parts of
 //! the prompt that came from messages.

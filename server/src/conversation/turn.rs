@@ -97,6 +97,8 @@ impl Turn {
         let tokens = core::mem::take(&mut prompt.tokens);
         let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
+        reading.generate.shown =
+            format.markers().iter().filter_map(|marker| app.vocab().find(marker.as_bytes())).collect();
         Ok(Turn { reading, format, options })
     }
 }

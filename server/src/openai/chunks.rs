@@ -8,7 +8,7 @@ use backstitch_models::chat::reply::Delta;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What is common to all pieces of an answer.
+/// The common parts of all pieces of an answer.
 pub(super) struct Shape {
     pub app: Arc<App>,
     pub id: String,

@@ -80,7 +80,7 @@ fn written(app: &App, tokens: &[Token]) -> String {
     String::from_utf8_lossy(&app.vocab().detokenize(own, WriteSpecial::Yes)).into_owned()
 }
 
-/// What is common to all answers.
+/// The common parts of all answers.
 struct Shape {
     app: Arc<App>,
     id: String,
