@@ -30,13 +30,13 @@ use clap::{Parser, Subcommand};
 
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use expand::expand;
-pub use files::{FileArgs, PromptCacheArgs};
+pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
 };
 pub use run::{ChatArgs, RunArgs};
-pub use sampling::SamplingArgs;
+pub use sampling::{SamplingArgs, SpeculationArgs};
 pub use serve::{AnswerArgs, LogFormat, PoolingArg, ServeArgs, SlotArgs, SlotFormat};
 pub use state::{
     CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,

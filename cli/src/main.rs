@@ -3,7 +3,7 @@
 //! A command line passes three stages: `args` parses it, a file in `commands` runs it, and `output`
 //! and `error` write what people and other programs read. Commands share the other modules. Around
 //! a model: `model` and `embedded` load it, `footprint` computes its size, `prompt` reads the text,
-//! `session` evaluates and generates, `prompt_cache`, `saved` and `target` work with files,
+//! `session` evaluates and generates, `drafter` speeds that up, `prompt_cache`, `saved` and `target` work with files,
 //! `picture` draws. Around the process: `interrupt`, `progress`, `terminal`, `memory`, `machine`,
 //! `file_size`, `allocations`.
 //!
@@ -13,6 +13,7 @@
 mod allocations;
 mod args;
 mod commands;
+mod drafter;
 mod embedded;
 mod error;
 mod file_size;

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// - [`Error::Read`] if the file or standard input cannot be read.
 /// - [`Error::Refused`] if the text is not UTF-8, or longer than [`MAX_BYTES`].
 pub fn read(args: &PromptArgs) -> Result<Option<String>, Error> {
-    let typed = args.prompt.as_ref().map(|text| if args.escape { unescaped(text) } else { text.clone() });
+    let typed = args.prompt.as_ref().map(|text| escaped(text, args.escape));
     match args.file.as_deref() {
         Some(path) if path != Path::new("-") => {
             let failed = |source| Error::Read { path: path.into(), source };
@@ -64,6 +64,11 @@ fn joined(piped: Option<String>, typed: Option<String>) -> Option<String> {
         (Some(piped), Some(typed)) => Some(format!("{piped}\n{typed}")),
         (piped, typed) => piped.or(typed),
     }
+}
+
+/// Return a text that was typed as an option, with its escapes replaced if `is_escaped`.
+pub fn escaped(text: &str, is_escaped: bool) -> String {
+    if is_escaped { unescaped(text) } else { text.into() }
 }
 
 /// Replace escapes (`\n`, `\x41`) by the characters that they stand for. Unknown escapes stay as

@@ -1,8 +1,10 @@
 //! A session of the library with everything that a program adds: options, progress lines, signals,
 //! and times for `-v`.
 //!
-//! `run` and `chat` use it. It decides nothing about text; prompts, sampling, rollbacks and saving
+//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text; prompts, sampling, rollbacks and saving
 //! are those of [`backstitch_models::session`].
+
+mod branches;
 
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
@@ -50,18 +52,20 @@ pub struct Stats {
 }
 
 /// The end of a generation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Until {
     /// Most tokens to generate; `None` is no limit.
     pub limit: Option<u64>,
     /// True to continue after the model has ended the text.
     pub ignore_eos: bool,
+    /// Texts before which the generation ends.
+    pub stops: Vec<String>,
 }
 
 impl Until {
     /// Stop after `n` tokens, the value of `-n`; a negative number is no limit.
     pub fn tokens(n: i64) -> Self {
-        Self { limit: u64::try_from(n).ok(), ignore_eos: false }
+        Self { limit: u64::try_from(n).ok(), ignore_eos: false, stops: Vec::new() }
     }
 }
 
@@ -73,7 +77,7 @@ impl Session {
     ///   context.
     /// - [`Error::Engine`] if the context cannot be made.
     pub fn new(model: &Model, context: &ContextArgs, sampling: &SamplingArgs) -> Result<Self, Error> {
-        let (ctx, settings) = begin(model, context, sampling)?;
+        let (ctx, settings) = begin(model, context, sampling, 1)?;
         Ok(Self::of(session::Session::new(ctx, &settings)?))
     }
 
@@ -92,7 +96,7 @@ impl Session {
         path: &Path,
         sequence: Option<u32>,
     ) -> Result<Self, Error> {
-        let (mut ctx, settings) = begin(model, context, sampling)?;
+        let (mut ctx, settings) = begin(model, context, sampling, 1)?;
         let progress = Progress::endless("restoring");
         let mut restored = restore_one(&mut ctx, path, sequence)?;
         drop(progress);
@@ -234,7 +238,7 @@ impl Session {
     }
 
     /// Generate tokens after the session's, and `show` their text as it comes. The session holds
-    /// all of them afterwards, except a token that ends the text.
+    /// all of them afterwards, except a token that ends the text, and a stop string.
     ///
     /// # Errors
     /// [`Error::Engine`] if the model cannot be evaluated, and the errors of `show`.
@@ -249,6 +253,7 @@ impl Session {
         let room = self.n_ctx().saturating_sub(self.tokens().len());
         let limit = until.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let options = GenerateOptions::default().limit(limit.min(room));
+        let options = until.stops.into_iter().fold(options, GenerateOptions::stop);
         let options = if until.ignore_eos { options.ignore_eos() } else { options };
         self.inner.set_cancel(Some(interrupt::cancel()));
         let (mut n, mut generation) = (0, self.inner.generate(options));
@@ -265,6 +270,7 @@ impl Session {
         if finish != Some(Finish::Cancelled) {
             self.inner.evaluate_pending()?;
         }
+        self.inner.cut_stop()?;
         self.stats.n_generated += n;
         self.stats.generation_time += start.elapsed();
         self.stats.drafts = self.inner.draft_stats();
@@ -276,17 +282,19 @@ impl Session {
     }
 }
 
-/// Make a context and the settings of the samplers, after the checks that need no evaluation.
+/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that need
+/// no evaluation.
 fn begin(
     model: &Model,
     context: &ContextArgs,
     sampling: &SamplingArgs,
+    n_seqs: u32,
 ) -> Result<(Context, Settings), Error> {
     if model.graph().head() == Head::Embeddings {
         let text = "this model makes embeddings, not text; name one that generates text with -m";
         return Err(Error::Refused(text.into()));
     }
-    let params = model::params(context, model);
+    let params = model::params(context, model).n_seq_max(n_seqs);
     memory::check(model, &params)?;
     let ctx = Context::new(model, params)?;
     model::warn_beyond_training(params.n_ctx, model);
@@ -339,7 +347,7 @@ fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
         .logit_bias(args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect())
 }
 
-/// Return the breakers of DRY; none if it is off, because looking through the vocabulary takes time.
+/// Return the breakers of DRY; none if it is off, because looking through a vocabulary takes time.
 fn breakers(args: &SamplingArgs, vocab: &Vocab) -> DryBreakers {
     let texts: Vec<&str> = args.dry_sequence_breaker.iter().map(String::as_str).collect();
     match texts.as_slice() {

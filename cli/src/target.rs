@@ -18,7 +18,7 @@ mod text;
 use crate::error::Error;
 use crate::output::one_line;
 pub use found::{Found, is_llama};
-use stamp::Stamp;
+pub use stamp::Stamp;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,20 @@ impl<'a> Target<'a> {
         inputs: &[Option<&Path>],
     ) -> Result<Self, Error> {
         let input = input.filter(|input| same_file(input, path)).and_then(Stamp::of);
+        Ok(Self { input, ..Self::check(path, option, kind, inputs)? })
+    }
+
+    /// Check a path to which the command itself wrote before. `input` is the file as it was then.
+    ///
+    /// # Errors
+    /// The errors of [`Target::check`].
+    pub fn check_continued(
+        path: &'a Path,
+        option: &'static str,
+        kind: Kind,
+        input: Option<Stamp>,
+        inputs: &[Option<&Path>],
+    ) -> Result<Self, Error> {
         Ok(Self { input, ..Self::check(path, option, kind, inputs)? })
     }
 

@@ -126,6 +126,8 @@ mod context;
 pub mod error;
 mod fingerprint;
 pub mod gguf;
+#[cfg(feature = "grammar")]
+pub mod grammar;
 pub mod graph;
 mod hparams;
 pub mod llama_files;

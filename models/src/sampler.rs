@@ -3,9 +3,9 @@
 //! A sampler is a small value that changes a list of candidates: it raises or lowers logits, or
 //! drops tokens. A [`Chain`] runs several samplers in order and draws one of the tokens left. Most
 //! samplers have no state: the [`History`] of recent tokens and the position of the [`Rng`] belong
-//! to the chain. A sampler with a state of its own overrides [`Sampler::accept`],
-//! [`Sampler::save`], [`Sampler::restore`] and [`Sampler::reset`]. A clone of a chain clones that
-//! state, and [`Chain::state`] holds its bytes.
+//! to the chain. A sampler with a state of its own overrides [`Sampler::accept`] or
+//! [`Sampler::drawn`], [`Sampler::save`], [`Sampler::restore`] and [`Sampler::reset`]. A clone of a
+//! chain clones that state, and [`Chain::state`] holds its bytes.
 //!
 //! Equal logits, settings and seeds give the same token on every platform. All sums run in `f64`
 //! over the candidates in their current order: token order after loading, and descending logits
@@ -141,8 +141,8 @@ pub trait Sampler: CloneBoxed + Send + Sync {
         let _ = token;
     }
 
-    /// Take note of the token that was drawn from `candidates`, which this sampler and those after it
-    /// left. It is accepted afterwards only if it becomes part of the sequence.
+    /// Take note of the token that was drawn from `candidates`, which this sampler and those after
+    /// it left. It is accepted afterwards only if it becomes part of the sequence.
     fn drawn(&mut self, token: Token, candidates: &Candidates) {
         let _ = (token, candidates);
     }

@@ -4,7 +4,7 @@
 use backstitch_core::cell::CellType;
 use backstitch_models::{
     Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
-    sampler::{Chain, Settings},
+    sampler::{Chain, DryParams, Generator, Kind, MirostatVersion, Settings},
     session::{GenerateOptions, Session},
     speculative::{DraftModel, Drafter, Lookup, Speculative},
 };
@@ -31,10 +31,24 @@ fn decoding_a_token_allocates_nothing() {
 
 /// Generate with chunks that are lent, and with stop strings that never occur.
 fn a_session_allocates_nothing() {
-    for name in ["llama", "gemma3", "falcon_h1", "mamba2"] {
+    let usual = Settings::default().repeat_penalty(1.1);
+    let mirostat = |version| Settings::default().generator(Generator::Llama).mirostat(Some(version));
+    let dry = DryParams { multiplier: 0.8, allowed_length: 1, last_n: 512, ..DryParams::default() };
+    let order = [&Kind::USUAL[..], &[Kind::AdaptiveP]].concat();
+    let all = Settings::default().generator(Generator::Llama).dry(dry).order(order).min_keep(3);
+    let all = all.typical_p(0.9).top_n_sigma(2.0).xtc_probability(0.5).adaptive_target(0.2);
+    let cases = [
+        ("llama", usual.clone()),
+        ("gemma3", usual.clone()),
+        ("falcon_h1", usual.clone()),
+        ("mamba2", usual),
+        ("llama", mirostat(MirostatVersion::One)),
+        ("llama", mirostat(MirostatVersion::Two)),
+        ("llama", all),
+    ];
+    for (name, settings) in cases {
         let model = model(name);
         let ctx = Context::new(&model, Params::default().n_ctx(512)).unwrap();
-        let settings = Settings::default().repeat_penalty(1.1);
         let mut session = Session::new(ctx, &settings).unwrap();
         session.feed(&(0..70).map(Token).collect::<Vec<_>>()).unwrap();
         let options = GenerateOptions::default().limit(250).ignore_eos().stop("no such text");

@@ -47,3 +47,21 @@ pub struct FileArgs {
     #[arg(long, requires = "save")]
     pub force: bool,
 }
+
+/// Options of saved conversations. `--restore` and `--save` may name one file.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Conversation file")]
+pub struct ConversationArgs {
+    /// Continue the conversation that a file holds.
+    #[arg(long, value_name = "FILE")]
+    pub restore: Option<PathBuf>,
+    /// Save the conversation to a file after every answer; only what is new is written.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Let --save replace a saved state of another text.
+    #[arg(long, requires = "save")]
+    pub force: bool,
+    /// Keep what was typed in a file, for the keys Up and Ctrl-R in later chats.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+}

@@ -105,8 +105,7 @@ const ADAPTER: Treatment =
     Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
 const MEDIA: Treatment = Refused("models read text only here");
 const SERVER: Treatment = Refused("this is an option of `backstitch serve`");
-const TEMPLATE: Treatment =
-    Refused("the chat template in the model file is used; write another one into the file");
+const TEMPLATE: Treatment = Refused("`backstitch chat --chat-template` takes another chat template");
 const PREFIX: Treatment =
     Refused("the chat template puts these texts around messages: use `backstitch chat`");
 const DRAFT: Treatment = Ignored("the draft model has the settings of the model");
@@ -244,7 +243,6 @@ pub const FLAGS: &[Flag] = &[
     flag(&["-bf", "--binary-file"], Value, Refused("prompts are text in UTF-8: -f FILE")),
     flag(&["--in-file"], Value, Refused("-f FILE reads a prompt from a file")),
     flag(&["--no-escape"], Nothing, Ignored("backslashes stay as they are typed, unless -e is given")),
-    only(&["chat"], &["-e", "--escape"], Nothing, Refused("a line that ends in \\ goes on in the next")),
     only(&["chat"], &["-f", "--file"], Value, Refused("pipe the messages: backstitch chat < FILE")),
     flag(
         &["-sysf", "--system-prompt-file"],
@@ -258,11 +256,6 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(&["--in-prefix", "--in-suffix"], Value, PREFIX),
     flag(&["--in-prefix-bos"], Nothing, PREFIX),
-    flag(
-        &["-r", "--reverse-prompt"],
-        Value,
-        Refused("text does not stop at a phrase here; -n N ends it after N tokens, Ctrl-C at once"),
-    ),
     flag(&["--verbose-prompt"], Nothing, Refused("`backstitch tokenize` shows the tokens of a prompt")),
     flag(&["-ptc", "--print-token-count"], Value, Ignored("-v tells the number of tokens at the end")),
     flag(&["-sp", "--special"], Nothing, Ignored("control tokens are not printed")),

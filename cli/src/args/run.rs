@@ -2,8 +2,32 @@
 //! defined in the files beside this one.
 
 use super::sampling::SpeculationArgs;
-use super::{ContextArgs, FileArgs, ModelArgs, PromptArgs, PromptCacheArgs, ReportArgs, SamplingArgs};
+use super::{
+    ContextArgs, ConversationArgs, FileArgs, ModelArgs, PromptArgs, PromptCacheArgs, ReportArgs, SamplingArgs,
+};
+use crate::prompt::escaped;
 use clap::{Args, value_parser};
+
+/// Options that end a text.
+#[derive(Debug, Clone, Args)]
+pub struct StopArgs {
+    /// End the text before this one, which is not shown; may be repeated [also: --reverse-prompt].
+    #[arg(
+        short = 'r',
+        long = "stop",
+        alias = "reverse-prompt",
+        value_name = "TEXT",
+        allow_hyphen_values = true
+    )]
+    pub stops: Vec<String>,
+}
+
+impl StopArgs {
+    /// Return the texts, with their escapes replaced if that is wanted.
+    pub fn texts(&self, escape: bool) -> Vec<String> {
+        self.stops.iter().map(|text| escaped(text, escape)).collect()
+    }
+}
 
 /// Options of `backstitch run`.
 #[derive(Debug, Args)]
@@ -19,6 +43,8 @@ pub struct RunArgs {
     /// Continue generating after the model has ended the text.
     #[arg(long)]
     pub ignore_eos: bool,
+    #[command(flatten)]
+    pub stops: StopArgs,
     #[command(flatten)]
     pub report: ReportArgs,
     #[command(flatten)]
@@ -38,7 +64,7 @@ pub struct RunArgs {
 }
 
 /// Options of `backstitch chat`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ChatArgs {
     /// System prompt: instructions for the model before the first message [also: -sys].
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -46,10 +72,27 @@ pub struct ChatArgs {
     /// The first message; standard input has the others.
     #[arg(short = 'p', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
+    /// Replace \n, \t, \r, \", \', \\ and \xHH in -p, --system-prompt and --stop by the characters
+    /// that they stand for.
+    #[arg(short = 'e', long)]
+    pub escape: bool,
     /// Most tokens of an answer; -1 and -2 mean until the model ends it or the context is full.
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = value_parser!(i64).range(-2..))]
     pub n_predict: i64,
+    #[command(flatten)]
+    pub stops: StopArgs,
+    /// Chat template: chatml, gemma, llama2, llama3, phi3 or zephyr, a file, or Jinja source
+    /// [default: the model's own, or chatml].
+    #[arg(long, value_name = "TEMPLATE")]
+    pub chat_template: Option<String>,
+    /// When the context is full, drop the oldest tokens behind the system prompt. Without it, the
+    /// oldest turns are dropped whole.
+    #[arg(long, overrides_with = "no_context_shift")]
+    pub context_shift: bool,
+    /// Drop the oldest turns whole when the context is full, as without --context-shift.
+    #[arg(long, hide = true)]
+    pub no_context_shift: bool,
     /// Report the model's memory, the machine and the speed on standard error.
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -59,4 +102,10 @@ pub struct ChatArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
+    #[command(flatten)]
+    pub cache: PromptCacheArgs,
+    #[command(flatten)]
+    pub file: ConversationArgs,
 }

@@ -39,8 +39,8 @@ pub struct SamplingArgs {
     /// Subtract this from a token's logit once for each time that it occurred.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub frequency_penalty: f32,
-    /// Penalise tokens that would extend a repetition (DRY), by this times --dry-base for each token
-    /// beyond the allowed length; 0 is off.
+    /// Penalise tokens that would extend a repetition (DRY), by this times --dry-base for each
+    /// token beyond the allowed length; 0 is off.
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = at_least_zero)]
     pub dry_multiplier: f32,
     /// Growth of the DRY penalty with each further token.
@@ -70,11 +70,11 @@ pub struct SamplingArgs {
     /// Vary the temperature by up to this much, with how certain the model is; 0 is off.
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = at_least_zero)]
     pub dynatemp_range: f32,
-    /// How the varied temperature grows with uncertainty: its exponent.
+    /// Exponent with which the varied temperature grows with uncertainty.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = finite)]
     pub dynatemp_exp: f32,
-    /// Hold the surprise of the tokens at --mirostat-ent, with version 1 or 2; 0 is off. Of the other
-    /// samplers, the temperature and the logit biases remain.
+    /// Hold the surprise of the tokens at --mirostat-ent, with version 1 or 2; 0 is off. Of the
+    /// other samplers, the temperature and the logit biases remain.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u8).range(0..=2))]
     pub mirostat: u8,
     /// Surprise that mirostat aims at, in bits.
@@ -86,7 +86,7 @@ pub struct SamplingArgs {
     /// Prefer tokens near this probability (adaptive-p); below 0 is off.
     #[arg(long, value_name = "P", default_value_t = -1.0, allow_negative_numbers = true, value_parser = finite)]
     pub adaptive_target: f32,
-    /// How slowly adaptive-p forgets the tokens before, from 0 to 0.99.
+    /// Share of its memory that adaptive-p keeps with each token, from 0 to 0.99.
     #[arg(long, value_name = "X", default_value_t = 0.9, value_parser = decay)]
     pub adaptive_decay: f32,
     /// Samplers in their order: penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc,

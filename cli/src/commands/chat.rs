@@ -1,49 +1,55 @@
 //! `backstitch chat`: chat with a model.
 //!
-//! Each turn renders the whole conversation with the model's chat template and makes the session
-//! hold those tokens: it keeps the prefix that is the same as before and rolls back the rest. So
-//! undoing a turn, or asking for another answer, needs no code of its own.
-//!
-//! `input` reads messages from a terminal or a pipe, `editor` is the line that is being typed, and
-//! `message` says what a message is.
+//! `input` reads messages from a terminal (`keyboard`) or a pipe, `message` says what a message is,
+//! and `command` which of them are commands. `conversation` keeps the messages, `answer` evaluates
+//! them and generates, `template` chooses the text around them. `branches` and `saving` are about
+//! several conversations, and about those that outlive the program.
 
-#[cfg(unix)]
-mod editor;
+mod answer;
+mod branches;
+mod command;
+mod conversation;
 mod input;
+#[cfg(any(unix, windows))]
+mod keyboard;
 mod message;
+mod saving;
+mod template;
 
 use crate::args::ChatArgs;
+use crate::drafter::drafter;
 use crate::error::Error;
-use crate::interrupt::{self, Stoppable};
 use crate::model;
 use crate::output::{Output, counted, note};
-use crate::session::{Session, Until};
-use backstitch_models::chat::{ChatError, ChatTemplate, Conversation, Message};
-use backstitch_models::session::Finish;
-use backstitch_models::vocab::AddSpecial;
-use backstitch_models::{Model, Token};
+use crate::prompt::escaped;
+use crate::prompt_cache::PromptCache;
+use crate::session::Session;
+use crate::target::{Kind, Stamp, Target};
+use backstitch_models::Model;
+use backstitch_models::chat::ChatError;
+use branches::Branch;
+use command::{Branch as BranchCommand, Command, HELP};
 use input::Input;
 use message::Event;
+use std::fmt::Display;
 use std::ops::ControlFlow;
-
-/// The answer to `/help`: everything that can be typed besides messages.
-const HELP: &str = "\
-/retry  another answer to the last message
-/undo   forget the last message and its answer
-/clear  forget the whole conversation
-/exit   leave (so do Ctrl-D and the end of the input)
-Ctrl-C drops the line that is being typed, or stops the answer.
-A line that ends in \\ continues in the next one. Pasted lines are one message
-if the terminal marks pasted text.";
+use std::path::{Path, PathBuf};
+use template::Template;
 
 /// Run the command.
 ///
 /// # Errors
 /// - [`Error::Engine`] if the model cannot be loaded or evaluated.
-/// - [`Error::Refused`] if the model has no chat template, or a piped message got no answer.
+/// - [`Error::Refused`] if the chat template cannot be used, or a piped message got no answer.
+/// - [`Error::State`] if a saved conversation cannot be used.
+/// - [`Error::NotSaved`] or [`Error::Write`] if the conversation cannot be saved.
 /// - [`Error::Interrupted`] if a signal stopped an answer to piped input.
 /// - [`Error::Terminal`] if input or output fails.
 pub fn run(args: &ChatArgs) -> Result<(), Error> {
+    if let Some(path) = &args.file.save {
+        let models = [&args.model.model, &args.speculation.draft_model].map(|path| path.as_deref());
+        Target::check_in_place(path, "--save", Kind::State, args.file.restore.as_deref(), &models)?;
+    }
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     if model.graph().encoder().is_some() {
         return Err(Error::Refused(
@@ -51,41 +57,56 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
         ));
     }
     model::check_biases(&args.sampling, &model)?;
-    let source = model.chat_template().ok_or_else(no_template)?;
-    let template = ChatTemplate::from_source(source).map_err(refused)?;
-    let session = Session::new(&model, &args.context, &args.sampling)?;
+    let mut chat = begin(args, &model)?;
     if args.verbose {
-        session.machine(args.context.n_threads).iter().for_each(|line| note("note", line));
+        chat.session.machine(args.context.n_threads).iter().for_each(|line| note("note", line));
     }
-    let terminal = input::is_terminal();
-    let messages = Vec::new();
-    let out = Output::new(false);
-    let mut chat = Chat {
-        model: &model,
-        template,
-        session,
-        args,
-        messages,
-        input: Input::default(),
-        out,
-        terminal,
-        n_failed: 0,
-    };
-    chat.clear();
     if let Some(prompt) = &args.prompt {
-        chat.say(prompt.clone())?;
+        chat.say(escaped(prompt, args.escape))?;
     }
-    if terminal {
+    if chat.terminal {
         note("note", "type a message, or /help");
     }
     while chat.turn()?.is_continue() {}
-    if args.verbose {
-        chat.session.stats.lines().iter().for_each(|line| note("note", line));
+    chat.end()
+}
+
+/// Make a chat, or restore one.
+fn begin<'a>(args: &'a ChatArgs, model: &'a Model) -> Result<Chat<'a>, Error> {
+    let system = args.system_prompt.as_ref().map(|text| escaped(text, args.escape));
+    let loaded = match &args.file.restore {
+        Some(path) => saving::load(path, model, args)?,
+        None => saving::fresh(model, args)?,
+    };
+    let template = match loaded.template.clone().filter(|_| args.chat_template.is_none()) {
+        Some(source) => Template::of_source(source, model.vocab())?,
+        None => Template::choose(args.chat_template.as_deref(), model)?,
+    };
+    let mut chat = Chat {
+        model,
+        template,
+        session: loaded.session,
+        args,
+        stops: args.stops.texts(args.escape),
+        branches: loaded.branches,
+        current: loaded.current,
+        place: loaded.place,
+        saved_as: None,
+        cache: PromptCache::open(&args.cache),
+        input: Input::new(args.file.history.clone()),
+        out: Output::new(false),
+        terminal: input::is_terminal(),
+        n_failed: 0,
+        n_failed_commands: 0,
+    };
+    if chat.place.is_some() {
+        chat.say_restored();
     }
-    match chat.n_failed {
-        n if n > 0 && !terminal => Err(Error::Refused(format!("{} got no answer", counted(n, "message")))),
-        _ => Ok(()),
+    if system.is_some() {
+        chat.branch_mut().conversation.set_system(system);
     }
+    chat.draft()?;
+    Ok(chat)
 }
 
 /// Turn an error of the chat template into one of the command.
@@ -96,44 +117,54 @@ fn refused(error: ChatError) -> Error {
     }
 }
 
-/// Make the error about a model without a chat template.
-fn no_template() -> Error {
-    Error::Refused(
-        "this model has no chat template; name one that was trained to chat with -m, \
-         or use `backstitch run`"
-            .into(),
-    )
+/// A file that holds the chat.
+struct Place {
+    path: PathBuf,
+    /// The file as it was when it was read or written last; none where that cannot be told.
+    stamp: Option<Stamp>,
 }
 
-/// A conversation.
+/// A chat: conversations of which one is current.
 ///
 /// The messages are what counts: the session holds the tokens of some earlier state of them, and is
 /// brought up to date before each answer.
 struct Chat<'a> {
     /// The model, for its vocabulary.
     model: &'a Model,
-    /// The model's chat template, which turns messages into text.
-    template: ChatTemplate,
-    /// The tokens that are evaluated, with the sampler.
+    /// The chat template, which turns messages into text.
+    template: Template,
+    /// The tokens that are evaluated, with the samplers.
     session: Session,
     /// The options of the command.
     args: &'a ChatArgs,
-    /// Role and content of each message, oldest first.
-    messages: Vec<(&'static str, String)>,
+    /// Texts that end an answer.
+    stops: Vec<String>,
+    /// The branches, at least one.
+    branches: Vec<Branch>,
+    /// Index of the current branch, which has a sequence.
+    current: usize,
+    /// The file in which the chat was saved last, or from which it was restored.
+    place: Option<Place>,
+    /// The file in which `--save` saved the chat last.
+    saved_as: Option<PathBuf>,
+    /// The prompt cache, if one was asked for.
+    cache: Option<PromptCache>,
     /// The source of messages.
     input: Input,
-    /// Standard output, for answers only; notes go to standard error.
+    /// Standard output, for answers and what commands show; notes go to standard error.
     out: Output,
     /// True if a person types, false if messages come from a pipe.
     terminal: bool,
     /// Number of messages that got no answer.
     n_failed: usize,
+    /// Number of commands that could not be carried out.
+    n_failed_commands: usize,
 }
 
 impl Chat<'_> {
     /// Wait for a message or a command, and carry it out. Breaks at the end of the conversation.
     fn turn(&mut self) -> Result<ControlFlow<()>, Error> {
-        match self.input.read()? {
+        match self.input.read("")? {
             Event::End => return Ok(ControlFlow::Break(())),
             Event::CtrlC { is_empty: true } => note("note", "to leave, type /exit or press Ctrl-D"),
             Event::CtrlC { is_empty: false } => {}
@@ -141,112 +172,148 @@ impl Chat<'_> {
                 note("warning", why);
                 self.n_failed += 1;
             }
-            Event::Message(text) => match text.trim() {
-                "" => {}
-                "/exit" | "/quit" => return Ok(ControlFlow::Break(())),
-                "/help" => self.show(HELP)?,
-                "/clear" => self.clear(),
-                "/undo" => self.undo(),
-                "/retry" => self.retry()?,
-                command if command.starts_with('/') && !command.contains('\n') => {
-                    note("note", format_args!("no such command: {command}; try /help"));
-                }
-                _ => self.say(text)?,
+            Event::Message(text) if text.trim().is_empty() => {}
+            Event::Message(text) => match Command::parse(&text) {
+                None => self.say(text)?,
+                Some(Ok(Command::Exit)) => return Ok(ControlFlow::Break(())),
+                Some(Ok(command)) => self.carry_out(command)?,
+                Some(Err(why)) => note("note", why),
             },
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Print a line.
-    fn show(&mut self, text: &str) -> Result<(), Error> {
+    /// Carry out a command. One that cannot be carried out is told and counted.
+    fn carry_out(&mut self, command: Command<'_>) -> Result<(), Error> {
+        match command {
+            Command::Help => self.show(HELP),
+            Command::List => self.list_messages(),
+            Command::Edit(number, text) => self.edit(number, text),
+            Command::Regenerate => self.regenerate(),
+            Command::Undo => {
+                let n = self.branch().conversation.n_turns();
+                if !self.branch_mut().conversation.remove_from(n) {
+                    note("note", "there is nothing to undo");
+                }
+                Ok(())
+            }
+            Command::Clear => {
+                self.branch_mut().conversation.remove_from(1);
+                Ok(())
+            }
+            Command::System(None) => {
+                let system = self.branch().conversation.system().map(String::from);
+                self.show(system.as_deref().unwrap_or("there is no system prompt"))
+            }
+            Command::System(Some(text)) => {
+                let text = Some(text).filter(|text| *text != "-").map(String::from);
+                self.branch_mut().conversation.set_system(text);
+                Ok(())
+            }
+            Command::Branch(BranchCommand::List) => self.list_branches(),
+            Command::Branch(BranchCommand::New) => self.new_branch(),
+            Command::Branch(BranchCommand::Switch(number)) => self.switch(number),
+            Command::Branch(BranchCommand::Drop(number)) => self.drop_branch(number),
+            Command::Save(path) => {
+                let saved = self.save(path.map(PathBuf::from), "/save", false);
+                self.tell(saved)
+            }
+            Command::Load(path) => {
+                let loaded = self.load(Path::new(path));
+                self.tell(loaded)
+            }
+            Command::Stats => {
+                let lines = [self.session.usage()?, self.session.stats.lines().to_vec()].concat();
+                self.show(lines.join("\n"))
+            }
+            // The loop of the chat ends there.
+            Command::Exit => Ok(()),
+        }
+    }
+
+    /// Tell why a command failed. Failures of the terminal end the chat.
+    fn tell(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        match result {
+            Err(error @ Error::Terminal(_)) => Err(error),
+            Err(error) => {
+                self.failed(crate::error::chain(&error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Count a command that could not be carried out, and tell why.
+    fn failed(&mut self, why: impl Display) {
+        self.n_failed_commands += 1;
+        note("warning", why);
+    }
+
+    /// Print lines.
+    fn show(&mut self, text: impl Display) -> Result<(), Error> {
         self.out.line(text)?;
         Ok(self.out.flush()?)
     }
 
-    /// Forget all messages but the system prompt.
-    fn clear(&mut self) {
-        self.messages = self.args.system_prompt.iter().map(|text| ("system", text.clone())).collect();
-    }
-
-    /// Forget the last message of the person and its answer.
-    fn undo(&mut self) {
-        match self.messages.iter().rposition(|(role, _)| *role == "user") {
-            Some(last) => self.messages.truncate(last),
-            None => note("note", "there is nothing to undo"),
-        }
+    /// Replace message `number`, or the last, and forget everything after it. Without a text, a
+    /// person gets the message to change it.
+    fn edit(&mut self, number: Option<usize>, text: Option<&str>) -> Result<(), Error> {
+        let turn = number.unwrap_or_else(|| self.branch().conversation.n_turns());
+        let Some(old) = self.branch().conversation.message_of(turn).map(String::from) else {
+            self.failed("there is no such message; /list shows them");
+            return Ok(());
+        };
+        let text = match text {
+            Some(text) => text.to_owned(),
+            None if self.input.can_edit() => match self.input.read(&old)? {
+                Event::Message(text) if !text.trim().is_empty() => text,
+                _ => {
+                    note("note", "the message is as it was");
+                    return Ok(());
+                }
+            },
+            None => {
+                self.failed("/edit needs the new text here: /edit N TEXT");
+                return Ok(());
+            }
+        };
+        self.branch_mut().conversation.remove_from(turn);
+        self.say(text)
     }
 
     /// Generate another answer to the last message.
-    fn retry(&mut self) -> Result<(), Error> {
-        match self.messages.iter().rposition(|(role, _)| *role == "user") {
-            Some(last) => {
-                self.messages.truncate(last + 1);
-                let used = self.session.random();
-                self.answer(Some(used))
-            }
-            None => {
-                note("note", "there is nothing to answer");
-                Ok(())
-            }
+    fn regenerate(&mut self) -> Result<(), Error> {
+        if !self.branch_mut().conversation.remove_answer() {
+            note("note", "there is nothing to answer");
+            return Ok(());
         }
+        let used = self.session.random();
+        self.answer(Some(used))
     }
 
-    /// Add a message of the person, and answer it.
-    fn say(&mut self, text: String) -> Result<(), Error> {
-        self.messages.push(("user", text));
-        self.answer(None)
-    }
-
-    /// Generate an answer to the last message and add it. `used` is the state of the random numbers
-    /// after an earlier answer, which the new one should not repeat. A message that does not fit
-    /// the context is removed with a warning.
-    fn answer(&mut self, used: Option<u64>) -> Result<(), Error> {
-        let _stoppable = Stoppable::begin();
-        // Evaluate the conversation. A message that cannot be answered is removed: the next one
-        // would fail with it.
-        match self.tokens().and_then(|tokens| self.session.become_tokens(&tokens)) {
-            Err(Error::Interrupted) if !self.terminal => return Err(Error::Interrupted),
-            Err(error @ (Error::Refused(_) | Error::Interrupted)) => {
-                self.n_failed += 1;
-                note("warning", format_args!("{error}; the last message is forgotten"));
-                self.messages.pop();
-                return Ok(());
-            }
-            other => other?,
-        }
-        used.into_iter().for_each(|used| self.session.draw_anew(used));
-        let mut answer = String::new();
-        let out = &mut self.out;
-        let stop = self.session.generate(Until::tokens(self.args.n_predict), |piece| {
-            answer.push_str(&piece.text);
-            Ok(out.stream(&piece.text)?)
-        })?;
-        self.show("")?;
-        // An answer that was stopped stays in the conversation as far as it came.
-        self.messages.push(("assistant", answer));
-        if stop == Finish::Cancelled {
-            if !self.terminal {
-                return Err(Error::Interrupted);
-            }
-            self.input.forget();
-        }
-        if stop == Finish::ContextFull {
-            note("warning", "the context is full; /undo, /clear or start again with a larger -c");
+    /// Use speculative decoding, if that is wanted.
+    fn draft(&mut self) -> Result<(), Error> {
+        let args = self.args;
+        let n_ctx = self.session.n_ctx();
+        if let Some(drafter) = drafter(&args.speculation, &args.model, &args.context, self.model, n_ctx)? {
+            self.session.draft_with(drafter, args.speculation.draft_max.into());
         }
         Ok(())
     }
 
-    /// Return the tokens of the whole conversation, up to the beginning of the answer.
-    fn tokens(&self) -> Result<Vec<Token>, Error> {
-        let vocab = self.model.vocab();
-        // Control tokens are recognised in the template's own text only, never in messages.
-        let messages = self.messages.iter().map(|(role, content)| Message { role, content });
-        let conversation = Conversation::new(messages).tokens_of(vocab).cancel(interrupt::cancel());
-        let mut tokens = Vec::new();
-        self.template.render(&conversation).map_err(refused)?.tokenize(vocab, AddSpecial::Yes, &mut tokens);
-        if tokens.is_empty() {
-            return Err(Error::Refused("the chat template made no text of this message".into()));
+    /// End the chat: wait for the prompt cache, and report.
+    fn end(mut self) -> Result<(), Error> {
+        if let Some(cache) = &mut self.cache {
+            cache.finish(&mut self.session);
         }
-        Ok(tokens)
+        if self.args.verbose {
+            self.session.stats.lines().iter().for_each(|line| note("note", line));
+        }
+        match (self.n_failed, self.n_failed_commands) {
+            _ if self.terminal => Ok(()),
+            (0, 0) => Ok(()),
+            (0, n) => Err(Error::Refused(format!("{} failed", counted(n, "command")))),
+            (n, _) => Err(Error::Refused(format!("{} got no answer", counted(n, "message")))),
+        }
     }
 }

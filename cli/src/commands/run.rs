@@ -5,7 +5,8 @@
 //! replaced before the prompt is evaluated. From then on a signal stops the work, and `--save`
 //! still saves what was evaluated and generated.
 
-use crate::args::{ModelArgs, RunArgs};
+use crate::args::RunArgs;
+use crate::drafter::drafter;
 use crate::error::Error;
 use crate::interrupt::Stoppable;
 use crate::output::{Output, bytes, counted, note};
@@ -15,7 +16,6 @@ use crate::session::{Session, Until};
 use crate::target::{Kind, Saving, Target, Text};
 use crate::{embedded, model, prompt};
 use backstitch_models::session::Finish;
-use backstitch_models::speculative::{DraftModel, Drafter, Lookup};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Model, Token};
 use serde_json::json;
@@ -41,7 +41,8 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     model::check_biases(&args.sampling, &model)?;
     let (mut session, tokens) = begin(args, &model, &prompt)?;
     expect_text(args, target.as_ref(), &model, &session, &tokens)?;
-    if let Some(drafter) = drafter(args, &model, session.n_ctx())? {
+    let n_ctx = session.n_ctx();
+    if let Some(drafter) = drafter(&args.speculation, &args.model, &args.context, &model, n_ctx)? {
         session.draft_with(drafter, args.speculation.draft_max.into());
     }
     if args.report.verbose {
@@ -148,7 +149,8 @@ fn generate(
     out: &mut Output,
     generated: &mut Generated,
 ) -> Result<Finish, Error> {
-    let until = Until { ignore_eos: args.ignore_eos, ..Until::tokens(args.n_predict) };
+    let stops = args.stops.texts(args.input.escape);
+    let until = Until { ignore_eos: args.ignore_eos, stops, ..Until::tokens(args.n_predict) };
     let stop = session.generate(until, |piece| {
         if !args.report.json {
             return Ok(out.stream(&piece.text)?);
@@ -224,19 +226,6 @@ fn end(stop: Finish, session: &Session) -> Result<(), Error> {
     }
 }
 
-/// Make the drafter of speculative decoding, if one is wanted: prompt lookup, or a draft model with
-/// a context of its own that is as long as the session's.
-fn drafter(args: &RunArgs, model: &Model, n_ctx: usize) -> Result<Option<Box<dyn Drafter + Send>>, Error> {
-    if args.speculation.lookup {
-        return Ok(Some(Box::new(Lookup::default())));
-    }
-    let Some(path) = &args.speculation.draft_model else { return Ok(None) };
-    let file = ModelArgs { model: Some(path.clone()), ..args.model.clone() };
-    let draft = model::open(&file, model::n_threads(args.context.n_threads))?;
-    let params = (model::params(&args.context, &draft)).n_ctx(n_ctx as u32);
-    Ok(Some(Box::new(DraftModel::new(model, &draft, params)?)))
-}
-
 /// Tokenize the prompt. An empty prompt becomes the token with which the model begins a text.
 pub(super) fn tokenize(model: &Model, prompt: &str) -> Result<Vec<Token>, Error> {
     let mut tokens = Vec::new();
@@ -284,6 +273,7 @@ fn as_json(
         "seed": session.seed,
         "stop_type": match stop {
             Finish::End(_) => "eos",
+            Finish::Stop { .. } => "word",
             Finish::Cancelled => "interrupt",
             _ => "limit",
         },

@@ -30,6 +30,8 @@ pub enum Saving {
     Again,
     /// The beginning is known, and the rest will be new.
     Beginning,
+    /// All tokens are known, of one sequence of several that are saved together.
+    Chat,
     /// All tokens are known, but the state lacks checkpoints, logits and samplers, because it comes
     /// from an engine that does not keep them.
     Imported,
@@ -54,8 +56,9 @@ impl Target<'_> {
         let (name, option) = (shown(self.path), self.option);
         let restore =
             if option == "--save" { format!("--restore {name} continues it, ") } else { String::new() };
+        let force = if option.starts_with('/') { "" } else { ", --force replaces it" };
         Error::Refused(format!(
-            "{name} {why}: it is not replaced; {restore}another file for {option} keeps both, --force replaces it"
+            "{name} {why}: it is not replaced; {restore}another file for {option} keeps both{force}"
         ))
     }
 
@@ -98,7 +101,11 @@ impl Target<'_> {
         match SavedContext::parse(&container) {
             Err(error) => unreadable(&error),
             // The command continues or shortens its own input, and nobody saved to it since.
-            Ok(saved) if self.is_what_was_read() && saved.sequences.len() == 1 => None,
+            Ok(saved)
+                if self.is_what_was_read() && (saved.sequences.len() == 1 || saving == Saving::Chat) =>
+            {
+                None
+            }
             Ok(saved) => difference(&saved, text.tokens, saving),
         }
     }

@@ -27,8 +27,145 @@ fn talk(model: &NamedTempFile, more: &[&str], lines: &str) -> Outcome {
 }
 
 #[test]
-fn a_model_without_template_cannot_chat() {
-    assert!(backstitch(&["chat"]).error(1).contains("no chat template"));
+fn a_model_without_template_chats_in_chatml() {
+    let answers = piped(&["chat", "--temp", "0", "-n", "6"], b"The cat sat\n").ok();
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                    <|im_start|>assistant\n";
+    let args = ["chat", "--temp", "0", "-n", "6", "--chat-template", template];
+    assert_eq!(answers, piped(&args, b"The cat sat\n").ok());
+    assert_ne!(
+        answers,
+        piped(&["chat", "--temp", "0", "-n", "6", "--chat-template", "zephyr"], b"The cat sat\n").ok()
+    );
+    assert!(backstitch(&["chat", "--chat-template", "chatlm"]).error(1).contains("none of chatml, gemma"));
+}
+
+#[test]
+fn an_edited_message_is_as_if_it_had_been_said_first() {
+    let model = model();
+    let wanted = talk(&model, &[], "The cat sat\nThe sun shone\n").ok();
+    let last = |answers: &str| answers.lines().last().map(str::to_owned);
+    let edited = talk(&model, &[], "The cat sat\nThe dog ran\nOne day\n/edit 2 The sun shone\n").ok();
+    assert_eq!((last(&edited), edited.lines().count()), (last(&wanted), 4));
+    let none = talk(&model, &[], "The cat sat\n/edit 2 The sun shone\n");
+    assert_eq!(none.code, Some(1));
+    assert!(none.stderr.contains("no such message") && none.stderr.ends_with("error: 1 command failed\n"));
+}
+
+#[test]
+fn branches_go_on_apart() {
+    let model = model();
+    let wanted = talk(&model, &[], "The cat sat\nThe sun shone\n").ok();
+    let lines = "The cat sat\n/branch new\nThe dog ran\n/branch\n/branch 1\nThe sun shone\n/list\n";
+    let shown = talk(&model, &[], lines).ok();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[2..4], ["  1  1 message  The cat sat", "* 2  2 messages  The dog ran"], "{shown}");
+    assert_eq!(Some(lines[4]), wanted.lines().last());
+    assert_eq!(lines[5], "  1 user      The cat sat");
+    assert!(lines[6].starts_with("    assistant"), "{shown}");
+    assert_eq!((lines[7], lines.len()), ("  2 user      The sun shone", 9));
+    // More branches than sequences: the earlier ones are evaluated again.
+    let many =
+        "The cat sat\n".to_owned() + &"/branch new\nThe dog ran\n".repeat(6) + "/branch 1\nThe sun shone\n";
+    assert_eq!(talk(&model, &["-c", "512"], &many).ok().lines().last(), wanted.lines().last());
+    let wrong = talk(&model, &[], "/branch 2\n/branch drop 1\n");
+    assert!(wrong.stderr.ends_with("error: 2 commands failed\n"), "{}", wrong.stderr);
+}
+
+#[test]
+fn a_saved_conversation_continues_as_if_it_had_not_been_saved() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("chat.bst");
+    let seed = ["--temp", "0.9", "-s", "7"];
+    let whole = talk(&model, &seed, "The cat sat\nThe dog ran\n").ok();
+    let (first, second) = whole.split_once('\n').unwrap();
+    let save = format!("The cat sat\n/save {}\n", arg(&file));
+    assert_eq!(talk(&model, &seed, &save).ok().trim_end(), first);
+    let on = |more: &[&str], lines: &str| talk(&model, &[&["--temp", "0.9"], more].concat(), lines);
+    assert_eq!(on(&["--restore", arg(&file)], "The dog ran\n").ok(), second);
+    let load = format!("A bird sang\n/load {}\nThe dog ran\n", arg(&file));
+    assert_eq!(on(&["-s", "1"], &load).ok().lines().count(), 2);
+    assert_eq!(on(&[], &load).ok().lines().last(), second.lines().last());
+    // Nothing is evaluated but what is new.
+    let stats = on(&["--restore", arg(&file), "-v"], "The dog ran\n").stderr;
+    let prompt = stats.lines().find_map(|line| line.strip_prefix("note: prompt: ")).unwrap();
+    assert!(prompt.split(' ').next().unwrap().parse::<usize>().unwrap() < 12, "{stats}");
+}
+
+#[test]
+fn saving_after_every_answer_keeps_branches_and_replaces_no_other_text() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("chat.bst");
+    let lines = "The cat sat\n/branch new\nThe dog ran\n/undo\nThe sun shone\n";
+    talk(&model, &["--save", arg(&file)], lines).ok();
+    let shown = talk(&model, &["--restore", arg(&file)], "/branch\n/branch 1\nThe dog ran\n").ok();
+    assert!(shown.starts_with("  1  1 message  The cat sat\n* 2  2 messages  The sun shone\n"), "{shown}");
+    let wanted = talk(&model, &[], "The cat sat\nThe dog ran\n").ok();
+    assert_eq!(shown.lines().last(), wanted.lines().last());
+    let before = std::fs::read(&file).unwrap();
+    let other = talk(&model, &[], &format!("A bird sang\n/save {}\n", arg(&file)));
+    assert_eq!(other.code, Some(1));
+    assert!(other.stderr.contains("it is not replaced"), "{}", other.stderr);
+    assert!(std::fs::read(&file).unwrap() == before);
+    let text = folder.path().join("text.bst");
+    let run = ["run", "-m", arg(model.path()), "-p", "The cat", "-n", "2", "--save", arg(&text)];
+    backstitch(&run).ok();
+    assert!(
+        talk(&model, &["--restore", arg(&text)], "").error(1).contains("holds a text and no conversation")
+    );
+    assert_eq!(talk(&model, &[], &format!("/load {}\nThe cat sat\n", arg(&text))).code, Some(1));
+}
+
+#[test]
+fn a_full_context_drops_the_oldest_turns_or_tokens_and_goes_on() {
+    let model = model();
+    let lines = "The cat sat on the mat.\nThe dog ran to the park.\nThe sun shone all day.\n".repeat(4);
+    let dropped = talk(&model, &["-c", "64", "-sys", "Be sad"], &lines);
+    assert_eq!((dropped.code, dropped.stdout.lines().count()), (Some(0), 12), "{}", dropped.stderr);
+    assert!(
+        dropped.stderr.contains("note: the context is full: ") && dropped.stderr.contains("turns dropped, ")
+    );
+    let shifted = talk(&model, &["-c", "64", "-sys", "Be sad", "--context-shift"], &lines);
+    assert_eq!((shifted.code, shifted.stdout.lines().count()), (Some(0), 12), "{}", shifted.stderr);
+    assert!(shifted.stderr.contains("oldest tokens dropped, "), "{}", shifted.stderr);
+    // An answer that fills the context goes on, too.
+    let long = talk(&model, &["-c", "48", "-n", "100", "--context-shift"], "The cat sat\n");
+    assert!(
+        long.stderr.contains("oldest tokens dropped, ") && !long.stderr.contains("/clear"),
+        "{}",
+        long.stderr
+    );
+    assert!(long.ok().split_whitespace().count() > 48);
+    let again = talk(&model, &["-c", "64"], &(lines + "/undo\n/retry\n"));
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+}
+
+#[test]
+fn stop_strings_end_an_answer_and_escapes_are_replaced() {
+    let model = model();
+    let whole = talk(&model, &["-n", "40"], "The cat sat\n").ok();
+    let end = whole.find('.').expect("a sentence");
+    assert_eq!(talk(&model, &["-n", "40", "-r", "."], "The cat sat\n").ok().trim_end(), &whole[..end]);
+    assert_eq!(
+        talk(&model, &["-n", "40", "-e", "--stop", "\\x2e"], "The cat sat\n").ok().trim_end(),
+        &whole[..end]
+    );
+}
+
+#[test]
+fn a_prompt_cache_and_drafts_change_no_answer() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let lines =
+        "The cat sat on the mat and looked at the big red ball in the park all day long.\nThe dog ran\n"
+            .repeat(2);
+    let wanted = talk(&model, &[], &lines).ok();
+    let cache = ["--prompt-cache", arg(folder.path()), "--prompt-cache-all"];
+    assert_eq!(talk(&model, &cache, &lines).ok(), wanted);
+    let again = talk(&model, &cache, &lines);
+    let reused = again.stderr.lines().find_map(|line| line.strip_prefix("note: prompt cache: ")).unwrap();
+    assert!(!reused.starts_with("0 of"), "{reused}");
+    assert_eq!(again.ok(), wanted);
+    assert_eq!(talk(&model, &["--lookup"], &lines).ok(), wanted);
 }
 
 #[test]
@@ -98,7 +235,9 @@ fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
     use std::process::{Command, Stdio};
     use std::time::Duration;
     let program = env!("CARGO_BIN_EXE_backstitch");
-    let line = format!("{program} chat -m {} --temp 0 -n 6; echo code=$?; stty -a", arg(model.path()));
+    let chat = format!("{program} chat -m {} --temp 0 -n 6", arg(model.path()));
+    // Ctrl-C reaches the shell as well.
+    let line = format!("trap : INT; {chat}; echo code=$?; stty -a");
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = script.spawn().ok()?;

@@ -273,8 +273,8 @@ impl Candidates {
         sum
     }
 
-    /// Return the token at the fraction `unit` of the distribution, or at that which a sampler chose;
-    /// `None` if every candidate is banned. `unit`: `0.0..1.0`.
+    /// Return the token at the fraction `unit` of the distribution, or at the fraction that a
+    /// sampler chose; `None` if every candidate is banned. `unit`: `0.0..1.0`.
     pub(super) fn draw(&mut self, unit: f64) -> Option<Token> {
         let goal = self.unit.unwrap_or(unit) * self.softmax();
         let reaches = |sum: f64| sum > goal || self.follows_llama() && sum >= goal;

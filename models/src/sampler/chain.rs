@@ -42,8 +42,8 @@ const SAMPLER_HEAD: usize = 8;
 
 impl Chain {
     /// Make the usual chain: logit bias, then penalties, DRY, top-nσ, top-k, typical, top-p, min-p,
-    /// XTC, temperature, or those of [`Settings::order`]. Samplers that `settings` turn off are left
-    /// out. With a temperature of zero only the bias, the penalties, DRY and
+    /// XTC, temperature, or those of [`Settings::order`]. Samplers that `settings` turn off are
+    /// left out. With a temperature of zero only the bias, the penalties, DRY and
     /// [`Greedy`](super::Greedy) remain, and with mirostat the bias, the temperature and mirostat.
     pub fn new(n_vocab: usize, settings: &Settings) -> Self {
         Self::builder(n_vocab).settings(settings).build()
@@ -160,7 +160,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Take over `steps`, and set the random numbers to those of `state`, the history to `accepted`.
+    /// Take over `steps`, the random numbers of `state` and a history of `accepted` tokens.
     fn resume_draws(&mut self, state: &State, accepted: &[Token], steps: Vec<Step>) {
         self.set_numbers(state.seed, Rng::new(state.rng));
         self.steps = steps;
@@ -222,9 +222,9 @@ impl Chain {
     /// Return to an earlier state of the chain: random numbers at `rng` of `seed`, and `tokens`
     /// accepted.
     ///
-    /// Each of `saved` holds bytes that [`Chain::save_samplers`] wrote, and how many of `tokens` were
-    /// accepted then. A sampler starts from the first of these that has bytes for it, or else from
-    /// nothing, and accepts the tokens after that.
+    /// Each of `saved` holds bytes that [`Chain::save_samplers`] wrote, and how many of `tokens`
+    /// were accepted then. A sampler starts from the first of these that has bytes for it, or else
+    /// from nothing, and accepts the tokens after that.
     pub(crate) fn roll_back(
         &mut self,
         seed: u64,

@@ -3,9 +3,9 @@
 //! A rollback of a sequence has to take its chain back too: the same seed then gives the same text
 //! again. The random numbers need little for this, because an [`Rng`](super::Rng) goes back by a
 //! subtraction: a [`Draws`] covers any number of draws at consecutive positions. llama.cpp's random
-//! numbers have the same positions, and are read at any of them (`mt19937.rs`). Samplers whose state
-//! depends on what was drawn cannot be reversed, so their few bytes are recorded at every draw, in a
-//! [`Checkpoint`]. Samplers whose state follows from the tokens accept these again.
+//! numbers have the same positions, and are read at any of them (`mt19937.rs`). Samplers whose
+//! state depends on what was drawn cannot be reversed, so their few bytes are recorded at every
+//! draw, in a [`Checkpoint`]. Samplers whose state follows from the tokens accept these again.
 
 use super::rng::STEP;
 use crate::error::Error;

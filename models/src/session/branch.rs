@@ -34,7 +34,7 @@ pub(super) struct Branch {
     /// The position of the first of `tokens`.
     first: Pos,
     trail: Trail,
-    /// The samplers' states at `first`, for those that follow from tokens: the trail leaves them out.
+    /// The samplers' states at `first`. The trail leaves out those that follow from tokens.
     base: Vec<u8>,
     /// The work that the context still has to do for the tokens drawn.
     pub pending: Pending,

@@ -139,6 +139,43 @@ impl Session {
         result
     }
 
+    /// Pin the end of the current branch, for example the end of a message, as
+    /// [`Context::pin`](crate::Context::pin): a rollback reaches it at once until it is unpinned or
+    /// left behind. Return its position.
+    ///
+    /// # Errors
+    /// Those of [`Context::pin`](crate::Context::pin) and [`Session::evaluate_pending`].
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::sampler::Settings;
+    /// use backstitch_models::{Context, Model, Params, Session, Token};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let ctx = Context::new(&model, Params::default().n_ctx(256))?;
+    /// let mut session = Session::new(ctx, &Settings::default())?;
+    /// session.feed(&[Token(5); 40])?;
+    /// let end = session.pin()?;
+    /// session.feed(&[Token(6); 100])?;
+    /// assert_eq!(session.rollback(end)?.reevaluated, 0);
+    /// assert!(session.unpin(end)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pin(&mut self) -> Result<Pos, Error> {
+        self.evaluate_pending()?;
+        self.ctx.pin(self.current.seq)?;
+        Ok(self.pos())
+    }
+
+    /// Remove a pin of the current branch, from all branches that share it; return false if there
+    /// is none at `pos`.
+    ///
+    /// # Errors
+    /// Those of [`Context::unpin`](crate::Context::unpin).
+    pub fn unpin(&mut self, pos: Pos) -> Result<bool, Error> {
+        self.ctx.unpin(self.current.seq, pos)
+    }
+
     /// Replace all tokens of the current branch from `pos` on by `tokens`.
     ///
     /// # Errors

@@ -64,8 +64,22 @@ impl Session {
         path: impl AsRef<Path>,
         options: &SaveOptions<'_>,
     ) -> Result<Saved, Error> {
+        self.save_all_watched(path, options, &())
+    }
+
+    /// Save all branches, as [`Session::save_all_with`]. While the file waits for another process,
+    /// `watch` may end the waiting; a file at `path` then stays.
+    ///
+    /// # Errors
+    /// Those of [`Context::save_watched`] and [`Session::evaluate_pending`].
+    pub fn save_all_watched(
+        &mut self,
+        path: impl AsRef<Path>,
+        options: &SaveOptions<'_>,
+        watch: &dyn Watch,
+    ) -> Result<Saved, Error> {
         let states = self.states()?;
-        self.ctx.save_all_with(path, &SaveOptions { samplers: &states, ..*options })
+        self.ctx.save_watched(None, path, &SaveOptions { samplers: &states, ..*options }, watch)
     }
 
     /// Make a session of the sequence in the file at `path`: [`Session::restore_with`].

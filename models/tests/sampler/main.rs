@@ -2,11 +2,13 @@
 //!
 //! `tokens.txt` was written by `reference.py` and llama-server b10434, which ran
 //! `goldens/models/llama.gguf` with its tokens' texts replaced by ASCII words, because that server
-//! fails on text that is not UTF-8. So no breakers of DRY and no infill are in the file.
+//! fails on text that is not UTF-8. So no breakers of DRY and no infill are in the file. Caches
+//! were F32 (`-ctk f32 -ctv f32 -fa off`): with others, the logits of two engines differ enough
+//! to change a token now and then.
 
 use backstitch_models::sampler::{Chain, DryParams, Generator, Kind, MirostatVersion, Settings};
 use backstitch_models::session::{GenerateOptions, Session};
-use backstitch_models::{Context, Model, Params, Token};
+use backstitch_models::{CellType, Context, Model, Params, Token};
 
 /// The prompt of `reference.py`.
 const PROMPT: [u32; 9] = [1, 30, 31, 32, 30, 31, 40, 30, 31];
@@ -64,7 +66,8 @@ fn settings(request: &str) -> Settings {
 
 /// Return the tokens that come after the prompt; the one that ends the text included.
 fn drawn(model: &Model, settings: &Settings) -> Vec<u32> {
-    let ctx = Context::new(model, Params::default().n_ctx(64)).unwrap();
+    let ctx =
+        Context::new(model, Params::default().n_ctx(64).type_k(CellType::F32).type_v(CellType::F32)).unwrap();
     let mut session = Session::new(ctx, settings).unwrap();
     session.feed(&PROMPT.map(Token)).unwrap();
     let mut generation = session.generate(GenerateOptions::default().limit(N));

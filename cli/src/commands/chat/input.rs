@@ -1,94 +1,65 @@
-//! The input of `chat`: messages from a terminal, key by key, or from a pipe, line by line.
-//!
-//! Keys are read one by one because only then pasted text, which may have many lines, can be told
-//! from typed text. Systems without the means for that read lines from terminals too.
+//! The input of `chat`: messages from a person at a terminal, or from a pipe, line by line.
 
-#[cfg(unix)]
-use super::editor::{Editor, Key};
+#[cfg(any(unix, windows))]
+use super::keyboard::Keyboard;
 use super::message::{Event, MAX_BYTES};
 use crate::error::Error;
-#[cfg(unix)]
-use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::path::PathBuf;
 
 /// Return true if a person types the messages.
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// The source of messages. A person may type the next message while an answer is generated; those
-/// keys are kept.
-#[derive(Debug, Default)]
+/// The source of messages.
 pub struct Input {
-    /// Keys that arrived after the end of the last message.
-    #[cfg(unix)]
-    ahead: VecDeque<u8>,
+    /// The keyboard of a person; none for pipes, and terminals on which nothing can be edited.
+    #[cfg(any(unix, windows))]
+    keyboard: Option<Keyboard>,
 }
 
 impl Input {
+    /// Make the source of messages. What a person types is kept in the file `history`.
+    pub fn new(history: Option<PathBuf>) -> Self {
+        #[cfg(not(any(unix, windows)))]
+        drop(history);
+        Self {
+            #[cfg(any(unix, windows))]
+            keyboard: Keyboard::new(history),
+        }
+    }
+
     /// Wait for the next message: the keys until Enter, or a line of a pipe. A line that ends in a
-    /// backslash continues in the next one, and so does a pasted line.
+    /// backslash continues in the next one, and so does a pasted line. A person finds `text` in the
+    /// line and can change it.
     ///
     /// # Errors
-    /// [`Error::Terminal`] if standard input cannot be read.
-    pub fn read(&mut self) -> Result<Event, Error> {
-        #[cfg(unix)]
-        if let Some(keys) = crate::terminal::Keys::begin() {
-            return Ok(self.typed(&keys)?);
+    /// [`Error::Terminal`] if the input cannot be read.
+    pub fn read(&mut self, text: &str) -> Result<Event, Error> {
+        #[cfg(any(unix, windows))]
+        if let Some(keyboard) = &mut self.keyboard {
+            return keyboard.read(text);
         }
+        #[cfg(not(any(unix, windows)))]
+        let _ = text;
         Ok(lines(&mut io::stdin().lock(), is_terminal())?)
+    }
+
+    /// Return true if a person can change a text that [`Input::read`] puts in the line.
+    pub fn can_edit(&self) -> bool {
+        #[cfg(any(unix, windows))]
+        let can_edit = self.keyboard.is_some();
+        #[cfg(not(any(unix, windows)))]
+        let can_edit = false;
+        can_edit
     }
 
     /// Forget keys that were typed ahead, as terminals do at Ctrl-C.
     pub fn forget(&mut self) {
-        #[cfg(unix)]
-        self.ahead.clear();
+        #[cfg(any(unix, windows))]
+        self.keyboard.iter_mut().for_each(Keyboard::forget);
     }
-
-    /// Read a message key by key.
-    #[cfg(unix)]
-    fn typed(&mut self, keys: &crate::terminal::Keys) -> io::Result<Event> {
-        let mut editor = Editor::new();
-        loop {
-            // Keys that were typed ahead come first. The terminal is written to once for many keys.
-            let key = self.ahead.pop_front().map(|byte| editor.press(byte));
-            if self.ahead.is_empty() || key != Some(Key::Typed) {
-                io::stderr().write_all(&editor.echo())?;
-            }
-            match key {
-                Some(Key::Typed) => {}
-                // Pasted text often ends with a line break of its own.
-                Some(Key::Enter) => return Ok(Event::of(editor.bytes().trim_ascii_end())),
-                Some(Key::End) => return Ok(Event::End),
-                Some(Key::Cancel) => {
-                    self.forget();
-                    drain(keys)?;
-                    return Ok(Event::CtrlC { is_empty: editor.bytes().is_empty() });
-                }
-                None => {
-                    let mut bytes = [0; 4096];
-                    let n = keys.read(&mut bytes)?;
-                    if n == 0 {
-                        return Ok(Event::End);
-                    }
-                    self.ahead.extend(bytes.iter().take(n));
-                }
-            }
-        }
-    }
-}
-
-/// Discard the keys that arrive together with Ctrl-C: the rest of a paste is no message.
-#[cfg(unix)]
-fn drain(keys: &crate::terminal::Keys) -> io::Result<()> {
-    let (mut bytes, mut n_left) = ([0; 4096], MAX_BYTES);
-    while n_left > 0 && keys.follow() {
-        match keys.read(&mut bytes)? {
-            0 => break,
-            n => n_left = n_left.saturating_sub(n),
-        }
-    }
-    Ok(())
 }
 
 /// Read a message from a pipe: lines until one does not end in a backslash.

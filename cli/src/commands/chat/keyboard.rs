@@ -1,0 +1,186 @@
+//! Messages that a person types: a line editor with history, and pasted text of several lines.
+//!
+//! The editor itself is `rustyline`. It talks to the terminal, not to standard output, so answers
+//! can be redirected to a file. Ctrl-C arrives as a signal, which ends a paste, too, whose end the
+//! terminal never marks.
+
+use super::message::Event;
+use crate::error::Error;
+use crate::output::note;
+use crate::terminal;
+use rustyline::completion::Completer;
+use rustyline::config::{Behavior, ColorMode, Config};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{Editor, Helper};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+/// Prompt of the first line of a message.
+const FIRST: &str = "> ";
+/// Prompt of the lines after one that ends in a backslash.
+const NEXT: &str = ". ";
+/// Most messages in the history.
+const MOST_MESSAGES: usize = 1000;
+
+/// The keyboard of a person.
+///
+/// Keys that are typed while an answer is generated are kept for the next message.
+pub struct Keyboard {
+    editor: Editor<Display, FileHistory>,
+    /// File that keeps the history; none keeps it in memory.
+    file: Option<PathBuf>,
+}
+
+impl Keyboard {
+    /// Make the keyboard, with the history in `file`. Returns none if no person can type.
+    pub fn new(file: Option<PathBuf>) -> Option<Self> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return None;
+        }
+        terminal::remember();
+        let mut editor = editor(FileHistory::with_config(&config())).ok()?;
+        if let Some(file) = file.as_ref().filter(|file| file.exists())
+            && let Err(error) = editor.load_history(file)
+        {
+            note("warning", format_args!("--history {}: {error}", file.display()));
+        }
+        Some(Self { editor, file })
+    }
+
+    /// Wait for the next message, which begins as `text` and can be edited.
+    ///
+    /// # Errors
+    /// [`Error::Terminal`] if the terminal cannot be read.
+    pub fn read(&mut self, text: &str) -> Result<Event, Error> {
+        let (mut message, mut prompt, mut text) = (String::new(), FIRST, text);
+        loop {
+            match self.editor.readline_with_initial(prompt, (text, "")) {
+                Ok(line) => message.push_str(&line),
+                Err(error) => return self.ended(error, message.is_empty()),
+            }
+            if !message.ends_with('\\') {
+                break;
+            }
+            message.pop();
+            message.push('\n');
+            (prompt, text) = (NEXT, "");
+        }
+        // Pasted text often ends with a line break of its own.
+        let message = message.trim_ascii_end();
+        self.remember(message);
+        Ok(Event::of(message.as_bytes()))
+    }
+
+    /// Return the event of a line that was not completed. `is_first` is true in the first line of a
+    /// message.
+    fn ended(&self, error: ReadlineError, is_first: bool) -> Result<Event, Error> {
+        let source = match error {
+            ReadlineError::Interrupted | ReadlineError::Signal(_) => {
+                let is_empty = self.editor.helper().is_none_or(|display| display.is_empty.get());
+                return Ok(Event::CtrlC { is_empty: is_first && is_empty });
+            }
+            ReadlineError::Eof => return Ok(Event::End),
+            ReadlineError::Io(source) => source,
+            #[cfg(unix)]
+            ReadlineError::Errno(errno) => io::Error::from_raw_os_error(errno as i32),
+            error => io::Error::other(error),
+        };
+        match source.kind() {
+            io::ErrorKind::InvalidData => Ok(Event::Invalid("a key is not valid UTF-8".into())),
+            // The terminal was closed.
+            _ if source.raw_os_error() == Some(GONE) => Ok(Event::End),
+            _ => Err(source.into()),
+        }
+    }
+
+    /// Add a message to the history.
+    fn remember(&mut self, message: &str) {
+        let added = self.editor.add_history_entry(message);
+        let Some(file) = self.file.as_ref().filter(|_| added.is_ok_and(|is_new| is_new)) else { return };
+        if let Err(error) = self.editor.append_history(file) {
+            note("warning", format_args!("--history {}: {error}; it is kept in memory", file.display()));
+            self.file = None;
+        }
+    }
+
+    /// Forget keys that were typed ahead.
+    pub fn forget(&mut self) {
+        let history = std::mem::replace(self.editor.history_mut(), FileHistory::with_config(&config()));
+        if let Ok(editor) = editor(history) {
+            self.editor = editor;
+        }
+    }
+}
+
+/// The error of the operating system for a terminal that is gone (`EIO`).
+const GONE: i32 = 5;
+
+/// Return the settings of the editor.
+fn config() -> Config {
+    let config = Config::builder().behavior(Behavior::PreferTerm).color_mode(ColorMode::Forced);
+    let config = config.enable_signals(true).max_history_size(MOST_MESSAGES);
+    config.map_or_else(|_| Config::default(), |config| config.build())
+}
+
+/// Make an editor with this history.
+fn editor(history: FileHistory) -> rustyline::Result<Editor<Display, FileHistory>> {
+    let mut editor = Editor::with_history(config(), history)?;
+    editor.set_helper(Some(Display::default()));
+    Ok(editor)
+}
+
+/// The way in which the editor shows a message.
+#[derive(Default)]
+struct Display {
+    /// True if nothing is typed.
+    is_empty: Cell<bool>,
+}
+
+/// Return true for characters that a terminal would obey. The editor shows line breaks and tabs
+/// itself.
+fn is_obeyed(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+impl Highlighter for Display {
+    /// Show characters that a terminal would obey as one that it shows, of the same width.
+    fn highlight<'l>(&self, line: &'l str, _pos: usize) -> Cow<'l, str> {
+        self.is_empty.set(line.is_empty());
+        if line.contains(is_obeyed) { line.replace(is_obeyed, "\u{fffd}").into() } else { line.into() }
+    }
+
+    fn highlight_char(&self, line: &str, _pos: usize, _kind: CmdKind) -> bool {
+        self.is_empty.set(line.is_empty());
+        line.contains(is_obeyed)
+    }
+}
+
+impl Completer for Display {
+    type Candidate = String;
+}
+
+impl Hinter for Display {
+    type Hint = String;
+}
+
+impl Validator for Display {}
+impl Helper for Display {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_shown_as_it_is() {
+        let display = Display::default();
+        assert_eq!(display.highlight("\u{9b}2J \u{a9}\n\tcaf\u{e9}", 0), "\u{fffd}2J \u{a9}\n\tcaf\u{e9}");
+        assert!(display.highlight_char("\x1b", 1, CmdKind::Other));
+        assert!(!display.highlight_char("a", 1, CmdKind::Other) && !display.is_empty.get());
+    }
+}

@@ -1,0 +1,345 @@
+//! Compiling grammars against a vocabulary.
+
+use alloc::{borrow::ToOwned, format, string::String, sync::Arc, vec::Vec};
+use std::thread;
+
+use backstitch_kv::Token;
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{
+    ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
+};
+use llguidance::{Logger, ParserFactory, TokenParser};
+use serde_json::Value;
+
+use super::error::{GrammarError, Language, Place, shortened};
+use super::{Matcher, gbnf, lark, schema};
+use crate::vocab::Vocab;
+
+/// The largest text of a grammar, in bytes.
+pub(super) const MAX_TEXT: usize = 512 << 10;
+/// The longest token that can match text, in bytes. The index of the vocabulary cannot hold tokens
+/// of more than 1024.
+const MAX_TOKEN_LEN: usize = 1000;
+/// The number of bytes that all tokens may have together, a limit of the index.
+const MAX_VOCAB_BYTES: usize = 4_000_000;
+/// The number of tokens with the same bytes that are told apart. The index searches them one by
+/// one.
+const MAX_ALIKE: usize = 16;
+/// The stack on which grammars are compiled. Compiling recurses as deeply as rules are chained.
+const STACK: usize = 128 << 20;
+
+/// A vocabulary in the form that grammars need. It compiles grammars, and all requests of a model
+/// share it: a clone is a reference.
+///
+/// Tokens match text by their bytes. Control tokens and the unknown token never match text, even
+/// if a grammar spells their text out; GBNF and Lark can ask for them by name. Tokens that end a
+/// generation are allowed exactly where the grammar accepts.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::grammar::Compiler;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let compiler = Compiler::new(model.vocab())?;
+/// let grammar = compiler.regex("[0-9]{4}-[0-9]{2}")?;
+/// assert!(grammar.accepts("2026-11"));
+/// assert!(!grammar.accepts("2026-1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Compiler(Arc<Inner>);
+
+struct Inner {
+    factory: ParserFactory,
+    vocab: Vocab,
+}
+
+/// A compiled grammar, bound to the vocabulary of its [`Compiler`]. It never changes, and a clone
+/// is a reference.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::grammar::Compiler;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let grammar = Compiler::new(model.vocab())?.gbnf("root ::= \"yes\" | \"no\"")?;
+/// assert!(grammar.accepts("no") && !grammar.accepts("maybe"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Grammar {
+    compiler: Compiler,
+    start: Arc<llguidance::Matcher>,
+}
+
+impl Compiler {
+    /// Index a vocabulary. This takes some ten milliseconds for 50,000 tokens.
+    ///
+    /// # Errors
+    /// [`GrammarError::Vocabulary`] if it is too large for the index.
+    pub fn new(vocab: &Vocab) -> Result<Self, GrammarError> {
+        let failed = |reason: String| GrammarError::Vocabulary { reason };
+        let words = words(vocab);
+        let n_bytes: usize = words.iter().map(Vec::len).sum();
+        if n_bytes > MAX_VOCAB_BYTES {
+            return Err(failed(format!("its tokens have {n_bytes} bytes; at most {MAX_VOCAB_BYTES} fit")));
+        }
+        let n_vocab = u32::try_from(words.len())
+            .ok()
+            .filter(|&n| n > 0 && n < 1 << 24)
+            .ok_or_else(|| failed(format!("it has {} tokens; from 1 to 2^24 are supported", words.len())))?;
+        let eog: Vec<u32> = vocab.eog().iter().map(|token| token.0).collect();
+        let build = || {
+            let trie = TokTrie::from(&TokRxInfo::new(n_vocab, INVALID_TOKEN), &words);
+            let trie = if eog.is_empty() { trie } else { trie.with_eos_tokens(&eog) };
+            let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+            let slices = SlicedBiasComputer::general_slices();
+            let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)?;
+            factory.quiet();
+            Ok(factory)
+        };
+        let factory = llguidance::panic_utils::catch_unwind(std::panic::AssertUnwindSafe(build));
+        let factory = factory.map_err(|error| failed(first_line(&format!("{error}"))))?;
+        Ok(Self(Arc::new(Inner { factory, vocab: vocab.clone() })))
+    }
+
+    /// Return the vocabulary.
+    pub fn vocab(&self) -> &Vocab {
+        &self.0.vocab
+    }
+
+    /// Compile a JSON schema.
+    ///
+    /// Where JSON schemas leave a choice, the meaning is llama.cpp's: properties come in the order
+    /// of the schema, an object with `properties` has no others unless `additionalProperties` says
+    /// so, integers have at most 16 digits, and a schema without `type` takes it from its other
+    /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;
+    /// `uniqueItems` and unknown formats are ignored.
+    ///
+    /// # Errors
+    /// [`GrammarError::Syntax`] if the text is not JSON; [`GrammarError::Schema`] for keywords that
+    /// are not supported, such as `patternProperties` and `not`; [`GrammarError::TooLarge`];
+    /// [`GrammarError::Compile`] if no value can match the schema or it is too complex.
+    pub fn json_schema(&self, text: &str) -> Result<Grammar, GrammarError> {
+        check_text(text)?;
+        let schema: Value = serde_json::from_str(text).map_err(|error| GrammarError::Syntax {
+            language: Language::JsonSchema,
+            place: Place { line: error.line().max(1), column: error.column().max(1) },
+            found: line_at(text, error.line()),
+            wanted: format!("JSON ({error})"),
+        })?;
+        self.json_schema_value(&schema)
+    }
+
+    /// Compile a JSON schema that was parsed already, as [`Compiler::json_schema`] does.
+    ///
+    /// # Errors
+    /// Those of [`Compiler::json_schema`], except [`GrammarError::Syntax`].
+    pub fn json_schema_value(&self, schema: &Value) -> Result<Grammar, GrammarError> {
+        let schema = schema::adapted(schema)?;
+        self.compile(Language::JsonSchema, TopLevelGrammar::from_json_schema(schema), limits())
+    }
+
+    /// Compile the grammar of all JSON objects.
+    ///
+    /// # Errors
+    /// [`GrammarError::Compile`] if the system gives no thread to compile on.
+    pub fn json_object(&self) -> Result<Grammar, GrammarError> {
+        self.json_schema("{\"type\": \"object\"}")
+    }
+
+    /// Compile a regular expression, which the whole output has to match. Its syntax is that of the
+    /// crate `regex`, without anchors and word boundaries.
+    ///
+    /// # Errors
+    /// [`GrammarError::Syntax`], [`GrammarError::TooLarge`]; [`GrammarError::Compile`] if it needs
+    /// something that is not supported or is too complex.
+    pub fn regex(&self, text: &str) -> Result<Grammar, GrammarError> {
+        check_text(text)?;
+        let text = text.strip_prefix('^').unwrap_or(text);
+        let is_escaped = |text: &str| text.chars().rev().take_while(|&c| c == '\\').count() % 2 == 1;
+        let text = text.strip_suffix('$').filter(|rest| !is_escaped(rest)).unwrap_or(text);
+        regex_syntax::ParserBuilder::new()
+            .nest_limit(100)
+            .build()
+            .parse(text)
+            .map_err(|error| regex_error(text, &error))?;
+        self.compile(Language::Regex, TopLevelGrammar::from_regex(text), limits())
+    }
+
+    /// Compile a Lark grammar, with the extensions and limits of llguidance. Its terminals are
+    /// greedy.
+    ///
+    /// # Errors
+    /// [`GrammarError::Syntax`] with the place, [`GrammarError::TooLarge`]; [`GrammarError::Compile`]
+    /// if it is too complex.
+    pub fn lark(&self, text: &str) -> Result<Grammar, GrammarError> {
+        check_text(text)?;
+        lark::check(text)?;
+        self.compile(Language::Lark, TopLevelGrammar::from_lark(text.to_owned()), limits())
+    }
+
+    /// Compile a GBNF grammar, with the syntax and the meaning that llama.cpp gives it. The output
+    /// has to match the rule `root`.
+    ///
+    /// # Errors
+    /// [`GrammarError::Syntax`], [`GrammarError::UnknownRule`], [`GrammarError::UnknownToken`] and
+    /// [`GrammarError::LeftRecursion`] with the place; [`GrammarError::TooLarge`];
+    /// [`GrammarError::Compile`] if it is too complex.
+    pub fn gbnf(&self, text: &str) -> Result<Grammar, GrammarError> {
+        check_text(text)?;
+        let lark = gbnf::to_lark(text, &self.0.vocab)?;
+        // A terminal for each character makes many items of little cost.
+        let limits = ParserLimits { step_max_items: 4_000_000, ..limits() };
+        self.compile(Language::Gbnf, TopLevelGrammar::from_lark(lark), limits)
+    }
+
+    fn compile(
+        &self,
+        language: Language,
+        grammar: TopLevelGrammar,
+        limits: ParserLimits,
+    ) -> Result<Grammar, GrammarError> {
+        let inner = Arc::clone(&self.0);
+        let failed = |reason: String| GrammarError::Compile { language, reason };
+        let work = move || -> Result<TokenParser, String> {
+            let (init, caps) = (GrammarInit::Serialized(grammar), InferenceCapabilities::default());
+            let parser = inner.factory.create_parser_from_init_ext(init, Logger::new(0, 0), caps, limits);
+            parser.map_err(|error| format!("{error:#}"))
+        };
+        let worker = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK).spawn(work);
+        let worker = worker.map_err(|error| failed(format!("no thread to compile on: {error}")))?;
+        let parser = worker.join().unwrap_or_else(|_| Err("the compiler panicked".to_owned()));
+        let parser = parser.map_err(|reason| match language {
+            Language::Lark => lark::error(&reason),
+            _ => failed(first_line(&reason)),
+        })?;
+        let start = llguidance::Matcher::new(Ok(parser));
+        match start.get_error() {
+            Some(reason) => Err(failed(first_line(&reason))),
+            None => Ok(Grammar { compiler: self.clone(), start: Arc::new(start) }),
+        }
+    }
+}
+
+impl Grammar {
+    /// Return the compiler of the grammar.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Make a matcher at the beginning of a text.
+    pub fn matcher(&self) -> Matcher {
+        Matcher::new(self.clone())
+    }
+
+    /// Return the library's matcher at the beginning of a text, with caches of its own.
+    pub(super) fn start(&self) -> llguidance::Matcher {
+        self.start.deep_clone()
+    }
+
+    /// Return true if `text` matches the grammar, character by character.
+    ///
+    /// The result is also false if the vocabulary lacks tokens for single bytes of the text.
+    pub fn accepts(&self, text: &str) -> bool {
+        let mut tokens = Vec::new();
+        let mut matcher = self.matcher();
+        text.bytes().all(|byte| {
+            tokens.clear();
+            self.spell(&[byte], &mut tokens) && tokens.iter().all(|&token| matcher.accept(token).is_ok())
+        }) && matcher.is_accepting()
+    }
+
+    /// Append tokens whose bytes are `bytes` to `out`. Return false if the vocabulary has none.
+    pub(super) fn spell(&self, bytes: &[u8], out: &mut Vec<Token>) -> bool {
+        let trie = self.compiler.0.factory.tok_env().tok_trie();
+        let tokens = trie.greedy_tokenize(bytes);
+        out.extend(tokens.iter().copied().map(Token));
+        tokens.iter().map(|&token| trie.token(token).len()).sum::<usize>() == bytes.len()
+    }
+}
+
+impl core::fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Compiler").field("n_vocab", &self.0.vocab.n_vocab()).finish_non_exhaustive()
+    }
+}
+
+impl core::fmt::Debug for Grammar {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Grammar").field("compiler", &self.compiler).finish_non_exhaustive()
+    }
+}
+
+/// Return the bytes by which each token matches text; none for those that never do. Hidden tokens
+/// are their text behind a byte that no text has.
+fn words(vocab: &Vocab) -> Vec<Vec<u8>> {
+    let mut n_alike = std::collections::HashMap::<&[u8], usize>::new();
+    let tokens = (0..vocab.n_vocab() as u32).map(Token);
+    tokens
+        .map(|token| {
+            let piece = vocab.piece(token);
+            let is_hidden = vocab.is_hidden(token) || vocab.is_eog(token);
+            let is_marked = piece.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER);
+            let n = n_alike.entry(piece).or_default();
+            *n += 1;
+            match piece {
+                _ if piece.len() > MAX_TOKEN_LEN || is_marked || *n > MAX_ALIKE => Vec::new(),
+                [] => Vec::new(),
+                _ if is_hidden => [&[TokTrie::SPECIAL_TOKEN_MARKER], piece].concat(),
+                _ => piece.to_vec(),
+            }
+        })
+        .collect()
+}
+
+/// Return limits that a hostile grammar reaches within a fraction of a second.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        max_grammar_size: 100_000,
+        max_lexer_states: 50_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+fn check_text(text: &str) -> Result<(), GrammarError> {
+    match text.len() {
+        found if found > MAX_TEXT => {
+            Err(GrammarError::TooLarge { what: "bytes of text", found, limit: MAX_TEXT })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn regex_error(text: &str, error: &regex_syntax::Error) -> GrammarError {
+    let (span, wanted) = match error {
+        regex_syntax::Error::Parse(error) => (*error.span(), format!("{}", error.kind())),
+        regex_syntax::Error::Translate(error) => (*error.span(), format!("{}", error.kind())),
+        _ => {
+            return GrammarError::Compile {
+                language: Language::Regex,
+                reason: first_line(&format!("{error}")),
+            };
+        }
+    };
+    GrammarError::Syntax {
+        language: Language::Regex,
+        place: Place { line: span.start.line, column: span.start.column },
+        found: shortened(text.get(span.start.offset..).unwrap_or_default(), 40),
+        wanted: format!("a regular expression ({wanted})"),
+    }
+}
+
+/// Return the first line of a message of the library, which can go on with a dump of its state.
+pub(super) fn first_line(message: &str) -> String {
+    shortened(message.lines().next().unwrap_or_default(), 300)
+}
+
+/// Return the line of `text` with a number from 1, shortened.
+fn line_at(text: &str, line: usize) -> String {
+    shortened(text.lines().nth(line.saturating_sub(1)).unwrap_or_default(), 60)
+}

@@ -1,0 +1,210 @@
+//! Errors of compiling grammars and of following them.
+
+use alloc::string::String;
+use core::fmt;
+
+use backstitch_kv::Token;
+
+/// A language in which grammars are written.
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::Language;
+///
+/// assert_eq!(Language::Gbnf.to_string(), "GBNF grammar");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Language {
+    /// llama.cpp's grammars.
+    Gbnf,
+    /// A JSON schema.
+    JsonSchema,
+    /// Lark, as llguidance extends it.
+    Lark,
+    /// A regular expression.
+    Regex,
+}
+
+/// A place in the text of a grammar.
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::Place;
+///
+/// assert_eq!(Place { line: 3, column: 7 }.to_string(), "line 3, column 7");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+/// Anything that can go wrong with a grammar.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::grammar::{Compiler, GrammarError};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let error = Compiler::new(model.vocab())?.gbnf("root ::= \"a\"\n  | [b").unwrap_err();
+/// assert!(matches!(&error, GrammarError::Syntax { place, .. } if place.line == 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrammarError {
+    /// The text breaks the rules of its language.
+    Syntax {
+        /// The language of the text.
+        language: Language,
+        /// The place of the first thing that is wrong.
+        place: Place,
+        /// The text there, shortened.
+        found: String,
+        /// What would be right.
+        wanted: String,
+    },
+    /// A GBNF rule names one that the grammar does not define.
+    UnknownRule {
+        /// The place of the name.
+        place: Place,
+        /// The name.
+        name: String,
+    },
+    /// A GBNF rule can begin with itself, before any character.
+    LeftRecursion {
+        /// The place of the rule's definition.
+        place: Place,
+        /// The name of the rule.
+        name: String,
+    },
+    /// A GBNF rule names a token that the vocabulary does not have.
+    UnknownToken {
+        /// The place of the token.
+        place: Place,
+        /// The token as the grammar writes it.
+        text: String,
+    },
+    /// A JSON schema asks for something that is not supported.
+    Schema {
+        /// The place of the keyword, as a JSON pointer.
+        pointer: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// Something is larger than a grammar may be.
+    TooLarge {
+        /// The thing that is too large, with its unit.
+        what: &'static str,
+        /// Its size.
+        found: usize,
+        /// The largest size.
+        limit: usize,
+    },
+    /// The grammar cannot be compiled for a reason that its text does not show.
+    Compile {
+        /// The language of the text.
+        language: Language,
+        /// The reason.
+        reason: String,
+    },
+    /// The vocabulary cannot be indexed.
+    Vocabulary {
+        /// The reason.
+        reason: String,
+    },
+    /// A token is not one of those that the grammar allows now. The matcher has not changed.
+    Token {
+        /// The token.
+        token: Token,
+    },
+    /// More tokens should be taken back than were accepted. The matcher has not changed.
+    Rollback {
+        /// The number of tokens to take back.
+        found: usize,
+        /// The number of tokens accepted.
+        limit: usize,
+    },
+    /// The grammar became too complex at this point of the text, or no token of the vocabulary can
+    /// continue it. A rollback to an earlier point makes the matcher usable again.
+    Stuck {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gbnf => "GBNF grammar",
+            Self::JsonSchema => "JSON schema",
+            Self::Lark => "Lark grammar",
+            Self::Regex => "regular expression",
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+impl fmt::Display for GrammarError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { language, place, found, wanted } if found.is_empty() => {
+                write!(f, "{language}, {place}: the text ends; expected {wanted}")
+            }
+            Self::Syntax { language, place, found, wanted } => {
+                write!(f, "{language}, {place}: found {found:?}; expected {wanted}")
+            }
+            Self::UnknownRule { place, name } => {
+                write!(f, "GBNF grammar, {place}: rule {name:?} is not defined; add `{name} ::= ...`")
+            }
+            Self::LeftRecursion { place, name } => write!(
+                f,
+                "GBNF grammar, {place}: rule {name:?} can begin with itself; write repetition as `x*` or \
+                 put the recursion behind a character"
+            ),
+            Self::UnknownToken { place, text } => {
+                write!(f, "GBNF grammar, {place}: {text:?} is not one token of this vocabulary")
+            }
+            Self::Schema { pointer, problem } => write!(f, "JSON schema, at {pointer:?}: {problem}"),
+            Self::TooLarge { what, found, limit } => {
+                write!(f, "the grammar has {found} {what}; at most {limit} are accepted")
+            }
+            Self::Compile { language, reason } => write!(f, "the {language} cannot be compiled: {reason}"),
+            Self::Vocabulary { reason } => write!(f, "the vocabulary cannot be used with grammars: {reason}"),
+            Self::Token { token } => write!(f, "token {} is not allowed here by the grammar", token.0),
+            Self::Rollback { found, limit } => {
+                write!(f, "cannot take back {found} tokens: the grammar has accepted {limit}")
+            }
+            Self::Stuck { reason } => write!(f, "the grammar allows no token here: {reason}"),
+        }
+    }
+}
+
+impl core::error::Error for GrammarError {}
+
+/// Return `text` up to about `limit` bytes, for messages.
+pub(super) fn shortened(text: &str, limit: usize) -> String {
+    match text.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&end| end <= limit).last() {
+        Some(end) if end < text.len() => alloc::format!("{}...", text.get(..end).unwrap_or_default()),
+        _ => String::from(text),
+    }
+}
+
+/// Return the place of the byte `offset` of `text`.
+pub(super) fn place_of(text: &str, offset: usize) -> Place {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    Place {
+        line: before.matches('\n').count() + 1,
+        column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+    }
+}

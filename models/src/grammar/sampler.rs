@@ -1,0 +1,279 @@
+//! A grammar as a sampler of a chain.
+
+use alloc::{sync::Arc, vec::Vec};
+use std::sync::{Mutex, PoisonError};
+
+use backstitch_kv::Token;
+
+use super::error::GrammarError;
+use super::{Grammar, Matcher, Triggers};
+use crate::sampler::{Candidates, History, Sampler};
+
+/// A sampler that bans every token that its grammar does not allow.
+///
+/// Tokens that end the generation are banned until the grammar accepts, and all others once nothing
+/// can follow. The sampler belongs before those that drop candidates, because it drops none: a token
+/// that an earlier sampler dropped cannot come back.
+///
+/// The grammar applies to generated tokens only. The sampler therefore skips the first tokens that
+/// it accepts, as many as [`GrammarSampler::new`] was told: those of the prompt, if the chain
+/// accepts them, as it does in a [`Session`](crate::Session). Before these are accepted there is
+/// nothing to draw, and every token is banned.
+///
+/// The state follows from the accepted tokens alone, so the sampler saves nothing: a chain that goes
+/// back resets the sampler, and it accepts the tokens that are left again. Accepting a token only
+/// takes note of it. The matcher follows when the next mask is needed: it goes back to where its
+/// tokens and those of the sequence part, and on from there, so going back costs what the
+/// difference costs. [`Chain::resume`](crate::sampler::Chain::resume), which has no tokens, cannot
+/// rebuild it; [`Chain::resume_after`](crate::sampler::Chain::resume_after) can.
+///
+/// A token that the grammar does not allow, but the sequence has, makes the sampler ban every token
+/// until the sequence goes back. So does a grammar that gets too complex.
+/// [`GrammarSampler::state`] says why no token was left.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::grammar::{Compiler, GrammarSampler};
+/// use backstitch_models::sampler::{Chain, Settings};
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let n_vocab = model.vocab().n_vocab();
+/// let grammar = Compiler::new(model.vocab())?.regex("[0-9]{3}")?;
+/// let sampler = GrammarSampler::new(&grammar, 2);
+/// let mut chain =
+///     Chain::builder(n_vocab).with(sampler).settings(&Settings::default().seed(1)).build();
+/// chain.accept(model.vocab().find(b"<s>").unwrap_or_default()); // the prompt
+/// chain.accept(model.vocab().find(b"a").unwrap_or_default());
+/// let token = chain.sample(&vec![0.0; n_vocab]).ok_or("no token")?;
+/// assert!(model.vocab().piece(token).iter().all(u8::is_ascii_digit));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GrammarSampler {
+    /// The number of tokens before the generated ones.
+    n_prompt: usize,
+    /// The number of those that were accepted.
+    n_skipped: usize,
+    /// The generated tokens.
+    tokens: Vec<Token>,
+    follower: Follower,
+    state: GrammarState,
+}
+
+/// The last outcome of a [`GrammarSampler`], shared by the sampler in a chain, all its clones, and
+/// the program that made it.
+///
+/// # Example
+/// ```
+/// use backstitch_models::Model;
+/// use backstitch_models::grammar::{Compiler, GrammarSampler};
+/// use backstitch_models::sampler::Chain;
+///
+/// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+/// let sampler = GrammarSampler::new(&Compiler::new(model.vocab())?.regex("a+")?, 1);
+/// let state = sampler.state();
+/// let mut chain = Chain::builder(model.vocab().n_vocab()).with(sampler).build();
+/// assert_eq!(chain.sample(&vec![0.0; model.vocab().n_vocab()]), None); // not behind the prompt yet
+/// assert!(state.error().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct GrammarState(Arc<Mutex<Option<GrammarError>>>);
+
+impl GrammarState {
+    /// Return the error because of which the last draw had no token; `None` if it had one.
+    pub fn error(&self) -> Option<GrammarError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, error: Option<GrammarError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+impl GrammarSampler {
+    /// Make a sampler whose grammar applies behind the first `n_prompt` tokens that it accepts.
+    pub fn new(grammar: &Grammar, n_prompt: usize) -> Self {
+        Self::made(grammar, n_prompt, None)
+    }
+
+    /// Make a sampler whose grammar applies only once one of `triggers` appears in the text behind
+    /// the first `n_prompt` tokens. Until then every token is allowed. The grammar then begins with
+    /// the trigger.
+    pub fn lazy(grammar: &Grammar, n_prompt: usize, triggers: Triggers) -> Self {
+        Self::made(grammar, n_prompt, Some(Arc::new(triggers)))
+    }
+
+    fn made(grammar: &Grammar, n_prompt: usize, triggers: Option<Arc<Triggers>>) -> Self {
+        let follower = Follower {
+            matcher: grammar.matcher(),
+            triggers,
+            tokens: Vec::new(),
+            text: Vec::new(),
+            ends: Vec::new(),
+            begin: None,
+        };
+        Self { n_prompt, n_skipped: 0, tokens: Vec::new(), follower, state: GrammarState::default() }
+    }
+
+    /// Return the state that the sampler reports its errors to.
+    pub fn state(&self) -> GrammarState {
+        self.state.clone()
+    }
+
+    /// Return true if the grammar accepts the generated text as a whole, or does not apply to it yet.
+    pub fn is_accepting(&mut self) -> bool {
+        self.follow().is_ok() && (self.follower.is_free() || self.follower.matcher.is_accepting())
+    }
+
+    /// Return true if nothing can follow the generated text.
+    pub fn is_stopped(&mut self) -> bool {
+        self.follow().is_err() || !self.follower.is_free() && self.follower.matcher.is_stopped()
+    }
+
+    /// Bring the matcher to the end of the generated tokens.
+    fn follow(&mut self) -> Result<(), GrammarError> {
+        if self.n_skipped < self.n_prompt {
+            let reason = alloc::format!(
+                "the grammar applies behind {} tokens, and {} were accepted",
+                self.n_prompt,
+                self.n_skipped
+            );
+            return Err(GrammarError::Stuck { reason });
+        }
+        self.follower.follow(&self.tokens)
+    }
+
+    fn ban(&mut self, candidates: &mut Candidates) -> Result<(), GrammarError> {
+        self.follow()?;
+        if self.follower.is_free() {
+            return Ok(());
+        }
+        let allowed = self.follower.matcher.mask()?;
+        candidates.map(|c| if allowed.contains(c.id) { c.logit } else { f32::NEG_INFINITY });
+        Ok(())
+    }
+}
+
+impl Sampler for GrammarSampler {
+    fn apply(&mut self, candidates: &mut Candidates, _: &History) {
+        let result = self.ban(candidates);
+        if result.is_err() {
+            candidates.map(|_| f32::NEG_INFINITY);
+        }
+        self.state.set(result.err());
+    }
+
+    fn accept(&mut self, token: Token) {
+        if self.n_skipped < self.n_prompt {
+            self.n_skipped += 1;
+        } else {
+            self.tokens.push(token);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.n_skipped = 0;
+        self.tokens.clear();
+    }
+}
+
+/// A matcher that follows the tokens of a sequence, wherever they go.
+#[derive(Clone, Debug)]
+struct Follower {
+    matcher: Matcher,
+    /// The triggers, if the grammar waits for one.
+    triggers: Option<Arc<Triggers>>,
+    /// The tokens that it has followed.
+    tokens: Vec<Token>,
+    /// The text of those before the trigger, and its length behind each of them.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    /// The number of tokens up to the trigger, and the number that the matcher has accepted for
+    /// these.
+    begin: Option<(usize, usize)>,
+}
+
+impl Follower {
+    /// Return true if the grammar does not apply yet.
+    fn is_free(&self) -> bool {
+        self.triggers.is_some() && self.begin.is_none()
+    }
+
+    /// Follow `tokens`. After an error, the tokens up to the one that failed are followed.
+    fn follow(&mut self, tokens: &[Token]) -> Result<(), GrammarError> {
+        let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        self.go_back(same)?;
+        tokens.get(same..).unwrap_or_default().iter().try_for_each(|&token| self.advance(token))
+    }
+
+    /// Go back to where the first `n` tokens were followed.
+    fn go_back(&mut self, n: usize) -> Result<(), GrammarError> {
+        let n_matched = match self.begin {
+            Some((n_before, n_first)) if n >= n_before => n_first + n - n_before,
+            None if self.triggers.is_none() => n,
+            _ => 0,
+        };
+        self.matcher.rollback(self.matcher.tokens().len() - n_matched)?;
+        self.begin = self.begin.filter(|(n_before, _)| n >= *n_before);
+        self.tokens.truncate(n);
+        self.ends.truncate(n);
+        self.text.truncate(self.ends.last().copied().unwrap_or(0));
+        Ok(())
+    }
+
+    fn advance(&mut self, token: Token) -> Result<(), GrammarError> {
+        match self.triggers.clone() {
+            Some(triggers) if self.begin.is_none() => self.wait(token, &triggers)?,
+            _ => self.matcher.accept(token)?,
+        }
+        self.tokens.push(token);
+        Ok(())
+    }
+
+    /// Take note of a token before the trigger, and begin the grammar if it completes one.
+    fn wait(&mut self, token: Token, triggers: &Triggers) -> Result<(), GrammarError> {
+        let n_before = self.tokens.len() + 1;
+        if triggers.has_token(token) {
+            self.matcher.accept(token)?;
+            self.begin = Some((n_before, 1));
+            return Ok(());
+        }
+        let known = self.text.len();
+        let vocab = self.matcher.grammar().compiler().vocab();
+        if !vocab.is_hidden(token) {
+            self.text.extend_from_slice(vocab.piece(token));
+        }
+        if let Some(begin) = triggers.find(&self.text, known) {
+            let started = self.start(self.text.get(begin..).unwrap_or_default().to_vec(), token);
+            if let Err(error) = started {
+                self.text.truncate(known);
+                return Err(error);
+            }
+            self.begin = Some((n_before, self.matcher.tokens().len()));
+            self.text.truncate(known);
+            return Ok(());
+        }
+        self.ends.push(self.text.len());
+        Ok(())
+    }
+
+    /// Let the matcher accept `text`, which the sequence has already.
+    fn start(&mut self, text: Vec<u8>, last: Token) -> Result<(), GrammarError> {
+        let mut tokens = Vec::new();
+        if !self.matcher.grammar().spell(&text, &mut tokens) {
+            return Err(GrammarError::Token { token: last });
+        }
+        for token in tokens {
+            if let Err(error) = self.matcher.accept(token) {
+                self.matcher.reset()?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

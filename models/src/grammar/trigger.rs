@@ -1,0 +1,137 @@
+//! Triggers: what has to appear in a text before its grammar applies.
+
+use alloc::{string::String, vec::Vec};
+
+use backstitch_kv::Token;
+use regex_automata::Input;
+use regex_automata::meta::{Config, Regex};
+use regex_automata::util::captures::Captures;
+
+use super::error::{GrammarError, Language, Place, shortened};
+
+/// The memory that the automata of one pattern may take.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// The number of triggers of one sampler.
+const MAX_TRIGGERS: usize = 256;
+
+/// Something in a generated text from which on a grammar applies.
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::{Trigger, Triggers};
+///
+/// let triggers = [Trigger::Word("<tool_call>".into()), Trigger::Pattern(r"\w+(\{)".into())];
+/// assert!(Triggers::new(&triggers).is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A token. The grammar applies from this token on.
+    Token(Token),
+    /// A text. The grammar applies from its beginning on, also in the middle of a token.
+    Word(String),
+    /// A regular expression that matches some part of the text. The grammar applies from its first
+    /// group that matched something, or from the match if no group did.
+    Pattern(String),
+    /// A regular expression that matches the whole text so far.
+    FullPattern(String),
+}
+
+/// Compiled triggers.
+///
+/// # Example
+/// ```
+/// use backstitch_models::grammar::{GrammarError, Trigger, Triggers};
+///
+/// let error = Triggers::new(&[Trigger::Pattern("(a".into())]).unwrap_err();
+/// assert!(matches!(error, GrammarError::Syntax { .. }));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Triggers {
+    tokens: Vec<Token>,
+    words: Vec<Vec<u8>>,
+    patterns: Vec<Regex>,
+}
+
+impl Triggers {
+    /// Compile `triggers`. The first that applies counts.
+    ///
+    /// # Errors
+    /// [`GrammarError::Syntax`] if a pattern is no regular expression; [`GrammarError::Compile`] if
+    /// one is too large; [`GrammarError::TooLarge`] if there are too many.
+    pub fn new(triggers: &[Trigger]) -> Result<Self, GrammarError> {
+        if triggers.len() > MAX_TRIGGERS {
+            let found = triggers.len();
+            return Err(GrammarError::TooLarge { what: "triggers", found, limit: MAX_TRIGGERS });
+        }
+        let mut all = Self { tokens: Vec::new(), words: Vec::new(), patterns: Vec::new() };
+        for trigger in triggers {
+            match trigger {
+                Trigger::Token(token) => all.tokens.push(*token),
+                Trigger::Word(word) => all.words.push(word.as_bytes().to_vec()),
+                Trigger::Pattern(pattern) => all.patterns.push(compiled(pattern)?),
+                Trigger::FullPattern(pattern) => {
+                    compiled(pattern)?;
+                    all.patterns.push(compiled(&alloc::format!(r"\A(?:{pattern})\z"))?);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Return true if `token` is a trigger.
+    pub(super) fn has_token(&self, token: Token) -> bool {
+        self.tokens.contains(&token)
+    }
+
+    /// Return the byte of `text` at which the grammar begins, if one of the triggers is in it. The
+    /// bytes before `known` have none.
+    pub(super) fn find(&self, text: &[u8], known: usize) -> Option<usize> {
+        let words = self.words.iter().filter_map(|word| {
+            let from = known.saturating_sub(word.len());
+            let found = text.get(from..)?.windows(word.len().max(1)).position(|part| part == word)?;
+            Some(from + found)
+        });
+        words.min().or_else(|| self.patterns.iter().find_map(|pattern| begin(pattern, text)))
+    }
+}
+
+/// Return the beginning of the first group that matched something, or of the match.
+fn begin(pattern: &Regex, text: &[u8]) -> Option<usize> {
+    let mut captures: Captures = pattern.create_captures();
+    pattern.search_captures(&Input::new(text), &mut captures);
+    let whole = captures.get_match()?;
+    let groups = captures.iter().skip(1).flatten();
+    Some(groups.into_iter().find(|group| !group.is_empty()).map_or(whole.start(), |group| group.start))
+}
+
+fn compiled(pattern: &str) -> Result<Regex, GrammarError> {
+    let config = Config::new()
+        .nfa_size_limit(Some(MAX_PATTERN_BYTES))
+        .hybrid_cache_capacity(MAX_PATTERN_BYTES)
+        .utf8_empty(false);
+    let syntax = regex_automata::util::syntax::Config::new().nest_limit(100).utf8(false);
+    Regex::builder().configure(config).syntax(syntax).build(pattern).map_err(|error| {
+        match error.syntax_error() {
+            Some(syntax) => {
+                let (span, wanted) = match syntax {
+                    regex_syntax::Error::Parse(error) => (*error.span(), alloc::format!("{}", error.kind())),
+                    regex_syntax::Error::Translate(error) => {
+                        (*error.span(), alloc::format!("{}", error.kind()))
+                    }
+                    _ => return too_complex(&error),
+                };
+                GrammarError::Syntax {
+                    language: Language::Regex,
+                    place: Place { line: span.start.line, column: span.start.column },
+                    found: shortened(pattern.get(span.start.offset..).unwrap_or_default(), 40),
+                    wanted: alloc::format!("a trigger pattern ({wanted})"),
+                }
+            }
+            None => too_complex(&error),
+        }
+    })
+}
+
+fn too_complex(error: &impl core::fmt::Display) -> GrammarError {
+    GrammarError::Compile { language: Language::Regex, reason: alloc::format!("trigger pattern: {error}") }
+}
