@@ -1,7 +1,7 @@
 //! The loaded model, and its sleep while nobody asks for anything.
 
 use super::error::{ApiError, ErrorKind};
-use crate::conversation::{CHATML, Template, builtin_template};
+use crate::conversation::{CHATML, Capabilities, Template, builtin_template};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::params::ServerParams;
@@ -44,6 +44,8 @@ pub struct ModelSummary {
     pub n_slots: usize,
     /// The source of the chat template.
     pub template: String,
+    /// The abilities of the chat template.
+    pub capabilities: Capabilities,
     /// The text of the token at the beginning of a sequence.
     pub bos: String,
     /// The text of the token at the end of a sequence.
@@ -80,6 +82,7 @@ impl App {
             n_bytes: model.n_bytes() as u64,
             n_slots: loaded.engine.params().n_slots,
             template: source.to_owned(),
+            capabilities: *template.capabilities(),
             bos: text(vocab.bos()),
             eos: text(vocab.eos()),
         };

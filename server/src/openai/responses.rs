@@ -1,5 +1,6 @@
 //! `/v1/responses`: an answer made of items.
 
+use super::chunks::n_batch;
 use super::items::{Items, Named};
 use crate::conversation::{Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
@@ -179,13 +180,16 @@ impl Writer for Answer {
             Event::Began { .. } => {
                 let response = json!({"response": self.response("in_progress")});
                 let events = vec![("response.created", response.clone()), ("response.in_progress", response)];
-                let progress = self.is_progress.then(|| ("prompt_progress", self.meter.progress()));
+                let report = if self.is_progress { self.meter.report(n_batch(&self.app)) } else { None };
+                let progress = report.map(|report| ("prompt_progress", report));
                 self.send(events, progress, frames);
             }
             Event::Progress { .. } if self.is_progress => {
-                let response = json!({"response": self.response("in_progress")});
-                let progress = ("prompt_progress", self.meter.progress());
-                self.send(vec![("response.in_progress", response)], Some(progress), frames);
+                if let Some(report) = self.meter.report(n_batch(&self.app)) {
+                    let response = json!({"response": self.response("in_progress")});
+                    let events = vec![("response.in_progress", response)];
+                    self.send(events, Some(("prompt_progress", report)), frames);
+                }
             }
             Event::Chunk(chunk) => {
                 let deltas = self.speaker.write(&chunk.text);
