@@ -37,7 +37,7 @@ mod template;
 mod turn;
 mod values;
 
-pub use builtin::{CHATML, builtin_template};
+pub use builtin::{CHATML, builtin_names, builtin_template};
 pub use capabilities::Capabilities;
 pub use error::ConversationError;
 pub use message::{Content, Continue, Message, Tool, ToolCall, ToolChoice};
