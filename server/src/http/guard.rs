@@ -20,7 +20,7 @@ use std::time::Instant;
 const PUBLIC: [&str; 7] =
     ["/", "/health", "/v1/health", "/models", "/v1/models", "/index.html", "/favicon.ico"];
 /// Folders of the page's files, and names that llama-server's page has.
-const PUBLIC_PAGE: [&str; 3] = ["/_app/", "/sw.js", "/manifest.webmanifest"];
+const PUBLIC_PAGE: [&str; 4] = ["/page/", "/_app/", "/sw.js", "/manifest.webmanifest"];
 /// The path below which errors have Anthropic's shape.
 const ANTHROPIC: &str = "/v1/messages";
 

@@ -6,7 +6,7 @@ import * as chat from "./chat.js";
 import { setUpComposer } from "./composer.js";
 import { drawList } from "./conversations.js";
 import { sequenceOf } from "./cost.js";
-import { byId } from "./dom.js";
+import { byId, isTouchOnly } from "./dom.js";
 import { closeDrawer, isOpen, setUpDrawers, togglePanel } from "./drawers.js";
 import { setUpKeys } from "./keys.js";
 import { MemoryPoll } from "./memory.js";
@@ -61,13 +61,13 @@ function toggleMemory() {
   togglePanel("memory", () => poll.refresh());
 }
 
-// Show the name of the model, or ask for the key that the server wants.
+// Show the name of the model, which the server tells without a key.
 async function showModel() {
   try {
     const models = await getJson("v1/models", current().key);
     byId("model").textContent = String(models?.data?.[0]?.id ?? "").split("/").at(-1).slice(0, 80);
-  } catch (error) {
-    if (error.status === 401) openSettings(chat.conversation().system, "key");
+  } catch {
+    // Without a server there is no model; sending a message says so.
   }
 }
 
@@ -129,7 +129,7 @@ function start() {
   chat.open(store.loadValue("open"));
   if (!store.isLasting()) toast("This browser refuses storage: conversations are lost when the page is closed.");
   showModel();
-  if (window.matchMedia("(hover: hover)").matches) byId("input").focus();
+  if (!isTouchOnly()) byId("input").focus();
 }
 
 start();

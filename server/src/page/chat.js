@@ -159,6 +159,7 @@ async function write(conversation, node) {
   } catch (error) {
     if (run.controller.signal.aborted) node.finish = "stopped";
     else node.error = wordsOf(error);
+    if (error.status === 401) settings.openSettings(shown.system, "key");
   } finally {
     runs.delete(conversation.id);
     conversation.updated = Date.now();

@@ -2,7 +2,7 @@
 
 import { hasFiles, takeFiles } from "./attach.js";
 import * as chat from "./chat.js";
-import { byId } from "./dom.js";
+import { byId, isTouchOnly } from "./dom.js";
 import { fit } from "./message.js";
 import { loadValue, saveValue } from "./store.js";
 
@@ -16,7 +16,8 @@ export function setUpComposer() {
     saveValue("draft", input.value);
   });
   input.addEventListener("keydown", (event) => {
-    // Enter ends the choice of characters of an input method; it does not send then.
+    // Enter ends the choice of characters of an input method, and begins a line on a telephone,
+    // where there is a button to send.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || isTouchOnly()) return;
     event.preventDefault();
     send();
@@ -29,11 +30,6 @@ export function setUpComposer() {
     chat.stop();
     input.focus();
   });
-}
-
-// On a telephone, Enter begins a line: there is a button to send.
-function isTouchOnly() {
-  return window.matchMedia("(hover: none) and (pointer: coarse)").matches;
 }
 
 function send() {

@@ -7,6 +7,11 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/** Return true on a telephone or tablet without a keyboard and mouse. */
+export function isTouchOnly() {
+  return window.matchMedia("(hover: none) and (pointer: coarse)").matches;
+}
+
 /** Return a new element. Attributes whose names begin with "on" are listeners. */
 export function el(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);

@@ -77,8 +77,9 @@ function parseLines(lines, depth) {
 
 // Each reader returns a block with the number of the line after it, or null if it is none of its kind.
 function parseBlock(lines, at, depth) {
-  const nested = depth < MOST_DEPTH ? parseQuote(lines, at, depth) ?? parseList(lines, at, depth) : null;
-  return parseFence(lines, at) ?? parseHeading(lines, at) ?? parseRule(lines, at) ?? nested ??
+  const isNested = depth < MOST_DEPTH;
+  return parseFence(lines, at) ?? parseHeading(lines, at) ?? parseRule(lines, at) ??
+    (isNested ? parseQuote(lines, at, depth) ?? parseList(lines, at, depth) : null) ??
     parseTable(lines, at) ?? parseParagraph(lines, at);
 }
 
@@ -119,7 +120,7 @@ function parseQuote(lines, at, depth) {
 
 function parseList(lines, at, depth) {
   const first = ITEM.exec(lines[at]);
-  if (!first) return null;
+  if (!first || RULE.test(lines[at])) return null;
   const isOrdered = /\d/.test(first[2]);
   const items = [];
   let isLoose = false;
@@ -139,7 +140,7 @@ function parseList(lines, at, depth) {
     end = goesOn ? after : next;
   }
   // Blank lines after the last item are not the list's.
-  while (lines[end - 1].trim() === "") end -= 1;
+  while (end > at + 1 && lines[end - 1].trim() === "") end -= 1;
   const start = isOrdered ? Number.parseInt(first[2], 10) : null;
   return [{ type: "list", start, items, isLoose }, end];
 }

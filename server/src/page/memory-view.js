@@ -56,13 +56,17 @@ function drawTurn(stats) {
 
 function turnInWords(stats) {
   const sentences = [];
-  if (stats.why) sentences.push(`Why no more: ${reasonOf(stats)}.`);
+  if (stats.why) sentences.push(`${capital(reasonOf(stats))}.`);
   if (stats.difference !== null && stats.difference !== undefined && stats.why !== "complete") {
     sentences.push(`First differing token: ${whole(stats.difference)}.`);
   }
   if (stats.fromDisk) sentences.push(`${count(stats.fromDisk, "token")} came from disk.`);
   if (stats.promptMs) sentences.push(`The prompt took ${duration(stats.promptMs)}.`);
   return sentences.join(" ");
+}
+
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 function drawConversation({ sequence, conversation, nodes, focus }) {
@@ -130,7 +134,7 @@ function drawSequence(sequence, marks) {
       svg("path", { class: "axis", d: `M0 62.5h${WIDTH}` }),
       ...marks.map((at) => svg("path", { class: "mark", d: `M${clampMark(at * scale)} 7v55` }))),
     el("p", { class: "hint axis-words" }, el("span", null, "0"),
-      el("span", null, `a cell is ${count(size, "token")}${checkpoints.length > 0 ? " · ▾ checkpoint" : ""} · ┆ message`), el("span", null, whole(sequence.tokens))));
+      el("span", null, `a cell: ${whole(size)} · ▾ checkpoint · ┆ message`), el("span", null, whole(sequence.tokens))));
 }
 
 function clampMark(x) {

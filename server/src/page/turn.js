@@ -76,7 +76,7 @@ export function endOf(node) {
 
 const REASONS = {
   complete: "everything but the last token was reused",
-  differs: "the prompt differs from what is held there",
+  differs: "what is held ends or differs there",
   nothing_held: "nothing held begins like this prompt",
   not_asked: "the request asked for no reuse",
   checkpoint: "the model’s memory can return only to an earlier checkpoint",
