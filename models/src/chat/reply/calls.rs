@@ -291,7 +291,6 @@ impl Calls {
             }
             (Part::Tags(_), _) => Body::Tags(TagReader::new()),
             (Part::Elements(_), _) => Body::Elements(ElementReader::new(cursor.at)),
-            (Part::Python, '[') => Body::Python(PythonCalls::new()),
             (Part::Json, '{' | '[') | (Part::JsonOrPython, '{') => {
                 Body::Json(JsonCalls::new(self.syntax.has_late_id()))
             }
