@@ -27,7 +27,7 @@ struct Case {
 
 /// The arguments of most cases.
 const OSLO: &str = r#"{"city": "Oslo", "days": 3}"#;
-/// The same where they are converted.
+/// The arguments of these cases where they are converted.
 const OSLO_WRITTEN: &str = r#"{"city":"Oslo","days":3}"#;
 
 /// Texts in all formats.
@@ -222,6 +222,16 @@ const CASES: &[Case] = &[
         content: "",
         reasoning: "Rain?",
         calls: &[("", "weather", OSLO)],
+    },
+    Case {
+        template: "<atem:function_calls> <|eom|>",
+        format: "muse-glimmer",
+        text: " to=self<|message|>Hm<|eom|><|start|>assistant to=user<|message|>I look.<|eom|><|start|>assistant \
+               to=weather<|message|><atem:function_calls>\n<atem:invoke name=\"weather\">\n<atem:parameter name=\"city\">\
+               Oslo</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eot|>",
+        content: "I look.",
+        reasoning: "Hm",
+        calls: &[("", "weather", r#"{"city":"Oslo"}"#)],
     },
     Case {
         template: "<seed:tool_call> <function= <parameter= <seed:think>",

@@ -3,10 +3,14 @@
 //! A template does not say what it supports. A probe is a conversation with a word that stands
 //! nowhere else; the template supports the field with the word if the word is in its text.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{ChatTemplate, Conversation, Value};
 
+/// An empty list of tools.
+const NO_TOOLS: Value = Value::List(Vec::new());
 /// The word that a probe looks for.
 const WORD: &str = "Qz7probe";
 /// Another word, where two are needed.
@@ -103,7 +107,7 @@ impl Calls {
     /// Probe a template.
     fn of(template: &ChatTemplate) -> Self {
         let object = |text: &str| Value::map([("place", text.into())]);
-        let json = |text: &str| Value::from(alloc::format!("{{\"place\": \"{text}\"}}").as_str());
+        let json = |text: &str| Value::from(format!("{{\"place\": \"{text}\"}}").as_str());
         let takes_objects = shows(template, &called([object(WORD)].into(), "Sunny"));
         let arguments: &dyn Fn(&str) -> Value = if takes_objects { &object } else { &json };
         Self {
@@ -171,9 +175,12 @@ fn called(arguments: Vec<Value>, result: &str) -> Conversation {
     Conversation::new(messages).tools([tool("The weather")])
 }
 
-/// Render a conversation; `None` if the template fails.
-fn render(template: &ChatTemplate, conversation: &Conversation) -> Option<alloc::string::String> {
-    template.render(conversation).ok().map(|rendered| rendered.as_str().into())
+/// Render a conversation; `None` if the template fails. Some templates fail without a list of
+/// tools, so they get an empty one then.
+fn render(template: &ChatTemplate, conversation: &Conversation) -> Option<String> {
+    let rendered = template.render(conversation);
+    let rendered = rendered.or_else(|_| template.render(&conversation.clone().set("tools", NO_TOOLS)));
+    rendered.ok().map(|rendered| rendered.as_str().into())
 }
 
 /// Return true if the text of a conversation contains the word of the probe.
@@ -232,6 +239,13 @@ mod tests {
         assert_eq!(found, wanted);
         let silent = of("{% if messages[0].role != 'user' %}{{ raise_exception('no') }}{% endif %}")?;
         assert_eq!(silent, Capabilities::default());
+        Ok(())
+    }
+
+    #[test]
+    fn a_template_may_need_a_list_of_tools() -> Result<(), ChatError> {
+        let found = of("{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}")?;
+        assert!(found.supports_string_content && found.supports_tools && found.supports_system_role);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Replies of chat models: content, reasoning, and calls of tools.
 //!
 //! A model writes one text. Which part of it is reasoning and which part calls a tool is a matter
-//! of markers that the model was trained on, and its chat template shows them. [`Format::of_template`]
-//! recognises the markers, [`Parser`] takes the text apart while it is generated, and [`parse`]
-//! does so with a whole text.
+//! of markers that the model was trained on, and its chat template shows them.
+//! [`Format::of_template`] recognises the markers, [`Parser`] takes the text apart while it is
+//! generated, and [`parse`] does so with a whole text.
 //!
 //! - `formats.rs` is the table of formats, as data in the terms of `syntax.rs`.
 //! - `marked.rs` reads text with markers, `calls.rs` a call or a section of calls by the parts of
@@ -52,7 +52,7 @@ const MAX_PROMPT_END: usize = 256;
 /// ```
 /// use backstitch_models::chat::reply::Format;
 ///
-/// let format = Format::of_template("... <think></think> ... <tool_call>{\"name\": ...}</tool_call>");
+/// let format = Format::of_template("... <think></think> ... <tool_call>{}</tool_call>");
 /// assert_eq!(format.name(), Some("hermes"));
 /// assert_eq!(format.reasoning(), Some(("<think>", "</think>")));
 /// assert_eq!(format.triggers(), ["<tool_call>"]);
@@ -450,8 +450,8 @@ impl Parser {
         self.run(false, out);
     }
 
-    /// End the text, and append the rest to `out`. A call that is cut keeps the arguments that came,
-    /// if its format writes JSON; other calls that are cut become content.
+    /// End the text, and append the rest to `out`. A call that is cut keeps the arguments that
+    /// came, if its format writes JSON; other calls that are cut become content.
     pub fn finish(&mut self, out: &mut Vec<Delta>) {
         self.run(true, out);
         self.output.finish();

@@ -202,7 +202,7 @@ impl Calls {
             },
             Part::Close(text) => self.close(text, cursor),
             Part::Id(before) => self.id(before, cursor),
-            Part::Name | Part::NameInId => self.name(part, cursor, context),
+            Part::Name | Part::NameLine | Part::NameInId => self.name(part, cursor, context),
             _ => {
                 if matches!(self.body, Body::None) {
                     match self.begin(part, cursor, output) {

@@ -46,6 +46,33 @@ pub(super) const HARMONY: &str = "harmony";
 pub(super) static CALLS: &[CallFormat] = &[
     CallFormat { evidence: &[&["<|channel|>", "<|message|>"]], syntax: CallSyntax { name: HARMONY, ..JSON } },
     CallFormat {
+        evidence: &[&["<atem:function_calls>", "<|eom|>"]],
+        syntax: CallSyntax {
+            name: "muse-glimmer",
+            call: &[
+                Part::Literal("to="),
+                Part::Name,
+                Part::Literal("<|message|>"),
+                Part::Literal("<atem:function_calls>"),
+                Part::Literal("<atem:invoke name=\""),
+                Part::Name,
+                Part::Literal("\">"),
+                Part::Tags(&Tags {
+                    begin: "<atem:parameter name=\"",
+                    after_name: "\"",
+                    before_value: ">",
+                    end: "</atem:parameter>",
+                    own_lines: false,
+                    is_typed: false,
+                }),
+                Part::Literal("</atem:invoke>"),
+                Part::Close("</atem:function_calls>"),
+            ],
+            wrappers: &["<|start|>assistant", " to=user<|message|>", "<|eom|>", "<|eot|>"],
+            ..JSON
+        },
+    },
+    CallFormat {
         evidence: &[&["]<]minimax[>[", "<invoke name="]],
         syntax: CallSyntax {
             name: "minimax-m3",
@@ -260,7 +287,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Literal("<｜tool▁call▁begin｜>"),
                 Part::Literal("function"),
                 Part::Literal("<｜tool▁sep｜>"),
-                Part::Name,
+                Part::NameLine,
                 Part::Literal("```json"),
                 Part::Arguments,
                 Part::Optional("```"),
@@ -381,7 +408,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&[">>>all", ">>>${recipient}"]],
         syntax: CallSyntax {
             name: "functionary-v3.2",
-            call: &[Part::Literal(">>>"), Part::Name, Part::Arguments],
+            call: &[Part::Literal(">>>"), Part::NameLine, Part::Arguments],
             wrappers: &[">>>all\n"],
             ..JSON
         },
@@ -502,6 +529,10 @@ pub(super) static REASONING: &[ReasoningFormat] = &[
     ReasoningFormat {
         evidence: &[&["<|channel|>", "<|message|>"]],
         syntax: ReasoningSyntax { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<atem:function_calls>", "<|eom|>"]],
+        syntax: ReasoningSyntax { open: " to=self<|message|>", close: "<|eom|>" },
     },
     ReasoningFormat {
         evidence: &[&["<|START_THINKING|>"]],

@@ -194,6 +194,7 @@ impl Writer<'_> {
     fn part(&mut self, part: &Part, tool: &Tool) -> String {
         match part {
             Part::Name => self.literal(&tool.name),
+            Part::NameLine => self.literal(&format!("{}\n", tool.name)),
             Part::NameInId => format!("{} INDEX", self.literal(&format!("functions.{}:", tool.name))),
             Part::Arguments => format!("%json {} SPACE?", json(&tool.schema())),
             Part::Map => {
@@ -277,8 +278,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Return the symbols of parameters with separators, each behind `label` of its name. Parameters
-    /// that are not required may be left out. Strings stand in Gemma's quotes if `marked`.
+    /// Return the symbols of parameters with separators, each behind `label` of its name.
+    /// Parameters that are not required may be left out. Strings stand in Gemma's quotes if
+    /// `marked`.
     fn separated(
         &mut self,
         tool: &Tool,

@@ -48,13 +48,15 @@ pub(super) enum Part {
     Id(&'static str),
     /// The name of a tool.
     Name,
+    /// The name of a tool at the end of a line.
+    NameLine,
     /// The name of a tool within an identifier, `functions.NAME:INDEX`.
     NameInId,
     /// A JSON object of arguments.
     Arguments,
     /// A call as JSON object, or a list of them.
     Json,
-    /// The same, or calls as in Python, `[f(a=1), g()]`.
+    /// A call as JSON object, a list of them, or calls as in Python, `[f(a=1), g()]`.
     JsonOrPython,
     /// Gemma's map of arguments.
     Map,
