@@ -5,7 +5,7 @@ use std::error::Error;
 
 use backstitch_models::chat::Value;
 use backstitch_models::chat::reply::{
-    Delta, Format, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
+    Delta, Format, GrammarStart, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
 };
 use proptest::prelude::*;
 
@@ -514,7 +514,12 @@ proptest! {
     }
 }
 
-/// Check that a text is the same reply whole and in pieces, and that names are those of tools.
+/// The formats that drop markers around content.
+const WITH_WRAPPERS: [&str; 7] =
+    ["command-r7b", "functionary-v3.2", "gemma-4", "granite-3", "harmony", "muse-glimmer", "solar-open"];
+
+/// Check that a text is the same reply whole and in pieces, that names are those of tools, and that
+/// nothing of it is lost where nothing is split off.
 fn check(
     text: &str,
     case: usize,
@@ -536,7 +541,54 @@ fn check(
     prop_assert_eq!(&parse_in_pieces(text, sizes, &format, &options), &reply, "{:?}", format);
     prop_assert!(reply.tool_calls.iter().all(|call| ["time", "weather"].contains(&call.name.as_str())));
     prop_assert!(parallel || reply.tool_calls.len() <= 1);
+    if !WITH_WRAPPERS.contains(&format.name().unwrap_or("")) {
+        let kept = parse(text, &format, &Options::default().reasoning(ReasoningFormat::None));
+        prop_assert_eq!(&kept.content, text);
+    }
     Ok(())
+}
+
+#[test]
+fn every_format_describes_calls_as_a_grammar() {
+    let options = Options::default().tools(&tools()).parallel(false);
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        assert_eq!(format.grammar(&Options::default(), GrammarStart::Answer, &|_| None), None);
+        let grammar = format.grammar(&options, GrammarStart::Trigger, &|_| None).unwrap_or_default();
+        let defined: Vec<&str> = grammar.lines().filter_map(|line| line.split([':', '[']).next()).collect();
+        // Symbols stand between spaces, texts and schemas between quotes and braces.
+        let used = grammar.split([' ', '(', ')', '?', '*', '\n']).filter(|symbol| {
+            symbol.strip_prefix('r').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        });
+        for symbol in used {
+            assert!(defined.contains(&symbol), "{}: {symbol} in {grammar}", case.format);
+        }
+        assert!(grammar.starts_with("start: "), "{}", case.format);
+        assert!(grammar.contains("weather") && grammar.contains("time"), "{}", case.format);
+        let triggers = format.triggers();
+        let begins = triggers.iter().any(|trigger| case.text.contains(trigger));
+        assert!(begins || triggers.is_empty() || case.format == "llama-3", "{}", case.format);
+    }
+}
+
+#[test]
+fn grammars_ask_for_tokens_and_allow_reasoning() {
+    let format = Format::of_template("<think> <tool_call>");
+    let token = |text: &str| match text {
+        "<tool_call>" => Some(7),
+        "</think>" => Some(9),
+        _ => None,
+    };
+    let options = Options::default().tools(&tools()).parallel(false);
+    let lark = |options: &Options, start| format.grammar(options, start, &token).unwrap_or_default();
+    let first = |text: String| text.lines().next().map(ToString::to_string);
+    let trigger = lark(&options, GrammarStart::Trigger);
+    assert!(trigger.contains("<[7]> SPACE? r0 SPACE? \"</tool_call>\""), "{trigger}");
+    assert_eq!(first(trigger).as_deref(), Some("start: r1"));
+    let answer = lark(&options, GrammarStart::Answer);
+    assert_eq!(first(answer).as_deref(), Some("start: (\"<think>\" r2 <[9]> SPACE?)? r1"));
+    let opened = lark(&options.prompt("<think>\n"), GrammarStart::Answer);
+    assert_eq!(first(opened).as_deref(), Some("start: r2 <[9]> SPACE? r1"));
 }
 
 /// Text that is repeated a thousand times is parsed in pieces of one character, for each format,
