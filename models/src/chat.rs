@@ -22,6 +22,7 @@
 //!   and `date.rs` write numbers and dates.
 //! - `value.rs` and `conversation.rs` are the values of the caller, which `json_text.rs` reads from
 //!   JSON.
+//! - `capabilities.rs` finds what a template renders.
 //! - [`reply`] is the way back: from the text that a model writes to content, reasoning and calls.
 //!
 //! A template goes through these steps:
@@ -41,6 +42,7 @@
 mod arguments;
 mod ast;
 mod budget;
+mod capabilities;
 mod clock;
 mod containers;
 mod conversation;
@@ -73,6 +75,7 @@ use core::time::Duration;
 use self::error::Fault;
 use self::machine::Machine;
 
+pub use self::capabilities::Capabilities;
 pub use self::conversation::Conversation;
 pub use self::error::ChatError;
 pub use self::message::{GenerationPrompt, Message};

@@ -54,6 +54,8 @@ mod sampler;
 mod schema;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod trigger;
 
 pub use compile::{Compiler, Grammar};

@@ -13,6 +13,7 @@
 //! | [`vocab`], [`chat`] | tokenisers and chat templates |
 //! | [`Context`] | evaluation of batches of sequences, rollback, forks, state files |
 //! | [`sampler`] | sampler chains |
+//! | `grammar` (feature) | output by JSON schema, regular expression, Lark or GBNF |
 //! | [`Session`] | generation in branches, with samplers |
 //! | [`speculative`] | speculative decoding |
 //! | [`error`] | the error type of the crate |
@@ -71,6 +72,7 @@
 //! - `chat` (default): chat templates.
 //! - `amx` (default), `avx512`: kernel sets of x86-64.
 //! - `zstd`: compressed state files.
+//! - `grammar`: output that matches a grammar, by llguidance (20 crates more).
 //! - `conformance`: replay of conformance files, for tests and `backstitch verify`.
 //!
 //! # Whole programs

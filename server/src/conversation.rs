@@ -3,8 +3,8 @@
 //! OpenAI's chat completions, OpenAI's responses and Anthropic's messages say the same in three
 //! ways. Each has a reader here that makes [`Message`]s and [`Tool`]s of its JSON; a [`Request`]
 //! holds them with the choices of the client. A [`Template`] renders it to a [`Prompt`]: the text,
-//! its tokens, and the places in it where messages end, so that the engine keeps a way back to
-//! them.
+//! its tokens, and the places in it where messages end, so that the engine can return to them
+//! cheaply.
 //!
 //! | submodule | content |
 //! |---|---|
@@ -37,7 +37,7 @@ mod template;
 mod turn;
 mod values;
 
-pub use builtin::{CHATML, builtin_template};
+pub use builtin::{CHATML, builtin_names, builtin_template};
 pub use capabilities::Capabilities;
 pub use error::ConversationError;
 pub use message::{Content, Continue, Message, Tool, ToolCall, ToolChoice};

@@ -32,6 +32,7 @@ mod socket;
 mod stream;
 
 pub use answer::{millis, reuse_json, timings_json, usage_json};
+pub(crate) use app::blocking;
 pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};
 pub use body::Body;
 pub use client::Client;

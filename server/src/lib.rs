@@ -24,3 +24,7 @@ pub mod page;
 pub mod params;
 
 pub use error::Error;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,12 +5,14 @@
 //! [`read_generate`] makes a [`Generate`](crate::engine::Generate) of it and of everything else that
 //! llama-server's, OpenAI's and Anthropic's interfaces have in common.
 
+mod constraint;
 mod fields;
 mod generate;
 mod prompt;
 mod sampling;
 mod server;
 
+pub use constraint::Constraint;
 pub use fields::Fields;
 pub use generate::{Reading, read_generate};
 pub(crate) use prompt::token;

@@ -1,9 +1,9 @@
 //! Replies of chat models: content, reasoning, and calls of tools.
 //!
 //! A model writes one text. Which part of it is reasoning and which part calls a tool is a matter
-//! of markers that the model was trained on, and its chat template shows them. [`Format::of_template`]
-//! recognises the markers, [`Parser`] takes the text apart while it is generated, and [`parse`]
-//! does so with a whole text.
+//! of markers that the model was trained on, and its chat template shows them.
+//! [`Format::of_template`] recognises the markers, [`Parser`] takes the text apart while it is
+//! generated, and [`parse`] does so with a whole text.
 //!
 //! - `formats.rs` is the table of formats, as data in the terms of `syntax.rs`.
 //! - `marked.rs` reads text with markers, `calls.rs` a call or a section of calls by the parts of
@@ -52,7 +52,7 @@ const MAX_PROMPT_END: usize = 256;
 /// ```
 /// use backstitch_models::chat::reply::Format;
 ///
-/// let format = Format::of_template("... <think></think> ... <tool_call>{\"name\": ...}</tool_call>");
+/// let format = Format::of_template("... <think></think> ... <tool_call>{}</tool_call>");
 /// assert_eq!(format.name(), Some("hermes"));
 /// assert_eq!(format.reasoning(), Some(("<think>", "</think>")));
 /// assert_eq!(format.triggers(), ["<tool_call>"]);
@@ -117,21 +117,53 @@ impl Format {
         markers
     }
 
-    /// Describe calls of tools as a grammar in the Lark dialect of llguidance.
+    /// Describe calls of the tools of `options` as a grammar in the Lark dialect of llguidance.
     ///
-    /// `tools` are descriptions as in [`Options::tools`]. `parallel` allows several calls,
-    /// `token` returns the identifier of a control token by its text, so that the grammar asks for
-    /// the token where a marker is one. The grammar begins with the first call; a server uses it
-    /// from the start of an answer to require a call, or from a [trigger](Self::triggers) on.
-    /// Return `None` if the format has no calls or no tool is given.
+    /// `start` says where the grammar begins: at the beginning of an answer, which requires a call,
+    /// or at a [trigger](Self::triggers). `token` returns the identifier of a control token by its
+    /// text, so that the grammar asks for the token where a marker is one. Return `None` if the
+    /// format has no calls or no tool is given.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::chat::Value;
+    /// use backstitch_models::chat::reply::{Format, GrammarStart, Options};
+    ///
+    /// let format = Format::of_template("<tool_call>");
+    /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
+    /// let options = Options::default().tools(&[tool]);
+    /// let token = |text: &str| (text == "<tool_call>").then_some(7);
+    /// let lark = format.grammar(&options, GrammarStart::Answer, &token);
+    /// assert!(lark.is_some_and(|lark| lark.contains("<[7]> SPACE? ")));
+    /// # Ok::<(), backstitch_models::chat::ChatError>(())
+    /// ```
     pub fn grammar(
         &self,
-        tools: &[Value],
-        parallel: bool,
+        options: &Options,
+        start: GrammarStart,
         token: &dyn Fn(&str) -> Option<u32>,
     ) -> Option<String> {
-        grammar::write(self.calls?, &Tools::new(tools), parallel, token)
+        let syntax = self.calls?;
+        let at_answer = start == GrammarStart::Answer;
+        let reasoning = self.reasoning.filter(|_| at_answer && syntax.name != HARMONY);
+        grammar::write(&grammar::Request {
+            syntax,
+            tools: &options.tools,
+            parallel: options.parallel,
+            reasoning: reasoning.map(|reasoning| (reasoning, options.opened(reasoning).is_some())),
+            is_begun: at_answer && syntax.begin().is_some_and(|begin| options.prompt_end.ends_with(begin)),
+            token,
+        })
     }
+}
+
+/// The place at which a grammar of calls begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrammarStart {
+    /// The beginning of an answer. Reasoning may stand before the calls.
+    Answer,
+    /// The marker of the first call.
+    Trigger,
 }
 
 impl fmt::Debug for Format {
@@ -418,8 +450,8 @@ impl Parser {
         self.run(false, out);
     }
 
-    /// End the text, and append the rest to `out`. A call that is cut keeps the arguments that came,
-    /// if its format writes JSON; other calls that are cut become content.
+    /// End the text, and append the rest to `out`. A call that is cut keeps the arguments that
+    /// came, if its format writes JSON; other calls that are cut become content.
     pub fn finish(&mut self, out: &mut Vec<Delta>) {
         self.run(true, out);
         self.output.finish();

@@ -152,7 +152,7 @@ impl Compiler {
     }
 
     /// Compile a regular expression, which the whole output has to match. Its syntax is that of the
-    /// crate `regex`, without anchors and word boundaries.
+    /// crate `regex`, without word boundaries and with `^` and `$` only at its ends.
     ///
     /// # Errors
     /// [`GrammarError::Syntax`], [`GrammarError::TooLarge`]; [`GrammarError::Compile`] if it needs
@@ -174,8 +174,8 @@ impl Compiler {
     /// greedy.
     ///
     /// # Errors
-    /// [`GrammarError::Syntax`] with the place, [`GrammarError::TooLarge`]; [`GrammarError::Compile`]
-    /// if it is too complex.
+    /// [`GrammarError::Syntax`] with the place, [`GrammarError::TooLarge`];
+    /// [`GrammarError::Compile`] if it is too complex.
     pub fn lark(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
         lark::check(text)?;

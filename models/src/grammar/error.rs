@@ -65,7 +65,7 @@ pub enum GrammarError {
         place: Place,
         /// The text there, shortened.
         found: String,
-        /// What would be right.
+        /// The thing that would be right.
         wanted: String,
     },
     /// A GBNF rule names one that the grammar does not define.
@@ -93,7 +93,7 @@ pub enum GrammarError {
     Schema {
         /// The place of the keyword, as a JSON pointer.
         pointer: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the thing that would be right.
         problem: String,
     },
     /// Something is larger than a grammar may be.

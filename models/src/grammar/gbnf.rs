@@ -10,9 +10,13 @@
 //!
 //! The two languages differ in one point that matters. GBNF has characters only, and all ways to
 //! read a text count. Lark has terminals, and its lexer takes the longest match of all terminals
-//! that are possible at a place, so `"a"* "ab"` would refuse "aab". A terminal that is one character
-//! is always right, but costs a step of the parser for each character of each token. Longer ones
-//! are used only where the longest match is the only one; `merge.rs` says when.
+//! that are possible at a place, so `"a"* "ab"` would refuse "aab". A terminal that is one
+//! character is always right, but costs a step of the parser for each character of each token.
+//! Longer ones are used only where the longest match is the only one; `merge.rs` says when.
+//!
+//! One difference is left. Where a token match and characters are possible at the same place, and
+//! one token could be read as both, it counts as the token match alone. Outputs match the grammar
+//! even so.
 
 mod alphabet;
 mod automaton;

@@ -56,8 +56,8 @@ impl TokenSet {
     }
 }
 
-/// The position of one sequence in its grammar: the tokens that are allowed next, and the way back
-/// to earlier positions.
+/// The position of one sequence in its grammar: the tokens that are allowed next, and rollback to
+/// earlier positions.
 ///
 /// A matcher begins before the first token of a text. [`accept`](Self::accept) moves it forward and
 /// [`rollback`](Self::rollback) back; a clone is a fork that goes on by itself. Clones share the
@@ -113,8 +113,8 @@ impl Matcher {
     }
 
     /// Return the tokens that are allowed next. Those that end the generation are among them if the
-    /// grammar accepts the text so far, and alone if nothing can follow. The set is empty if nothing
-    /// can follow and the vocabulary has no such tokens.
+    /// grammar accepts the text so far, and alone if nothing can follow. The set is empty if
+    /// nothing can follow and the vocabulary has no such tokens.
     ///
     /// The set is computed once for each position.
     ///
@@ -151,11 +151,12 @@ impl Matcher {
         set
     }
 
-    /// Move on by one token. A token that ends the generation is accepted where the grammar accepts.
+    /// Move on by one token. A token that ends the generation is accepted where the grammar
+    /// accepts.
     ///
     /// # Errors
-    /// [`GrammarError::Token`] if the grammar does not allow the token here, and the matcher has not
-    /// changed; [`GrammarError::Stuck`] if the grammar is too complex here.
+    /// [`GrammarError::Token`] if the grammar does not allow the token here, and the matcher has
+    /// not changed; [`GrammarError::Stuck`] if the grammar is too complex here.
     pub fn accept(&mut self, token: Token) -> Result<(), GrammarError> {
         let refused = Err(GrammarError::Token { token });
         let vocab = self.grammar.compiler().vocab();
@@ -190,8 +191,8 @@ impl Matcher {
     /// A matcher that is stuck accepts the tokens left again, from the beginning.
     ///
     /// # Errors
-    /// [`GrammarError::Rollback`] if fewer were accepted; [`GrammarError::Stuck`] if the matcher was
-    /// stuck and becomes so again.
+    /// [`GrammarError::Rollback`] if fewer were accepted; [`GrammarError::Stuck`] if the matcher
+    /// was stuck and becomes so again.
     pub fn rollback(&mut self, n: usize) -> Result<(), GrammarError> {
         let limit = self.tokens.len();
         let left = limit.checked_sub(n).ok_or(GrammarError::Rollback { found: n, limit })?;

@@ -12,16 +12,17 @@ use crate::sampler::{Candidates, History, Sampler};
 /// A sampler that bans every token that its grammar does not allow.
 ///
 /// Tokens that end the generation are banned until the grammar accepts, and all others once nothing
-/// can follow. The sampler belongs before those that drop candidates, because it drops none: a token
-/// that an earlier sampler dropped cannot come back.
+/// can follow. The sampler belongs before those that drop candidates: a token that an earlier
+/// sampler dropped cannot come back. Unlike other samplers it allocates, as llguidance does for
+/// each mask.
 ///
 /// The grammar applies to generated tokens only. The sampler therefore skips the first tokens that
 /// it accepts, as many as [`GrammarSampler::new`] was told: those of the prompt, if the chain
 /// accepts them, as it does in a [`Session`](crate::Session). Before these are accepted there is
 /// nothing to draw, and every token is banned.
 ///
-/// The state follows from the accepted tokens alone, so the sampler saves nothing: a chain that goes
-/// back resets the sampler, and it accepts the tokens that are left again. Accepting a token only
+/// The state follows from the accepted tokens alone, so the sampler saves nothing: a chain that
+/// goes back resets the sampler, and it accepts the tokens that are left again. Accepting a token only
 /// takes note of it. The matcher follows when the next mask is needed: it goes back to where its
 /// tokens and those of the sequence part, and on from there, so going back costs what the
 /// difference costs. [`Chain::resume`](crate::sampler::Chain::resume), which has no tokens, cannot
@@ -74,7 +75,8 @@ pub struct GrammarSampler {
 /// let sampler = GrammarSampler::new(&Compiler::new(model.vocab())?.regex("a+")?, 1);
 /// let state = sampler.state();
 /// let mut chain = Chain::builder(model.vocab().n_vocab()).with(sampler).build();
-/// assert_eq!(chain.sample(&vec![0.0; model.vocab().n_vocab()]), None); // not behind the prompt yet
+/// let token = chain.sample(&vec![0.0; model.vocab().n_vocab()]);
+/// assert_eq!(token, None); // not behind the prompt yet
 /// assert!(state.error().is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -122,7 +124,8 @@ impl GrammarSampler {
         self.state.clone()
     }
 
-    /// Return true if the grammar accepts the generated text as a whole, or does not apply to it yet.
+    /// Return true if the grammar accepts the generated text as a whole, or does not apply to it
+    /// yet.
     pub fn is_accepting(&mut self) -> bool {
         self.follow().is_ok() && (self.follower.is_free() || self.follower.matcher.is_accepting())
     }

@@ -23,7 +23,8 @@ struct Boundary {
 /// ```
 /// use backstitch_models::session::OutputText;
 ///
-/// let (mut text, stops, mut shown) = (OutputText::default(), ["<end>".to_string()], String::new());
+/// let (mut text, mut shown) = (OutputText::default(), String::new());
+/// let stops = ["<end>".to_string()];
 /// text.begin(0);
 /// assert_eq!(text.push(b"one <", 1, &stops), None);
 /// text.show(&stops, &mut shown);

@@ -3,7 +3,9 @@
 use super::blocks::{Blocks, blocks_json, event};
 use crate::conversation::{Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
-use crate::http::{ApiError, App, Body, Client, Events, Frames, Ready, Writer, new_id, reuse_json, sse};
+use crate::http::{
+    ApiError, App, Body, Client, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
+};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use backstitch_models::session::Finish;
@@ -19,9 +21,13 @@ pub(super) async fn answer(
     client: Client,
     Body(mut body): Body,
 ) -> Result<Response, ApiError> {
-    let request = Request::from_anthropic(&body)?;
-    rename(&mut body);
-    let turn = Turn::read(&app, &client, &body, request)?;
+    let shared = app.clone();
+    let turn = blocking(move || {
+        let request = Request::from_anthropic(&body)?;
+        rename(&mut body);
+        Turn::read(&shared, &client, &body, request)
+    })
+    .await?;
     let answer = Answer {
         app: app.clone(),
         id: new_id("msg_"),
@@ -47,7 +53,7 @@ pub(super) async fn answer(
 
 /// Return the number of tokens of a conversation.
 pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    let prompt = render(&app, Request::from_anthropic(&body)?)?;
+    let prompt = blocking(move || render(&app, Request::from_anthropic(&body)?)).await?;
     Ok(Json(json!({"input_tokens": prompt.tokens.len()})))
 }
 

@@ -16,10 +16,11 @@ impl Request {
     /// # Example
     /// ```
     /// use backstitch_server::conversation::Request;
+    /// use serde_json::json;
     ///
-    /// let result = serde_json::json!({"type": "tool_result", "tool_use_id": "a", "content": "rain"});
-    /// let message = serde_json::json!({"role": "user", "content": [result]});
-    /// let body = serde_json::json!({"system": "Be brief.", "messages": [message]});
+    /// let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "rain"});
+    /// let message = json!({"role": "user", "content": [result]});
+    /// let body = json!({"system": "Be brief.", "messages": [message]});
     /// let request = Request::from_anthropic(body.as_object().unwrap())?;
     /// let roles: Vec<&str> = request.messages.iter().map(|message| &*message.role).collect();
     /// assert_eq!(roles, ["system", "tool"]);

@@ -175,3 +175,8 @@ pub fn builtin_template(name: &str) -> Option<String> {
         name => PLAIN.iter().find(|plain| plain.name == name).map(Plain::source),
     }
 }
+
+/// Return the names of the known templates.
+pub fn builtin_names() -> Vec<&'static str> {
+    ["chatml", "gemma", "llama2"].into_iter().chain(PLAIN.iter().map(|plain| plain.name)).collect()
+}

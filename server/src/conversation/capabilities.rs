@@ -10,8 +10,8 @@ use backstitch_models::chat::{ChatTemplate, Conversation, GenerationPrompt, Valu
 /// A word that no template has.
 const NEEDLE: &str = "nEEdle";
 
-/// What a template can express.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The abilities of a template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Content that is a text.
@@ -35,6 +35,20 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Return the abilities by llama-server's names.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "supports_string_content": self.string_content,
+            "supports_typed_content": self.typed_content,
+            "supports_system_role": self.system_role,
+            "supports_tools": self.tools,
+            "supports_tool_calls": self.tool_calls,
+            "supports_parallel_tool_calls": self.parallel_tool_calls,
+            "supports_object_arguments": self.object_arguments,
+            "supports_thinking": self.thinking,
+        })
+    }
+
     /// Probe a template.
     pub(super) fn of(source: &str, template: &ChatTemplate) -> Self {
         let probe = Probe(template);

@@ -18,7 +18,10 @@ impl Request {
     ///
     /// let body = serde_json::json!({"messages": [{"role": "user", "content": 5}]});
     /// let error = Request::from_chat(body.as_object().unwrap()).unwrap_err();
-    /// assert_eq!(error.to_string(), "'messages[0].content' must be a string or an array of parts");
+    /// assert_eq!(error, ConversationError::wrong(
+    ///     "messages[0].content",
+    ///     "a string or an array of parts",
+    /// ));
     /// ```
     pub fn from_chat(body: &Map<String, Value>) -> Result<Self, ConversationError> {
         let body = Object::body(body);

@@ -1,6 +1,6 @@
 //! The places in a prompt where messages end.
 //!
-//! They are hints: the engine keeps a way back to them, because people edit the last message or ask
+//! They are hints: rolling back to them stays cheap, because people edit the last message or ask
 //! for another answer. A place that is missed costs time, never correctness. So the search is
 //! linear: the text of each message is looked for behind that of the one before, in the parts of
 //! the prompt that came from messages.
@@ -10,10 +10,14 @@ use backstitch_models::Token;
 use backstitch_models::vocab::Vocab;
 use core::ops::Range;
 
+/// The number of messages whose text may be missing in the prompt before the search ends. Each costs
+/// a look at all that is left.
+const MAX_MISSING: usize = 16;
+
 /// Return the byte offsets in `text` at which the texts of `messages` end, ascending. `ranges` are
 /// the parts of `text` that are not the template's own.
 pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message]) -> Vec<usize> {
-    let mut offsets = Vec::new();
+    let (mut offsets, mut n_missing) = (Vec::new(), 0);
     let mut ranges = ranges.iter().cloned();
     for message in messages {
         let Some(last) = message.content.texts().last().map(|last| last.trim()) else { continue };
@@ -26,9 +30,15 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
             let at = text.get(range.clone())?.find(last)?;
             Some(range.start + at + last.len())
         });
-        if let Some(end) = found {
-            offsets.push(end);
-            ranges = ahead;
+        match found {
+            Some(end) => {
+                offsets.push(end);
+                ranges = ahead;
+            }
+            None => n_missing += 1,
+        }
+        if n_missing > MAX_MISSING {
+            break;
         }
     }
     offsets

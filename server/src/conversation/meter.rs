@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Meter {
     n_prompt: usize,
     n_done: usize,
+    /// The number of tokens of the prompt that were done at the last report; `None` before one.
+    n_reported: Option<usize>,
     n_generated: usize,
     prompt_time: Duration,
     first: Option<Instant>,
@@ -22,8 +24,16 @@ pub(crate) struct Meter {
 impl Meter {
     /// Begin with a prompt of `n_prompt` tokens.
     pub fn new(n_prompt: usize) -> Self {
-        let (n_done, n_generated, slot) = (0, 0, 0);
-        Meter { n_prompt, n_done, n_generated, prompt_time: Duration::ZERO, first: None, slot, reuse: None }
+        Meter {
+            n_prompt,
+            n_done: 0,
+            n_reported: None,
+            n_generated: 0,
+            prompt_time: Duration::ZERO,
+            first: None,
+            slot: 0,
+            reuse: None,
+        }
     }
 
     /// Note what an event tells.
@@ -63,13 +73,41 @@ impl Meter {
         timings_json(&timings)
     }
 
-    /// Return the part of the prompt that is done.
-    pub fn progress(&self) -> Value {
+    /// Return the part of the prompt that is done, if it is time to report it: at the beginning,
+    /// after every `n_batch` tokens, and at the end. The engine evaluates smaller pieces, to keep
+    /// places to go back to and to let others in between.
+    pub fn report(&mut self, n_batch: usize) -> Option<Value> {
+        let is_due = self.n_reported.is_none_or(|before| {
+            self.n_done > before && (self.n_done == self.n_prompt || self.n_done - before >= n_batch)
+        });
+        is_due.then(|| {
+            self.n_reported = Some(self.n_done);
+            self.progress()
+        })
+    }
+
+    fn progress(&self) -> Value {
         json!({
             "total": self.n_prompt,
             "cache": self.n_cached(),
             "processed": self.n_done,
             "time_ms": millis(self.prompt_time),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_reported_by_batches() {
+        let mut meter = Meter::new(150);
+        let mut told = Vec::new();
+        for n_done in [0, 30, 64, 94, 149, 150] {
+            meter.note(&Event::Progress { n_done, elapsed: Duration::ZERO });
+            told.extend(meter.report(64).map(|report| report["processed"].as_u64().unwrap()));
+        }
+        assert_eq!(told, [0, 64, 149, 150]);
     }
 }

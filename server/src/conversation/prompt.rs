@@ -79,7 +79,8 @@ impl Text {
 }
 
 impl Template {
-    /// Render `request` and tokenise it with `vocab`. `thinking` decides where the request does not.
+    /// Render `request` and tokenise it with `vocab`. `thinking` decides where the request does
+    /// not.
     ///
     /// # Errors
     /// [`ConversationError::Template`] if the template refuses the messages or fails.

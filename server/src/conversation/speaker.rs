@@ -1,4 +1,4 @@
-//! What the model writes, taken apart while it is written.
+//! Taking apart what the model writes, while it is written.
 
 use crate::http::new_id;
 use backstitch_models::chat::reply::{Delta, Format, Options, Parser, Reply};

@@ -193,9 +193,7 @@ fn a_stamp_that_changes_with_every_request_is_steadied() {
 #[test]
 fn builtin_templates_render() {
     let request = Request::new(vec![Message::new("system", "Book"), Message::new("user", "Hi")]);
-    let names = ["llama3", "command-r", "phi3", "phi4", "falcon3", "zephyr", "monarch", "vicuna", "deepseek"];
-    let others = ["deepseek2", "deepseek3", "chatglm4", "exaone3", "granite", "gemma", "llama2", "chatml"];
-    for name in names.into_iter().chain(others) {
+    for name in builtin_names() {
         let text = text(&builtin_template(name).unwrap(), &request);
         assert!(text.contains("Book") && text.contains("Hi"), "{name}: {text}");
     }

@@ -6,7 +6,8 @@ use super::prompt::Prompt;
 use super::request::{Request, Thinking};
 use super::values::template_value;
 use crate::http::{ApiError, App, Client, ErrorKind};
-use crate::params::{Fields, Reading, read_generate};
+use crate::params::{Constraint, Fields, Reading, read_generate};
+use backstitch_models::chat::Value as TemplateValue;
 use backstitch_models::chat::reply::{Format, Options, ReasoningFormat};
 use serde_json::{Map, Value};
 
@@ -89,16 +90,73 @@ impl Turn {
             .reasoning(reasoning_format(app, Fields::new(body))?)
             .parallel(parallel)
             .prompt(&prompt.generation_prompt);
-        if request.may_call() {
-            let tools: Vec<_> = request.tools.iter().map(|tool| template_value(&tool.to_json())).collect();
-            options = options.tools(&tools);
-        }
+        let tools = callable(&request)?;
+        options = options.tools(&tools);
         let fields = sampling_fields(body)?;
         let tokens = core::mem::take(&mut prompt.tokens);
         let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
         reading.generate.message_ends = core::mem::take(&mut prompt.message_ends);
+        reading.generate.shown =
+            format.markers().iter().filter_map(|marker| app.vocab().find(marker.as_bytes())).collect();
+        if !tools.is_empty() {
+            constrain(app, &mut reading, &format, &tools, (&request, parallel, &prompt))?;
+        }
         Ok(Turn { reading, format, options })
     }
+}
+
+/// Return the tools that may be called.
+///
+/// # Errors
+/// [`ConversationError::Wrong`] if the choice names a tool that is not offered.
+fn callable(request: &Request) -> Result<Vec<TemplateValue>, ConversationError> {
+    let is_callable = |name: &str| match &request.tool_choice {
+        ToolChoice::None => false,
+        ToolChoice::Named(chosen) => chosen == name,
+        ToolChoice::Auto | ToolChoice::Required => true,
+    };
+    let tools = request.tools.iter().filter(|tool| is_callable(&tool.name));
+    let tools: Vec<_> = tools.map(|tool| template_value(&tool.to_json())).collect();
+    match &request.tool_choice {
+        ToolChoice::Named(_) if tools.is_empty() => {
+            Err(ConversationError::wrong("tool_choice", "the name of a tool in \"tools\""))
+        }
+        ToolChoice::Required if tools.is_empty() => {
+            Err(ConversationError::Conflict("a call cannot be required without tools"))
+        }
+        _ => Ok(tools),
+    }
+}
+
+/// Let calls follow the schemas of their tools: from the beginning of the answer if a call is
+/// required, else from the beginning of a call on.
+///
+/// # Errors
+/// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
+fn constrain(
+    app: &App,
+    reading: &mut Reading,
+    format: &Format,
+    tools: &[TemplateValue],
+    (request, parallel, prompt): (&Request, bool, &Prompt),
+) -> Result<(), ApiError> {
+    let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+    if reading.constraint.is_some() {
+        // Text in the asked format is an answer too, unless a call is required.
+        return match is_required {
+            true => Err(ApiError::invalid("a grammar and a required call cannot be used together")),
+            false => Ok(()),
+        };
+    }
+    let token = |text: &str| app.vocab().find(text.as_bytes()).map(|token| token.0);
+    let Some(lark) = format.grammar(tools, parallel, &token) else { return Ok(()) };
+    // A model that is thinking calls after its thoughts.
+    let is_thinking = format.reasoning().is_some_and(|(open, _)| prompt.text.trim_end().ends_with(open));
+    let triggers = if is_required && !is_thinking { Vec::new() } else { format.triggers() };
+    if is_required || !triggers.is_empty() {
+        reading.constrain(app, Constraint::of_lark(app, &lark, &triggers)?);
+    }
+    Ok(())
 }
 
 /// Return the treatment of reasoning that the request or the server asks for.
@@ -117,7 +175,7 @@ fn reasoning_format(app: &App, fields: Fields<'_>) -> Result<ReasoningFormat, Ap
 /// Return the fields that say how to sample, in the words of llama-server.
 ///
 /// # Errors
-/// [`ApiError`] for a `response_format` that is not known, and for `json_schema` beside `grammar`.
+/// [`ApiError`] for a `response_format` that is not known.
 fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     let mut sampling: Map<String, Value> = body
         .iter()
@@ -125,9 +183,6 @@ fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiE
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let fields = Fields::new(body);
-    if fields.has("json_schema") && fields.str("grammar")?.is_some_and(|grammar| !grammar.is_empty()) {
-        return Err(ApiError::invalid("json_schema and grammar cannot be used together"));
-    }
     let format = match fields.object("response_format")? {
         // Responses have the format within the options of the text.
         None => fields.object("text")?.map_or(Ok(None), |text| Fields::new(text).object("format"))?,

@@ -43,7 +43,7 @@ pub struct Reuse {
     /// The number of tokens of recurrences that were replayed from the journal, without running the
     /// model.
     pub n_replayed: usize,
-    /// The number of tokens that were held but had to be evaluated again, because no checkpoint was
+    /// The number of tokens that were held but had to be re-evaluated, because no checkpoint was
     /// nearer.
     pub n_reevaluated: usize,
     /// The index of the first token of the prompt that the longest held prefix does not have.
@@ -100,7 +100,7 @@ pub struct Ended {
     pub is_shifted: bool,
 }
 
-/// What the engine tells of a request. [`Event::Ended`] or [`Event::Failed`] is the last one.
+/// A step of a request. [`Event::Ended`] or [`Event::Failed`] is the last one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -108,7 +108,7 @@ pub enum Event {
     Began {
         /// The slot in which the request is evaluated.
         slot: usize,
-        /// What was reused.
+        /// The part of the prompt that was reused.
         reuse: Reuse,
     },
     /// A piece of the prompt was evaluated.

@@ -1,10 +1,10 @@
-//! What the engine tells about slots, held sequences and its counters.
+//! Reports about slots, held sequences and its counters.
 
 use super::event::Timings;
 use backstitch_models::{CostRange, Token};
 use std::time::Duration;
 
-/// What a slot does: a view of the request under way in it, or of the last one.
+/// A view of a slot: the request under way in it, or the last one.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SlotReport {

@@ -37,7 +37,7 @@ pub struct SlotFile {
     pub elapsed: Duration,
 }
 
-/// What clients see of a slot.
+/// A slot as clients see it.
 pub(super) struct SlotView {
     /// The sequence of the request in it, or of the last one.
     pub seq: Option<SeqId>,

@@ -1,15 +1,16 @@
 //! The loaded model, and its sleep while nobody asks for anything.
 
 use super::error::{ApiError, ErrorKind};
-use crate::conversation::{CHATML, Template, builtin_template};
+use crate::conversation::{CHATML, Capabilities, Template, builtin_template};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::params::ServerParams;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use backstitch_models::Model;
+use backstitch_models::grammar::{Compiler, GrammarError};
 use backstitch_models::vocab::Vocab;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A model with an engine that runs it.
@@ -43,6 +44,8 @@ pub struct ModelSummary {
     pub n_slots: usize,
     /// The source of the chat template.
     pub template: String,
+    /// The abilities of the chat template.
+    pub capabilities: Capabilities,
     /// The text of the token at the beginning of a sequence.
     pub bos: String,
     /// The text of the token at the end of a sequence.
@@ -54,6 +57,7 @@ pub struct ModelSummary {
 pub struct App {
     engine: Engine,
     template: Template,
+    grammars: OnceLock<Result<Compiler, GrammarError>>,
     params: Arc<ServerParams>,
     summary: Arc<ModelSummary>,
     started: u64,
@@ -78,11 +82,13 @@ impl App {
             n_bytes: model.n_bytes() as u64,
             n_slots: loaded.engine.params().n_slots,
             template: source.to_owned(),
+            capabilities: *template.capabilities(),
             bos: text(vocab.bos()),
             eos: text(vocab.eos()),
         };
         let started = unix_time();
-        Ok(App { engine: loaded.engine, template, params, summary: Arc::new(summary), started })
+        let grammars = OnceLock::new();
+        Ok(App { engine: loaded.engine, template, grammars, params, summary: Arc::new(summary), started })
     }
 
     /// Return the engine.
@@ -113,6 +119,15 @@ impl App {
     /// Return the sizes of the model.
     pub fn summary(&self) -> &ModelSummary {
         &self.summary
+    }
+
+    /// Return the vocabulary as grammars need it. The first call indexes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSupported`] if the vocabulary is too large for that.
+    pub fn grammars(&self) -> Result<&Compiler, ApiError> {
+        let made = self.grammars.get_or_init(|| Compiler::new(self.vocab()));
+        made.as_ref().map_err(|error| error.clone().into())
     }
 
     /// Return the name of the model.
@@ -250,4 +265,16 @@ impl FromRequestParts<Arc<Host>> for Ready {
 /// Return the seconds since 1970.
 pub fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Do work that takes long beside the thread that serves all clients: templates and grammars are
+/// programs that clients write.
+///
+/// # Errors
+/// Those of `work`; [`ErrorKind::Server`] if it panics.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::new(ErrorKind::Server, "the request could not be read"))?
 }

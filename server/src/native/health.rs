@@ -30,7 +30,7 @@ pub(super) async fn props(State(host): State<Arc<Host>>) -> Json<Value> {
         "endpoint_metrics": params.metrics,
         "ui": params.ui,
         "chat_template": summary.template,
-        "chat_template_caps": {},
+        "chat_template_caps": summary.capabilities.to_json(),
         "bos_token": summary.bos,
         "eos_token": summary.eos,
         "build_info": build_info(),

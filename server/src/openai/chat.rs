@@ -4,8 +4,8 @@ use super::chunks::{Choice, Chunks, Shape, sum_usage};
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::{Request, Turn, render};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Outcome, Ready, new_id, probabilities_json, reuse_json, sse,
-    timings_json, unix_time,
+    ApiError, App, Body, Client, Events, Outcome, Ready, blocking, new_id, probabilities_json, reuse_json,
+    sse, timings_json, unix_time,
 };
 use crate::params::Fields;
 use axum::Json;
@@ -25,8 +25,12 @@ pub(super) async fn complete(
     client: Client,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    let request = Request::from_chat(&body)?;
-    let mut turn = Turn::read(&app, &client, &body, request)?;
+    let shared = app.clone();
+    let (body, mut turn) = blocking(move || {
+        let turn = Turn::read(&shared, &client, &body, Request::from_chat(&body)?)?;
+        Ok((body, turn))
+    })
+    .await?;
     if let Some(n) = read_top(Fields::new(&body))? {
         turn.reading.generate.logprobs = Some(n);
     }
@@ -44,13 +48,13 @@ pub(super) async fn complete(
 
 /// Return the number of tokens of a conversation.
 pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    let prompt = render(&app, Request::from_chat(&body)?)?;
+    let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
 /// Return the text of a conversation.
 pub(super) async fn apply_template(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    let prompt = render(&app, Request::from_chat(&body)?)?;
+    let prompt = blocking(move || render(&app, Request::from_chat(&body)?)).await?;
     Ok(Json(json!({"prompt": prompt.text})))
 }
 

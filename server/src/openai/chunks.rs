@@ -8,7 +8,7 @@ use backstitch_models::chat::reply::Delta;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What is common to all pieces of an answer.
+/// The common parts of all pieces of an answer.
 pub(super) struct Shape {
     pub app: Arc<App>,
     pub id: String,
@@ -107,9 +107,10 @@ impl Shape {
 
     /// Write how much of the prompt is done.
     fn progress(&self, choice: &mut Choice, frames: &mut Frames) {
+        let Some(progress) = choice.meter.report(n_batch(&self.app)) else { return };
         let role = self.role(choice);
         let mut piece = role.unwrap_or_else(|| self.delta(choice.index, json!({})));
-        piece["prompt_progress"] = choice.meter.progress();
+        piece["prompt_progress"] = progress;
         frames.data(&piece);
     }
 
@@ -172,6 +173,11 @@ impl Writer for Chunks {
         }
         frames.done();
     }
+}
+
+/// Return the number of tokens after which progress is reported.
+pub(super) fn n_batch(app: &App) -> usize {
+    app.engine().params().context.n_batch as usize
 }
 
 /// Return the counts of several answers to one prompt.

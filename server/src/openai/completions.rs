@@ -1,6 +1,6 @@
 //! `/v1/completions`: text behind prompts, with scores of the prompts if they are echoed.
 
-use super::chunks::sum_usage;
+use super::chunks::{n_batch, sum_usage};
 use super::scores::scores_json;
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::Meter;
@@ -80,7 +80,7 @@ fn written(app: &App, tokens: &[Token]) -> String {
     String::from_utf8_lossy(&app.vocab().detokenize(own, WriteSpecial::Yes)).into_owned()
 }
 
-/// What is common to all answers.
+/// The common parts of all answers.
 struct Shape {
     app: Arc<App>,
     id: String,
@@ -230,9 +230,11 @@ impl Writer for Parts {
         answer.meter.note(&event);
         match event {
             Event::Began { .. } | Event::Progress { .. } if shape.is_progress => {
-                let mut piece = shape.part(answer, "", Value::Null);
-                piece["prompt_progress"] = answer.meter.progress();
-                frames.data(&piece);
+                if let Some(progress) = answer.meter.report(n_batch(&shape.app)) {
+                    let mut piece = shape.part(answer, "", Value::Null);
+                    piece["prompt_progress"] = progress;
+                    frames.data(&piece);
+                }
             }
             Event::PromptLogprobs(scores) => answer.scores.extend(scores),
             Event::Chunk(chunk) => {

@@ -1,11 +1,12 @@
 //! `/v1/responses`: an answer made of items.
 
+use super::chunks::n_batch;
 use super::items::{Items, Named};
 use crate::conversation::{Meter, Request, Speaker, Turn, render};
 use crate::engine::{Ended, Event};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Ready, Writer, new_id, reuse_json, sse, timings_json,
-    unix_time,
+    ApiError, App, Body, Client, Events, Frames, Ready, Writer, blocking, new_id, reuse_json, sse,
+    timings_json, unix_time,
 };
 use crate::params::Fields;
 use axum::Json;
@@ -33,13 +34,17 @@ pub(super) async fn respond(
     client: Client,
     Body(mut body): Body,
 ) -> Result<Response, ApiError> {
-    let request = Request::from_responses(&body)?;
     if let Some(limit) = body.get("max_output_tokens").cloned() {
         body.insert("max_tokens".into(), limit);
     }
     // There is one answer.
     body.remove("n");
-    let turn = Turn::read(&app, &client, &body, request)?;
+    let shared = app.clone();
+    let (body, turn) = blocking(move || {
+        let turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)?;
+        Ok((body, turn))
+    })
+    .await?;
     let answer = Answer::new(&app, &body, &turn);
     let is_stream = turn.reading.stream;
     let events = Events::start(&app, turn.reading.requests(&app))?;
@@ -54,7 +59,7 @@ pub(super) async fn respond(
 
 /// Return the number of tokens of an input.
 pub(super) async fn count(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    let prompt = render(&app, Request::from_responses(&body)?)?;
+    let prompt = blocking(move || render(&app, Request::from_responses(&body)?)).await?;
     Ok(Json(json!({"object": "response.input_tokens", "input_tokens": prompt.tokens.len()})))
 }
 
@@ -175,13 +180,16 @@ impl Writer for Answer {
             Event::Began { .. } => {
                 let response = json!({"response": self.response("in_progress")});
                 let events = vec![("response.created", response.clone()), ("response.in_progress", response)];
-                let progress = self.is_progress.then(|| ("prompt_progress", self.meter.progress()));
+                let report = if self.is_progress { self.meter.report(n_batch(&self.app)) } else { None };
+                let progress = report.map(|report| ("prompt_progress", report));
                 self.send(events, progress, frames);
             }
             Event::Progress { .. } if self.is_progress => {
-                let response = json!({"response": self.response("in_progress")});
-                let progress = ("prompt_progress", self.meter.progress());
-                self.send(vec![("response.in_progress", response)], Some(progress), frames);
+                if let Some(report) = self.meter.report(n_batch(&self.app)) {
+                    let response = json!({"response": self.response("in_progress")});
+                    let events = vec![("response.in_progress", response)];
+                    self.send(events, Some(("prompt_progress", report)), frames);
+                }
             }
             Event::Chunk(chunk) => {
                 let deltas = self.speaker.write(&chunk.text);

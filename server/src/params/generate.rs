@@ -1,5 +1,6 @@
 //! From the fields of a request to a request for the engine.
 
+use super::constraint::Constraint;
 use super::fields::Fields;
 use super::sampling::{MAX_PROBS, MAX_STRINGS, Sampling};
 use crate::engine::{Generate, WhenFull};
@@ -21,6 +22,8 @@ pub struct Reading {
     pub generate: Generate,
     /// Its samplers.
     pub sampling: Sampling,
+    /// The constraint on its output, if there is one.
+    pub constraint: Option<Constraint>,
     /// The answer comes in pieces.
     pub stream: bool,
     /// The number of answers to each prompt.
@@ -37,7 +40,8 @@ impl Reading {
     pub fn requests(self, app: &App) -> Vec<Generate> {
         let again = |index: usize| {
             let first = &self.generate;
-            let chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, index);
+            let grammar = self.constraint.as_ref().map(|constraint| constraint.sampler(first.prompt.len()));
+            let chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, index, grammar);
             let mut request = Generate::new(first.prompt.clone(), chain);
             request.tenant = first.tenant;
             request.priority = first.priority;
@@ -56,6 +60,13 @@ impl Reading {
         };
         let others: Vec<_> = (1..self.n).map(again).collect();
         core::iter::once(self.generate).chain(others).collect()
+    }
+
+    /// Constrain the output.
+    pub(crate) fn constrain(&mut self, app: &App, constraint: Constraint) {
+        let grammar = constraint.sampler(self.generate.prompt.len());
+        self.generate.chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, 0, Some(grammar));
+        self.constraint = Some(constraint);
     }
 
     /// Return the settings as llama-server tells them, under `generation_settings` and in slots.
@@ -110,7 +121,10 @@ pub fn read_generate(
 ) -> Result<Reading, ApiError> {
     let sampling = Sampling::read(fields, app)?;
     let params = app.params();
-    let mut generate = Generate::new(prompt, sampling.chain(app.vocab(), app.summary().n_ctx, 0));
+    let constraint = Constraint::read(fields, app)?;
+    let grammar = constraint.as_ref().map(|constraint| constraint.sampler(prompt.len()));
+    let chain = sampling.chain(app.vocab(), app.summary().n_ctx, 0, grammar);
+    let mut generate = Generate::new(prompt, chain);
     generate.tenant = client.tenant(fields.str("cache_salt")?);
     generate.priority = i32::try_from(fields.i64("priority")?.unwrap_or(0))
         .map_err(|_| ApiError::field("priority", "a whole number of 32 bits"))?;
@@ -138,6 +152,7 @@ pub fn read_generate(
     Ok(Reading {
         generate,
         sampling,
+        constraint,
         stream: fields.bool("stream")?.unwrap_or(false),
         n,
         timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),

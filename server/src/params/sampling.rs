@@ -3,6 +3,7 @@
 use super::fields::Fields;
 use crate::http::{ApiError, App};
 use backstitch_models::Token;
+use backstitch_models::grammar::GrammarSampler;
 use backstitch_models::sampler::{
     Builder, Chain, Dry, DryBreakers, DryParams, DynamicTemperature, Greedy, LogitBias, MinP, Penalties,
     TopK, TopNSigma, TopP, Typical, Xtc,
@@ -272,14 +273,17 @@ impl Sampling {
     }
 
     /// Return the chain of samplers, in a context of `n_ctx` tokens. The `index` tells several
-    /// answers to one prompt apart: each has other random numbers.
-    pub fn chain(&self, vocab: &Vocab, n_ctx: u32, index: usize) -> Chain {
+    /// answers to one prompt apart: each has other random numbers. A grammar comes first.
+    pub fn chain(&self, vocab: &Vocab, n_ctx: u32, index: usize, grammar: Option<GrammarSampler>) -> Chain {
         let look_back = |n: i64| match n {
             -1 => i64::from(n_ctx).min(MAX_LAST_N) as usize,
             n => n.clamp(0, MAX_LAST_N.min(i64::from(n_ctx))) as usize,
         };
         let seed = self.actual_seed().wrapping_add(index as u64);
         let mut builder = Chain::builder(vocab.n_vocab()).seed(seed).last_n(look_back(self.repeat_last_n));
+        if let Some(grammar) = grammar {
+            builder = builder.with(grammar);
+        }
         let mut biases = self.logit_bias.clone();
         if self.ignore_eos {
             biases.extend(vocab.eog().iter().map(|&token| (token, f32::NEG_INFINITY)));

@@ -202,7 +202,7 @@ impl Calls {
             },
             Part::Close(text) => self.close(text, cursor),
             Part::Id(before) => self.id(before, cursor),
-            Part::Name | Part::NameInId => self.name(part, cursor, context),
+            Part::Name | Part::NameLine | Part::NameInId => self.name(part, cursor, context),
             _ => {
                 if matches!(self.body, Body::None) {
                     match self.begin(part, cursor, output) {
@@ -291,7 +291,6 @@ impl Calls {
             }
             (Part::Tags(_), _) => Body::Tags(TagReader::new()),
             (Part::Elements(_), _) => Body::Elements(ElementReader::new(cursor.at)),
-            (Part::Python, '[') => Body::Python(PythonCalls::new()),
             (Part::Json, '{' | '[') | (Part::JsonOrPython, '{') => {
                 Body::Json(JsonCalls::new(self.syntax.has_late_id()))
             }

@@ -4,7 +4,7 @@
 //! the first row of [`REASONING`] likewise. Rows with rarer texts stand first.
 
 use super::syntax::{
-    CallSyntax, Elements, Keys, LateId, Part, ReasoningSyntax, Section, Tags, WithinReasoning,
+    CallSyntax, Elements, Identifier, Keys, Part, ReasoningSyntax, Section, Tags, WithinReasoning,
 };
 
 /// A row of the table of formats of calls.
@@ -24,7 +24,7 @@ pub(super) struct ReasoningFormat {
 }
 
 /// The keys of most formats.
-const NAME_ARGUMENTS: Keys = Keys::Named("name", "arguments", LateId::No);
+const NAME_ARGUMENTS: Keys = Keys::Named("name", "arguments", Identifier::None);
 
 /// A format in which a call is a JSON object or a list of them.
 const JSON: CallSyntax = CallSyntax {
@@ -35,6 +35,8 @@ const JSON: CallSyntax = CallSyntax {
     keys: NAME_ARGUMENTS,
     wrappers: &[],
     is_bare: false,
+    is_list: false,
+    is_python: false,
 };
 
 /// The name of the format of gpt-oss, which `harmony.rs` reads.
@@ -43,6 +45,33 @@ pub(super) const HARMONY: &str = "harmony";
 /// The formats of calls.
 pub(super) static CALLS: &[CallFormat] = &[
     CallFormat { evidence: &[&["<|channel|>", "<|message|>"]], syntax: CallSyntax { name: HARMONY, ..JSON } },
+    CallFormat {
+        evidence: &[&["<atem:function_calls>", "<|eom|>"]],
+        syntax: CallSyntax {
+            name: "muse-glimmer",
+            call: &[
+                Part::Literal("to="),
+                Part::Name,
+                Part::Literal("<|message|>"),
+                Part::Literal("<atem:function_calls>"),
+                Part::Literal("<atem:invoke name=\""),
+                Part::Name,
+                Part::Literal("\">"),
+                Part::Tags(&Tags {
+                    begin: "<atem:parameter name=\"",
+                    after_name: "\"",
+                    before_value: ">",
+                    end: "</atem:parameter>",
+                    own_lines: false,
+                    is_typed: false,
+                }),
+                Part::Literal("</atem:invoke>"),
+                Part::Close("</atem:function_calls>"),
+            ],
+            wrappers: &["<|start|>assistant", " to=user<|message|>", "<|eom|>", "<|eot|>"],
+            ..JSON
+        },
+    },
     CallFormat {
         evidence: &[&["]<]minimax[>[", "<invoke name="]],
         syntax: CallSyntax {
@@ -73,6 +102,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     before_value: ">",
                     end: "</parameter>",
                     own_lines: false,
+                    is_typed: false,
                 }),
                 Part::Close("</invoke>"),
             ],
@@ -87,6 +117,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                 begin: "<｜DSML｜function_calls>", end: "</｜DSML｜function_calls>"
             }),
             call: DSML_CALL,
+            within_reasoning: WithinReasoning::Ends,
             ..JSON
         },
     },
@@ -96,6 +127,7 @@ pub(super) static CALLS: &[CallFormat] = &[
             name: "deepseek-v4",
             section: Some(Section { begin: "<｜DSML｜tool_calls>", end: "</｜DSML｜tool_calls>" }),
             call: DSML_CALL,
+            within_reasoning: WithinReasoning::Ends,
             ..JSON
         },
     },
@@ -145,6 +177,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     before_value: "<arg_value:opensource>",
                     end: "</arg_value:opensource>",
                     own_lines: false,
+                    is_typed: false,
                 }),
                 Part::Close("</tool_call:opensource>"),
             ],
@@ -164,6 +197,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     before_value: "<arg_value>",
                     end: "</arg_value>",
                     own_lines: false,
+                    is_typed: false,
                 }),
                 Part::Close("</tool_call>"),
             ],
@@ -184,6 +218,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                     before_value: ">",
                     end: "</param>",
                     own_lines: false,
+                    is_typed: false,
                 }),
                 Part::Close("</function>"),
             ],
@@ -252,7 +287,7 @@ pub(super) static CALLS: &[CallFormat] = &[
                 Part::Literal("<｜tool▁call▁begin｜>"),
                 Part::Literal("function"),
                 Part::Literal("<｜tool▁sep｜>"),
-                Part::Name,
+                Part::NameLine,
                 Part::Literal("```json"),
                 Part::Arguments,
                 Part::Optional("```"),
@@ -294,8 +329,9 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["[TOOL_CALLS]"]],
         syntax: CallSyntax {
             name: "mistral-nemo",
+            is_list: true,
             call: &[Part::Literal("[TOOL_CALLS]"), Part::Json],
-            keys: Keys::Named("name", "arguments", LateId::Yes),
+            keys: Keys::Named("name", "arguments", Identifier::Behind("id")),
             ..JSON
         },
     },
@@ -303,8 +339,9 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|START_ACTION|>"]],
         syntax: CallSyntax {
             name: "command-r7b",
+            is_list: true,
             section: Some(Section { begin: "<|START_ACTION|>", end: "<|END_ACTION|>" }),
-            keys: Keys::Named("tool_name", "parameters", LateId::No),
+            keys: Keys::Named("tool_name", "parameters", Identifier::Before("tool_call_id")),
             wrappers: &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"],
             ..JSON
         },
@@ -313,8 +350,9 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|CHATBOT_TOKEN|>", "Action:", "tool_name"]],
         syntax: CallSyntax {
             name: "command-r-plus",
+            is_list: true,
             section: Some(Section { begin: "Action:\n```json", end: "```" }),
-            keys: Keys::Named("tool_name", "parameters", LateId::No),
+            keys: Keys::Named("tool_name", "parameters", Identifier::None),
             wrappers: &["<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"],
             ..JSON
         },
@@ -323,6 +361,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tools_prefix|>"]],
         syntax: CallSyntax {
             name: "apertus",
+            is_list: true,
             section: Some(Section { begin: "<|tools_prefix|>", end: "<|tools_suffix|>" }),
             keys: Keys::NameIsKey,
             ..JSON
@@ -332,6 +371,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<TOOLCALL>"]],
         syntax: CallSyntax {
             name: "nemotron-nano-v2",
+            is_list: true,
             section: Some(Section { begin: "<TOOLCALL>", end: "</TOOLCALL>" }),
             ..JSON
         },
@@ -340,6 +380,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<tool_calls>"]],
         syntax: CallSyntax {
             name: "apriel",
+            is_list: true,
             section: Some(Section { begin: "<tool_calls>", end: "</tool_calls>" }),
             ..JSON
         },
@@ -367,7 +408,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&[">>>all", ">>>${recipient}"]],
         syntax: CallSyntax {
             name: "functionary-v3.2",
-            call: &[Part::Literal(">>>"), Part::Name, Part::Arguments],
+            call: &[Part::Literal(">>>"), Part::NameLine, Part::Arguments],
             wrappers: &[">>>all\n"],
             ..JSON
         },
@@ -390,6 +431,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["functools["]],
         syntax: CallSyntax {
             name: "firefunction-v2",
+            is_list: true,
             call: &[Part::Literal("functools"), Part::Json],
             ..JSON
         },
@@ -398,6 +440,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tool_call_start|>"], &["List of tools: ["], &["<|tool_list_start|>"]],
         syntax: CallSyntax {
             name: "lfm2",
+            is_python: true,
             section: Some(Section { begin: "<|tool_call_start|>", end: "<|tool_call_end|>" }),
             call: &[Part::JsonOrPython],
             ..JSON
@@ -407,6 +450,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tool_call|>", "<|/tool_call|>"], &["<|tool|>", "<|/tool|>"]],
         syntax: CallSyntax {
             name: "phi-4-mini",
+            is_list: true,
             section: Some(Section { begin: "<|tool_call|>", end: "<|/tool_call|>" }),
             ..JSON
         },
@@ -415,6 +459,7 @@ pub(super) static CALLS: &[CallFormat] = &[
         evidence: &[&["<|tool_call|>"]],
         syntax: CallSyntax {
             name: "granite-3",
+            is_list: true,
             call: &[Part::Literal("<|tool_call|>"), Part::Json],
             wrappers: &["<response>", "</response>"],
             ..JSON
@@ -438,7 +483,7 @@ pub(super) static CALLS: &[CallFormat] = &[
             name: "llama-3",
             section: Some(Section { begin: "<|python_tag|>", end: "<|eom_id|>" }),
             call: &[Part::JsonOrPython],
-            keys: Keys::Named("name", "parameters", LateId::No),
+            keys: Keys::Named("name", "parameters", Identifier::None),
             is_bare: true,
             ..JSON
         },
@@ -450,8 +495,14 @@ pub(super) static CALLS: &[CallFormat] = &[
 ];
 
 /// The tags of Qwen3-Coder's parameters.
-const PARAMETER: Tags =
-    Tags { begin: "<parameter=", after_name: ">", before_value: "", end: "</parameter>", own_lines: true };
+const PARAMETER: Tags = Tags {
+    begin: "<parameter=",
+    after_name: ">",
+    before_value: "",
+    end: "</parameter>",
+    own_lines: true,
+    is_typed: false,
+};
 
 /// The section of DeepSeek's calls up to V3.1.
 const DEEPSEEK_SECTION: Option<Section> =
@@ -468,6 +519,7 @@ const DSML_CALL: &[Part] = &[
         before_value: ">",
         end: "</｜DSML｜parameter>",
         own_lines: false,
+        is_typed: true,
     }),
     Part::Close("</｜DSML｜invoke>"),
 ];
@@ -477,6 +529,10 @@ pub(super) static REASONING: &[ReasoningFormat] = &[
     ReasoningFormat {
         evidence: &[&["<|channel|>", "<|message|>"]],
         syntax: ReasoningSyntax { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
+    },
+    ReasoningFormat {
+        evidence: &[&["<atem:function_calls>", "<|eom|>"]],
+        syntax: ReasoningSyntax { open: " to=self<|message|>", close: "<|eom|>" },
     },
     ReasoningFormat {
         evidence: &[&["<|START_THINKING|>"]],

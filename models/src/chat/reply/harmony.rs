@@ -1,7 +1,7 @@
 //! The parser of gpt-oss' format: messages with headers.
 //!
-//! A message is a header, `<|message|>`, and a body up to `<|end|>`, `<|call|>` or `<|return|>`. The
-//! header names a channel (`analysis` is reasoning, `commentary` and `final` are content) and
+//! A message is a header, `<|message|>`, and a body up to `<|end|>`, `<|call|>` or `<|return|>`.
+//! The header names a channel (`analysis` is reasoning, `commentary` and `final` are content) and
 //! possibly a recipient, `to=functions.NAME`, whose message is the arguments of a call. The prompt
 //! ends with `<|start|>assistant`, so the text begins within a header.
 

@@ -1,8 +1,8 @@
 //! Arguments in other notations than JSON: Python's, and Gemma's.
 //!
 //! Python's values differ in `True`, `False`, `None`, tuples, quotes and escapes. Gemma writes maps
-//! with bare keys and strings between `<|"|>` and `<|"|>`. One reader accepts both, as nothing means
-//! something else in the other. [`Balance`] finds the end of such a text while it arrives,
+//! with bare keys and strings between `<|"|>` and `<|"|>`. One reader accepts both, as nothing
+//! means something else in the other. [`Balance`] finds the end of such a text while it arrives,
 //! [`keywords`] and [`map`] convert the text when it is complete.
 
 use alloc::string::String;

@@ -121,14 +121,15 @@ impl Marked {
     ) -> usize {
         let mut at = 0;
         loop {
+            let may_call = self.has_tools && (context.parallel || output.n_calls() == 0);
             let rest = text.get(at..).unwrap_or("");
             let (n, goes_on) = match &mut self.state {
                 State::Calls(calls, _) => {
                     let outcome = calls.advance(rest, ended, context, output);
                     self.after_calls(outcome, rest, output)
                 }
-                State::Reasoning => self.reasoning(rest, ended, output),
-                State::Content => self.content(rest, ended, output),
+                State::Reasoning => self.reasoning(rest, ended, may_call, output),
+                State::Content => self.content(rest, ended, may_call, output),
             };
             at += n;
             if !goes_on {
@@ -168,7 +169,7 @@ impl Marked {
     }
 
     /// Read reasoning.
-    fn reasoning(&mut self, rest: &str, ended: bool, output: &mut Output) -> (usize, bool) {
+    fn reasoning(&mut self, rest: &str, ended: bool, may_call: bool, output: &mut Output) -> (usize, bool) {
         match find(rest, &self.in_reasoning, ended) {
             Found::None(n) => {
                 output.reasoning(rest.get(..n).unwrap_or(""));
@@ -180,17 +181,20 @@ impl Marked {
                     output.end_reasoning(marker);
                     self.state = State::Content;
                     (n + marker.len(), true)
-                } else {
+                } else if may_call {
                     self.begin_calls(marker, mark, true, output);
                     (n, true)
+                } else {
+                    output.reasoning(marker);
+                    (n + marker.len(), true)
                 }
             }
         }
     }
 
     /// Read content.
-    fn content(&mut self, rest: &str, ended: bool, output: &mut Output) -> (usize, bool) {
-        if self.has_tools && !self.has_answered && self.syntax.is_some_and(|syntax| syntax.is_bare) {
+    fn content(&mut self, rest: &str, ended: bool, may_call: bool, output: &mut Output) -> (usize, bool) {
+        if may_call && !self.has_answered && self.syntax.is_some_and(|syntax| syntax.is_bare) {
             let n = rest.len() - rest.trim_start().len();
             let begins = rest.trim_start().starts_with(['{', '[']);
             if begins {
@@ -219,6 +223,7 @@ impl Marked {
             Mark::Close if self.has_answered => self.say(marker, output),
             Mark::Close => output.end_reasoning(marker),
             Mark::Wrapper => {}
+            Mark::Section | Mark::Call if !may_call => self.say(marker, output),
             Mark::Section | Mark::Call => {
                 self.begin_calls(marker, mark, false, output);
                 return (n, true);

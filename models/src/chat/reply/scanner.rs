@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use super::cursor::{Cursor, Step};
+use crate::chat::Value;
 use crate::chat::walk::MAX_DEPTH;
 
 /// The checker of one JSON value.
@@ -223,6 +224,37 @@ impl Scanner {
             _ if self.open.is_empty() => return Next::Ended,
             _ => return Next::Again,
         }))
+    }
+}
+
+/// Append a value as JSON text. Numbers that JSON has no text for become null.
+pub(super) fn write_json(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
+        // Writing to a string cannot fail.
+        Value::Int(n) => drop(write!(out, "{n}")),
+        Value::Float(x) if x.is_finite() => drop(write!(out, "{x:?}")),
+        Value::Float(_) => out.push_str("null"),
+        Value::Str(text) => write_text(text, out),
+        Value::List(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                write_json(item, out);
+            }
+            out.push(']');
+        }
+        Value::Map(entries) => {
+            out.push('{');
+            for (i, (name, value)) in entries.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                write_text(name, out);
+                out.push(':');
+                write_json(value, out);
+            }
+            out.push('}');
+        }
     }
 }
 

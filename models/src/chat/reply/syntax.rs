@@ -20,6 +20,10 @@ pub(super) struct CallSyntax {
     pub(super) wrappers: &'static [&'static str],
     /// True if an answer may be a call without any marker before it.
     pub(super) is_bare: bool,
+    /// True if a call as JSON stands in a list, also if it is the only one.
+    pub(super) is_list: bool,
+    /// True if calls are written as in Python.
+    pub(super) is_python: bool,
 }
 
 /// The markers around a section of calls.
@@ -44,15 +48,15 @@ pub(super) enum Part {
     Id(&'static str),
     /// The name of a tool.
     Name,
+    /// The name of a tool at the end of a line.
+    NameLine,
     /// The name of a tool within an identifier, `functions.NAME:INDEX`.
     NameInId,
     /// A JSON object of arguments.
     Arguments,
     /// A call as JSON object, or a list of them.
     Json,
-    /// Calls as in Python, `[f(a=1), g()]`.
-    Python,
-    /// A list in brackets of either kind, or one JSON object.
+    /// A call as JSON object, a list of them, or calls as in Python, `[f(a=1), g()]`.
     JsonOrPython,
     /// Gemma's map of arguments.
     Map,
@@ -75,6 +79,8 @@ pub(super) struct Tags {
     pub(super) end: &'static str,
     /// True if a value stands on lines of its own.
     pub(super) own_lines: bool,
+    /// True if an attribute says whether the value is a string.
+    pub(super) is_typed: bool,
 }
 
 /// The marks of nested elements.
@@ -98,20 +104,21 @@ pub(super) enum WithinReasoning {
 /// The keys of a call as JSON object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keys {
-    /// The keys of the name and of the arguments. Both are followed by an identifier if the last is
-    /// true.
-    Named(&'static str, &'static str, LateId),
+    /// The keys of the name and of the arguments, and the identifier.
+    Named(&'static str, &'static str, Identifier),
     /// The name is the key of the arguments.
     NameIsKey,
 }
 
-/// The place of a call's identifier.
+/// The key of a call's identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LateId {
-    /// An identifier stands before the arguments, or there is none.
-    No,
-    /// An identifier may stand behind the arguments.
-    Yes,
+pub(super) enum Identifier {
+    /// Calls have none.
+    None,
+    /// It stands before the name.
+    Before(&'static str),
+    /// It stands behind the arguments.
+    Behind(&'static str),
 }
 
 /// A way of writing reasoning.
@@ -134,7 +141,7 @@ impl CallSyntax {
 
     /// Return true if an identifier may stand behind the arguments.
     pub(super) fn has_late_id(&self) -> bool {
-        matches!(self.keys, Keys::Named(_, _, LateId::Yes))
+        matches!(self.keys, Keys::Named(_, _, Identifier::Behind(_)))
     }
 }
 

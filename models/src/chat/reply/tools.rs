@@ -68,6 +68,33 @@ impl Tools {
 }
 
 impl Tool {
+    /// Return the names and schemas of the parameters.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let entries = match self.parameters.get("properties") {
+            Some(Value::Map(entries)) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().map(|(name, schema)| (name.as_str(), schema))
+    }
+
+    /// Return true if calls must have this parameter.
+    pub(super) fn requires(&self, name: &str) -> bool {
+        let required = self.parameters.get("required").and_then(Value::as_list).unwrap_or(&[]);
+        required.iter().any(|required| required.as_str() == Some(name))
+    }
+
+    /// Return the schema of the arguments, which are an object in any case.
+    pub(super) fn schema(&self) -> Value {
+        match &self.parameters {
+            Value::Map(entries) => {
+                let is_typed = entries.iter().any(|(key, _)| key == "type");
+                let kind = (!is_typed).then(|| ("type".to_string(), Value::from("object")));
+                Value::Map(kind.into_iter().chain(entries.iter().cloned()).collect())
+            }
+            _ => Value::map([("type", Value::from("object"))]),
+        }
+    }
+
     /// Return the schema of a parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<&Value> {
         self.parameters.get("properties")?.get(name)

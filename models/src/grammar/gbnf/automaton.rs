@@ -20,8 +20,8 @@ pub(super) struct Automaton {
 }
 
 impl Automaton {
-    /// Build the automaton of a regular expression; `None` if it is too large, or more than `budget`
-    /// steps were spent on automata.
+    /// Build the automaton of a regular expression; `None` if it is too large, or more than
+    /// `budget` steps were spent on automata.
     pub(super) fn new(expr: &Expr, rules: &Rules, alphabet: &Alphabet, budget: &mut u64) -> Option<Self> {
         let mut graph = Graph { rules, nodes: vec![Node::End] };
         let start = graph.add(expr, 0)?;

@@ -1,8 +1,8 @@
 //! The terminals that can be possible at one place of a text, and those of them that the longest
 //! match would confuse.
 //!
-//! Rules are taken for a finite automaton over terminals: entering a rule goes to its beginning, and
-//! its end goes behind every mention of it. This automaton accepts every text that the grammar
+//! Rules are taken for a finite automaton over terminals: entering a rule goes to its beginning,
+//! and its end goes behind every mention of it. This automaton accepts every text that the grammar
 //! accepts, and more. So terminals that it never expects at the same place are never possible at
 //! the same place.
 

@@ -1,6 +1,11 @@
 //! Writing a grammar as llguidance's Lark.
 
-use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec::Vec,
+};
 use core::fmt::Write as _;
 use std::collections::HashMap;
 
@@ -17,6 +22,7 @@ pub(super) fn lark(rules: &Rules) -> String {
         out: String::new(),
         parts: HashMap::new(),
         todo: Vec::new(),
+        nonempty: BTreeSet::new(),
     };
     writer.definitions(rules);
     writer.out
@@ -41,6 +47,8 @@ struct Writer<'a> {
     /// within one.
     parts: HashMap<(Level, &'a Expr), String>,
     todo: Vec<(Level, &'a Expr, String)>,
+    /// The terminals that can be empty and have a second definition without the empty text.
+    nonempty: BTreeSet<String>,
 }
 
 impl<'a> Writer<'a> {
@@ -53,10 +61,6 @@ impl<'a> Writer<'a> {
         while let Some((level, expr, name)) = self.todo.pop() {
             let text = self.body(level, expr);
             self.line(&name, &text);
-            if level == Level::Terminal && is_nullable(expr, self.nullable) {
-                // A terminal with at least one character, for where the empty text is an alternative.
-                self.line(&format!("N{name}"), &format!("{name} & /(?s:.)+/"));
-            }
         }
     }
 
@@ -103,7 +107,12 @@ impl<'a> Writer<'a> {
             },
             (Level::Rule, Expr::Rule(index)) => format!("r{index}"),
             (Level::Rule, Expr::Terminal(inner)) if is_nullable(inner, self.nullable) => {
-                format!("(N{} | \"\")", self.part(Level::Terminal, inner))
+                // A lexer has no empty terminals, so the empty text is an alternative.
+                let name = self.part(Level::Terminal, inner);
+                if self.nonempty.insert(name.clone()) {
+                    self.line(&format!("N{name}"), &format!("{name} & /(?s:.)+/"));
+                }
+                format!("(N{name} | \"\")")
             }
             (Level::Rule, Expr::Terminal(inner)) => self.part(Level::Terminal, inner),
             (Level::Terminal, Expr::Terminal(inner)) => self.atom(level, inner),

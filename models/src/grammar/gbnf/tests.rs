@@ -236,7 +236,7 @@ fn strings_of_json_are_one_terminal() {
     );
 }
 
-/// Where a string can be read in two ways, its characters are terminals.
+/// A string that can be read in two ways has its characters as terminals.
 #[test]
 fn confused_terminals_are_split() {
     let grammar = "root ::= \"(\" root \")\" | \"<\" [a-z]* \">\" | \"<\" [a-z]";

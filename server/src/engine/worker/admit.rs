@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// The number of tokens that waiting for another request must save.
 const WORTH_WAITING: usize = 32;
 
-/// Where a request begins.
+/// The sequence in which a request begins.
 struct Place {
     seq: SeqId,
     reuse: Reuse,

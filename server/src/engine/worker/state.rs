@@ -86,7 +86,7 @@ impl Worker {
     pub(super) fn remember(&mut self, seq: SeqId) {
         let Some(held) = self.conversations.get(seq) else { return };
         let Some(cache) = self.state.as_mut().and_then(|state| state.of(held.tenant)) else { return };
-        // What cannot be stored is evaluated again after a restart.
+        // After a restart, what cannot be stored is re-evaluated.
         if let Ok(Some(prefix)) = self.ctx.remember(seq, &cache.cache) {
             cache.writer.put(prefix.into_owned());
         }

@@ -1,0 +1,215 @@
+//! Schemas, regular expressions, Lark, and matchers.
+
+use alloc::{format, string::String, string::ToString, vec, vec::Vec};
+
+use backstitch_kv::Token;
+use proptest::prelude::*;
+
+use super::testing::{FIRST_BYTE, compiler, vocab};
+use super::*;
+use crate::vocab::{Vocab, VocabSource};
+
+const EOS: Token = Token(2);
+
+fn check_schema(schema: &str, accepted: &[&str], refused: &[&str]) {
+    let grammar = compiler().json_schema(schema).unwrap();
+    for text in accepted {
+        assert!(grammar.accepts(text), "{schema} should accept {text}");
+    }
+    for text in refused {
+        assert!(!grammar.accepts(text), "{schema} should refuse {text}");
+    }
+}
+
+#[test]
+fn schemas_mean_what_they_mean_to_llama_cpp() {
+    let both =
+        r#"{"properties": {"b": {"type": "integer"}, "a": {"items": {"type": "null"}}}, "required": ["b"]}"#;
+    check_schema(
+        both,
+        &[r#"{"b":1}"#, "{ \"b\" : 1, \n \"a\": [null, null] }"],
+        &[r#"{"a":[],"b":1}"#, r#"{"b":1,"c":2}"#, r#"{"b":1,"a":null}"#, "[]", "{}"],
+    );
+    let long = "1234567890123456";
+    check_schema(r#"{"type": "integer"}"#, &["0", "-17", long], &["01", "1.5", &format!("{long}7"), "-"]);
+    check_schema(r#"{"type": "integer", "minimum": 5}"#, &["5", long], &["4", &format!("{long}7")]);
+    check_schema(r#"{"pattern": "^a+$"}"#, &["\"aa\""], &["\"b\"", "1", "{}"]);
+    check_schema(r#"{"items": {"type": "number"}, "uniqueItems": true}"#, &["[1.5, 1.5]"], &["1", "[true]"]);
+    check_schema(r#"{"oneOf": [{"type": "number"}, {"type": "integer"}]}"#, &["1"], &["\"1\""]);
+    check_schema(r#"{"type": "string", "format": "unheard-of"}"#, &["\"x\""], &["1"]);
+    let open = r#"{"properties": {"a": {"const": 1}}, "additionalProperties": {"type": "boolean"}}"#;
+    check_schema(open, &[r#"{"a":1,"b":true}"#, r#"{"b":false}"#], &[r#"{"a":true}"#, r#"{"b":1}"#]);
+    let spaces = " ".repeat(41);
+    check_schema(r#"{"type": "array"}"#, &["[ ]"], &[&format!("[{spaces}]")]);
+}
+
+/// A part of an `allOf` that allowed no other properties would leave nothing.
+#[test]
+fn parts_of_one_object_stay_open() {
+    let schema = r##"{"$defs": {"base": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+        "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": {"type": "boolean"}}, "required": ["b"]}]}"##;
+    check_schema(schema, &[r#"{"a":1,"b":true}"#], &[r#"{"a":1}"#, r#"{"a":true,"b":true}"#]);
+}
+
+#[test]
+fn schemas_that_would_be_followed_wrongly_are_refused() {
+    for (schema, pointer) in [
+        (r#"{"patternProperties": {"^a": {"type": "integer"}}}"#, "#/patternProperties"),
+        (r#"{"properties": {"a/b": {"items": [{"not": {}}]}}}"#, "#/properties/a~1b/items/0/not"),
+        (r#"{"anyOf": [{"type": "null"}, {"if": true}]}"#, "#/anyOf/1/if"),
+        (r#"{"$defs": {"x": 7}}"#, "#/$defs/x"),
+    ] {
+        match compiler().json_schema(schema) {
+            Err(GrammarError::Schema { pointer: found, .. }) => assert_eq!(found, pointer),
+            other => panic!("{schema}: {other:?}"),
+        }
+    }
+    // Names of properties and values are no keywords.
+    check_schema(r#"{"properties": {"not": {"const": {"if": 1}}}}"#, &[r#"{"not":{"if":1}}"#], &[]);
+    let error = compiler().json_schema("{\n \"type\": }").unwrap_err();
+    assert!(matches!(error, GrammarError::Syntax { place: Place { line: 2, column: 10 }, .. }), "{error}");
+    let deep = format!("{}{}", r#"{"items":"#.repeat(140), "}".repeat(140));
+    assert!(compiler().json_schema(&deep).is_err());
+    let error = compiler().json_schema(r#"{"type": "integer", "minimum": 5, "maximum": 4}"#).unwrap_err();
+    assert!(matches!(error, GrammarError::Compile { language: Language::JsonSchema, .. }), "{error}");
+}
+
+#[test]
+fn any_object() {
+    let grammar = compiler().json_object().unwrap();
+    for (text, expected) in
+        [("{}", true), (r#"{"a": [1, {"b": "\u00e9"}]}"#, true), ("[]", false), ("{\"a\"}", false)]
+    {
+        assert_eq!(grammar.accepts(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn regular_expressions_match_the_whole_text() {
+    let grammar = compiler().regex(r"^(ab|c\$)+$").unwrap();
+    assert!(grammar.accepts("abc$ab") && !grammar.accepts("abx") && !grammar.accepts(""));
+    assert!(compiler().regex(r"a\$").unwrap().accepts("a$"));
+    let error = compiler().regex("ab(c").unwrap_err();
+    assert!(matches!(error, GrammarError::Syntax { place: Place { line: 1, column: 3 }, .. }), "{error}");
+    assert!(compiler().regex(&format!("{}a{}", "(".repeat(300), ")".repeat(300))).is_err());
+    assert!(
+        compiler().regex(&format!("(((a{{0,1000}}b){{0,1000}}c){{0,1000}}{})", "x".repeat(600_000))).is_err()
+    );
+}
+
+#[test]
+fn lark_grammars() {
+    let grammar = compiler().lark("start: WORD (\",\" WORD)* <|c7|>?\nWORD: /[a-z]+/").unwrap();
+    assert!(grammar.accepts("ab,cat") && !grammar.accepts("ab,"));
+    let mut matcher = grammar.matcher();
+    matcher.accept(vocab().find(b"cat").unwrap()).unwrap();
+    matcher.accept(Token(7)).unwrap();
+    assert!(matcher.is_stopped());
+    let error = compiler().lark("start: A\nA: \"x").unwrap_err();
+    assert!(matches!(error, GrammarError::Syntax { place: Place { line: 2, .. }, .. }), "{error}");
+    assert!(matches!(
+        compiler().lark("start: b").unwrap_err(),
+        GrammarError::Syntax { .. } | GrammarError::Compile { .. }
+    ));
+    assert!(matches!(compiler().lark(&"(".repeat(5000)), Err(GrammarError::TooLarge { .. })));
+}
+
+/// Each of these would take a parser without limits long, or much memory.
+#[test]
+fn hostile_grammars_end_soon() {
+    let start = std::time::Instant::now();
+    let doubling: String = (0..60).map(|i| format!("r{i} ::= r{} r{}\n", i + 1, i + 1)).collect();
+    let ambiguous = "root ::= ((\"a\"?){1000} \"(\" root? \")\"?){1000}";
+    for gbnf in [format!("root ::= r0\n{doubling}r60 ::= \"a\"?"), ambiguous.to_string()] {
+        if let Ok(grammar) = compiler().gbnf(&gbnf) {
+            let mut matcher = grammar.matcher();
+            while matcher.mask().is_ok() && matcher.tokens().len() < 20 {
+                if matcher.accept(Token(FIRST_BYTE + u32::from(b'a'))).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    let _ = compiler().regex("(.*a){20}.{500}b{900}");
+    let _ =
+        compiler().json_schema(&format!("{{\"enum\": [{}]}}", vec!["[[{\"a\": 1.5}]]"; 20_000].join(",")));
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
+
+/// A vocabulary without "c", and without a token that ends the generation.
+#[test]
+fn a_matcher_that_is_stuck_goes_back() {
+    let source = VocabSource { model: "gpt2", tokens: &["a", "b", "ab"], ..VocabSource::default() };
+    let compiler = Compiler::new(&Vocab::new(&source).unwrap()).unwrap();
+    let mut matcher = compiler.gbnf("root ::= \"a\" (\"ac\" | \"b\")").unwrap().matcher();
+    let [a, b, ab] = [0, 1, 2].map(Token);
+    assert_eq!(matcher.mask().unwrap().iter().collect::<Vec<_>>(), [a, ab]);
+    matcher.accept(a).unwrap();
+    matcher.accept(a).unwrap();
+    assert!(matches!(matcher.mask(), Err(GrammarError::Stuck { .. })));
+    assert!(matcher.is_stopped() && !matcher.is_accepting());
+    assert_eq!(matcher.rollback(3), Err(GrammarError::Rollback { found: 3, limit: 2 }));
+    matcher.rollback(1).unwrap();
+    matcher.accept(b).unwrap();
+    assert!(matcher.is_accepting() && matcher.mask().unwrap().is_empty());
+    matcher.reset().unwrap();
+    assert_eq!(matcher.mask().unwrap().len(), 2);
+}
+
+#[test]
+fn a_mask_has_every_token_with_the_same_text() {
+    let mut matcher = compiler().gbnf("root ::= \"a\" \"b\"").unwrap().matcher();
+    let word = vocab().find(b"a").unwrap();
+    let byte = Token(FIRST_BYTE + u32::from(b'a'));
+    let mask = matcher.mask().unwrap();
+    assert!(mask.contains(word) && mask.contains(byte) && mask.contains(vocab().find(b"ab").unwrap()));
+    assert_eq!(mask.len(), 3);
+    assert!(!mask.contains(Token(u32::MAX)));
+    assert_eq!(matcher.accept(Token(u32::MAX)), Err(GrammarError::Token { token: Token(u32::MAX) }));
+    assert_eq!(matcher.accept(EOS), Err(GrammarError::Token { token: EOS }));
+    matcher.accept(byte).unwrap();
+    assert_eq!(matcher.mask().unwrap().iter().collect::<Vec<_>>(), [Token(FIRST_BYTE + u32::from(b'b'))]);
+    let mut fork = matcher.clone();
+    fork.accept(Token(FIRST_BYTE + u32::from(b'b'))).unwrap();
+    assert!(fork.is_stopped() && !matcher.is_stopped());
+    assert_eq!(fork.mask().unwrap().iter().collect::<Vec<_>>(), [EOS]);
+    fork.accept(EOS).unwrap();
+    assert!(fork.accept(EOS).is_err());
+    fork.rollback(2).unwrap();
+    assert_eq!(fork.tokens(), matcher.tokens());
+    assert_eq!(fork.mask().unwrap().words(), matcher.mask().unwrap().words());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The mask has exactly the tokens that are accepted, and going back undoes all of it.
+    #[test]
+    fn masks_and_rollbacks_are_exact(choices in prop::collection::vec((any::<u32>(), 0usize..8), 1..25), which in 0..3) {
+        let grammar = match which {
+            0 => compiler().gbnf("root ::= \"{\" ([a-c]* | \"\\\"\" [^\"]* \"\\\"\" | root)* \"}\" <|c5|>?"),
+            1 => compiler().json_object(),
+            _ => compiler().regex("(ab|[0-9]{1,3}|true)*"),
+        };
+        let mut matcher = grammar.unwrap().matcher();
+        for (choice, back) in choices {
+            let allowed: Vec<Token> = matcher.mask().unwrap().iter().collect();
+            for id in (0..vocab().n_vocab() as u32).step_by(7) {
+                let is_accepted = matcher.clone().accept(Token(id)).is_ok();
+                prop_assert_eq!(is_accepted, allowed.contains(&Token(id)), "{:?} {}", matcher.tokens(), id);
+            }
+            if back < 2 {
+                let n = back.min(matcher.tokens().len());
+                matcher.rollback(n).unwrap();
+            } else if let Some(&token) = allowed.get(choice as usize % allowed.len().max(1)) {
+                matcher.accept(token).unwrap();
+            }
+            let mut fresh = matcher.grammar().matcher();
+            matcher.tokens().iter().try_for_each(|&token| fresh.accept(token)).unwrap();
+            prop_assert_eq!(fresh.is_accepting(), matcher.is_accepting());
+            if !matcher.tokens().ends_with(&[EOS]) {
+                prop_assert_eq!(fresh.mask().unwrap().words(), matcher.mask().unwrap().words());
+            }
+        }
+    }
+}

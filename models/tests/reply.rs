@@ -1,0 +1,620 @@
+//! Replies of chat models in every format, whole and in pieces.
+#![cfg(feature = "chat")]
+
+use std::error::Error;
+
+use backstitch_models::chat::Value;
+use backstitch_models::chat::reply::{
+    Delta, Format, GrammarStart, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
+};
+use proptest::prelude::*;
+
+/// A text in a format, and the reply that it is.
+struct Case {
+    /// Texts of a template that tell of the format.
+    template: &'static str,
+    /// The name of the format.
+    format: &'static str,
+    /// The text.
+    text: &'static str,
+    /// The content.
+    content: &'static str,
+    /// The reasoning.
+    reasoning: &'static str,
+    /// The calls: identifier, name, arguments.
+    calls: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// The arguments of most cases.
+const OSLO: &str = r#"{"city": "Oslo", "days": 3}"#;
+/// The arguments of these cases where they are converted.
+const OSLO_WRITTEN: &str = r#"{"city":"Oslo","days":3}"#;
+
+/// Texts in all formats.
+const CASES: &[Case] = &[
+    Case {
+        template: "<think> <tool_call>{",
+        format: "hermes",
+        text: "<think>\nRain?\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \
+               \"days\": 3}}\n</tool_call>\n<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>",
+        content: "I look.",
+        reasoning: "Rain?",
+        calls: &[("", "weather", OSLO), ("", "time", "{}")],
+    },
+    Case {
+        template: "<tool_call> <function= <parameter= <think>",
+        format: "qwen3-coder",
+        text: "<think>I need it. <tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\
+               \n3\n</parameter>\n</function>\n</tool_call>",
+        content: "",
+        reasoning: "I need it.",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "[TOOL_CALLS]",
+        format: "mistral-nemo",
+        text: "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}, \"id\": \"abc123456\"}]",
+        content: "",
+        reasoning: "",
+        calls: &[("abc123456", "weather", OSLO)],
+    },
+    Case {
+        template: "[TOOL_CALLS] [ARGS] [THINK]",
+        format: "mistral-small",
+        text: "[THINK]Hm[/THINK]Yes.[TOOL_CALLS]weather[CALL_ID]abc[ARGS]{\"city\": \"Oslo\", \"days\": 3}\
+               [TOOL_CALLS]time[ARGS]{}",
+        content: "Yes.",
+        reasoning: "Hm",
+        calls: &[("abc", "weather", OSLO), ("", "time", "{}")],
+    },
+    Case {
+        template: "<|python_tag|>",
+        format: "llama-3",
+        text: "{\"name\": \"weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}; {\"name\": \"time\"}",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO), ("", "time", "{}")],
+    },
+    Case {
+        template: "<|python_tag|>",
+        format: "llama-3",
+        text: "[weather(city='Oslo', days=3), time()]",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN), ("", "time", "{}")],
+    },
+    Case {
+        template: "<|python_tag|>",
+        format: "llama-3",
+        text: "<|python_tag|>{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"arguments\": \
+               \"{\\\"days\\\": 3}\"}}<|eom_id|>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", r#"{"days": 3}"#)],
+    },
+    Case {
+        template: "<|tool_call_start|>",
+        format: "lfm2",
+        text: "Well. <|tool_call_start|>[weather(city=\"Oslo\", days=3)]<|tool_call_end|> Done.",
+        content: "Well.Done.",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "<function= </function>",
+        format: "functionary-v3.1",
+        text: "<function=weather>{\"city\": \"Oslo\", \"days\": 3}</function>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO)],
+    },
+    Case {
+        template: ">>>all >>>${recipient}",
+        format: "functionary-v3.2",
+        text: ">>>all\nI look.>>>weather\n{\"city\": \"Oslo\", \"days\": 3}",
+        content: "I look.",
+        reasoning: "",
+        calls: &[("", "weather", OSLO)],
+    },
+    Case {
+        template: "functools[",
+        format: "firefunction-v2",
+        text: " functools[{\"name\": \"time\", \"arguments\": {}}, {\"name\": \"weather\", \"arguments\": {\"days\": 1}}]",
+        content: "",
+        reasoning: "",
+        calls: &[("", "time", "{}"), ("", "weather", r#"{"days": 1}"#)],
+    },
+    Case {
+        template: "<｜tool▁calls▁begin｜> ```json <think>",
+        format: "deepseek-r1",
+        text: "<think>Hm</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n\
+               {\"city\": \"Oslo\", \"days\": 3}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n\
+               ```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        content: "",
+        reasoning: "Hm",
+        calls: &[("", "weather", OSLO), ("", "time", "{}")],
+    },
+    Case {
+        template: "<｜tool▁calls▁begin｜>",
+        format: "deepseek-v3.1",
+        text: "So:<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        content: "So:",
+        reasoning: "",
+        calls: &[("", "time", "{}")],
+    },
+    Case {
+        template: "DSML tool_calls",
+        format: "deepseek-v4",
+        text: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Oslo\
+               </｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n\
+               </｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "<|START_ACTION|> <|START_THINKING|>",
+        format: "command-r7b",
+        text: "<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \
+               \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}\n]<|END_ACTION|>",
+        content: "",
+        reasoning: "Hm",
+        calls: &[("0", "weather", OSLO)],
+    },
+    Case {
+        template: "<|tool_call|>",
+        format: "granite-3",
+        text: "<|tool_call|>[{\"name\": \"time\", \"arguments\": {}}]",
+        content: "",
+        reasoning: "",
+        calls: &[("", "time", "{}")],
+    },
+    Case {
+        template: "<|tool_call|> <|/tool_call|>",
+        format: "phi-4-mini",
+        text: "<|tool_call|>[{\"name\": \"time\", \"arguments\": {}}]<|/tool_call|>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "time", "{}")],
+    },
+    Case {
+        template: "<arg_key> <arg_value>",
+        format: "glm-4.5",
+        text: "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n<arg_key>days</arg_key>\n\
+               <arg_value>3</arg_value>\n</tool_call><tool_call>time</tool_call>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN), ("", "time", "{}")],
+    },
+    Case {
+        template: "<|tool_calls_section_begin|>",
+        format: "kimi-k2",
+        text: "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \
+               \"Oslo\", \"days\": 3}<|tool_call_end|><|tool_calls_section_end|>",
+        content: "",
+        reasoning: "",
+        calls: &[("functions.weather:0", "weather", OSLO)],
+    },
+    Case {
+        template: "<minimax:tool_call>",
+        format: "minimax-m2",
+        text: "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Oslo</parameter>\n<parameter \
+               name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "]<]minimax[>[ <invoke name= <mm:think>",
+        format: "minimax-m3",
+        text: "<mm:think>Hm</mm:think>]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"weather\">]<]minimax[>[<city>Oslo\
+               ]<]minimax[>[</city>]<]minimax[>[<more>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[</more>\
+               ]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+        content: "",
+        reasoning: "Hm",
+        calls: &[("", "weather", r#"{"city":"Oslo","more":[1]}"#)],
+    },
+    Case {
+        template: "<|channel|> <|message|>",
+        format: "harmony",
+        text: "<|channel|>analysis<|message|>Rain?<|end|><|start|>assistant<|channel|>commentary to=functions.weather \
+               <|constrain|>json<|message|>{\"city\": \"Oslo\", \"days\": 3}<|call|>",
+        content: "",
+        reasoning: "Rain?",
+        calls: &[("", "weather", OSLO)],
+    },
+    Case {
+        template: "<atem:function_calls> <|eom|>",
+        format: "muse-glimmer",
+        text: " to=self<|message|>Hm<|eom|><|start|>assistant to=user<|message|>I look.<|eom|><|start|>assistant \
+               to=weather<|message|><atem:function_calls>\n<atem:invoke name=\"weather\">\n<atem:parameter name=\"city\">\
+               Oslo</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eot|>",
+        content: "I look.",
+        reasoning: "Hm",
+        calls: &[("", "weather", r#"{"city":"Oslo"}"#)],
+    },
+    Case {
+        template: "<seed:tool_call> <function= <parameter= <seed:think>",
+        format: "seed-oss",
+        text: "<seed:think>Hm</seed:think><seed:tool_call>\n<function=weather>\n<parameter=city>Oslo</parameter>\n\
+               <parameter=days>3</parameter>\n</function>\n</seed:tool_call>",
+        content: "",
+        reasoning: "Hm",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "<TOOLCALL>",
+        format: "nemotron-nano-v2",
+        text: "<TOOLCALL>[{\"name\": \"time\", \"arguments\": {}}]</TOOLCALL>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "time", "{}")],
+    },
+    Case {
+        template: "<|tools_prefix|>",
+        format: "apertus",
+        text: "<|tools_prefix|>[{\"weather\": {\"city\": \"Oslo\", \"days\": 3}}, {\"time\": {}}]<|tools_suffix|>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO), ("", "time", "{}")],
+    },
+    Case {
+        template: "tool_calls \"arguments\":",
+        format: "json",
+        text: "[{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}}]",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", OSLO)],
+    },
+    Case {
+        template: "<|tool_call>call: <|channel>thought",
+        format: "gemma-4",
+        text: "<|channel>thought\nHm<channel|>So.<|tool_call>call:weather{city:<|\"|>Oslo<|\"|>,days:3}<tool_call|>",
+        content: "So.",
+        reasoning: "Hm",
+        calls: &[("", "weather", OSLO_WRITTEN)],
+    },
+    Case {
+        template: "<function name=\" <param name=\"",
+        format: "minicpm-5",
+        text: "<function name=\"weather\"><param name=\"city\"><![CDATA[a</param>]]></param></function>",
+        content: "",
+        reasoning: "",
+        calls: &[("", "weather", r#"{"city":"a</param>"}"#)],
+    },
+    Case {
+        template: "<|tool_call:begin|> <|tool_call:args|> <|think|> <|end|>",
+        format: "solar-open",
+        text: "<|think|>Hm<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1<|tool_call:name|>time<|tool_call:args|>\
+               {}<|tool_call:end|><|calls|>",
+        content: "",
+        reasoning: "Hm",
+        calls: &[("a1", "time", "{}")],
+    },
+];
+
+/// Return the tools that all cases offer.
+fn tools() -> Vec<Value> {
+    let tools = r#"[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties":
+        {"city": {"type": "string"}, "days": {"type": "integer"}}}}}, {"name": "time"}]"#;
+    Value::from_json(tools).ok().and_then(|list| list.as_list().map(<[Value]>::to_vec)).unwrap_or_default()
+}
+
+/// Parse `text` in pieces that end behind these numbers of characters, in turn.
+fn parse_in_pieces(text: &str, sizes: &[usize], format: &Format, options: &Options) -> Reply {
+    let mut parser = Parser::new(format, options);
+    let (mut deltas, mut reply, mut rest) = (Vec::new(), Reply::default(), text);
+    for size in sizes.iter().cycle() {
+        let end = rest.char_indices().nth(*size).map_or(rest.len(), |(i, _)| i);
+        parser.push(&rest[..end], &mut deltas);
+        rest = &rest[end..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    parser.finish(&mut deltas);
+    deltas.iter().for_each(|delta| reply.add(delta));
+    reply
+}
+
+#[test]
+fn every_format_is_recognised_and_parsed() {
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        assert_eq!(format.name(), Some(case.format));
+        let call = |(id, name, arguments): &(&str, &str, &str)| ToolCall {
+            id: Some(id.to_string()).filter(|id| !id.is_empty()),
+            name: name.to_string(),
+            arguments: arguments.to_string(),
+        };
+        let wanted = Reply {
+            content: case.content.into(),
+            reasoning: case.reasoning.into(),
+            tool_calls: case.calls.iter().map(call).collect(),
+        };
+        let options = Options::default().tools(&tools());
+        assert_eq!(parse(case.text, &format, &options), wanted, "{}", case.format);
+        for size in 1..9 {
+            assert_eq!(parse_in_pieces(case.text, &[size], &format, &options), wanted, "{}", case.format);
+        }
+    }
+}
+
+#[test]
+fn without_tools_no_text_is_a_call() {
+    for case in CASES {
+        let reply = parse(case.text, &Format::of_template(case.template), &Options::default());
+        assert!(reply.tool_calls.is_empty(), "{}", case.format);
+        for (_, name, _) in case.calls {
+            let shown = reply.content.contains(name) || reply.reasoning.contains(name);
+            // The header of a message is no text; its body, the arguments, is.
+            assert!(shown || case.format == "harmony" && reply.content == OSLO, "{}: {reply:?}", case.format);
+        }
+    }
+}
+
+#[test]
+fn text_that_is_no_call_is_content() {
+    let cases = [
+        ("<tool_call>", "I write <tool_call> tags."),
+        ("<tool_call>", "<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call>"),
+        ("<tool_call>", "<tool_call>{\"name\": \"time\", \"argum"),
+        ("<tool_call>", "<tool_call>[1]</tool_call> and <tool_ca"),
+        ("<tool_call> <function= <parameter=", "<tool_call>\n<function=weather>\n<parameter=city>\nOs"),
+        ("<tool_call> <function= <parameter=", "<function=nothing>\n</function>"),
+        ("<|python_tag|>", "{\"answer\": 42}"),
+        ("<|python_tag|>", "[a link](https://example.org)"),
+        ("<|python_tag|>", "["),
+        ("<|python_tag|>", "It is {\"name\": \"time\", \"parameters\": {}}"),
+        ("[TOOL_CALLS]", "[TOOL_CALLS]"),
+        ("<|tool_call_start|>", "<|tool_call_start|>[time(1)]<|tool_call_end|>"),
+        ("<|channel|> <|message|>", "No channel."),
+        ("", "Anything <tool_call> at all"),
+    ];
+    for (template, text) in cases {
+        let format = Format::of_template(template);
+        let options = Options::default().tools(&tools());
+        for size in [1, 2, 1000] {
+            let reply = parse_in_pieces(text, &[size], &format, &options);
+            assert_eq!(reply.content, text, "{template}");
+            assert!(reply.tool_calls.is_empty(), "{template}");
+        }
+    }
+}
+
+#[test]
+fn text_behind_a_fault_in_arguments_is_content() {
+    let format = Format::of_template("<tool_call>");
+    let text = "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": ]}}</tool_call>";
+    let reply = parse(text, &format, &Options::default().tools(&tools()));
+    assert_eq!(reply.tool_calls[0].arguments, "{\"a\": ");
+    assert_eq!(reply.content, "]}}</tool_call>");
+}
+
+#[test]
+fn line_breaks_in_strings_become_escapes() -> Result<(), Box<dyn Error>> {
+    let format = Format::of_template("<tool_call>");
+    let text = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"a\nb\t\u{1}\"}}</tool_call>";
+    let reply = parse(text, &format, &Options::default().tools(&tools()));
+    assert_eq!(reply.tool_calls[0].arguments, r#"{"city": "a\nb\t\u0001"}"#);
+    assert_eq!(Value::from_json(&reply.tool_calls[0].arguments)?.get("city"), Some(&"a\nb\t\u{1}".into()));
+    Ok(())
+}
+
+#[test]
+fn one_call_only_leaves_further_ones_in_the_content() {
+    let format = Format::of_template("<tool_call>");
+    let call = "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>";
+    let options = Options::default().tools(&tools()).parallel(false);
+    let reply = parse(&[call, call].concat(), &format, &options);
+    assert_eq!((reply.tool_calls.len(), reply.content.as_str()), (1, call));
+}
+
+#[test]
+fn reasoning_is_split_kept_or_both() {
+    let format = Format::of_template("<think>");
+    let text = "<think>\na\n</think>\n\nb";
+    let parsed = |reasoning| {
+        let reply = parse(text, &format, &Options::default().reasoning(reasoning));
+        (reply.reasoning, reply.content)
+    };
+    assert_eq!(parsed(ReasoningFormat::Deepseek), ("a".into(), "b".into()));
+    assert_eq!(parsed(ReasoningFormat::None), (String::new(), text.into()));
+    assert_eq!(parsed(ReasoningFormat::DeepseekLegacy), ("a".into(), text.into()));
+}
+
+#[test]
+fn a_prompt_may_end_within_reasoning() {
+    let format = Format::of_template("<think>");
+    let reply = |options: &Options| parse("a</think>b", &format, options);
+    let split = Reply { content: "b".into(), reasoning: "a".into(), tool_calls: Vec::new() };
+    assert_eq!(reply(&Options::default().prompt("…<think>\n")), split);
+    assert_eq!(reply(&Options::default().thinking_forced_open(true)), split);
+    assert_eq!(reply(&Options::default().prompt("<think>\n\n</think>\n\n")).content, "a</think>b");
+    let kept = Options::default().prompt("<think>\n").reasoning(ReasoningFormat::None);
+    assert_eq!(reply(&kept).content, "<think>\na</think>b");
+}
+
+#[test]
+fn a_prompt_may_end_with_the_marker_of_a_call() {
+    let format = Format::of_template(">>>all >>>${recipient}");
+    let options = Options::default().tools(&tools()).prompt("assistant\n\n>>>");
+    for size in [1, 100] {
+        let reply = |text| parse_in_pieces(text, &[size], &format, &options);
+        assert_eq!(reply("all\nHello").content, "Hello");
+        assert_eq!(reply("time\n{}").tool_calls[0].name, "time");
+        assert_eq!(reply("nobody\nknows").content, "nobody\nknows");
+    }
+}
+
+#[test]
+fn arguments_are_passed_on_as_they_come() {
+    let format = Format::of_template("<tool_call>");
+    let mut parser = Parser::new(&format, &Options::default().tools(&tools()));
+    let mut deltas = Vec::new();
+    parser.push("<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Os", &mut deltas);
+    let begin = Delta::ToolCallBegin { index: 0, id: None, name: "weather".into() };
+    let piece = |text: &str| Delta::ToolCallArguments { index: 0, text: text.into() };
+    assert_eq!(deltas, [begin, piece("{\"city\": \"Os")]);
+    deltas.clear();
+    parser.push("lo", &mut deltas);
+    assert_eq!(deltas, [piece("lo")]);
+    deltas.clear();
+    parser.finish(&mut deltas); // the model was cut
+    assert_eq!(deltas, []);
+}
+
+/// Return texts that are made of pieces of all cases, and so are often almost right.
+fn almost_right() -> impl Strategy<Value = String> {
+    let pieces: Vec<String> = CASES
+        .iter()
+        .flat_map(|case| case.text.split_inclusive(['>', '{', '"', '\n', ']', ',']))
+        .chain(["\\", "}", "(", "'", "[", "<", "é", " ", "\n\n", "{\"name\": \"time\", \"arguments\": {}}"])
+        .map(ToString::to_string)
+        .collect();
+    prop::collection::vec(prop::sample::select(pieces), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+/// Return texts that are a case with some characters taken out or doubled.
+fn damaged(case: usize) -> impl Strategy<Value = String> {
+    let text = CASES.get(case).map_or("", |case| case.text);
+    prop::collection::vec((0..text.chars().count().max(1), any::<bool>()), 0..3).prop_map(move |faults| {
+        let mut chars: Vec<char> = text.chars().collect();
+        for (i, doubled) in faults {
+            match chars.get(i).copied() {
+                Some(c) if doubled => chars.insert(i, c),
+                Some(_) => drop(chars.remove(i)),
+                None => {}
+            }
+        }
+        chars.into_iter().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_text_in_pieces_is_the_same_reply(
+        text in almost_right(),
+        case in 0..CASES.len(),
+        sizes in prop::collection::vec(1..9_usize, 1..6),
+        reasoning in 0..3,
+        parallel in any::<bool>(),
+        forced in any::<bool>(),
+    ) {
+        check(&text, case, &sizes, reasoning, parallel, forced)?;
+    }
+
+    #[test]
+    fn a_damaged_text_in_pieces_is_the_same_reply(
+        (case, text) in (0..CASES.len()).prop_flat_map(|case| (Just(case), damaged(case))),
+        sizes in prop::collection::vec(1..9_usize, 1..6),
+        parallel in any::<bool>(),
+    ) {
+        check(&text, case, &sizes, 1, parallel, false)?;
+    }
+}
+
+/// The formats that drop markers around content.
+const WITH_WRAPPERS: [&str; 7] =
+    ["command-r7b", "functionary-v3.2", "gemma-4", "granite-3", "harmony", "muse-glimmer", "solar-open"];
+
+/// Check that a text is the same reply whole and in pieces, that names are those of tools, and that
+/// nothing of it is lost where nothing is split off.
+fn check(
+    text: &str,
+    case: usize,
+    sizes: &[usize],
+    reasoning: i32,
+    parallel: bool,
+    forced: bool,
+) -> Result<(), TestCaseError> {
+    let format = CASES.get(case).map(|case| Format::of_template(case.template));
+    let format = format.unwrap_or_else(|| Format::of_template(""));
+    let reasoning = match reasoning {
+        0 => ReasoningFormat::None,
+        1 => ReasoningFormat::Deepseek,
+        _ => ReasoningFormat::DeepseekLegacy,
+    };
+    let options = Options::default().tools(&tools()).reasoning(reasoning).parallel(parallel);
+    let options = options.thinking_forced_open(forced);
+    let reply = parse(text, &format, &options);
+    prop_assert_eq!(&parse_in_pieces(text, sizes, &format, &options), &reply, "{:?}", format);
+    prop_assert!(reply.tool_calls.iter().all(|call| ["time", "weather"].contains(&call.name.as_str())));
+    prop_assert!(parallel || reply.tool_calls.len() <= 1);
+    if !WITH_WRAPPERS.contains(&format.name().unwrap_or("")) {
+        let kept = parse(text, &format, &Options::default().reasoning(ReasoningFormat::None));
+        prop_assert_eq!(&kept.content, text);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_format_describes_calls_as_a_grammar() {
+    let options = Options::default().tools(&tools()).parallel(false);
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        assert_eq!(format.grammar(&Options::default(), GrammarStart::Answer, &|_| None), None);
+        let grammar = format.grammar(&options, GrammarStart::Trigger, &|_| None).unwrap_or_default();
+        let defined: Vec<&str> = grammar.lines().filter_map(|line| line.split([':', '[']).next()).collect();
+        // Symbols stand between spaces, texts and schemas between quotes and braces.
+        let used = grammar.split([' ', '(', ')', '?', '*', '\n']).filter(|symbol| {
+            symbol.strip_prefix('r').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+        });
+        for symbol in used {
+            assert!(defined.contains(&symbol), "{}: {symbol} in {grammar}", case.format);
+        }
+        assert!(grammar.starts_with("start: "), "{}", case.format);
+        assert!(grammar.contains("weather") && grammar.contains("time"), "{}", case.format);
+        let triggers = format.triggers();
+        let begins = triggers.iter().any(|trigger| case.text.contains(trigger));
+        assert!(begins || triggers.is_empty() || case.format == "llama-3", "{}", case.format);
+    }
+}
+
+#[test]
+fn grammars_ask_for_tokens_and_allow_reasoning() {
+    let format = Format::of_template("<think> <tool_call>");
+    let token = |text: &str| match text {
+        "<tool_call>" => Some(7),
+        "</think>" => Some(9),
+        _ => None,
+    };
+    let options = Options::default().tools(&tools()).parallel(false);
+    let lark = |options: &Options, start| format.grammar(options, start, &token).unwrap_or_default();
+    let first = |text: String| text.lines().next().map(ToString::to_string);
+    let trigger = lark(&options, GrammarStart::Trigger);
+    assert!(trigger.contains("<[7]> SPACE? r0 SPACE? \"</tool_call>\""), "{trigger}");
+    assert_eq!(first(trigger).as_deref(), Some("start: r1"));
+    let answer = lark(&options, GrammarStart::Answer);
+    assert_eq!(first(answer).as_deref(), Some("start: (\"<think>\" r2 <[9]> SPACE?)? r1"));
+    let opened = lark(&options.prompt("<think>\n"), GrammarStart::Answer);
+    assert_eq!(first(opened).as_deref(), Some("start: r2 <[9]> SPACE? r1"));
+}
+
+/// Text that is repeated a thousand times is parsed in pieces of one character, for each format,
+/// which takes forever if a parser reads text more than a bounded number of times.
+#[test]
+fn long_hostile_text_takes_linear_time() {
+    let hostile = [
+        "<tool_call>",
+        "{\"name\": \"",
+        "[",
+        "\n",
+        "<think>",
+        "<function=weather>",
+        "<parameter=",
+        "[weather(a='",
+        "<|channel|>",
+        "]<]minimax[>[<invoke name=\"weather\">]<]minimax[>[<a>",
+        "<arg_key>",
+        "{\"weather\": {\"a\": [",
+    ];
+    let options = Options::default().tools(&tools());
+    for case in CASES {
+        let format = Format::of_template(case.template);
+        for piece in hostile.iter().chain([&case.text]) {
+            let text = format!("{}{}", case.text, piece.repeat(20_000 / piece.len()));
+            parse_in_pieces(&text, &[1], &format, &options);
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! OpenAI's and Anthropic's interfaces over sockets: shapes of answers and streams, reuse, errors.
+
+use backstitch_models::{Model, Params};
+use backstitch_server::engine::{Engine, EngineParams};
+use backstitch_server::http::{Host, Loaded, Server, Stop};
+use backstitch_server::params::ServerParams;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+
+/// A template whose answers may reason and call.
+const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}\
+    {% for t in tools %}{{ t.function.name }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+/// A running server.
+struct Running {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(params: ServerParams, template: Option<&str>) -> Self {
+        let template = template.map(str::to_owned);
+        let load = move || {
+            let model = Model::from_bytes(backstitch_demo::GGUF)?;
+            let context = Params::default().n_threads(2);
+            let params =
+                EngineParams { context, n_ctx: 512, n_slots: 2, n_held: 8, ..EngineParams::default() };
+            Ok(Loaded { engine: Engine::start(&model, params)?, template: template.clone() })
+        };
+        let params = ServerParams { port: 0, ..params };
+        let server = Server::bind(Host::new(params, load).unwrap()).unwrap();
+        let (address, stop) = (server.address().unwrap(), server.stopper());
+        let thread = std::thread::spawn(move || server.run().unwrap());
+        Running { address, stop, thread: Some(thread) }
+    }
+
+    /// Send a request, and return the status and the body.
+    fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}");
+        write!(stream, "{head}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+        (status, if is_chunked { unchunked(body) } else { body.to_owned() })
+    }
+
+    fn post(&self, path: &str, body: Value) -> Value {
+        let (status, body) = self.send("POST", path, &body.to_string());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn error(&self, path: &str, body: Value) -> (u16, Value) {
+        let (status, body) = self.send("POST", path, &body.to_string());
+        (status, serde_json::from_str(&body).unwrap())
+    }
+
+    /// Send a request for a stream, and return its data.
+    fn stream(&self, path: &str, mut body: Value) -> Vec<Value> {
+        body["stream"] = true.into();
+        let (status, body) = self.send("POST", path, &body.to_string());
+        assert_eq!(status, 200, "{body}");
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Return a body without the lengths of its pieces.
+fn unchunked(mut body: &str) -> String {
+    let mut all = String::new();
+    while let Some((length, rest)) = body.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap();
+        all += &rest[..length];
+        body = rest[length..].trim_start_matches("\r\n");
+    }
+    all
+}
+
+fn start() -> Running {
+    Running::start(ServerParams::default(), None)
+}
+
+fn hello() -> Value {
+    json!({
+        "messages": [{"role": "user", "content": "Once upon a time"}],
+        "max_tokens": 6,
+        "temperature": 0,
+    })
+}
+
+#[test]
+fn a_chat_in_one_piece_and_in_pieces() {
+    let server = start();
+    let whole = server.post("/v1/chat/completions", hello());
+    assert_eq!(whole["object"], "chat.completion");
+    assert_eq!(whole["choices"][0]["message"]["role"], "assistant");
+    assert_eq!(whole["choices"][0]["finish_reason"], "length");
+    assert!(whole["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    assert!(whole["system_fingerprint"].as_str().unwrap().starts_with('b'));
+    let usage = &whole["usage"];
+    assert_eq!(usage["completion_tokens"], 6);
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 0);
+    assert_eq!(whole["backstitch"]["why"], "nothing_held");
+    assert_eq!(whole["timings"]["predicted_n"], 6);
+
+    let mut body = hello();
+    body["stream_options"] = json!({"include_usage": true});
+    let pieces = server.stream("/chat/completions", body);
+    let (first, last) = (&pieces[0], pieces.last().unwrap());
+    assert_eq!(first["choices"][0]["delta"], json!({"role": "assistant", "content": null}));
+    assert!(first.get("timings").is_none());
+    assert_eq!((&last["choices"], &last["usage"]["completion_tokens"]), (&json!([]), &json!(6)));
+    // The same prompt again: all but its last token is reused.
+    let n_prompt = usage["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(last["usage"]["prompt_tokens_details"]["cached_tokens"], n_prompt - 1);
+    assert_eq!(last["backstitch"]["why"], "complete");
+    let text: String =
+        pieces.iter().filter_map(|piece| piece["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(whole["choices"][0]["message"]["content"], text);
+    let ends: Vec<&Value> = pieces
+        .iter()
+        .map(|piece| &piece["choices"][0])
+        .filter(|choice| choice["finish_reason"].is_string())
+        .collect();
+    assert_eq!(ends.len(), 1);
+    assert_eq!((&ends[0]["delta"], &ends[0]["finish_reason"]), (&json!({}), &json!("length")));
+}
+
+#[test]
+fn an_edited_conversation_reuses_what_comes_before() {
+    let server = start();
+    let mut body = hello();
+    let long = "the girl went to the park and saw a big dog ".repeat(8);
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    body["messages"] = json!([message("system", &long), message("user", "One")]);
+    let first = server.post("/v1/chat/completions", body.clone());
+    body["messages"][1]["content"] = "Two and three".into();
+    let edited = server.post("/v1/chat/completions", body.clone());
+    let n_prompt = first["usage"]["prompt_tokens"].as_u64().unwrap();
+    let n_cached = edited["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    assert!(n_cached * 10 > n_prompt * 7, "{n_cached} of {n_prompt}");
+    let told = &edited["backstitch"];
+    assert_eq!((&told["reused"], &told["why"]), (&json!(n_cached), &json!("differs")));
+    // Another salt is another tenant, with the same text and nothing reused.
+    body["cache_salt"] = "other".into();
+    let salted = server.post("/v1/chat/completions", body);
+    assert_eq!(salted["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+    assert_eq!(salted["choices"][0]["message"], edited["choices"][0]["message"]);
+}
+
+#[test]
+fn several_answers_and_their_probabilities() {
+    let server = start();
+    let mut body = hello();
+    (body["n"], body["logprobs"], body["top_logprobs"]) = (2.into(), true.into(), 3.into());
+    let whole = server.post("/v1/chat/completions", body.clone());
+    let choices = whole["choices"].as_array().unwrap();
+    assert_eq!(choices.len(), 2);
+    assert_eq!(whole["usage"]["completion_tokens"], 12);
+    for choice in choices {
+        let tokens = choice["logprobs"]["content"].as_array().unwrap();
+        let text: String = tokens.iter().map(|token| token["token"].as_str().unwrap()).collect();
+        assert_eq!(choice["message"]["content"], text);
+        assert!(tokens.iter().all(|token| token["top_logprobs"].as_array().unwrap().len() == 3));
+    }
+    let pieces = server.stream("/v1/chat/completions", body);
+    for index in [0, 1] {
+        let of_choice = pieces.iter().filter(|piece| piece["choices"][0]["index"] == index);
+        let n: usize = of_choice
+            .filter_map(|piece| piece["choices"][0]["logprobs"]["content"].as_array())
+            .map(Vec::len)
+            .sum();
+        assert_eq!(n, 6);
+    }
+}
+
+#[test]
+fn completions_echo_the_scores_of_their_prompt() {
+    let server = start();
+    let body = json!({
+        "prompt": "Once upon a time", "max_tokens": 1, "temperature": 0, "echo": true, "logprobs": 2,
+    });
+    let whole = server.post("/v1/completions", body.clone());
+    let choice = &whole["choices"][0];
+    assert!(choice["text"].as_str().unwrap().starts_with("Once upon a time"));
+    let logprobs = &choice["logprobs"];
+    let n = logprobs["tokens"].as_array().unwrap().len();
+    assert_eq!(n as u64, whole["usage"]["total_tokens"].as_u64().unwrap());
+    let scores = logprobs["token_logprobs"].as_array().unwrap();
+    assert!(scores[0].is_null() && scores[1..].iter().all(|score| score.as_f64().unwrap() <= 0.0));
+    let top = logprobs["top_logprobs"].as_array().unwrap();
+    assert!(top[1..].iter().all(|top| (2..=3).contains(&top.as_object().unwrap().len())));
+    // The scores are the same in pieces, behind a reused prefix, and for tokens.
+    let pieces = server.stream("/v1/completions", body.clone());
+    let mut streamed = Vec::new();
+    for piece in &pieces {
+        let scores = piece["choices"][0]["logprobs"]["token_logprobs"].as_array();
+        streamed.extend(scores.into_iter().flatten().cloned());
+    }
+    assert_eq!(&streamed, scores);
+    let tokens = server.post("/tokenize", json!({"content": "Once upon a time", "add_special": true}));
+    let mut body = body;
+    body["prompt"] = json!([tokens["tokens"], "The dog"]);
+    let two = server.post("/v1/completions", body);
+    assert_eq!(two["choices"][0]["logprobs"]["token_logprobs"], logprobs["token_logprobs"]);
+    assert_eq!(two["choices"][1]["index"], 1);
+}
+
+#[test]
+fn responses_grow_item_by_item() {
+    let server = start();
+    let body = json!({"input": "Once upon a time", "max_output_tokens": 6, "temperature": 0});
+    let whole = server.post("/v1/responses", body.clone());
+    assert_eq!((&whole["object"], &whole["status"]), (&json!("response"), &json!("incomplete")));
+    let text = &whole["output"][0]["content"][0]["text"];
+    assert_eq!(whole["usage"]["output_tokens"], 6);
+    let events = server.stream("/v1/responses", body.clone());
+    let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        names[..4],
+        [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.content_part.added",
+        ]
+    );
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    assert_eq!(&last["response"]["output"][0]["content"][0]["text"], text);
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+    let streamed: String = deltas.map(|event| event["delta"].as_str().unwrap()).collect();
+    assert_eq!(text, &streamed);
+    let counted = server.post("/v1/responses/input_tokens", body);
+    assert_eq!(counted["input_tokens"], whole["usage"]["input_tokens"]);
+}
+
+#[test]
+fn messages_have_blocks() {
+    let server = start();
+    let body = json!({
+        "system": "Tell a story.",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Once upon a time"}]}],
+        "max_tokens": 6, "temperature": 0,
+    });
+    let whole = server.post("/v1/messages", body.clone());
+    assert_eq!((&whole["type"], &whole["role"]), (&json!("message"), &json!("assistant")));
+    assert_eq!(whole["stop_reason"], "max_tokens");
+    let usage = &whole["usage"];
+    let n_prompt = usage["input_tokens"].as_u64().unwrap();
+    assert_eq!((&usage["output_tokens"], &usage["cache_read_input_tokens"]), (&json!(6), &json!(0)));
+    let events = server.stream("/v1/messages", body.clone());
+    let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["message_start", "content_block_start"]);
+    assert_eq!(names[names.len() - 3..], ["content_block_stop", "message_delta", "message_stop"]);
+    let started = &events[0]["message"]["usage"];
+    assert_eq!(
+        (&started["input_tokens"], &started["cache_read_input_tokens"]),
+        (&json!(1), &json!(n_prompt - 1))
+    );
+    let text: String = events.iter().filter_map(|event| event["delta"]["text"].as_str()).collect();
+    assert_eq!(whole["content"][0]["text"], text);
+    let counted = server.post("/v1/messages/count_tokens", body.clone());
+    assert_eq!(counted, json!({"input_tokens": n_prompt}));
+    let mut stopped = body;
+    let word = text.trim().split(' ').nth(1).unwrap();
+    stopped["stop_sequences"] = json!([word]);
+    let whole = server.post("/v1/messages", stopped);
+    assert_eq!((&whole["stop_reason"], &whole["stop_sequence"]), (&json!("stop_sequence"), &json!(word)));
+}
+
+#[test]
+fn templates_see_tools_and_prefill() {
+    let server = Running::start(ServerParams::default(), Some(TEMPLATE));
+    let tool = json!({"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}});
+    let body = json!({
+        "messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": "It "}],
+        "tools": [tool],
+    });
+    let rendered = server.post("/apply-template", body);
+    assert_eq!(rendered["prompt"], "<user>Rain?</user>weather<assistant>It ");
+    let no_jinja = ServerParams { jinja: false, ..ServerParams::default() };
+    let server = Running::start(no_jinja, Some(TEMPLATE));
+    let body = json!({"messages": [], "tools": [tool]});
+    let (status, error) = server.error("/v1/chat/completions", body);
+    assert_eq!(
+        (status, error["error"]["message"].as_str()),
+        (500, Some("tools param requires --jinja flag"))
+    );
+}
+
+#[test]
+fn errors_have_the_shape_of_their_interface() {
+    let server = start();
+    let (status, error) = server.error("/v1/chat/completions", json!({"messages": [{"role": 1}]}));
+    assert_eq!(status, 400);
+    assert_eq!(
+        (&error["error"]["type"], &error["error"]["param"]),
+        (&json!("invalid_request_error"), &json!("messages[0].role"),)
+    );
+    let (status, error) = server.error("/v1/messages", json!({"max_tokens": 3}));
+    assert_eq!((status, &error["type"]), (400, &json!("error")));
+    assert_eq!(error["error"]["type"], "invalid_request_error");
+    let mut long = hello();
+    long["messages"][0]["content"] = "the dog ".repeat(600).into();
+    for stream in [false, true] {
+        long["stream"] = stream.into();
+        let (status, error) = server.error("/v1/chat/completions", long.clone());
+        assert_eq!((status, &error["error"]["type"]), (400, &json!("exceed_context_size_error")));
+        assert_eq!(error["error"]["n_ctx"], 512);
+        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512);
+    }
+    let wrong = [
+        ("/v1/chat/completions", json!({"messages": [], "response_format": {"type": "sound"}})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [], "response_format": {"type": "json_object", "schema": 1}}),
+        ),
+        ("/v1/chat/completions", json!({"messages": [], "n": 100})),
+        ("/v1/chat/completions", json!({"messages": [], "reasoning_format": "loud"})),
+        ("/v1/completions", json!({"prompt": "a", "best_of": 4})),
+        ("/v1/completions", json!({})),
+        ("/v1/responses", json!({"input": "a", "previous_response_id": "resp_1"})),
+    ];
+    for (path, body) in wrong {
+        let (status, error) = server.error(path, body.clone());
+        assert_eq!(status, 400, "{body}");
+        assert!(error["error"]["message"].is_string());
+    }
+    assert_eq!(server.error("/v1/embeddings", json!({"input": "a"})).0, 501);
+}
+
+#[test]
+fn the_model_is_listed_and_found() {
+    let params =
+        ServerParams { aliases: vec!["demo/story".into(), "other".into()], ..ServerParams::default() };
+    let server = Running::start(params, None);
+    let get = |path| {
+        let (status, body) = server.send("GET", path, "");
+        (status, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    let (status, list) = get("/v1/models");
+    assert_eq!((status, &list["object"]), (200, &json!("list")));
+    assert_eq!(list["data"][0]["id"], "demo/story");
+    for id in ["demo/story", "other"] {
+        assert_eq!(get(&format!("/v1/models/{id}")), (200, list["data"][0].clone()));
+    }
+    assert_eq!(get("/v1/models/none").0, 404);
+}
