@@ -352,7 +352,7 @@ fn the_model_is_listed_and_found() {
     let params =
         ServerParams { aliases: vec!["demo/story".into(), "other".into()], ..ServerParams::default() };
     let server = Running::start(params, None);
-    let get = |path| {
+    let get = |path: &str| {
         let (status, body) = server.send("GET", path, "");
         (status, serde_json::from_str::<Value>(&body).unwrap())
     };
