@@ -76,7 +76,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.stop();
-        self.thread.take().map(JoinHandle::join);
+        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
