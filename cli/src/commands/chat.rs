@@ -53,7 +53,8 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     if model.graph().encoder().is_some() {
         return Err(Error::Refused(
-            "this model answers one text at a time and does not chat; use `backstitch run -p TEXT`".into(),
+            "this model answers one text at a time and does not chat; use `backstitch run`, with -p TEXT"
+                .into(),
         ));
     }
     model::check_biases(&args.sampling, &model)?;
