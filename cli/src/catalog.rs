@@ -22,10 +22,13 @@ const MAX_NAMES: usize = 8;
 /// A model in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The name, without the ending of the file.
     pub name: String,
+    /// The file; the first part of a split model.
     pub path: PathBuf,
     /// Bytes of the file, and of the other parts of a split model.
     pub n_bytes: u64,
+    /// Time of the last change, if the system reports it.
     modified: Option<SystemTime>,
 }
 
@@ -60,6 +63,7 @@ fn collect(
     n_left: &mut usize,
     found: &mut BTreeMap<String, Entry>,
 ) {
+    // A folder that cannot be read is somebody else's.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let Some(left) = n_left.checked_sub(1) else { return };
@@ -86,6 +90,7 @@ fn join(found: &mut BTreeMap<String, Entry>, name: String, part: Entry, is_first
         found.insert(name, part);
         return;
     };
+    // Parts of one model lie side by side, snapshots in folders of their own.
     match part.path.parent() == entry.path.parent() {
         true => {
             entry.n_bytes = entry.n_bytes.saturating_add(part.n_bytes);

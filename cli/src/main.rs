@@ -2,10 +2,10 @@
 //!
 //! A command line passes three stages: `args` parses it, a file in `commands` runs it, and `output`
 //! and `error` write what people and other programs read. Commands share the other modules. Around
-//! a model: `catalog` finds it by name, `model` and `embedded` load it, `footprint` computes its size, `prompt` reads the text,
-//! `session` evaluates and generates, `drafter` speeds that up, `prompt_cache`, `saved` and `target` work with files,
-//! `picture` draws. Around the process: `interrupt`, `progress`, `terminal`, `memory`, `machine`,
-//! `file_size`, `allocations`.
+//! a model: `catalog` finds it by name, `model` and `embedded` load it, `footprint` computes its
+//! size, `prompt` reads the text, `session` evaluates and generates, `drafter` speeds that up,
+//! `prompt_cache`, `saved` and `target` work with files, `picture` draws. Around the process:
+//! `interrupt`, `progress`, `terminal`, `memory`, `machine`, `file_size`, `allocations`.
 //!
 //! This crate knows people and operating systems. Models, sequences and states are the business of
 //! `backstitch-models` and `backstitch-kv`.

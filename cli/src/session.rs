@@ -1,8 +1,8 @@
 //! A session of the library with everything that a program adds: options, progress lines, signals,
 //! and times for `-v`.
 //!
-//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text; prompts, sampling, rollbacks and saving
-//! are those of [`backstitch_models::session`].
+//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text;
+//! prompts, sampling, rollbacks and saving are those of [`backstitch_models::session`].
 
 mod branches;
 
@@ -294,8 +294,8 @@ impl Session {
     }
 }
 
-/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that need
-/// no evaluation.
+/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that
+/// need no evaluation.
 fn begin(
     model: &Model,
     context: &ContextArgs,

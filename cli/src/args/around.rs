@@ -42,8 +42,11 @@ pub struct CompletionsArgs {
 /// Shells with completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shell {
+    /// The Bourne-again shell.
     Bash,
+    /// The Z shell.
     Zsh,
+    /// The friendly interactive shell.
     Fish,
 }
 

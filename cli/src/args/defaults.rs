@@ -22,8 +22,9 @@ const NEVER: [&str; 3] = ["help", "version", "config"];
 pub struct Defaults<'a> {
     /// The program, with all commands.
     pub root: &'a Command,
-    /// The command, and its name: "state trim".
+    /// The command.
     pub command: &'a Command,
+    /// The name of the command: "state trim".
     pub path: &'a str,
     /// The words that were typed after the name of the command.
     pub typed: &'a [OsString],
@@ -97,6 +98,7 @@ impl Defaults<'_> {
                 return Err(format!("there is no command {name}"));
             }
         }
+        // The table of `state trim` is `[state.trim]`.
         let mut own = Some(table);
         for name in self.path.split(' ') {
             own = own.and_then(|table| table.get(name)?.as_object());

@@ -164,9 +164,9 @@ Examples:
   backstitch models --models ~/models    a folder
   backstitch chat --models ~/models -m smollm2
 
-A name is the path in the folder without .gguf; in the cache it is org/name/file.
-What is not needed to tell models apart may be left out. BACKSTITCH_MODELS names
-the folder for every command.";
+A name is the path in the folder without .gguf; in the cache it is
+org/name/file. What is not needed to tell models apart may be left out.
+BACKSTITCH_MODELS names the folder for every command.";
 
 /// Text below the options of `doctor`.
 pub const DOCTOR: &str = "\

@@ -15,8 +15,11 @@ use serde_json::{Value, json};
 
 /// A line of the report: its name, its text, and its value for programs.
 struct Line {
+    /// The name; with underscores for spaces it is the key in JSON.
     name: &'static str,
+    /// The text for a person.
     text: String,
+    /// The value in JSON.
     value: Value,
 }
 

@@ -3,8 +3,8 @@
 //! The order of the steps is the order in which a person wants to hear about problems: the target
 //! of `--save` and the prompt are checked before the model is loaded, and the text that would be
 //! replaced before the prompt is evaluated. From then on a signal stops the work, and `--save`
-//! still saves what was evaluated and generated. With a model and nothing to continue, a person at a
-//! terminal gets a chat.
+//! still saves what was evaluated and generated. With a model and nothing to continue, a person at
+//! a terminal gets a chat.
 
 use crate::args::RunArgs;
 use crate::drafter::drafter;

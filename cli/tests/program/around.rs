@@ -1,4 +1,4 @@
-//! What stands around a model: defaults, models by name, completions, manual pages, the doctor.
+//! The commands around a model: defaults, models by name, completions, manual pages, the doctor.
 
 use super::{arg, backstitch, program, repository};
 use std::fs;

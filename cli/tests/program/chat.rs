@@ -70,7 +70,7 @@ fn branches_go_on_apart() {
     assert_eq!(lines[5], "  1 user      The cat sat");
     assert!(lines[6].starts_with("    assistant"), "{shown}");
     assert_eq!((lines[7], lines.len()), ("  2 user      The sun shone", 9));
-    // More branches than sequences: the earlier ones are evaluated again.
+    // More branches than sequences: the earlier ones are re-evaluated.
     let many =
         "The cat sat\n".to_owned() + &"/branch new\nThe dog ran\n".repeat(6) + "/branch 1\nThe sun shone\n";
     assert_eq!(talk_in_lines(&model, &["-c", "512"], &many).ok().lines().last(), wanted.lines().last());
