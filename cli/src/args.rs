@@ -8,7 +8,9 @@
 //! commands share are structs that the others flatten. The doc comment of a field **is** its help
 //! text. Nothing here acts on an option: that is the job of `commands`.
 
+mod around;
 mod cache;
+mod defaults;
 mod examples;
 mod expand;
 mod files;
@@ -27,7 +29,9 @@ mod state;
 mod usage;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
+pub use around::{CompletionsArgs, DoctorArgs, ManArgs, ModelsArgs, Shell};
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
@@ -90,6 +94,38 @@ pub enum Command {
     /// Check logits and tokens against those of another engine.
     #[command(after_help = examples::VERIFY)]
     Verify(VerifyArgs),
+    /// List the models that -m finds by name.
+    #[command(after_help = examples::MODELS)]
+    Models(ModelsArgs),
+    /// Show what this machine can do, and what to expect of a model.
+    #[command(after_help = examples::DOCTOR)]
+    Doctor(DoctorArgs),
+    /// Print the completions for a shell.
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages.
+    #[command(after_help = examples::MAN)]
+    Man(ManArgs),
+}
+
+impl Command {
+    /// Return the options that name models: those of the model, and the draft model.
+    pub fn models(&mut self) -> Option<(&mut ModelArgs, Option<&mut PathBuf>)> {
+        match self {
+            Self::Run(args) => Some((&mut args.model, args.speculation.draft_model.as_mut())),
+            Self::Chat(args) => Some((&mut args.model, args.speculation.draft_model.as_mut())),
+            Self::Tokenize(args) => Some((&mut args.model, None)),
+            Self::Inspect(args) => Some((&mut args.model, None)),
+            Self::Graph(args) => Some((&mut args.model, None)),
+            Self::Bench(args) => Some((&mut args.model, None)),
+            Self::Timeline(args) => Some((&mut args.model, None)),
+            Self::Doctor(args) => Some((&mut args.model, None)),
+            Self::Serve(args) => Some((&mut args.model, None)),
+            Self::State(args) => args.command.models().map(|args| (args, None)),
+            Self::Cache(args) => args.command.models().map(|args| (args, None)),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

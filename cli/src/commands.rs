@@ -8,8 +8,11 @@
 mod bench;
 mod cache;
 mod chat;
+mod completions;
+mod doctor;
 mod graph;
 mod inspect;
+mod models;
 mod pack;
 mod run;
 mod serve;
@@ -45,6 +48,10 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::State(args) => state::run(args),
         Command::Cache(args) => cache::run(args),
         Command::Verify(args) => verify::run(args),
+        Command::Models(args) => models::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Completions(args) => completions::completions(args),
+        Command::Man(args) => completions::man(args),
     }
 }
 
@@ -57,6 +64,7 @@ fn n_threads(command: &Command) -> Option<u32> {
         Command::Bench(args) => args.n_threads.iter().copied().max(),
         Command::Timeline(args) => args.context.n_threads,
         Command::Pack(args) => args.n_threads,
+        Command::Doctor(args) => args.n_threads,
         Command::Verify(args) => args.n_threads,
         _ => None,
     }

@@ -2,16 +2,17 @@
 //!
 //! A command line passes three stages: `args` parses it, a file in `commands` runs it, and `output`
 //! and `error` write what people and other programs read. Commands share the other modules. Around
-//! a model: `model` and `embedded` load it, `footprint` computes its size, `prompt` reads the text,
-//! `session` evaluates and generates, `drafter` speeds that up, `prompt_cache`, `saved` and `target` work with files,
-//! `picture` draws. Around the process: `interrupt`, `progress`, `terminal`, `memory`, `machine`,
-//! `file_size`, `allocations`.
+//! a model: `catalog` finds it by name, `model` and `embedded` load it, `footprint` computes its
+//! size, `prompt` reads the text, `session` evaluates and generates, `drafter` speeds that up,
+//! `prompt_cache`, `saved` and `target` work with files, `picture` draws. Around the process:
+//! `interrupt`, `progress`, `terminal`, `memory`, `machine`, `file_size`, `allocations`.
 //!
 //! This crate knows people and operating systems. Models, sequences and states are the business of
 //! `backstitch-models` and `backstitch-kv`.
 
 mod allocations;
 mod args;
+mod catalog;
 mod commands;
 mod drafter;
 mod embedded;
@@ -49,14 +50,14 @@ fn is_help(error: &clap::Error) -> bool {
 /// Run the command line. The exit code is 0 if it succeeded or the reader of its output went away,
 /// 1 if it failed, 2 for wrong usage, and 128 plus the number of a signal that stopped it.
 fn main() -> ExitCode {
-    let expanded = match args::expand(std::env::args_os()) {
+    let expanded = match args::expand(std::env::args_os(), &|name| std::env::var_os(name)) {
         Ok(expanded) => expanded,
         Err(text) => {
             output::note("error", text);
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    let cli = match args::Cli::try_parse_from(expanded.words) {
+    let mut cli = match args::Cli::try_parse_from(expanded.words) {
         Ok(cli) => cli,
         Err(error) if is_help(&error) => error.exit(),
         Err(error) => {
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     expanded.notes.iter().for_each(|text| output::note("note", text));
     interrupt::listen();
     file_size::let_writes_fail();
-    match commands::run(&cli.command) {
+    match catalog::resolve(&mut cli.command).and_then(|()| commands::run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(Error::Interrupted) => ExitCode::from(interrupt::exit_code()),

@@ -37,6 +37,11 @@ pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
     Ok(())
 }
 
+/// Return the bytes that a model and a context take.
+pub fn total(model: &Model, params: &Params) -> u64 {
+    Budget::new(model.hparams(), model.graph(), params).total()
+}
+
 /// Return the line of `-v` about the memory of a model and a context.
 pub fn line(model: &Model, params: &Params) -> String {
     let budget = Budget::new(model.hparams(), model.graph(), params);
@@ -50,6 +55,11 @@ pub fn line(model: &Model, params: &Params) -> String {
     ];
     let parts = parts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {}", bytes(*n)));
     format!("memory {}: {}", bytes(budget.total()), parts.collect::<Vec<_>>().join(", "))
+}
+
+/// Return the limits of this process's memory, in words and bytes.
+pub fn available() -> Vec<(&'static str, u64)> {
+    limits(Path::new("/")).iter().map(|limit| (limit.what, limit.bytes)).collect()
 }
 
 /// A limit of the memory that the process can have.

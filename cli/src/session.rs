@@ -1,18 +1,18 @@
 //! A session of the library with everything that a program adds: options, progress lines, signals,
 //! and times for `-v`.
 //!
-//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text; prompts, sampling, rollbacks and saving
-//! are those of [`backstitch_models::session`].
+//! `run` and `chat` use it; `branches` holds what only `chat` needs. It decides nothing about text;
+//! prompts, sampling, rollbacks and saving are those of [`backstitch_models::session`].
 
 mod branches;
 
 use crate::args::{ContextArgs, SamplingArgs};
 use crate::error::Error;
 use crate::interrupt;
-use crate::output::counted;
+use crate::output::{bytes, counted, note};
 use crate::progress::Progress;
 use crate::saved::restore_one;
-use crate::{memory, model};
+use crate::{memory, model, terminal};
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
@@ -137,6 +137,18 @@ impl Session {
         let mut lines = vec![memory::line(ctx.model(), ctx.params())];
         lines.extend(crate::machine::lines(ctx.kernels().name(), wanted, ctx.params().n_threads));
         lines
+    }
+
+    /// Report speed and memory on standard error: in the lines of `-v`, or, if `is_wanted` and a
+    /// person reads the output, in one line.
+    pub fn report(&self, verbose: bool, is_wanted: bool) {
+        if verbose {
+            self.stats.lines().iter().for_each(|line| note("note", line));
+        } else if is_wanted && terminal::is_there() && self.stats.n_generated > 0 {
+            let ctx = self.inner.context();
+            let memory = memory::total(ctx.model(), ctx.params());
+            note("note", format_args!("{}, {} of memory", self.stats.short(), bytes(memory)));
+        }
     }
 
     /// Return the fingerprint that states of the session bear.
@@ -282,8 +294,8 @@ impl Session {
     }
 }
 
-/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that need
-/// no evaluation.
+/// Make a context of `n_seqs` sequences and the settings of the samplers, after the checks that
+/// need no evaluation.
 fn begin(
     model: &Model,
     context: &ContextArgs,
@@ -373,6 +385,18 @@ impl Stats {
         };
         let generation = line("generation", self.n_generated, self.generation_time);
         [line("prompt", self.n_prompt, self.prompt_time), generation + &self.drafts()]
+    }
+
+    /// Return counts and speeds in a few words.
+    fn short(&self) -> String {
+        let rate = |n: usize, time: Duration| n as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
+        let Self { n_prompt, prompt_time, n_generated, generation_time, .. } = *self;
+        let prompt = match n_prompt {
+            0 => String::new(),
+            n => format!("prompt {} at {:.1}/s, ", counted(n, "token"), rate(n, prompt_time)),
+        };
+        let generated = counted(n_generated, "token");
+        format!("{prompt}generated {generated} at {:.1}/s", rate(n_generated, generation_time))
     }
 
     /// Return the end of the line about generation: the share of draft tokens that were accepted.

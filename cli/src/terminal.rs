@@ -1,8 +1,15 @@
-//! The settings of the terminal, which come back when a signal ends the program.
+//! The terminal, and its settings, which come back when a signal ends the program.
 //!
 //! While a line is edited in `chat`, the terminal passes on single keys and marks pasted text. The
 //! line editor undoes that after each line. A signal that ends the program meanwhile leaves it no
 //! time, so `interrupt` calls [`restore`].
+
+use std::io::{self, IsTerminal};
+
+/// Return true if a person reads what the program writes, and can answer.
+pub fn is_there() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
 
 #[cfg(unix)]
 pub use unix::{remember, restore};

@@ -44,6 +44,16 @@ pub enum CacheCommand {
     Prune(PruneArgs),
 }
 
+impl CacheCommand {
+    /// Return the options that name a model.
+    pub fn models(&mut self) -> Option<&mut ModelArgs> {
+        match self {
+            Self::List(args) => Some(&mut args.model),
+            Self::Check(_) | Self::Prune(_) => None,
+        }
+    }
+}
+
 /// Help of `-m` for `cache list`, where it is no model to run.
 const LIST_MODEL: &str = "GGUF file; entries of this model are shown with the beginnings of their texts";
 

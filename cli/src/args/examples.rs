@@ -12,6 +12,17 @@ Examples:
   cat letter.txt | backstitch run -m model.gguf       the prompt from a pipe
   backstitch chat -m model.gguf                       chat with a model
   backstitch inspect model.gguf                       what a file holds
+  backstitch doctor                                   what this machine can do
+
+Every option has a default in a configuration file and in a variable: --config
+FILE or BACKSTITCH_CONFIG names the file, which is else backstitch/config.toml
+in $XDG_CONFIG_HOME or ~/.config. Its keys are long names of options, at the top
+or in the table of a command; BACKSTITCH_CTX_SIZE is the option --ctx-size. What
+is typed counts before a variable, and a variable before the file.
+  model = \"~/models/model.gguf\"
+  threads = 4
+  [chat]
+  system-prompt = \"Be brief.\"
 
 Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong
 usage, 130 stopped by Ctrl-C (143 and 129 by signals of other programs).";
@@ -51,10 +62,18 @@ pub const CHAT: &str = "\
 Examples:
   backstitch chat -m model.gguf
   backstitch chat -m model.gguf -sys \"You are terse.\"
+  backstitch chat -m model.gguf --restore trip.bst --save trip.bst
+                                          continue; every answer is saved
   printf 'Hello\\nAnd in French?\\n' | backstitch chat -m model.gguf
-                                                     one message a line
+                                          one message a line
 
-Commands while chatting: /help /retry /undo /clear /exit";
+Commands while chatting: /help /list /edit /regen /undo /clear /system /branch
+/save /load /stats /exit
+
+A full context drops the oldest turns, never the system prompt, and one line
+says so. A saved conversation continues bit for bit, with all its branches.
+
+Exit codes: 0 every piped message got an answer, 1 one did not.";
 
 /// Text below the options of `serve`.
 pub const SERVE: &str = "\
@@ -154,3 +173,38 @@ Examples:
 
 Exit codes: 0 every case that could be checked passed, 1 a case failed or none
 could be checked; with --strict also if a case is not supported.";
+
+/// Text below the options of `models`.
+pub const MODELS: &str = "\
+Examples:
+  backstitch models                      the cache of Hugging Face
+  backstitch models --models ~/models    a folder
+  backstitch chat --models ~/models -m smollm2
+
+A name is the path in the folder without .gguf; in the cache it is
+org/name/file. What is not needed to tell models apart may be left out.
+BACKSTITCH_MODELS names the folder for every command.";
+
+/// Text below the options of `doctor`.
+pub const DOCTOR: &str = "\
+Examples:
+  backstitch doctor                       processor, kernels, limits, memory
+  backstitch doctor -m model.gguf -c 8192 what to expect of a model
+
+Limits are measured with the kernels and threads that a model would use. A
+generated token reads all weights, and its context, once: the bandwidth divided
+by these bytes is the most that can be reached. `backstitch bench` says how near
+a model comes.";
+
+/// Text below the options of `completions`.
+pub const COMPLETIONS: &str = "\
+Examples:
+  backstitch completions bash > /etc/bash_completion.d/backstitch
+  backstitch completions zsh > ~/.zfunc/_backstitch
+  backstitch completions fish > ~/.config/fish/completions/backstitch.fish";
+
+/// Text below the options of `man`.
+pub const MAN: &str = "\
+Examples:
+  backstitch man ~/.local/share/man/man1
+  man backstitch-chat";

@@ -5,6 +5,7 @@
 //! the result, with what to do instead. An unknown option becomes an error that names the most
 //! similar one. Values are left to clap; the table of llama.cpp's options is in `llama`.
 
+use super::defaults::Defaults;
 use super::llama::{self, Takes, Treatment};
 use super::serve_environment;
 use clap::{Arg, Command, CommandFactory};
@@ -44,11 +45,16 @@ pub struct Expanded {
     pub command: String,
 }
 
-/// Make a command line for clap. Words after a lone `--` stay as they are.
+/// Make a command line for clap. Words after a lone `--` stay as they are. Defaults come from the
+/// environment, of which `variable` returns a variable, and from the configuration file.
 ///
 /// # Errors
-/// One line about the first option that is unknown or not supported here.
-pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, String> {
+/// One line about the first option that is unknown or not supported here, or about a default that
+/// cannot be used.
+pub fn expand(
+    words: impl IntoIterator<Item = OsString>,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Expanded, String> {
     let mut root = super::Cli::command();
     root.build();
     let mut words = words.into_iter().collect::<Vec<_>>().into_iter().peekable();
@@ -75,7 +81,38 @@ pub fn expand(words: impl IntoIterator<Item = OsString>) -> Result<Expanded, Str
         done.words.extend(options);
         done.notes = notes;
     }
+    let mut typed: Vec<OsString> = words.collect();
+    let config = take_config(&mut typed)?;
+    let words = if path.is_empty() {
+        typed
+    } else {
+        let defaults = Defaults { root: &root, command, path: &path, typed: &typed, variable };
+        let mut words = defaults.words(config.as_deref())?;
+        words.extend(typed);
+        words
+    };
+    let words = words.into_iter().peekable();
     Reader { command, path: &path, words, done }.read()
+}
+
+/// Take `--config FILE` out of the words before a lone `--`; the last one counts.
+fn take_config(words: &mut Vec<OsString>) -> Result<Option<OsString>, String> {
+    let (mut file, mut at) = (None, 0);
+    while let Some(word) = words.get(at).filter(|word| *word != "--") {
+        if let Some(value) = word.to_str().and_then(|word| word.strip_prefix("--config=")) {
+            file = Some(value.into());
+            words.remove(at);
+        } else if word == "--config" {
+            words.remove(at);
+            if at == words.len() {
+                return Err("--config needs the name of a file".into());
+            }
+            file = Some(words.remove(at));
+        } else {
+            at += 1;
+        }
+    }
+    Ok(file)
 }
 
 /// Find the command that the first words name, and move those words to `done`. Returns the command
@@ -179,8 +216,13 @@ fn is_option(text: &str) -> bool {
         && letters.next().is_some_and(|second| !second.is_ascii_digit() && second != '.')
 }
 
+/// Return true if the command, or one below it, has an option of that name.
+pub fn known_anywhere(command: &Command, name: &str) -> bool {
+    known(command, name).is_some() || command.get_subcommands().any(|below| known_anywhere(below, name))
+}
+
 /// Return the command's option of that name: `--long`, an alias of it, or `-s`.
-fn known<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+pub fn known<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let mut args = command.get_arguments();
     match name.strip_prefix("--") {
         Some(long) => args.find(|arg| {

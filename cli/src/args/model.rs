@@ -11,9 +11,12 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file; without it, the small story model inside the program.
-    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    /// GGUF file, or the name of a model; without it, the small story model inside the program.
+    #[arg(short = 'm', long = "model", value_name = "FILE|NAME")]
     pub model: Option<PathBuf>,
+    /// Folder in which models are looked for by name [default: the cache of Hugging Face].
+    #[arg(long, value_name = "DIR")]
+    pub models: Option<PathBuf>,
     /// Read the file instead of mapping it: slower to load, but safe while other programs change
     /// it.
     #[arg(long)]

@@ -63,6 +63,41 @@ pub struct RunArgs {
     pub file: FileArgs,
 }
 
+impl RunArgs {
+    /// Return true if these options leave open what to continue: a model, and nothing else.
+    pub fn is_open(&self) -> bool {
+        let has_text =
+            self.input.prompt.is_some() || self.input.file.is_some() || self.file.restore.is_some();
+        self.model.model.is_some() && !has_text && !self.report.json
+    }
+
+    /// Return the options of a chat with the same model and the same settings.
+    pub fn as_chat(&self) -> ChatArgs {
+        ChatArgs {
+            system_prompt: None,
+            prompt: None,
+            escape: self.input.escape,
+            n_predict: self.n_predict,
+            stops: self.stops.clone(),
+            chat_template: None,
+            context_shift: false,
+            no_context_shift: false,
+            verbose: self.report.verbose,
+            model: self.model.clone(),
+            context: self.context.clone(),
+            sampling: self.sampling.clone(),
+            speculation: self.speculation.clone(),
+            cache: self.cache.clone(),
+            file: ConversationArgs {
+                restore: None,
+                save: self.file.save.clone(),
+                force: self.file.force,
+                history: None,
+            },
+        }
+    }
+}
+
 /// Options of `backstitch chat`.
 #[derive(Debug, Clone, Args)]
 pub struct ChatArgs {

@@ -48,6 +48,18 @@ pub enum StateCommand {
     Splice(SpliceArgs),
 }
 
+impl StateCommand {
+    /// Return the options that name a model.
+    pub fn models(&mut self) -> Option<&mut ModelArgs> {
+        match self {
+            Self::Inspect(args) => Some(&mut args.model),
+            Self::Trim(args) => Some(&mut args.model),
+            Self::Convert(args) => Some(&mut args.model),
+            Self::Check(_) | Self::Diff(_) | Self::Splice(_) => None,
+        }
+    }
+}
+
 /// Text below the options of `state inspect`.
 const INSPECT_EXAMPLES: &str = "\
 Examples:

@@ -10,12 +10,17 @@ fn words(words: &str) -> impl Iterator<Item = OsString> {
 }
 
 fn parse(text: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(expand(words(text)).unwrap().words)
+    Cli::try_parse_from(expand(words(text), &no_variable).unwrap().words)
+}
+
+/// An environment without variables.
+fn no_variable(_: &str) -> Option<OsString> {
+    None
 }
 
 /// The error about an option that is refused.
 fn refusal(text: &str) -> String {
-    expand(words(text)).expect_err(text)
+    expand(words(text), &no_variable).expect_err(text)
 }
 
 fn run(words: &str) -> RunArgs {
@@ -48,7 +53,7 @@ fn draft_tokens_come_from_one_source() {
 
 #[test]
 fn nothing_is_spelled_out_after_two_dashes() {
-    let done = expand(words("backstitch run -ub 4 -- -ub -hf")).unwrap();
+    let done = expand(words("backstitch run -ub 4 -- -ub -hf"), &no_variable).unwrap();
     assert_eq!(done.words, ["backstitch", "run", "--ubatch-size", "4", "--", "-ub", "-hf"]);
 }
 
@@ -148,7 +153,7 @@ fn texts_may_begin_with_a_dash() {
 fn options_of_llama_cpp_that_change_nothing_are_noted() {
     let line = "backstitch run -ngl 99 -fa -fa on --flash-attn=auto -no-cnv --mlock --keep -1 --numa distribute \
                 --color -n 3 -tb 4";
-    let done = expand(words(line)).unwrap();
+    let done = expand(words(line), &no_variable).unwrap();
     assert_eq!(done.words, ["backstitch", "run", "-n", "3"]);
     let names =
         ["-ngl", "-fa", "-fa", "--flash-attn", "-no-cnv", "--mlock", "--keep", "--numa", "--color", "-tb"];
@@ -267,7 +272,7 @@ fn wrong_usage_is_one_line_that_says_where_to_look() {
         ("sing", "unrecognized subcommand 'sing'", "; try `backstitch --help`"),
     ];
     for (line, told, end) in cases {
-        let expanded = expand(words(&format!("backstitch {line}"))).unwrap();
+        let expanded = expand(words(&format!("backstitch {line}")), &no_variable).unwrap();
         let error = Cli::try_parse_from(expanded.words).expect_err(line);
         let text = usage_line(&error, &expanded.command);
         assert!(text.contains(told) && text.ends_with(end) && !text.contains('\n'), "{text}");

@@ -9,11 +9,11 @@
 //! the machine, `processor` asks for its name and for the load of other programs, and `report`
 //! formats.
 
-mod limits;
+pub(super) mod limits;
 mod measure;
-mod processor;
+pub(super) mod processor;
 mod report;
-mod traffic;
+pub(super) mod traffic;
 
 use crate::args::{BenchArgs, ContextArgs, EvaluationArgs};
 use crate::error::Error;

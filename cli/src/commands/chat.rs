@@ -53,7 +53,8 @@ pub fn run(args: &ChatArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     if model.graph().encoder().is_some() {
         return Err(Error::Refused(
-            "this model answers one text at a time and does not chat; use `backstitch run`".into(),
+            "this model answers one text at a time and does not chat; use `backstitch run`, with -p TEXT"
+                .into(),
         ));
     }
     model::check_biases(&args.sampling, &model)?;
@@ -306,9 +307,7 @@ impl Chat<'_> {
         if let Some(cache) = &mut self.cache {
             cache.finish(&mut self.session);
         }
-        if self.args.verbose {
-            self.session.stats.lines().iter().for_each(|line| note("note", line));
-        }
+        self.session.report(self.args.verbose, true);
         match (self.n_failed, self.n_failed_commands) {
             _ if self.terminal => Ok(()),
             (0, 0) => Ok(()),

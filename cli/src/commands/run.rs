@@ -3,7 +3,8 @@
 //! The order of the steps is the order in which a person wants to hear about problems: the target
 //! of `--save` and the prompt are checked before the model is loaded, and the text that would be
 //! replaced before the prompt is evaluated. From then on a signal stops the work, and `--save`
-//! still saves what was evaluated and generated.
+//! still saves what was evaluated and generated. With a model and nothing to continue, a person at
+//! a terminal gets a chat.
 
 use crate::args::RunArgs;
 use crate::drafter::drafter;
@@ -14,7 +15,7 @@ use crate::progress::Progress;
 use crate::prompt_cache::PromptCache;
 use crate::session::{Session, Until};
 use crate::target::{Kind, Saving, Target, Text};
-use crate::{embedded, model, prompt};
+use crate::{embedded, model, prompt, terminal};
 use backstitch_models::session::Finish;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Model, Token};
@@ -29,7 +30,11 @@ use serde_json::json;
 /// - [`Error::Engine`] or [`Error::State`] if the model or the saved session cannot be used.
 /// - [`Error::NotSaved`] or [`Error::Write`] if the session cannot be saved.
 /// - [`Error::Interrupted`] after Ctrl-C.
+/// - The errors of a chat, if it opens one.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
+    if args.is_open() && terminal::is_there() {
+        return super::chat::run(&args.as_chat());
+    }
     let target = target(args)?;
     let prompt = match prompt::read(&args.input)? {
         Some(prompt) => prompt,
@@ -76,9 +81,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         out.value(&as_json(&generated, stop, &session, cache))?;
     }
     out.flush()?;
-    if args.report.verbose {
-        session.stats.lines().iter().for_each(|line| note("note", line));
-    }
+    session.report(args.report.verbose, !args.report.json);
     saved?;
     end(stop, &session)
 }

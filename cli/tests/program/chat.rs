@@ -26,11 +26,16 @@ fn talk(model: &NamedTempFile, more: &[&str], lines: &str) -> Outcome {
     piped(&[&["chat", "-m", arg(model.path()), "--temp", "0", "-n", "6"], more].concat(), lines.as_bytes())
 }
 
+/// Talks with a model whose answers end before a line break, so that each is one line.
+fn talk_in_lines(model: &NamedTempFile, more: &[&str], lines: &str) -> Outcome {
+    talk(model, &[more, &["-e", "-r", "\\n"]].concat(), lines)
+}
+
 #[test]
 fn a_model_without_template_chats_in_chatml() {
     let answers = piped(&["chat", "--temp", "0", "-n", "6"], b"The cat sat\n").ok();
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
-                    <|im_start|>assistant\n";
+                    <|im_start|>assistant\n{{ '' }}";
     let args = ["chat", "--temp", "0", "-n", "6", "--chat-template", template];
     assert_eq!(answers, piped(&args, b"The cat sat\n").ok());
     assert_ne!(
@@ -43,11 +48,12 @@ fn a_model_without_template_chats_in_chatml() {
 #[test]
 fn an_edited_message_is_as_if_it_had_been_said_first() {
     let model = model();
-    let wanted = talk(&model, &[], "The cat sat\nThe sun shone\n").ok();
+    let wanted = talk_in_lines(&model, &[], "The cat sat\nThe sun shone\n").ok();
     let last = |answers: &str| answers.lines().last().map(str::to_owned);
-    let edited = talk(&model, &[], "The cat sat\nThe dog ran\nOne day\n/edit 2 The sun shone\n").ok();
+    let edited =
+        talk_in_lines(&model, &[], "The cat sat\nThe dog ran\nOne day\n/edit 2 The sun shone\n").ok();
     assert_eq!((last(&edited), edited.lines().count()), (last(&wanted), 4));
-    let none = talk(&model, &[], "The cat sat\n/edit 2 The sun shone\n");
+    let none = talk_in_lines(&model, &[], "The cat sat\n/edit 2 The sun shone\n");
     assert_eq!(none.code, Some(1));
     assert!(none.stderr.contains("no such message") && none.stderr.ends_with("error: 1 command failed\n"));
 }
@@ -55,20 +61,20 @@ fn an_edited_message_is_as_if_it_had_been_said_first() {
 #[test]
 fn branches_go_on_apart() {
     let model = model();
-    let wanted = talk(&model, &[], "The cat sat\nThe sun shone\n").ok();
+    let wanted = talk_in_lines(&model, &[], "The cat sat\nThe sun shone\n").ok();
     let lines = "The cat sat\n/branch new\nThe dog ran\n/branch\n/branch 1\nThe sun shone\n/list\n";
-    let shown = talk(&model, &[], lines).ok();
+    let shown = talk_in_lines(&model, &[], lines).ok();
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[2..4], ["  1  1 message  The cat sat", "* 2  2 messages  The dog ran"], "{shown}");
     assert_eq!(Some(lines[4]), wanted.lines().last());
     assert_eq!(lines[5], "  1 user      The cat sat");
     assert!(lines[6].starts_with("    assistant"), "{shown}");
     assert_eq!((lines[7], lines.len()), ("  2 user      The sun shone", 9));
-    // More branches than sequences: the earlier ones are evaluated again.
+    // More branches than sequences: the earlier ones are re-evaluated.
     let many =
         "The cat sat\n".to_owned() + &"/branch new\nThe dog ran\n".repeat(6) + "/branch 1\nThe sun shone\n";
-    assert_eq!(talk(&model, &["-c", "512"], &many).ok().lines().last(), wanted.lines().last());
-    let wrong = talk(&model, &[], "/branch 2\n/branch drop 1\n");
+    assert_eq!(talk_in_lines(&model, &["-c", "512"], &many).ok().lines().last(), wanted.lines().last());
+    let wrong = talk_in_lines(&model, &[], "/branch 2\n/branch drop 1\n");
     assert!(wrong.stderr.ends_with("error: 2 commands failed\n"), "{}", wrong.stderr);
 }
 
@@ -120,12 +126,12 @@ fn saving_after_every_answer_keeps_branches_and_replaces_no_other_text() {
 fn a_full_context_drops_the_oldest_turns_or_tokens_and_goes_on() {
     let model = model();
     let lines = "The cat sat on the mat.\nThe dog ran to the park.\nThe sun shone all day.\n".repeat(4);
-    let dropped = talk(&model, &["-c", "64", "-sys", "Be sad"], &lines);
+    let dropped = talk_in_lines(&model, &["-c", "64", "-sys", "Be sad"], &lines);
     assert_eq!((dropped.code, dropped.stdout.lines().count()), (Some(0), 12), "{}", dropped.stderr);
     assert!(
         dropped.stderr.contains("note: the context is full: ") && dropped.stderr.contains("turns dropped, ")
     );
-    let shifted = talk(&model, &["-c", "64", "-sys", "Be sad", "--context-shift"], &lines);
+    let shifted = talk_in_lines(&model, &["-c", "64", "-sys", "Be sad", "--context-shift"], &lines);
     assert_eq!((shifted.code, shifted.stdout.lines().count()), (Some(0), 12), "{}", shifted.stderr);
     assert!(shifted.stderr.contains("oldest tokens dropped, "), "{}", shifted.stderr);
     // An answer that fills the context goes on, too.
@@ -136,7 +142,7 @@ fn a_full_context_drops_the_oldest_turns_or_tokens_and_goes_on() {
         long.stderr
     );
     assert!(long.ok().split_whitespace().count() > 48);
-    let again = talk(&model, &["-c", "64"], &(lines + "/undo\n/retry\n"));
+    let again = talk_in_lines(&model, &["-c", "64"], &(lines + "/undo\n/retry\n"));
     assert_eq!(again.code, Some(0), "{}", again.stderr);
 }
 
@@ -155,9 +161,7 @@ fn stop_strings_end_an_answer_and_escapes_are_replaced() {
 #[test]
 fn a_prompt_cache_and_drafts_change_no_answer() {
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
-    let lines =
-        "The cat sat on the mat and looked at the big red ball in the park all day long.\nThe dog ran\n"
-            .repeat(2);
+    let lines = format!("{}\nThe dog ran\n", "The cat sat on the mat. ".repeat(12));
     let wanted = talk(&model, &[], &lines).ok();
     let cache = ["--prompt-cache", arg(folder.path()), "--prompt-cache-all"];
     assert_eq!(talk(&model, &cache, &lines).ok(), wanted);

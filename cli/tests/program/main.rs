@@ -1,5 +1,6 @@
 //! The program as people meet it: commands, pipes, exit codes, and the lines they read.
 
+mod around;
 mod bad_input;
 mod chat;
 mod habits;
@@ -54,6 +55,8 @@ impl From<Output> for Outcome {
 fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_backstitch"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The configuration of whoever runs the tests does not matter.
+    command.env("BACKSTITCH_CONFIG", "");
     command
 }
 

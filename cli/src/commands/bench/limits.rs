@@ -23,9 +23,9 @@ pub struct Limits {
     /// processor cache is read faster.
     pub read: Option<f64>,
     /// Multiplications and additions of bytes, in registers.
-    byte_ops: f64,
+    pub byte_ops: f64,
     /// Multiplications and additions of floats, in registers.
-    float_ops: f64,
+    pub float_ops: f64,
 }
 
 impl Limits {

@@ -23,7 +23,9 @@ use backstitch_models::{Error as EngineError, Token};
 /// An answer that is being generated.
 #[derive(Default)]
 struct Answer {
+    /// The text that was shown.
     text: String,
+    /// The tokens that were drawn, to go on from when the context was full.
     tokens: Vec<Token>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each branch has a list of messages. A sequence of the session, with what is evaluated of them,
 //! is a convenience: a branch whose sequence gave way to another gets a new one when it becomes the
-//! current branch, and is evaluated again when it is answered.
+//! current branch, and is re-evaluated when it is answered.
 
 use super::Chat;
 use super::conversation::{Conversation, Role};
@@ -13,6 +13,7 @@ use backstitch_kv::{Pos, SeqId};
 /// A branch.
 #[derive(Clone, Debug, Default)]
 pub struct Branch {
+    /// The messages.
     pub conversation: Conversation,
     /// The sequence of the session; none if it gave way.
     pub seq: Option<SeqId>,
@@ -75,7 +76,7 @@ impl Chat<'_> {
         let Some(at) = self.place_of(number) else { return Ok(()) };
         let seq = match self.branches[at].seq {
             Some(seq) => seq,
-            // What both have in common need not be evaluated again.
+            // What both have in common need not be re-evaluated.
             None => {
                 let seq = self.fork()?;
                 self.branches[at].pins = self.branch().pins.clone();

@@ -22,29 +22,42 @@ if the terminal marks pasted text.";
 /// A command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command<'a> {
+    /// Show all commands.
     Help,
+    /// Show the messages of the current branch.
     List,
     /// Change the message of a turn, the last if none is named, into a text, or ask for the text.
     Edit(Option<usize>, Option<&'a str>),
+    /// Get another answer to the last message.
     Regenerate,
+    /// Forget the last turn.
     Undo,
+    /// Forget all turns.
     Clear,
     /// Show the system prompt, or replace it.
     System(Option<&'a str>),
+    /// Look after branches.
     Branch(Branch),
     /// Save to a file, the last one if none is named.
     Save(Option<&'a str>),
+    /// Continue the conversation in a file.
     Load(&'a str),
+    /// Show tokens, speed and memory.
     Stats,
+    /// Leave.
     Exit,
 }
 
-/// What `/branch` does.
+/// The work of `/branch`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Branch {
+    /// Show all branches.
     List,
+    /// Copy the current branch, and go on in the copy.
     New,
+    /// Make a branch the current one.
     Switch(usize),
+    /// Remove a branch.
     Drop(usize),
 }
 

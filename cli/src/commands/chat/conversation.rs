@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 /// The speaker of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
+    /// Nobody: instructions for the model.
     System,
+    /// The person.
     User,
+    /// The model.
     Assistant,
 }
 
@@ -32,13 +35,16 @@ impl Role {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// The speaker.
     pub role: Role,
+    /// The text, which control tokens are never recognised in.
     pub text: String,
 }
 
 /// The messages of a conversation: at most one of the system, which comes first, and turns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation {
+    /// The messages, oldest first.
     messages: Vec<Message>,
     /// Number of the oldest turns that are left out; less than the number of turns, or 0.
     n_left_out: usize,

@@ -109,7 +109,8 @@ impl Keyboard {
         }
     }
 
-    /// Forget keys that were typed ahead.
+    /// Forget keys that were typed ahead. The editor keeps them in a buffer of its own, so another
+    /// editor takes its place, with the same history.
     pub fn forget(&mut self) {
         let history = std::mem::replace(self.editor.history_mut(), FileHistory::with_config(&config()));
         if let Ok(editor) = editor(history) {
@@ -135,7 +136,7 @@ fn editor(history: FileHistory) -> rustyline::Result<Editor<Display, FileHistory
     Ok(editor)
 }
 
-/// The way in which the editor shows a message.
+/// The way in which the editor shows a message. It completes nothing and hints at nothing.
 #[derive(Default)]
 struct Display {
     /// True if nothing is typed.

@@ -25,8 +25,11 @@ const VERSION: u64 = 1;
 
 /// The beginning of a chat: a new one, or one that came back from a file.
 pub struct Loaded {
+    /// The tokens that are evaluated.
     pub session: Session,
+    /// The branches, at least one.
     pub branches: Vec<Branch>,
+    /// Index of the current branch.
     pub current: usize,
     /// The source of the chat template, if the conversation had another than its model.
     pub template: Option<String>,
@@ -150,8 +153,8 @@ pub fn load(path: &Path, model: &Model, args: &ChatArgs) -> Result<Loaded, Error
     Ok(Loaded { session, branches, current, template, place })
 }
 
-/// Read the JSON of [`Chat::metadata`]. The current branch has a sequence, and each sequence belongs
-/// to one branch; none if that is not so, or the JSON is anything else.
+/// Read the JSON of [`Chat::metadata`]. The current branch has a sequence, and each sequence
+/// belongs to one branch; none if that is not so, or the JSON is anything else.
 fn parse(metadata: &[u8], seqs: &[SeqId]) -> Option<(Vec<Branch>, usize, Option<String>)> {
     let value: Value = serde_json::from_slice(metadata).ok()?;
     if value.get("backstitch_chat")?.as_u64()? != VERSION {

@@ -12,8 +12,11 @@ use std::path::Path;
 
 /// A template known by name, and the texts with which it ends messages.
 struct Known {
+    /// The name that a person types.
     name: &'static str,
+    /// The source in Jinja.
     source: &'static str,
+    /// Texts that no answer contains.
     ends: &'static [&'static str],
 }
 

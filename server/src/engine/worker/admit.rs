@@ -100,7 +100,8 @@ impl Worker {
             n_from_disk: 0,
             limit,
         };
-        if !task.request.cache_prompt {
+        // Scores of the prompt come from evaluating all of it.
+        if !task.request.cache_prompt || task.request.prompt_logprobs.is_some() {
             let seq = self.new_sequence(task, None)?;
             return Ok(Place { seq, reuse: nothing(ReuseLimit::NotAsked) });
         }
