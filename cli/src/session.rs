@@ -13,6 +13,7 @@ use crate::output::{bytes, counted, note};
 use crate::progress::Progress;
 use crate::saved::restore_one;
 use crate::{memory, model, terminal};
+use backstitch_kv::Error as MemoryError;
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
 use backstitch_models::graph::Head;
@@ -280,7 +281,11 @@ impl Session {
         let finish = generation.finish();
         self.inner.set_cancel(None);
         if finish != Some(Finish::Cancelled) {
-            self.inner.evaluate_pending()?;
+            match self.inner.evaluate_pending() {
+                // The last token waits until other branches have made room for it.
+                Err(EngineError::Memory(MemoryError::Full { .. })) => {}
+                result => result?,
+            }
         }
         self.inner.cut_stop()?;
         self.stats.n_generated += n;

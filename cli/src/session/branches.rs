@@ -84,7 +84,8 @@ impl Session {
         self.inner.branches()
     }
 
-    /// Make a branch with the tokens of the current one. Returns none if all sequences are in use.
+    /// Make a branch with the tokens of the current one. Returns none if all sequences, or all
+    /// cells, are in use.
     ///
     /// # Errors
     /// [`Error::Engine`] if there is no memory for it.
@@ -92,6 +93,8 @@ impl Session {
         match self.inner.branch() {
             Ok(branch) => Ok(Some(branch)),
             Err(EngineError::TooManySequences { .. }) => Ok(None),
+            // The last token needs a cell before the branch can be copied.
+            Err(EngineError::Memory(MemoryError::Full { .. })) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -129,7 +132,9 @@ impl Session {
                     self.inner.unpin(first)?;
                     continue;
                 }
-                Err(EngineError::Memory(MemoryError::Pinned { .. }) | EngineError::OutOfMemory { .. }) => {}
+                // Without room for the last token there is no end to pin.
+                Err(EngineError::Memory(MemoryError::Pinned { .. } | MemoryError::Full { .. })) => {}
+                Err(EngineError::OutOfMemory { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             return Ok(());
