@@ -5,7 +5,7 @@ use std::error::Error;
 
 use backstitch_models::chat::Value;
 use backstitch_models::chat::reply::{
-    Delta, Format, GrammarStart, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
+    Delta, Format, Options, Parser, ReasoningFormat, Reply, ToolCall, parse,
 };
 use proptest::prelude::*;
 
@@ -550,11 +550,11 @@ fn check(
 
 #[test]
 fn every_format_describes_calls_as_a_grammar() {
-    let options = Options::default().tools(&tools()).parallel(false);
     for case in CASES {
         let format = Format::of_template(case.template);
-        assert_eq!(format.grammar(&Options::default(), GrammarStart::Answer, &|_| None), None);
-        let grammar = format.grammar(&options, GrammarStart::Trigger, &|_| None).unwrap_or_default();
+        assert_eq!(format.grammar(&[], true, &|_| None), None);
+        assert_eq!(format.answer_grammar(&Options::default(), &|_| None), None);
+        let grammar = format.grammar(&tools(), false, &|_| None).unwrap_or_default();
         let defined: Vec<&str> = grammar.lines().filter_map(|line| line.split([':', '[']).next()).collect();
         // Symbols stand between spaces, texts and schemas between quotes and braces.
         let used = grammar.split([' ', '(', ')', '?', '*', '\n']).filter(|symbol| {
@@ -580,15 +580,14 @@ fn grammars_ask_for_tokens_and_allow_reasoning() {
         _ => None,
     };
     let options = Options::default().tools(&tools()).parallel(false);
-    let lark = |options: &Options, start| format.grammar(options, start, &token).unwrap_or_default();
-    let first = |text: String| text.lines().next().map(ToString::to_string);
-    let trigger = lark(&options, GrammarStart::Trigger);
+    let first = |text: &str| text.lines().next().map(ToString::to_string);
+    let trigger = format.grammar(&tools(), false, &token).unwrap_or_default();
     assert!(trigger.contains("<[7]> SPACE? r0 SPACE? \"</tool_call>\""), "{trigger}");
-    assert_eq!(first(trigger).as_deref(), Some("start: r1"));
-    let answer = lark(&options, GrammarStart::Answer);
-    assert_eq!(first(answer).as_deref(), Some("start: (\"<think>\" r2 <[9]> SPACE?)? r1"));
-    let opened = lark(&options.prompt("<think>\n"), GrammarStart::Answer);
-    assert_eq!(first(opened).as_deref(), Some("start: r2 <[9]> SPACE? r1"));
+    assert_eq!(first(&trigger).as_deref(), Some("start: r1"));
+    let answer = format.answer_grammar(&options, &token).unwrap_or_default();
+    assert_eq!(first(&answer).as_deref(), Some("start: (\"<think>\" r2 <[9]> SPACE?)? r1"));
+    let opened = format.answer_grammar(&options.prompt("<think>\n"), &token).unwrap_or_default();
+    assert_eq!(first(&opened).as_deref(), Some("start: r2 <[9]> SPACE? r1"));
 }
 
 /// Text that is repeated a thousand times is parsed in pieces of one character, for each format,
@@ -613,7 +612,7 @@ fn long_hostile_text_takes_linear_time() {
     for case in CASES {
         let format = Format::of_template(case.template);
         for piece in hostile.iter().chain([&case.text]) {
-            let text = format!("{}{}", case.text, piece.repeat(20_000 / piece.len()));
+            let text = format!("{}{}", case.text, piece.repeat(8_000 / piece.len()));
             parse_in_pieces(&text, &[1], &format, &options);
         }
     }

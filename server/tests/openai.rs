@@ -76,7 +76,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.stop();
-        self.thread.take().map(JoinHandle::join);
+        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
@@ -352,7 +352,7 @@ fn the_model_is_listed_and_found() {
     let params =
         ServerParams { aliases: vec!["demo/story".into(), "other".into()], ..ServerParams::default() };
     let server = Running::start(params, None);
-    let get = |path| {
+    let get = |path: &str| {
         let (status, body) = server.send("GET", path, "");
         (status, serde_json::from_str::<Value>(&body).unwrap())
     };

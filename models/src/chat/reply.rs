@@ -117,53 +117,56 @@ impl Format {
         markers
     }
 
-    /// Describe calls of the tools of `options` as a grammar in the Lark dialect of llguidance.
+    /// Describe calls of tools as a grammar in the Lark dialect of llguidance, which begins with
+    /// the [trigger](Self::triggers) of the first call.
     ///
-    /// `start` says where the grammar begins: at the beginning of an answer, which requires a call,
-    /// or at a [trigger](Self::triggers). `token` returns the identifier of a control token by its
-    /// text, so that the grammar asks for the token where a marker is one. Return `None` if the
-    /// format has no calls or no tool is given.
+    /// `tools` are descriptions as in [`Options::tools`]. `parallel` allows several calls. `token`
+    /// returns the identifier of a control token by its text, so that the grammar asks for the
+    /// token where a marker is one. Return `None` if the format has no calls or no tool is given.
     ///
     /// # Example
     /// ```
     /// use backstitch_models::chat::Value;
-    /// use backstitch_models::chat::reply::{Format, GrammarStart, Options};
+    /// use backstitch_models::chat::reply::Format;
     ///
     /// let format = Format::of_template("<tool_call>");
     /// let tool = Value::from_json(r#"{"function": {"name": "time"}}"#)?;
-    /// let options = Options::default().tools(&[tool]);
     /// let token = |text: &str| (text == "<tool_call>").then_some(7);
-    /// let lark = format.grammar(&options, GrammarStart::Answer, &token);
+    /// let lark = format.grammar(&[tool], false, &token);
     /// assert!(lark.is_some_and(|lark| lark.contains("<[7]> SPACE? ")));
     /// # Ok::<(), backstitch_models::chat::ChatError>(())
     /// ```
     pub fn grammar(
         &self,
-        options: &Options,
-        start: GrammarStart,
+        tools: &[Value],
+        parallel: bool,
         token: &dyn Fn(&str) -> Option<u32>,
     ) -> Option<String> {
+        grammar::write(&grammar::Request {
+            syntax: self.calls?,
+            tools: &Tools::new(tools),
+            parallel,
+            reasoning: None,
+            is_begun: false,
+            token,
+        })
+    }
+
+    /// Describe whole answers that call the tools of `options`, as [`grammar`](Self::grammar) does
+    /// from a trigger on: reasoning may stand before the calls, and what the end of the prompt
+    /// began goes on. A server uses it to require a call.
+    pub fn answer_grammar(&self, options: &Options, token: &dyn Fn(&str) -> Option<u32>) -> Option<String> {
         let syntax = self.calls?;
-        let at_answer = start == GrammarStart::Answer;
-        let reasoning = self.reasoning.filter(|_| at_answer && syntax.name != HARMONY);
+        let reasoning = self.reasoning.filter(|_| syntax.name != HARMONY);
         grammar::write(&grammar::Request {
             syntax,
             tools: &options.tools,
             parallel: options.parallel,
             reasoning: reasoning.map(|reasoning| (reasoning, options.opened(reasoning).is_some())),
-            is_begun: at_answer && syntax.begin().is_some_and(|begin| options.prompt_end.ends_with(begin)),
+            is_begun: syntax.begin().is_some_and(|begin| options.prompt_end.ends_with(begin)),
             token,
         })
     }
-}
-
-/// The place at which a grammar of calls begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrammarStart {
-    /// The beginning of an answer. Reasoning may stand before the calls.
-    Answer,
-    /// The marker of the first call.
-    Trigger,
 }
 
 impl fmt::Debug for Format {

@@ -12,7 +12,7 @@ use llguidance::toktrie::{
 use llguidance::{Logger, ParserFactory, TokenParser};
 use serde_json::Value;
 
-use super::error::{GrammarError, Language, Place, shortened};
+use super::error::{GrammarError, Language, Place, regex_error, shortened};
 use super::{Matcher, gbnf, lark, schema};
 use crate::vocab::Vocab;
 
@@ -159,14 +159,15 @@ impl Compiler {
     /// something that is not supported or is too complex.
     pub fn regex(&self, text: &str) -> Result<Grammar, GrammarError> {
         check_text(text)?;
+        let parsed = regex_syntax::ParserBuilder::new().nest_limit(100).build().parse(text);
+        parsed.map_err(|error| {
+            let reason = first_line(&format!("{error}"));
+            regex_error(text, &error).unwrap_or(GrammarError::Compile { language: Language::Regex, reason })
+        })?;
+        // The whole output has to match anyway.
         let text = text.strip_prefix('^').unwrap_or(text);
         let is_escaped = |text: &str| text.chars().rev().take_while(|&c| c == '\\').count() % 2 == 1;
         let text = text.strip_suffix('$').filter(|rest| !is_escaped(rest)).unwrap_or(text);
-        regex_syntax::ParserBuilder::new()
-            .nest_limit(100)
-            .build()
-            .parse(text)
-            .map_err(|error| regex_error(text, &error))?;
         self.compile(Language::Regex, TopLevelGrammar::from_regex(text), limits())
     }
 
@@ -307,31 +308,11 @@ fn limits() -> ParserLimits {
 }
 
 fn check_text(text: &str) -> Result<(), GrammarError> {
-    match text.len() {
-        found if found > MAX_TEXT => {
-            Err(GrammarError::TooLarge { what: "bytes of text", found, limit: MAX_TEXT })
-        }
-        _ => Ok(()),
+    let found = text.len();
+    if found > MAX_TEXT {
+        return Err(GrammarError::TooLarge { what: "bytes of text", found, limit: MAX_TEXT });
     }
-}
-
-fn regex_error(text: &str, error: &regex_syntax::Error) -> GrammarError {
-    let (span, wanted) = match error {
-        regex_syntax::Error::Parse(error) => (*error.span(), format!("{}", error.kind())),
-        regex_syntax::Error::Translate(error) => (*error.span(), format!("{}", error.kind())),
-        _ => {
-            return GrammarError::Compile {
-                language: Language::Regex,
-                reason: first_line(&format!("{error}")),
-            };
-        }
-    };
-    GrammarError::Syntax {
-        language: Language::Regex,
-        place: Place { line: span.start.line, column: span.start.column },
-        found: shortened(text.get(span.start.offset..).unwrap_or_default(), 40),
-        wanted: format!("a regular expression ({wanted})"),
-    }
+    Ok(())
 }
 
 /// Return the first line of a message of the library, which can go on with a dump of its state.

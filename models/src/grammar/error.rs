@@ -208,3 +208,18 @@ pub(super) fn place_of(text: &str, offset: usize) -> Place {
         column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
     }
 }
+
+/// Return the error for a regular expression that is none, if its place is known.
+pub(super) fn regex_error(text: &str, error: &regex_syntax::Error) -> Option<GrammarError> {
+    let (span, reason) = match error {
+        regex_syntax::Error::Parse(error) => (*error.span(), alloc::format!("{}", error.kind())),
+        regex_syntax::Error::Translate(error) => (*error.span(), alloc::format!("{}", error.kind())),
+        _ => return None,
+    };
+    Some(GrammarError::Syntax {
+        language: Language::Regex,
+        place: Place { line: span.start.line, column: span.start.column },
+        found: shortened(text.get(span.start.offset..).unwrap_or_default(), 40),
+        wanted: alloc::format!("a regular expression ({reason})"),
+    })
+}

@@ -16,12 +16,10 @@ const MAX_NODES: usize = 4000;
 pub(super) fn check(text: &str) -> Result<(), GrammarError> {
     // Those in strings count too, because a string can only be told from code by parsing it all.
     let found = text.bytes().filter(|byte| b"([{:".contains(byte)).count();
-    match found {
-        _ if found > MAX_NODES => {
-            Err(GrammarError::TooLarge { what: "rules and brackets", found, limit: MAX_NODES })
-        }
-        _ => Ok(()),
+    if found > MAX_NODES {
+        return Err(GrammarError::TooLarge { what: "rules and brackets", found, limit: MAX_NODES });
     }
+    Ok(())
 }
 
 /// Return the error for a message of the library, which begins with `LINE(COLUMN): ` or

@@ -138,15 +138,19 @@ impl Matcher {
         }
         match self.inner.compute_mask() {
             Ok(mask) => Ok(mask),
-            // Without a token that ends the generation, a complete text has no next token at all.
-            Err(_) if is_accepting => Ok(self.eog_set()),
+            // Without a token that ends the generation, a complete text has no next token at all,
+            // which the library takes for an error that lasts.
+            Err(_) if is_accepting => {
+                self.replay(self.tokens.len())?;
+                Ok(self.eog_set())
+            }
             Err(error) => Err(stuck(&error)),
         }
     }
 
     fn eog_set(&self) -> SimpleVob {
         let vocab = self.grammar.compiler().vocab();
-        let mut set = SimpleVob::alloc(vocab.n_vocab());
+        let mut set = SimpleVob::alloc_with_capacity(vocab.n_vocab(), vocab.n_vocab() + 1);
         vocab.eog().iter().for_each(|token| set.allow_token(token.0));
         set
     }

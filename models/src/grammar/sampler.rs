@@ -22,9 +22,9 @@ use crate::sampler::{Candidates, History, Sampler};
 /// nothing to draw, and every token is banned.
 ///
 /// The state follows from the accepted tokens alone, so the sampler saves nothing: a chain that
-/// goes back resets the sampler, and it accepts the tokens that are left again. Accepting a token only
-/// takes note of it. The matcher follows when the next mask is needed: it goes back to where its
-/// tokens and those of the sequence part, and on from there, so going back costs what the
+/// goes back resets the sampler, and it accepts the tokens that are left again. Accepting a token
+/// only takes note of it. The matcher follows when the next mask is needed: it goes back to where
+/// its tokens and those of the sequence part, and on from there, so going back costs what the
 /// difference costs. [`Chain::resume`](crate::sampler::Chain::resume), which has no tokens, cannot
 /// rebuild it; [`Chain::resume_after`](crate::sampler::Chain::resume_after) can.
 ///

@@ -7,7 +7,7 @@ use regex_automata::Input;
 use regex_automata::meta::{Config, Regex};
 use regex_automata::util::captures::Captures;
 
-use super::error::{GrammarError, Language, Place, shortened};
+use super::error::{GrammarError, Language, regex_error};
 
 /// The memory that the automata of one pattern may take.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
@@ -100,8 +100,8 @@ fn begin(pattern: &Regex, text: &[u8]) -> Option<usize> {
     let mut captures: Captures = pattern.create_captures();
     pattern.search_captures(&Input::new(text), &mut captures);
     let whole = captures.get_match()?;
-    let groups = captures.iter().skip(1).flatten();
-    Some(groups.into_iter().find(|group| !group.is_empty()).map_or(whole.start(), |group| group.start))
+    let mut groups = captures.iter().skip(1).flatten();
+    Some(groups.find(|group| !group.is_empty()).map_or(whole.start(), |group| group.start))
 }
 
 fn compiled(pattern: &str) -> Result<Regex, GrammarError> {
@@ -110,28 +110,12 @@ fn compiled(pattern: &str) -> Result<Regex, GrammarError> {
         .hybrid_cache_capacity(MAX_PATTERN_BYTES)
         .utf8_empty(false);
     let syntax = regex_automata::util::syntax::Config::new().nest_limit(100).utf8(false);
-    Regex::builder().configure(config).syntax(syntax).build(pattern).map_err(|error| {
-        match error.syntax_error() {
-            Some(syntax) => {
-                let (span, wanted) = match syntax {
-                    regex_syntax::Error::Parse(error) => (*error.span(), alloc::format!("{}", error.kind())),
-                    regex_syntax::Error::Translate(error) => {
-                        (*error.span(), alloc::format!("{}", error.kind()))
-                    }
-                    _ => return too_complex(&error),
-                };
-                GrammarError::Syntax {
-                    language: Language::Regex,
-                    place: Place { line: span.start.line, column: span.start.column },
-                    found: shortened(pattern.get(span.start.offset..).unwrap_or_default(), 40),
-                    wanted: alloc::format!("a trigger pattern ({wanted})"),
-                }
-            }
-            None => too_complex(&error),
-        }
+    let built = Regex::builder().configure(config).syntax(syntax).build(pattern);
+    built.map_err(|error| {
+        let syntax = error.syntax_error().and_then(|syntax| regex_error(pattern, syntax));
+        syntax.unwrap_or_else(|| GrammarError::Compile {
+            language: Language::Regex,
+            reason: alloc::format!("trigger pattern: {error}"),
+        })
     })
-}
-
-fn too_complex(error: &impl core::fmt::Display) -> GrammarError {
-    GrammarError::Compile { language: Language::Regex, reason: alloc::format!("trigger pattern: {error}") }
 }

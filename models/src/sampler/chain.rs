@@ -96,7 +96,8 @@ impl Chain {
         self.steps.iter_mut().for_each(|step| step.reset());
     }
 
-    /// Return the generator of the random numbers at its current position.
+    /// Return the generator of the random numbers at its current position. With
+    /// [`Generator::Llama`](super::Generator) it is this position alone.
     pub fn rng(&self) -> Rng {
         self.rng
     }
@@ -178,7 +179,7 @@ impl Chain {
         let mut steps = self.steps.clone();
         for (i, step) in steps.iter_mut().enumerate() {
             step.reset();
-            step.draw_from(state.seed, 0);
+            step.draw_from(state.seed, Rng::new(state.rng).n_drawn(state.seed));
             match (state.samplers.iter().find(|saved| index(saved) == i), tokens) {
                 (Some(saved), _) => restore(step, i, &saved.bytes)?,
                 (None, Some(tokens)) => tokens.iter().for_each(|&token| step.accept(token)),
@@ -233,8 +234,7 @@ impl Chain {
         saved: [(usize, &[u8]); 2],
     ) -> Result<(), Error> {
         self.reset_samplers();
-        self.reseed(seed);
-        self.rng = Rng::new(rng);
+        self.draw_from(seed, Rng::new(rng));
         tokens.iter().for_each(|&token| self.history.accept(token));
         let mut states = Vec::new();
         for (n_accepted, bytes) in saved {

@@ -102,6 +102,9 @@ impl Sampler for Mirostat {
                 let mu = self.mu;
                 candidates.keep_if(|_, p| surprise(p) <= mu || mu.is_nan());
                 candidates.sort();
+                if candidates.probabilities().next().is_some_and(|(_, p)| surprise(p) > mu) {
+                    candidates.keep_best(1);
+                }
             }
         }
         if let Some(own) = self.own.as_mut().filter(|_| candidates.items().len() > 1) {
@@ -164,6 +167,10 @@ mod tests {
         for (tau, expected) in cases {
             assert_eq!(kept(tau), expected, "{tau}");
         }
+        let mut equal = Candidates::new(4);
+        equal.load(&[0.0; 4]);
+        mirostat(MirostatVersion::Two, 0.5, 4).apply(&mut equal, &History::new(4, 0));
+        assert_eq!(equal.items().len(), 1); // each is 2 bits, more than 1
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Chunks: what one step of a generation yields.
 
 use super::text::{self, OutputText};
-use crate::sampler::{Logprob, Logprobs};
+use crate::sampler::{Chain, Logprob, Logprobs};
 use alloc::{string::String, vec::Vec};
 use backstitch_kv::Token;
 
@@ -47,6 +47,18 @@ impl TokenLogprobs {
             best.clear();
         }
         TokenLogprobs { token, logprob: all.get(token), top: best.clone() }
+    }
+
+    /// Return the log-probability of a token that `chain` has just drawn, and those of the `n`
+    /// likeliest tokens, after all samplers.
+    pub fn after_samplers(chain: &Chain, token: Token, n: usize) -> Self {
+        let of = |(token, p): (Token, f32)| Logprob { token, logprob: libm::log(f64::from(p)) };
+        let mut top: Vec<Logprob> = chain.probabilities().map(of).collect();
+        let logprob = top.iter().find(|entry| entry.token == token).map(|entry| entry.logprob);
+        // Equal probabilities stay in the order of the candidates.
+        top.sort_by(|a, b| b.logprob.total_cmp(&a.logprob));
+        top.truncate(n);
+        TokenLogprobs { token, logprob, top }
     }
 
     /// Return the entry of a first token, which nothing predicts.

@@ -10,8 +10,8 @@ use backstitch_models::Token;
 use backstitch_models::vocab::Vocab;
 use core::ops::Range;
 
-/// The number of messages whose text may be missing in the prompt before the search ends. Each costs
-/// a look at all that is left.
+/// The number of messages whose text may be missing in the prompt before the search ends. Each
+/// costs a look at all that is left.
 const MAX_MISSING: usize = 16;
 
 /// Return the byte offsets in `text` at which the texts of `messages` end, ascending. `ranges` are

@@ -197,7 +197,10 @@ impl Task {
         self.timings.generation = self.first.map_or(Duration::ZERO, |first| first.elapsed());
         let mut chunk = Chunk { tokens: vec![token], ..Chunk::default() };
         if let Some(n) = self.request.logprobs {
-            chunk.logprobs.push(TokenLogprobs::of(logits, token, n, &mut self.best));
+            chunk.logprobs.push(match self.request.probs_after_sampling {
+                true => TokenLogprobs::after_samplers(&self.request.chain, token, n),
+                false => TokenLogprobs::of(logits, token, n, &mut self.best),
+            });
         }
         if vocab.is_eog(token) && !self.request.ignore_eos {
             self.text.show_all(&mut chunk.text);

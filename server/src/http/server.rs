@@ -26,9 +26,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) fn router(host: &Arc<Host>) -> Router {
     let routes = crate::native::routes()
         .merge(crate::openai::routes())
-        .merge(crate::anthropic::routes())
-        .merge(crate::page::routes());
+        .merge(crate::anthropic::routes());
+    let page = if host.params().ui { crate::page::routes() } else { Router::new() };
     routes
+        .merge(page)
         .fallback(|| async { ApiError::new(ErrorKind::NotFound, "File Not Found") })
         .method_not_allowed_fallback(|| async {
             ApiError::new(ErrorKind::Method, "this path does not answer to this method")

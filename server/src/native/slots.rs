@@ -136,41 +136,52 @@ fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Return what is held for the client, with the work that going back to each position costs.
-pub(super) async fn cache(Ready(app): Ready, client: Client) -> Result<Json<Value>, ApiError> {
+/// Return what is held for the client, with the cost of going back to each position.
+///
+/// The page draws it, and asks again and again: that does not wake a model that sleeps.
+pub(super) async fn cache(State(host): State<Arc<Host>>, client: Client) -> Result<Json<Value>, ApiError> {
+    let summary = host.summary();
+    let Some(app) = host.peek().await else {
+        let empty = json!({ "sequences": [], "n_ctx": summary.n_ctx, "n_slots": summary.n_slots });
+        return Ok(Json(empty));
+    };
     let (held, counters) = (app.engine().held(client.tenant(None)).await?, app.engine().counters().await?);
     let params = app.engine().params();
     Ok(Json(json!({
         "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),
-        "n_held": counters.n_held,
-        "n_evicted": counters.n_evicted,
-        "n_reused_tokens": counters.n_cached,
-        "n_evaluated_tokens": counters.n_prompt,
+        "counters": {
+            "n_prompt": counters.n_prompt,
+            "n_cached": counters.n_cached,
+            "n_generated": counters.n_generated,
+            "n_held": counters.n_held,
+            "n_evicted": counters.n_evicted,
+        },
+        "n_ctx": summary.n_ctx,
+        "n_slots": summary.n_slots,
         "budget": { "bytes": params.held_bytes, "sequences": params.n_held },
     })))
 }
 
-/// The bytes of a sequence's text that are told.
-const TEXT_BYTES: usize = 200;
+/// The characters of a sequence's text that are told.
+const TEXT_CHARS: usize = 80;
 
 fn held_json(app: &App, held: &HeldSequence) -> Value {
     let positions = held.positions.iter().map(|range| {
-        let work = match range.cost {
-            RollbackCost::Held => "none",
-            RollbackCost::Replayed => "replay",
-            _ => "reevaluate",
+        let cost = match range.cost {
+            RollbackCost::Held => "held",
+            RollbackCost::Replayed => "replayed",
+            _ => "reevaluated",
         };
         json!({
             "from": range.positions.start.0,
             "to": range.positions.end.0,
             "restored_from": range.restored_from.0,
-            "work": work,
+            "cost": cost,
         })
     });
-    let first = held.tokens.get(..held.tokens.len().min(TEXT_BYTES)).unwrap_or_default();
+    let first = held.tokens.get(..held.tokens.len().min(TEXT_CHARS)).unwrap_or_default();
     let text = app.vocab().detokenize(first, backstitch_models::vocab::WriteSpecial::Yes);
-    let text =
-        String::from_utf8_lossy(text.get(..text.len().min(TEXT_BYTES)).unwrap_or_default()).into_owned();
+    let text: String = String::from_utf8_lossy(&text).chars().take(TEXT_CHARS).collect();
     json!({
         "seq": held.seq,
         "slot": held.slot,
@@ -178,7 +189,7 @@ fn held_json(app: &App, held: &HeldSequence) -> Value {
         "n_tokens": held.tokens.len(),
         "idle_ms": millis(held.idle),
         "n_bytes": held.n_bytes,
-        "text": text,
-        "rollback": positions.collect::<Vec<_>>(),
+        "text_begin": text,
+        "positions": positions.collect::<Vec<_>>(),
     })
 }

@@ -7,13 +7,12 @@ export function announce(text) {
   byId("status").textContent = text;
 }
 
+// What was said is taken away, so that nobody who reads the page finds the answer twice.
+const KEPT_MS = 10_000;
+
 /** Says an answer as it grows, whole sentences at a time. */
 export class Speaker {
   #said = 0;
-
-  constructor() {
-    byId("spoken").replaceChildren();
-  }
 
   /** Say the sentences of `text` that are complete and were not said. */
   grow(text) {
@@ -30,6 +29,9 @@ export class Speaker {
   #say(text) {
     this.#said += text.length;
     const words = text.replace(/[`*_#|>~-]+/g, " ").trim();
-    if (words) byId("spoken").append(el("p", null, words));
+    if (words === "") return;
+    const sentence = el("p", null, words);
+    byId("spoken").append(sentence);
+    setTimeout(() => sentence.remove(), KEPT_MS);
   }
 }

@@ -62,7 +62,12 @@ export function costAt(sequence, position) {
 export function beginOf(conversation, node) {
   if (node.role === "assistant") return node.stats?.prompt ?? null;
   const before = parentOf(conversation, node);
-  return before === null ? 0 : endOf(before);
+  if (before === null) return 0;
+  const end = endOf(before);
+  if (end === null) return null;
+  // Prompts leave out the reasoning of earlier answers: the message may begin sooner than they ended.
+  const prompts = node.children.map((id) => conversation.nodes.get(id).stats?.prompt ?? Infinity);
+  return Math.min(end, ...prompts);
 }
 
 /** Return a cost in words. */

@@ -1,4 +1,4 @@
-//! What the output of a request has to match: a grammar or a JSON schema.
+//! Constraints on the output of a request: a grammar or a JSON schema.
 
 use super::fields::Fields;
 use crate::http::{ApiError, App, ErrorKind};

@@ -84,6 +84,7 @@ def modules(page):
 def chats(page):
     page.look("empty")
     page.send("Once upon a time")
+    check("the answer is said", "".join(page.browser.run(texts("#spoken p"))).strip() != "")
     page.send("Then the cat said:")
     answers = page.browser.run(texts("article.assistant .content"))
     check("two answers", [bool(text.strip()) for text in answers], [True, True])
@@ -95,7 +96,6 @@ def chats(page):
     page.browser.wait("document.querySelectorAll('.return').length === 4", 15)
     page.browser.wait("document.querySelector('#memory .sequence svg[role=img]') !== null", 15)
     page.look("chat")
-    check("the answer is said", "".join(page.browser.run(texts("#spoken p"))).strip() != "")
 
 
 def edits(page):

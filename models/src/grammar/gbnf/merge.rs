@@ -94,11 +94,10 @@ impl Chooser<'_> {
         for _ in 0..MAX_ROUNDS {
             let rules = self.with_expressions(&marked);
             let terminals = self.terminals(&rules)?;
-            let confused = confused(&rules, &terminals, self.alphabet.n_letters(), &mut self.budget)?;
-            if confused.is_empty() {
+            let to_split = confused(&rules, &terminals, self.alphabet.n_letters(), &mut self.budget)?;
+            if to_split.is_empty() {
                 return Some(marked);
             }
-            let to_split: BTreeSet<usize> = confused;
             marked = marked.iter().map(|expr| self.split(expr, &terminals, &to_split)).collect();
         }
         None

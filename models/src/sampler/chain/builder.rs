@@ -77,8 +77,9 @@ impl Builder {
             return self.with(Temperature(s.temp)).with(mirostat);
         }
         // llama.cpp runs all samplers at a temperature of zero too.
-        let is_greedy =
-            s.generator == Generator::Backstitch && !(s.temp > 0.0) && s.order.contains(&Kind::Temperature);
+        let is_greedy = s.generator == Generator::Backstitch
+            && (s.temp <= 0.0 || s.temp.is_nan())
+            && s.order.contains(&Kind::Temperature);
         for &kind in &s.order {
             if !is_greedy || matches!(kind, Kind::Penalties | Kind::Dry) {
                 self = self.with_kind(kind, s);

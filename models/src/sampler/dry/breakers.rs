@@ -8,6 +8,10 @@ use backstitch_kv::Token;
 
 /// The most tokens after the first of a breaker that spans several.
 const MAX_TAIL: usize = 20;
+/// The most bytes of a text that count, as in llama.cpp.
+const MAX_TEXT: usize = 40;
+/// The most texts that count, which bounds the time to look through a vocabulary.
+const MAX_TEXTS: usize = 256;
 
 /// Tokens, and sequences of tokens, across which [`Dry`](super::Dry) sees no repetition. Clones
 /// share them.
@@ -43,7 +47,10 @@ impl DryBreakers {
 
     /// Make breakers of texts: every token whose text contains one of `texts`, and every token that
     /// ends with the beginning of one, followed by the tokens of the rest. Empty texts are ignored.
+    /// The first 40 bytes of a text count, and the first 256 texts.
     pub fn of_texts(vocab: &Vocab, texts: &[&str]) -> Self {
+        let texts = texts.iter().take(MAX_TEXTS).map(|text| &text[..text.floor_char_boundary(MAX_TEXT)]);
+        let texts: Vec<&str> = texts.collect();
         let mut sequences = Vec::new();
         for id in (0..vocab.n_vocab() as u32).map(Token) {
             let piece = vocab.piece(id);
