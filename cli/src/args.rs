@@ -40,7 +40,7 @@ pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
 };
 pub use run::{ChatArgs, RunArgs};
-pub use sampling::{SamplingArgs, SpeculationArgs};
+pub use sampling::{Generator, SamplingArgs, SpeculationArgs};
 pub use serve::{AnswerArgs, LogFormat, PoolingArg, ServeArgs, SlotArgs, SlotFormat};
 pub use state::{
     CheckArgs, ConvertArgs, DiffArgs, InspectStateArgs, LlamaForm, StateArgs, StateCommand, TrimArgs,

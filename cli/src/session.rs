@@ -6,7 +6,7 @@
 
 mod branches;
 
-use crate::args::{ContextArgs, SamplingArgs};
+use crate::args::{ContextArgs, Generator, SamplingArgs};
 use crate::error::Error;
 use crate::interrupt;
 use crate::output::{bytes, counted, note};
@@ -338,7 +338,7 @@ fn settings(args: &SamplingArgs, n_ctx: u32, vocab: &Vocab) -> Settings {
     Settings::default()
         .order(order)
         .infill(infill)
-        .generator(args.generator.of_library())
+        .generator(args.generator.map_or_else(Default::default, Generator::of_library))
         .mirostat(args.mirostat())
         .mirostat_tau(args.mirostat_ent)
         .mirostat_eta(args.mirostat_lr)

@@ -219,13 +219,19 @@ impl Engine {
         self.call(|worker| worker.counters()).await
     }
 
-    /// Save the sequence of a slot.
+    /// Save the sequence of a slot, if it is one of `tenant`.
     ///
     /// # Errors
     /// [`Error::Slot`], [`Error::EmptySlot`], [`Error::BusySlot`], [`Error::Stopped`];
     /// [`Error::Engine`] if the file cannot be written, whose former content then stays.
-    pub async fn save_slot(&self, slot: usize, path: PathBuf, layout: SlotLayout) -> Result<SlotFile, Error> {
-        self.call(move |worker| worker.save_slot(slot, &path, layout)).await?
+    pub async fn save_slot(
+        &self,
+        slot: usize,
+        tenant: Tenant,
+        path: PathBuf,
+        layout: SlotLayout,
+    ) -> Result<SlotFile, Error> {
+        self.call(move |worker| worker.save_slot(slot, tenant, &path, layout)).await?
     }
 
     /// Restore a saved sequence, of either layout, into a slot, for requests of `tenant`. The
@@ -238,11 +244,12 @@ impl Engine {
         self.call(move |worker| worker.restore_slot(slot, &path, tenant)).await?
     }
 
-    /// Drop the sequence of a slot, and return the number of its tokens.
+    /// Drop the sequence of a slot, and return the number of its tokens; 0 if it is none of
+    /// `tenant`.
     ///
     /// # Errors
     /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`].
-    pub async fn erase_slot(&self, slot: usize) -> Result<usize, Error> {
-        self.call(move |worker| worker.erase_slot(slot)).await?
+    pub async fn erase_slot(&self, slot: usize, tenant: Tenant) -> Result<usize, Error> {
+        self.call(move |worker| worker.erase_slot(slot, tenant)).await?
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`Server`] accepts connections. Each request passes the guard (API key, CORS, size of the body),
 //! then a handler of one of the interfaces, which are modules with a `routes` function. A handler
-//! takes [`Ready`] (the loaded model, woken if it slept), [`Client`] (the owner of its prefixes) and
+//! takes [`Ready`] (the loaded model, woken if it slept), [`Client`] (the owner of prefixes) and
 //! [`Body`] (the JSON object), makes a [`Generate`](crate::engine::Generate), and either waits for
 //! its [`Outcome`] or answers with a stream ([`sse`]). Errors are [`ApiError`]s.
 //!

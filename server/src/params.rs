@@ -1,8 +1,8 @@
 //! Settings: those of the server, and those of a request that all interfaces share.
 //!
-//! [`ServerParams`] is what the command line says. [`Fields`] reads typed values from a JSON object,
-//! with errors that name the field. [`Sampling`] has the samplers of a request, and
-//! [`read_generate`] makes a [`Generate`](crate::engine::Generate) of it and of everything else that
+//! [`ServerParams`] is what the command line says. [`Fields`] reads typed values from a JSON
+//! object, with errors that name the field. [`Sampling`] has the samplers of a request, and
+//! [`read_generate`] makes a [`Generate`](crate::engine::Generate) of it and of all else that
 //! llama-server's, OpenAI's and Anthropic's interfaces have in common.
 
 mod constraint;
@@ -17,5 +17,5 @@ pub use fields::Fields;
 pub use generate::{Reading, read_generate};
 pub(crate) use prompt::token;
 pub use prompt::{read_prompts, tokenize};
-pub use sampling::{SamplerKind, Sampling};
+pub use sampling::Sampling;
 pub use server::ServerParams;

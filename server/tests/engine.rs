@@ -306,7 +306,7 @@ fn what_was_evaluated_survives_a_restart() {
 #[test]
 fn slots_are_saved_restored_and_erased() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (model, folder) = (demo(), tempfile::tempdir().unwrap());
+    let (model, folder, tenant) = (demo(), tempfile::tempdir().unwrap(), Tenant::default());
     let engine = Engine::start(&model, params()).unwrap();
     let prompt = some_tokens(&model, 100, 1);
     let mut saved = request(&model, &prompt, 5, 1);
@@ -314,7 +314,7 @@ fn slots_are_saved_restored_and_erased() {
     let first = answer(engine.generate(saved).unwrap());
     for (layout, name) in [(SlotLayout::Backstitch, "a.bst"), (SlotLayout::Llama, "a.bin")] {
         let path = folder.path().join(name);
-        let file = runtime.block_on(engine.save_slot(2, path.clone(), layout)).unwrap();
+        let file = runtime.block_on(engine.save_slot(2, tenant, path.clone(), layout)).unwrap();
         assert_eq!(file.n_tokens, 104);
         assert_eq!(file.n_bytes, std::fs::metadata(&path).unwrap().len());
         assert_eq!(
@@ -329,9 +329,11 @@ fn slots_are_saved_restored_and_erased() {
         assert_eq!(again.reuse.n_reused, 104, "{name}");
         assert_eq!(again.tokens, alone(&model, &longer, 5, 1), "{name}");
     }
-    assert_eq!(runtime.block_on(engine.erase_slot(2)).unwrap(), 104);
+    // The slot shows nothing to another tenant.
+    assert_eq!(runtime.block_on(engine.erase_slot(2, Tenant::of(&["other"]))).unwrap(), 0);
+    assert_eq!(runtime.block_on(engine.erase_slot(2, tenant)).unwrap(), 104);
     assert!(matches!(
-        runtime.block_on(engine.save_slot(2, folder.path().join("b"), SlotLayout::Llama)),
+        runtime.block_on(engine.save_slot(2, tenant, folder.path().join("b"), SlotLayout::Llama)),
         Err(Error::EmptySlot { slot: 2 })
     ));
     std::fs::write(folder.path().join("bad"), b"no state").unwrap();

@@ -97,9 +97,10 @@ pub struct SamplingArgs {
     #[arg(long, alias = "sampling-seq", value_name = "LETTERS", value_parser = by_letters,
           overrides_with = "samplers")]
     pub sampler_seq: Option<Order>,
-    /// Random numbers: "llama" draws the tokens that llama.cpp draws with the same seed.
-    #[arg(long, value_name = "NAME", default_value = "backstitch")]
-    pub generator: Generator,
+    /// Random numbers: "llama" draws the tokens that llama.cpp draws with the same seed [default:
+    /// backstitch; llama for serve].
+    #[arg(long, value_name = "NAME")]
+    pub generator: Option<Generator>,
     /// Add to the logit of a token: 15043+1, 15043-1.5 or 2-inf; may be repeated.
     #[arg(short = 'l', long, value_name = "TOKEN±X", value_parser = bias)]
     pub logit_bias: Vec<(u32, f32)>,

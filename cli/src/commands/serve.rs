@@ -3,7 +3,9 @@
 mod log;
 mod template;
 
-use crate::args::{AnswerArgs, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat};
+use crate::args::{
+    AnswerArgs, Generator, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat,
+};
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::note;
@@ -242,6 +244,14 @@ fn sampling(args: &SamplingArgs) -> Sampling {
         dry_allowed_length: args.dry_allowed_length,
         dry_penalty_last_n: args.dry_penalty_last_n,
         dry_sequence_breakers: args.dry_sequence_breaker.clone(),
+        samplers: args.order(),
+        // llama-server's clients expect its texts.
+        generator: args.generator.unwrap_or(Generator::Llama).of_library(),
+        mirostat: args.mirostat,
+        mirostat_tau: args.mirostat_ent,
+        mirostat_eta: args.mirostat_lr,
+        adaptive_target: args.adaptive_target,
+        adaptive_decay: args.adaptive_decay,
         logit_bias: args.logit_bias.iter().map(|&(token, bias)| (Token(token), bias)).collect(),
         ..Sampling::default()
     }

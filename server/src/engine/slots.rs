@@ -63,10 +63,16 @@ impl SlotView {
 }
 
 impl Worker {
-    /// Save the sequence of a slot.
-    pub fn save_slot(&mut self, slot: usize, path: &Path, layout: SlotLayout) -> Result<SlotFile, Error> {
+    /// Save the sequence of a slot, if it is one of `tenant`.
+    pub fn save_slot(
+        &mut self,
+        slot: usize,
+        tenant: Tenant,
+        path: &Path,
+        layout: SlotLayout,
+    ) -> Result<SlotFile, Error> {
         let began = Instant::now();
-        let seq = self.idle_slot(slot)?.ok_or(Error::EmptySlot { slot })?;
+        let seq = self.own_slot(slot, tenant)?.ok_or(Error::EmptySlot { slot })?;
         let n_tokens = self.ctx.tokens(seq)?.len();
         let n_bytes = match layout {
             SlotLayout::Backstitch => self.ctx.save(seq, path)?.container.bytes,
@@ -114,14 +120,20 @@ impl Worker {
     }
 
     /// Drop the sequence of a slot, and return the number of its tokens.
-    pub fn erase_slot(&mut self, slot: usize) -> Result<usize, Error> {
-        let Some(seq) = self.idle_slot(slot)? else { return Ok(0) };
+    pub fn erase_slot(&mut self, slot: usize, tenant: Tenant) -> Result<usize, Error> {
+        let Some(seq) = self.own_slot(slot, tenant)? else { return Ok(0) };
         let n_tokens = self.ctx.tokens(seq)?.len();
         self.release(seq)?;
         if let Some(view) = self.slots.get_mut(slot) {
             *view = SlotView::new(slot);
         }
         Ok(n_tokens)
+    }
+
+    /// Return the sequence of a slot in which nothing is evaluated, if it is one of `tenant`.
+    fn own_slot(&self, slot: usize, tenant: Tenant) -> Result<Option<SeqId>, Error> {
+        let is_own = |seq: &SeqId| self.conversations.get(*seq).is_some_and(|held| held.tenant == tenant);
+        Ok(self.idle_slot(slot)?.filter(is_own))
     }
 
     /// Return the sequence of a slot in which nothing is evaluated.

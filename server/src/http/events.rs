@@ -100,7 +100,7 @@ impl Events {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {

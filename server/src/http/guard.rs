@@ -1,4 +1,4 @@
-//! What every request passes before and after its handler: origins, keys, sizes, the log.
+//! The guard that every request passes: origins, keys, sizes, the log.
 
 use super::app::Host;
 use super::body::too_large;
@@ -80,7 +80,7 @@ fn admit(
 ) -> Result<Client, ApiError> {
     // A page of another origin could otherwise make the browser ask for work here, although it
     // could not read the answer.
-    if is_foreign(headers) && !is_allowed {
+    if method != Method::OPTIONS && is_foreign(headers) && !is_allowed {
         let text = "pages of other origins may not use this server (--cors-origins allows them)";
         return Err(ApiError::new(ErrorKind::Permission, text));
     }

@@ -6,8 +6,8 @@ use backstitch_models::session::TokenLogprobs;
 use backstitch_models::vocab::Vocab;
 use serde_json::{Value, json};
 
-/// Return tokens with their probabilities and the likeliest ones beside them. `is_sampled`: they are
-/// probabilities after the samplers, not logarithms of the model's own.
+/// Return tokens with their probabilities and the likeliest ones beside them. `is_sampled`: these
+/// are probabilities after the samplers, not logarithms of the model's own.
 pub fn probabilities_json(vocab: &Vocab, logprobs: &[TokenLogprobs], is_sampled: bool) -> Value {
     let of_token = |entry: &TokenLogprobs| {
         let mut json = one(vocab, entry.token, entry.logprob, is_sampled);

@@ -24,9 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Return a router with all interfaces.
 pub(crate) fn router(host: &Arc<Host>) -> Router {
-    let routes = crate::native::routes()
-        .merge(crate::openai::routes())
-        .merge(crate::anthropic::routes());
+    let routes = crate::native::routes().merge(crate::openai::routes()).merge(crate::anthropic::routes());
     let page = if host.params().ui { crate::page::routes() } else { Router::new() };
     routes
         .merge(page)

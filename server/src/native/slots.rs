@@ -2,7 +2,7 @@
 
 mod name;
 
-use crate::engine::{HeldSequence, SlotReport};
+use crate::engine::{HeldSequence, SlotReport, Tenant};
 use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, Ready, millis};
 use crate::params::Fields;
 use axum::Json;
@@ -81,7 +81,7 @@ pub(super) async fn act(
     let fields = Fields::new(&body);
     let tenant = client.tenant(fields.str("cache_salt")?);
     if action == "erase" {
-        let n_erased = app.engine().erase_slot(slot).await?;
+        let n_erased = app.engine().erase_slot(slot, tenant).await?;
         return Ok(Json(json!({"id_slot": slot, "n_erased": n_erased})));
     }
     let name = fields.str("filename")?.ok_or_else(|| ApiError::missing("filename"))?;
@@ -91,7 +91,7 @@ pub(super) async fn act(
     // Clients with keys of their own have folders of their own.
     let folder = tenant.folder().map_or_else(|| folder.clone(), |tenant| folder.join(tenant));
     match action {
-        "save" => save(&app, slot, folder, name).await,
+        "save" => save(&app, (slot, tenant), folder, name).await,
         _ => {
             let file = app.engine().restore_slot(slot, folder.join(name), tenant).await.map_err(|error| {
                 let text = format!("Unable to restore slot, invalid slot save file: {error}");
@@ -108,12 +108,17 @@ pub(super) async fn act(
     }
 }
 
-async fn save(app: &App, slot: usize, folder: PathBuf, name: &str) -> Result<Json<Value>, ApiError> {
+async fn save(
+    app: &App,
+    (slot, tenant): (usize, Tenant),
+    folder: PathBuf,
+    name: &str,
+) -> Result<Json<Value>, ApiError> {
     make_folder(&folder).map_err(|error| {
         ApiError::new(ErrorKind::Server, format!("Unable to save slot: {}", error.kind()))
     })?;
     let layout = app.params().slot_layout;
-    let file = app.engine().save_slot(slot, folder.join(name), layout).await?;
+    let file = app.engine().save_slot(slot, tenant, folder.join(name), layout).await?;
     Ok(Json(json!({
         "id_slot": slot,
         "filename": name,

@@ -85,7 +85,6 @@ impl Reading {
             "n_discard": n_discard,
             "stream": self.stream,
             "n_probs": self.generate.logprobs.unwrap_or(0),
-            "min_keep": 0,
             "grammar": "",
             "grammar_lazy": false,
             "grammar_triggers": [],

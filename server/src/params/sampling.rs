@@ -5,8 +5,7 @@ use crate::http::{ApiError, App};
 use backstitch_models::Token;
 use backstitch_models::grammar::GrammarSampler;
 use backstitch_models::sampler::{
-    Builder, Chain, Dry, DryBreakers, DryParams, DynamicTemperature, Greedy, LogitBias, MinP, Penalties,
-    TopK, TopNSigma, TopP, Typical, Xtc,
+    Chain, DryBreakers, DryParams, Generator, Infill, Kind, MirostatVersion, Settings,
 };
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
 use serde_json::{Value, json};
@@ -20,79 +19,24 @@ const MAX_BIASES: usize = 65_536;
 pub(crate) const MAX_STRINGS: usize = 256;
 /// The most tokens that a sampler looks back at.
 const MAX_LAST_N: i64 = 1 << 16;
+/// The most samplers in an order.
+const MAX_ORDER: usize = 64;
 /// The seed that stands for a random one.
 const RANDOM: u32 = u32::MAX;
 
-/// A sampler that a request can put into its chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SamplerKind {
-    /// Penalties for repeated tokens.
-    Penalties,
-    /// Penalties for repeated sequences.
-    Dry,
-    /// A cut by standard deviations.
-    TopNSigma,
-    /// A cut by number.
-    TopK,
-    /// A cut by typicality.
-    TypicalP,
-    /// A cut by probability mass.
-    TopP,
-    /// A cut by probability beside the likeliest.
-    MinP,
-    /// Now and then, a cut of the likeliest.
-    Xtc,
-    /// The temperature.
-    Temperature,
-}
-
-use SamplerKind::{Dry as DryKind, MinP as MinPKind, Temperature, TopK as TopKKind, TopP as TopPKind};
-
-/// The names of samplers, their letters, and other names that clients use.
-const KINDS: [(SamplerKind, &str, char, &str); 9] = [
-    (SamplerKind::Penalties, "penalties", 'e', "repetition_penalty"),
-    (DryKind, "dry", 'd', "dry"),
-    (SamplerKind::TopNSigma, "top_n_sigma", 's', "top-n-sigma"),
-    (TopKKind, "top_k", 'k', "top-k"),
-    (SamplerKind::TypicalP, "typ_p", 'y', "typical_p"),
-    (TopPKind, "top_p", 'p', "nucleus"),
-    (MinPKind, "min_p", 'm', "min-p"),
-    (SamplerKind::Xtc, "xtc", 'x', "xtc"),
-    (Temperature, "temperature", 't', "temp"),
-];
-
-impl SamplerKind {
-    /// Return the name in llama-server's interface.
-    pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, ..)| name)
-    }
-
-    fn of_name(name: &str) -> Option<Self> {
-        KINDS.iter().find(|(_, known, _, other)| *known == name || *other == name).map(|(kind, ..)| *kind)
-    }
-
-    fn of_letter(letter: char) -> Option<Self> {
-        KINDS.iter().find(|(_, _, known, _)| *known == letter).map(|(kind, ..)| *kind)
-    }
-
-    /// Read the order of samplers from a list of names or a text of letters.
-    ///
-    /// # Errors
-    /// The name that is unknown.
-    pub fn read_order(value: &Value) -> Result<Vec<Self>, String> {
-        let unknown = |name: &dyn std::fmt::Display| format!("{name} is no sampler");
-        match value {
-            Value::String(letters) => letters
-                .chars()
-                .map(|letter| Self::of_letter(letter).ok_or_else(|| unknown(&letter)))
-                .collect(),
-            Value::Array(names) => {
-                let kind = |name: &Value| name.as_str().and_then(Self::of_name).ok_or_else(|| unknown(name));
-                names.iter().take(MAX_STRINGS).map(kind).collect()
-            }
-            other => Err(unknown(other)),
+/// Read the order of samplers from a list of names or a text of letters.
+fn read_order(value: &Value) -> Result<Vec<Kind>, String> {
+    let unknown = |name: &dyn std::fmt::Display| format!("{name} is no sampler");
+    match value {
+        Value::String(letters) => {
+            let kind = |letter| Kind::from_letter(letter).ok_or_else(|| unknown(&letter));
+            letters.chars().take(MAX_ORDER).map(kind).collect()
         }
+        Value::Array(names) => {
+            let kind = |name: &Value| name.as_str().and_then(Kind::from_name).ok_or_else(|| unknown(name));
+            names.iter().take(MAX_ORDER).map(kind).collect()
+        }
+        other => Err(unknown(other)),
     }
 }
 
@@ -152,7 +96,21 @@ pub struct Sampling {
     /// The end of the text is never chosen.
     pub ignore_eos: bool,
     /// The order of the samplers.
-    pub samplers: Vec<SamplerKind>,
+    pub samplers: Vec<Kind>,
+    /// The version of mirostat; 0 is off.
+    pub mirostat: u8,
+    /// The surprise that tokens should have.
+    pub mirostat_tau: f32,
+    /// The rate at which mirostat learns.
+    pub mirostat_eta: f32,
+    /// The target of adaptive-p; below 0 is off.
+    pub adaptive_target: f32,
+    /// The decay of adaptive-p.
+    pub adaptive_decay: f32,
+    /// The least number of candidates that samplers keep.
+    pub min_keep: usize,
+    /// The random numbers: by default llama.cpp's, which its clients expect.
+    pub generator: Generator,
 }
 
 impl Default for Sampling {
@@ -180,7 +138,14 @@ impl Default for Sampling {
             dry_sequence_breakers: ["\n", ":", "\"", "*"].map(str::to_owned).to_vec(),
             logit_bias: Vec::new(),
             ignore_eos: false,
-            samplers: KINDS.iter().map(|(kind, ..)| *kind).collect(),
+            samplers: Kind::USUAL.to_vec(),
+            mirostat: 0,
+            mirostat_tau: 5.0,
+            mirostat_eta: 0.1,
+            adaptive_target: -1.0,
+            adaptive_decay: 0.9,
+            min_keep: 0,
+            generator: Generator::Llama,
         }
     }
 }
@@ -202,15 +167,13 @@ impl Sampling {
         sampling.read_numbers(fields)?;
         sampling.read_windows(fields)?;
         set(&mut sampling.ignore_eos, fields.bool("ignore_eos")?);
-        if fields.i64("mirostat")?.is_some_and(|version| version != 0) {
-            return Err(ApiError::not_supported("mirostat is not supported: leave \"mirostat\" out"));
-        }
+        set(&mut sampling.mirostat, fields.i64("mirostat")?.map(|version| version.clamp(0, 2) as u8));
         if let Some(value) = fields.get("logit_bias") {
             sampling.logit_bias = read_biases(value, app.vocab())?;
         }
         if let Some(value) = fields.get("samplers") {
-            sampling.samplers = SamplerKind::read_order(value)
-                .map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
+            sampling.samplers =
+                read_order(value).map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
         }
         if let Some(texts) = fields.strings("dry_sequence_breakers")? {
             if texts.is_empty() || texts.len() > MAX_STRINGS {
@@ -240,6 +203,12 @@ impl Sampling {
         set(&mut self.dry_multiplier, within("dry_multiplier", 0.0, f32::MAX)?);
         // llama-server keeps its default for a base that would shrink the penalty.
         set(&mut self.dry_base, fields.f32("dry_base")?.filter(|&base| base >= 1.0));
+        set(&mut self.mirostat_tau, fields.f32("mirostat_tau")?);
+        set(&mut self.mirostat_eta, fields.f32("mirostat_eta")?);
+        set(&mut self.adaptive_target, within("adaptive_target", f32::MIN, 1.0)?);
+        set(&mut self.adaptive_decay, within("adaptive_decay", 0.0, 0.99)?);
+        let min_keep = fields.u64("min_keep")?;
+        set(&mut self.min_keep, min_keep.map(|n| usize::try_from(n).unwrap_or(usize::MAX)));
         let top_k = fields.i64("top_k")?.map(|k| u32::try_from(k.max(0)).unwrap_or(u32::MAX));
         set(&mut self.top_k, top_k);
         // Seeds have 32 bits, and every negative one is random.
@@ -272,80 +241,80 @@ impl Sampling {
         }
     }
 
-    /// Return the chain of samplers, in a context of `n_ctx` tokens. The `index` tells several
-    /// answers to one prompt apart: each has other random numbers. A grammar comes first.
+    /// Return the chain of samplers, in a context of `n_ctx` tokens, behind the grammar. `index`
+    /// tells several answers to one prompt apart: each has other random numbers.
     pub fn chain(&self, vocab: &Vocab, n_ctx: u32, index: usize, grammar: Option<GrammarSampler>) -> Chain {
-        let look_back = |n: i64| match n {
-            -1 => i64::from(n_ctx).min(MAX_LAST_N) as usize,
-            n => n.clamp(0, MAX_LAST_N.min(i64::from(n_ctx))) as usize,
-        };
         let seed = self.actual_seed().wrapping_add(index as u64);
-        let mut builder = Chain::builder(vocab.n_vocab()).seed(seed).last_n(look_back(self.repeat_last_n));
-        if let Some(grammar) = grammar {
-            builder = builder.with(grammar);
-        }
-        let mut biases = self.logit_bias.clone();
-        if self.ignore_eos {
-            biases.extend(vocab.eog().iter().map(|&token| (token, f32::NEG_INFINITY)));
-        }
-        if !biases.is_empty() {
-            builder = builder.with(LogitBias(biases));
-        }
-        // With a temperature of zero only what changes the order of candidates matters.
-        let is_greedy = self.temp <= 0.0;
-        for kind in &self.samplers {
-            builder = self.with(builder, *kind, is_greedy, vocab, look_back(self.dry_penalty_last_n));
-        }
-        if is_greedy { builder.with(Greedy).build() } else { builder.build() }
+        let builder = Chain::builder(vocab.n_vocab());
+        let builder = match grammar {
+            Some(grammar) => builder.with(grammar),
+            None => builder,
+        };
+        builder.settings(&self.settings(vocab, n_ctx).seed(seed)).build()
     }
 
-    /// Add a sampler to a chain, unless it is off.
-    fn with(
-        &self,
-        builder: Builder,
-        kind: SamplerKind,
-        is_greedy: bool,
-        vocab: &Vocab,
-        dry_last_n: usize,
-    ) -> Builder {
-        match kind {
-            SamplerKind::Penalties => {
-                let penalties = Penalties {
-                    repeat: self.repeat_penalty,
-                    frequency: self.frequency_penalty,
-                    presence: self.presence_penalty,
-                };
-                let is_off =
-                    penalties.repeat == 1.0 && penalties.frequency == 0.0 && penalties.presence == 0.0;
-                if is_off { builder } else { builder.with(penalties) }
-            }
-            SamplerKind::Dry if self.dry_multiplier > 0.0 && dry_last_n > 0 => {
-                let texts: Vec<&str> = self.dry_sequence_breakers.iter().map(String::as_str).collect();
-                let params = DryParams {
-                    multiplier: self.dry_multiplier,
-                    base: self.dry_base,
-                    allowed_length: self.dry_allowed_length as usize,
-                    last_n: dry_last_n,
-                };
-                builder.with(Dry::new(&params, &DryBreakers::of_texts(vocab, &texts)))
-            }
-            SamplerKind::Dry => builder,
-            _ if is_greedy => builder,
-            SamplerKind::TopNSigma if self.top_n_sigma > 0.0 => builder.with(TopNSigma(self.top_n_sigma)),
-            SamplerKind::TopK if self.top_k > 0 => builder.with(TopK(self.top_k as usize)),
-            SamplerKind::TypicalP if self.typical_p < 1.0 => builder.with(Typical(self.typical_p)),
-            SamplerKind::TopP if self.top_p < 1.0 => builder.with(TopP(self.top_p)),
-            SamplerKind::MinP if self.min_p > 0.0 => builder.with(MinP(self.min_p)),
-            SamplerKind::Xtc if self.xtc_probability > 0.0 => {
-                builder.with(Xtc { probability: self.xtc_probability, threshold: self.xtc_threshold })
-            }
-            SamplerKind::Temperature => builder.with(DynamicTemperature {
-                temp: self.temp,
-                range: self.dynatemp_range,
-                exponent: self.dynatemp_exponent,
-            }),
-            _ => builder,
+    /// Return the settings of the library's samplers.
+    fn settings(&self, vocab: &Vocab, n_ctx: u32) -> Settings {
+        let most = MAX_LAST_N.min(i64::from(n_ctx));
+        let look_back = |n: i64| if n < 0 { most as usize } else { n.min(most) as usize };
+        let dry = DryParams {
+            multiplier: self.dry_multiplier,
+            base: self.dry_base,
+            allowed_length: self.dry_allowed_length as usize,
+            last_n: look_back(self.dry_penalty_last_n),
+        };
+        let mut settings = Settings::default()
+            .generator(self.generator)
+            .order(self.order())
+            .min_keep(self.min_keep)
+            .temp(self.temp)
+            .top_k(self.top_k as usize)
+            .top_p(self.top_p)
+            .min_p(self.min_p)
+            .typical_p(self.typical_p)
+            .repeat_last_n(look_back(self.repeat_last_n))
+            .repeat_penalty(self.repeat_penalty)
+            .frequency_penalty(self.frequency_penalty)
+            .presence_penalty(self.presence_penalty)
+            .dry(dry)
+            .top_n_sigma(self.top_n_sigma.max(0.0))
+            .xtc_probability(self.xtc_probability)
+            .xtc_threshold(self.xtc_threshold)
+            .dynamic_temp_range(self.dynatemp_range)
+            .dynamic_temp_exponent(self.dynatemp_exponent)
+            .mirostat_tau(self.mirostat_tau)
+            .mirostat_eta(self.mirostat_eta)
+            .adaptive_target(self.adaptive_target)
+            .adaptive_decay(self.adaptive_decay)
+            .logit_bias(self.biases(vocab));
+        settings.mirostat = match self.mirostat {
+            1 => Some(MirostatVersion::One),
+            2 => Some(MirostatVersion::Two),
+            _ => None,
+        };
+        // These two read the whole vocabulary, so they are made only if they are needed.
+        if self.dry_multiplier != 0.0 && self.samplers.contains(&Kind::Dry) {
+            let texts: Vec<&str> = self.dry_sequence_breakers.iter().map(String::as_str).collect();
+            settings.dry_breakers = DryBreakers::of_texts(vocab, &texts);
         }
+        if self.samplers.contains(&Kind::Infill) {
+            settings.infill = Some(Infill::new(vocab));
+        }
+        settings
+    }
+
+    /// Return the order of the samplers. A target alone adds adaptive-p.
+    fn order(&self) -> Vec<Kind> {
+        let is_added = self.adaptive_target >= 0.0 && !self.samplers.contains(&Kind::AdaptiveP);
+        let added = is_added.then_some(Kind::AdaptiveP);
+        self.samplers.iter().copied().chain(added).collect()
+    }
+
+    /// Return the biases, with those that ban the end of the text.
+    fn biases(&self, vocab: &Vocab) -> Vec<(Token, f32)> {
+        let banned = vocab.eog().iter().filter(|_| self.ignore_eos);
+        let banned = banned.map(|&token| (token, f32::NEG_INFINITY));
+        self.logit_bias.iter().copied().chain(banned).collect()
     }
 
     /// Return the settings as llama-server tells them.
@@ -373,11 +342,12 @@ impl Sampling {
             "dry_allowed_length": self.dry_allowed_length,
             "dry_penalty_last_n": self.dry_penalty_last_n,
             "dry_sequence_breakers": self.dry_sequence_breakers,
-            "mirostat": 0,
-            "mirostat_tau": 5.0,
-            "mirostat_eta": 0.1,
-            "adaptive_target": -1.0,
-            "adaptive_decay": 0.9,
+            "mirostat": self.mirostat,
+            "mirostat_tau": self.mirostat_tau,
+            "mirostat_eta": self.mirostat_eta,
+            "adaptive_target": self.adaptive_target,
+            "adaptive_decay": self.adaptive_decay,
+            "min_keep": self.min_keep,
             "logit_bias": biases.collect::<Vec<_>>(),
             "ignore_eos": self.ignore_eos,
             "samplers": names,

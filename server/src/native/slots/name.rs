@@ -6,8 +6,8 @@ const MAX_NAME: usize = 128;
 /// Names that are devices on Windows, with any ending.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
 
-/// Return true if a name can only mean a file in the folder of saved slots, on every system: letters,
-/// digits and `.-_ +@=,` without a dot or a space at either end.
+/// Return true if a name can only mean a file in the folder of saved slots, on every system:
+/// letters, digits and `.-_ +@=,` without a dot or a space at either end.
 pub(super) fn is_safe(name: &str) -> bool {
     let is_fine = |letter: char| letter.is_alphanumeric() || ".-_ +@=,".contains(letter);
     let is_edge = |letter: Option<char>| matches!(letter, None | Some('.' | ' '));
