@@ -282,9 +282,9 @@ impl Chain {
     /// use backstitch_models::sampler::{Chain, Settings};
     ///
     /// let mut chain = Chain::new(3, &Settings::default().top_k(2).top_p(1.0).temp(1.0));
-    /// chain.sample(&[0.6f32, 0.2, 0.2].map(f32::ln));
+    /// chain.sample(&[1.0, 1.0, 0.0]);
     /// let probabilities: Vec<_> = chain.probabilities().map(|(token, p)| (token.0, p)).collect();
-    /// assert_eq!(probabilities, [(0, 0.75), (1, 0.25)]);
+    /// assert_eq!(probabilities, [(0, 0.5), (1, 0.5)]);
     /// ```
     pub fn probabilities(&self) -> impl Iterator<Item = (Token, f32)> + '_ {
         self.candidates.probabilities()

@@ -29,7 +29,7 @@ pub enum MirostatVersion {
 /// let mirostat = Mirostat::new(MirostatVersion::Two, 1.0, 0.1, 4, Generator::Backstitch);
 /// let mut chain = Chain::builder(4).with(mirostat).build();
 /// chain.sample(&[0.4f32, 0.3, 0.2, 0.1].map(f32::ln));
-/// assert_eq!(chain.candidates().items().len(), 3); // 0.1 is 3.3 bits, more than 2
+/// assert_eq!(chain.candidates().items().len(), 2); // 0.2 is 2.3 bits, more than 2
 /// ```
 #[derive(Debug, Clone)]
 pub struct Mirostat {
