@@ -74,7 +74,7 @@ fn a_token_that_is_not_allowed_bans_all_until_the_sequence_goes_back() {
     accept_all(&mut chain, "axb");
     assert_eq!(chain.sample(&wanting(&[byte(b'b')])), None);
     assert_eq!(state.error(), Some(GrammarError::Token { token: byte(b'x') }));
-    chain.roll_back(0, 0, &[byte(b'a')], (0, &[])).unwrap();
+    chain.roll_back(0, 0, &[byte(b'a')], [(0, &[]), (0, &[])]).unwrap();
     assert_eq!(chain.sample(&wanting(&[byte(b'b')])), Some(byte(b'b')));
 }
 
