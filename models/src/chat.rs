@@ -23,7 +23,8 @@
 //! - `value.rs` and `conversation.rs` are the values of the caller, which `json_text.rs` reads from
 //!   JSON.
 //! - `capabilities.rs` finds what a template renders.
-//! - [`reply`] is the way back: from the text that a model writes to content, reasoning and calls.
+//! - [`reply`] goes in the other direction: from the text that a model writes to content, reasoning
+//!   and calls.
 //!
 //! A template goes through these steps:
 //!

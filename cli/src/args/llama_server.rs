@@ -4,10 +4,15 @@ use super::llama::Treatment::{Ignored, Off, Refused};
 use super::llama::{Flag, Takes, only};
 use Takes::{Maybe, Nothing, Value};
 
+/// The command that the options below belong to.
 const SERVE: &[&str] = &["serve"];
+/// The answer to options of encryption. A proxy does it better, and is kept up to date by others.
 const TLS: &str = "connections are not encrypted here; put a proxy that does it in front (docs/security.md)";
+/// The note for options of speculation.
 const DRAFT: &str = "the server does not draft tokens; the text is the same without";
+/// The answer to options that let the server act for the model.
 const TOOLS: &str = "the server runs no tools; clients do";
+/// The answer to options of a folder of models from which requests choose.
 const REPOSITORY: &str = "one model is served at a time: -m FILE";
 
 /// The options, before those of all commands.

@@ -18,6 +18,8 @@ enum Kind {
 
 use Kind::{Either, Switch, Value};
 
+/// The variables, in the order of the options in llama-server's help. If two of them stand for one
+/// option, the later one counts, as it does on a command line.
 const VARIABLES: &[Variable] = &[
     ("LLAMA_ARG_MODEL", "--model", Value),
     ("LLAMA_ARG_HOST", "--host", Value),

@@ -132,6 +132,8 @@ fn of_context(model: &Model, ctx: &Context) -> Line {
 /// Return the lines about the speed: at most what the limits allow, in an empty context and in a
 /// full one.
 fn of_speed(ctx: &Context, limits: &Limits) -> Vec<Line> {
+    // Long enough that products are as fast as they become, short enough for attention to cost
+    // little.
     const PROMPT: u32 = 512;
     let n_ctx = ctx.params().n_ctx;
     let (empty, full) =

@@ -58,7 +58,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     server.run().map_err(Error::Terminal)
 }
 
-/// Make the state of the server: it holds the model, and can load it again after a sleep.
+/// Make the state of the server: it holds the model, and can load it again after a sleep. The model
+/// that was loaded to check the options is the first one, so that nothing is read twice.
 fn host(
     args: &ServeArgs,
     params: ServerParams,
@@ -83,7 +84,8 @@ fn host(
     })
 }
 
-/// Load the model again.
+/// Load the model again, in the way in which it was loaded first. No progress is shown: the log of a
+/// server is no terminal to draw on.
 fn reopen(args: &ModelArgs, n_threads: u32) -> Result<Model, backstitch_models::Error> {
     let Some(path) = &args.model else { return Model::from_bytes(embedded::GGUF) };
     let params = LoadParams::default().access(args.access()).n_threads(n_threads as usize);
@@ -96,7 +98,8 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
     let asked = parallel.and_then(|n| u32::try_from(n).ok()).filter(|&n| n > 0);
     let n_slots = asked.unwrap_or(DEFAULT_SLOTS);
     let context = model::params(&args.context, model).pooling(args.answers.pooling());
-    // As with llama-server, -np N without --kv-unified shares the context out.
+    // As with llama-server, -np N without --kv-unified shares the context out. Without -np every
+    // request may have all of it.
     let n_ctx = match asked {
         Some(n) if !kv_unified => context.n_ctx / n,
         _ => context.n_ctx,

@@ -181,11 +181,11 @@ impl Template {
     /// Return what stands behind the generation prompt: pieces, with true for text in which control
     /// tokens are recognised. That is the end of reasoning that is switched off in a template that
     /// does not know how, and the message to continue.
-    fn begin_answer<'m>(
+    fn begin_answer(
         &self,
         generation_prompt: &str,
         is_thinking: bool,
-        continued: Option<(Continue, &'m Message)>,
+        continued: Option<(Continue, &Message)>,
     ) -> Vec<(String, bool)> {
         let trimmed = generation_prompt.trim_end();
         let open = THINKING_TAGS.iter().find(|(start, _)| trimmed.ends_with(start));

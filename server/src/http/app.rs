@@ -52,7 +52,7 @@ pub struct ModelSummary {
     pub eos: String,
 }
 
-/// What handlers work with: the loaded model and the settings of the server.
+/// The loaded model and the settings of the server, with which handlers work.
 #[derive(Debug)]
 pub struct App {
     engine: Engine,

@@ -194,13 +194,14 @@ impl Answer {
 
     /// Return the times so far.
     fn timings(&self, n_prompt: usize) -> Value {
-        let mut timings = Timings::default();
-        timings.n_cached = self.reuse.map_or(0, |reuse| reuse.n_reused);
-        timings.n_prompt = n_prompt;
-        timings.prompt = self.prompt_time;
-        timings.n_generated = self.n_generated;
-        timings.generation = self.first_token.map_or(Duration::ZERO, |first| first.elapsed());
-        timings_json(&timings)
+        timings_json(&Timings {
+            n_cached: self.reuse.map_or(0, |reuse| reuse.n_reused),
+            n_prompt,
+            prompt: self.prompt_time,
+            n_generated: self.n_generated,
+            generation: self.first_token.map_or(Duration::ZERO, |first| first.elapsed()),
+            ..Timings::default()
+        })
     }
 
     /// Return the part of the prompt that is done.

@@ -15,8 +15,11 @@ use backstitch_models::session::Finish;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
+/// The name of a field, and the value that stands for its absence.
+type Repeated = (&'static str, fn() -> Value);
+
 /// Fields of the request that the answer repeats, with what it says if they are absent.
-const REPEATED: [(&str, fn() -> Value); 9] = [
+const REPEATED: [Repeated; 9] = [
     ("instructions", || Value::Null),
     ("max_output_tokens", || Value::Null),
     ("metadata", || json!({})),

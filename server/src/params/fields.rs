@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 /// let fields = Fields::new(object.as_object().unwrap());
 /// assert_eq!(fields.u64("top_k")?, Some(40));
 /// assert_eq!(fields.bool("stream")?, None);
-/// assert!(fields.u64("seed").unwrap_err().message().starts_with("\"seed\" must be a whole number"));
+/// let error = fields.u64("seed").unwrap_err();
+/// assert!(error.message().starts_with("\"seed\" must be a whole number"));
 /// # Ok::<(), backstitch_server::http::ApiError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

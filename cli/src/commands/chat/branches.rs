@@ -146,6 +146,7 @@ impl Chat<'_> {
 
 /// Return the beginning of a text, on one line.
 fn beginning(text: &str) -> String {
+    // A list with numbers and marks before the texts still fits in 80 columns.
     const LENGTH: usize = 56;
     let mut short = one_line(&text.chars().take(LENGTH).collect::<String>().replace('\n', " "));
     if text.chars().nth(LENGTH).is_some() {

@@ -27,6 +27,8 @@ impl Role {
         }
     }
 
+    /// Return the role that a saved conversation names; `None` for names that a later release may
+    /// have added.
     fn of_name(name: &str) -> Option<Self> {
         [Self::System, Self::User, Self::Assistant].into_iter().find(|role| role.name() == name)
     }

@@ -156,6 +156,8 @@ impl Highlighter for Display {
         if line.contains(is_obeyed) { line.replace(is_obeyed, "\u{fffd}").into() } else { line.into() }
     }
 
+    /// Return true if a typed character changes what is shown: the editor then writes the line anew
+    /// instead of the character alone.
     fn highlight_char(&self, line: &str, _pos: usize, _kind: CmdKind) -> bool {
         self.is_empty.set(line.is_empty());
         line.contains(is_obeyed)

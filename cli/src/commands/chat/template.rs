@@ -114,6 +114,10 @@ impl Template {
         Ok(Self { parsed, source: Some(source), ends })
     }
 
+    /// Make the template of an entry of the table.
+    ///
+    /// # Errors
+    /// Those of [`Self::of_source`]; a test parses all of them.
     fn of_known(known: &Known, vocab: &Vocab) -> Result<Self, Error> {
         Self::of_source(known.source.into(), vocab)
     }

@@ -1,9 +1,13 @@
 //! The log of the server, on standard error.
+//!
+//! Every request is a line: its method, path, status and time, and the reason if it was refused.
+//! Prompts, answers and keys are in no line, whatever the level.
 
 use crate::args::{LogFormat, ServeArgs};
 use tracing::level_filters::LevelFilter;
 
-/// Start to log, as the options say.
+/// Start to log, as the options say: requests and warnings, with `-v` also details of each, with
+/// `--log-disable` nothing. The server then still says on which address it listens.
 pub fn start(args: &ServeArgs) {
     let level = match (args.log_disable, args.verbose) {
         (true, _) => LevelFilter::OFF,

@@ -25,6 +25,10 @@ pub fn read(args: &AnswerArgs) -> Result<Option<String>, Error> {
     }
 }
 
+/// Return the source of a template that the server knows by name.
+///
+/// # Errors
+/// [`Error::Refused`] with all names, if there is no such template.
 fn named(name: &str) -> Result<String, Error> {
     builtin_template(name).ok_or_else(|| {
         let names = builtin_names().join(", ");

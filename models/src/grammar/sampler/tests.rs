@@ -185,7 +185,7 @@ proptest! {
                 Sampler::accept(&mut traveller, byte(b));
                 Sampler::accept(&mut fresh, byte(b));
             }
-            prop_assert_eq!(outcome(&mut traveller), outcome(&mut fresh), "{}", String::from(text));
+            prop_assert_eq!(outcome(&mut traveller), outcome(&mut fresh), "{}", text);
         }
     }
 }
