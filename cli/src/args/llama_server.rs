@@ -1,4 +1,8 @@
 //! Options of llama-server that `serve` does not have.
+//!
+//! Command lines that work there should work here, or say what to do instead. An option that would
+//! change answers, or what protects them, is refused; one that only makes llama-server faster is
+//! accepted with a note.
 
 use super::llama::Treatment::{Ignored, Off, Refused};
 use super::llama::{Flag, Takes, only};

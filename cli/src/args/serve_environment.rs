@@ -1,4 +1,8 @@
 //! llama-server's environment variables, as options of `serve`.
+//!
+//! Containers and service files set these. They come before the options of the command line, which
+//! therefore count more. Variables of options that do not exist here are left alone, because other
+//! programs may read them.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,8 @@
 //! `backstitch serve`: answer programs over HTTP.
+//!
+//! The server itself is the crate `backstitch-server`. This command turns options into its settings,
+//! loads the model before the port is opened, and ends it in order when a signal comes: streams are
+//! finished, and what was evaluated is stored.
 
 mod log;
 mod template;
@@ -84,8 +88,8 @@ fn host(
     })
 }
 
-/// Load the model again, in the way in which it was loaded first. No progress is shown: the log of a
-/// server is no terminal to draw on.
+/// Load the model again, in the way in which it was loaded first. No progress is shown, because the
+/// log of a server is no terminal to draw on.
 fn reopen(args: &ModelArgs, n_threads: u32) -> Result<Model, backstitch_models::Error> {
     let Some(path) = &args.model else { return Model::from_bytes(embedded::GGUF) };
     let params = LoadParams::default().access(args.access()).n_threads(n_threads as usize);
