@@ -1,9 +1,8 @@
 //! `backstitch serve`: answer programs over HTTP.
 //!
 //! The server itself is the crate `backstitch-server`. This command turns options into its settings,
-//! loads the model before the port is opened, and ends it in order when a signal comes: streams are
-//! finished, and what was evaluated is stored.
-
+//! loads the model before the port is opened, and ends the server in order when a signal comes:
+//! streams are finished, and what was evaluated is stored.
 mod log;
 mod template;
 
