@@ -1,8 +1,9 @@
 //! `backstitch serve`: answer programs over HTTP.
 //!
-//! The server itself is the crate `backstitch-server`. This command turns options into its settings,
+//! The server itself is the crate `backstitch-server`. This command turns options into settings,
 //! loads the model before the port is opened, and ends the server in order when a signal comes:
 //! streams are finished, and what was evaluated is stored.
+
 mod log;
 mod template;
 
