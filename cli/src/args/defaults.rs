@@ -189,7 +189,7 @@ mod tests {
         let all = words(file, &variables, "chat", &[]).unwrap().join(" ");
         assert_eq!(
             all,
-            "--model /home/me/m.gguf --stop a --stop b --temp 0.5 --threads 4 --verbose --temp 1 --threads 2 --lookup"
+            "--threads 4 --verbose --temp 0.5 --stop a --stop b --model /home/me/m.gguf --temp 1 --threads 2 --lookup"
         );
         assert_eq!(words("threads = 4", &[], "inspect", &[]).unwrap(), [""; 0], "it has no threads");
     }

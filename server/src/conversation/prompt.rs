@@ -8,7 +8,9 @@ use super::request::{Request, Thinking};
 use super::template::Template;
 use super::values::template_value;
 use backstitch_models::Token;
-use backstitch_models::chat::{Conversation, GenerationPrompt, Origin, Value};
+use backstitch_models::chat::{
+    ChatTemplate, Conversation, GenerationPrompt, Message as TemplateMessage, Origin, Value,
+};
 use backstitch_models::vocab::{AddSpecial, Vocab};
 use core::ops::Range;
 
@@ -39,6 +41,16 @@ pub struct Prompt {
 struct Text {
     text: String,
     trusted: Vec<Range<usize>>,
+}
+
+/// Variables in which templates expect the day, and its format: Llama 3's and Firefunction's.
+const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y %H:%M:%S GMT")];
+
+/// Return the present day in a format, as templates that ask for it themselves get it.
+fn today(format: &str) -> Option<String> {
+    let clock = ChatTemplate::from_source(&format!("{{{{ strftime_now('{format}') }}}}")).ok()?;
+    let nothing = Conversation::new([] as [TemplateMessage<'_>; 0]);
+    Some(clock.render(&nothing).ok()?.as_str().to_owned())
 }
 
 impl Text {
@@ -157,6 +169,13 @@ impl Template {
         if !request.tools.is_empty() {
             conversation =
                 conversation.tools(request.tools.iter().map(|tool| template_value(&tool.to_json())));
+        }
+        for (name, format) in DATES {
+            if self.source().contains(name)
+                && let Some(today) = today(format)
+            {
+                conversation = conversation.set(name, today);
+            }
         }
         for (name, value) in &request.variables {
             conversation = conversation.set(name, template_value(value));

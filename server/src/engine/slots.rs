@@ -78,6 +78,7 @@ impl Worker {
             SlotLayout::Backstitch => self.ctx.save(seq, path)?.container.bytes,
             SlotLayout::Llama => {
                 let bytes = self.ctx.llama_seq_state_write(seq, Form::Sequence, &Options::default())?;
+                let bytes = with_server_list(bytes, n_tokens);
                 replace(path, &bytes)?;
                 bytes.len() as u64
             }
@@ -158,6 +159,22 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         File::open(folder)?.sync_all()
     };
     write().map_err(|error: io::Error| Error::file(path, &error))
+}
+
+/// Return a sequence file with its list of `n_tokens` tokens in the form that llama-server gives it:
+/// -1, a version, the number of tokens, the tokens, and the number of pictures, which is 0.
+fn with_server_list(mut bytes: Vec<u8>, n_tokens: usize) -> Vec<u8> {
+    /// The end of the magic number, the version and the length of the list.
+    const LIST: usize = 12;
+    let n = u32::try_from(n_tokens).unwrap_or(u32::MAX);
+    let end = LIST + 4 * n_tokens;
+    bytes.splice(end..end, [0; 4]);
+    let head = [u32::MAX, 1, n];
+    bytes.splice(
+        LIST - 4..LIST,
+        (n + 4).to_le_bytes().into_iter().chain(head.into_iter().flat_map(u32::to_le_bytes)),
+    );
+    bytes
 }
 
 /// Return the bytes of a file of llama.cpp's; `None` if the file is of another kind.

@@ -103,6 +103,8 @@ impl Server {
         let room = Arc::new(Semaphore::new(host.params().max_connections));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(host.params().header_timeout);
+        // Some clients compare names of headers letter by letter.
+        builder.title_case_headers(true);
         loop {
             let accepted = tokio::select! {
                 _ = stopped.wait_for(|&stopped| stopped) => break,

@@ -171,6 +171,10 @@ impl Sampling {
         if let Some(value) = fields.get("logit_bias") {
             sampling.logit_bias = read_biases(value, app.vocab())?;
         }
+        if sampling.ignore_eos {
+            let banned = app.vocab().eog().iter().map(|&token| (token, f32::NEG_INFINITY));
+            sampling.logit_bias.extend(banned);
+        }
         if let Some(value) = fields.get("samplers") {
             sampling.samplers =
                 read_order(value).map_err(|text| ApiError::invalid(format!("\"samplers\": {text}")))?;
@@ -286,7 +290,7 @@ impl Sampling {
             .mirostat_eta(self.mirostat_eta)
             .adaptive_target(self.adaptive_target)
             .adaptive_decay(self.adaptive_decay)
-            .logit_bias(self.biases(vocab));
+            .logit_bias(self.logit_bias.clone());
         settings.mirostat = match self.mirostat {
             1 => Some(MirostatVersion::One),
             2 => Some(MirostatVersion::Two),
@@ -308,13 +312,6 @@ impl Sampling {
         let is_added = self.adaptive_target >= 0.0 && !self.samplers.contains(&Kind::AdaptiveP);
         let added = is_added.then_some(Kind::AdaptiveP);
         self.samplers.iter().copied().chain(added).collect()
-    }
-
-    /// Return the biases, with those that ban the end of the text.
-    fn biases(&self, vocab: &Vocab) -> Vec<(Token, f32)> {
-        let banned = vocab.eog().iter().filter(|_| self.ignore_eos);
-        let banned = banned.map(|&token| (token, f32::NEG_INFINITY));
-        self.logit_bias.iter().copied().chain(banned).collect()
     }
 
     /// Return the settings as llama-server tells them.
