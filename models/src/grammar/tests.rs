@@ -77,9 +77,13 @@ fn schemas_that_would_be_followed_wrongly_are_refused() {
 #[test]
 fn any_object() {
     let grammar = compiler().json_object().unwrap();
-    for (text, expected) in
-        [("{}", true), (r#"{"a": [1, {"b": "\u00e9"}]}"#, true), ("[]", false), ("{\"a\"}", false)]
-    {
+    for (text, expected) in [
+        ("{}", true),
+        (r#"{"a": [1, {"b": "\u00e9"}]}"#, true),
+        (r#"{"a": [1, {"b": "é\n"}]}"#, true),
+        ("[]", false),
+        ("{\"a\"}", false),
+    ] {
         assert_eq!(grammar.accepts(text), expected, "{text}");
     }
 }

@@ -161,8 +161,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     write().map_err(|error: io::Error| Error::file(path, &error))
 }
 
-/// Return a sequence file with its list of `n_tokens` tokens in the form that llama-server gives it:
-/// -1, a version, the number of tokens, the tokens, and the number of pictures, which is 0.
+/// Return a sequence file with its list of `n_tokens` tokens in the form that llama-server gives
+/// it: -1, a version, the number of tokens, the tokens, and the number of pictures, which is 0.
 fn with_server_list(mut bytes: Vec<u8>, n_tokens: usize) -> Vec<u8> {
     /// The end of the magic number, the version and the length of the list.
     const LIST: usize = 12;

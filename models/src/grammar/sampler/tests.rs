@@ -143,7 +143,7 @@ fn a_trigger_can_begin_and_end_within_tokens() {
     let mut sampler = GrammarSampler::lazy(&grammar, 0, triggers());
     let tokens = [vocab().find(b"abc").unwrap(), vocab().find(b"12").unwrap()];
     take(&mut sampler, &tokens);
-    assert!(!sampler.follower.is_free() && sampler.is_accepting());
+    assert!(sampler.is_accepting() && !sampler.follower.is_free());
     let mut sampler = GrammarSampler::lazy(&grammar, 0, triggers());
     take(&mut sampler, &[tokens[0], byte(b'x')]);
     assert!(sampler.is_stopped() && !sampler.is_accepting());
