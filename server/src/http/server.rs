@@ -105,10 +105,15 @@ impl Server {
         builder.timer(TokioTimer::new()).header_read_timeout(host.params().header_timeout);
         // Some clients compare names of headers letter by letter.
         builder.title_case_headers(true);
+        // Connections do not put the next look off.
+        let mut idle = tokio::time::interval(IDLE_CHECK);
         loop {
             let accepted = tokio::select! {
                 _ = stopped.wait_for(|&stopped| stopped) => break,
-                () = watch_idle(&host) => continue,
+                _ = idle.tick() => {
+                    host.sleep_if_idle().await;
+                    continue;
+                }
                 accepted = accept(&listener, &room) => accepted,
             };
             let (stream, permit) = match accepted {
@@ -150,13 +155,4 @@ async fn accept(
     // Pieces of a stream are small, and should not wait for each other.
     stream.set_nodelay(true)?;
     Ok((stream, permit))
-}
-
-/// Look after a while whether the model is idle; never returns if it must not sleep.
-async fn watch_idle(host: &Host) {
-    if host.params().sleep_after.is_none() {
-        return core::future::pending().await;
-    }
-    tokio::time::sleep(IDLE_CHECK).await;
-    host.sleep_if_idle().await;
 }

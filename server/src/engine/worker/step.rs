@@ -15,6 +15,8 @@ struct Piece {
     n_tokens: usize,
     /// The index of its first token in the batch.
     first: usize,
+    /// The tokens belong to a prompt.
+    is_prompt: bool,
 }
 
 impl Worker {
@@ -93,7 +95,8 @@ impl Worker {
             () => Wanted::None,
         };
         let pos = Pos(i32::try_from(task.n_done).unwrap_or(i32::MAX));
-        pieces.push(Piece { task: task.id, n_tokens: n, first: self.batch.len() });
+        let is_prompt = task.is_prompting();
+        pieces.push(Piece { task: task.id, n_tokens: n, first: self.batch.len(), is_prompt });
         self.batch.extend(*seq, pos, tokens, wanted)?;
         Ok(())
     }
@@ -101,8 +104,7 @@ impl Worker {
     /// Hand out the outputs of a batch that was evaluated.
     fn take_outputs(&mut self, pieces: &[Piece], began: Instant) {
         let elapsed = began.elapsed();
-        let is_prompt = |piece: &&Piece| piece.n_tokens > 1;
-        let n_prompt: usize = pieces.iter().filter(is_prompt).map(|piece| piece.n_tokens).sum();
+        let n_prompt: usize = pieces.iter().filter(|piece| piece.is_prompt).map(|piece| piece.n_tokens).sum();
         self.pace.note(self.batch.len(), elapsed);
         self.counters.n_batches += 1;
         self.counters.n_slots_in_batches += pieces.len() as u64;
