@@ -18,7 +18,7 @@ use backstitch_kv::Token;
 /// let params = DryParams { multiplier: 0.8, ..DryParams::default() };
 /// assert_eq!((params.base, params.allowed_length), (1.75, 2));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DryParams {
     /// The penalty of a repetition one token longer than allowed; 0 is off.
     pub multiplier: f32,
@@ -85,7 +85,7 @@ impl Dry {
     pub fn new(params: &DryParams, breakers: &DryBreakers) -> Dry {
         let n = params.last_n;
         Dry {
-            params: *params,
+            params: params.clone(),
             breakers: breakers.clone(),
             window: Vec::with_capacity(2 * n),
             lengths: Vec::with_capacity(n),

@@ -1,4 +1,4 @@
-use alloc::{string::String, string::ToString, vec};
+use alloc::{string::ToString, vec};
 
 use proptest::prelude::*;
 
