@@ -177,6 +177,13 @@ impl Template {
                 conversation = conversation.set(name, today);
             }
         }
+        // Firefunction's template writes the tools from a variable of text.
+        if self.source().contains("functions") {
+            let tools: Vec<_> = request.tools.iter().map(|tool| tool.to_json()).collect();
+            let text =
+                if tools.is_empty() { String::new() } else { serde_json::Value::from(tools).to_string() };
+            conversation = conversation.set("functions", text);
+        }
         for (name, value) in &request.variables {
             conversation = conversation.set(name, template_value(value));
         }

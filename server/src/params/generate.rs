@@ -173,15 +173,15 @@ fn read_slot(fields: Fields<'_>, app: &App) -> Result<Option<usize>, ApiError> {
     }
 }
 
-/// Read the most tokens to generate, which the server's own limit caps.
-fn read_limit(fields: Fields<'_>, cap: Option<usize>) -> Result<Option<usize>, ApiError> {
-    let Some(name) = fields.first(&LIMIT_NAMES) else { return Ok(cap) };
+/// Read the most tokens to generate; `default` is that of requests that name none.
+fn read_limit(fields: Fields<'_>, default: Option<usize>) -> Result<Option<usize>, ApiError> {
+    let Some(name) = fields.first(&LIMIT_NAMES) else { return Ok(default) };
     let wanted = match fields.i64(name)? {
         Some(n) if n >= 0 => Some(usize::try_from(n).unwrap_or(usize::MAX)),
         None | Some(-1) => None,
         Some(_) => return Err(ApiError::field(name, "a whole number, -1 or above")),
     };
-    Ok(wanted.into_iter().chain(cap).min())
+    Ok(wanted.or(default))
 }
 
 /// Read the stop strings.

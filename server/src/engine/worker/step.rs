@@ -55,7 +55,7 @@ impl Worker {
             let running = self.running.get(i);
             running.map(|running| (std::cmp::Reverse(running.task.request.priority), running.served))
         });
-        let mut n_free = self.pace.n_tokens();
+        let mut n_free = self.pace.n_tokens().min(self.params.context.n_batch as usize);
         for (k, &i) in order.iter().enumerate() {
             if n_free == 0 {
                 break;
