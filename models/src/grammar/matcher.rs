@@ -113,9 +113,8 @@ impl Matcher {
     }
 
     /// Return the tokens that are allowed next. Those that end the generation are among them if the
-    /// grammar accepts the text so far, and alone if nothing can follow. They stay the only ones
-    /// behind one of them, for programs that draw on, although none is accepted there. The set is
-    /// empty if nothing can follow and the vocabulary has no such tokens.
+    /// grammar accepts the text so far, and alone if nothing can follow. The set is empty behind
+    /// such a token, and if nothing can follow and the vocabulary has none.
     ///
     /// The set is computed once for each position.
     ///
@@ -131,7 +130,10 @@ impl Matcher {
     }
 
     fn compute_mask(&mut self) -> Result<SimpleVob, GrammarError> {
-        let can_only_end = self.has_ended || self.inner.is_stopped() && !self.inner.is_error();
+        if self.has_ended {
+            return Ok(self.no_tokens());
+        }
+        let can_only_end = self.inner.is_stopped() && !self.inner.is_error();
         let has_eog = !self.grammar.compiler().vocab().eog().is_empty();
         let is_accepting = !can_only_end && !has_eog && self.is_accepting();
         if can_only_end {
@@ -149,9 +151,13 @@ impl Matcher {
         }
     }
 
+    fn no_tokens(&self) -> SimpleVob {
+        let n_vocab = self.grammar.compiler().vocab().n_vocab();
+        SimpleVob::alloc_with_capacity(n_vocab, n_vocab + 1)
+    }
+
     fn eog_set(&self) -> SimpleVob {
-        let vocab = self.grammar.compiler().vocab();
-        let mut set = SimpleVob::alloc_with_capacity(vocab.n_vocab(), vocab.n_vocab() + 1);
+        let (vocab, mut set) = (self.grammar.compiler().vocab(), self.no_tokens());
         vocab.eog().iter().for_each(|token| set.allow_token(token.0));
         set
     }
@@ -189,6 +195,11 @@ impl Matcher {
     /// Return true if the text is complete and nothing can follow it, or the matcher is stuck.
     pub fn is_stopped(&self) -> bool {
         self.has_ended || self.inner.is_stopped()
+    }
+
+    /// Return true if the last token ended the generation.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Take back the last `n` tokens.

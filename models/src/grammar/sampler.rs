@@ -153,7 +153,14 @@ impl GrammarSampler {
         if self.follower.is_free() {
             return Ok(());
         }
-        let allowed = self.follower.matcher.mask()?;
+        let matcher = &mut self.follower.matcher;
+        if matcher.has_ended() {
+            // For programs that draw on, the end follows the end.
+            let vocab = matcher.grammar().compiler().vocab();
+            candidates.map(|c| if vocab.is_eog(c.id) { c.logit } else { f32::NEG_INFINITY });
+            return Ok(());
+        }
+        let allowed = matcher.mask()?;
         candidates.map(|c| if allowed.contains(c.id) { c.logit } else { f32::NEG_INFINITY });
         Ok(())
     }

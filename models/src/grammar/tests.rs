@@ -198,9 +198,6 @@ proptest! {
         };
         let mut matcher = grammar.unwrap().matcher();
         for (choice, back) in choices {
-            if matcher.tokens().ends_with(&[EOS]) {
-                matcher.rollback(1).unwrap();
-            }
             let allowed: Vec<Token> = matcher.mask().unwrap().iter().collect();
             for id in (0..vocab().n_vocab() as u32).step_by(7) {
                 let is_accepted = matcher.clone().accept(Token(id)).is_ok();

@@ -25,7 +25,8 @@ pub(super) fn scores_json(vocab: &Vocab, scores: &[TokenLogprobs], mut offset: u
             // The token itself is always in the list.
             likeliest.entry(token.clone()).or_insert_with(|| finite(logprob).into());
         }
-        top.push(if score.logprob.is_some() { Value::Object(likeliest) } else { Value::Null });
+        // An empty object for the first token: clients' types allow no null there.
+        top.push(Value::Object(likeliest));
         tokens.push(token);
     }
     json!({"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets})
