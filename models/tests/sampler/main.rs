@@ -25,7 +25,7 @@ fn order(text: &str) -> Vec<Kind> {
 fn set(settings: Settings, name: &str, text: &str) -> Settings {
     let number = || text.parse::<f32>().unwrap();
     let count = || text.parse::<usize>().unwrap();
-    let dry = settings.dry;
+    let dry = settings.dry.clone();
     match name {
         "seed" => settings.seed(text.parse().unwrap()),
         "temperature" => settings.temp(number()),
