@@ -371,6 +371,24 @@ fn cells_that_run_out_are_taken_from_idle_sequences() {
 }
 
 #[test]
+fn slots_that_are_all_full_fit_together() {
+    for kind in KINDS {
+        let model = golden(kind);
+        let (n_ctx, n_slots, n_prompt) = (100, 4, 40);
+        let small = EngineParams { n_ctx, n_slots, n_held: 0, held_bytes: 0, ..params() };
+        let engine = Engine::start(&model, small).unwrap();
+        let prompts: Vec<_> =
+            (0..2 * n_slots as u32).map(|seed| some_tokens(&model, n_prompt, seed)).collect();
+        let n = n_ctx as usize - n_prompt;
+        let ask = |prompt: &Vec<Token>| engine.generate(request(&model, prompt, n, 1)).unwrap();
+        let all: Vec<_> = prompts.iter().map(ask).collect();
+        for (prompt, events) in prompts.iter().zip(all) {
+            assert_eq!(answer(events).tokens, alone(&model, prompt, n, 1), "{kind}");
+        }
+    }
+}
+
+#[test]
 fn the_engine_ends_with_its_last_handle() {
     let model = demo();
     let engine = Engine::start(&model, params()).unwrap();

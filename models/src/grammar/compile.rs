@@ -113,7 +113,7 @@ impl Compiler {
 
     /// Compile a JSON schema.
     ///
-    /// Where JSON schemas leave a choice, the meaning is llama.cpp's: properties come in the order
+    /// The meaning that JSON schemas leave open is llama.cpp's: properties come in the order
     /// of the schema, an object with `properties` has no others unless `additionalProperties` says
     /// so, integers have at most 16 digits, and a schema without `type` takes it from its other
     /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;

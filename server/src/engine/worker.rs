@@ -50,6 +50,9 @@ pub(super) struct Worker {
     /// pinned.
     is_forgetful: bool,
     is_finishing: bool,
+    /// A request was put back into the queue for want of cells. None begins before one has ended,
+    /// or two requests could take each other's place forever.
+    is_crowded: bool,
 }
 
 impl Worker {
@@ -128,6 +131,7 @@ impl Worker {
     /// End the running task `index`, and keep its sequence.
     fn finish(&mut self, index: usize, result: Result<Finish, Error>) {
         let mut running = self.running.remove(index);
+        self.is_crowded = false;
         self.note_slot(&running, false);
         self.counters.n_generated += running.task.timings.n_generated as u64;
         self.counters.generation += running.task.timings.generation;

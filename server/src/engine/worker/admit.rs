@@ -21,7 +21,7 @@ struct Place {
 impl Worker {
     /// Begin as many waiting requests as there are free slots.
     pub(super) fn admit(&mut self) {
-        while self.running.len() < self.params.n_slots {
+        while self.running.len() < self.params.n_slots && !self.is_crowded {
             let Some((index, slot)) = self.next_waiting() else { break };
             let mut task = self.waiting.remove(index);
             self.n_waiting.fetch_sub(1, Ordering::SeqCst);

@@ -82,6 +82,7 @@ impl Worker {
             n_steps: 0,
             n_tasks: 0,
             is_finishing: false,
+            is_crowded: false,
             params,
         })
     }

@@ -218,6 +218,7 @@ impl Worker {
         }
         self.n_waiting.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         self.waiting.insert(0, running.task);
+        self.is_crowded = true;
     }
 
     /// End the tasks of a batch that failed. Their sequences are as they were before it.
