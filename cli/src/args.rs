@@ -120,7 +120,7 @@ impl Command {
             Self::Bench(args) => Some((&mut args.model, None)),
             Self::Timeline(args) => Some((&mut args.model, None)),
             Self::Doctor(args) => Some((&mut args.model, None)),
-            Self::Serve(args) => Some((&mut args.model, None)),
+            Self::Serve(args) => Some((&mut args.model, args.speculation.draft_model.as_mut())),
             Self::State(args) => args.command.models().map(|args| (args, None)),
             Self::Cache(args) => args.command.models().map(|args| (args, None)),
             _ => None,

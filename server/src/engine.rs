@@ -39,6 +39,7 @@
 //! ```
 
 mod conversations;
+mod drafts;
 mod embed;
 mod event;
 mod params;
@@ -48,6 +49,7 @@ mod slots;
 mod task;
 mod worker;
 
+pub use drafts::{DraftSource, Drafts};
 pub use embed::Embedding;
 pub use event::{Chunk, Ended, Event, Reuse, ReuseLimit, Timings};
 pub use params::EngineParams;

@@ -7,7 +7,8 @@ use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Context, Model, Params, Session, Token};
 use backstitch_server::Error;
 use backstitch_server::engine::{
-    Ended, Engine, EngineParams, Event, Generate, Reuse, ReuseLimit, SlotLayout, Tenant, WhenFull,
+    DraftSource, Drafts, Ended, Engine, EngineParams, Event, Generate, Reuse, ReuseLimit, SlotLayout, Tenant,
+    WhenFull,
 };
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
@@ -52,6 +53,12 @@ fn request(model: &Model, prompt: &[Token], n: usize, seed: u64) -> Generate {
     request
 }
 
+fn greedy(model: &Model, prompt: &[Token], n: usize, seed: u64) -> Generate {
+    let mut request = request(model, prompt, n, seed);
+    request.chain = Chain::new(model.vocab().n_vocab(), &Settings::default().temp(0.0));
+    request
+}
+
 struct Answer {
     tokens: Vec<Token>,
     text: String,
@@ -78,8 +85,12 @@ fn answer(mut events: Receiver<Event>) -> Answer {
 
 /// Return what a session alone generates.
 fn alone(model: &Model, prompt: &[Token], n: usize, seed: u64) -> Vec<Token> {
+    alone_with(model, prompt, n, &settings(seed))
+}
+
+fn alone_with(model: &Model, prompt: &[Token], n: usize, settings: &Settings) -> Vec<Token> {
     let ctx = Context::new(model, Params::default().n_ctx(512)).unwrap();
-    let mut session = Session::new(ctx, &settings(seed)).unwrap();
+    let mut session = Session::new(ctx, settings).unwrap();
     session.feed(prompt).unwrap();
     let options = GenerateOptions::default().limit(n).ignore_eos();
     session.generate(options).for_each(|chunk| drop(chunk.unwrap()));
@@ -163,6 +174,73 @@ fn a_busy_prefix_is_shared() {
     for (seed, answer) in (0..).zip(answers) {
         assert_eq!(answer.tokens, alone(&model, &prompt, 20, seed));
     }
+}
+
+/// A longer text drafts from itself, and a model drafts for itself: both change nothing but the
+/// number of steps.
+#[test]
+fn drafts_do_not_change_the_text() {
+    let mut n_looked_up = 0;
+    for kind in KINDS {
+        let model = golden(kind);
+        let own = DraftSource::Model { model: model.clone(), params: Params::default().n_threads(1) };
+        for (source, least) in [(DraftSource::Lookup, 0), (own, 60)] {
+            let drafts = Some(Drafts { source, n_max: 6 });
+            let engine = Engine::start(&model, EngineParams { drafts, ..params() }).unwrap();
+            let some = some_tokens(&model, 30, 5);
+            let prompts: Vec<Vec<Token>> =
+                (0..3).map(|i| some.iter().cycle().take(60 + 20 * i).copied().collect()).collect();
+            let all: Vec<_> = (0u64..)
+                .zip(&prompts)
+                .map(|(seed, prompt)| engine.generate(greedy(&model, prompt, 40, seed)).unwrap())
+                .collect();
+            let (mut n_drafted, mut n_accepted) = (0, 0);
+            for (prompt, events) in prompts.iter().zip(all) {
+                let answer = answer(events);
+                assert_eq!(
+                    answer.tokens,
+                    alone_with(&model, prompt, 40, &Settings::default().temp(0.0)),
+                    "{kind}"
+                );
+                assert_eq!(answer.ended.n_held, prompt.len() + 39, "{kind}");
+                n_drafted += answer.ended.timings.n_drafted;
+                n_accepted += answer.ended.timings.n_accepted;
+            }
+            assert!((least..=n_drafted).contains(&n_accepted), "{kind}: {n_accepted} of {n_drafted}");
+            n_looked_up += if least == 0 { n_accepted } else { 0 };
+            // What was drafted in vain is not held.
+            let mut more = prompts[0].clone();
+            more.extend(alone_with(&model, &more, 40, &Settings::default().temp(0.0)));
+            let next = answer(engine.generate(request(&model, &more, 8, 3)).unwrap());
+            assert_eq!(next.reuse.n_reused, more.len() - 1, "{kind}");
+            assert_eq!(next.tokens, alone(&model, &more, 8, 3), "{kind}");
+        }
+    }
+    assert!(n_looked_up > 10);
+}
+
+#[test]
+fn sampled_texts_and_their_drafts_agree_with_plain_ones() {
+    let model = demo();
+    let drafts = Some(Drafts { source: DraftSource::Lookup, n_max: 8 });
+    let engine = Engine::start(&model, EngineParams { drafts, ..params() }).unwrap();
+    let prompt = tokens(&model, "Once upon a time a dog and a cat and a dog and a cat and a dog");
+    for seed in 0..6 {
+        let answer = answer(engine.generate(request(&model, &prompt, 60, seed)).unwrap());
+        assert_eq!(answer.tokens, alone(&model, &prompt, 60, seed));
+        let mut plain = request(&model, &prompt, 60, seed);
+        plain.n_draft = 0;
+        let plain = self::answer(engine.generate(plain).unwrap());
+        assert_eq!((plain.tokens, plain.ended.timings.n_drafted), (answer.tokens, 0));
+    }
+}
+
+#[test]
+fn a_draft_model_with_another_vocabulary_is_refused() {
+    let model = demo();
+    let source = DraftSource::Model { model: golden("mamba2"), params: Params::default() };
+    let drafts = Some(Drafts { source, n_max: 8 });
+    assert!(Engine::start(&model, EngineParams { drafts, ..params() }).is_err());
 }
 
 #[test]
@@ -375,7 +453,9 @@ fn slots_that_are_all_full_fit_together() {
     for kind in KINDS {
         let model = golden(kind);
         let (n_ctx, n_slots, n_prompt) = (100, 4, 40);
-        let small = EngineParams { n_ctx, n_slots, n_held: 0, held_bytes: 0, ..params() };
+        // The cells do not suffice for drafts, which are left out then.
+        let drafts = Some(Drafts { source: DraftSource::Lookup, n_max: 8 });
+        let small = EngineParams { n_ctx, n_slots, n_held: 0, held_bytes: 0, drafts, ..params() };
         let engine = Engine::start(&model, small).unwrap();
         let prompts: Vec<_> =
             (0..2 * n_slots as u32).map(|seed| some_tokens(&model, n_prompt, seed)).collect();

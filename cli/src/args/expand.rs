@@ -15,7 +15,7 @@ use std::vec::IntoIter;
 
 /// llama.cpp's short options of several letters, and other names of its own, with the long options
 /// that they stand for.
-const LONG_SHORTS: [(&str, &str); 13] = [
+const LONG_SHORTS: [(&str, &str); 15] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
@@ -27,6 +27,8 @@ const LONG_SHORTS: [(&str, &str); 13] = [
     ("-cram", "--cache-ram"),
     ("-to", "--timeout"),
     ("-rea", "--reasoning"),
+    ("--spec-draft-model", "--draft-model"),
+    ("--spec-draft-n-max", "--draft-max"),
     ("--draft", "--draft-max"),
     ("--draft-n", "--draft-max"),
 ];

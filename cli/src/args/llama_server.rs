@@ -13,7 +13,7 @@ const SERVE: &[&str] = &["serve"];
 /// The answer to options of encryption. A proxy does it better, and is kept up to date by others.
 const TLS: &str = "connections are not encrypted here; put a proxy that does it in front (docs/security.md)";
 /// The note for options of speculation.
-const DRAFT: &str = "the server does not draft tokens; the text is the same without";
+const DRAFT: &str = "--draft-model and --lookup say where drafts come from, --draft-max how long they are";
 /// The answer to options that let the server act for the model.
 const TOOLS: &str = "the server runs no tools; clients do";
 /// The answer to options of a folder of models from which requests choose.
@@ -60,13 +60,7 @@ pub const FLAGS: &[Flag] = &[
     only(SERVE, &["--media-path"], Value, Refused("models read text only here")),
     only(
         SERVE,
-        &["-md", "--model-draft", "--spec-draft-model", "--spec-draft-n-max", "--spec-draft-n-min"],
-        Value,
-        Ignored(DRAFT),
-    ),
-    only(
-        SERVE,
-        &["--draft", "--draft-n", "--draft-max", "--spec-type", "--spec-draft-p-min", "--spec-draft-p-split"],
+        &["--spec-type", "--spec-draft-n-min", "--spec-draft-p-min", "--spec-draft-p-split"],
         Value,
         Ignored(DRAFT),
     ),

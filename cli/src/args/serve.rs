@@ -4,7 +4,7 @@
 //! which the last one on the command line counts; the form that is the default is hidden.
 
 use super::numbers::count;
-use super::{ContextArgs, ModelArgs, SamplingArgs};
+use super::{ContextArgs, ModelArgs, SamplingArgs, SpeculationArgs};
 use clap::{Args, ValueEnum, value_parser};
 use std::path::PathBuf;
 
@@ -25,6 +25,8 @@ pub struct ServeArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// Form of the log on standard error.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     pub log_format: LogFormat,

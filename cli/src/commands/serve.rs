@@ -9,13 +9,14 @@ mod template;
 
 use crate::args::{
     AnswerArgs, Generator, ModelArgs, PoolingArg, SamplingArgs, ServeArgs, SlotArgs, SlotFormat,
+    SpeculationArgs,
 };
 use crate::error::Error;
 use crate::interrupt::{self, Stoppable};
 use crate::output::note;
 use crate::{embedded, model};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
-use backstitch_server::engine::{Engine, EngineParams, SlotLayout};
+use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
 use backstitch_server::http::{Host, Loaded, Server};
 use backstitch_server::params::{Sampling, ServerParams};
 use std::collections::BTreeSet;
@@ -115,6 +116,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         );
         return Err(Error::Refused(text));
     }
+    let drafts = drafts(args, model)?;
     Ok(EngineParams {
         context: batched(context, n_ctx),
         n_ctx,
@@ -124,7 +126,26 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         max_waiting: args.network.max_waiting,
         state: args.slots.state.clone(),
         state_bytes: args.slots.state_mib.saturating_mul(1 << 20),
+        drafts,
     })
+}
+
+/// Return the drafts of speculative decoding, if they are wanted.
+///
+/// # Errors
+/// Those of loading the draft model.
+fn drafts(args: &ServeArgs, model: &Model) -> Result<Option<Drafts>, Error> {
+    let SpeculationArgs { draft_model, lookup, draft_max } = &args.speculation;
+    let source = match draft_model {
+        _ if *lookup => DraftSource::Lookup,
+        None => return Ok(None),
+        Some(path) => {
+            let file = ModelArgs { model: Some(path.clone()), ..args.model.clone() };
+            let draft = model::open(&file, model::n_threads(args.context.n_threads))?;
+            DraftSource::Model { params: model::params(&args.context, &draft), model: draft }
+        }
+    };
+    Ok(Some(Drafts { source, n_max: (*draft_max).into() }))
 }
 
 /// Return parameters whose logical batch is at least one physical batch.

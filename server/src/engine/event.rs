@@ -82,6 +82,10 @@ pub struct Timings {
     pub generation: Duration,
     /// The time in the queue.
     pub queued: Duration,
+    /// The number of tokens drafted and evaluated.
+    pub n_drafted: usize,
+    /// The number of drafted tokens that became part of the text.
+    pub n_accepted: usize,
 }
 
 /// The end of a generation.

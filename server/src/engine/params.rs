@@ -1,5 +1,6 @@
 //! Parameters of an engine.
 
+use super::drafts::Drafts;
 use backstitch_models::Params;
 use std::path::PathBuf;
 
@@ -30,6 +31,8 @@ pub struct EngineParams {
     pub state: Option<PathBuf>,
     /// The most bytes of a prompt cache.
     pub state_bytes: u64,
+    /// Speculative decoding; `None` for one token a step.
+    pub drafts: Option<Drafts>,
 }
 
 impl Default for EngineParams {
@@ -45,6 +48,7 @@ impl Default for EngineParams {
             max_waiting: 1024,
             state: None,
             state_bytes: 8 << 30,
+            drafts: None,
         }
     }
 }

@@ -76,6 +76,8 @@ pub struct Generate {
     /// The numbers of tokens before which messages of the prompt end, ascending. A rollback to
     /// these places stays cheap.
     pub message_ends: Vec<usize>,
+    /// The most tokens drafted in a step, if the engine drafts.
+    pub n_draft: usize,
     /// The most tokens to generate; `None` for no limit but the context. 0 only evaluates the
     /// prompt.
     pub limit: Option<usize>,
@@ -112,6 +114,7 @@ impl Generate {
             slot: None,
             cache_prompt: true,
             message_ends: Vec::new(),
+            n_draft: usize::MAX,
             limit: None,
             stops: Vec::new(),
             ignore_eos: false,

@@ -37,6 +37,11 @@ pub(super) struct Task {
     best: Vec<Logprob>,
     n_left: usize,
     is_shifted: bool,
+    /// Tokens that may follow the known ones, in the batch behind them.
+    pub draft: Vec<Token>,
+    /// The number of tokens that the next draft may have: more after accepted drafts, fewer after
+    /// rejected ones.
+    n_draft: usize,
     /// Scores of the prompt exist up to this token.
     n_scored: usize,
 }
@@ -70,6 +75,8 @@ impl Task {
             best: Vec::new(),
             n_left,
             is_shifted: false,
+            draft: Vec::new(),
+            n_draft: usize::MAX,
             n_scored: 0,
         }
     }
@@ -116,6 +123,11 @@ impl Task {
         self.first.is_none()
     }
 
+    /// Return true if the prompt is evaluated, and all of the text but its last token.
+    pub fn is_generating(&self) -> bool {
+        !self.is_prompting() && self.tokens.len() == self.n_done + 1
+    }
+
     /// Return the number of tokens that the next piece may have, of at most `n`: to the next place
     /// that is to be pinned, if there is one.
     pub fn piece(&self, n: usize, pins: bool) -> usize {
@@ -138,6 +150,30 @@ impl Task {
     pub fn is_pin(&self) -> bool {
         let last = self.n_prompt.saturating_sub(1);
         self.n_done > 0 && (self.n_done == last || self.request.message_ends.contains(&self.n_done))
+    }
+
+    /// Return the most tokens that a draft may have, of at most `n`: as many as the text may become
+    /// longer, and as there are places for events.
+    pub fn draft_limit(&self, n: usize, n_ctx: usize) -> usize {
+        if self.is_shifted {
+            // Where tokens were removed, a rollback may find nothing to re-evaluate from.
+            return 0;
+        }
+        let n_places = self.events.capacity().saturating_sub(EVENTS_FREE);
+        let n_free = n_ctx.saturating_sub(self.tokens.len());
+        let wanted = self.n_draft.min(self.request.n_draft).min(n);
+        wanted.min(self.n_left.saturating_sub(1)).min(n_places).min(n_free)
+    }
+
+    /// Note a draft of `n` tokens of which `n_right` became part of the text.
+    pub fn drafted(&mut self, n: usize, n_right: usize) {
+        self.timings.n_drafted += n;
+        self.timings.n_accepted += n_right;
+        if n_right < n {
+            self.n_draft = n_right + 1;
+        } else if n > 0 {
+            self.n_draft = self.n_draft.saturating_mul(2);
+        }
     }
 
     /// Send an event; it is dropped if the client went away. Paused tasks evaluate nothing, so

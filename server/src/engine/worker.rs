@@ -9,6 +9,7 @@ mod step;
 
 use super::Command;
 use super::conversations::Conversations;
+use super::drafts::Drafters;
 use super::event::Event;
 use super::params::EngineParams;
 use super::report::{Counters, HeldSequence, SlotReport};
@@ -40,6 +41,7 @@ pub(super) struct Worker {
     pub(super) conversations: Conversations,
     pub(super) slots: Vec<SlotView>,
     state: Option<StateFolder>,
+    drafters: Option<Drafters>,
     batch: Batch,
     pace: Pace,
     pub(super) counters: Counters,
@@ -53,6 +55,8 @@ pub(super) struct Worker {
     /// A request was put back into the queue for want of cells. None begins before one has ended,
     /// or two requests could take each other's place forever.
     is_crowded: bool,
+    /// The last batch did not fit, so the next one has no drafts.
+    is_without_drafts: bool,
 }
 
 impl Worker {

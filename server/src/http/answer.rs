@@ -21,7 +21,7 @@ pub fn timings_json(timings: &Timings) -> Value {
     let n_prompt = timings.n_prompt as f64;
     let n_steps = timings.n_generated.saturating_sub(1) as f64;
     let step_ms = if n_steps > 0.0 { predicted_ms } else { 0.0 };
-    json!({
+    let mut json = json!({
         "cache_n": timings.n_cached,
         "prompt_n": timings.n_prompt,
         "prompt_ms": prompt_ms,
@@ -31,7 +31,12 @@ pub fn timings_json(timings: &Timings) -> Value {
         "predicted_ms": predicted_ms,
         "predicted_per_token_ms": ratio(step_ms, n_steps),
         "predicted_per_second": ratio(n_steps * 1e3, step_ms),
-    })
+    });
+    if timings.n_drafted > 0 {
+        json["draft_n"] = timings.n_drafted.into();
+        json["draft_n_accepted"] = timings.n_accepted.into();
+    }
+    json
 }
 
 /// Return the account of what was reused of a prompt, and why no more.

@@ -42,6 +42,8 @@ pub struct ModelSummary {
     pub n_bytes: u64,
     /// The number of slots.
     pub n_slots: usize,
+    /// Tokens are drafted.
+    pub has_drafts: bool,
     /// The source of the chat template.
     pub template: String,
     /// The abilities of the chat template.
@@ -81,6 +83,7 @@ impl App {
             n_embd: model.hparams().n_embd,
             n_bytes: model.n_bytes() as u64,
             n_slots: loaded.engine.params().n_slots,
+            has_drafts: loaded.engine.params().drafts.is_some(),
             template: source.to_owned(),
             capabilities: *template.capabilities(),
             bos: text(vocab.bos()),

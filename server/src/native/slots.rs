@@ -3,7 +3,7 @@
 mod name;
 
 use crate::engine::{HeldSequence, SlotReport, Tenant};
-use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, Ready, millis};
+use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, ModelSummary, Ready, millis};
 use crate::params::Fields;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -33,16 +33,16 @@ pub(super) async fn list(
     if is_busy && query.get("fail_on_no_slot").is_some_and(|value| value != "0") {
         return Err(ApiError::new(ErrorKind::Unavailable, "no slot available"));
     }
-    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, summary.n_ctx));
-    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), summary.n_ctx));
+    let idle = (slots.len()..summary.n_slots).map(|id| slot_json(id, None, summary));
+    let known = slots.iter().map(|slot| slot_json(slot.id, Some(slot), summary));
     Ok(Json(known.chain(idle).collect()))
 }
 
-fn slot_json(id: usize, report: Option<&SlotReport>, n_ctx: u32) -> Value {
+fn slot_json(id: usize, report: Option<&SlotReport>, summary: &ModelSummary) -> Value {
     let mut slot = json!({
         "id": id,
-        "n_ctx": n_ctx,
-        "speculative": false,
+        "n_ctx": summary.n_ctx,
+        "speculative": summary.has_drafts,
         "is_processing": report.is_some_and(|report| report.is_processing),
     });
     let Some((report, task)) = report.and_then(|report| Some((report, report.task?))) else { return slot };

@@ -146,6 +146,9 @@ pub fn read_generate(
             return Err(ApiError::field(name, &wanted));
         }
     };
+    if let Some(n) = fields.u64("speculative.n_max")? {
+        generate.n_draft = usize::try_from(n).unwrap_or(usize::MAX);
+    }
     let return_progress = fields.bool("return_progress")?.unwrap_or(false);
     generate.progress = return_progress;
     Ok(Reading {

@@ -137,15 +137,28 @@ impl Worker {
         self.make_sequence_free(Some(prefix.seq))?;
         let fork = self.ctx.fork(prefix.seq)?;
         self.conversations.add(fork, task.request.tenant);
-        let pos = Pos(i32::try_from(prefix.start).unwrap_or(i32::MAX));
-        // A rollback that shares blocks may need a free one for the cells that it cuts off.
-        while let Err(error) = self.ctx.rollback(fork, pos) {
-            if !is_full(&error) || !self.evict(Some(prefix.seq))? {
-                self.release(fork)?;
+        if let Err(error) = self.roll_back(fork, prefix.start, Some(prefix.seq)) {
+            self.release(fork)?;
+            return Err(error);
+        }
+        Ok(fork)
+    }
+
+    /// Roll a busy sequence back to its first `n_tokens` tokens. Idle sequences, except
+    /// `spared`, make place for the blocks that this needs if it cuts off cells that are shared.
+    pub(super) fn roll_back(
+        &mut self,
+        seq: SeqId,
+        n_tokens: usize,
+        spared: Option<SeqId>,
+    ) -> Result<(), Error> {
+        let pos = Pos(i32::try_from(n_tokens).unwrap_or(i32::MAX));
+        while let Err(error) = self.ctx.rollback(seq, pos) {
+            if !is_full(&error) || !self.evict(spared)? {
                 return Err(error.into());
             }
         }
-        Ok(fork)
+        Ok(())
     }
 
     /// Make an empty sequence for a task.

@@ -4,6 +4,7 @@ use super::super::params::EngineParams;
 use super::super::slots::SlotView;
 use super::{Command, Worker};
 use crate::engine::conversations::Conversations;
+use crate::engine::drafts::Drafters;
 use crate::engine::report::Counters;
 use crate::error::Error;
 use backstitch_models::backstitch_kv::{AttentionSpec, LayerSpec};
@@ -65,6 +66,7 @@ impl Worker {
         params.context = *ctx.params();
         let slots = (0..params.n_slots).map(SlotView::new).collect();
         let state = params.state.as_deref().map(|folder| super::StateFolder::new(folder, params.state_bytes));
+        let drafters = params.drafts.clone().map(|drafts| Drafters::new(drafts, model, params.n_ctx));
         Ok(Worker {
             is_forgetful: model.graph().layers().iter().any(forgets),
             ctx,
@@ -76,6 +78,7 @@ impl Worker {
             conversations: Conversations::default(),
             slots,
             state,
+            drafters: drafters.transpose()?,
             batch: Batch::new(),
             pace: super::Pace::default(),
             counters: Counters::default(),
@@ -83,6 +86,7 @@ impl Worker {
             n_tasks: 0,
             is_finishing: false,
             is_crowded: false,
+            is_without_drafts: false,
             params,
         })
     }

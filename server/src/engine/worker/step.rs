@@ -32,7 +32,13 @@ impl Worker {
         };
         match self.ctx.decode(&self.batch) {
             Ok(()) => self.take_outputs(&pieces, began),
-            Err(error) if is_full(&error) => self.make_cells_free(error),
+            Err(error) if is_full(&error) => {
+                let has_drafts = self.running.iter().any(|running| !running.task.draft.is_empty());
+                match has_drafts {
+                    true => self.is_without_drafts = true,
+                    false => self.make_cells_free(error),
+                }
+            }
             Err(error) => self.fail(&pieces, error.into()),
         }
     }
@@ -41,15 +47,20 @@ impl Worker {
     fn fill(&mut self) -> Result<Vec<Piece>, backstitch_models::Error> {
         self.batch.clear();
         let (mut pieces, mut order) = (Vec::new(), Vec::new());
+        let n_texts = self.running.iter().filter(|running| running.task.is_generating()).count();
         for i in 0..self.running.len() {
             let Some(Running { task, .. }) = self.running.get_mut(i) else { continue };
-            let is_generating = task.tokens.len() == task.n_done + 1 && !task.is_prompting();
+            task.draft.clear();
             match task.is_paused() {
                 true => {}
-                false if is_generating => self.add(i, 1, &mut pieces)?,
+                false if task.is_generating() => {
+                    self.draft(i, n_texts);
+                    self.add(i, 1, &mut pieces)?;
+                }
                 false => order.push(i),
             }
         }
+        self.is_without_drafts = false;
         // Higher priorities first; among equals, those whose last piece is longest ago.
         order.sort_by_key(|&i| {
             let running = self.running.get(i);
@@ -69,6 +80,19 @@ impl Worker {
             self.add(i, n, &mut pieces)?;
         }
         Ok(pieces)
+    }
+
+    /// Draft the next tokens of a running task, one of `n_texts` that are being generated.
+    fn draft(&mut self, index: usize, n_texts: usize) {
+        let (Some(drafters), Some(running)) = (&mut self.drafters, self.running.get_mut(index)) else {
+            return;
+        };
+        let n = if self.is_without_drafts { 0 } else { drafters.n_most(n_texts) };
+        let task = &mut running.task;
+        let n = task.draft_limit(n, self.params.n_ctx as usize);
+        if let Some((&last, before)) = task.tokens.split_last() {
+            drafters.draft(running.slot, before, last, n, &mut task.draft);
+        }
     }
 
     /// Return the number of tasks from the `k`th of `order` on that have its priority.
@@ -98,6 +122,8 @@ impl Worker {
         let is_prompt = task.is_prompting();
         pieces.push(Piece { task: task.id, n_tokens: n, first: self.batch.len(), is_prompt });
         self.batch.extend(*seq, pos, tokens, wanted)?;
+        let behind = Pos(pos.0.saturating_add(i32::try_from(n).unwrap_or(i32::MAX)));
+        self.batch.extend(*seq, behind, &task.draft, Wanted::All)?;
         Ok(())
     }
 
@@ -126,8 +152,7 @@ impl Worker {
 
     /// Hand out the outputs of one piece. Return the reason that its task ends, if it does.
     fn take_output(&mut self, index: usize, piece: &Piece) -> Result<Option<Finish>, Error> {
-        let Some(running) = self.running.get_mut(index) else { return Ok(None) };
-        let (task, seq) = (&mut running.task, running.seq);
+        let Some(Running { task, .. }) = self.running.get_mut(index) else { return Ok(None) };
         let (ctx, range) = (&self.ctx, piece.first..piece.first + piece.n_tokens);
         let from = task.n_done;
         if task.is_prompting() {
@@ -135,14 +160,38 @@ impl Worker {
         }
         task.evaluated(piece.n_tokens);
         let mut result = Ok(None);
-        if task.n_done == task.tokens.len() {
-            let logits =
-                ctx.output(range.end - 1).ok_or(backstitch_models::Error::NoLogits { seq: seq.0 })?;
-            result = task.draw(logits, self.model.vocab(), self.params.n_ctx as usize);
-        }
         let is_pin = piece.n_tokens > 0 && task.is_pin();
+        if task.n_done == task.tokens.len() {
+            result = self.draw(index, range.end - 1);
+        }
         if is_pin && self.is_forgetful {
             self.pin(index);
+        }
+        result
+    }
+
+    /// Draw a token from the output `first` of the batch, which is that of a task's last token, and
+    /// go on with the outputs of its draft as long as what is drawn is what was drafted. Roll the
+    /// rest of the draft back.
+    fn draw(&mut self, index: usize, first: usize) -> Result<Option<Finish>, Error> {
+        let Some(Running { task, seq, .. }) = self.running.get_mut(index) else { return Ok(None) };
+        let (seq, n_ctx) = (*seq, self.params.n_ctx as usize);
+        let mut n_right = 0;
+        let result = loop {
+            let Some(logits) = self.ctx.output(first + n_right) else {
+                break Err(backstitch_models::Error::NoLogits { seq: seq.0 }.into());
+            };
+            let result = task.draw(logits, self.model.vocab(), n_ctx);
+            if !matches!(result, Ok(None)) || task.draft.get(n_right) != task.tokens.last() {
+                break result;
+            }
+            n_right += 1;
+            task.n_done += 1;
+        };
+        let (n_drafted, end) = (task.draft.len(), task.n_done);
+        task.drafted(n_drafted, n_right);
+        if n_right < n_drafted {
+            self.roll_back(seq, end, None)?;
         }
         result
     }
