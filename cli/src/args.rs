@@ -51,6 +51,10 @@ pub use usage::usage_line;
 #[derive(Debug, Parser)]
 #[command(name = "backstitch", version, max_term_width = 80, args_override_self = true, after_help = examples::ALL)]
 pub struct Cli {
+    /// File of defaults for options [default: backstitch/config.toml in ~/.config].
+    // Only `expand` reads it: the content of the file stands before what was typed.
+    #[arg(long, value_name = "FILE", global = true, display_order = 900)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
 }

@@ -133,7 +133,7 @@ fn what_is_left(error: &storage::Error, was_there: bool) -> &'static str {
 }
 
 /// Return the message of an operating system without the number after it, in lower case.
-fn plain(error: &io::Error) -> String {
+pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split_once(" (os error").map_or(text.as_str(), |(message, _)| message);
     let mut letters = text.chars();

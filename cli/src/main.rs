@@ -36,6 +36,7 @@ mod terminal;
 use clap::Parser;
 use clap::error::ErrorKind;
 use error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit code of a command line that cannot be parsed, the one that clap uses.
@@ -45,6 +46,23 @@ const WRONG_USAGE: u8 = 2;
 /// missing command.
 fn is_help(error: &clap::Error) -> bool {
     !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// Print a help text, on standard error if it stands in for a command.
+fn help(text: &clap::Error) -> ExitCode {
+    match text.print().and_then(|()| std::io::stdout().flush()).map_err(Error::from) {
+        Ok(()) => ExitCode::from(if text.use_stderr() { WRONG_USAGE } else { 0 }),
+        Err(error) => failed(&error),
+    }
+}
+
+/// Tell why the program failed, and return its exit code.
+fn failed(error: &Error) -> ExitCode {
+    if error.is_closed_pipe() {
+        return ExitCode::SUCCESS;
+    }
+    output::note("error", error::chain(error));
+    ExitCode::FAILURE
 }
 
 /// Run the command line. The exit code is 0 if it succeeded or the reader of its output went away,
@@ -59,7 +77,7 @@ fn main() -> ExitCode {
     };
     let mut cli = match args::Cli::try_parse_from(expanded.words) {
         Ok(cli) => cli,
-        Err(error) if is_help(&error) => error.exit(),
+        Err(error) if is_help(&error) => return help(&error),
         Err(error) => {
             output::note("error", args::usage_line(&error, &expanded.command));
             return ExitCode::from(WRONG_USAGE);
@@ -70,11 +88,7 @@ fn main() -> ExitCode {
     file_size::let_writes_fail();
     match catalog::resolve(&mut cli.command).and_then(|()| commands::run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(Error::Interrupted) => ExitCode::from(interrupt::exit_code()),
-        Err(error) => {
-            output::note("error", error::chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
 }

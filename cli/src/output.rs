@@ -203,9 +203,14 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// Format a number of things: "1 token", "2 tokens".
+/// Format a number of things: "1 token", "2 tokens", "2 branches".
 pub fn counted(n: usize, thing: &str) -> String {
-    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+    let ending = match n {
+        1 => "",
+        _ if thing.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{n} {thing}{ending}")
 }
 
 /// Most characters that are shown of a text from a file.
@@ -268,6 +273,12 @@ mod tests {
         for (n, expected) in cases {
             assert_eq!(bytes(n), expected);
         }
+    }
+
+    #[test]
+    fn counts_agree_with_their_things() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "token")), ["0 tokens", "1 token", "2 tokens"]);
+        assert_eq!(counted(2, "branch"), "2 branches");
     }
 
     #[test]

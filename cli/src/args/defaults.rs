@@ -6,9 +6,12 @@
 //! `BACKSTITCH_CTX_SIZE` is the option `--ctx-size`.
 
 use super::expand::{known, known_anywhere};
+use crate::error::plain;
 use clap::{Arg, Command};
 use serde_json::{Map, Value};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Variable that names the configuration file; an empty one means none.
@@ -26,8 +29,8 @@ pub struct Defaults<'a> {
     pub command: &'a Command,
     /// The name of the command: "state trim".
     pub path: &'a str,
-    /// The words that were typed after the name of the command.
-    pub typed: &'a [OsString],
+    /// Names of the options that were typed: "--temp", "-n".
+    pub typed: &'a [String],
     /// Returns a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
@@ -72,15 +75,12 @@ impl Defaults<'_> {
 
     /// Return true if a default may set this option: nothing that was typed excludes it.
     fn may_set(&self, arg: &Arg) -> bool {
-        let typed = self.typed.iter().filter_map(|word| {
-            let word = word.to_str()?;
-            known(self.command, word.split_once('=').map_or(word, |(name, _)| name))
-        });
+        let mut typed = self.typed.iter().filter_map(|name| known(self.command, name));
         let excludes = |one: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
         };
         let is_free = !arg.is_positional() && arg.get_long().is_some_and(|long| !NEVER.contains(&long));
-        is_free && typed.into_iter().all(|typed| !excludes(arg, typed) && !excludes(typed, arg))
+        is_free && typed.all(|typed| !excludes(arg, typed) && !excludes(typed, arg))
     }
 
     /// Add the options of a file: those at its top, then those of the command's own table.
@@ -113,7 +113,13 @@ impl Defaults<'_> {
 
     /// Add an option with its value; a list is the option several times.
     fn add(&self, arg: &Arg, value: &Value, words: &mut Vec<OsString>) -> Result<(), String> {
-        let Some(long) = arg.get_long().filter(|_| self.may_set(arg)) else { return Ok(()) };
+        let Some(long) = arg.get_long() else { return Ok(()) };
+        if NEVER.contains(&long) {
+            return Err(format!("{long} stands on the command line alone"));
+        }
+        if !self.may_set(arg) {
+            return Ok(());
+        }
         let option = format!("--{long}");
         let text = match value {
             Value::Bool(is_on) if !arg.get_action().takes_values() => {
@@ -141,13 +147,14 @@ impl Defaults<'_> {
     }
 }
 
-/// Read a configuration file.
+/// Read a configuration file. It may be a pipe or a device, whose length nobody knows before.
 fn read(file: &Path) -> Result<Map<String, Value>, String> {
-    let metadata = std::fs::metadata(file).map_err(|error| error.to_string())?;
-    if metadata.len() > MAX_BYTES {
+    let mut text = String::new();
+    let opened = File::open(file).map_err(|error| plain(&error))?;
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| plain(&error))?;
+    if text.len() as u64 > MAX_BYTES {
         return Err("longer than 1 MiB, so it is no configuration file".into());
     }
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     basic_toml::from_str(&text).map_err(|error| error.to_string())
 }
 
@@ -169,7 +176,7 @@ mod tests {
         let mut root = super::super::Cli::command();
         root.build();
         let command = path.split(' ').try_fold(&root, |command, name| command.find_subcommand(name)).unwrap();
-        let typed: Vec<OsString> = typed.iter().map(OsString::from).collect();
+        let typed: Vec<String> = typed.iter().map(|name| (*name).into()).collect();
         let variable =
             |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.into());
         let defaults = Defaults { root: &root, command, path, typed: &typed, variable: &variable };
@@ -197,11 +204,8 @@ mod tests {
     #[test]
     fn what_is_typed_excludes_defaults_that_it_conflicts_with() {
         let file = "prompt-cache = 'a'\nlookup = true";
-        assert_eq!(words(file, &[], "run", &["--restore=a.bst"]).unwrap(), ["--lookup"]);
-        assert_eq!(
-            words(file, &[], "run", &["-p", "a", "--draft-model", "b"]).unwrap(),
-            ["--prompt-cache", "a"]
-        );
+        assert_eq!(words(file, &[], "run", &["--restore"]).unwrap(), ["--lookup"]);
+        assert_eq!(words(file, &[], "run", &["-p", "--draft-model"]).unwrap(), ["--prompt-cache", "a"]);
     }
 
     #[test]
@@ -212,6 +216,7 @@ mod tests {
             ("[run]\nsvg = 'a'", "`backstitch run` has no option svg"),
             ("temp = true", "temp is true, not a text or a number"),
             ("verbose = 'a'", "not true or false"),
+            ("config = 'b.toml'", "on the command line alone"),
             ("temp = ", "line 1"),
         ] {
             let error = words(file, &[], "run", &[]).expect_err(file);

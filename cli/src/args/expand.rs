@@ -33,6 +33,10 @@ const LONG_SHORTS: [(&str, &str); 15] = [
     ("--draft-n", "--draft-max"),
 ];
 
+/// The option that names the configuration file. It is read here, because the file comes before
+/// clap, which knows it for the help alone.
+const CONFIG: &str = "--config";
+
 /// The command that takes options from llama-server's environment variables.
 const SERVE: &str = "serve";
 
@@ -83,38 +87,15 @@ pub fn expand(
         done.words.extend(options);
         done.notes = notes;
     }
-    let mut typed: Vec<OsString> = words.collect();
-    let config = take_config(&mut typed)?;
-    let words = if path.is_empty() {
-        typed
-    } else {
-        let defaults = Defaults { root: &root, command, path: &path, typed: &typed, variable };
-        let mut words = defaults.words(config.as_deref())?;
-        words.extend(typed);
-        words
-    };
-    let words = words.into_iter().peekable();
-    Reader { command, path: &path, words, done }.read()
-}
-
-/// Take `--config FILE` out of the words before a lone `--`; the last one counts.
-fn take_config(words: &mut Vec<OsString>) -> Result<Option<OsString>, String> {
-    let (mut file, mut at) = (None, 0);
-    while let Some(word) = words.get(at).filter(|word| *word != "--") {
-        if let Some(value) = word.to_str().and_then(|word| word.strip_prefix("--config=")) {
-            file = Some(value.into());
-            words.remove(at);
-        } else if word == "--config" {
-            words.remove(at);
-            if at == words.len() {
-                return Err("--config needs the name of a file".into());
-            }
-            file = Some(words.remove(at));
-        } else {
-            at += 1;
-        }
+    let read = Reader { command, path: &path, words, read: Read::default() }.read()?;
+    if !path.is_empty() {
+        let typed = &read.options;
+        let defaults = Defaults { root: &root, command, path: &path, typed, variable };
+        done.words.extend(defaults.words(read.config.as_deref())?);
     }
-    Ok(file)
+    done.words.extend(read.words);
+    done.notes.extend(read.notes);
+    Ok(done)
 }
 
 /// Find the command that the first words name, and move those words to `done`. Returns the command
@@ -133,33 +114,47 @@ fn descend<'a>(
     (command, path)
 }
 
+/// The words that were typed after the name of a command.
+#[derive(Default)]
+struct Read {
+    /// The words for clap.
+    words: Vec<OsString>,
+    /// Names of the command's options among them: "--temp", "-n".
+    options: Vec<String>,
+    /// The value of the last `--config`, which is not among the words.
+    config: Option<OsString>,
+    /// Notes about options that were dropped.
+    notes: Vec<String>,
+}
+
 /// The words after the name of a command, on their way to clap.
 ///
-/// Each word is either passed on as it is, or an option. Options of the command are passed on under
-/// their long names, options of llama.cpp are treated as its table says, and others are errors.
+/// Each word is either passed on as it is, or an option with its value. Options of the command are
+/// passed on under their long names, options of llama.cpp are treated as its table says, and others
+/// are errors. A word that is the value of an option is never taken for an option.
 struct Reader<'a> {
     command: &'a Command,
     /// Name of the command, as in [`Expanded::command`].
     path: &'a str,
     /// Words that are still to be read.
     words: Peekable<IntoIter<OsString>>,
-    done: Expanded,
+    read: Read,
 }
 
 impl Reader<'_> {
     /// Read all words.
-    fn read(mut self) -> Result<Expanded, String> {
+    fn read(mut self) -> Result<Read, String> {
         while let Some(word) = self.words.next() {
             match word.to_str() {
                 Some("--") => {
-                    self.done.words.push(word);
-                    self.done.words.extend(self.words.by_ref());
+                    self.read.words.push(word);
+                    self.read.words.extend(self.words.by_ref());
                 }
                 Some(text) if is_option(text) => self.option(text)?,
-                _ => self.done.words.push(word),
+                _ => self.read.words.push(word),
             }
         }
-        Ok(self.done)
+        Ok(self.read)
     }
 
     /// Read an option, `--name`, `--name=value` or `-n`, with its value if that is the next word.
@@ -167,18 +162,25 @@ impl Reader<'_> {
         let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
         let long = LONG_SHORTS.into_iter().find(|(short, _)| *short == name).map(|(_, long)| long);
         let name = long.filter(|long| known(self.command, long).is_some()).unwrap_or(name);
+        if name == CONFIG {
+            let value = value.strip_prefix('=').map(OsString::from).or_else(|| self.words.next());
+            self.read.config = Some(value.ok_or("--config needs the name of a file")?);
+            return Ok(());
+        }
         if let Some(arg) = known(self.command, name) {
             let needs_value = value.is_empty() && arg.get_action().takes_values();
-            self.done.words.push(format!("{name}{value}").into());
-            self.done.words.extend(needs_value.then(|| self.words.next()).flatten());
+            self.read.options.push(name.into());
+            self.read.words.push(format!("{name}{value}").into());
+            self.read.words.extend(needs_value.then(|| self.words.next()).flatten());
             return Ok(());
         }
         if let Some(flag) = llama::find(name, self.path) {
             let value = value.strip_prefix('=').map(str::to_owned).or_else(|| self.value(flag.takes));
             return self.foreign(name, value.as_deref(), flag.treatment);
         }
-        if has_value_attached(self.command, text) {
-            self.done.words.push(text.into());
+        if let Some(short) = with_value_attached(self.command, text) {
+            self.read.options.push(format!("-{short}"));
+            self.read.words.push(text.into());
             return Ok(());
         }
         let (nearest, path) = (nearest(self.command, name), self.path);
@@ -200,7 +202,7 @@ impl Reader<'_> {
     /// Drop or refuse an option of llama.cpp.
     fn foreign(&mut self, name: &str, value: Option<&str>, treatment: Treatment) -> Result<(), String> {
         match treatment {
-            Treatment::Ignored(why) => self.done.notes.push(format!("{name} is ignored: {why}")),
+            Treatment::Ignored(why) => self.read.notes.push(format!("{name} is ignored: {why}")),
             Treatment::Off(values, _) if value.is_some_and(|value| values.contains(&value)) => {}
             Treatment::Refused(instead) | Treatment::Off(_, instead) => {
                 return Err(format!("{name}: {instead}"));
@@ -238,12 +240,12 @@ pub fn known<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     }
 }
 
-/// Return true for a short option with its number attached: `-n5`.
-fn has_value_attached(command: &Command, text: &str) -> bool {
+/// Return the letter of a short option with its number attached: `-n5`.
+fn with_value_attached(command: &Command, text: &str) -> Option<char> {
     let mut letters = text.chars().skip(1);
-    let (Some(short), Some(next)) = (letters.next(), letters.next()) else { return false };
-    let arg = command.get_arguments().find(|arg| arg.get_short() == Some(short));
-    !next.is_alphabetic() && arg.is_some_and(|arg| arg.get_action().takes_values())
+    let (short, next) = (letters.next()?, letters.next()?);
+    let arg = command.get_arguments().find(|arg| arg.get_short() == Some(short))?;
+    (!next.is_alphabetic() && arg.get_action().takes_values()).then_some(short)
 }
 
 /// Jaro-Winkler similarity from which an option of the command is suggested before any option of

@@ -99,7 +99,7 @@ const DOWNLOAD: Treatment =
     Refused("nothing is downloaded here; get the GGUF file, then name it with -m FILE");
 const CHAT: Treatment = Refused("`backstitch chat` chats, `backstitch run` continues a text");
 const GRAMMAR: Treatment =
-    Refused("text cannot be held to a grammar here; --logit-bias TOKEN-inf bans a token");
+    Refused("a request to `backstitch serve` may have a grammar; --logit-bias TOKEN-inf bans a token");
 const LOGS: Treatment = Ignored("there is no log; -v tells more on standard error");
 const ADAPTER: Treatment =
     Refused("adapters are not applied here; merge it into the model with llama-export-lora first");

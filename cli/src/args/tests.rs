@@ -58,6 +58,22 @@ fn nothing_is_spelled_out_after_two_dashes() {
 }
 
 #[test]
+fn the_value_of_an_option_is_no_option() {
+    let words = |text: &str| expand(words(text), &no_variable).unwrap().words;
+    for value in ["--config", "--config=none.toml", "--restore"] {
+        assert_eq!(run(&format!("-p {value}")).input.prompt.as_deref(), Some(value));
+    }
+    assert_eq!(words("backstitch run -p --config -n 2"), ["backstitch", "run", "-p", "--config", "-n", "2"]);
+    assert_eq!(words("backstitch run -- --config none.toml")[2..], ["--", "--config", "none.toml"]);
+    assert!(refusal("backstitch run --config").contains("needs the name of a file"));
+    assert!(refusal("backstitch run -p a --config none.toml").starts_with("none.toml: "));
+    // A prompt that looks like --restore excludes no default of the prompt cache.
+    let variable = |name: &str| (name == "BACKSTITCH_PROMPT_CACHE").then(|| "folder".into());
+    let kept = |text: &str| expand(super::tests::words(text), &variable).unwrap().words.len();
+    assert_eq!((kept("backstitch run -p --restore"), kept("backstitch run --restore a")), (6, 4));
+}
+
+#[test]
 fn sampling_defaults_are_those_of_the_library() {
     let args = run("").sampling;
     let library = backstitch_models::sampler::Settings::default();

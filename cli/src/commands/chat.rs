@@ -29,6 +29,7 @@ use backstitch_models::Model;
 use backstitch_models::chat::ChatError;
 use branches::Branch;
 use command::{Branch as BranchCommand, Command, HELP};
+use conversation::Conversation;
 use input::Input;
 use message::Event;
 use std::fmt::Display;
@@ -79,10 +80,7 @@ fn begin<'a>(args: &'a ChatArgs, model: &'a Model) -> Result<Chat<'a>, Error> {
         Some(path) => saving::load(path, model, args)?,
         None => saving::fresh(model, args)?,
     };
-    let template = match loaded.template.clone().filter(|_| args.chat_template.is_none()) {
-        Some(source) => Template::of_source(source, model.vocab())?,
-        None => Template::choose(args.chat_template.as_deref(), model)?,
-    };
+    let template = loaded.template(model, args)?;
     let mut chat = Chat {
         model,
         template,
@@ -91,7 +89,8 @@ fn begin<'a>(args: &'a ChatArgs, model: &'a Model) -> Result<Chat<'a>, Error> {
         stops: args.stops.texts(args.escape),
         branches: loaded.branches,
         current: loaded.current,
-        place: loaded.place,
+        kept: Vec::new(),
+        places: loaded.place.into_iter().collect(),
         saved_as: None,
         cache: PromptCache::open(&args.cache),
         input: Input::new(args.file.history.clone()),
@@ -100,7 +99,8 @@ fn begin<'a>(args: &'a ChatArgs, model: &'a Model) -> Result<Chat<'a>, Error> {
         n_failed: 0,
         n_failed_commands: 0,
     };
-    if chat.place.is_some() {
+    if !chat.places.is_empty() {
+        chat.keep();
         chat.say_restored();
     }
     if system.is_some() {
@@ -144,9 +144,12 @@ struct Chat<'a> {
     branches: Vec<Branch>,
     /// Index of the current branch, which has a sequence.
     current: usize,
-    /// The file in which the chat was saved last, or from which it was restored.
-    place: Option<Place>,
-    /// The file in which `--save` saved the chat last.
+    /// The conversations of the branches as a file has them; none before the chat was saved.
+    kept: Vec<Conversation>,
+    /// The files in which the chat, or an earlier state of it, was saved or found. The last one was
+    /// used last.
+    places: Vec<Place>,
+    /// The file in which `--save` saved the chat last, or from which `/load` took it.
     saved_as: Option<PathBuf>,
     /// The prompt cache, if one was asked for.
     cache: Option<PromptCache>,
@@ -178,7 +181,7 @@ impl Chat<'_> {
                 None => self.say(text)?,
                 Some(Ok(Command::Exit)) => return Ok(ControlFlow::Break(())),
                 Some(Ok(command)) => self.carry_out(command)?,
-                Some(Err(why)) => note("note", why),
+                Some(Err(why)) => self.failed(why),
             },
         }
         Ok(ControlFlow::Continue(()))
@@ -219,8 +222,8 @@ impl Chat<'_> {
                 let saved = self.save(path.map(PathBuf::from), "/save", false);
                 self.tell(saved)
             }
-            Command::Load(path) => {
-                let loaded = self.load(Path::new(path));
+            Command::Load { path, force } => {
+                let loaded = self.load(Path::new(path), force);
                 self.tell(loaded)
             }
             Command::Stats => {

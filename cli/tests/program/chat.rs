@@ -5,7 +5,7 @@ use backstitch_models::gguf::{Gguf, Writer};
 use tempfile::NamedTempFile;
 
 /// The embedded model with a template that makes its stories answers.
-fn model() -> NamedTempFile {
+pub fn model() -> NamedTempFile {
     let bytes = std::fs::read(repository("demo/demo.gguf")).unwrap();
     let gguf = Gguf::parse(&bytes).unwrap();
     let mut writer = Writer::new();
@@ -22,7 +22,7 @@ fn model() -> NamedTempFile {
     file
 }
 
-fn talk(model: &NamedTempFile, more: &[&str], lines: &str) -> Outcome {
+pub fn talk(model: &NamedTempFile, more: &[&str], lines: &str) -> Outcome {
     piped(&[&["chat", "-m", arg(model.path()), "--temp", "0", "-n", "6"], more].concat(), lines.as_bytes())
 }
 
@@ -89,13 +89,59 @@ fn a_saved_conversation_continues_as_if_it_had_not_been_saved() {
     assert_eq!(talk(&model, &seed, &save).ok().trim_end(), first);
     let on = |more: &[&str], lines: &str| talk(&model, &[&["--temp", "0.9"], more].concat(), lines);
     assert_eq!(on(&["--restore", arg(&file)], "The dog ran\n").ok(), second);
-    let load = format!("A bird sang\n/load {}\nThe dog ran\n", arg(&file));
+    let load = format!("A bird sang\n/load! {}\nThe dog ran\n", arg(&file));
     assert_eq!(on(&["-s", "1"], &load).ok().lines().count(), 2);
     assert_eq!(on(&[], &load).ok().lines().last(), second.lines().last());
     // Nothing is evaluated but what is new.
     let stats = on(&["--restore", arg(&file), "-v"], "The dog ran\n").stderr;
     let prompt = stats.lines().find_map(|line| line.strip_prefix("note: prompt: ")).unwrap();
     assert!(prompt.split(' ').next().unwrap().parse::<usize>().unwrap() < 12, "{stats}");
+}
+
+#[test]
+fn a_conversation_that_is_not_saved_is_not_replaced_unasked() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (cat, dog) = (file("cat.bst"), file("dog.bst"));
+    talk(&model, &[], &format!("The cat sat\n/save {cat}\n")).ok();
+    let refused = talk(&model, &[], &format!("The dog ran\n/load {cat}\n/list\n"));
+    assert!(refused.stderr.contains("not saved: /save FILE saves it, /load! FILE"), "{}", refused.stderr);
+    assert!(refused.code == Some(1) && refused.stdout.contains("  1 user      The dog ran"));
+    // What is saved, forgotten or empty can be replaced.
+    for before in [format!("/save {dog}"), "/undo".into(), "/clear\n/system Be sad".into()] {
+        let lines = format!("The dog ran\n{before}\n/load {cat}\n/list\n");
+        let shown = talk(&model, &[], &lines).ok();
+        assert!(shown.contains("  1 user      The cat sat"), "{before}: {shown}");
+    }
+    // What changed since it was saved cannot.
+    for change in ["The sun shone", "/undo\nThe sun shone", "/branch new\nThe sun shone"] {
+        let lines = format!("The dog ran\n/save {dog}2\n{change}\n/load {cat}\n");
+        assert_eq!(talk(&model, &[], &lines).code, Some(1), "{change}");
+    }
+}
+
+#[test]
+fn a_loaded_conversation_goes_on_in_its_own_file_and_template() {
+    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (cat, dog, last) = (file("cat.bst"), file("dog.bst"), file("last.bst"));
+    let wanted = talk(&model, &[], "The cat sat\nThe sun shone\n").ok();
+    talk(&model, &[], &format!("The cat sat\n/save {cat}\n")).ok();
+    talk(&model, &["--chat-template", "zephyr"], &format!("The dog ran\n/save {dog}\n")).ok();
+    // The template of the first does not stay with the second.
+    let both = talk(&model, &[], &format!("/load {dog}\n/load {cat}\nThe sun shone\n"));
+    assert_eq!(both.ok().lines().last(), wanted.lines().last());
+    let lines = format!("A bird sang\n/load {cat}\nThe sun shone\n");
+    talk(&model, &["--save", &last], &lines).ok();
+    let listed = |file: &str| talk(&model, &["--restore", file], "/list\n").ok();
+    assert!(listed(&cat).contains("  2 user      The sun shone"), "{}", listed(&cat));
+    assert!(listed(&last).starts_with("  1 user      A bird sang"), "{}", listed(&last));
+    // A copy elsewhere does not keep the file of --save from going on.
+    let (copy, auto) = (file("copy.bst"), file("auto.bst"));
+    let lines =
+        format!("The cat sat\n/branch new\n/save {copy}\n/undo\nThe dog ran\n/save {copy}\nA bird sang\n");
+    talk(&model, &["--save", &auto], &lines).ok();
+    assert!(listed(&auto).contains("  2 user      A bird sang"), "{}", listed(&auto));
 }
 
 #[test]
@@ -322,5 +368,8 @@ fn ctrl_c_at_the_prompt_asks_again_and_the_terminal_is_as_before() {
 fn unknown_commands_are_not_sent_to_the_model() {
     let outcome = talk(&model(), &[], "/sing\n/undo\n/help\n");
     assert!(outcome.stderr.contains("no such command: /sing") && outcome.stderr.contains("nothing to undo"));
-    assert!(outcome.ok().contains("/retry"));
+    assert!(outcome.stdout.contains("/retry"));
+    // A script hears of it.
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.ends_with("error: 1 command failed\n"), "{}", outcome.stderr);
 }

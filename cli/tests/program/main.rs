@@ -13,7 +13,11 @@ mod run;
 mod session;
 mod state;
 mod target;
+#[cfg(unix)]
+mod terminal;
 mod timeline;
+#[cfg(unix)]
+mod typing;
 mod width;
 
 use std::io::Write;

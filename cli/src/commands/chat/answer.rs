@@ -67,7 +67,11 @@ impl Chat<'_> {
         }
         interrupt::ask_again();
         self.pin()?;
-        self.save_after_answer()
+        match self.save_after_answer() {
+            // A person can free some room, or save elsewhere, before anything is lost.
+            Err(error) if self.terminal => self.tell(Err(error)),
+            saved => saved,
+        }
     }
 
     /// Evaluate the conversation up to the beginning of the answer.

@@ -11,7 +11,8 @@ pub const HELP: &str = "\
 /branch          list branches; /branch new: go on in a copy of this one;
                  /branch N: switch to another; /branch drop N: remove it
 /save [FILE]     save all branches; without FILE where they were saved last
-/load FILE       continue a saved conversation in place of this one
+/load FILE       continue a saved conversation in place of this one; /load! FILE:
+                 also if this one is not saved
 /stats           tokens, speed and memory
 /exit            leave (so do Ctrl-D and the end of the input)
 Ctrl-C drops the line that is being typed, or stops the answer.
@@ -41,7 +42,12 @@ pub enum Command<'a> {
     /// Save to a file, the last one if none is named.
     Save(Option<&'a str>),
     /// Continue the conversation in a file.
-    Load(&'a str),
+    Load {
+        /// The file.
+        path: &'a str,
+        /// True to replace a conversation that is not saved.
+        force: bool,
+    },
     /// Show tokens, speed and memory.
     Stats,
     /// Leave.
@@ -70,8 +76,9 @@ impl<'a> Command<'a> {
         let text = message.trim();
         let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         // A path or a comment of a program is no command.
-        let is_name =
-            name.strip_prefix('/').is_some_and(|name| name.chars().all(|c| c.is_ascii_alphabetic()));
+        let is_name = name
+            .strip_prefix('/')
+            .is_some_and(|name| name.chars().all(|c| c.is_ascii_alphabetic() || c == '!'));
         if !is_name || (text.contains('\n') && !matches!(name, "/edit" | "/system")) {
             return None;
         }
@@ -87,7 +94,10 @@ impl<'a> Command<'a> {
             "/system" => Ok(Self::System(given)),
             "/branch" => branch(rest).map(Self::Branch),
             "/save" => Ok(Self::Save(given)),
-            "/load" => given.map(Self::Load).ok_or_else(|| "/load needs the name of a file".into()),
+            "/load" | "/load!" => {
+                let load = given.map(|path| Self::Load { path, force: name == "/load!" });
+                load.ok_or_else(|| format!("{name} needs the name of a file"))
+            }
             "/stats" => Ok(Self::Stats),
             "/exit" | "/quit" => Ok(Self::Exit),
             name => Err(format!("no such command: {name}; try /help")),
@@ -143,6 +153,8 @@ mod tests {
             ("/branch drop 3", Command::Branch(Branch::Drop(3))),
             ("/save", Command::Save(None)),
             ("/save my chat.bst", Command::Save(Some("my chat.bst"))),
+            ("/load a", Command::Load { path: "a", force: false }),
+            ("/load! a b", Command::Load { path: "a b", force: true }),
         ];
         for (text, command) in cases {
             assert_eq!(Command::parse(text), Some(Ok(command)), "{text}");
@@ -153,7 +165,8 @@ mod tests {
     fn what_a_command_lacks_is_told() {
         for (text, told) in [
             ("/sing", "no such command: /sing"),
-            ("/load", "file"),
+            ("/load", "/load needs"),
+            ("/load!", "/load! needs"),
             ("/edit x", "/list"),
             ("/branch x", "/branch"),
         ] {

@@ -46,6 +46,20 @@ impl Input {
         Ok(lines(&mut io::stdin().lock(), is_terminal())?)
     }
 
+    /// Ask a question. Returns true if a person says yes, and none if there is no person to ask.
+    ///
+    /// # Errors
+    /// [`Error::Terminal`] if the input cannot be read.
+    pub fn ask(&mut self, question: &str) -> Result<Option<bool>, Error> {
+        #[cfg(any(unix, windows))]
+        if let Some(keyboard) = &mut self.keyboard {
+            return keyboard.ask(question).map(Some);
+        }
+        #[cfg(not(any(unix, windows)))]
+        let _ = question;
+        Ok(None)
+    }
+
     /// Return true if a person can change a text that [`Input::read`] puts in the line.
     pub fn can_edit(&self) -> bool {
         #[cfg(any(unix, windows))]
@@ -62,7 +76,8 @@ impl Input {
     }
 }
 
-/// Read a message from a pipe: lines until one does not end in a backslash.
+/// Read a message from a pipe, or a terminal on which nothing can be edited: lines until one does not
+/// end in a backslash.
 fn lines(input: &mut impl BufRead, prompt: bool) -> io::Result<Event> {
     let mut message = Vec::new();
     loop {

@@ -25,6 +25,9 @@ use std::path::PathBuf;
 const FIRST: &str = "> ";
 /// Prompt of the lines after one that ends in a backslash.
 const NEXT: &str = ". ";
+/// Names of terminals, in `TERM`, on which the editor cannot move the cursor. Lines are read from
+/// them as they are.
+const WITHOUT_CURSOR: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// Most messages in the history.
 const MOST_MESSAGES: usize = 1000;
 
@@ -38,9 +41,12 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// Make the keyboard, with the history in `file`. Returns none if no person can type.
+    /// Make the keyboard, with the history in `file`. Returns none if no person can type, or nothing
+    /// can be edited.
     pub fn new(file: Option<PathBuf>) -> Option<Self> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let is_without_cursor = std::env::var("TERM")
+            .is_ok_and(|term| WITHOUT_CURSOR.iter().any(|name| term.eq_ignore_ascii_case(name)));
+        if is_without_cursor || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return None;
         }
         terminal::remember();
@@ -75,6 +81,18 @@ impl Keyboard {
         let message = message.trim_ascii_end();
         self.remember(message);
         Ok(Event::of(message.as_bytes()))
+    }
+
+    /// Ask a question. Returns true for yes, false for anything else and for Ctrl-C. The answer is
+    /// no message, and not added to the history.
+    ///
+    /// # Errors
+    /// [`Error::Terminal`] if the terminal cannot be read.
+    pub fn ask(&mut self, question: &str) -> Result<bool, Error> {
+        match self.editor.readline(&format!("{question} [y/N] ")) {
+            Ok(line) => Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes")),
+            Err(error) => self.ended(error, true).map(|_| false),
+        }
     }
 
     /// Return the event of a line that was not completed. `is_first` is true in the first line of a

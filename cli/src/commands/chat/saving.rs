@@ -37,6 +37,20 @@ pub struct Loaded {
     pub place: Option<Place>,
 }
 
+impl Loaded {
+    /// Return the chat template of the conversation: the one that was asked for, or the one that it
+    /// had.
+    ///
+    /// # Errors
+    /// The errors of [`Template::choose`].
+    pub fn template(&self, model: &Model, args: &ChatArgs) -> Result<Template, Error> {
+        match self.template.clone().filter(|_| args.chat_template.is_none()) {
+            Some(source) => Template::of_source(source, model.vocab()),
+            None => Template::choose(args.chat_template.as_deref(), model),
+        }
+    }
+}
+
 impl Chat<'_> {
     /// Save all branches to `path`, or to the file in which the chat was saved last. `force`
     /// replaces a saved state of another text.
@@ -47,14 +61,13 @@ impl Chat<'_> {
         force: bool,
     ) -> Result<(), Error> {
         let _stoppable = Stoppable::begin();
-        let last = self.place.as_ref();
-        let Some(path) = path.or_else(|| last.map(|place| place.path.clone())) else {
+        let Some(path) = path.or_else(|| self.places.last().map(|place| place.path.clone())) else {
             return Err(Error::Refused("/save needs the name of a file".into()));
         };
         if self.session.tokens().is_empty() {
             return Err(Error::Refused("there is nothing to save yet".into()));
         }
-        let stamp = last.filter(|last| last.path == path).and_then(|last| last.stamp);
+        let stamp = self.places.iter().find(|place| place.path == path).and_then(|place| place.stamp);
         let models = [&self.args.model.model, &self.args.speculation.draft_model].map(|path| path.as_deref());
         let target = Target::check_continued(&path, option, Kind::State, stamp, &models)?;
         let metadata = self.metadata().to_string();
@@ -71,8 +84,34 @@ impl Chat<'_> {
             let branches = counted(self.branches.len(), "branch");
             note("note", format_args!("saved {branches} to {name}, {written} written"));
         }
-        self.place = Some(Place { stamp: Stamp::of(&path), path });
+        self.places.retain(|place| place.path != path);
+        self.places.push(Place { stamp: Stamp::of(&path), path });
+        self.keep();
         Ok(())
+    }
+
+    /// Remember the conversations as those that a file has.
+    pub(super) fn keep(&mut self) {
+        self.kept = self.branches.iter().map(|branch| branch.conversation.clone()).collect();
+    }
+
+    /// Return true if there are messages that no file has as they are.
+    fn is_unsaved(&self) -> bool {
+        let conversations = || self.branches.iter().map(|branch| &branch.conversation);
+        conversations().any(|conversation| conversation.n_turns() > 0) && !conversations().eq(&self.kept)
+    }
+
+    /// Return true if this conversation may be replaced: it is saved, or a person says so.
+    fn may_be_replaced(&mut self) -> Result<bool, Error> {
+        if !self.is_unsaved() {
+            return Ok(true);
+        }
+        let asked = self.input.ask("This conversation is not saved. Replace it?")?;
+        asked.ok_or_else(|| {
+            Error::Refused(
+                "this conversation is not saved: /save FILE saves it, /load! FILE replaces it".into(),
+            )
+        })
     }
 
     /// Save to the file of `--save`, if there is one.
@@ -82,7 +121,7 @@ impl Chat<'_> {
         let path = self.saved_as.clone().unwrap_or_else(|| path.clone());
         let force = self.args.file.force && self.saved_as.is_none();
         self.save(Some(path), "--save", force)?;
-        self.saved_as = self.place.as_ref().map(|place| place.path.clone());
+        self.saved_as = self.places.last().map(|place| place.path.clone());
         Ok(())
     }
 
@@ -101,16 +140,24 @@ impl Chat<'_> {
         })
     }
 
-    /// Continue the conversation in a file in place of this one.
-    pub(super) fn load(&mut self, path: &Path) -> Result<(), Error> {
+    /// Continue the conversation in a file in place of this one. Without `force`, one that is not
+    /// saved is replaced only if a person says so.
+    pub(super) fn load(&mut self, path: &Path, force: bool) -> Result<(), Error> {
         let loaded = load(path, self.model, self.args)?;
-        if let Some(source) = loaded.template {
-            self.template = Template::of_source(source, self.model.vocab())?;
+        let template = loaded.template(self.model, self.args)?;
+        if !force && !self.may_be_replaced()? {
+            note("note", "the conversation is as it was");
+            return Ok(());
         }
+        self.template = template;
         let stats = self.session.stats;
         self.session = loaded.session;
         self.session.stats = stats;
-        (self.branches, self.current, self.place) = (loaded.branches, loaded.current, loaded.place);
+        (self.branches, self.current) = (loaded.branches, loaded.current);
+        self.places = loaded.place.into_iter().collect();
+        self.keep();
+        // The file of --save keeps the conversation that it has.
+        self.saved_as = self.places.last().map(|place| place.path.clone());
         self.say_restored();
         self.draft()
     }
