@@ -14,8 +14,10 @@
 //! | `template` | a chat template with what it can express |
 //! | `builtin` | templates by name, and ChatML for models without one |
 //! | `capabilities` | probing of what a template can express |
+//! | `fallback` | tools for templates that know none |
 //! | `prompt` | rendering and tokens |
 //! | `ends` | the places where messages end |
+//! | `schema` | schemas of tools, made to stand alone |
 //! | `values` | JSON as values of templates |
 //! | `turn` | a request that is ready for the engine |
 //! | `speaker` | what the model writes, taken apart |
@@ -27,11 +29,13 @@ mod capabilities;
 mod chat;
 mod ends;
 mod error;
+mod fallback;
 mod message;
 mod meter;
 mod prompt;
 mod request;
 mod responses;
+mod schema;
 mod speaker;
 mod template;
 mod turn;

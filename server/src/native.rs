@@ -21,6 +21,7 @@ mod slots;
 mod tokens;
 
 pub use embedding::embed;
+pub(crate) use infill::Gap;
 
 use crate::http::Host;
 use axum::Router;

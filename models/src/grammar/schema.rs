@@ -13,8 +13,9 @@ const MAX_DEPTH: usize = 64;
 const MAX_VALUES: usize = 100_000;
 /// The first integer with more digits than llama.cpp accepts.
 const INTEGER_END: i64 = 10_000_000_000_000_000;
-/// White space between the parts of a value: line breaks and indentation, but not without end.
-const SPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
+/// White space between the parts of a value: a space, or line breaks and indentation. Small models
+/// write nothing else any more where they may write more.
+const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,40}";
 
 /// Keywords that the library ignores or gets wrong, so that an output could break the schema.
 const REFUSED: [&str; 14] = [
@@ -47,15 +48,27 @@ const DECIDED: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "const", 
 /// # Errors
 /// [`GrammarError::Schema`] and [`GrammarError::TooLarge`].
 pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
+    let mut adapted = explicit_schema(schema)?;
+    if let Value::Object(map) = &mut adapted {
+        let options = json!({"whitespace_pattern": SPACE, "coerce_one_of": true, "lenient": true});
+        map.insert("x-guidance".to_owned(), options);
+    }
+    Ok(adapted)
+}
+
+/// Write out what llama.cpp takes for granted in a schema: types that follow from other keywords,
+/// objects without further properties, integers of bounded size. Schemas that stand inside of a
+/// Lark grammar get their usual meaning so.
+///
+/// # Errors
+/// [`GrammarError::Schema`] for what is no schema and for keywords that are not supported,
+/// [`GrammarError::TooLarge`].
+pub fn explicit_schema(schema: &Value) -> Result<Value, GrammarError> {
     check_size(schema)?;
     // The parts of an `allOf` describe one object together, so none of them may be closed.
     let closes = !mentions(schema, "allOf");
     let mut adapted = schema.clone();
     adapt(&mut adapted, "#", closes)?;
-    if let Value::Object(map) = &mut adapted {
-        let options = json!({"whitespace_pattern": SPACE, "coerce_one_of": true, "lenient": true});
-        map.insert("x-guidance".to_owned(), options);
-    }
     Ok(adapted)
 }
 

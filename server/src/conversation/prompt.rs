@@ -3,6 +3,7 @@
 use super::capabilities::Capabilities;
 use super::ends;
 use super::error::ConversationError;
+use super::fallback::with_tools_as_text;
 use super::message::{Content, Continue, Message};
 use super::request::{Request, Thinking};
 use super::template::Template;
@@ -159,7 +160,10 @@ impl Template {
         vocab: &Vocab,
     ) -> Conversation {
         let capabilities = self.capabilities();
-        let messages = adapt(messages, capabilities);
+        let messages = match self.writes_tools_as_text() {
+            true => adapt(&with_tools_as_text(messages, request.tools_to_tell()), capabilities),
+            false => adapt(messages, capabilities),
+        };
         let only_typed = capabilities.typed_content && !capabilities.string_content;
         let values = messages.iter().map(|message| {
             let joins = !capabilities.typed_content;

@@ -50,6 +50,11 @@ impl Request {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
     }
 
+    /// Return the tools to describe where the template does not: none if none may be called.
+    pub(super) fn tools_to_tell(&self) -> &[Tool] {
+        if self.may_call() { &self.tools } else { &[] }
+    }
+
     /// Read the fields that llama-server adds to every interface: `chat_template_kwargs`,
     /// `reasoning_effort`, `add_generation_prompt`, `continue_final_message`,
     /// `parallel_tool_calls`.

@@ -2,6 +2,8 @@
 
 use super::builtin::CHATML;
 use super::capabilities::Capabilities;
+use super::fallback::CALL_MARKER;
+use backstitch_models::chat::reply::Format;
 use backstitch_models::chat::{ChatError, ChatTemplate};
 use std::sync::Arc;
 
@@ -54,6 +56,21 @@ impl Template {
     /// Return the parsed template.
     pub fn parsed(&self) -> &ChatTemplate {
         &self.0.parsed
+    }
+
+    /// Return true if tools, calls and their results have to be written as text.
+    pub(super) fn writes_tools_as_text(&self) -> bool {
+        !self.0.capabilities.tools && !self.0.capabilities.tool_calls
+    }
+
+    /// Return the format of answers. If they `may_call` tools, it is one that has calls: that of
+    /// Hermes where the template has none.
+    pub fn reply_format(&self, may_call: bool) -> Format {
+        let format = Format::of_template(self.source());
+        match format.name() {
+            None if may_call => Format::of_template(&format!("{}{CALL_MARKER}", self.source())),
+            _ => format,
+        }
     }
 
     /// Return what the template can express.

@@ -1,9 +1,10 @@
 //! A turn of the assistant: a request that was read, rendered, and is ready for the engine.
 
 use super::error::ConversationError;
-use super::message::ToolChoice;
+use super::message::{Tool, ToolChoice};
 use super::prompt::Prompt;
 use super::request::{Request, Thinking};
+use super::schema::{any_object, standalone};
 use super::values::template_value;
 use crate::http::{ApiError, App, Client, ErrorKind};
 use crate::params::{Constraint, Fields, Reading, read_generate};
@@ -83,7 +84,7 @@ impl Turn {
         let mut request = request;
         prepare(app, &mut request)?;
         let mut prompt = app.template().prompt(&request, app.vocab(), thinking(app))?;
-        let format = Format::of_template(app.template().source());
+        let format = app.template().reply_format(request.may_call());
         let parallel =
             request.parallel_tool_calls.unwrap_or(app.template().capabilities().parallel_tool_calls);
         let mut options = Options::default()
@@ -91,7 +92,8 @@ impl Turn {
             .parallel(parallel)
             .prompt(&prompt.generation_prompt);
         let tools = callable(&request)?;
-        options = options.tools(&tools);
+        let values: Vec<_> = tools.iter().map(|tool| template_value(&tool.to_json())).collect();
+        options = options.tools(&values);
         let fields = sampling_fields(body)?;
         let tokens = core::mem::take(&mut prompt.tokens);
         let mut reading = read_generate(Fields::new(&fields), app, client, tokens)?;
@@ -99,7 +101,9 @@ impl Turn {
         reading.generate.shown =
             format.markers().iter().filter_map(|marker| app.vocab().find(marker.as_bytes())).collect();
         if !tools.is_empty() {
-            constrain(app, &mut reading, &format, &tools, (&request, parallel, &prompt))?;
+            let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+            let calls = Calls { format: &format, options: &options, tools: &tools, parallel, is_required };
+            calls.constrain(app, &mut reading)?;
         }
         Ok(Turn { reading, format, options })
     }
@@ -109,14 +113,13 @@ impl Turn {
 ///
 /// # Errors
 /// [`ConversationError::Wrong`] if the choice names a tool that is not offered.
-fn callable(request: &Request) -> Result<Vec<TemplateValue>, ConversationError> {
+fn callable(request: &Request) -> Result<Vec<Tool>, ConversationError> {
     let is_callable = |name: &str| match &request.tool_choice {
         ToolChoice::None => false,
         ToolChoice::Named(chosen) => chosen == name,
         ToolChoice::Auto | ToolChoice::Required => true,
     };
-    let tools = request.tools.iter().filter(|tool| is_callable(&tool.name));
-    let tools: Vec<_> = tools.map(|tool| template_value(&tool.to_json())).collect();
+    let tools: Vec<_> = request.tools.iter().filter(|tool| is_callable(&tool.name)).cloned().collect();
     match &request.tool_choice {
         ToolChoice::Named(_) if tools.is_empty() => {
             Err(ConversationError::wrong("tool_choice", "the name of a tool in \"tools\""))
@@ -128,35 +131,55 @@ fn callable(request: &Request) -> Result<Vec<TemplateValue>, ConversationError> 
     }
 }
 
-/// Let calls follow the schemas of their tools: from the beginning of the answer if a call is
-/// required, else from the beginning of a call on.
-///
-/// # Errors
-/// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
-fn constrain(
-    app: &App,
-    reading: &mut Reading,
-    format: &Format,
-    tools: &[TemplateValue],
-    (request, parallel, prompt): (&Request, bool, &Prompt),
-) -> Result<(), ApiError> {
-    let is_required = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
-    if reading.constraint.is_some() {
-        // Text in the asked format is an answer too, unless a call is required.
-        return match is_required {
-            true => Err(ApiError::invalid("a grammar and a required call cannot be used together")),
-            false => Ok(()),
+/// The calls that an answer may have.
+struct Calls<'a> {
+    format: &'a Format,
+    options: &'a Options,
+    tools: &'a [Tool],
+    parallel: bool,
+    is_required: bool,
+}
+
+impl Calls<'_> {
+    /// Let calls follow the schemas of their tools: from the beginning of the answer if a call is
+    /// required, which may have reasoning before it, else from the beginning of a call on.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the request has a grammar of its own, or a schema cannot be followed.
+    fn constrain(&self, app: &App, reading: &mut Reading) -> Result<(), ApiError> {
+        if reading.constraint.is_some() {
+            // Text in the asked format is an answer too, unless a call is required.
+            return match self.is_required {
+                true => Err(ApiError::invalid("a grammar and a required call cannot be used together")),
+                false => Ok(()),
+            };
+        }
+        let schemas = |schema: fn(&Value) -> Value| {
+            let tools =
+                self.tools.iter().map(|tool| Tool { parameters: schema(&tool.parameters), ..tool.clone() });
+            tools.map(|tool| template_value(&tool.to_json())).collect::<Vec<_>>()
         };
+        // Two schemas may be too much together, although each can be followed.
+        let constraint = match self.grammar(app, &schemas(standalone)) {
+            Err(_) => self.grammar(app, &schemas(|_| any_object()))?,
+            Ok(constraint) => constraint,
+        };
+        if let Some(constraint) = constraint {
+            reading.constrain(app, constraint);
+        }
+        Ok(())
     }
-    let token = |text: &str| app.vocab().find(text.as_bytes()).map(|token| token.0);
-    let Some(lark) = format.grammar(tools, parallel, &token) else { return Ok(()) };
-    // A model that is thinking calls after its thoughts.
-    let is_thinking = format.reasoning().is_some_and(|(open, _)| prompt.text.trim_end().ends_with(open));
-    let triggers = if is_required && !is_thinking { Vec::new() } else { format.triggers() };
-    if is_required || !triggers.is_empty() {
-        reading.constrain(app, Constraint::of_lark(app, &lark, &triggers)?);
+
+    /// Return the grammar of calls of `tools`, if there has to be one.
+    fn grammar(&self, app: &App, tools: &[TemplateValue]) -> Result<Option<Constraint>, ApiError> {
+        let token = |text: &str| app.vocab().find(text.as_bytes()).map(|token| token.0);
+        let (lark, triggers) = match self.is_required {
+            true => (self.format.answer_grammar(&self.options.clone().tools(tools), &token), Vec::new()),
+            false => (self.format.grammar(tools, self.parallel, &token), self.format.triggers()),
+        };
+        let lark = lark.filter(|_| self.is_required || !triggers.is_empty());
+        lark.map(|lark| Constraint::of_lark(app, &lark, &triggers)).transpose()
     }
-    Ok(())
 }
 
 /// Return the treatment of reasoning that the request or the server asks for.
@@ -183,17 +206,31 @@ fn sampling_fields(body: &Map<String, Value>) -> Result<Map<String, Value>, ApiE
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let fields = Fields::new(body);
-    let format = match fields.object("response_format")? {
-        // Responses have the format within the options of the text.
-        None => fields.object("text")?.map_or(Ok(None), |text| Fields::new(text).object("format"))?,
-        format => format,
-    };
-    if let Some(format) = format
+    if let Some(format) = find_format(fields)?
         && let Some(schema) = read_format(Fields::new(format))?
     {
         sampling.insert("json_schema".into(), schema);
     }
     Ok(sampling)
+}
+
+/// Return the format of the answer that a request of any interface asks for.
+fn find_format(fields: Fields<'_>) -> Result<Option<&Map<String, Value>>, ApiError> {
+    // Chat completions, and the first form of Anthropic's messages.
+    for name in ["response_format", "output_format"] {
+        if let Some(format) = fields.object(name)? {
+            return Ok(Some(format));
+        }
+    }
+    // Responses, and Anthropic's messages, have it among other options of the output.
+    for name in ["text", "output_config"] {
+        if let Some(options) = fields.object(name)?
+            && let Some(format) = Fields::new(options).object("format")?
+        {
+            return Ok(Some(format));
+        }
+    }
+    Ok(None)
 }
 
 /// Return the JSON schema that a response format asks for.
@@ -222,8 +259,8 @@ impl From<ConversationError> for ApiError {
         match &error {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
-            // llama-server's clients expect 500 here.
-            ConversationError::Media { .. } => ApiError::new(ErrorKind::Server, error.to_string()),
+            // llama-server's clients expect 500 here, and 400 for all other media.
+            ConversationError::ResultMedia { .. } => ApiError::new(ErrorKind::Server, error.to_string()),
             _ => ApiError::invalid(error.to_string()),
         }
     }

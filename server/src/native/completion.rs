@@ -2,8 +2,8 @@
 
 use crate::engine::{Chunk, Ended, Event, Generate, Reuse, Timings};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, millis, probabilities_json,
-    reuse_json, sse, timings_json,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, millis,
+    probabilities_json, reuse_json, sse, timings_json,
 };
 use crate::params::{Fields, read_generate, read_prompts};
 use axum::Json;
@@ -21,48 +21,23 @@ pub(super) async fn complete(
     client: Client,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    let fields = Fields::new(&body);
-    let prompts = read_prompts(&app, fields, "prompt")?;
-    answer(&app, &client, fields, prompts).await
+    answer(app, client, body, |app, fields| read_prompts(app, fields, "prompt")).await
 }
 
-/// Generate behind prompts, as the fields say.
+/// Generate behind the prompts that `read` finds in the fields, as the fields say.
 pub(super) async fn answer(
-    app: &Arc<App>,
-    client: &Client,
-    fields: Fields<'_>,
-    prompts: Vec<Vec<Token>>,
+    app: Arc<App>,
+    client: Client,
+    body: Map<String, Value>,
+    read: impl FnOnce(&App, Fields<'_>) -> Result<Vec<Vec<Token>>, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    if app.params().embedding || app.params().reranking {
-        return Err(ApiError::not_supported("this server was started for embeddings only"));
-    }
-    let response_fields = fields.strings("response_fields")?.unwrap_or_default();
-    let return_tokens = fields.bool("return_tokens")?.unwrap_or(false);
-    let ping = ping(app, fields)?;
-    let (mut requests, mut answers, mut is_stream) = (Vec::new(), Vec::new(), false);
-    for prompt in prompts {
-        let mut reading = read_generate(fields, app, client, prompt)?;
-        is_stream = reading.stream;
-        // Without a limit the text ends when the context is full.
-        reading.generate.slot = reading.generate.slot.filter(|_| requests.is_empty());
-        let shape = Shape {
-            settings: reading.settings(),
-            stops: reading.generate.stops.clone(),
-            prompt: reading.generate.prompt.clone(),
-            return_tokens: return_tokens || is_stream,
-            is_sampled: reading.generate.probs_after_sampling,
-            timings_per_token: reading.timings_per_token,
-            is_progress: reading.return_progress,
-            response_fields: response_fields.iter().map(|&field| field.to_owned()).collect(),
-        };
-        let reading: Vec<Generate> = reading.requests(app);
-        answers.extend(reading.iter().map(|_| Answer::new(app.clone(), shape.clone())));
-        requests.extend(reading);
-    }
-    for (index, answer) in answers.iter_mut().enumerate() {
-        answer.index = index;
-    }
-    let events = Events::start(app, requests)?;
+    let shared = app.clone();
+    let work = blocking(move || {
+        let fields = Fields::new(&body);
+        Work::read(&shared, &client, fields, read(&shared, fields)?)
+    });
+    let Work { requests, answers, is_stream, ping } = work.await?;
+    let events = Events::start(&app, requests)?;
     if is_stream {
         return sse(events, Parts(answers), ping).await;
     }
@@ -73,6 +48,55 @@ pub(super) async fn answer(
         (1, Some(body)) => Json(body).into_response(),
         (_, last) => Json(bodies.into_iter().chain(last).collect::<Value>()).into_response(),
     })
+}
+
+/// The requests of a body for the engine, and their answers, which have not begun.
+struct Work {
+    requests: Vec<Generate>,
+    answers: Vec<Answer>,
+    is_stream: bool,
+    ping: Duration,
+}
+
+impl Work {
+    /// Read what to do for `prompts`.
+    fn read(
+        app: &Arc<App>,
+        client: &Client,
+        fields: Fields<'_>,
+        prompts: Vec<Vec<Token>>,
+    ) -> Result<Self, ApiError> {
+        if app.params().embedding || app.params().reranking {
+            return Err(ApiError::not_supported("this server was started for embeddings only"));
+        }
+        let response_fields = fields.strings("response_fields")?.unwrap_or_default();
+        let return_tokens = fields.bool("return_tokens")?.unwrap_or(false);
+        let ping = ping(app, fields)?;
+        let (mut requests, mut answers, mut is_stream) = (Vec::new(), Vec::new(), false);
+        for prompt in prompts {
+            let mut reading = read_generate(fields, app, client, prompt)?;
+            is_stream = reading.stream;
+            // One slot cannot evaluate several prompts at a time.
+            reading.generate.slot = reading.generate.slot.filter(|_| requests.is_empty());
+            let shape = Shape {
+                settings: reading.settings(),
+                stops: reading.generate.stops.clone(),
+                prompt: reading.generate.prompt.clone(),
+                return_tokens: return_tokens || is_stream,
+                is_sampled: reading.generate.probs_after_sampling,
+                timings_per_token: reading.timings_per_token,
+                is_progress: reading.return_progress,
+                response_fields: response_fields.iter().map(|&field| field.to_owned()).collect(),
+            };
+            let reading: Vec<Generate> = reading.requests(app);
+            answers.extend(reading.iter().map(|_| Answer::new(app.clone(), shape.clone())));
+            requests.extend(reading);
+        }
+        for (index, answer) in answers.iter_mut().enumerate() {
+            answer.index = index;
+        }
+        Ok(Work { requests, answers, is_stream, ping })
+    }
 }
 
 /// Read the time between comments in a silent stream; -1 is never.

@@ -1,7 +1,7 @@
 //! `/embedding`: vectors of texts.
 
 use crate::engine::Embedding;
-use crate::http::{ApiError, App, Body, Ready};
+use crate::http::{ApiError, App, Body, Ready, blocking};
 use crate::params::{Fields, read_prompts};
 use axum::Json;
 use backstitch_models::{Norm, Token, normalize};
@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 pub(super) async fn embeddings(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
     let fields = Fields::new(&body);
     let name = fields.first(&["input", "content"]).ok_or_else(|| ApiError::missing("content"))?;
-    let inputs = read_prompts(&app, fields, name)?;
     let norm = read_norm(fields)?;
+    let shared = app.clone();
+    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
     let embeddings = embed(&app, inputs, norm).await?;
     let rows = embeddings
         .iter()

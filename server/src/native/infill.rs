@@ -2,7 +2,6 @@
 
 use super::completion::answer;
 use crate::http::{ApiError, App, Body, Client, Ready};
-use crate::params::Fields;
 use axum::response::Response;
 use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, Vocab};
@@ -51,17 +50,51 @@ pub(super) async fn infill(
     client: Client,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    let fields = Fields::new(&body);
-    let marks = Marks::of(app.vocab()).ok_or_else(|| {
-        ApiError::not_supported("Infill is not supported by this model: it has no tokens for it")
-    })?;
-    let text = |name: &str| fields.str(name)?.ok_or_else(|| ApiError::missing(name));
-    let (prefix, suffix) = (text("input_prefix")?, text("input_suffix")?);
-    let beginning = fields.str("prompt")?.unwrap_or_default();
-    let extra = read_extra(fields.array("input_extra")?.unwrap_or_default())?;
-    let n_predict = fields.i64("n_predict")?.or(app.params().n_predict.map(|n| n as i64)).unwrap_or(-1);
-    let prompt = Prompt { app: &app, marks: &marks }.tokens(prefix, suffix, beginning, &extra, n_predict);
-    answer(&app, &client, fields, vec![prompt]).await
+    answer(app, client, body, |app, fields| {
+        let text = |name: &str| fields.str(name)?.ok_or_else(|| ApiError::missing(name));
+        let (prefix, suffix) = (text("input_prefix")?, text("input_suffix")?);
+        let gap = Gap {
+            prefix,
+            suffix,
+            beginning: fields.str("prompt")?.unwrap_or_default(),
+            extra: read_extra(fields.array("input_extra")?.unwrap_or_default())?,
+        };
+        let n_predict = fields.i64("n_predict")?.or(app.params().n_predict.map(|n| n as i64));
+        Ok(vec![gap.tokens(app, n_predict.unwrap_or(-1))?])
+    })
+    .await
+}
+
+/// A gap in a text, for the model to fill.
+#[derive(Debug, Default)]
+pub(crate) struct Gap<'a> {
+    /// The text before the gap.
+    pub prefix: &'a str,
+    /// The text behind the gap.
+    pub suffix: &'a str,
+    /// The beginning of what is missing.
+    pub beginning: &'a str,
+    /// Files that the model should know: names and texts.
+    pub extra: Vec<(&'a str, &'a str)>,
+}
+
+impl Gap<'_> {
+    /// Return true if a vocabulary has the tokens that mark a gap.
+    pub fn is_known(vocab: &Vocab) -> bool {
+        Marks::of(vocab).is_some()
+    }
+
+    /// Return the prompt that asks for `n_predict` tokens in the gap; -1 for any number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSupported`](crate::http::ErrorKind::NotSupported) if the model has no tokens
+    /// for it.
+    pub fn tokens(&self, app: &App, n_predict: i64) -> Result<Vec<Token>, ApiError> {
+        let marks = Marks::of(app.vocab()).ok_or_else(|| {
+            ApiError::not_supported("Infill is not supported by this model: it has no tokens for it")
+        })?;
+        Ok(Prompt { app, marks: &marks }.tokens(self, n_predict))
+    }
 }
 
 /// Read files of context, each with a name and a text.
@@ -128,22 +161,15 @@ impl Prompt<'_> {
 
     /// Return the prompt: context, prefix, beginning of the middle, suffix. Prefix and suffix get
     /// three quarters and one quarter of a logical batch, the context what is left.
-    fn tokens(
-        &self,
-        prefix: &str,
-        suffix: &str,
-        beginning: &str,
-        extra: &[(&str, &str)],
-        n_predict: i64,
-    ) -> Vec<Token> {
+    fn tokens(&self, gap: &Gap<'_>, n_predict: i64) -> Vec<Token> {
         let engine = self.app.engine().params();
         let (n_batch, n_ctx) = (engine.context.n_batch as usize, engine.n_ctx as usize);
-        let (prefix, suffix) = (self.text(prefix), self.text(suffix));
+        let (prefix, suffix) = (self.text(gap.prefix), self.text(gap.suffix));
         let mut middle = Vec::new();
-        self.app.vocab().tokenize(beginning, AddSpecial::No, ParseSpecial::Yes, &mut middle);
+        self.app.vocab().tokenize(gap.beginning, AddSpecial::No, ParseSpecial::Yes, &mut middle);
         let n_suffix = suffix.len().min((n_batch / 4).saturating_sub(2 + middle.len()));
         let prefix = last(&prefix, 3 * (n_batch / 4));
-        let extra = self.extra(extra);
+        let extra = self.extra(&gap.extra);
         let n_predict = usize::try_from(n_predict).unwrap_or(0);
         let room = n_ctx.saturating_sub(n_batch).saturating_sub(n_predict.saturating_mul(2));
         let mut tokens = last(&extra, room).to_vec();

@@ -136,16 +136,23 @@ fn make_folder(folder: &std::path::Path) -> std::io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Return what is held for the client, with the cost of going back to each position.
+/// Return what is held for the client, with the cost of going back to each position. With
+/// `cache_salt` it is what the client's requests with that salt left, without what those without
+/// one did.
 ///
 /// The page draws it, and asks again and again: that does not wake a model that sleeps.
-pub(super) async fn cache(State(host): State<Arc<Host>>, client: Client) -> Result<Json<Value>, ApiError> {
+pub(super) async fn cache(
+    State(host): State<Arc<Host>>,
+    client: Client,
+    Query(query): Query<HashMap<String, String>>,
+) -> Result<Json<Value>, ApiError> {
     let summary = host.summary();
     let Some(app) = host.peek().await else {
         let empty = json!({ "sequences": [], "n_ctx": summary.n_ctx, "n_slots": summary.n_slots });
         return Ok(Json(empty));
     };
-    let (held, counters) = (app.engine().held(client.tenant(None)).await?, app.engine().counters().await?);
+    let tenant = client.tenant(query.get("cache_salt").map(String::as_str));
+    let (held, counters) = (app.engine().held(tenant).await?, app.engine().counters().await?);
     let params = app.engine().params();
     Ok(Json(json!({
         "sequences": held.iter().map(|held| held_json(&app, held)).collect::<Vec<_>>(),

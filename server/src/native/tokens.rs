@@ -1,6 +1,6 @@
 //! `/tokenize` and `/detokenize`: the vocabulary.
 
-use crate::http::{ApiError, Body, Ready};
+use crate::http::{ApiError, App, Body, Ready, blocking};
 use crate::params::{Fields, token};
 use axum::Json;
 use backstitch_models::Token;
@@ -12,7 +12,10 @@ const MAX_TOKENS: usize = 1 << 20;
 
 /// Return the tokens of a text, or of a list of texts and tokens.
 pub(super) async fn tokenize(Ready(app): Ready, Body(body): Body) -> Result<Json<Value>, ApiError> {
-    let fields = Fields::new(&body);
+    blocking(move || tokens_of(&app, Fields::new(&body)).map(Json)).await
+}
+
+fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
     let vocab = app.vocab();
     let add = if fields.bool("add_special")?.unwrap_or(false) { AddSpecial::Yes } else { AddSpecial::No };
     let parse =
@@ -26,7 +29,7 @@ pub(super) async fn tokenize(Ready(app): Ready, Body(body): Body) -> Result<Json
                 let add = if i == 0 { add } else { AddSpecial::No };
                 match item {
                     Value::String(text) => vocab.tokenize(text, add, parse, &mut tokens),
-                    item => tokens.push(token(&app, item).ok_or_else(wrong_content)?),
+                    item => tokens.push(token(app, item).ok_or_else(wrong_content)?),
                 }
             }
         }
@@ -42,7 +45,7 @@ pub(super) async fn tokenize(Ready(app): Ready, Body(body): Body) -> Result<Json
             json!({"id": token.0, "piece": text})
         }
     };
-    Ok(Json(json!({"tokens": tokens.iter().map(of_token).collect::<Vec<_>>()})))
+    Ok(json!({"tokens": tokens.iter().map(of_token).collect::<Vec<_>>()}))
 }
 
 fn wrong_content() -> ApiError {

@@ -4,11 +4,12 @@ use super::chunks::{n_batch, sum_usage};
 use super::scores::scores_json;
 use super::{FINGERPRINT, finish_reason};
 use crate::conversation::Meter;
-use crate::engine::{Ended, Event};
+use crate::engine::{Ended, Event, Generate};
 use crate::http::{
-    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, new_id, probabilities_json,
-    reuse_json, sse, timings_json, unix_time, usage_json,
+    ApiError, App, Body, Client, Events, Frames, Outcome, Ready, Writer, blocking, new_id,
+    probabilities_json, reuse_json, sse, timings_json, unix_time, usage_json,
 };
+use crate::native::Gap;
 use crate::params::{Fields, read_generate, read_prompts};
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -24,37 +25,9 @@ pub(super) async fn complete(
     client: Client,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    if app.params().embedding || app.params().reranking {
-        return Err(ApiError::not_supported("this server was started for embeddings only"));
-    }
-    let fields = Fields::new(&body);
-    let prompts = read_prompts(&app, fields, "prompt")?;
-    let echo = fields.bool("echo")?.unwrap_or(false);
-    let n_listed = if fields.get("logprobs").is_some_and(Value::is_boolean) {
-        fields.bool("logprobs")?.filter(|&on| on).map(|_| 0)
-    } else {
-        fields.u64("logprobs")?.map(|n| n.min(1000) as usize)
-    };
-    let (mut requests, mut answers, mut is_stream, mut n_answers) = (Vec::new(), Vec::new(), false, 1);
-    for (i, tokens) in prompts.into_iter().enumerate() {
-        let mut reading = read_generate(fields, &app, &client, tokens.clone())?;
-        check_best_of(fields, reading.n)?;
-        (is_stream, n_answers) = (reading.stream, reading.n);
-        let generate = &mut reading.generate;
-        generate.slot = generate.slot.filter(|_| requests.is_empty());
-        if n_listed.is_some() {
-            generate.logprobs = n_listed;
-            generate.prompt_logprobs = n_listed.filter(|_| echo);
-        }
-        let text = fields.get("prompt").and_then(Value::as_str).filter(|_| echo);
-        let echoed =
-            if echo { Some(text.map_or_else(|| written(&app, &tokens), str::to_owned)) } else { None };
-        for n in 0..reading.n {
-            answers.push(Answer::new(i * reading.n + n, &tokens, echoed.clone()));
-        }
-        requests.extend(reading.requests(&app));
-    }
-    let shape = read_shape(&app, fields, n_answers)?;
+    let shared = app.clone();
+    let Work { requests, shape, answers, is_stream } =
+        blocking(move || Work::read(&shared, &client, Fields::new(&body))).await?;
     let events = Events::start(&app, requests)?;
     if is_stream {
         let ping = app.params().ping;
@@ -62,6 +35,68 @@ pub(super) async fn complete(
     }
     let outcomes = events.outcomes().await?;
     Ok(Json(whole(&shape, &answers, &outcomes)).into_response())
+}
+
+/// The requests of a body for the engine, and their answers, which have not begun.
+struct Work {
+    requests: Vec<Generate>,
+    shape: Shape,
+    answers: Vec<Answer>,
+    is_stream: bool,
+}
+
+impl Work {
+    /// Read what to do.
+    fn read(app: &Arc<App>, client: &Client, fields: Fields<'_>) -> Result<Self, ApiError> {
+        if app.params().embedding || app.params().reranking {
+            return Err(ApiError::not_supported("this server was started for embeddings only"));
+        }
+        let prompts = read_prompts(app, fields, "prompt")?;
+        let echo = fields.bool("echo")?.unwrap_or(false);
+        let n_listed = read_listed(fields)?;
+        let suffix = fields.str("suffix")?.filter(|text| !text.is_empty() && Gap::is_known(app.vocab()));
+        let (mut requests, mut answers, mut is_stream, mut n_answers) = (Vec::new(), Vec::new(), false, 1);
+        for (i, tokens) in prompts.into_iter().enumerate() {
+            let given = fields.get("prompt").and_then(Value::as_str);
+            let text = || given.map_or_else(|| written(app, &tokens), str::to_owned);
+            let echoed = echo.then(text);
+            let tokens = match suffix {
+                Some(suffix) => fill(app, fields, &text(), suffix)?,
+                None => tokens,
+            };
+            let mut reading = read_generate(fields, app, client, tokens)?;
+            check_best_of(fields, reading.n)?;
+            (is_stream, n_answers) = (reading.stream, reading.n);
+            let generate = &mut reading.generate;
+            generate.slot = generate.slot.filter(|_| requests.is_empty());
+            if n_listed.is_some() {
+                generate.logprobs = n_listed;
+                // What the model reads around a gap is not the text that is echoed.
+                generate.prompt_logprobs = n_listed.filter(|_| echo && suffix.is_none());
+            }
+            for n in 0..reading.n {
+                let prompt = &reading.generate.prompt;
+                answers.push(Answer::new(i * reading.n + n, prompt, echoed.clone()));
+            }
+            requests.extend(reading.requests(app));
+        }
+        let shape = read_shape(app, fields, n_answers)?;
+        Ok(Work { requests, shape, answers, is_stream })
+    }
+}
+
+/// Read the number of likeliest tokens to tell beside each token; `None` for no log-probabilities.
+fn read_listed(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
+    match fields.get("logprobs").is_some_and(Value::is_boolean) {
+        true => Ok(fields.bool("logprobs")?.filter(|&on| on).map(|_| 0)),
+        false => Ok(fields.u64("logprobs")?.map(|n| n.min(1000) as usize)),
+    }
+}
+
+/// Return the prompt of a gap between `prefix` and `suffix`.
+fn fill(app: &App, fields: Fields<'_>, prefix: &str, suffix: &str) -> Result<Vec<Token>, ApiError> {
+    let n_predict = fields.i64("max_tokens")?.unwrap_or(-1);
+    Gap { prefix, suffix, ..Gap::default() }.tokens(app, n_predict)
 }
 
 /// Refuse to choose the best of more answers than are returned.
@@ -100,6 +135,7 @@ fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Sh
     let options = fields.object("stream_options")?;
     let include_usage = options.map(|options| Fields::new(options).bool("include_usage")).transpose()?;
     let has_suffix = fields.str("suffix")?.is_some_and(|suffix| !suffix.is_empty());
+    let is_ignored = has_suffix && !Gap::is_known(app.vocab());
     Ok(Shape {
         app: app.clone(),
         id: new_id("cmpl-"),
@@ -109,7 +145,7 @@ fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Sh
         is_progress: fields.bool("return_progress")?.unwrap_or(false),
         is_sampled: fields.bool("post_sampling_probs")?.unwrap_or(false),
         n_answers,
-        ignored: if has_suffix { vec!["suffix"] } else { Vec::new() },
+        ignored: if is_ignored { vec!["suffix"] } else { Vec::new() },
     })
 }
 

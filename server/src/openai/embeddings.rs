@@ -1,6 +1,6 @@
 //! `/v1/embeddings`: vectors of texts.
 
-use crate::http::{ApiError, Body, Ready};
+use crate::http::{ApiError, Body, Ready, blocking};
 use crate::native;
 use crate::params::{Fields, read_prompts};
 use axum::Json;
@@ -19,7 +19,8 @@ pub(super) async fn embed(Ready(app): Ready, Body(body): Body) -> Result<Json<Va
         Some("base64") => true,
         Some(_) => return Err(ApiError::field("encoding_format", "\"float\" or \"base64\"")),
     };
-    let inputs = read_prompts(&app, fields, name)?;
+    let shared = app.clone();
+    let inputs = blocking(move || read_prompts(&shared, Fields::new(&body), name)).await?;
     let n_tokens: usize = inputs.iter().map(Vec::len).sum();
     let embeddings = native::embed(&app, inputs, Some(Norm::Euclidean)).await?;
     let mut data = Vec::with_capacity(embeddings.len());

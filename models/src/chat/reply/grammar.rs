@@ -19,6 +19,11 @@ const SPACE: &str = "SPACE: /[ \\n]{1,2}/\n";
 const ID: &str = "ID: /[a-zA-Z0-9]{9}/\n";
 /// The number of a call.
 const INDEX: &str = "INDEX: /[0-9]{1,3}/\n";
+/// The options of schemas.
+const OPTIONS: &str = concat!(
+    r#""x-guidance":{"whitespace_pattern":" |(\\r?\\n){1,2}[ \\t]{0,40}","#,
+    r#""coerce_one_of":true,"lenient":true}"#
+);
 /// Any text.
 const TEXT: &str = "/(?s:.*)/";
 
@@ -362,9 +367,14 @@ fn optional(tool: &Tool, name: &str, symbols: &str) -> String {
     if tool.requires(name) { symbols.to_string() } else { format!("({symbols})?") }
 }
 
-/// Return the JSON text of a schema.
+/// Return the JSON text of a schema, with the options of a grammar's own schemas: keywords that only
+/// describe are ignored, and white space has an end.
 fn json(schema: &Value) -> String {
     let mut out = String::new();
     write_json(schema, &mut out);
+    if let Some(rest) = out.strip_prefix('{') {
+        let comma = if rest == "}" { "" } else { "," };
+        out = format!("{{{OPTIONS}{comma}{rest}");
+    }
     out
 }

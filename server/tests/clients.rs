@@ -1,0 +1,189 @@
+//! What programs of other people rely on: calls of tools that were asked for, formats, salts, gaps.
+
+use backstitch_models::{Model, Params};
+use backstitch_server::engine::{Engine, EngineParams};
+use backstitch_server::http::{Host, Loaded, Server, Stop};
+use backstitch_server::params::ServerParams;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+
+/// A running server of the demo model.
+struct Running {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(gguf: &'static [u8], template: Option<&str>) -> Self {
+        let template = template.map(str::to_owned);
+        let load = move || {
+            let model = Model::from_bytes(gguf)?;
+            let context = Params::default().n_threads(2);
+            let params = EngineParams { context, n_ctx: 512, n_slots: 2, ..EngineParams::default() };
+            Ok(Loaded { engine: Engine::start(&model, params)?, template: template.clone() })
+        };
+        let params = ServerParams { port: 0, ..ServerParams::default() };
+        let server = Server::bind(Host::new(params, load).unwrap()).unwrap();
+        let (address, stop) = (server.address().unwrap(), server.stopper());
+        let thread = std::thread::spawn(move || server.run().unwrap());
+        Running { address, stop, thread: Some(thread) }
+    }
+
+    /// Send a request, and return the status and the JSON of the answer.
+    fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let length = body.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}");
+        write!(stream, "{head}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.send("POST", path, body);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.stop();
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// Return a request that offers two tools.
+fn with_tools(choice: &Value) -> Value {
+    let tool = |name: &str, word: &str| {
+        let properties = json!({"word": {"type": "string", "enum": [word, "other"]}});
+        let parameters = json!({
+            "type": "object", "properties": properties, "required": ["word"], "additionalProperties": false,
+        });
+        json!({"type": "function", "function": {"name": name, "parameters": parameters}})
+    };
+    json!({
+        "messages": [{"role": "user", "content": "Once upon a time"}],
+        "tools": [tool("find", "dog"), tool("say", "cat")],
+        "tool_choice": choice,
+        "max_tokens": 120,
+        "temperature": 0,
+    })
+}
+
+#[test]
+fn a_required_call_comes_whatever_the_template_knows() {
+    let knows = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>\
+                 {{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}\
+                 {% for t in tools %}{{ t | tojson }}{% endfor %}";
+    let thinks = "{% for m in messages %}{{ m.content }}{% endfor %}\
+                  {% for t in tools %}{{ t | tojson }}{% endfor %}<tool_call> <think></think>";
+    for template in [None, Some(knows), Some(thinks)] {
+        let server = Running::start(backstitch_demo::GGUF, template);
+        for (choice, name) in [
+            (json!("required"), None),
+            (json!({"type": "function", "function": {"name": "say"}}), Some("say")),
+        ] {
+            let answer = server.post("/v1/chat/completions", &with_tools(&choice));
+            let calls = &answer["choices"][0]["message"]["tool_calls"];
+            let function = &calls[0]["function"];
+            assert!(function["name"].is_string(), "{template:?} {choice}: {answer}");
+            assert!(name.is_none_or(|name| function["name"] == name), "{answer}");
+            let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+            assert!(arguments["word"].is_string(), "{answer}");
+            assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls");
+        }
+    }
+}
+
+#[test]
+fn tools_reach_models_whose_template_drops_them() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let mut body = with_tools(&json!("auto"));
+    let call = json!({"id": "a", "type": "function", "function": {"name": "say", "arguments": "{\"word\":\"cat\"}"}});
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "meow"}));
+    let prompt = server.post("/apply-template", &body)["prompt"].as_str().unwrap().to_owned();
+    for part in [
+        "<|im_start|>system\nYou can call",
+        "\"name\":\"find\"",
+        "<tool_call>\n{\"name\":\"say\",\"arguments\":{\"word\":\"cat\"}}\n</tool_call><|im_end|>",
+        "<|im_start|>user\n<tool_response>\nmeow\n</tool_response>",
+    ] {
+        assert!(prompt.contains(part), "{part}: {prompt}");
+    }
+    // Tools that cannot be called are not told.
+    body["tool_choice"] = "none".into();
+    let silent = server.post("/apply-template", &body)["prompt"].as_str().unwrap().to_owned();
+    assert!(!silent.contains("You can call") && silent.contains("meow"), "{silent}");
+}
+
+#[test]
+fn media_are_refused_as_a_mistake_of_the_client() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let part = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
+    let body = json!({"messages": [{"role": "user", "content": [part]}]});
+    let (status, answer) = server.send("POST", "/v1/chat/completions", &body);
+    assert_eq!((status, &answer["error"]["type"]), (400, &json!("invalid_request_error")));
+    let part = json!({"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}});
+    let body = json!({"max_tokens": 5, "messages": [{"role": "user", "content": [part]}]});
+    let (status, answer) = server.send("POST", "/v1/messages", &body);
+    assert_eq!((status, &answer["type"]), (400, &json!("error")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("image input is not supported"));
+}
+
+#[test]
+fn the_cache_of_a_salt_is_seen_with_it_alone() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let body = json!({"prompt": "Once upon a time", "n_predict": 2, "cache_salt": "a"});
+    server.post("/completion", &body);
+    let seen = |path: &str| server.send("GET", path, &Value::Null).1["sequences"].as_array().unwrap().len();
+    let counts =
+        ["", "?cache_salt=a", "?cache_salt=b"].map(|query| seen(&format!("/backstitch/cache{query}")));
+    assert_eq!(counts, [0, 1, 0]);
+}
+
+/// Return the demo model with the tokens that mark a gap in place of three words.
+fn with_gaps() -> &'static [u8] {
+    let mut gguf = backstitch_demo::GGUF.to_vec();
+    let names = gguf.windows(21).position(|at| at == b"tokenizer.ggml.tokens").unwrap();
+    for (word, mark) in [("Ġmom", "<PRE>"), ("Ġboy", "<SUF>"), ("Ġtwo", "<MID>")] {
+        let entry = [&5u64.to_le_bytes()[..], word.as_bytes()].concat();
+        let at = names + gguf[names..].windows(13).position(|at| at == entry).unwrap();
+        gguf[at + 8..at + 13].copy_from_slice(mark.as_bytes());
+    }
+    gguf.leak()
+}
+
+#[test]
+fn a_suffix_is_a_gap_where_the_model_knows_gaps() {
+    let body = json!({
+        "prompt": "Once upon", "suffix": "the end", "max_tokens": 3, "temperature": 0, "echo": true,
+        "logprobs": 0,
+    });
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let answer = server.post("/v1/completions", &body);
+    assert_eq!(answer["backstitch"]["ignored"], json!(["suffix"]));
+    let n_plain = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+
+    let server = Running::start(with_gaps(), None);
+    let answer = server.post("/v1/completions", &body);
+    assert!(answer["backstitch"].get("ignored").is_none(), "{answer}");
+    assert!(answer["choices"][0]["text"].as_str().unwrap().starts_with("Once upon"));
+    assert_eq!(answer["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), 3);
+    let native =
+        json!({"input_prefix": "Once upon", "input_suffix": "the end", "n_predict": 3, "temperature": 0.0});
+    let native = server.post("/infill", &native);
+    assert_eq!(answer["usage"]["prompt_tokens"], native["tokens_evaluated"]);
+    assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > n_plain + 3);
+    let echoed = format!("Once upon{}", native["content"].as_str().unwrap());
+    assert_eq!(answer["choices"][0]["text"], echoed);
+}
