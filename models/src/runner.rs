@@ -17,7 +17,7 @@ mod rows;
 use crate::{
     cancel::Stoppable,
     error::Error,
-    graph::{Graph, Head, Kind, Plan, Profile, Rotation, Step},
+    graph::{Graph, Kind, Plan, Profile, Rotation, Step},
     model::Model,
     params::Params,
 };
@@ -137,7 +137,7 @@ impl Runner {
     ) -> Result<(), Error> {
         self.wanted.clear();
         let graph = side.graph(model);
-        let all = graph.head() == Head::Embeddings && outputs.takes_all();
+        let all = outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
         let (mut frame, profile, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
@@ -234,6 +234,7 @@ impl Frame<'_> {
             Kind::Add => self.add(step),
             Kind::Mul => self.mul(step),
             Kind::SelectOutputs => self.select_outputs(step),
+            Kind::Logits { .. } if outputs.are_embeddings() => self.embeddings(step, ubatch, outputs),
             Kind::Logits { soft_cap } => self.logits(step, soft_cap, ubatch, outputs),
             Kind::Embeddings => self.embeddings(step, ubatch, outputs),
         }

@@ -63,13 +63,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc as events, oneshot};
 use worker::Worker;
 
 /// The number of events that may wait for a client. A generation whose client reads no further
 /// pauses.
 const EVENTS_AHEAD: usize = 256;
+
+/// The time between two looks at whether there are cells for an input.
+const WAIT_FOR_CELLS: Duration = Duration::from_millis(20);
 
 /// Something for the engine thread to do.
 enum Command {
@@ -191,10 +194,23 @@ impl Engine {
     /// Return the embeddings of `inputs`, in their order.
     ///
     /// # Errors
-    /// [`Error::EmptyPrompt`], [`Error::InputTooLong`], [`Error::Stopped`]; [`Error::Engine`] if
-    /// the model has no embeddings, or fails.
+    /// [`Error::EmptyPrompt`]; [`Error::InputTooLong`] with an encoder, [`Error::PromptTooLong`]
+    /// with a decoder; [`Error::Stopped`]; [`Error::Engine`] if the model is an encoder-decoder, or
+    /// fails.
     pub async fn embed(&self, inputs: Vec<Vec<Token>>) -> Result<Vec<Embedding>, Error> {
-        self.call(move |worker| worker.embed(&inputs)).await?
+        let (n_inputs, inputs) = (inputs.len(), Arc::new(inputs));
+        let mut embeddings = Vec::with_capacity(n_inputs);
+        // A batch at a time, so that other requests go on between them.
+        while embeddings.len() < n_inputs {
+            let (inputs, n_done) = (inputs.clone(), embeddings.len());
+            let rest = move |worker: &mut Worker| worker.embed(inputs.get(n_done..).unwrap_or_default());
+            let some = self.call(rest).await??;
+            if some.is_empty() {
+                tokio::time::sleep(WAIT_FOR_CELLS).await;
+            }
+            embeddings.extend(some);
+        }
+        Ok(embeddings)
     }
 
     /// Return what the slots do, in their order.

@@ -4,12 +4,13 @@
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::session::{Finish, GenerateOptions};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
-use backstitch_models::{Context, Model, Params, Session, Token};
+use backstitch_models::{Batch, Context, Model, Params, Pooling, Pos, Session, Token, Wanted};
 use backstitch_server::Error;
 use backstitch_server::engine::{
     DraftSource, Drafts, Ended, Engine, EngineParams, Event, Generate, Reuse, ReuseLimit, SlotLayout, Tenant,
     WhenFull,
 };
+use backstitch_testing::assert_bits;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
@@ -241,6 +242,37 @@ fn a_draft_model_with_another_vocabulary_is_refused() {
     let source = DraftSource::Model { model: golden("mamba2"), params: Params::default() };
     let drafts = Some(Drafts { source, n_max: 8 });
     assert!(Engine::start(&model, EngineParams { drafts, ..params() }).is_err());
+}
+
+/// The embeddings of a model that generates: they take their cells from idle sequences, and texts
+/// under way go on as if alone.
+#[test]
+fn a_model_that_generates_gives_embeddings_too() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for kind in KINDS {
+        let model = golden(kind);
+        let context = Params::default().n_threads(2).n_ubatch(64).pooling(Some(Pooling::Last));
+        let small = EngineParams { context, n_ctx: 256, n_held: 0, held_bytes: 0, ..params() };
+        let engine = Engine::start(&model, small).unwrap();
+        let inputs: Vec<Vec<Token>> = (1..9).map(|i| some_tokens(&model, 25 * i as usize, i)).collect();
+        let prompts: Vec<_> = (0..4).map(|i| some_tokens(&model, 100, 20 + i)).collect();
+        let texts: Vec<_> =
+            prompts.iter().map(|prompt| engine.generate(request(&model, prompt, 40, 7)).unwrap()).collect();
+        let embeddings = runtime.block_on(engine.embed(inputs.clone()));
+        for (prompt, text) in prompts.iter().zip(texts) {
+            assert_eq!(answer(text).tokens, alone(&model, prompt, 40, 7), "{kind}");
+        }
+        for (input, embedding) in inputs.iter().zip(&embeddings.unwrap()) {
+            let mut ctx = Context::new(&model, context.n_ctx(256)).unwrap();
+            let (seq, mut batch) = (ctx.sequence().unwrap(), Batch::new());
+            batch.extend(seq, Pos(0), input, Wanted::All).unwrap();
+            ctx.decode_embeddings(&batch).unwrap();
+            assert_eq!((embedding.n_tokens, embedding.is_pooled), (input.len(), true));
+            assert_bits(kind, &embedding.rows[0], ctx.pooled(seq).unwrap());
+        }
+        let long = runtime.block_on(engine.embed(vec![some_tokens(&model, 257, 1)]));
+        assert!(matches!(long, Err(Error::PromptTooLong { n_prompt_tokens: 257, n_ctx: 256 })));
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub const FLAGS: &[Flag] = &[
         Value,
         Ignored("the page keeps its settings in the browser"),
     ),
-    only(SERVE, &["--media-path"], Value, Refused("models read text only here")),
+    only(SERVE, &["--media-path"], Value, Ignored("models read text only here")),
     only(
         SERVE,
         &["--spec-type", "--spec-draft-n-min", "--spec-draft-p-min", "--spec-draft-p-split"],

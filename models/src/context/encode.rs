@@ -1,7 +1,7 @@
 //! Encoding: batches for an encoder, and the embeddings that it returns.
 //!
 //! Encoder-only models return embeddings. In encoder-decoder models the cross-attention KV of a
-//! sequence comes from here as well.
+//! sequence comes from here as well. Decoders return embeddings instead of logits if asked.
 
 use super::{Context, fill, seqs};
 use crate::{error::Error, graph::Head, runner::Side};
@@ -75,6 +75,30 @@ impl Context {
         self.outputs.pool(batch);
         self.outputs.publish();
         Ok(())
+    }
+
+    /// Evaluate a batch as [`Context::decode`] does, for embeddings in place of logits: the last
+    /// hidden states, which [`Context::embedding`] and [`Context::pooled`] return. Pooled are the
+    /// tokens of this batch alone.
+    ///
+    /// # Errors
+    /// Those of [`Context::decode`]. Nothing has changed then.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Batch, Context, Model, Params, Pooling, Pos, Token, Wanted};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let params = Params::default().n_ctx(64).pooling(Some(Pooling::Mean));
+    /// let mut ctx = Context::new(&model, params)?;
+    /// let (seq, mut batch) = (ctx.sequence()?, Batch::new());
+    /// batch.extend(seq, Pos(0), &[Token(5), Token(6), Token(7)], Wanted::All)?;
+    /// ctx.decode_embeddings(&batch)?;
+    /// assert_eq!(ctx.pooled(seq).map(<[f32]>::len), Some(model.hparams().n_embd));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn decode_embeddings(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.evaluate(batch, Head::Embeddings)
     }
 
     /// Return the embedding `[n_embd]` of token `index` of the last batch, if that was encoded and

@@ -22,6 +22,8 @@ pub(super) struct Engine<'c> {
     cancel: Option<&'c Cancel>,
     pub runner: &'c mut Runner,
     pub outputs: &'c mut Outputs,
+    /// The kind of the outputs of a decoder.
+    pub head: Head,
     /// Part of a batch that exceeds the logical batch size.
     piece: &'c mut Batch,
 }
@@ -36,6 +38,7 @@ impl Context {
             cancel: self.cancel.as_ref(),
             runner: &mut self.runner,
             outputs: &mut self.outputs,
+            head: Head::Logits,
             piece: &mut self.piece,
         };
         (&mut self.memory, engine)
@@ -71,7 +74,7 @@ impl Engine<'_> {
         start: usize,
     ) -> Result<(), Error> {
         if let Some(batch) = begins {
-            self.outputs.begin(batch, Head::Logits)?;
+            self.outputs.begin(batch, self.head)?;
         }
         self.outputs.start_at(start);
         self.run(plan, Side::Decoder)

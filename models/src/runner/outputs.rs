@@ -155,10 +155,15 @@ impl Outputs {
         self.staged.row(self.staged.number(index)?)
     }
 
+    /// Return true if the staged outputs are embeddings.
+    pub(crate) fn are_embeddings(&self) -> bool {
+        self.staged.head == Head::Embeddings
+    }
+
     /// Return true if the outputs of all tokens are needed, also of those that the batch does not
     /// request.
     pub(crate) fn takes_all(&self) -> bool {
-        self.staged.head == Head::Embeddings && self.pooling != Pooling::None
+        self.are_embeddings() && self.pooling != Pooling::None
     }
 
     /// Pool the staged embeddings of each sequence of `batch`.
@@ -193,6 +198,7 @@ impl Outputs {
     /// Record token `index` as the last of `seq` so far.
     pub(crate) fn assign(&mut self, seq: SeqId, index: usize) {
         let row = self.shown.of_index.get(index).copied().flatten();
+        let row = row.filter(|_| self.shown.head == Head::Logits);
         if let Some(slot) = self.row_of_seq.get_mut(seq.index()) {
             *slot = row;
         }

@@ -1,9 +1,9 @@
 //! Embeddings of texts.
 
-use super::worker::Worker;
+use super::worker::{Worker, is_full};
 use crate::error::Error;
 use backstitch_models::graph::Head;
-use backstitch_models::{SeqId, Token};
+use backstitch_models::{Pos, SeqId, Token, Wanted};
 
 /// The embeddings of one input, not normalised.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,36 +19,100 @@ pub struct Embedding {
 }
 
 impl Worker {
-    /// Return the embeddings of `inputs`, one after the other.
+    /// Return the embeddings of the first of `inputs`, as many as fit in one batch: at least one,
+    /// or none as long as requests under way hold all cells.
     pub fn embed(&mut self, inputs: &[Vec<Token>]) -> Result<Vec<Embedding>, Error> {
-        inputs.iter().map(|input| self.embed_one(input)).collect()
+        let n_most = self.check_input(inputs.first().map_or(0, Vec::len))?;
+        let n_seqs =
+            if self.is_encoder() { self.params.context.n_seq_max as usize } else { self.params.n_slots };
+        let mut n_tokens = 0;
+        let fitting = inputs.iter().take(n_seqs).take_while(|input| {
+            n_tokens += input.len();
+            n_tokens <= n_most && !input.is_empty()
+        });
+        let n = fitting.count().max(1);
+        let inputs = inputs.get(..n).unwrap_or(inputs);
+        let mut seqs = Vec::new();
+        let result = self.embed_together(inputs, &mut seqs);
+        for seq in seqs {
+            self.ctx.release(seq)?;
+        }
+        match result {
+            Err(Error::Engine(error)) if is_full(&error) && !self.running.is_empty() => Ok(Vec::new()),
+            result => result,
+        }
     }
 
-    fn embed_one(&mut self, input: &[Token]) -> Result<Embedding, Error> {
-        let n_ubatch = self.params.context.n_ubatch as usize;
-        if self.model.graph().head() != Head::Embeddings {
+    /// Return true if the model is an encoder.
+    fn is_encoder(&self) -> bool {
+        self.model.graph().head() == Head::Embeddings
+    }
+
+    /// Check the length of an input. Return the most tokens of a batch.
+    fn check_input(&self, n: usize) -> Result<usize, Error> {
+        let (n_ubatch, n_ctx) = (self.params.context.n_ubatch as usize, self.params.n_ctx as usize);
+        if self.model.graph().encoder().is_some() {
             return Err(backstitch_models::Error::NoEncoder.into());
         }
-        match input.len() {
-            0 => return Err(Error::EmptyPrompt),
-            n if n > n_ubatch => return Err(Error::InputTooLong { n_prompt_tokens: n, n_ubatch }),
-            _ => {}
+        match n {
+            0 => Err(Error::EmptyPrompt),
+            n if self.is_encoder() && n > n_ubatch => {
+                Err(Error::InputTooLong { n_prompt_tokens: n, n_ubatch })
+            }
+            n if !self.is_encoder() && n > n_ctx => Err(Error::PromptTooLong { n_prompt_tokens: n, n_ctx }),
+            n => Ok(n.max(n_ubatch)),
         }
-        self.make_sequence_free(None)?;
-        let seq = self.ctx.sequence()?;
-        let result = self.encode_input(seq, input);
-        self.ctx.release(seq)?;
-        result
     }
 
-    fn encode_input(&mut self, seq: SeqId, input: &[Token]) -> Result<Embedding, Error> {
-        self.ctx.encode(seq, input)?;
-        self.counters.n_prompt += input.len() as u64;
-        let n_tokens = input.len();
-        if let Some(row) = self.ctx.pooled(seq) {
-            return Ok(Embedding { n_tokens, rows: vec![row.to_vec()], is_pooled: true });
+    /// Evaluate inputs in one batch, each in a sequence of its own, which are added to `seqs`.
+    fn embed_together(
+        &mut self,
+        inputs: &[Vec<Token>],
+        seqs: &mut Vec<SeqId>,
+    ) -> Result<Vec<Embedding>, Error> {
+        self.batch.clear();
+        for input in inputs {
+            self.make_sequences_free(seqs.len() + 1, None)?;
+            let seq = self.ctx.sequence()?;
+            seqs.push(seq);
+            let added = self.batch.extend(seq, Pos(0), input, Wanted::All);
+            added.map_err(backstitch_models::Error::from)?;
         }
-        let rows = (0..n_tokens).filter_map(|i| self.ctx.embedding(i)).map(<[f32]>::to_vec).collect();
-        Ok(Embedding { n_tokens, rows, is_pooled: false })
+        self.evaluate_embeddings()?;
+        self.counters.n_prompt += self.batch.len() as u64;
+        self.counters.n_batches += 1;
+        let mut first = 0;
+        Ok(inputs
+            .iter()
+            .zip(seqs)
+            .map(|(input, &mut seq)| {
+                let range = first..first + input.len();
+                first = range.end;
+                self.embedding(seq, range)
+            })
+            .collect())
+    }
+
+    /// Evaluate the batch. Idle sequences make place for the cells that a decoder needs.
+    fn evaluate_embeddings(&mut self) -> Result<(), Error> {
+        if self.is_encoder() {
+            return Ok(self.ctx.encode_batch(&self.batch)?);
+        }
+        while let Err(error) = self.ctx.decode_embeddings(&self.batch) {
+            if !self.make_place(&error)? {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Return the embedding of the input whose tokens are `range` of the batch.
+    fn embedding(&self, seq: SeqId, range: core::ops::Range<usize>) -> Embedding {
+        let n_tokens = range.len();
+        if let Some(row) = self.ctx.pooled(seq) {
+            return Embedding { n_tokens, rows: vec![row.to_vec()], is_pooled: true };
+        }
+        let rows = range.filter_map(|i| self.ctx.embedding(i)).map(<[f32]>::to_vec).collect();
+        Embedding { n_tokens, rows, is_pooled: false }
     }
 }

@@ -17,6 +17,7 @@ use super::request::Tenant;
 use super::slots::SlotView;
 use super::task::{Running, Task};
 use crate::error::Error;
+pub(super) use admit::is_full;
 use backstitch_models::session::Finish;
 use backstitch_models::{Batch, Context, Model, SeqId};
 use pace::Pace;
@@ -42,7 +43,7 @@ pub(super) struct Worker {
     pub(super) slots: Vec<SlotView>,
     state: Option<StateFolder>,
     drafters: Option<Drafters>,
-    batch: Batch,
+    pub(super) batch: Batch,
     pace: Pace,
     pub(super) counters: Counters,
     /// The number of steps so far.

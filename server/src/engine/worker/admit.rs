@@ -171,9 +171,24 @@ impl Worker {
 
     /// Drop idle sequences until one more can be made.
     pub(in crate::engine) fn make_sequence_free(&mut self, spared: Option<SeqId>) -> Result<(), Error> {
+        self.make_sequences_free(1, spared)
+    }
+
+    /// Drop idle sequences until `n` more can be made.
+    pub(in crate::engine) fn make_sequences_free(
+        &mut self,
+        n: usize,
+        spared: Option<SeqId>,
+    ) -> Result<(), Error> {
         let most = self.params.context.n_seq_max as usize;
-        while self.conversations.iter().count() >= most && self.evict(spared)? {}
+        while self.conversations.iter().count() + n > most && self.evict(spared)? {}
         Ok(())
+    }
+
+    /// Drop an idle sequence if `error` says that no block was free. Return false if it says
+    /// something else, or if there is no idle sequence.
+    pub(in crate::engine) fn make_place(&mut self, error: &backstitch_models::Error) -> Result<bool, Error> {
+        Ok(is_full(error) && self.evict(None)?)
     }
 
     /// Run the encoder over the prompt of a task; the decoder then begins with its start token.
@@ -200,6 +215,6 @@ impl Worker {
 }
 
 /// Return true if no block was free.
-pub(super) fn is_full(error: &backstitch_models::Error) -> bool {
+pub(in crate::engine) fn is_full(error: &backstitch_models::Error) -> bool {
     matches!(error, backstitch_models::Error::Memory(backstitch_models::backstitch_kv::Error::Full { .. }))
 }

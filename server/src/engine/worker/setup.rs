@@ -17,6 +17,9 @@ use std::sync::mpsc::Receiver;
 /// The context length of models that can have more, unless more is asked for.
 const DEFAULT_N_CTX: u32 = 4096;
 
+/// The most inputs that an encoder evaluates together, if there are fewer slots.
+const MOST_INPUTS: usize = 32;
+
 /// The most tokens that a context can hold.
 const MAX_CELLS: u64 = 1 << 30;
 
@@ -36,7 +39,7 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let n_slots = params.n_slots.max(1);
     if model.graph().head() == Head::Embeddings {
         // An encoder holds no sequences. All tokens of an input are in one batch.
-        let context = params.context.n_ctx(n_ctx).n_seq_max(n_slots as u32);
+        let context = params.context.n_ctx(n_ctx).n_seq_max(n_slots.max(MOST_INPUTS) as u32);
         return (EngineParams { n_ctx, n_slots, ..params.clone() }, context);
     }
     let bytes = |n_ctx| Budget::new(hparams, model.graph(), &params.context.n_ctx(n_ctx)).caches;
