@@ -12,6 +12,7 @@ mod completions;
 mod doctor;
 mod graph;
 mod inspect;
+mod man;
 mod models;
 mod pack;
 mod run;
@@ -50,8 +51,8 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Verify(args) => verify::run(args),
         Command::Models(args) => models::run(args),
         Command::Doctor(args) => doctor::run(args),
-        Command::Completions(args) => completions::completions(args),
-        Command::Man(args) => completions::man(args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
     }
 }
 

@@ -65,11 +65,6 @@ impl Terminal {
         self.with_screen(vt100::Screen::contents)
     }
 
-    /// The rows of the screen that show something, without spaces at their ends.
-    pub fn lines(&self) -> Vec<String> {
-        self.text().lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
-    }
-
     /// Presses keys.
     pub fn press(&self, keys: &str) {
         (&*self.keyboard).write_all(keys.as_bytes()).unwrap();

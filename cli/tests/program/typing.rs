@@ -4,6 +4,7 @@
 use super::chat::{model, talk};
 use super::terminal::Terminal;
 use super::{arg, repository};
+use backstitch_models::gguf::Gguf;
 use pty_process::blocking::Command;
 use tempfile::NamedTempFile;
 
@@ -40,15 +41,20 @@ fn leave(terminal: Terminal) -> String {
     shown
 }
 
-/// The lines that piped messages get in answer.
+/// The lines that piped messages get in answer, as a screen shows them.
 fn answers(model: &NamedTempFile, lines: &str) -> Vec<String> {
-    talk(model, &[], lines).ok().lines().map(|line| line.trim_end().to_owned()).collect()
+    shown(&talk(model, &[], lines).ok())
+}
+
+/// The lines of a text that show something, without spaces at their ends.
+fn shown(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.trim_end().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
 /// Asserts that the screen shows these answers, and returns it.
 #[track_caller]
 fn expect_answers(terminal: &Terminal, answers: &[String]) {
-    let shown = terminal.lines();
+    let shown = shown(&terminal.text());
     assert!(answers.iter().all(|answer| shown.contains(answer)), "{shown:#?}\ninstead of {answers:#?}");
 }
 
@@ -64,8 +70,9 @@ fn a_line_is_edited_with_keys() {
     chat.press("\r");
     chat.wait_for_prompt();
     chat.press(&["The dog sang", CTRL_W, "ran away", CTRL_W, CTRL_U, CTRL_Y].concat());
-    chat.wait_for_line("> The dog ran ");
-    chat.press(&[BACKSPACE, "\r"].concat());
+    // Ctrl-Y brings back all that was cut.
+    chat.wait_for_line("> The dog ran away");
+    chat.press(&[CTRL_W, BACKSPACE, "\r"].concat());
     chat.wait_for_prompt();
     expect_answers(&chat, &wanted);
     leave(chat);
@@ -113,7 +120,7 @@ fn pasted_and_continued_lines_are_one_message() {
     chat.wait_for_prompt();
     expect_answers(&chat, &wanted);
     chat.say("/list");
-    let listed: Vec<_> = chat.lines().into_iter().filter(|line| line.contains(" user ")).collect();
+    let listed: Vec<_> = shown(&chat.text()).into_iter().filter(|line| line.contains(" user ")).collect();
     assert_eq!(listed, ["  1 user      The cat sat on a mat", "  2 user      The dog ran"]);
     leave(chat);
 }
@@ -137,9 +144,9 @@ fn a_message_is_edited_undone_and_answered_again() {
     expect_answers(&chat, &wanted);
     chat.say("/regen");
     // At temperature 0 the answer is the same one, below the command.
-    assert_eq!(chat.lines().iter().rev().nth(1), wanted.last(), "{}", chat.text());
+    assert_eq!(shown(&chat.text()).iter().rev().nth(1), wanted.last(), "{}", chat.text());
     chat.say("/list");
-    let listed: Vec<_> = chat.lines().into_iter().filter(|line| line.contains(" user ")).collect();
+    let listed: Vec<_> = shown(&chat.text()).into_iter().filter(|line| line.contains(" user ")).collect();
     assert_eq!(listed, ["  1 user      The cat slept", "  2 user      The sun shone"]);
     // Ctrl-C leaves the message as it was.
     chat.press("/edit\r");
@@ -149,10 +156,10 @@ fn a_message_is_edited_undone_and_answered_again() {
     chat.wait_for_prompt();
     chat.say("/system Be sad");
     chat.say("/system");
-    wanted = talk(&model, &["-sys", "Be sad"], "The cat slept\n").ok().lines().map(str::to_owned).collect();
+    wanted = shown(&talk(&model, &["-sys", "Be sad"], "The cat slept\n").ok());
     chat.say("/clear");
     chat.say("The cat slept");
-    expect_answers(&chat, &["Be sad".to_owned(), wanted[0].trim_end().to_owned()]);
+    expect_answers(&chat, &["Be sad".to_owned(), wanted[0].clone()]);
     leave(chat);
 }
 
@@ -183,9 +190,8 @@ fn branches_go_on_apart_on_a_terminal() {
 /// The number of the demo's token that ends a text.
 fn end_of_text() -> String {
     let bytes = std::fs::read(repository("demo/demo.gguf")).unwrap();
-    let gguf = backstitch_models::gguf::Gguf::parse(&bytes).unwrap();
-    let entry = gguf.metadata().iter().find(|entry| entry.key == "tokenizer.ggml.eos_token_id").unwrap();
-    entry.value.as_u64().unwrap().to_string()
+    let gguf = Gguf::parse(&bytes).unwrap();
+    gguf.u32("tokenizer.ggml.eos_token_id").unwrap().to_string()
 }
 
 #[test]
@@ -201,11 +207,12 @@ fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
     chat.wait_for_prompt();
     // The answer stays as far as it came.
     chat.say("/list");
-    let listed = chat.lines().into_iter().filter(|line| line.starts_with("    assistant ")).count();
+    let listed = shown(&chat.text()).into_iter().filter(|line| line.starts_with("    assistant ")).count();
     assert_eq!(listed, 1, "{}", chat.text());
     chat.say("/undo");
-    chat.press("The dog ran\r");
+    chat.press("The dog ran");
     chat.wait_for_line("> The dog ran");
+    chat.press("\r");
     chat.wait("another answer", |screen| {
         let shown = screen.contents();
         shown.rsplit("> The dog ran").next().is_some_and(|answer| answer.split_whitespace().count() > 20)
@@ -260,6 +267,7 @@ fn a_line_fits_the_terminal_also_when_its_size_changes() {
     chat.press("oon");
     chat.wait("changed line of three rows", is_wrapped("oon"));
     chat.resize((40, 120));
+    chat.wait_for_line(&format!("> {text}oon"));
     chat.press(&[BACKSPACE, BACKSPACE, BACKSPACE].concat());
     chat.wait_for_line(&format!("> {text}"));
     chat.press("\r");
@@ -273,11 +281,7 @@ fn a_saved_conversation_is_loaded_exactly_and_none_is_lost() {
     let (model, folder) = (model(), tempfile::tempdir().unwrap());
     let file = folder.path().join("my chat.bst");
     let seed = ["--temp", "0.9", "-s", "7"];
-    let whole: Vec<String> = talk(&model, &seed, "The cat sat\nThe dog ran\n")
-        .ok()
-        .lines()
-        .map(|line| line.trim_end().into())
-        .collect();
+    let whole = shown(&talk(&model, &seed, "The cat sat\nThe dog ran\n").ok());
     let first = chat(&model, &seed);
     first.say("The cat sat");
     first.say(&format!("/save {}", arg(&file)));
