@@ -82,7 +82,7 @@ fn read_shape(app: &Arc<App>, turn: &Turn, fields: Fields<'_>) -> Result<Shape, 
     let details = || {
         json!({
             "prompt": text_of(app, turn),
-            "generation_settings": turn.reading.settings(),
+            "generation_settings": turn.reading.settings(app),
             "model": app.alias(),
             "tokens_evaluated": turn.reading.generate.prompt.len(),
         })

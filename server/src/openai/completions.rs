@@ -71,8 +71,9 @@ impl Work {
             generate.slot = generate.slot.filter(|_| requests.is_empty());
             if n_listed.is_some() {
                 generate.logprobs = n_listed;
-                // What the model reads around a gap is not the text that is echoed.
-                generate.prompt_logprobs = n_listed.filter(|_| echo && suffix.is_none());
+                // What the model reads around a gap is not the text that is echoed. With 0 clients
+                // expect numbers alone, but a prompt's first token has no score.
+                generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
             }
             for n in 0..reading.n {
                 let prompt = &reading.generate.prompt;
