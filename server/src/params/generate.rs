@@ -147,6 +147,8 @@ pub fn read_generate(
     client: &Client,
     prompt: Vec<Token>,
 ) -> Result<Reading, ApiError> {
+    // Any name will do, as there is one model.
+    fields.str("model")?;
     let sampling = Sampling::read(fields, app)?;
     let params = app.params();
     let constraint = Constraint::read(fields, app)?;
