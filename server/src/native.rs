@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `completion` | `/completion`, `/completions` |
 //! | `infill` | `/infill` |
-//! | `tokens` | `/tokenize`, `/detokenize` |
+//! | `tokens` | `/tokenize`, `/detokenize`, `/tokenizer_info` |
 //! | `embedding` | `/embedding`, `/embeddings` |
 //! | `rerank` | `/rerank`, `/reranking`, and both below `/v1` |
 //! | `slots` | `/slots`, `/slots/{id}`, `/backstitch/cache` |
@@ -44,6 +44,7 @@ pub fn routes() -> Router<Arc<Host>> {
         .route("/infill", post(infill::infill))
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
+        .route("/tokenizer_info", get(tokens::info))
         .route("/embedding", post(embedding::embeddings))
         .route("/embeddings", post(embedding::embeddings))
         .route("/rerank", post(rerank::rerank))

@@ -14,7 +14,7 @@ mod server;
 
 pub use constraint::Constraint;
 pub use fields::Fields;
-pub use generate::{Reading, read_generate};
+pub use generate::{Reading, default_settings, read_generate};
 pub(crate) use prompt::token;
 pub use prompt::{read_prompts, tokenize};
 pub use sampling::Sampling;

@@ -18,6 +18,10 @@ struct Running {
 
 impl Running {
     fn start(gguf: &'static [u8], template: Option<&str>) -> Self {
+        Self::start_with(ServerParams::default(), gguf, template)
+    }
+
+    fn start_with(params: ServerParams, gguf: &'static [u8], template: Option<&str>) -> Self {
         let template = template.map(str::to_owned);
         let load = move || {
             let model = Model::from_bytes(gguf)?;
@@ -25,7 +29,7 @@ impl Running {
             let params = EngineParams { context, n_ctx: 512, n_slots: 2, ..EngineParams::default() };
             Ok(Loaded { engine: Engine::start(&model, params)?, template: template.clone() })
         };
-        let params = ServerParams { port: 0, ..ServerParams::default() };
+        let params = ServerParams { port: 0, ..params };
         let server = Server::bind(Host::new(params, load).unwrap()).unwrap();
         let (address, stop) = (server.address().unwrap(), server.stopper());
         let thread = std::thread::spawn(move || server.run().unwrap());
@@ -186,4 +190,65 @@ fn a_suffix_is_a_gap_where_the_model_knows_gaps() {
     assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > n_plain + 3);
     let echoed = format!("Once upon{}", native["content"].as_str().unwrap());
     assert_eq!(answer["choices"][0]["text"], echoed);
+}
+
+#[test]
+fn errors_have_the_names_that_the_client_gave() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let chat = |field: &str, value: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1});
+        body[field] = value;
+        body
+    };
+    let cases = [
+        (
+            "/v1/chat/completions",
+            chat("stream_options", json!({"include_usage": 1})),
+            "stream_options.include_usage",
+        ),
+        ("/v1/chat/completions", chat("model", json!(5)), "model"),
+        ("/v1/messages", chat("stop_sequences", json!(5)), "stop_sequences"),
+        ("/v1/responses", json!({"input": "a", "max_output_tokens": "5"}), "max_output_tokens"),
+        ("/v1/responses", json!({"input": "a", "text": {"format": "json"}}), "text.format"),
+        ("/tokenize", json!({"prompt": 5}), "prompt"),
+    ];
+    for (path, body, name) in cases {
+        let (status, answer) = server.send("POST", path, &body);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert_eq!((status, message.split('"').nth(1)), (400, Some(name)), "{answer}");
+    }
+}
+
+#[test]
+fn damaged_and_unwritable_slots_are_told_without_their_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let params = ServerParams { slot_save_path: Some(folder.path().into()), ..ServerParams::default() };
+    let server = Running::start_with(params, backstitch_demo::GGUF, None);
+    let body = json!({"prompt": "Once upon a time", "n_predict": 2, "id_slot": 0});
+    server.post("/completion", &body);
+    std::fs::write(folder.path().join("bad"), b"no state").unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    for (action, name) in [("restore", "bad"), ("restore", "folder"), ("restore", "none"), ("save", "folder")]
+    {
+        let path = format!("/slots/0?action={action}");
+        let (status, answer) = server.send("POST", &path, &json!({"filename": name}));
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!((400..=500).contains(&status) && message.contains(name), "{answer}");
+        assert!(!message.contains(&*folder.path().to_string_lossy()), "{answer}");
+    }
+    // The conversation is as it was.
+    assert_eq!(server.post("/completion", &body)["timings"]["prompt_n"], 1);
+}
+
+#[test]
+fn clients_of_vllm_find_the_vocabulary() {
+    let server = Running::start(backstitch_demo::GGUF, None);
+    let (status, info) = server.send("GET", "/tokenizer_info", &Value::Null);
+    assert!(status == 200 && info["eos_token"].is_string(), "{info}");
+    let native = server.post("/tokenize", &json!({"content": "Once upon a time"}));
+    let prompt = json!({"prompt": "Once upon a time", "add_special_tokens": false});
+    let tokens = server.post("/tokenize", &prompt);
+    assert_eq!((&tokens["tokens"], &tokens["count"]), (&native["tokens"], &native["count"]));
+    let text = server.post("/detokenize", &json!({"tokens": tokens["tokens"]}));
+    assert_eq!((&text["prompt"], &text["content"]), (&json!("Once upon a time"), &json!("Once upon a time")));
 }

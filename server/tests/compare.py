@@ -24,10 +24,17 @@ import urllib.request
 
 # Differences that are meant: a pattern of the case and the key, and the reason.
 REASONS = [
-    (r".* (generation_settings|.*params)\.(backend_sampling|.*spec.*)$", "nothing drafts tokens"),
-    (r".*/slots .*(params|prompt|generated).*", "slots tell no texts and settings of other clients"),
-    (r".*/props .*(media_marker|modalities|webui|ui|cors).*", "text alone; the page is another one"),
-    (r".*/v1/models .*(path|quant|preset|ftype|architecture|vocab_type).*", "not told to clients"),
+    (r".*/slots \[\]\.params", "slots do not tell the settings of other clients"),
+    (r".*/props (media_marker|.*modalities.*)", "the models read text alone"),
+    (r".*/props model_ftype|.*/v1/models .*meta\.(ftype|vocab_type)", "a file may have many types"),
+    (r".*/v1/models (models\[\]\.tags\[\]|data\[\]\.aliases\[\])", "the name is that of the file, without its folder"),
+    (r".*dry_penalty_last_n", "repetitions are looked for in the whole context, as `run` does"),
+    (r".*/completion generation_settings\.reasoning_format", "a completion has no reasoning"),
+    (r"completion by schema .*generation_settings\.grammar", "schemas do not become GBNF"),
+    (r"chat of two .*usage\..*", "all answers count, as with OpenAI"),
+    (r"responses /v1/responses (status|completed_at)", "an answer that was cut is incomplete, as with OpenAI"),
+    (r"(role|messages) of another type .*", "the mistake is the client's, and is found"),
+    (r"chat with logprobs .*top_logprobs.*", "tokens that are nearly as likely change places"),
 ]
 # Leaves whose values depend on the clock, on chance or on the program.
 CHANGING = re.compile(

@@ -25,7 +25,7 @@ pub(super) async fn answer(
     let turn = blocking(move || {
         let request = Request::from_anthropic(&body)?;
         rename(&mut body);
-        Turn::read(&shared, &client, &body, request)
+        Turn::read(&shared, &client, &body, request).map_err(|error| error.renamed("stop", "stop_sequences"))
     })
     .await?;
     let answer = Answer {

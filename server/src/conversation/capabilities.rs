@@ -30,6 +30,10 @@ pub struct Capabilities {
     pub object_arguments: bool,
     /// Switching thinking off with the variable `enable_thinking`.
     pub thinking: bool,
+    /// Reasoning of earlier answers, if a variable asks for it.
+    pub preserved_reasoning: bool,
+    /// The variable `reasoning_effort`.
+    pub reasoning_effort: bool,
     /// Messages of the role `developer`.
     pub developer_role: bool,
 }
@@ -46,6 +50,8 @@ impl Capabilities {
             "supports_parallel_tool_calls": self.parallel_tool_calls,
             "supports_object_arguments": self.object_arguments,
             "supports_thinking": self.thinking,
+            "supports_preserve_reasoning": self.preserved_reasoning,
+            "supports_reasoning_effort": self.reasoning_effort,
         })
     }
 
@@ -72,6 +78,8 @@ impl Capabilities {
             parallel_tool_calls: two.is_some_and(|text| text.contains(NEEDLE) && text.contains("second")),
             object_arguments: object_works,
             thinking: probe.thinking(true) != probe.thinking(false),
+            preserved_reasoning: probe.preserves_reasoning(),
+            reasoning_effort: probe.effort("low") != probe.effort("high"),
             // gpt-oss tells the developer's messages from the system's.
             developer_role: source.contains("<|channel|>"),
         }
@@ -129,6 +137,30 @@ impl Probe<'_> {
             super::prompt::message_value(&message, objects, true, false),
         ];
         self.render(&Conversation::new(messages).prompt(GenerationPrompt::No))
+    }
+
+    /// Return true if the reasoning of an answer that is not the last one can reach the text.
+    fn preserves_reasoning(&self) -> bool {
+        let answer = |reasoning: &str| {
+            let fields = [("role", "assistant"), ("content", "Yes"), ("reasoning_content", reasoning)];
+            Value::map(fields.map(|(key, text)| (key, text.into())))
+        };
+        let user = || self.message("user", "Hello".into());
+        let messages = [user(), answer(NEEDLE), user(), answer("Hm"), user()];
+        // The names that different models have for the same choice.
+        let conversation = Conversation::new(messages)
+            .set("enable_thinking", true)
+            .set("preserve_thinking", true)
+            .set("clear_thinking", false)
+            .set("truncate_history_thinking", false)
+            .set("drop_thinking", false);
+        self.render(&conversation).is_some_and(|text| text.contains(NEEDLE))
+    }
+
+    /// Return the text with an effort of reasoning.
+    fn effort(&self, effort: &str) -> Option<String> {
+        let conversation = Conversation::new([self.message("user", "Hello".into())]);
+        self.render(&conversation.set("enable_thinking", true).set("reasoning_effort", effort))
     }
 
     /// Return the text with thinking on or off.

@@ -79,7 +79,11 @@ fn capabilities_are_found_by_rendering() {
                  {{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}{{ tools }}";
     let capabilities = *Template::new(calls).unwrap().capabilities();
     assert!(capabilities.object_arguments && capabilities.parallel_tool_calls && capabilities.tools);
-    assert!(!capabilities.thinking);
+    assert!(!capabilities.thinking && !capabilities.reasoning_effort && !capabilities.preserved_reasoning);
+    let reasons = "{% for m in messages %}{% if preserve_thinking or loop.last %}{{ m.reasoning_content }}\
+                   {% endif %}{{ m.content }}{% endfor %}{{ reasoning_effort }}";
+    let reasons = *Template::new(reasons).unwrap().capabilities();
+    assert!(reasons.preserved_reasoning && reasons.reasoning_effort);
     let chatml = *Template::new(CHATML).unwrap().capabilities();
     assert!(chatml.string_content && chatml.system_role && !chatml.typed_content);
     assert!(!chatml.tool_calls && !chatml.tools && !chatml.developer_role);

@@ -225,7 +225,9 @@ fn find_format(fields: Fields<'_>) -> Result<Option<&Map<String, Value>>, ApiErr
     // Responses, and Anthropic's messages, have it among other options of the output.
     for name in ["text", "output_config"] {
         if let Some(options) = fields.object(name)?
-            && let Some(format) = Fields::new(options).object("format")?
+            && let Some(format) = Fields::new(options)
+                .object("format")
+                .map_err(|error| error.renamed("format", &format!("{name}.format")))?
         {
             return Ok(Some(format));
         }

@@ -143,6 +143,16 @@ impl ApiError {
         Self::new(ErrorKind::NotSupported, message)
     }
 
+    /// Return the error with the name that the client gave to the field `name`: some interfaces have
+    /// other names, or put a field into another one.
+    pub(crate) fn renamed(mut self, name: &str, given: &str) -> Self {
+        if self.param.as_deref() == Some(name) {
+            self.message = self.message.replace(&format!("\"{name}\""), &format!("\"{given}\""));
+            self.param = Some(given.to_owned());
+        }
+        self
+    }
+
     /// Return the error with another message, and with `kind` if it was an error of the server.
     pub(crate) fn with_message(mut self, message: String, kind: ErrorKind) -> Self {
         self.message = message;

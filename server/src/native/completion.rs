@@ -79,7 +79,7 @@ impl Work {
             // One slot cannot evaluate several prompts at a time.
             reading.generate.slot = reading.generate.slot.filter(|_| requests.is_empty());
             let shape = Shape {
-                settings: reading.settings(),
+                settings: reading.settings(app),
                 stops: reading.generate.stops.clone(),
                 prompt: reading.generate.prompt.clone(),
                 return_tokens: return_tokens || is_stream,

@@ -1,6 +1,7 @@
 //! `/health`, `/props` and `/lora-adapters`: what the server is.
 
 use crate::http::{ApiError, Body, Host};
+use crate::params::default_settings;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Map, Value, json};
@@ -14,12 +15,9 @@ pub(super) async fn health() -> Json<Value> {
 /// Return the settings of the server and the model.
 pub(super) async fn props(State(host): State<Arc<Host>>) -> Json<Value> {
     let (params, summary) = (host.params(), host.summary());
-    let mut settings = params.sampling.to_json();
-    settings["n_predict"] = params.n_predict.map_or(json!(-1), |n| json!(n));
-    settings["max_tokens"] = settings["n_predict"].clone();
     let path = params.model_path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default();
     Json(json!({
-        "default_generation_settings": { "params": settings, "n_ctx": summary.n_ctx },
+        "default_generation_settings": { "params": default_settings(params), "n_ctx": summary.n_ctx },
         "total_slots": summary.n_slots,
         "model_alias": params.alias(),
         "model_path": path,
@@ -29,6 +27,8 @@ pub(super) async fn props(State(host): State<Arc<Host>>) -> Json<Value> {
         "endpoint_props": params.props,
         "endpoint_metrics": params.metrics,
         "ui": params.ui,
+        "ui_settings": {},
+        "cors_proxy_enabled": false,
         "chat_template": summary.template,
         "chat_template_caps": summary.capabilities.to_json(),
         "bos_token": summary.bos,

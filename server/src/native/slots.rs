@@ -3,6 +3,7 @@
 mod name;
 
 use crate::engine::{HeldSequence, SlotReport, Tenant};
+use crate::error::Error;
 use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, ModelSummary, Ready, millis};
 use crate::params::Fields;
 use axum::Json;
@@ -93,8 +94,10 @@ pub(super) async fn act(
     match action {
         "save" => save(&app, (slot, tenant), folder, name).await,
         _ => {
-            let file = app.engine().restore_slot(slot, folder.join(name), tenant).await.map_err(|error| {
-                let text = format!("Unable to restore slot, invalid slot save file: {error}");
+            let path = folder.join(name);
+            let file = app.engine().restore_slot(slot, path, tenant).await.map_err(|error| {
+                let reason = without_folder(&error, &folder);
+                let text = format!("Unable to restore slot, invalid slot save file: {reason}");
                 ApiError::from(error).with_message(text, ErrorKind::Invalid)
             })?;
             Ok(Json(json!({
@@ -118,7 +121,13 @@ async fn save(
         ApiError::new(ErrorKind::Server, format!("Unable to save slot: {}", error.kind()))
     })?;
     let layout = app.params().slot_layout;
-    let file = app.engine().save_slot(slot, tenant, folder.join(name), layout).await?;
+    let saved = app.engine().save_slot(slot, tenant, folder.join(name), layout).await;
+    let file = saved.map_err(|error| {
+        let reason = without_folder(&error, &folder);
+        let error = ApiError::from(error);
+        let kind = error.kind();
+        error.with_message(format!("Unable to save slot: {reason}"), kind)
+    })?;
     Ok(Json(json!({
         "id_slot": slot,
         "filename": name,
@@ -126,6 +135,12 @@ async fn save(
         "n_written": file.n_bytes,
         "timings": { "save_ms": millis(file.elapsed) },
     })))
+}
+
+/// Return the text of an error without the folder of saved slots, which clients do not learn.
+fn without_folder(error: &Error, folder: &std::path::Path) -> String {
+    let folder = format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
+    error.to_string().replace(&folder, "")
 }
 
 /// Make a folder that only its owner can read, unless it is there.

@@ -1,11 +1,14 @@
-//! `/tokenize` and `/detokenize`: the vocabulary.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`: the vocabulary, for clients of llama-server and
+//! of vLLM.
 
-use crate::http::{ApiError, App, Body, Ready, blocking};
+use crate::http::{ApiError, App, Body, Host, Ready, blocking};
 use crate::params::{Fields, token};
 use axum::Json;
+use axum::extract::State;
 use backstitch_models::Token;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial, WriteSpecial};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The most tokens to turn into text.
 const MAX_TOKENS: usize = 1 << 20;
@@ -15,13 +18,19 @@ pub(super) async fn tokenize(Ready(app): Ready, Body(body): Body) -> Result<Json
     blocking(move || tokens_of(&app, Fields::new(&body)).map(Json)).await
 }
 
+/// Return the tokens of `content`, or of vLLM's `prompt`, which is a text that begins a sequence
+/// unless the request says otherwise.
 fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
-    let vocab = app.vocab();
-    let add = if fields.bool("add_special")?.unwrap_or(false) { AddSpecial::Yes } else { AddSpecial::No };
-    let parse =
-        if fields.bool("parse_special")?.unwrap_or(true) { ParseSpecial::Yes } else { ParseSpecial::No };
-    let mut tokens = Vec::new();
-    match fields.get("content") {
+    let name = fields.first(&["content", "prompt"]).unwrap_or("content");
+    let adds = match fields.first(&["add_special", "add_special_tokens"]) {
+        Some(name) => fields.bool(name)?.unwrap_or(false),
+        None => name == "prompt",
+    };
+    let parses = fields.bool("parse_special")?.unwrap_or(true);
+    let add = if adds { AddSpecial::Yes } else { AddSpecial::No };
+    let parse = if parses { ParseSpecial::Yes } else { ParseSpecial::No };
+    let (vocab, mut tokens) = (app.vocab(), Vec::new());
+    match fields.get(name) {
         None => {}
         Some(Value::String(text)) => vocab.tokenize(text, add, parse, &mut tokens),
         Some(Value::Array(items)) => {
@@ -29,11 +38,11 @@ fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
                 let add = if i == 0 { add } else { AddSpecial::No };
                 match item {
                     Value::String(text) => vocab.tokenize(text, add, parse, &mut tokens),
-                    item => tokens.push(token(app, item).ok_or_else(wrong_content)?),
+                    item => tokens.push(token(app, item).ok_or_else(|| wrong_text(name))?),
                 }
             }
         }
-        Some(_) => return Err(wrong_content()),
+        Some(_) => return Err(wrong_text(name)),
     }
     let with_pieces = fields.bool("with_pieces")?.unwrap_or(false);
     let of_token = |token: &Token| match with_pieces {
@@ -45,11 +54,27 @@ fn tokens_of(app: &App, fields: Fields<'_>) -> Result<Value, ApiError> {
             json!({"id": token.0, "piece": text})
         }
     };
-    Ok(json!({"tokens": tokens.iter().map(of_token).collect::<Vec<_>>()}))
+    Ok(json!({
+        "tokens": tokens.iter().map(of_token).collect::<Vec<_>>(),
+        "count": tokens.len(),
+        "max_model_len": app.summary().n_ctx,
+    }))
 }
 
-fn wrong_content() -> ApiError {
-    ApiError::field("content", "a string, or a list of strings and tokens")
+fn wrong_text(name: &str) -> ApiError {
+    ApiError::field(name, "a string, or a list of strings and tokens")
+}
+
+/// Return what clients of vLLM need to know of the vocabulary.
+pub(super) async fn info(State(host): State<Arc<Host>>) -> Json<Value> {
+    let summary = host.summary();
+    let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+    Json(json!({
+        "tokenizer_class": "gguf",
+        "bos_token": text(&summary.bos),
+        "eos_token": text(&summary.eos),
+        "chat_template": summary.template,
+    }))
 }
 
 /// Return the text of tokens.
@@ -63,5 +88,7 @@ pub(super) async fn detokenize(Ready(app): Ready, Body(body): Body) -> Result<Js
         ApiError::field("tokens", &format!("a list of tokens from 0 to {}", app.vocab().n_vocab() - 1))
     })?;
     let bytes = app.vocab().detokenize(&tokens, WriteSpecial::Yes);
-    Ok(Json(json!({"content": String::from_utf8_lossy(&bytes)})))
+    let text = String::from_utf8_lossy(&bytes);
+    // vLLM has another name for it.
+    Ok(Json(json!({"content": text, "prompt": text})))
 }

@@ -74,15 +74,22 @@ fn read_top(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
     }
 }
 
+/// Return true if a stream is to end with the numbers of tokens.
+pub(super) fn read_include_usage(fields: Fields<'_>) -> Result<bool, ApiError> {
+    let Some(options) = fields.object("stream_options")? else { return Ok(false) };
+    let name = "include_usage";
+    let include = Fields::new(options).bool(name);
+    Ok(include.map_err(|error| error.renamed(name, "stream_options.include_usage"))?.unwrap_or(false))
+}
+
 /// Read what the shape of the answer depends on.
 fn read_shape(app: &Arc<App>, turn: &Turn, fields: Fields<'_>) -> Result<Shape, ApiError> {
-    let options = fields.object("stream_options")?;
-    let include_usage = options.map(|options| Fields::new(options).bool("include_usage")).transpose()?;
+    let include_usage = read_include_usage(fields)?;
     let is_verbose = fields.bool("verbose")?.unwrap_or(app.params().verbose);
     let details = || {
         json!({
             "prompt": text_of(app, turn),
-            "generation_settings": turn.reading.settings(),
+            "generation_settings": turn.reading.settings(app),
             "model": app.alias(),
             "tokens_evaluated": turn.reading.generate.prompt.len(),
         })
@@ -93,7 +100,7 @@ fn read_shape(app: &Arc<App>, turn: &Turn, fields: Fields<'_>) -> Result<Shape, 
         created: unix_time(),
         timings_per_token: turn.reading.timings_per_token,
         is_progress: turn.reading.return_progress,
-        include_usage: include_usage.flatten().unwrap_or(false),
+        include_usage,
         is_sampled: turn.reading.generate.probs_after_sampling,
         verbose: is_verbose.then(details),
     })

@@ -1,5 +1,6 @@
 //! `/v1/completions`: text behind prompts, with scores of the prompts if they are echoed.
 
+use super::chat::read_include_usage;
 use super::chunks::{n_batch, sum_usage};
 use super::scores::scores_json;
 use super::{FINGERPRINT, finish_reason};
@@ -71,8 +72,9 @@ impl Work {
             generate.slot = generate.slot.filter(|_| requests.is_empty());
             if n_listed.is_some() {
                 generate.logprobs = n_listed;
-                // What the model reads around a gap is not the text that is echoed.
-                generate.prompt_logprobs = n_listed.filter(|_| echo && suffix.is_none());
+                // What the model reads around a gap is not the text that is echoed. With 0 clients
+                // expect numbers alone, but a prompt's first token has no score.
+                generate.prompt_logprobs = n_listed.filter(|&n| echo && n > 0 && suffix.is_none());
             }
             for n in 0..reading.n {
                 let prompt = &reading.generate.prompt;
@@ -132,15 +134,14 @@ struct Shape {
 
 /// Read what the shape of the answer depends on.
 fn read_shape(app: &Arc<App>, fields: Fields<'_>, n_answers: usize) -> Result<Shape, ApiError> {
-    let options = fields.object("stream_options")?;
-    let include_usage = options.map(|options| Fields::new(options).bool("include_usage")).transpose()?;
+    let include_usage = read_include_usage(fields)?;
     let has_suffix = fields.str("suffix")?.is_some_and(|suffix| !suffix.is_empty());
     let is_ignored = has_suffix && !Gap::is_known(app.vocab());
     Ok(Shape {
         app: app.clone(),
         id: new_id("cmpl-"),
         created: unix_time(),
-        include_usage: include_usage.flatten().unwrap_or(false),
+        include_usage,
         timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
         is_progress: fields.bool("return_progress")?.unwrap_or(false),
         is_sampled: fields.bool("post_sampling_probs")?.unwrap_or(false),

@@ -44,7 +44,8 @@ pub(super) async fn respond(
     body.remove("n");
     let shared = app.clone();
     let (body, turn) = blocking(move || {
-        let turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)?;
+        let turn = Turn::read(&shared, &client, &body, Request::from_responses(&body)?)
+            .map_err(|error| error.renamed("max_tokens", "max_output_tokens"))?;
         Ok((body, turn))
     })
     .await?;

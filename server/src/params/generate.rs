@@ -3,6 +3,7 @@
 use super::constraint::Constraint;
 use super::fields::Fields;
 use super::sampling::{MAX_PROBS, MAX_STRINGS, Sampling};
+use super::server::ServerParams;
 use crate::engine::{Generate, WhenFull};
 use crate::http::{ApiError, App, Client};
 use backstitch_models::Token;
@@ -32,6 +33,8 @@ pub struct Reading {
     pub timings_per_token: bool,
     /// Pieces tell which part of the prompt was evaluated.
     pub return_progress: bool,
+    /// The text of the grammar, if there is one; a schema has none.
+    pub grammar: String,
 }
 
 impl Reading {
@@ -70,14 +73,15 @@ impl Reading {
     }
 
     /// Return the settings as llama-server tells them, under `generation_settings` and in slots.
-    pub fn settings(&self) -> Value {
-        let mut settings = self.sampling.to_json();
+    pub fn settings(&self, app: &App) -> Value {
+        let mut settings = default_settings(app.params());
+        extend(&mut settings, self.sampling.to_json());
         let n_predict = self.generate.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let (n_keep, n_discard) = match self.generate.when_full {
             WhenFull::Shift { n_keep, n_discard } => (n_keep, n_discard),
             WhenFull::End => (0, 0),
         };
-        let others = json!({
+        let given = json!({
             "stop": self.generate.stops,
             "max_tokens": n_predict,
             "n_predict": n_predict,
@@ -85,24 +89,49 @@ impl Reading {
             "n_discard": n_discard,
             "stream": self.stream,
             "n_probs": self.generate.logprobs.unwrap_or(0),
-            "grammar": "",
-            "grammar_lazy": false,
-            "grammar_triggers": [],
-            "preserved_tokens": [],
-            "chat_format": "Content-only",
-            "reasoning_format": "none",
-            "reasoning_in_content": false,
-            "generation_prompt": "",
-            "speculative.types": "none",
+            "grammar": self.grammar,
             "timings_per_token": self.timings_per_token,
             "post_sampling_probs": self.generate.probs_after_sampling,
-            "backend_sampling": false,
-            "lora": [],
         });
-        if let (Value::Object(settings), Value::Object(others)) = (&mut settings, others) {
-            settings.extend(others);
-        }
+        extend(&mut settings, given);
         settings
+    }
+}
+
+/// Return the settings of a request that says nothing, as llama-server tells them.
+pub fn default_settings(params: &ServerParams) -> Value {
+    let mut settings = params.sampling.to_json();
+    let n_predict = params.n_predict.map_or(json!(-1), |n| json!(n));
+    let others = json!({
+        "stop": [],
+        "max_tokens": n_predict,
+        "n_predict": n_predict,
+        "n_keep": params.n_keep.unwrap_or(0),
+        "n_discard": 0,
+        "stream": false,
+        "n_probs": 0,
+        "grammar": "",
+        "grammar_lazy": false,
+        "grammar_triggers": [],
+        "preserved_tokens": [],
+        "chat_format": "Content-only",
+        "reasoning_format": "none",
+        "reasoning_in_content": false,
+        "generation_prompt": "",
+        "speculative.types": "none",
+        "timings_per_token": false,
+        "post_sampling_probs": false,
+        "backend_sampling": false,
+        "lora": [],
+    });
+    extend(&mut settings, others);
+    settings
+}
+
+/// Add the entries of an object to another.
+fn extend(settings: &mut Value, others: Value) {
+    if let (Value::Object(settings), Value::Object(others)) = (settings, others) {
+        settings.extend(others);
     }
 }
 
@@ -118,6 +147,8 @@ pub fn read_generate(
     client: &Client,
     prompt: Vec<Token>,
 ) -> Result<Reading, ApiError> {
+    // Any name will do, as there is one model.
+    fields.str("model")?;
     let sampling = Sampling::read(fields, app)?;
     let params = app.params();
     let constraint = Constraint::read(fields, app)?;
@@ -159,6 +190,7 @@ pub fn read_generate(
         n,
         timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
         return_progress,
+        grammar: fields.str("grammar")?.unwrap_or_default().to_owned(),
     })
 }
 
