@@ -53,7 +53,12 @@ pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
     let mut adapted = schema.clone();
     adapt(&mut adapted, "#", closes)?;
     if let Value::Object(map) = &mut adapted {
-        let options = json!({"whitespace_pattern": SPACE, "coerce_one_of": true, "lenient": true});
+        let options = json!({
+            "whitespace_pattern": SPACE,
+            "coerce_one_of": true,
+            "lenient": true,
+            "json_allow_general_unicode_escapes": true,
+        });
         map.insert("x-guidance".to_owned(), options);
     }
     Ok(adapted)
