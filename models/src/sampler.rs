@@ -141,6 +141,16 @@ pub trait Sampler: CloneBoxed + Send + Sync {
         let _ = token;
     }
 
+    /// Do the work of the next [`Sampler::apply`] that needs no logits, and keep its result until
+    /// then. Results are the same without this call. It exists so that a thread beside the one that
+    /// runs the model can do the work meanwhile; see [`Chain::prepare`].
+    fn prepare(&mut self) {}
+
+    /// Return true if [`Sampler::prepare`] has nothing to do.
+    fn is_prepared(&self) -> bool {
+        true
+    }
+
     /// Take note of the token that was drawn from `candidates`, which this sampler and those after
     /// it left. It is accepted afterwards only if it becomes part of the sequence.
     fn drawn(&mut self, token: Token, candidates: &Candidates) {

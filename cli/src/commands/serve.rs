@@ -116,7 +116,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
         );
         return Err(Error::Refused(text));
     }
-    let drafts = drafts(args, model)?;
+    let drafts = drafts(args)?;
     Ok(EngineParams {
         context: batched(context, n_ctx),
         n_ctx,
@@ -134,7 +134,7 @@ fn engine_params(args: &ServeArgs, model: &Model) -> Result<EngineParams, Error>
 ///
 /// # Errors
 /// Those of loading the draft model.
-fn drafts(args: &ServeArgs, model: &Model) -> Result<Option<Drafts>, Error> {
+fn drafts(args: &ServeArgs) -> Result<Option<Drafts>, Error> {
     let SpeculationArgs { draft_model, lookup, draft_max } = &args.speculation;
     let source = match draft_model {
         _ if *lookup => DraftSource::Lookup,

@@ -119,6 +119,10 @@ impl Compiler {
     /// keywords. White space between values is at most 40 characters long. `oneOf` means `anyOf`;
     /// `uniqueItems` and unknown formats are ignored.
     ///
+    /// Strings and names that the schema leaves open may have any character escaped (`\u00e9`). In
+    /// those that it spells out (`const`, `enum`, `pattern` and names of properties), characters
+    /// are escaped only where JSON demands it.
+    ///
     /// # Errors
     /// [`GrammarError::Syntax`] if the text is not JSON; [`GrammarError::Schema`] for keywords that
     /// are not supported, such as `patternProperties` and `not`; [`GrammarError::TooLarge`];

@@ -116,7 +116,8 @@ impl Matcher {
     /// grammar accepts the text so far, and alone if nothing can follow. The set is empty behind
     /// such a token, and if nothing can follow and the vocabulary has none.
     ///
-    /// The set is computed once for each position.
+    /// The set is computed once for each position: a call on another thread, while the model runs,
+    /// leaves nothing to do for the one that draws.
     ///
     /// # Errors
     /// [`GrammarError::Stuck`] if the grammar is too complex here, or does not accept the text so
@@ -195,6 +196,11 @@ impl Matcher {
     /// Return true if the text is complete and nothing can follow it, or the matcher is stuck.
     pub fn is_stopped(&self) -> bool {
         self.has_ended || self.inner.is_stopped()
+    }
+
+    /// Return true if the next [`Matcher::mask`] has nothing to compute.
+    pub fn has_mask(&self) -> bool {
+        self.is_mask_current
     }
 
     /// Return true if the last token ended the generation.

@@ -14,7 +14,8 @@ use crate::sampler::{Candidates, History, Sampler};
 /// Tokens that end the generation are banned until the grammar accepts, and all others once nothing
 /// can follow. The sampler belongs before those that drop candidates: a token that an earlier
 /// sampler dropped cannot come back. Unlike other samplers it allocates, as llguidance does for
-/// each mask.
+/// each token: the set of the mask, and some twenty small pieces of its parser's tables. Nothing is
+/// allocated beside that, and nothing at all while a lazy grammar waits.
 ///
 /// The grammar applies to generated tokens only. The sampler therefore skips the first tokens that
 /// it accepts, as many as [`GrammarSampler::new`] was told: those of the prompt, if the chain
@@ -27,6 +28,10 @@ use crate::sampler::{Candidates, History, Sampler};
 /// its tokens and those of the sequence part, and on from there, so going back costs what the
 /// difference costs. [`Chain::resume`](crate::sampler::Chain::resume), which has no tokens, cannot
 /// rebuild it; [`Chain::resume_after`](crate::sampler::Chain::resume_after) can.
+///
+/// [`Chain::prepare`](crate::sampler::Chain::prepare) computes the next mask ahead, on any thread,
+/// while the model runs. The next draw uses it; a token accepted in between, or going back, makes
+/// it void.
 ///
 /// A token that the grammar does not allow, but the sequence has, makes the sampler ban every token
 /// until the sequence goes back. So does a grammar that gets too complex.
@@ -59,6 +64,8 @@ pub struct GrammarSampler {
     /// The generated tokens.
     tokens: Vec<Token>,
     follower: Follower,
+    /// The follower is at the end of the tokens, and its mask is computed, if there is one.
+    is_prepared: bool,
     state: GrammarState,
 }
 
@@ -116,7 +123,14 @@ impl GrammarSampler {
             ends: Vec::new(),
             begin: None,
         };
-        Self { n_prompt, n_skipped: 0, tokens: Vec::new(), follower, state: GrammarState::default() }
+        Self {
+            n_prompt,
+            n_skipped: 0,
+            tokens: Vec::new(),
+            follower,
+            is_prepared: false,
+            state: GrammarState::default(),
+        }
     }
 
     /// Return the state that the sampler reports its errors to.
@@ -148,6 +162,15 @@ impl GrammarSampler {
         self.follower.follow(&self.tokens)
     }
 
+    /// Compute the next mask.
+    fn compute_mask(&mut self) -> Result<(), GrammarError> {
+        self.follow()?;
+        if !self.follower.is_free() {
+            self.follower.matcher.mask()?;
+        }
+        Ok(())
+    }
+
     fn ban(&mut self, candidates: &mut Candidates) -> Result<(), GrammarError> {
         self.follow()?;
         if self.follower.is_free() {
@@ -172,10 +195,24 @@ impl Sampler for GrammarSampler {
         if result.is_err() {
             candidates.map(|_| f32::NEG_INFINITY);
         }
+        self.is_prepared = true;
         self.state.set(result.err());
     }
 
+    fn prepare(&mut self) {
+        // An error is found again by the draw, which reports it.
+        if !self.is_prepared() {
+            let _ = self.compute_mask();
+            self.is_prepared = true;
+        }
+    }
+
+    fn is_prepared(&self) -> bool {
+        self.is_prepared || self.n_skipped < self.n_prompt
+    }
+
     fn accept(&mut self, token: Token) {
+        self.is_prepared = false;
         if self.n_skipped < self.n_prompt {
             self.n_skipped += 1;
         } else {
@@ -184,6 +221,7 @@ impl Sampler for GrammarSampler {
     }
 
     fn reset(&mut self) {
+        self.is_prepared = false;
         self.n_skipped = 0;
         self.tokens.clear();
     }

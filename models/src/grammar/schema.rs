@@ -50,7 +50,12 @@ const DECIDED: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "const", 
 pub(super) fn adapted(schema: &Value) -> Result<Value, GrammarError> {
     let mut adapted = explicit_schema(schema)?;
     if let Value::Object(map) = &mut adapted {
-        let options = json!({"whitespace_pattern": SPACE, "coerce_one_of": true, "lenient": true});
+        let options = json!({
+            "whitespace_pattern": SPACE,
+            "coerce_one_of": true,
+            "lenient": true,
+            "json_allow_general_unicode_escapes": true,
+        });
         map.insert("x-guidance".to_owned(), options);
     }
     Ok(adapted)

@@ -74,13 +74,37 @@ fn schemas_that_would_be_followed_wrongly_are_refused() {
     assert!(matches!(error, GrammarError::Compile { language: Language::JsonSchema, .. }), "{error}");
 }
 
+/// A client that reads JSON sees no difference, but the schema's own texts are followed letter by
+/// letter.
+#[test]
+fn characters_may_be_escaped_where_the_schema_does_not_spell_them() {
+    let (plain, escaped) = ("\"caf\u{e9}\"", r#""caf\u00e9""#);
+    check_schema(
+        r#"{"type": "string"}"#,
+        &[plain, escaped, r#""\u00E9\n""#],
+        &[r#""\u00g9""#, r#""\ud800""#],
+    );
+    // An escape is one character, a pair of them too.
+    let two = r#"{"type": "string", "minLength": 2, "maxLength": 2}"#;
+    check_schema(two, &[r#""\u00e9x""#, r#""\uD83D\uDE00x""#], &[r#""\u00e9""#, r#""\u00e9xy""#]);
+    for spelled in
+        [r#"{"const": "caf\u00e9"}"#, r#"{"enum": ["caf\u00e9", 1]}"#, r#"{"pattern": "^caf[\u00e9]$"}"#]
+    {
+        check_schema(spelled, &[plain], &[escaped]);
+    }
+    check_schema(r#"{"properties": {"\u00e9": {"const": 1}}}"#, &["{\"\u{e9}\":1}"], &[r#"{"\u00e9":1}"#]);
+    // What JSON cannot have as it is may be escaped everywhere.
+    check_schema(r#"{"const": "a\nb\u0001"}"#, &[r#""a\nb\u0001""#], &["\"a\nb\u{1}\""]);
+}
+
 #[test]
 fn any_object() {
     let grammar = compiler().json_object().unwrap();
     for (text, expected) in [
         ("{}", true),
-        // Characters that need no escape are written as they are.
-        (r#"{"a": [1, {"b": "\u00e9"}]}"#, false),
+        (r#"{"a": [1, {"b": "\u00e9", "\uD83d\ude00": 2}]}"#, true),
+        // Half of a surrogate pair is no character.
+        (r#"{"a": "\ud83d"}"#, false),
         (r#"{"a": [1, {"b": "é\n"}]}"#, true),
         ("[]", false),
         ("{\"a\"}", false),

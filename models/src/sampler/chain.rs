@@ -84,6 +84,34 @@ impl Chain {
         self.steps.iter_mut().for_each(|step| step.accept(token));
     }
 
+    /// Do the work of the next [`Chain::sample`] that needs no logits, such as the mask of a
+    /// [grammar](crate::grammar). The draw is the same without this call, which may come from
+    /// another thread while the model runs. Tokens accepted afterwards, and going back, make the
+    /// work void.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::sampler::{Chain, Settings};
+    ///
+    /// let mut chain = Chain::new(2, &Settings::default().temp(0.0));
+    /// let logits = std::thread::scope(|scope| {
+    ///     if !chain.is_prepared() {
+    ///         scope.spawn(|| chain.prepare());
+    ///     }
+    ///     [0.5, 1.5] // of the model, which runs meanwhile
+    /// });
+    /// assert!(chain.is_prepared());
+    /// assert_eq!(chain.sample(&logits).map(|token| token.0), Some(1));
+    /// ```
+    pub fn prepare(&mut self) {
+        self.steps.iter_mut().for_each(|step| step.prepare());
+    }
+
+    /// Return true if [`Chain::prepare`] has nothing to do.
+    pub fn is_prepared(&self) -> bool {
+        self.steps.iter().all(|step| step.is_prepared())
+    }
+
     /// Clear the history and the samplers, and start the random numbers from the seed again.
     pub fn reset(&mut self) {
         self.reset_samplers();

@@ -158,6 +158,42 @@ fn patterns_are_checked() {
     assert!(Triggers::new(&vec![Trigger::Token(EOS); 257]).is_err());
 }
 
+/// The mask that another thread computed is the one that the draw uses.
+#[test]
+fn a_mask_is_computed_ahead_and_dropped_when_the_sequence_moves() {
+    let mut sampler = GrammarSampler::new(&compiler().regex("ab*c").unwrap(), 1);
+    assert!(sampler.is_prepared(), "there is nothing to do before the prompt ends");
+    take(&mut sampler, &[byte(b'x'), byte(b'a')]);
+    assert!(!sampler.is_prepared());
+    std::thread::scope(|scope| scope.spawn(|| sampler.prepare()).join()).unwrap();
+    assert!(sampler.is_prepared() && sampler.follower.matcher.has_mask());
+    assert_eq!(sampler.follower.tokens, [byte(b'a')]);
+    Sampler::accept(&mut sampler, byte(b'c'));
+    assert!(!sampler.is_prepared());
+    sampler.prepare();
+    Sampler::reset(&mut sampler);
+    take(&mut sampler, &[byte(b'x')]);
+    assert!(!sampler.is_prepared());
+
+    let mut chain = chain(sampler);
+    chain.prepare();
+    assert!(chain.is_prepared());
+    assert_eq!(chain.sample(&wanting(&[byte(b'c'), byte(b'b'), byte(b'a')])), Some(byte(b'a')));
+}
+
+/// The draw says why, as it does without that.
+#[test]
+fn an_error_that_was_found_ahead_is_reported_by_the_draw() {
+    let sampler = GrammarSampler::new(&compiler().regex("ab").unwrap(), 0);
+    let state = sampler.state();
+    let mut chain = chain(sampler);
+    accept_all(&mut chain, "x");
+    chain.prepare();
+    assert_eq!(state.error(), None);
+    assert_eq!(chain.sample(&wanting(&[byte(b'b')])), None);
+    assert_eq!(state.error(), Some(GrammarError::Token { token: byte(b'x') }));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -166,6 +202,7 @@ proptest! {
     fn the_way_to_a_text_does_not_matter(
         texts in prop::collection::vec("(x{0,2}(<call>[ab]{0,3}(</call>)?)?|[abx<]{0,4})", 1..6),
         is_lazy in any::<bool>(),
+        ahead in 0_usize..5,
     ) {
         let words = [Trigger::Word("<call>".to_string())];
         let eager = || GrammarSampler::new(&compiler().gbnf("root ::= [xab]* (\"<call>\" [a-z]+ \"</call>\")?").unwrap(), 1);
@@ -181,9 +218,16 @@ proptest! {
         for text in texts {
             let mut fresh = make();
             traveller.reset();
-            for b in text.bytes() {
+            for (i, b) in text.bytes().enumerate() {
+                // Masks that are computed ahead change nothing, wherever the sequence goes then.
+                if i == ahead {
+                    traveller.prepare();
+                }
                 Sampler::accept(&mut traveller, byte(b));
                 Sampler::accept(&mut fresh, byte(b));
+            }
+            if ahead % 2 == 0 {
+                traveller.prepare();
             }
             prop_assert_eq!(outcome(&mut traveller), outcome(&mut fresh), "{}", text);
         }

@@ -4,6 +4,7 @@ use super::Worker;
 use super::admit::is_full;
 use crate::engine::task::Running;
 use crate::error::Error;
+use backstitch_models::sampler::Chain;
 use backstitch_models::session::Finish;
 use backstitch_models::{Pos, Wanted};
 use std::time::Instant;
@@ -30,7 +31,7 @@ impl Worker {
             Ok(pieces) => pieces,
             Err(error) => return self.fail_all(error.into()),
         };
-        match self.ctx.decode(&self.batch) {
+        match self.evaluate() {
             Ok(()) => self.take_outputs(&pieces, began),
             Err(error) if is_full(&error) => {
                 let has_drafts = self.running.iter().any(|running| !running.task.draft.is_empty());
@@ -41,6 +42,20 @@ impl Worker {
             }
             Err(error) => self.fail(&pieces, error.into()),
         }
+    }
+
+    /// Evaluate the batch. Another thread computes the masks of grammars meanwhile, which only
+    /// depend on the tokens before.
+    fn evaluate(&mut self) -> Result<(), backstitch_models::Error> {
+        let (ctx, batch) = (&mut self.ctx, &self.batch);
+        let mut chains = self.running.iter_mut().map(|running| &mut running.task.request.chain);
+        let Some(first) = chains.find(|chain| !chain.is_prepared()) else { return ctx.decode(batch) };
+        std::thread::scope(|scope| {
+            let masks = move || core::iter::once(first).chain(chains).for_each(Chain::prepare);
+            // Without a thread the masks are computed when they are needed.
+            drop(std::thread::Builder::new().name("masks".into()).spawn_scoped(scope, masks));
+            ctx.decode(batch)
+        })
     }
 
     /// Fill the batch. Return its pieces.
