@@ -14,10 +14,12 @@ use core::ops::Range;
 /// costs a look at all that is left.
 const MAX_MISSING: usize = 16;
 
-/// Return the byte offsets in `text` at which the texts of `messages` end, ascending. `ranges` are
-/// the parts of `text` that are not the template's own.
+/// Return the byte offsets in `text` at which `messages` end, ascending: for the last one the end of
+/// its text, for others the place where the text of the next one begins, because what the template
+/// writes between them stays when the next one is edited. `ranges` are the parts of `text` that
+/// are not the template's own.
 pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message]) -> Vec<usize> {
-    let (mut offsets, mut n_missing) = (Vec::new(), 0);
+    let (mut offsets, mut n_missing, mut end) = (Vec::new(), 0, None);
     let mut ranges = ranges.iter().cloned();
     for message in messages {
         let Some(last) = message.content.texts().last().map(|last| last.trim()) else { continue };
@@ -28,11 +30,13 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
         let mut ahead = ranges.clone();
         let found = ahead.by_ref().find_map(|range| {
             let at = text.get(range.clone())?.find(last)?;
-            Some(range.start + at + last.len())
+            Some(range.start + at)
         });
         match found {
-            Some(end) => {
-                offsets.push(end);
+            Some(start) => {
+                // The first message has none before it.
+                offsets.extend(end.map(|_| start));
+                end = Some(start + last.len());
                 ranges = ahead;
             }
             None => n_missing += 1,
@@ -41,11 +45,12 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
             break;
         }
     }
+    offsets.extend(end);
     offsets
 }
 
-/// Return the numbers of tokens that end at `offsets` of `text`, with the control token behind a
-/// message that ends it.
+/// Return the numbers of tokens that end at `offsets` of `text`, or before it if a token goes beyond,
+/// with the control token behind a message that ends it.
 ///
 /// Tokens are matched with the text byte by byte, as far as they are its bytes: a vocabulary may
 /// add tokens at the beginning and a space before words. Where nothing matches any more, the
@@ -56,7 +61,9 @@ pub(super) fn token_counts(text: &str, tokens: &[Token], vocab: &Vocab, offsets:
     let mut rest = text.as_bytes();
     for (i, &token) in tokens.iter().enumerate() {
         let at = text.len() - rest.len();
-        while offsets.next_if(|&offset| offset < at).is_some() {}
+        while offsets.next_if(|&offset| offset < at).is_some() {
+            counts.push(i.saturating_sub(1));
+        }
         if offsets.next_if_eq(&at).is_some() {
             let ends_turn = vocab.is_eog(token) || vocab.is_hidden(token);
             counts.push(if ends_turn { i + 1 } else { i });

@@ -111,6 +111,26 @@ fn messages_end_behind_their_control_tokens() {
 }
 
 #[test]
+fn messages_end_where_the_next_one_begins() {
+    let model = model();
+    let template =
+        Template::new("{% for m in messages %}<{{ m.role }}>\n{{ m.content }}\n{% endfor %}<assistant>\n")
+            .unwrap();
+    let roles = [("user", "Once upon a time"), ("assistant", "there was a girl"), ("user", "who sang")];
+    let messages = roles.map(|(role, text)| Message::new(role, text));
+    let prompt = template.prompt(&Request::new(messages.to_vec()), model.vocab(), Thinking::Auto).unwrap();
+    let texts = prompt.message_ends.iter().map(|&end| {
+        let bytes = model.vocab().detokenize(&prompt.tokens[..end], WriteSpecial::No);
+        String::from_utf8(bytes).unwrap()
+    });
+    let texts: Vec<String> = texts.collect();
+    assert_eq!(texts.len(), 3);
+    assert!(texts[0].ends_with("time\n<assistant>\n"), "{texts:?}");
+    assert!(texts[1].ends_with("girl\n<user>\n"), "{texts:?}");
+    assert!(texts[2].ends_with("who sang"), "{texts:?}");
+}
+
+#[test]
 fn three_interfaces_say_the_same() {
     let parameters = json!({"type": "object", "properties": {"in": {"type": "string"}}});
     let tool = json!({"name": "weather", "description": "Tell it.", "parameters": parameters});
