@@ -121,7 +121,7 @@ impl Context {
             Some(set) => set,
             None => KernelSet::detect()?,
         };
-        let layers = model.graph().layers_in(params.n_ctx);
+        let layers = model.graph().layers_in(params.n_ctx_seq);
         let memory = Memory::new(&layers, &params.memory())?;
         let runner = Runner::new(model, &params, set, &*pool)?;
         let pooling = *params.pooling.get_or_insert(model.hparams().pooling);
@@ -156,7 +156,7 @@ impl Context {
     /// Return the fingerprint that states of this context bear: the model's, or that of the model
     /// in long contexts.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.model.fingerprint_in(self.params.n_ctx)
+        self.model.fingerprint_in(self.params.n_ctx_seq)
     }
 
     /// Return the parameters, with all defaults filled in.

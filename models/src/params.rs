@@ -22,6 +22,9 @@ pub struct Params {
     /// the model. If no layer retains all tokens, because all have a window or a recurrent state,
     /// sequences can become longer, and their lists of tokens grow beyond this size.
     pub n_ctx: u32,
+    /// Length of the longest sequence, by which models that rotate keys otherwise in long contexts
+    /// choose the rotation; 0 for `n_ctx`. It is shorter where several sequences share the cells.
+    pub n_ctx_seq: u32,
     /// Physical batch size: maximum number of tokens computed in one pass. Larger values need more
     /// memory and, up to a point, make prompts faster.
     pub n_ubatch: u32,
@@ -51,6 +54,7 @@ pub(crate) const MAX_SEQUENCES: u32 = 1 << 16;
 
 setters!(Params {
     n_ctx: u32,
+    n_ctx_seq: u32,
     n_ubatch: u32,
     n_batch: u32,
     n_seq_max: u32,
@@ -68,6 +72,7 @@ impl Default for Params {
     fn default() -> Self {
         Params {
             n_ctx: 0,
+            n_ctx_seq: 0,
             n_ubatch: 512,
             n_batch: 2048,
             n_seq_max: 1,
@@ -94,11 +99,12 @@ impl Params {
     /// Fill in defaults, and limit sizes to useful ones.
     pub(crate) fn settled(self, hparams: &Hparams, graph: &Graph) -> Self {
         let n_ctx = if self.n_ctx == 0 { hparams.n_ctx_train } else { self.n_ctx };
+        let n_ctx_seq = if self.n_ctx_seq == 0 { n_ctx } else { self.n_ctx_seq };
         // A layer without a cache has to see all tokens in one batch.
         let is_batch_only = |layer: &LayerSpec| matches!(layer.attention, AttentionSpec::BatchOnly { .. });
         let in_pieces = !graph.layers().iter().any(is_batch_only);
         let n_batch = if in_pieces { self.n_batch.min(n_ctx) } else { n_ctx };
-        Params { n_ctx, n_ubatch: self.n_ubatch.min(n_ctx), n_batch, ..self }
+        Params { n_ctx, n_ctx_seq, n_ubatch: self.n_ubatch.min(n_ctx), n_batch, ..self }
     }
 
     /// # Errors

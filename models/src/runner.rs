@@ -100,7 +100,7 @@ impl Runner {
         let (n_arena, n_scratch) = sizes(graph, params, pool.n_threads());
         let arena = zeroed(n_arena, "activations")?;
         let scratch = zeroed(n_scratch, "attention")?;
-        let rotations = graph.rotations().iter().map(|choice| choice.of_context(params.n_ctx).clone());
+        let rotations = graph.rotations().iter().map(|choice| choice.of_context(params.n_ctx_seq).clone());
         Ok(Runner {
             set,
             rotations: rotations.collect(),

@@ -283,6 +283,21 @@ fn the_length_of_the_context_chooses_the_rotation_whatever_the_length_of_the_tex
     assert_ne!(usual, long);
 }
 
+/// Sequences that share cells are no longer than those that have them alone.
+#[test]
+fn the_length_of_a_sequence_chooses_the_rotation_where_several_share_the_cells() {
+    let model = phi3(None);
+    let params = Params::default().n_ctx(4 * USUAL).n_ctx_seq(USUAL).n_seq_max(4);
+    let mut ctx = Context::new(&model, params).unwrap();
+    let seq = ctx.sequence().unwrap();
+    let n_vocab = model.hparams().n_vocab as u32;
+    let tokens: Vec<Token> = (0..60).map(|i| Token((i * 29 + 5) % n_vocab)).collect();
+    ctx.append(seq, &tokens).unwrap();
+    assert_bits("shared cells", ctx.logits(seq).unwrap(), &logits(&model, USUAL, &[60]));
+    assert!(ctx.fingerprint() == model.fingerprint_in(USUAL));
+    assert!(ctx.fingerprint() != model.fingerprint_in(4 * USUAL));
+}
+
 #[test]
 fn a_shift_in_a_long_context_moves_keys_by_its_own_rotation() {
     let model = phi3(None);

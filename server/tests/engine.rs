@@ -2,7 +2,7 @@
 //! held.
 
 use backstitch_models::sampler::{Chain, Settings};
-use backstitch_models::session::{Finish, GenerateOptions};
+use backstitch_models::session::{Finish, GenerateOptions, TokenLogprobs};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Batch, Context, Model, Params, Pooling, Pos, Session, Token, Wanted};
 use backstitch_server::Error;
@@ -113,6 +113,28 @@ fn requests_together_answer_as_alone() {
             assert_eq!(answer(events).tokens, alone(&model, prompt, 12, seed), "{kind} {seed}");
         }
     }
+}
+
+/// The model rotates keys otherwise in contexts of more than 128 tokens, which those of requests
+/// are not, though all together are.
+#[test]
+fn the_cells_of_others_do_not_make_a_context_long() {
+    let model = golden("phi3_long");
+    let engine = Engine::start(&model, EngineParams { n_ctx: 128, ..params() }).unwrap();
+    let prompt = some_tokens(&model, 60, 1);
+    let mut ctx = Context::new(&model, Params::default().n_ctx(128)).unwrap();
+    let seq = ctx.sequence().unwrap();
+    ctx.append(seq, &prompt).unwrap();
+    let mut asked = greedy(&model, &prompt, 1, 0);
+    asked.logprobs = Some(0);
+    let mut events = engine.generate(asked).unwrap();
+    let found = loop {
+        if let Event::Chunk(chunk) = events.blocking_recv().unwrap() {
+            break chunk.logprobs[0].clone();
+        }
+    };
+    let expected = TokenLogprobs::of(ctx.logits(seq).unwrap(), found.token, 0, &mut Vec::new());
+    assert_eq!(found.logprob.unwrap().to_bits(), expected.logprob.unwrap().to_bits());
 }
 
 #[test]

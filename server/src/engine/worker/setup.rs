@@ -39,7 +39,7 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let n_slots = params.n_slots.max(1);
     if model.graph().head() == Head::Embeddings {
         // An encoder holds no sequences. All tokens of an input are in one batch.
-        let context = params.context.n_ctx(n_ctx).n_seq_max(n_slots.max(MOST_INPUTS) as u32);
+        let context = params.context.n_ctx(n_ctx).n_ctx_seq(n_ctx).n_seq_max(n_slots.max(MOST_INPUTS) as u32);
         return (EngineParams { n_ctx, n_slots, ..params.clone() }, context);
     }
     let bytes = |n_ctx| Budget::new(hparams, model.graph(), &params.context.n_ctx(n_ctx)).caches;
@@ -49,7 +49,7 @@ fn settled(model: &Model, params: &EngineParams) -> (EngineParams, Params) {
     let cells = (n_slots as u64 * u64::from(n_ctx)).saturating_add(held).min(MAX_CELLS);
     // One sequence more than slots and held ones: the fork that replaces a held one.
     let n_seq = n_slots + n_slots + params.n_held + 1;
-    let context = params.context.n_ctx(cells as u32).n_seq_max(n_seq as u32);
+    let context = params.context.n_ctx(cells as u32).n_ctx_seq(n_ctx).n_seq_max(n_seq as u32);
     (EngineParams { n_ctx, n_slots, ..params.clone() }, context)
 }
 
