@@ -103,6 +103,13 @@ fn what_was_typed_comes_back_also_in_later_chats() {
     second.wait_for_prompt();
     expect_answers(&second, &answers(&model, "The cat sat\n"));
     leave(second);
+    // A file of another kind is not made into a history.
+    std::fs::write(&history, "Dear Tim,\n").unwrap();
+    let third = chat(&model, &["--history", arg(&history)]);
+    third.say("The cat sat");
+    assert!(third.text().contains("this is no history, and the file stays as it is"), "{}", third.text());
+    leave(third);
+    assert_eq!(std::fs::read_to_string(&history).unwrap(), "Dear Tim,\n");
 }
 
 #[test]
