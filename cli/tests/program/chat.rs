@@ -136,6 +136,15 @@ fn a_loaded_conversation_goes_on_in_its_own_file_and_template() {
     let listed = |file: &str| talk(&model, &["--restore", file], "/list\n").ok();
     assert!(listed(&cat).contains("  2 user      The sun shone"), "{}", listed(&cat));
     assert!(listed(&last).starts_with("  1 user      A bird sang"), "{}", listed(&last));
+    // What changed behind the last answer is saved at the end.
+    talk(&model, &["--restore", &cat, "--save", &cat], "/undo\n").ok();
+    assert_eq!(listed(&cat).lines().filter(|line| line.contains(" user ")).count(), 1);
+    // So is a conversation whose current branch is empty.
+    let empty = file("empty.bst");
+    talk(&model, &[], &format!("/branch new\nThe cat sat\n/branch 1\n/save {empty}\n")).ok();
+    let on = talk(&model, &["--restore", &empty], "/branch\n/branch 2\nThe sun shone\n").ok();
+    assert!(on.starts_with("* 1  0 messages"), "{on}");
+    assert_eq!(on.lines().last(), wanted.lines().last());
     // A copy elsewhere does not keep the file of --save from going on.
     let (copy, auto) = (file("copy.bst"), file("auto.bst"));
     let lines =

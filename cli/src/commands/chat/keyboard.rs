@@ -44,8 +44,8 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// Make the keyboard, with the history in `file`. Returns none if no person can type, or nothing
-    /// can be edited.
+    /// Make the keyboard, with the history in `file`. Returns none if no person can type, or if
+    /// nothing can be edited.
     pub fn new(file: Option<PathBuf>) -> Option<Self> {
         let is_without_cursor = std::env::var("TERM")
             .is_ok_and(|term| WITHOUT_CURSOR.iter().any(|name| term.eq_ignore_ascii_case(name)));
