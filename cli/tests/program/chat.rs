@@ -317,27 +317,6 @@ fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn several_lines_that_are_pasted_are_one_message() {
-    let model = model();
-    let expected = talk(&model, &[], "The cat\\\nsat on\\\na mat\n").ok();
-    let paste = "\x1b[200~The cat\rsat on\ra mat\x1b[201~";
-    let Some(shown) = type_in(&model, &[paste, "\r", "/exit\r"]) else { return };
-    assert!(shown.contains(&expected), "{shown}, not {expected}");
-    assert!(shown.contains("code=0") && shown.matches("\n> ").count() <= 2, "{shown}");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn lines_that_are_typed_ahead_are_a_message_each() {
-    let model = model();
-    let expected = talk(&model, &[], "The cat sat\nThe dog ran\n").ok();
-    let Some(shown) = type_in(&model, &["The cat sat\rThe dog ran\r/exit\r"]) else { return };
-    assert!(expected.lines().all(|answer| shown.contains(answer)), "{shown}, not {expected}");
-    assert!(shown.contains("code=0"), "{shown}");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
 fn a_paste_that_never_ends_is_ended_by_ctrl_c() {
     let model = model();
     let expected = talk(&model, &[], "The cat sat\n").ok();

@@ -133,6 +133,17 @@ fn pasted_and_continued_lines_are_one_message() {
 }
 
 #[test]
+fn lines_that_are_typed_ahead_are_a_message_each() {
+    let model = model();
+    let chat = chat(&model, &[]);
+    chat.press("The cat sat\rThe dog ran\r/exit\r");
+    let (code, screen) = chat.end();
+    let screen = shown(&screen);
+    let wanted = answers(&model, "The cat sat\nThe dog ran\n");
+    assert!(code == Some(0) && wanted.iter().all(|answer| screen.contains(answer)), "{screen:#?}");
+}
+
+#[test]
 fn a_message_is_edited_undone_and_answered_again() {
     let model = model();
     let chat = chat(&model, &[]);
