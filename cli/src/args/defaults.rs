@@ -93,11 +93,7 @@ impl Defaults<'_> {
                 None => return Err(format!("no command has the option {key}")),
             }
         }
-        for name in table.iter().filter(|(_, value)| value.is_object()).map(|(name, _)| name) {
-            if self.root.find_subcommand(name).is_none() {
-                return Err(format!("there is no command {name}"));
-            }
-        }
+        expect_commands(self.root, table)?;
         // The table of `state trim` is `[state.trim]`.
         let mut own = Some(table);
         for name in self.path.split(' ') {
@@ -145,6 +141,16 @@ impl Defaults<'_> {
             _ => text.into(),
         }
     }
+}
+
+/// Check that every table in `table` has the name of a command below `command`.
+fn expect_commands(command: &Command, table: &Map<String, Value>) -> Result<(), String> {
+    for (name, value) in table {
+        let Some(table) = value.as_object() else { continue };
+        let below = command.find_subcommand(name).ok_or_else(|| format!("there is no command {name}"))?;
+        expect_commands(below, table)?;
+    }
+    Ok(())
 }
 
 /// Read a configuration file. It may be a pipe or a device, whose length nobody knows before.
@@ -213,6 +219,7 @@ mod tests {
         for (file, told) in [
             ("temperatur = 1", "no command has the option temperatur"),
             ("[sing]\ntemp = 1", "no command sing"),
+            ("[state.tirm]\nto = 1", "no command tirm"),
             ("[run]\nsvg = 'a'", "`backstitch run` has no option svg"),
             ("temp = true", "temp is true, not a text or a number"),
             ("verbose = 'a'", "not true or false"),

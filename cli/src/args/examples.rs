@@ -73,7 +73,8 @@ Commands while chatting: /help /list /edit /regen /undo /clear /system /branch
 A full context drops the oldest turns, never the system prompt, and one line
 says so. A saved conversation continues bit for bit, with all its branches.
 
-Exit codes: 0 every piped message got an answer, 1 one did not.";
+Exit codes: 0 every piped message got an answer, 1 one did not, or a command
+failed.";
 
 /// Text below the options of `serve`.
 pub const SERVE: &str = "\

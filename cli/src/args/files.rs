@@ -55,7 +55,8 @@ pub struct ConversationArgs {
     /// Continue the conversation that a file holds.
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
-    /// Save the conversation to a file after every answer; only what is new is written.
+    /// Save the conversation to a file after every answer and at the end; only what is new is
+    /// written.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Let --save replace a saved state of another text.

@@ -305,12 +305,14 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// End the chat: wait for the prompt cache, and report.
+    /// Save what changed after the last answer, wait for the prompt cache, and report.
     fn end(mut self) -> Result<(), Error> {
+        let saved = if self.is_unsaved() { self.save_after_answer() } else { Ok(()) };
         if let Some(cache) = &mut self.cache {
             cache.finish(&mut self.session);
         }
         self.session.report(self.args.verbose, true);
+        saved?;
         match (self.n_failed, self.n_failed_commands) {
             _ if self.terminal => Ok(()),
             (0, 0) => Ok(()),

@@ -1,8 +1,8 @@
 //! `backstitch man`: a manual page for every command, made of the definition of the command line.
 //!
 //! `clap_mangen` writes most of a page. The title and the examples are written here: it leaves out
-//! an empty date, so that the fields after it move up, and it fills the lines of examples as if they
-//! were sentences.
+//! an empty date, so that the fields after it move up, and it fills the lines of examples as if
+//! they were sentences.
 
 use crate::args::{Cli, ManArgs};
 use crate::error::Error;

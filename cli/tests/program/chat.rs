@@ -136,6 +136,15 @@ fn a_loaded_conversation_goes_on_in_its_own_file_and_template() {
     let listed = |file: &str| talk(&model, &["--restore", file], "/list\n").ok();
     assert!(listed(&cat).contains("  2 user      The sun shone"), "{}", listed(&cat));
     assert!(listed(&last).starts_with("  1 user      A bird sang"), "{}", listed(&last));
+    // What changed behind the last answer is saved at the end.
+    talk(&model, &["--restore", &cat, "--save", &cat], "/undo\n").ok();
+    assert_eq!(listed(&cat).lines().filter(|line| line.contains(" user ")).count(), 1);
+    // So is a conversation whose current branch is empty.
+    let empty = file("empty.bst");
+    talk(&model, &[], &format!("/branch new\nThe cat sat\n/branch 1\n/save {empty}\n")).ok();
+    let on = talk(&model, &["--restore", &empty], "/branch\n/branch 2\nThe sun shone\n").ok();
+    assert!(on.starts_with("* 1  0 messages"), "{on}");
+    assert_eq!(on.lines().last(), wanted.lines().last());
     // A copy elsewhere does not keep the file of --save from going on.
     let (copy, auto) = (file("copy.bst"), file("auto.bst"));
     let lines =
@@ -304,27 +313,6 @@ fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
     child.wait().unwrap();
     drop(stdin);
     Some(String::from_utf8_lossy(&reader.join().unwrap().unwrap()).replace('\r', ""))
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn several_lines_that_are_pasted_are_one_message() {
-    let model = model();
-    let expected = talk(&model, &[], "The cat\\\nsat on\\\na mat\n").ok();
-    let paste = "\x1b[200~The cat\rsat on\ra mat\x1b[201~";
-    let Some(shown) = type_in(&model, &[paste, "\r", "/exit\r"]) else { return };
-    assert!(shown.contains(&expected), "{shown}, not {expected}");
-    assert!(shown.contains("code=0") && shown.matches("\n> ").count() <= 2, "{shown}");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn lines_that_are_typed_ahead_are_a_message_each() {
-    let model = model();
-    let expected = talk(&model, &[], "The cat sat\nThe dog ran\n").ok();
-    let Some(shown) = type_in(&model, &["The cat sat\rThe dog ran\r/exit\r"]) else { return };
-    assert!(expected.lines().all(|answer| shown.contains(answer)), "{shown}, not {expected}");
-    assert!(shown.contains("code=0"), "{shown}");
 }
 
 #[test]

@@ -103,6 +103,13 @@ fn what_was_typed_comes_back_also_in_later_chats() {
     second.wait_for_prompt();
     expect_answers(&second, &answers(&model, "The cat sat\n"));
     leave(second);
+    // A file of another kind is not made into a history.
+    std::fs::write(&history, "Dear Tim,\n").unwrap();
+    let third = chat(&model, &["--history", arg(&history)]);
+    third.say("The cat sat");
+    assert!(third.text().contains("this is no history, and the file stays as it is"), "{}", third.text());
+    leave(third);
+    assert_eq!(std::fs::read_to_string(&history).unwrap(), "Dear Tim,\n");
 }
 
 #[test]
@@ -123,6 +130,17 @@ fn pasted_and_continued_lines_are_one_message() {
     let listed: Vec<_> = shown(&chat.text()).into_iter().filter(|line| line.contains(" user ")).collect();
     assert_eq!(listed, ["  1 user      The cat sat on a mat", "  2 user      The dog ran"]);
     leave(chat);
+}
+
+#[test]
+fn lines_that_are_typed_ahead_are_a_message_each() {
+    let model = model();
+    let chat = chat(&model, &[]);
+    chat.press("The cat sat\rThe dog ran\r/exit\r");
+    let (code, screen) = chat.end();
+    let screen = shown(&screen);
+    let wanted = answers(&model, "The cat sat\nThe dog ran\n");
+    assert!(code == Some(0) && wanted.iter().all(|answer| screen.contains(answer)), "{screen:#?}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub const HELP: &str = "\
 /branch          list branches; /branch new: go on in a copy of this one;
                  /branch N: switch to another; /branch drop N: remove it
 /save [FILE]     save all branches; without FILE where they were saved last
-/load FILE       continue a saved conversation in place of this one; /load! FILE:
-                 also if this one is not saved
+/load FILE       continue a saved conversation in place of this one;
+                 /load! FILE: even if this one is not saved
 /stats           tokens, speed and memory
 /exit            leave (so do Ctrl-D and the end of the input)
 Ctrl-C drops the line that is being typed, or stops the answer.

@@ -76,8 +76,8 @@ impl Input {
     }
 }
 
-/// Read a message from a pipe, or a terminal on which nothing can be edited: lines until one does not
-/// end in a backslash.
+/// Read a message from a pipe, or from a terminal on which nothing can be edited: lines until one
+/// does not end in a backslash.
 fn lines(input: &mut impl BufRead, prompt: bool) -> io::Result<Event> {
     let mut message = Vec::new();
     loop {

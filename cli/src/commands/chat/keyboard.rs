@@ -5,7 +5,7 @@
 //! terminal never marks.
 
 use super::message::Event;
-use crate::error::Error;
+use crate::error::{Error, plain};
 use crate::output::note;
 use crate::terminal;
 use rustyline::completion::Completer;
@@ -18,8 +18,9 @@ use rustyline::validate::Validator;
 use rustyline::{Editor, Helper};
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 
 /// Prompt of the first line of a message.
 const FIRST: &str = "> ";
@@ -28,6 +29,8 @@ const NEXT: &str = ". ";
 /// Names of terminals, in `TERM`, on which the editor cannot move the cursor. Lines are read from
 /// them as they are.
 const WITHOUT_CURSOR: [&str; 3] = ["dumb", "cons25", "emacs"];
+/// First line of a file with a history, which the editor writes.
+const MARK: &[u8] = b"#V2\n";
 /// Most messages in the history.
 const MOST_MESSAGES: usize = 1000;
 
@@ -41,8 +44,8 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// Make the keyboard, with the history in `file`. Returns none if no person can type, or nothing
-    /// can be edited.
+    /// Make the keyboard, with the history in `file`. Returns none if no person can type, or if
+    /// nothing can be edited.
     pub fn new(file: Option<PathBuf>) -> Option<Self> {
         let is_without_cursor = std::env::var("TERM")
             .is_ok_and(|term| WITHOUT_CURSOR.iter().any(|name| term.eq_ignore_ascii_case(name)));
@@ -51,11 +54,16 @@ impl Keyboard {
         }
         terminal::remember();
         let mut editor = editor(FileHistory::with_config(&config())).ok()?;
-        if let Some(file) = file.as_ref().filter(|file| file.exists())
-            && let Err(error) = editor.load_history(file)
-        {
-            note("warning", format_args!("--history {}: {error}", file.display()));
-        }
+        let file = file.filter(|file| match load(&mut editor, file) {
+            Ok(()) => true,
+            Err(why) => {
+                note(
+                    "warning",
+                    format_args!("--history {}: {why}; what is typed is kept in memory", file.display()),
+                );
+                false
+            }
+        });
         Some(Self { editor, file })
     }
 
@@ -122,7 +130,8 @@ impl Keyboard {
         let added = self.editor.add_history_entry(message);
         let Some(file) = self.file.as_ref().filter(|_| added.is_ok_and(|is_new| is_new)) else { return };
         if let Err(error) = self.editor.append_history(file) {
-            note("warning", format_args!("--history {}: {error}; it is kept in memory", file.display()));
+            let (name, why) = (file.display(), reason(&error));
+            note("warning", format_args!("--history {name}: {why}; what is typed is kept in memory"));
             self.file = None;
         }
     }
@@ -134,6 +143,35 @@ impl Keyboard {
         if let Ok(editor) = editor(history) {
             self.editor = editor;
         }
+    }
+}
+
+/// Load the history in a file, if there is one. A file of another kind is refused, because the
+/// editor would rewrite it.
+fn load(editor: &mut Editor<Display, FileHistory>, path: &Path) -> Result<(), String> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(plain(&error)),
+    };
+    if !metadata.is_file() {
+        return Err("not a regular file".into());
+    }
+    let mut front = Vec::new();
+    let opened = File::open(path).map_err(|error| plain(&error))?;
+    opened.take(MARK.len() as u64).read_to_end(&mut front).map_err(|error| plain(&error))?;
+    match front.as_slice() {
+        [] => Ok(()),
+        front if front == MARK => editor.load_history(path).map_err(|error| reason(&error)),
+        _ => Err("this is no history, and the file stays as it is".into()),
+    }
+}
+
+/// Return the text of an error about the history.
+fn reason(error: &ReadlineError) -> String {
+    match error {
+        ReadlineError::Io(error) => plain(error),
+        error => error.to_string(),
     }
 }
 
@@ -196,6 +234,26 @@ impl Helper for Display {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_history_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            path
+        };
+        let loaded = |path: &Path| load(&mut editor(FileHistory::with_config(&config())).unwrap(), path);
+        for (name, content) in [("new", &b""[..]), ("history", b"#V2\nThe cat\n")] {
+            assert_eq!(loaded(&path(name, content)), Ok(()), "{name}");
+        }
+        assert_eq!(loaded(&folder.path().join("none")), Ok(()));
+        for (name, content) in [("notes", &b"Dear Tim,\n"[..]), ("short", b"#V"), ("broken", b"#V2\n\xff\n")]
+        {
+            assert!(loaded(&path(name, content)).is_err(), "{name}");
+        }
+        assert_eq!(loaded(folder.path()), Err("not a regular file".into()));
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_not_shown_as_it_is() {

@@ -64,7 +64,7 @@ impl Chat<'_> {
         let Some(path) = path.or_else(|| self.places.last().map(|place| place.path.clone())) else {
             return Err(Error::Refused("/save needs the name of a file".into()));
         };
-        if self.session.tokens().is_empty() {
+        if self.session.tokens().is_empty() && !self.has_turns() {
             return Err(Error::Refused("there is nothing to save yet".into()));
         }
         let stamp = self.places.iter().find(|place| place.path == path).and_then(|place| place.stamp);
@@ -95,10 +95,14 @@ impl Chat<'_> {
         self.kept = self.branches.iter().map(|branch| branch.conversation.clone()).collect();
     }
 
+    /// Return true if a person said something in any branch.
+    fn has_turns(&self) -> bool {
+        self.branches.iter().any(|branch| branch.conversation.n_turns() > 0)
+    }
+
     /// Return true if there are messages that no file has as they are.
-    fn is_unsaved(&self) -> bool {
-        let conversations = || self.branches.iter().map(|branch| &branch.conversation);
-        conversations().any(|conversation| conversation.n_turns() > 0) && !conversations().eq(&self.kept)
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.has_turns() && !self.branches.iter().map(|branch| &branch.conversation).eq(&self.kept)
     }
 
     /// Return true if this conversation may be replaced: it is saved, or a person says so.
