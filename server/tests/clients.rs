@@ -1,4 +1,5 @@
-//! Things that programs of other people rely on: calls of tools that were asked for, formats, salts, gaps.
+//! Things that programs of other people rely on: calls of tools that were asked for, formats,
+//! salts, gaps.
 
 use backstitch_models::{Model, Params};
 use backstitch_server::engine::{Engine, EngineParams};
