@@ -27,7 +27,7 @@ impl Running {
         let load = move || {
             let model = Model::from_bytes(gguf)?;
             let context = Params::default().n_threads(2);
-            let params = EngineParams { context, n_ctx: 512, n_slots: 2, ..EngineParams::default() };
+            let params = EngineParams { context, n_ctx: 1024, n_slots: 2, ..EngineParams::default() };
             Ok(Loaded { engine: Engine::start(&model, params)?, template: template.clone() })
         };
         let params = ServerParams { port: 0, ..params };
@@ -78,7 +78,7 @@ fn with_tools(choice: &Value) -> Value {
         "messages": [{"role": "user", "content": "Once upon a time"}],
         "tools": [tool("find", "dog"), tool("say", "cat")],
         "tool_choice": choice,
-        "max_tokens": 120,
+        "max_tokens": 300,
         "temperature": 0,
     })
 }
