@@ -79,7 +79,7 @@ impl fmt::Display for Error {
                 f,
                 "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; raise --ubatch-size"
             ),
-            Error::Busy { limit } => write!(f, "{limit} requests are waiting already"),
+            Error::Busy { limit } => write!(f, "the queue is full: requests that wait are {limit} at most"),
             Error::Slot { slot, n_slots } => {
                 write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1)
             }

@@ -62,7 +62,7 @@ fn scores_of_prompts_are_those_of_the_library() {
         "model": "m", "prompt": prompts, "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234,
         "echo": true,
     });
-    // The second time the prompts are reused, and evaluated again for their scores.
+    // The second time the prompts are held, and re-evaluated for their scores.
     for _ in 0..2 {
         let answer = post(address, "/v1/completions", &body);
         for (prompt, choice) in prompts.iter().zip(answer["choices"].as_array().unwrap()) {

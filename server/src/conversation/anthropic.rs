@@ -148,7 +148,7 @@ fn read_result(block: &Object<'_>) -> Result<Message, ConversationError> {
                 let part = Object::at(path, part)?;
                 match part.need_str("type")? {
                     "text" => text += part.need_str("text")?,
-                    "image" => return Err(ConversationError::ResultMedia { kind: "image" }),
+                    "image" => return Err(ConversationError::Media { kind: "image" }),
                     _ => return Err(ConversationError::wrong(part.path("type"), "\"text\"")),
                 }
             }

@@ -112,10 +112,10 @@ impl Probe<'_> {
         })
     }
 
-    /// Return true if the description of a tool reaches the text.
+    /// Return true if a tool reaches the text, at least its name.
     fn shows_tool(&self) -> bool {
         let parameters = serde_json::json!({"type": "object", "properties": {}});
-        let tool = Tool { name: "probe".into(), description: NEEDLE.into(), parameters };
+        let tool = Tool { name: NEEDLE.into(), description: NEEDLE.into(), parameters };
         let conversation = Conversation::new([self.message("user", "Hello".into())])
             .tools([template_value(&tool.to_json())])
             .set("enable_thinking", true);

@@ -32,11 +32,6 @@ pub enum ConversationError {
         /// The kind of the part: `image`, `audio`, `video`.
         kind: &'static str,
     },
-    /// The same in the result of a tool.
-    ResultMedia {
-        /// The kind of the part.
-        kind: &'static str,
-    },
     /// A combination that makes no sense, in words.
     Conflict(&'static str),
     /// Something that this server does not offer, in words.
@@ -62,7 +57,7 @@ impl fmt::Display for ConversationError {
         match self {
             ConversationError::Missing { field } => write!(f, "'{field}' is required"),
             ConversationError::Wrong { field, expected } => write!(f, "'{field}' must be {expected}"),
-            ConversationError::Media { kind } | ConversationError::ResultMedia { kind } => {
+            ConversationError::Media { kind } => {
                 write!(f, "{kind} input is not supported: the model takes text alone")
             }
             ConversationError::Conflict(text) | ConversationError::Unsupported(text) => f.write_str(text),

@@ -261,8 +261,6 @@ impl From<ConversationError> for ApiError {
         match &error {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
-            // llama-server's clients expect 500 here, and 400 for all other media.
-            ConversationError::ResultMedia { .. } => ApiError::new(ErrorKind::Server, error.to_string()),
             _ => ApiError::invalid(error.to_string()),
         }
     }

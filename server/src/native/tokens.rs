@@ -1,5 +1,5 @@
-//! `/tokenize`, `/detokenize` and `/tokenizer_info`: the vocabulary, for clients of llama-server and
-//! of vLLM.
+//! `/tokenize`, `/detokenize` and `/tokenizer_info`: the vocabulary, for clients of llama-server
+//! and of vLLM.
 
 use crate::http::{ApiError, App, Body, Host, Ready, blocking};
 use crate::params::{Fields, token};
