@@ -222,8 +222,8 @@ impl From<ConversationError> for ApiError {
         match &error {
             ConversationError::Missing { field } => ApiError::missing(field),
             ConversationError::Wrong { field, expected } => ApiError::field(field, expected),
-            // llama-server's clients expect 500 here.
-            ConversationError::Media { .. } => ApiError::new(ErrorKind::Server, error.to_string()),
+            // llama-server answers 500, which clients take for a fault and try again.
+            ConversationError::Media { .. } => ApiError::not_supported(error.to_string()),
             _ => ApiError::invalid(error.to_string()),
         }
     }
