@@ -40,5 +40,5 @@ pub use error::{ApiError, ErrorKind};
 pub use events::{Events, Outcome};
 pub use id::new_id;
 pub use probabilities::probabilities_json;
-pub use server::{Server, Stop};
+pub use server::{Server, Stop, router};
 pub use stream::{Frames, Writer, sse};

@@ -161,6 +161,12 @@ fn bad_input_gets_an_error_that_names_the_field() {
     assert_eq!((status, long["error"]["n_ctx"].clone()), (400, json!(256)));
     assert!(long["error"]["n_prompt_tokens"].as_u64().unwrap() > 256);
     assert_eq!((server.get("/no/such/path").0, server.get("/completion").0), (404, 405));
+    // Paths that are not UTF-8 get an error of the usual shape too.
+    for (method, path) in [("POST", "/slots/%ff?action=erase"), ("GET", "/v1/models/%ff")] {
+        let (status, _, body) = server.send(method, path, "", "");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, body["error"]["type"].clone()), (400, json!("invalid_request_error")), "{path}");
+    }
     // The server is as well as before.
     assert_eq!(server.complete("Once upon a time", 2)["timings"]["predicted_n"], 2);
 }

@@ -1,6 +1,7 @@
 //! Errors as clients see them.
 
 use crate::error::Error;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -238,6 +239,18 @@ impl From<Error> for ApiError {
             Error::InputTooLong { .. } | Error::File { .. } | Error::Engine(_) => ErrorKind::Server,
         };
         Self::new(kind, error.to_string())
+    }
+}
+
+impl From<PathRejection> for ApiError {
+    fn from(error: PathRejection) -> Self {
+        Self::invalid(error.body_text())
+    }
+}
+
+impl From<QueryRejection> for ApiError {
+    fn from(error: QueryRejection) -> Self {
+        Self::invalid(error.body_text())
     }
 }
 

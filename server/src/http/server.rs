@@ -22,8 +22,9 @@ const IDLE_CHECK: Duration = Duration::from_millis(250);
 /// for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Return a router with all interfaces.
-pub(crate) fn router(host: &Arc<Host>) -> Router {
+/// Return a router with all interfaces, for programs that have sockets of their own. Limits of
+/// connections and their times are those of [`Server`], which the router knows nothing of.
+pub fn router(host: &Arc<Host>) -> Router {
     let routes = crate::native::routes().merge(crate::openai::routes()).merge(crate::anthropic::routes());
     let page = if host.params().ui { crate::page::routes() } else { Router::new() };
     routes

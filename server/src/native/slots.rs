@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::http::{ApiError, App, Body, Client, ErrorKind, Host, ModelSummary, Ready, millis};
 use crate::params::Fields;
 use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use backstitch_models::RollbackCost;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// Return what the slots do. Prompts are not told, as they may be those of other clients.
 pub(super) async fn list(
     State(host): State<Arc<Host>>,
-    Query(query): Query<HashMap<String, String>>,
+    query: Result<Query<HashMap<String, String>>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     if !host.params().slots {
         return Err(ApiError::not_supported(
@@ -30,6 +31,7 @@ pub(super) async fn list(
         Some(app) => app.engine().slots().await?,
         None => Vec::new(),
     };
+    let Query(query) = query?;
     let is_busy = slots.len() == summary.n_slots && slots.iter().all(|slot| slot.is_processing);
     if is_busy && query.get("fail_on_no_slot").is_some_and(|value| value != "0") {
         return Err(ApiError::new(ErrorKind::Unavailable, "no slot available"));
@@ -66,10 +68,11 @@ fn slot_json(id: usize, report: Option<&SlotReport>, summary: &ModelSummary) -> 
 pub(super) async fn act(
     Ready(app): Ready,
     client: Client,
-    Path(id): Path<String>,
-    Query(query): Query<HashMap<String, String>>,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<HashMap<String, String>>, QueryRejection>,
     Body(body): Body,
 ) -> Result<Json<Value>, ApiError> {
+    let (Path(id), Query(query)) = (id?, query?);
     let Ok(slot) = id.parse::<usize>() else { return Err(ApiError::invalid("Invalid slot ID")) };
     let action = query.get("action").map_or("", String::as_str);
     if !matches!(action, "save" | "restore" | "erase") {

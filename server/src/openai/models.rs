@@ -2,6 +2,7 @@
 
 use crate::http::{ApiError, ErrorKind, Host};
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,8 +36,9 @@ pub(super) async fn list(State(host): State<Arc<Host>>) -> Json<Value> {
 /// Return the model if it has this name.
 pub(super) async fn retrieve(
     State(host): State<Arc<Host>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
+    let Path(id) = id?;
     let params = host.params();
     if id == params.alias() || params.aliases.contains(&id) {
         return Ok(Json(model_json(&host)));
