@@ -14,10 +14,10 @@ use core::ops::Range;
 /// costs a look at all that is left.
 const MAX_MISSING: usize = 16;
 
-/// Return the byte offsets in `text` at which `messages` end, ascending: for the last one the end of
-/// its text, for others the place where the text of the next one begins, because what the template
-/// writes between them stays when the next one is edited. `ranges` are the parts of `text` that
-/// are not the template's own.
+/// Return the byte offsets in `text` at which `messages` end, ascending: for the last one the end
+/// of its text, for others the place where the text of the next one begins, because what the
+/// template writes between them stays when the next one is edited. `ranges` are the parts of `text`
+/// that are not the template's own.
 pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message]) -> Vec<usize> {
     let (mut offsets, mut n_missing, mut end) = (Vec::new(), 0, None);
     let mut ranges = ranges.iter().cloned();
@@ -49,8 +49,8 @@ pub(super) fn offsets(text: &str, ranges: &[Range<usize>], messages: &[Message])
     offsets
 }
 
-/// Return the numbers of tokens that end at `offsets` of `text`, or before it if a token goes beyond,
-/// with the control token behind a message that ends it.
+/// Return the numbers of tokens that end at `offsets` of `text`, or before them if a token goes
+/// beyond, with the control token behind a message that ends it.
 ///
 /// Tokens are matched with the text byte by byte, as far as they are its bytes: a vocabulary may
 /// add tokens at the beginning and a space before words. Where nothing matches any more, the
