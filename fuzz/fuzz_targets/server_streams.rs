@@ -128,8 +128,8 @@ fn begin(site: &Site, api: u8, n: usize, n_tokens: u16, prompt: u8) -> Option<St
     is_stream.then(|| Stream { path, body: answer.into_body(), read: Vec::new() })
 }
 
-/// Read some frames, and return false if the last one was read. A stream that waits for a slot sends
-/// nothing but comments, so there are not many.
+/// Read some frames, and return false if the last one was read. They are few, because a stream that
+/// waits for a slot sends nothing but comments.
 async fn read(stream: &mut Stream, n: u8) -> bool {
     for _ in 0..=n % 24 {
         let frame =
