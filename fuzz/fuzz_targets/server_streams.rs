@@ -76,7 +76,7 @@ fuzz_target!(|input: &[u8]| {
 fn take(site: &Site, step: Step, streams: &mut Vec<Stream>) {
     match step {
         Step::Begin { api, n, n_tokens, prompt } if streams.len() < MAX_STREAMS => {
-            streams.extend(begin(site, api, usize::from(n % 2) + 1, n_tokens % 390, prompt));
+            streams.extend(begin(site, api, usize::from(n % 2) + 1, n_tokens, prompt));
         }
         Step::Begin { .. } => {}
         Step::Read { stream, n } => {
@@ -97,6 +97,11 @@ fn take(site: &Site, step: Step, streams: &mut Vec<Stream>) {
     }
 }
 
+/// Return the tokens to generate: often few, and now and then more than events that may wait.
+fn limit(n_tokens: u16) -> u16 {
+    if n_tokens % 16 == 0 { 390 } else { n_tokens % 24 }
+}
+
 /// Ask for a stream. None begins if the server refuses, for the queue is full.
 fn begin(site: &Site, api: u8, n: usize, n_tokens: u16, prompt: u8) -> Option<Stream> {
     let text = ["Once upon a time", "Lily", "The dog ran", ""][usize::from(prompt % 4)];
@@ -113,7 +118,7 @@ fn begin(site: &Site, api: u8, n: usize, n_tokens: u16, prompt: u8) -> Option<St
         body[name] = match name {
             "stream" => true.into(),
             "ignore_eos" => (prompt & 4 != 0).into(),
-            _ => n_tokens.into(),
+            _ => limit(n_tokens).into(),
         };
     }
     let request = Request::post(path).body(Body::from(body.to_string())).expect("the path is a valid one");
@@ -123,9 +128,10 @@ fn begin(site: &Site, api: u8, n: usize, n_tokens: u16, prompt: u8) -> Option<St
     is_stream.then(|| Stream { path, body: answer.into_body(), read: Vec::new() })
 }
 
-/// Read up to `n` frames, and return false if that was the end.
+/// Read some frames, and return false if the last one was read. They are few, because a stream that
+/// waits for a slot sends nothing but comments.
 async fn read(stream: &mut Stream, n: u8) -> bool {
-    for _ in 0..=n {
+    for _ in 0..=n % 24 {
         let frame =
             tokio::time::timeout(SOON, stream.body.frame()).await.expect("a frame or a ping comes soon");
         let Some(frame) = frame else { return false };

@@ -64,6 +64,9 @@ pub struct GrammarSampler {
     /// The generated tokens.
     tokens: Vec<Token>,
     follower: Follower,
+    /// The number of first tokens that the follower is known to have too, so that a token costs the
+    /// same however long the text is.
+    n_known: usize,
     /// The follower is at the end of the tokens, and its mask is computed, if there is one.
     is_prepared: bool,
     state: GrammarState,
@@ -128,6 +131,7 @@ impl GrammarSampler {
             n_skipped: 0,
             tokens: Vec::new(),
             follower,
+            n_known: 0,
             is_prepared: false,
             state: GrammarState::default(),
         }
@@ -159,7 +163,7 @@ impl GrammarSampler {
             );
             return Err(GrammarError::Stuck { reason });
         }
-        self.follower.follow(&self.tokens)
+        self.follower.follow(&self.tokens, &mut self.n_known)
     }
 
     /// Compute the next mask.
@@ -222,7 +226,7 @@ impl Sampler for GrammarSampler {
 
     fn reset(&mut self) {
         self.is_prepared = false;
-        self.n_skipped = 0;
+        (self.n_skipped, self.n_known) = (0, 0);
         self.tokens.clear();
     }
 }
@@ -249,11 +253,17 @@ impl Follower {
         self.triggers.is_some() && self.begin.is_none()
     }
 
-    /// Follow `tokens`. After an error, the tokens up to the one that failed are followed.
-    fn follow(&mut self, tokens: &[Token]) -> Result<(), GrammarError> {
-        let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        self.go_back(same)?;
-        tokens.get(same..).unwrap_or_default().iter().try_for_each(|&token| self.advance(token))
+    /// Follow `tokens`, of which the first `n_known` are those that were followed before. After an
+    /// error, the tokens up to the one that failed are followed. `n_known` is kept up to date.
+    fn follow(&mut self, tokens: &[Token], n_known: &mut usize) -> Result<(), GrammarError> {
+        let new = tokens.iter().skip(*n_known);
+        *n_known += self.tokens.iter().skip(*n_known).zip(new).take_while(|(a, b)| a == b).count();
+        self.go_back(*n_known)?;
+        for &token in tokens.get(*n_known..).unwrap_or_default() {
+            self.advance(token)?;
+            *n_known += 1;
+        }
+        Ok(())
     }
 
     /// Go back to where the first `n` tokens were followed.
