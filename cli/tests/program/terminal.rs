@@ -15,8 +15,8 @@ use vt100::Parser;
 
 /// Longest time to wait for something on the screen.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Rows and columns of a new terminal.
-const SIZE: (u16, u16) = (40, 80);
+/// Rows and columns of a new terminal: wide enough for a command with the path of a temporary file.
+const SIZE: (u16, u16) = (40, 160);
 
 /// A terminal.
 pub struct Terminal {

@@ -241,6 +241,22 @@ fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
 }
 
 #[test]
+fn ctrl_c_stops_an_answer_also_while_a_full_context_is_made_smaller() {
+    let model = model();
+    let ban = format!("{}-inf", end_of_text());
+    let endless = ["-n", "-1", "--context-shift", "-c", "3000", "-t", "1", "--logit-bias", &ban];
+    let chat = chat(&model, &endless);
+    chat.press("The cat sat\r");
+    // The line comes before half of the context is re-evaluated, which takes a while.
+    chat.wait_for("oldest tokens dropped");
+    chat.press(CTRL_C);
+    chat.wait_for_prompt();
+    chat.say("/list");
+    assert!(chat.text().contains("  1 user      The cat sat"), "{}", chat.text());
+    leave(chat);
+}
+
+#[test]
 fn ctrl_c_and_ctrl_d_at_the_prompt() {
     let model = model();
     let chat = chat(&model, &[]);

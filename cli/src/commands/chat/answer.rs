@@ -53,7 +53,11 @@ impl Chat<'_> {
         }
         used.into_iter().for_each(|used| self.session.draw_anew(used));
         let mut answer = Answer::default();
-        let finish = self.generate(&mut answer);
+        let finish = match self.generate(&mut answer) {
+            // Making room in a full context can be stopped, too.
+            Err(Error::Interrupted) => Ok(Finish::Cancelled),
+            finish => finish,
+        };
         self.show("")?;
         // An answer that was stopped stays in the conversation as far as it came.
         self.branch_mut().conversation.push(Role::Assistant, answer.text);
