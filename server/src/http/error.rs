@@ -143,8 +143,8 @@ impl ApiError {
         Self::new(ErrorKind::NotSupported, message)
     }
 
-    /// Return the error with the name that the client gave to the field `name`: some interfaces have
-    /// other names, or put a field into another one.
+    /// Return the error with the name that the client gave to the field `name`: some interfaces
+    /// have other names, or put a field into another one.
     pub(crate) fn renamed(mut self, name: &str, given: &str) -> Self {
         if self.param.as_deref() == Some(name) {
             self.message = self.message.replace(&format!("\"{name}\""), &format!("\"{given}\""));

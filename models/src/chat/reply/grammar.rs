@@ -367,8 +367,8 @@ fn optional(tool: &Tool, name: &str, symbols: &str) -> String {
     if tool.requires(name) { symbols.to_string() } else { format!("({symbols})?") }
 }
 
-/// Return the JSON text of a schema, with the options of a grammar's own schemas: keywords that only
-/// describe are ignored, and white space has an end.
+/// Return the JSON text of a schema, with the options of a grammar's own schemas: keywords that
+/// only describe are ignored, and white space has an end.
 fn json(schema: &Value) -> String {
     let mut out = String::new();
     write_json(schema, &mut out);
