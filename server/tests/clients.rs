@@ -88,9 +88,7 @@ fn a_required_call_comes_whatever_the_template_knows() {
     let knows = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}<tool_call>\
                  {{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}\
                  {% for t in tools %}{{ t | tojson }}{% endfor %}";
-    let thinks = "{% for m in messages %}{{ m.content }}{% endfor %}\
-                  {% for t in tools %}{{ t | tojson }}{% endfor %}<tool_call> <think></think>";
-    for template in [None, Some(knows), Some(thinks)] {
+    for template in [None, Some(knows)] {
         let server = Running::start(backstitch_demo::GGUF, template);
         for (choice, name) in [
             (json!("required"), None),

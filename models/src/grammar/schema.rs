@@ -15,7 +15,7 @@ const MAX_VALUES: usize = 100_000;
 const INTEGER_END: i64 = 10_000_000_000_000_000;
 /// White space between the parts of a value: a space, or line breaks and indentation. Small models
 /// write nothing else any more where they may write more.
-const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
+const SPACE: &str = r"\x20|\x20?(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
 /// Keywords that the library ignores or gets wrong, so that an output could break the schema.
 const REFUSED: [&str; 14] = [

@@ -21,7 +21,7 @@ const ID: &str = "ID: /[a-zA-Z0-9]{9}/\n";
 const INDEX: &str = "INDEX: /[0-9]{1,3}/\n";
 /// The options of schemas.
 const OPTIONS: &str = concat!(
-    r#""x-guidance":{"whitespace_pattern":" |(\\r?\\n){1,2}[ \\t]{0,20}","#,
+    r#""x-guidance":{"whitespace_pattern":" | ?(\\r?\\n){1,2}[ \\t]{0,20}","#,
     r#""coerce_one_of":true,"lenient":true}"#
 );
 /// Any text.
