@@ -1,6 +1,7 @@
 //! The engine: whatever runs beside a request, it answers as if it were alone, and reuses what is
 //! held.
 
+use backstitch_models::grammar::{Compiler, GrammarSampler};
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::session::{Finish, GenerateOptions, TokenLogprobs};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
@@ -255,6 +256,35 @@ fn sampled_texts_and_their_drafts_agree_with_plain_ones() {
         plain.n_draft = 0;
         let plain = self::answer(engine.generate(plain).unwrap());
         assert_eq!((plain.tokens, plain.ended.timings.n_drafted), (answer.tokens, 0));
+    }
+}
+
+/// A grammar only follows tokens that were drawn, so it never has to go back from a draft.
+#[test]
+fn a_grammar_holds_behind_drafts() {
+    let model = demo();
+    let drafts = Some(Drafts { source: DraftSource::Lookup, n_max: 8 });
+    let engine = Engine::start(&model, EngineParams { drafts, ..params() }).unwrap();
+    let grammar = Compiler::new(model.vocab()).unwrap().regex("( (the|a) (dog|cat) (ran|sat)[.])+").unwrap();
+    let prompt = tokens(&model, " the dog ran. the dog ran. the dog ran.");
+    let (mut n_accepted, mut texts) = (0, Vec::new());
+    for (seed, n_draft) in (0..4).flat_map(|seed| [(seed, 0), (seed, usize::MAX)]) {
+        let sampler = GrammarSampler::new(&grammar, prompt.len());
+        let mut request = request(&model, &prompt, 60, seed);
+        let chain = Chain::builder(model.vocab().n_vocab()).with(sampler);
+        request.chain = chain.settings(&Settings::default().temp(0.7).seed(seed)).build();
+        request.ignore_eos = false;
+        request.n_draft = n_draft;
+        let answer = answer(engine.generate(request).unwrap());
+        n_accepted += answer.ended.timings.n_accepted;
+        texts.push(answer.text);
+    }
+    assert!(n_accepted > 20, "{n_accepted}");
+    for pair in texts.chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+        let words =
+            |text: &str| text.replace('.', " .").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert!(words(&pair[0]).iter().step_by(4).all(|word| word == "the" || word == "a"), "{pair:?}");
     }
 }
 
