@@ -136,6 +136,12 @@ pub trait Sampler: CloneBoxed + Send + Sync {
     /// Change logits or drop candidates; `history` holds the tokens accepted so far.
     fn apply(&mut self, candidates: &mut Candidates, history: &History);
 
+    /// Return `k` if [`Sampler::apply`] does nothing but [`Candidates::keep_best`] with this `k`. A
+    /// chain that begins with such a sampler lists the best tokens alone, and not the vocabulary.
+    fn n_best(&self) -> Option<usize> {
+        None
+    }
+
     /// Take note of a token of the sequence, from the prompt or drawn.
     fn accept(&mut self, token: Token) {
         let _ = token;

@@ -5,6 +5,9 @@ use alloc::vec::Vec;
 use backstitch_kv::Token;
 use core::cmp::Ordering;
 
+/// The number of logits that are compared with the best ones at once.
+const PIECE: usize = 64;
+
 /// A token that may come next.
 ///
 /// # Example
@@ -92,12 +95,41 @@ impl Candidates {
 
     /// Replace the list by one candidate per logit, in token order. `logits`: `[n_vocab]`.
     pub fn load(&mut self, logits: &[f32]) {
+        self.clear();
+        self.items.extend(logits.iter().zip(0u32..).map(candidate));
+    }
+
+    /// Replace the list by some of the candidates of [`Candidates::load`], among them the `k` best.
+    pub(super) fn load_best(&mut self, logits: &[f32], k: usize) {
+        let (k, capacity) = (k.max(1), k.saturating_mul(2).max(64));
+        if logits.len() <= capacity {
+            return self.load(logits);
+        }
+        self.clear();
+        let mut threshold = None;
+        for (first, piece) in (0u32..).step_by(PIECE).zip(logits.chunks(PIECE)) {
+            // Of equal logits the one of the lower token is better, which came before.
+            let is_better = |logit: f32| threshold.is_none_or(|threshold| logit > threshold);
+            // Without a branch for each logit; few pieces have a better one.
+            if !piece.iter().fold(false, |any, &logit| any | is_better(logit)) {
+                continue;
+            }
+            for (logit, id) in piece.iter().zip(first..) {
+                if threshold.is_some_and(|threshold| *logit <= threshold || logit.is_nan()) {
+                    continue;
+                }
+                self.items.push(candidate((logit, id)));
+                if self.items.len() == capacity {
+                    threshold = Some(self.items.select_nth_unstable_by(k - 1, by_logit).1.logit);
+                    self.items.truncate(k);
+                }
+            }
+        }
+    }
+
+    /// Drop all candidates, and what was found out about them.
+    fn clear(&mut self) {
         self.items.clear();
-        self.items.extend(logits.iter().zip(0u32..).map(|(&logit, id)| Candidate {
-            id: Token(id),
-            logit: number(logit),
-            score: 0.0,
-        }));
         self.sorted = false;
         self.total = 0.0;
         self.unit = None;
@@ -348,6 +380,10 @@ pub(super) fn weight(logit: f32, max: f32) -> f32 {
 }
 
 /// Replace NaN by minus infinity.
+fn candidate((&logit, id): (&f32, u32)) -> Candidate {
+    Candidate { id: Token(id), logit: number(logit), score: 0.0 }
+}
+
 fn number(x: f32) -> f32 {
     if x.is_nan() { f32::NEG_INFINITY } else { x }
 }
@@ -373,6 +409,28 @@ mod tests {
         let mut candidates = loaded(&[1.0, 3.0, 1.0, 3.0, -0.0, 0.0]);
         candidates.sort();
         assert_eq!(ids(&candidates), [1, 3, 0, 2, 4, 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_of_a_row_are_those_of_a_list_of_all(
+            logits in prop::collection::vec(prop_oneof![
+                8 => (-40i8..40).prop_map(|x| f32::from(x) / 4.0),
+                1 => Just(f32::NAN), 1 => Just(f32::INFINITY), 1 => Just(f32::NEG_INFINITY), 1 => Just(-0.0),
+            ], 1..700),
+            k in 0usize..90,
+            ascends in any::<bool>(),
+        ) {
+            let mut logits = logits;
+            if ascends {
+                logits.sort_by(f32::total_cmp);
+            }
+            let (mut all, mut best) = (loaded(&logits), Candidates::new(logits.len()));
+            best.load_best(&logits, k);
+            all.keep_best(k);
+            best.keep_best(k);
+            prop_assert_eq!(all.items(), best.items());
+        }
     }
 
     #[test]

@@ -60,7 +60,10 @@ impl Chain {
     /// in `logits` or after the samplers. Every call uses up one random number, whatever the
     /// candidates are.
     pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
-        self.candidates.load(logits);
+        match self.steps.first().and_then(|step| step.n_best()) {
+            Some(k) => self.candidates.load_best(logits, k),
+            None => self.candidates.load(logits),
+        }
         self.candidates.set_chance(self.rng);
         for step in &mut self.steps {
             step.apply(&mut self.candidates, &self.history);

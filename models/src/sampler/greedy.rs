@@ -19,6 +19,10 @@ impl Sampler for Greedy {
     fn apply(&mut self, candidates: &mut Candidates, _: &History) {
         candidates.keep_best(1);
     }
+
+    fn n_best(&self) -> Option<usize> {
+        Some(1)
+    }
 }
 
 #[cfg(test)]

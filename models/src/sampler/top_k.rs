@@ -22,6 +22,10 @@ impl Sampler for TopK {
             candidates.keep_best(self.0);
         }
     }
+
+    fn n_best(&self) -> Option<usize> {
+        (self.0 > 0).then_some(self.0)
+    }
 }
 
 #[cfg(test)]
