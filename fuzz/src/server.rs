@@ -132,7 +132,8 @@ impl Answer {
 
 /// Check that an answer is one that the API knows.
 fn check(method: &Method, path: &str, answer: &Answer) {
-    assert_ne!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{path}: {answer:?}");
+    let is_internal = answer.status == StatusCode::INTERNAL_SERVER_ERROR;
+    assert!(!is_internal || is_media(path, answer), "{path}: {answer:?}");
     if method == Method::HEAD {
         return; // it has no body
     }
@@ -144,6 +145,12 @@ fn check(method: &Method, path: &str, answer: &Answer) {
     } else if answer.has_type("application/json") {
         answer.json();
     }
+}
+
+/// Return true if the answer refuses a picture with the status that llama-server has for it.
+fn is_media(path: &str, answer: &Answer) -> bool {
+    let message = answer.json()["error"]["message"].to_string();
+    path.starts_with(ANTHROPIC) && message.contains("the model takes text alone")
 }
 
 /// Check the body of an error.
