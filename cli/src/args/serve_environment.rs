@@ -67,6 +67,10 @@ const VARIABLES: &[Variable] = &[
     ("LLAMA_ARG_CACHE_TYPE_K", "--cache-type-k", Value),
     ("LLAMA_ARG_CACHE_TYPE_V", "--cache-type-v", Value),
     ("LLAMA_ARG_TOP_K", "--top-k", Value),
+    ("LLAMA_ARG_MODEL_DRAFT", "--draft-model", Value),
+    ("LLAMA_ARG_SPEC_DRAFT_MODEL", "--draft-model", Value),
+    ("LLAMA_ARG_DRAFT_MAX", "--draft-max", Value),
+    ("LLAMA_ARG_SPEC_DRAFT_N_MAX", "--draft-max", Value),
 ];
 
 /// The beginning of the names of all variables of llama.cpp.
