@@ -3,10 +3,11 @@
 use super::frame::Frame;
 use crate::{
     error::Error,
-    graph::{CarriedState, DeltaSizes, SsdSizes, Step, WkvSizes},
+    graph::{CarriedState, DeltaSizes, GlaSizes, KdaSizes, SsdSizes, Step, WkvSizes},
 };
 use backstitch_core::scan::{
-    Conv, Delta, DeltaInputs, Selective, SelectiveInputs, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs,
+    Conv, Delta, DeltaInputs, Gla, GlaInputs, Kda, KdaInputs, Selective, SelectiveInputs, Ssd, Wkv6,
+    Wkv6Inputs, Wkv7, Wkv7Inputs,
 };
 use backstitch_kv::{StateSegment, States, Ubatch};
 use core::ops::Range;
@@ -132,7 +133,13 @@ impl Frame<'_> {
     ) -> Result<(), Error> {
         let ([r, w, k, v, a], [out]) = (step.reads()?, step.writes()?);
         let WkvSizes { n_head, d_head, eps } = sizes;
-        let [k_k, k_a, r_k, norm, norm_bias] = self.vectors(step)?;
+        let [k_k, k_a, r_k, norm, norm_bias] = match step.weights.len() {
+            3 => {
+                let [k_k, k_a, r_k] = self.vectors(step)?;
+                [k_k, k_a, r_k, &[], &[]]
+            }
+            _ => self.vectors(step)?,
+        };
         let wkv = Wkv7 { n_head, d_head, k_k, k_a, r_k, norm, norm_bias, eps };
         let [r, w, k, v, a, out] = self.values.slices([r, w, k, v, a, out])?;
         let mut states = states(ubatch, step)?;
@@ -141,6 +148,39 @@ impl Frame<'_> {
             let [r, w, k, v, a] = [&*r, &*w, &*k, &*v, &*a].map(|x| &x[rows.clone()]);
             let x = Wkv7Inputs { r, w, k, v, a };
             wkv.run(self.set, self.pool, &x, states.carry(&run), &mut out[rows])?;
+        }
+        Ok(())
+    }
+
+    /// Step gated linear attention.
+    pub(super) fn gla(&mut self, step: &Step, sizes: GlaSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([r, w, k, v], [out]) = (step.reads()?, step.writes()?);
+        let GlaSizes { n_head, n_head_kv, d_head } = sizes;
+        let gla = Gla { n_head, n_head_kv, d_head };
+        let [r, w, k, v, out] = self.values.slices([r, w, k, v, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (own, shared) = (rows(&run, n_head * d_head), rows(&run, n_head_kv * d_head));
+            let (r, w) = (&r[own.clone()], &w[own.clone()]);
+            let x = GlaInputs { r, w, k: &k[shared.clone()], v: &v[shared] };
+            gla.run(self.set, self.pool, &x, states.carry(&run), &mut out[own])?;
+        }
+        Ok(())
+    }
+
+    /// Step Kimi delta attention.
+    pub(super) fn kda(&mut self, step: &Step, sizes: KdaSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([q, k, v, beta, alpha], [out]) = (step.reads()?, step.writes()?);
+        let KdaSizes { n_head, d_k, d_v, eps } = sizes;
+        let [dt_bias, a] = self.vectors(step)?;
+        let kda = Kda { n_head, d_k, d_v, dt_bias, a, eps };
+        let [q, k, v, beta, alpha, out] = self.values.slices([q, k, v, beta, alpha, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (keys, values) = (rows(&run, n_head * d_k), rows(&run, n_head * d_v));
+            let [q, k, alpha] = [&*q, &*k, &*alpha].map(|x| &x[keys.clone()]);
+            let x = KdaInputs { q, k, v: &v[values.clone()], beta: &beta[rows(&run, n_head)], alpha };
+            kda.run(self.set, self.pool, &x, states.carry(&run), &mut out[values])?;
         }
         Ok(())
     }
