@@ -34,7 +34,7 @@ use crate::kernels::matmul::Write;
 use crate::kernels::quantised_cells::Floats;
 use crate::kernels::rotate::Pairs;
 use crate::kernels::selective::{Selective, SelectiveInputs};
-use crate::kernels::ssd::Ssd;
+use crate::kernels::ssd::{Ssd, Xbc};
 use crate::kernels::wkv6::{Wkv6, Wkv6Inputs};
 use crate::kernels::wkv7::{Wkv7, Wkv7Inputs};
 use crate::packed::PackedType;
@@ -482,7 +482,7 @@ kernel_table! {
     /// Causal convolution of rows behind others; see [`crate::scan::Conv`].
     conv = kernels::conv::conv: fn(conv: &Conv<'_>, before: &[f32], x: &[f32], out: &mut [f32]);
     /// The recurrence of some heads over some tokens; see [`crate::scan::Ssd`].
-    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &[f32], dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
+    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &Xbc<'_>, dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
     /// The gated delta rule of some heads over some tokens; see [`crate::scan::Delta`].
     delta = kernels::delta::delta: fn(delta: &Delta<'_>, heads: Range<usize>, x: &DeltaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// Gated linear attention of some heads over some tokens; see [`crate::scan::Gla`].

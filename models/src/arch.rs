@@ -20,6 +20,7 @@ mod mamba;
 mod mamba2;
 mod nemotron_h;
 mod phi3;
+mod plamo2;
 mod qwen2;
 mod qwen3;
 mod qwen35;
@@ -58,6 +59,7 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "mamba", build: mamba::build },
     &Arch { name: "nemotron_h", build: nemotron_h::build },
     &Arch { name: "phi3", build: phi3::build },
+    &Arch { name: "plamo2", build: plamo2::build },
     &Arch { name: "qwen2", build: qwen2::build },
     &Arch { name: "qwen3", build: qwen3::build },
     &Arch { name: "qwen35", build: qwen35::build },

@@ -100,8 +100,8 @@ pub enum Kind {
     Selective,
     /// The recurrence of Mamba-2.
     ///
-    /// Reads x, B and C side by side, then time steps before bias and softplus,
-    /// `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]` each: the
+    /// Reads x, B and C, side by side in one value or in three, then time steps before bias and
+    /// softplus, `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]` each: the
     /// bias of the time step, the decay (negative), the skip connection. Carries a state.
     Ssd(SsdSizes),
     /// For each token the row of the token before it.

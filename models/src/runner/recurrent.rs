@@ -68,6 +68,9 @@ impl Frame<'_> {
 
     /// Step the recurrence of Mamba-2.
     pub(super) fn ssd(&mut self, step: &Step, sizes: SsdSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        if step.reads.len() == 4 {
+            return self.ssd_apart(step, sizes, ubatch);
+        }
         let ([xbc, dt], [out]) = (step.reads()?, step.writes()?);
         let SsdSizes { n_head, d_head, n_group, d_state } = sizes;
         let [dt_bias, a, d] = self.vectors(step)?;
@@ -78,6 +81,23 @@ impl Frame<'_> {
             let (xbc, dt) = (&xbc[rows(&run, ssd.width())], &dt[rows(&run, n_head)]);
             let out = &mut out[rows(&run, n_head * d_head)];
             ssd.run(self.set, self.pool, xbc, dt, states.carry(&run), out)?;
+        }
+        Ok(())
+    }
+
+    /// Step the recurrence of Mamba-2 with x, B and C in values of their own.
+    fn ssd_apart(&mut self, step: &Step, sizes: SsdSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([x, b, c, dt], [out]) = (step.reads()?, step.writes()?);
+        let SsdSizes { n_head, d_head, n_group, d_state } = sizes;
+        let [dt_bias, a, d] = self.vectors(step)?;
+        let ssd = Ssd { n_head, d_head, n_group, d_state, dt_bias, a, d };
+        let [x, b, c, dt, out] = self.values.slices([x, b, c, dt, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (wide, narrow) = (rows(&run, n_head * d_head), rows(&run, n_group * d_state));
+            let xbc = [&x[wide.clone()], &b[narrow.clone()], &c[narrow]];
+            let dt = &dt[rows(&run, n_head)];
+            ssd.run_apart(self.set, self.pool, xbc, dt, states.carry(&run), &mut out[wide])?;
         }
         Ok(())
     }

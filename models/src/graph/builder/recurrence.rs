@@ -159,13 +159,28 @@ impl Builder<'_, '_> {
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn ssd(&mut self, xbc: Value, dt: Value, sizes: SsdSizes) -> Result<Value, Error> {
+        self.step_ssd(&[xbc, dt], &[xbc, dt], sizes)
+    }
+
+    /// Step the recurrence of Mamba-2 as [`Builder::ssd`] does, with x, B and C in values of their
+    /// own.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn ssd_apart(&mut self, inputs: SelectiveInputs, sizes: SsdSizes) -> Result<Value, Error> {
+        let SelectiveInputs { x, dt, b, c } = inputs;
+        self.step_ssd(&[x, b, c, dt], &[x, b, dt], sizes)
+    }
+
+    /// Step the recurrence of Mamba-2; `enters` are those of the values that enter its state.
+    fn step_ssd(&mut self, reads: &[Value], enters: &[Value], sizes: SsdSizes) -> Result<Value, Error> {
         let width = sizes.n_head * sizes.d_head;
         let dt_bias = self.vector("ssm_dt.bias", sizes.n_head)?;
         let (a, d) = (self.vector("ssm_a", sizes.n_head)?, self.vector("ssm_d", sizes.n_head)?);
         let out = self.value("ssd", width, Rows::Tokens);
-        let step = Step::new("ssd", Kind::Ssd(sizes)).reading([xbc, dt]).writing([out]);
+        let step = Step::new("ssd", Kind::Ssd(sizes)).reading(reads.iter().copied()).writing([out]);
         let in_llama = in_s(Order::Same);
-        let state = Recurrence { len: width * sizes.d_state, enters: &[xbc, dt], in_llama };
+        let state = Recurrence { len: width * sizes.d_state, enters, in_llama };
         self.push_recurrence(step.using([dt_bias, a, d]), state);
         Ok(out)
     }

@@ -1,0 +1,81 @@
+//! PLaMo 2 (Preferred Networks, 2025, arXiv 2509.04897): mixers between Mamba's two versions, and
+//! attention in some layers.
+//!
+//! `attention.head_count_kv` has an element a layer; 0 marks a mixer. A mixer has heads that decay
+//! as a whole, as in Mamba-2 (`ssm.time_step_rank` of them; `ssm.group_count` is 0, as all share B
+//! and C), but its B, C and time steps are made of the convolved input and normalised, as in Jamba.
+//! Queries and keys are normalised by a weight for each head. Norms stand before and behind every
+//! branch; some of their names lack the suffix `.weight`.
+
+use super::{
+    blocks::{self, Ffn},
+    rope,
+};
+use crate::{
+    error::Error,
+    graph::{Activation, Builder, Columns, Linear, Norm, RopeId, Scores, SelectiveInputs, SsdSizes, Value},
+    hparams::{Hparams, LayerHparams},
+};
+use backstitch_core::rope::Pairs;
+
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let norm = |name| Norm::rms(name, h.norm_rms_eps);
+    let mut x = blocks::embed(b, h)?;
+    for layer in h.layers() {
+        let rope = rope::of_layer(b, h, &layer, Pairs::Split)?;
+        b.layer(layer.attends().then(|| blocks::cells(&layer, Some(rope))));
+        let normed = b.norm(x, norm("attn_norm"))?;
+        let (mixed, output) = match layer.attends() {
+            true => (attention(b, h, &layer, normed, rope)?, "attn_output"),
+            false => (mixer(b, h, normed)?, "ssm_out"),
+        };
+        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
+        x = residual;
+        let mixed = b.linear(mixed, Linear::new(output, h.n_embd))?;
+        b.norm_in_place(mixed, norm("post_attention_norm"))?;
+        b.add(x, mixed);
+        let normed = b.norm(x, norm("ffn_norm"))?;
+        let y = blocks::network(b, h, Ffn::of_layer(&layer), normed)?;
+        b.norm_in_place(y, norm("post_ffw_norm"))?;
+        b.add(x, y);
+    }
+    blocks::head(b, h, x)
+}
+
+/// Return self-attention up to, not including, its output projection.
+fn attention(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    rope: RopeId,
+) -> Result<Value, Error> {
+    let qkv = blocks::qkv(b, layer, x)?;
+    b.norm_in_place(qkv.q, Norm::groups("attn_q_norm", h.norm_rms_eps, layer.d_k))?;
+    b.norm_in_place(qkv.k, Norm::groups("attn_k_norm", h.norm_rms_eps, layer.d_k))?;
+    b.rotate(qkv.q, rope, layer.n_head);
+    b.rotate(qkv.k, rope, layer.n_head_kv);
+    Ok(b.attend(qkv, Scores::scaled(1.0 / libm::sqrtf(layer.d_v as f32))))
+}
+
+/// Return a mixer up to, not including, its output projection. The gate and the input of each head
+/// lie side by side.
+fn mixer(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
+    let ssm = h.ssm_heads()?;
+    let (n_head, d_state, d_head) = (ssm.dt_rank, ssm.d_state, ssm.d_inner / ssm.dt_rank);
+    let both = b.linear(x, Linear::new("ssm_in", 2 * ssm.d_inner))?;
+    let half = |first| Columns { first, n: d_head, group: 2 * d_head };
+    let (z, x) = (b.columns("z", both, half(0)), b.columns("x", both, half(d_head)));
+    let x = b.conv(x, "ssm_conv1d", ssm.d_conv, true)?;
+    // The width of time steps before their projection is no number of the file.
+    let n_dt = (h.n_embd / 16).max(64);
+    let parts = [("b", d_state), ("c", d_state), ("dt", n_dt)];
+    let [b_row, c_row, dt] = b.linears(x, Linear::fused("ssm_x", parts))?;
+    for (value, name) in [(b_row, "ssm_b_norm"), (c_row, "ssm_c_norm"), (dt, "ssm_dt_norm")] {
+        b.norm_in_place(value, Norm::rms(name, h.norm_rms_eps))?;
+    }
+    let dt = b.unbiased(dt, Linear::new("ssm_dt", n_head))?;
+    let sizes = SsdSizes { n_head, d_head, n_group: ssm.n_group, d_state };
+    let y = b.ssd_apart(SelectiveInputs { x, dt, b: b_row, c: c_row }, sizes)?;
+    Ok(b.gate(Activation::Silu, z, y))
+}
