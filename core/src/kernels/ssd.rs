@@ -1,8 +1,8 @@
 //! The recurrence of Mamba-2: state columns in lanes, tokens in order.
 //!
 //! Shapes: a row of input is `x` `[n_head, d_head]`, `B` and `C` `[n_group, d_state]` each, side by
-//! side or apart; the state of a head is `[d_head, d_state]`. A channel's output is a sum along `d_state`, the
-//! lanes, so it goes through the fixed tree.
+//! side or apart; the state of a head is `[d_head, d_state]`. A channel's output is a sum along
+//! `d_state`, the lanes, so it goes through the fixed tree.
 
 use super::map::{load, store};
 use crate::float::fma;

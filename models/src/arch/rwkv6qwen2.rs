@@ -2,9 +2,9 @@
 //! the time mixing of RWKV 6 in the place of attention.
 //!
 //! The recurrence is gated linear attention: a key learns what the decay leaves free, and no weight
-//! reads a token's own value apart (files lack `time_mix_first`). Keys and values have as many heads
-//! as Qwen's (`attention.head_count_kv`), each shared by neighbours. No norm stands behind it, and
-//! its gate is a sigmoid.
+//! reads a token's own value apart (files lack `time_mix_first`). Keys and values have as many
+//! heads as Qwen's (`attention.head_count_kv`), each shared by neighbours. No norm stands behind
+//! it, and its gate is a sigmoid.
 
 use super::rwkv::{self, Shifted};
 use super::rwkv6::{self, Projected};

@@ -101,8 +101,8 @@ pub enum Kind {
     /// The recurrence of Mamba-2.
     ///
     /// Reads x, B and C, side by side in one value or in three, then time steps before bias and
-    /// softplus, `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]` each: the
-    /// bias of the time step, the decay (negative), the skip connection. Carries a state.
+    /// softplus, `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]`
+    /// each: the bias of the time step, the decay (negative), the skip connection. Carries a state.
     Ssd(SsdSizes),
     /// For each token the row of the token before it.
     ///

@@ -28,7 +28,7 @@ pub struct Wkv {
 }
 
 impl Hparams {
-    /// Return the sizes of RWKV's layers in an architecture that has `n_shift` token shifts in each.
+    /// Return the sizes of RWKV's layers in an architecture with `n_shift` token shifts in each.
     ///
     /// # Errors
     /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if it states other shifts.
