@@ -44,7 +44,7 @@ fn go_on(ctx: &mut Context, seq: SeqId) -> Vec<u32> {
 
 #[test]
 fn a_sequence_goes_on_with_the_same_bits_in_another_context() {
-    let models = MODELS.into_iter().chain(["rwkv6", "rwkv7"]);
+    let models = MODELS.into_iter().chain(["rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"]);
     for (number, name) in models.enumerate() {
         let model = model(name);
         let kind = if number % 2 == 0 { CellType::F32 } else { CellType::F16 };

@@ -21,6 +21,7 @@ use backstitch_kv::{AttentionSpec, LayerSpec};
 /// Architectures whose files were exchanged with llama.cpp; true if their positions have axes
 /// there.
 const KNOWN: &[(&str, bool)] = &[
+    ("arwkv7", false),
     ("falcon-h1", false),
     ("gemma2", false),
     ("gemma3", false),
@@ -35,6 +36,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("qwen35", true),
     ("qwen3next", false),
     ("rwkv6", false),
+    ("rwkv6qwen2", false),
     ("rwkv7", false),
 ];
 
