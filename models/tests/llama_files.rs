@@ -4,7 +4,7 @@ use backstitch_core::cell::CellType;
 use backstitch_models::llama_files::{Error as LlamaError, Form, Options};
 use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
 
-const MODELS: [&str; 12] = [
+const MODELS: [&str; 14] = [
     "llama",
     "qwen2",
     "qwen3",
@@ -16,6 +16,8 @@ const MODELS: [&str; 12] = [
     "lfm2_swa",
     "mamba",
     "mamba2",
+    "nemotron_h",
+    "plamo2",
     "qwen35",
 ];
 

@@ -31,6 +31,8 @@ const KNOWN: &[(&str, bool)] = &[
     ("llama", false),
     ("mamba", false),
     ("mamba2", false),
+    ("nemotron_h", false),
+    ("plamo2", false),
     ("qwen2", false),
     ("qwen3", false),
     ("qwen35", true),
