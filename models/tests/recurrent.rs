@@ -202,3 +202,22 @@ fn sizes_beyond_reason_are_refused_or_harmless() {
         assert!(n_refused > 20, "{name}: {n_refused}");
     }
 }
+
+#[test]
+fn numbers_that_contradict_each_other_are_refused_by_their_keys() {
+    let cases = [
+        // One token shift a layer: nothing follows that reads a second.
+        ("rwkv6qwen2.token_shift_count", 2, "rwkv6qwen2.token_shift_count"),
+        // Three heads cannot share two of keys.
+        ("rwkv6qwen2.wkv.head_size", 16, "rwkv6qwen2.attention.head_count_kv"),
+        ("arwkv7.token_shift_count", 2, "arwkv7.token_shift_count"),
+        ("rwkv7.token_shift_count", 1, "rwkv7.token_shift_count"),
+        ("plamo2.ssm.time_step_rank", 7, "plamo2.ssm.time_step_rank"),
+        ("nemotron_h.ssm.group_count", 3, "nemotron_h.ssm.time_step_rank"),
+    ];
+    for (key, n, refused) in cases {
+        let name = key.split('.').next().unwrap();
+        let error = Model::from_bytes(&changed(&file(name), &[(key, Value::U32(n))], &[])).unwrap_err();
+        assert!(error.to_string().contains(&format!("key \"{refused}\" is ")), "{error}");
+    }
+}

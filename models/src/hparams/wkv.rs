@@ -36,7 +36,7 @@ impl Hparams {
         let wkv = self.wkv()?;
         match wkv.n_shift {
             Some(n) if n != n_shift => {
-                let wanted = "2 in RWKV, 1 where layers have a network of another family";
+                let wanted = "the architecture's: 2 in RWKV, 1 in a transformer";
                 Err(self.invalid("token_shift_count", n, wanted))
             }
             _ => Ok(wkv),
