@@ -28,11 +28,13 @@ use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
 use crate::kernels::conv::Conv;
 use crate::kernels::delta::{Delta, DeltaInputs};
+use crate::kernels::gla::{Gla, GlaInputs};
+use crate::kernels::kda::{Kda, KdaInputs};
 use crate::kernels::matmul::Write;
 use crate::kernels::quantised_cells::Floats;
 use crate::kernels::rotate::Pairs;
 use crate::kernels::selective::{Selective, SelectiveInputs};
-use crate::kernels::ssd::Ssd;
+use crate::kernels::ssd::{Ssd, Xbc};
 use crate::kernels::wkv6::{Wkv6, Wkv6Inputs};
 use crate::kernels::wkv7::{Wkv7, Wkv7Inputs};
 use crate::packed::PackedType;
@@ -483,9 +485,13 @@ kernel_table! {
     /// Causal convolution of rows behind others; see [`crate::scan::Conv`].
     conv = kernels::conv::conv: fn(conv: &Conv<'_>, before: &[f32], x: &[f32], out: &mut [f32]);
     /// The recurrence of some heads over some tokens; see [`crate::scan::Ssd`].
-    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &[f32], dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
+    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &Xbc<'_>, dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
     /// The gated delta rule of some heads over some tokens; see [`crate::scan::Delta`].
     delta = kernels::delta::delta: fn(delta: &Delta<'_>, heads: Range<usize>, x: &DeltaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    /// Gated linear attention of some heads over some tokens; see [`crate::scan::Gla`].
+    gla = kernels::gla::gla: fn(gla: &Gla, heads: Range<usize>, x: &GlaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    /// Kimi delta attention of some heads over some tokens; see [`crate::scan::Kda`].
+    kda = kernels::kda::kda: fn(kda: &Kda<'_>, heads: Range<usize>, x: &KdaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The recurrence of RWKV 6 of some heads over some tokens; see [`crate::scan::Wkv6`].
     wkv6 = kernels::wkv6::wkv6: fn(wkv: &Wkv6<'_>, heads: Range<usize>, x: &Wkv6Inputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The recurrence of RWKV 7 of some heads over some tokens; see [`crate::scan::Wkv7`].

@@ -4,6 +4,7 @@
 //! [`Builder`]: loading, checking, memory and running follow from that description. Files share
 //! pieces through `arch/blocks.rs` and `arch/rope.rs`; nothing below imports this table.
 
+mod arwkv7;
 mod bert;
 mod blocks;
 mod bloom;
@@ -26,6 +27,7 @@ mod gptneox;
 mod granite;
 mod granitehybrid;
 mod jamba;
+mod kimi_linear;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -35,11 +37,13 @@ mod minicpm3;
 mod mla;
 mod modern_bert;
 mod mpt;
+mod nemotron_h;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;
 mod phi2;
 mod phi3;
+mod plamo2;
 mod qwen2;
 mod qwen2moe;
 mod qwen2vl;
@@ -49,6 +53,7 @@ mod qwen3next;
 mod rope;
 mod rwkv;
 mod rwkv6;
+mod rwkv6qwen2;
 mod rwkv7;
 mod smollm3;
 mod stablelm;
@@ -69,6 +74,7 @@ pub struct Arch {
 /// All architectures of this crate. Firmware can pass a shorter list to
 /// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
 pub static ALL: &[&Arch] = &[
+    &Arch { name: "arwkv7", build: arwkv7::build },
     &Arch { name: "bert", build: bert::build },
     &Arch { name: "bloom", build: bloom::build },
     &Arch { name: "cohere2", build: cohere2::build },
@@ -89,6 +95,7 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "granitehybrid", build: granitehybrid::build },
     &Arch { name: "granitemoe", build: granite::build },
     &Arch { name: "jamba", build: jamba::build },
+    &Arch { name: "kimi-linear", build: kimi_linear::build },
     &Arch { name: "lfm2", build: lfm2::build },
     &Arch { name: "lfm2moe", build: lfm2::build },
     &Arch { name: "llama", build: llama::build },
@@ -98,12 +105,15 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "minicpm3", build: minicpm3::build },
     &Arch { name: "modern-bert", build: modern_bert::build },
     &Arch { name: "mpt", build: mpt::build },
+    &Arch { name: "nemotron_h", build: nemotron_h::build },
+    &Arch { name: "nemotron_h_moe", build: nemotron_h::build },
     &Arch { name: "nomic-bert", build: nomic_bert::build },
     &Arch { name: "nomic-bert-moe", build: nomic_bert::build_experts },
     &Arch { name: "olmo2", build: olmo2::build },
     &Arch { name: "olmoe", build: olmoe::build },
     &Arch { name: "phi2", build: phi2::build },
     &Arch { name: "phi3", build: phi3::build },
+    &Arch { name: "plamo2", build: plamo2::build },
     &Arch { name: "qwen2", build: qwen2::build },
     &Arch { name: "qwen2moe", build: qwen2moe::build },
     &Arch { name: "qwen2vl", build: qwen2vl::build },
@@ -112,6 +122,7 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "qwen3moe", build: qwen3::build },
     &Arch { name: "qwen3next", build: qwen3next::build },
     &Arch { name: "rwkv6", build: rwkv6::build },
+    &Arch { name: "rwkv6qwen2", build: rwkv6qwen2::build },
     &Arch { name: "rwkv7", build: rwkv7::build },
     &Arch { name: "smollm3", build: smollm3::build },
     &Arch { name: "stablelm", build: stablelm::build },

@@ -34,13 +34,14 @@ pub use builder::{
     lerp::{Mix, WeightRow},
     linear::{Cut, Linear, LowRank},
     norm::Norm,
-    recurrence::{DeltaInputs, SelectiveInputs, Wkv6Inputs, Wkv7Inputs},
+    recurrence::{DeltaInputs, GlaInputs, KdaInputs, SelectiveInputs, Wkv6Inputs, Wkv7Inputs},
     rope::{RopeFactors, RopeSpec},
 };
 pub use computation::{Graph, Head};
 pub use experts::{ExpertGroups, ExpertNetwork, ExpertSizes, ExpertTensors, Gating, Routing};
 pub use kind::{
-    Activation, Columns, DeltaSizes, Kind, RowOf, Scores, Sharing, SsdSizes, Temperature, WkvSizes,
+    Activation, Columns, DeltaSizes, GlaSizes, KdaSizes, Kind, RowOf, Scores, Sharing, SsdSizes, Temperature,
+    WkvSizes,
 };
 pub use plan::Plan;
 pub use profile::{Profile, ProfileRow};

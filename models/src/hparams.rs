@@ -15,7 +15,7 @@ pub use layers::LayerHparams;
 pub use mla::Mla;
 pub use pooling::Pooling;
 pub use rotation::{RopeParams, RopeScaling};
-pub use ssm::Ssm;
+pub use ssm::{Kda, Ssm};
 pub use windows::{Pattern, Windows};
 pub use wkv::Wkv;
 
@@ -96,6 +96,8 @@ pub struct Hparams {
     pub scales: Scales,
     /// State-space layers.
     pub ssm: Option<Ssm>,
+    /// Kimi delta attention.
+    pub kda: Option<Kda>,
     /// Taps of short convolutions.
     pub n_taps: Option<usize>,
     /// RWKV's layers.
@@ -171,6 +173,7 @@ impl Hparams {
                 logit: r.positive_f32("logit_scale")?.unwrap_or(1.0),
             },
             ssm: Ssm::read(&r)?,
+            kda: Kda::read(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
             wkv: Wkv::read(&r, n_embd)?,
             layers,

@@ -226,6 +226,8 @@ impl Frame<'_> {
             Kind::Shift => self.shift(step, ubatch),
             Kind::Wkv6(sizes) => self.wkv6(step, sizes, ubatch),
             Kind::Wkv7(sizes) => self.wkv7(step, sizes, ubatch),
+            Kind::Gla(sizes) => self.gla(step, sizes, ubatch),
+            Kind::Kda(sizes) => self.kda(step, sizes, ubatch),
             Kind::Delta(sizes) => self.delta(step, sizes, ubatch),
             Kind::Lerp { row } => self.lerp(step, row),
             Kind::Columns(columns) => self.columns(step, columns),

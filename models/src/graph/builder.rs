@@ -200,7 +200,10 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// [`Builder::vector`].
     fn columns_of(&mut self, name: &str, n_rows: usize, n_cols: usize) -> Result<WeightId, Error> {
         let (name, info) = self.tensor(name)?;
-        info.expect_shape(&[n_rows, n_cols])?;
+        // Writers of convolutions may leave a dimension of one in between.
+        if info.shape() != [n_rows, 1, n_cols] {
+            info.expect_shape(&[n_rows, n_cols])?;
+        }
         decodable(&info)?;
         Ok(self.add_weight(name, WeightShape::Columns { n_rows, n_cols }))
     }

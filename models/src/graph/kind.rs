@@ -111,9 +111,9 @@ pub enum Kind {
     Selective,
     /// The recurrence of Mamba-2.
     ///
-    /// Reads x, B and C side by side, then time steps before bias and softplus,
-    /// `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]` each: the
-    /// bias of the time step, the decay (negative), the skip connection. Carries a state.
+    /// Reads x, B and C, side by side in one value or in three, then time steps before bias and
+    /// softplus, `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]`
+    /// each: the bias of the time step, the decay (negative), the skip connection. Carries a state.
     Ssd(SsdSizes),
     /// For each token the row of the token before it.
     ///
@@ -131,8 +131,21 @@ pub enum Kind {
     /// sigmoid, `[n_tokens, n_head, d_head]` each. Writes the same shape. Weights, `[n_head,
     /// d_head]` each: the factor of the key that is removed, the influence of the learning rate on
     /// the key that is stored, the share of a token's own value, and the factor and bias of the
-    /// norm. Carries a state.
+    /// norm; the last two may be absent. Carries a state.
     Wkv7(WkvSizes),
+    /// Gated linear attention.
+    ///
+    /// Reads receptance and decay before its exponentials, `[n_tokens, n_head, d_head]` each, then
+    /// keys and values, `[n_tokens, n_head_kv, d_head]` each. Writes the shape of receptance.
+    /// Carries a state.
+    Gla(GlaSizes),
+    /// Kimi delta attention.
+    ///
+    /// Reads queries and keys, `[n_tokens, n_head, d_k]` each, values, `[n_tokens, n_head, d_v]`,
+    /// the learning rate before its sigmoid, `[n_tokens, n_head]`, and the decay before bias and
+    /// softplus, `[n_tokens, n_head, d_k]`. Writes `[n_tokens, n_head, d_v]`. Weights: the bias of
+    /// the decay, `[n_head, d_k]`, and the decay (negative), `[n_head]`. Carries a state.
+    Kda(KdaSizes),
     /// The gated delta rule.
     ///
     /// Reads queries, keys and values side by side, `[n_tokens, 2 * n_head_k * d_k + n_head *
@@ -322,5 +335,29 @@ pub struct DeltaSizes {
     /// Values of a head.
     pub d_v: usize,
     /// Added to the square of a query's or key's length.
+    pub eps: f32,
+}
+
+/// The numbers of [`Kind::Gla`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlaSizes {
+    /// Heads of receptance, decay and states.
+    pub n_head: usize,
+    /// Heads of keys and values, which neighbours share.
+    pub n_head_kv: usize,
+    /// Keys and values of a head.
+    pub d_head: usize,
+}
+
+/// The numbers of [`Kind::Kda`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KdaSizes {
+    /// Heads.
+    pub n_head: usize,
+    /// Keys of a head.
+    pub d_k: usize,
+    /// Values of a head.
+    pub d_v: usize,
+    /// The least length of a query or key.
     pub eps: f32,
 }

@@ -114,6 +114,17 @@ impl Builder<'_, '_> {
         Ok(out)
     }
 
+    /// Return `x` times a matrix, without the bias of its name, which an operation adds later.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn unbiased(&mut self, x: Value, linear: Linear) -> Result<Value, Error> {
+        let out = self.value(linear.result, linear.n_rows, self.rows(x));
+        let found = Found { bias: None, ..self.find(x, &linear)? };
+        self.multiply(x, &[(found, out)], false);
+        Ok(out)
+    }
+
     /// Return `x` times each of the matrices. One step reads `x` for all of them, which is faster
     /// than a step each.
     ///
