@@ -428,6 +428,9 @@ kernel_table! {
     mul_relu = kernels::glu::mul_relu: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= max(gate[i], 0)^2`.
     mul_squared_relu = kernels::glu::mul_squared_relu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] = (x[i] + 1) * g * sigmoid(1.702 * g)`, where g is `gate[i]` and at most 7, and `x[i]`
+    /// is taken between -7 and 7: the gate of gpt-oss.
+    mul_clamped_swish = kernels::glu::mul_clamped_swish: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= tanh(gate[i])`.
     mul_tanh = kernels::glu::mul_tanh: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= 1 / (1 + exp(-gate[i]))`.
@@ -439,7 +442,7 @@ kernel_table! {
     /// Root-mean-square norm like `rms_norm`, in place.
     rms_norm_in_place = kernels::norm::rms_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], eps: f32);
     /// Layer norm of each row of `n`, in place: mean 0 and variance 1, times `weight`, plus `bias`;
-    /// both hold `n` elements or none.
+    /// both are empty or k rows of `n`, used as by `rms_norm`.
     layer_norm_in_place = kernels::norm::layer_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], bias: &[f32], eps: f32);
     /// Turns the start of each head of `d` elements by one row of
     /// [`Rope::angles`](crate::rope::Rope::angles).

@@ -7,55 +7,23 @@
 //! Queries and keys are normalised by a weight for each head. Norms stand before and behind every
 //! branch; some of their names lack the suffix `.weight`.
 
-use super::{
-    blocks::{self, Ffn},
-    rope,
-};
+use super::decoder::Decoder;
 use crate::{
     error::Error,
-    graph::{Activation, Builder, Columns, Linear, Norm, RopeId, Scores, SelectiveInputs, SsdSizes, Value},
-    hparams::{Hparams, LayerHparams},
+    graph::{Activation, Builder, Columns, Linear, Norm, Scores, SelectiveInputs, SsdSizes, Value},
+    hparams::Hparams,
 };
-use backstitch_core::rope::Pairs;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let norm = |name| Norm::rms(name, h.norm_rms_eps);
-    let mut x = blocks::embed(b, h)?;
-    for layer in h.layers() {
-        let rope = rope::of_layer(b, h, &layer, Pairs::Split)?;
-        b.layer(layer.attends().then(|| blocks::cells(&layer, Some(rope))));
-        let normed = b.norm(x, norm("attn_norm"))?;
-        let (mixed, output) = match layer.attends() {
-            true => (attention(b, h, &layer, normed, rope)?, "attn_output"),
-            false => (mixer(b, h, normed)?, "ssm_out"),
-        };
-        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
-        x = residual;
-        let mixed = b.linear(mixed, Linear::new(output, h.n_embd))?;
-        b.norm_in_place(mixed, norm("post_attention_norm"))?;
-        b.add(x, mixed);
-        let normed = b.norm(x, norm("ffn_norm"))?;
-        let y = blocks::network(b, h, Ffn::of_layer(&layer), normed)?;
-        b.norm_in_place(y, norm("post_ffw_norm"))?;
-        b.add(x, y);
-    }
-    blocks::head(b, h, x)
-}
-
-/// Return self-attention up to, not including, its output projection.
-fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    x: Value,
-    rope: RopeId,
-) -> Result<Value, Error> {
-    let qkv = blocks::qkv(b, layer, x)?;
-    b.norm_in_place(qkv.q, Norm::groups("attn_q_norm", h.norm_rms_eps, layer.d_k))?;
-    b.norm_in_place(qkv.k, Norm::groups("attn_k_norm", h.norm_rms_eps, layer.d_k))?;
-    b.rotate(qkv.q, rope, layer.n_head);
-    b.rotate(qkv.k, rope, layer.n_head_kv);
-    Ok(b.attend(qkv, Scores::scaled(1.0 / libm::sqrtf(layer.d_v as f32))))
+    let decoder = Decoder {
+        post_attn_norm: Some("post_attention_norm"),
+        post_ffn_norm: Some("post_ffw_norm"),
+        head_norm: |h, layer, name| Norm::groups(name, h.norm_rms_eps, layer.d_k),
+        scores: |_, layer| Scores::scaled(1.0 / libm::sqrtf(layer.d_v as f32)),
+        mixer: |b, h, _, x| Ok((mixer(b, h, x)?, "ssm_out")),
+        ..Decoder::SPLIT
+    };
+    decoder.build(b, h)
 }
 
 /// Return a mixer up to, not including, its output projection. The gate and the input of each head

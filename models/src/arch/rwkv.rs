@@ -9,7 +9,7 @@
 //! Models that were converted from a transformer have the recurrence in the place of attention, and
 //! else its layers: RMS norms, a gated network, one token shift (`token_shift_count`).
 
-use super::blocks::{self, Ffn};
+use super::{blocks, decoder::Branch};
 use crate::{
     error::Error,
     graph::{Builder, Norm, Value, WkvSizes},
@@ -86,7 +86,7 @@ pub(super) fn transformer(
         x = residual;
         b.add_linear(x, mixed, "time_mix_output")?;
         let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
-        blocks::add_network(b, Ffn::of_layer(&layer), x, normed)?;
+        blocks::gated_network(b, h, &layer, normed, Branch::to(x))?;
     }
     b.head();
     b.norm_in_place(x, Norm::rms("output_norm", h.norm_rms_eps))?;
