@@ -1,6 +1,7 @@
 //! The numbers that describe a model, from the metadata of its file.
 
 mod experts;
+mod kda;
 mod layers;
 mod mla;
 mod pooling;
@@ -11,15 +12,20 @@ mod windows;
 mod wkv;
 
 pub use experts::Experts;
+pub use kda::Kda;
 pub use layers::LayerHparams;
 pub use mla::Mla;
 pub use pooling::Pooling;
 pub use rotation::{RopeParams, RopeScaling};
-pub use ssm::{Kda, Ssm};
+pub use ssm::Ssm;
 pub use windows::{Pattern, Windows};
 pub use wkv::Wkv;
 
-use crate::{error::Error, gguf::Gguf, graph::Temperature};
+use crate::{
+    error::Error,
+    gguf::{Gguf, PerLayer},
+    graph::Temperature,
+};
 use alloc::string::String;
 use layers::Layers;
 use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
@@ -78,6 +84,7 @@ pub struct Hparams {
     /// One of so many layers attends to everything, where the file says so; others have a
     /// recurrence in its place.
     pub full_attention_interval: Option<usize>,
+    recurrent_layers: Option<PerLayer<bool>>,
     /// Latent attention.
     pub mla: Option<Mla>,
     /// Exponent of the last slope by which scores fall with the distance, where the file says so.
@@ -96,12 +103,12 @@ pub struct Hparams {
     pub scales: Scales,
     /// State-space layers.
     pub ssm: Option<Ssm>,
-    /// Kimi delta attention.
-    pub kda: Option<Kda>,
     /// Taps of short convolutions.
     pub n_taps: Option<usize>,
     /// RWKV's layers.
     pub wkv: Option<Wkv>,
+    /// Kimi delta attention.
+    pub kda: Option<Kda>,
 }
 
 /// Factors of the residual stream; 1 where the file states none.
@@ -160,6 +167,7 @@ impl Hparams {
             rope: RopeParams::read(&r)?,
             rope_sections: rotation::sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
+            recurrent_layers: r.per_layer("attention.recurrent_layers", n_block)?,
             mla: Mla::read(&r)?,
             max_alibi_bias: r.positive_f32("attention.max_alibi_bias")?,
             clamp_kqv: r.positive_f32("attention.clamp_kqv")?,
@@ -173,9 +181,9 @@ impl Hparams {
                 logit: r.positive_f32("logit_scale")?.unwrap_or(1.0),
             },
             ssm: Ssm::read(&r)?,
-            kda: Kda::read(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
             wkv: Wkv::read(&r, n_embd)?,
+            kda: Kda::read(&r)?,
             layers,
         })
     }
@@ -205,6 +213,11 @@ impl Hparams {
             is_last: il + 1 == n_layer,
             ..*layer
         })
+    }
+
+    /// Return true if a layer has a recurrence in the place of attention, where the file says so.
+    pub fn is_recurrent(&self, layer: &LayerHparams) -> Option<bool> {
+        self.recurrent_layers.as_ref()?.at(layer.il)
     }
 
     /// Return the factor of a layer's attention scores: the file's, or one over the square root of

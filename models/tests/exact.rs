@@ -9,7 +9,7 @@ use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId, Token};
 use backstitch_testing::{Random, assert_bits};
 use converted::{model, tokens};
 
-const ARCHITECTURES: [&str; 19] = [
+const ARCHITECTURES: [&str; 22] = [
     "llama",
     "qwen3",
     "falcon_h1",
@@ -27,6 +27,9 @@ const ARCHITECTURES: [&str; 19] = [
     "rwkv6qwen2",
     "arwkv7",
     "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "qwen35moe",
     "plamo2",
     "qwen35",
 ];

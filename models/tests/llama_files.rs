@@ -4,7 +4,7 @@ use backstitch_core::cell::CellType;
 use backstitch_models::llama_files::{Error as LlamaError, Form, Options};
 use backstitch_models::{Context, Error, Model, Params, Pos, RestoreOptions, SeqId, Token};
 
-const MODELS: [&str; 14] = [
+const MODELS: [&str; 15] = [
     "llama",
     "qwen2",
     "qwen3",
@@ -17,6 +17,7 @@ const MODELS: [&str; 14] = [
     "mamba",
     "mamba2",
     "nemotron_h",
+    "nemotron_h_moe",
     "plamo2",
     "qwen35",
 ];
@@ -206,5 +207,5 @@ fn what_llama_cpp_saved_is_saved_again_byte_for_byte() {
         assert!(written.unwrap() == bytes, "{file_name}");
         n += 1;
     }
-    assert_eq!(n, 31);
+    assert_eq!(n, 32);
 }

@@ -93,7 +93,18 @@ fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
 }
 
 /// Models with the kinds of memory of [`KINDS`], kept by other operations.
-const OTHERS: [&str; 8] = ["mamba", "rwkv6", "rwkv6qwen2", "arwkv7", "jamba", "nemotron_h", "plamo2", "lfm2"];
+const OTHERS: [&str; 10] = [
+    "mamba",
+    "rwkv6",
+    "rwkv6qwen2",
+    "arwkv7",
+    "jamba",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "plamo2",
+    "lfm2",
+];
 
 #[test]
 fn whatever_is_done_with_other_recurrences_logits_are_those_of_a_fresh_evaluation() {

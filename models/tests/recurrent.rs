@@ -52,8 +52,18 @@ fn logits(model: &Model, text: &[Token], piece: usize) -> Vec<f32> {
 #[test]
 fn many_sequences_that_step_together_have_the_bits_of_each_alone() {
     const N_SEQ: u32 = 256;
-    for name in ["mamba2", "mamba", "lfm2", "rwkv6", "rwkv7", "rwkv6qwen2", "nemotron_h", "plamo2", "qwen35"]
-    {
+    for name in [
+        "mamba2",
+        "mamba",
+        "lfm2",
+        "rwkv6",
+        "rwkv7",
+        "rwkv6qwen2",
+        "nemotron_h",
+        "kimi_linear",
+        "plamo2",
+        "qwen35",
+    ] {
         let model = Model::from_bytes(&file(name)).unwrap();
         let mut ctx = context(&model, N_SEQ);
         let seqs: Vec<SeqId> = (0..N_SEQ).map(|_| ctx.sequence().unwrap()).collect();
@@ -178,11 +188,12 @@ fn granite_scales_embeddings_branches_and_logits() {
 
 #[test]
 fn sizes_beyond_reason_are_refused_or_harmless() {
-    let others = ["rwkv6qwen2", "arwkv7", "nemotron_h", "plamo2"];
+    let others = ["rwkv6qwen2", "arwkv7", "nemotron_h", "nemotron_h_moe", "kimi_linear", "plamo2"];
     for name in ["mamba", "mamba2", "jamba", "lfm2", "rwkv6", "rwkv7", "qwen35"].into_iter().chain(others) {
         let bytes = file(name);
         let gguf = Gguf::parse(&bytes).unwrap();
-        let keys = gguf.metadata().iter().map(|entry| entry.key).filter(|key| key.starts_with(name));
+        let architecture = gguf.architecture().unwrap();
+        let keys = gguf.metadata().iter().map(|entry| entry.key).filter(|key| key.starts_with(architecture));
         let mut n_refused = 0;
         for key in keys {
             for n in [0, 1, 3, 1 << 20, u32::MAX] {

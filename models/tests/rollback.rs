@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// Models with a recurrent state, alone and beside attention.
-const RECURRENT: [&str; 13] = [
+const RECURRENT: [&str; 16] = [
     "mamba",
     "mamba2",
     "rwkv6",
@@ -19,6 +19,9 @@ const RECURRENT: [&str; 13] = [
     "falcon_h1",
     "jamba",
     "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "qwen35moe",
     "plamo2",
     "lfm2",
     "lfm2_swa",

@@ -1,5 +1,6 @@
 //! The family of Qwen 3.5 and Qwen 3 Next: the gated delta rule (Yang, Kautz and Hatamizadeh, 2024,
-//! arXiv 2412.06464) in most layers, gated attention in every n-th (`full_attention_interval`).
+//! arXiv 2412.06464) in most layers, gated attention in every n-th (`full_attention_interval`), or
+//! in those that the file lists (`attention.recurrent_layers` lists the others).
 //!
 //! The recurrence reuses the keys of state-space models: `ssm.time_step_rank` heads of values,
 //! `ssm.group_count` heads of queries and keys, `ssm.state_size` keys of a head. Queries of the
@@ -26,8 +27,9 @@ pub(super) struct Gates {
 /// The choices of the family, but for the mixer.
 pub(super) const DECODER: Decoder = Decoder {
     ffn_norm: Some("post_attention_norm"),
-    attends: |h, layer| {
-        (layer.il + 1).is_multiple_of(h.full_attention_interval.unwrap_or(ATTENTION_INTERVAL))
+    attends: |h, layer| match h.is_recurrent(layer) {
+        Some(is_recurrent) => !is_recurrent,
+        None => (layer.il + 1).is_multiple_of(h.full_attention_interval.unwrap_or(ATTENTION_INTERVAL)),
     },
     attention,
     ..Decoder::SPLIT

@@ -1,9 +1,11 @@
-//! Nemotron-H (NVIDIA, 2025, arXiv 2504.03624): layers of one branch each, a Mamba-2 mixer, a
-//! network or attention.
+//! Nemotron-H (NVIDIA, 2025, arXiv 2504.03624) and its later models with experts: layers of one
+//! branch each, a Mamba-2 mixer, a network or attention.
 //!
 //! `feed_forward_length` and `attention.head_count_kv` have an element a layer. A layer with a
-//! width is a network without a gate, of squared rectifiers, or a mixture of such, chosen by sigmoids
-//! with a bias; of the others those with KV heads attend, and the rest are mixers. Attention knows no positions: the mixers carry the order.
+//! width is a network without a gate, of squared rectifiers; of the others those with KV heads
+//! attend, and the rest are mixers. Attention knows no positions: the mixers carry the order.
+//! Experts are networks of the same kind beside one for all tokens (`ffn_*_shexp`), chosen by
+//! sigmoids; some files have them between projections (`ffn_latent_*`).
 
 use super::{
     blocks,
@@ -13,7 +15,7 @@ use super::{
 use crate::{
     error::Error,
     graph::{Activation, Builder, ExpertNetwork, Gating, Linear, Mixture, Routing, Value},
-    hparams::{Hparams, LayerHparams},
+    hparams::{Experts, Hparams, LayerHparams},
 };
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
@@ -23,38 +25,51 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         b.layer(attends.then(|| blocks::cells(&layer, None)));
         let normed = b.norm(x, blocks::rms_norm(h, "attn_norm"))?;
         if layer.n_ff > 0 {
-            let [normed, residual] = b.last_outputs(layer.is_last, [normed, x]);
-            x = residual;
-            network(b, h, &layer, normed, Branch::to(x))?;
+            let [normed, stream] = b.last_outputs(layer.is_last, [normed, x]);
+            x = stream;
+            network(b, h, &layer, normed, x)?;
             continue;
         }
         let (mixed, output) = match attends {
             true => (blocks::attention(b, h, &layer, &Decoder::LLAMA, normed, None)?, "attn_output"),
             false => (mamba2::mixer(b, h, normed)?, "ssm_out"),
         };
-        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
-        x = residual;
+        let [mixed, stream] = b.last_outputs(layer.is_last, [mixed, x]);
+        x = stream;
         b.add_linear(x, mixed, output)?;
     }
     blocks::head(b, h, x)
 }
 
-/// Add a network, or a mixture of such and the network beside it.
+/// Add a layer's network to `stream`; where the layer has a router, a mixture of such.
 fn network(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     layer: &LayerHparams,
     x: Value,
-    branch: Branch,
+    stream: Value,
 ) -> Result<(), Error> {
-    const ACTIVATION: Activation = Activation::SquaredRelu;
     let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
-        return blocks::plain_network(b, h, layer, x, branch, ACTIVATION);
+        return blocks::plain_network(b, h, layer, x, Branch::to(stream), Activation::SquaredRelu);
     };
+    add_experts(b, &experts, x, stream)?;
+    let n_ff = b.rows_of("ffn_up_shexp.weight")?;
+    let up = b.linear(x, Linear::new("ffn_up_shexp", n_ff))?;
+    b.activate(Activation::SquaredRelu, up);
+    b.add_linear(stream, up, "ffn_down_shexp")
+}
+
+/// Add the experts of a layer to `stream`. The router reads what stands before the projections.
+fn add_experts(b: &mut Builder<'_, '_>, experts: &Experts, x: Value, stream: Value) -> Result<(), Error> {
     let routing = Routing { gating: Gating::Sigmoid, ..Routing::PLAIN };
-    let network = ExpertNetwork::Plain(ACTIVATION);
-    branch.add_mixture(b, x, Mixture { network, ..blocks::mixture(&experts, routing) })?;
-    let up = b.linear(x, Linear::new("ffn_up_shexp", b.rows_of("ffn_up_shexp.weight")?))?;
-    b.activate(ACTIVATION, up);
-    branch.add_linear(b, h, up, "ffn_down_shexp")
+    let network = ExpertNetwork::Plain(Activation::SquaredRelu);
+    let mixture = Mixture { network, ..blocks::mixture(experts, routing) };
+    if !b.has("ffn_latent_down.weight") {
+        return b.add_mixture(stream, x, mixture);
+    }
+    let logits = Some(b.linear(x, Linear::new("ffn_gate_inp", experts.n_expert))?);
+    let n_latent = b.rows_of("ffn_latent_down.weight")?;
+    let latent = b.linear(x, Linear::new("ffn_latent_down", n_latent))?;
+    let y = b.mixture(latent, Mixture { logits, ..mixture })?;
+    b.add_linear(stream, y, "ffn_latent_up")
 }

@@ -30,23 +30,6 @@ pub struct Ssm {
     pub dt_b_c_rms: bool,
 }
 
-/// Sizes of Kimi delta attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kda {
-    /// Keys and values of a head.
-    pub d_head: usize,
-    /// Taps of the convolutions.
-    pub d_conv: usize,
-}
-
-impl Kda {
-    pub(super) fn read(r: &Reader<'_, '_>) -> Result<Option<Self>, Error> {
-        // The state of a head is a square.
-        let Some(d_head) = r.optional_count("kda.head_dim", 1 << 12)? else { return Ok(None) };
-        Ok(Some(Kda { d_head, d_conv: r.count("ssm.conv_kernel", MAX_TAPS)? }))
-    }
-}
-
 impl Ssm {
     /// Return the channels that go through the convolution of Mamba-2: x, B and C.
     pub fn n_channels(&self) -> usize {

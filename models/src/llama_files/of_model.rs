@@ -32,6 +32,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("mamba", false),
     ("mamba2", false),
     ("nemotron_h", false),
+    ("nemotron_h_moe", false),
     ("plamo2", false),
     ("qwen2", false),
     ("qwen3", false),
