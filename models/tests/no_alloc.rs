@@ -88,6 +88,10 @@ fn decoding_allocates_nothing() {
         "quant_q4_0",
         "quant_q8_0",
         "llama_moe",
+        "gptoss",
+        "gemma4",
+        "deepseek2",
+        "llama4",
         "t5",
     ] {
         let model = model(name);

@@ -93,12 +93,9 @@ impl<'a> Replay<'a> {
 
     /// Return the verdict on the results of a case.
     fn judge(&self, case: &Case, outcome: &Outcome) -> (Verdict, String) {
-        if case.steps.is_empty() {
-            return (Verdict::Informational, "the case has no steps".into());
-        }
         if outcome.n_rows == 0 {
             return match outcome.n_positions {
-                0 => (Verdict::NotSupported, "the file expects nothing".into()),
+                0 => (Verdict::Informational, "the case expects nothing".into()),
                 n => (Verdict::Passed, format!("{n} times the right positions")),
             };
         }
