@@ -132,6 +132,7 @@ pub mod gguf;
 pub mod grammar;
 pub mod graph;
 mod hparams;
+pub mod judge;
 pub mod llama_files;
 mod model;
 mod normalize;
