@@ -68,7 +68,8 @@ mod tests;
 /// others.
 pub const BLOCK: usize = 32;
 
-/// Pass the quantised types that have panels and products of their own to the macro `$then`, behind the tokens in parentheses.
+/// Pass the quantised types that have panels and products of their own to the macro `$then`, behind
+/// the tokens in parentheses.
 macro_rules! quantised_types {
     ($then:ident ($($args:tt)*)) => {
         $then! {

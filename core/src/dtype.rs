@@ -43,8 +43,8 @@ macro_rules! define_dtypes {
     (() $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
         /// An element type of a tensor, by its GGUF name.
         ///
-        /// Types whose names start with `Q`, `IQ`, `MX`, `NV` or `TQ` are quantised: elements come in
-        /// blocks that share scales. [`DType::info`] gives a type's properties.
+        /// Types whose names start with `Q`, `IQ`, `MX`, `NV` or `TQ` are quantised: elements come
+        /// in blocks that share scales. [`DType::info`] gives a type's properties.
         #[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]

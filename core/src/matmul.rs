@@ -22,11 +22,11 @@
 //! | Q6_K | `4 (q - 32)`, times the scale of its sub-block | `d / 4` | |
 //! | Q3_K | `32 (q - 4)`, times the scale of its sub-block | `d / 32` | |
 //! | Q2_K | `q`, times the scale of its sub-block | `d` | |
-//! | IQ1, IQ2, IQ3 | their values in whole numbers, times the scale of their sub-block | `d` times `UNIT` | |
+//! | IQ1 to IQ3 | their values as whole numbers, times the sub-block's scale | `d` times `UNIT` | |
 //!
 //! The minima of Q2_K belong to sub-blocks of 16 columns and are integers as well: `acc = fma(n as
 //! f32, dmin / 128 * d_x, acc)`, where `n` is the sum of all activations times their minima, times
-//! -128. The sum of NVFP4, whose scales are no integers, is `fma(sum_0, scale_0, sum_1 * scale_1)`,
+//! -128. The sum of NVFP4, whose scales are no integers, is `fma(sum_1, scale_1, sum_0 * scale_0)`,
 //! rounded once. Nothing depends on the number of tokens, the number of threads, or the kernel set.
 //!
 //! # Example

@@ -274,8 +274,8 @@ fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way_in_ever
     for_each_model_and_format(check_rollback_and_fork);
 }
 
-/// Check chunks of the prompt, threads, other sequences, a rollback and a fork with fewer tokens and
-/// one kernel set.
+/// Check chunks of the prompt, threads, other sequences, a rollback and a fork with fewer tokens
+/// and one kernel set.
 fn check_in_short(what: &str, model: &Model) {
     let set = KernelSet::detect().unwrap();
     // Learned positions end somewhere.

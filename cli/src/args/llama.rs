@@ -91,25 +91,40 @@ const ZERO: &[&str] = &["0", "0.0", "0.00"];
 
 // Treatments that several options share.
 
+/// The treatment of options for graphics processors.
 const CPU: Treatment = Ignored("everything runs on the CPU");
+/// The treatment of options that say where in memory things lie.
 const PLACEMENT: Treatment =
     Ignored("threads are placed by the system; start the program with `taskset` to change that");
+/// The treatment of options for the rotation of positions.
 const IN_FILE: Treatment = Refused("the model file says how positions are rotated; change it there");
+/// The treatment of options that name models on servers.
 const DOWNLOAD: Treatment =
     Refused("nothing is downloaded here; get the GGUF file, then name it with -m FILE");
+/// The treatment of options for conversations.
 const CHAT: Treatment = Refused("`backstitch chat` chats, `backstitch run` continues a text");
+/// The treatment of options for grammars.
 const GRAMMAR: Treatment =
     Refused("a request to `backstitch serve` may have a grammar; --logit-bias TOKEN-inf bans a token");
+/// The treatment of options for logs.
 const LOGS: Treatment = Ignored("there is no log; -v tells more on standard error");
+/// The treatment of options for adapters.
 const ADAPTER: Treatment =
     Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
+/// The treatment of options for pictures and sounds.
 const MEDIA: Treatment = Refused("models read text only here");
+/// The treatment of options for servers.
 const SERVER: Treatment = Refused("this is an option of `backstitch serve`");
+/// The treatment of options for chat templates.
 const TEMPLATE: Treatment = Refused("`backstitch chat --chat-template` takes another chat template");
+/// The treatment of options for what stands around a prompt.
 const PREFIX: Treatment =
     Refused("the chat template puts these texts around messages: use `backstitch chat`");
+/// The treatment of options for the draft model.
 const DRAFT: Treatment = Ignored("the draft model has the settings of the model");
+/// The treatment of options for full contexts.
 const SHIFT: Treatment = Ignored("a text ends when the context is full; a larger -c gives it more room");
+/// The treatment of options for several sequences.
 const SEQUENCES: Treatment =
     Refused("there is one text at a time; `backstitch bench --seqs N` measures several");
 

@@ -1,4 +1,10 @@
 //! `backstitch embed`: turn texts into embeddings, or compare them.
+//!
+//! Each text is evaluated in a sequence of its own. Encoders see a whole text at once, so a ubatch
+//! holds the longest; decoders read it in pieces, and their last norm's output is the embedding of
+//! a token. Pooling makes one embedding of those of all tokens; without it, each is printed.
+//! Embeddings are scaled to length 1 unless `--normalize` says otherwise, so that the product of
+//! two is their similarity.
 
 use crate::args::{EmbedArgs, NormArg, PoolingArg};
 use crate::error::Error;
@@ -108,9 +114,13 @@ fn tokens(model: &Model, texts: &[String]) -> Result<Vec<Vec<Token>>, Error> {
 
 /// A context that embeds one text after the other.
 struct Embedder {
+    /// The context that texts are evaluated in, one after the other.
     ctx: Context,
+    /// True if the model is an encoder.
     encodes: bool,
+    /// The way from the embeddings of tokens to that of their text.
     pooling: Pooling,
+    /// The tokens of one text; its memory is used again.
     batch: Batch,
 }
 
@@ -124,7 +134,7 @@ impl Embedder {
             .n_ctx(n_ctx)
             .n_threads(model::n_threads(args.n_threads))
             .pooling(Some(pooling))
-            // All tokens of an encoder's text see each other, so they are computed together.
+            // An encoder computes a text at once: all of its tokens see each other.
             .n_ubatch(if encodes { n_ctx.min(1 << 16) } else { n_ctx.min(512) });
         memory::check(model, &params)?;
         Ok(Self { ctx: Context::new(model, params)?, encodes, pooling, batch: Batch::new() })

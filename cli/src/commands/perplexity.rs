@@ -3,6 +3,11 @@
 //! The library computes ([`judge`]); this command reads the text, shows progress, and formats. The
 //! other two ways to judge have files of their own: `divergence` compares with a base model, and
 //! `choice` answers questions.
+//!
+//! A text is cut into windows as long as the context. The first half of each window is read only,
+//! so that every scored token stands behind some text; windows do not overlap unless `--stride`
+//! says so. The perplexity is e to the power of the mean surprise, and its error is the standard
+//! error of that mean, times the perplexity.
 
 mod choice;
 mod divergence;
@@ -27,7 +32,7 @@ const DEFAULT_N_CTX: u32 = 512;
 /// Run the command.
 ///
 /// # Errors
-/// - [`Error::Refused`] if there is no text or it is too short, or if a file does not fit the model.
+/// - [`Error::Refused`] if there is no text, it is too short, or a file does not fit the model.
 /// - [`Error::Engine`] if the model cannot be loaded or evaluated.
 /// - [`Error::Read`] or [`Error::Write`] if a file cannot be read or written.
 /// - [`Error::Terminal`] if the output fails.
@@ -96,7 +101,9 @@ fn windows<'t>(args: &PerplexityArgs, tokens: &'t [Token], n_ctx: u32) -> Result
 
 /// The report: estimates as windows are done, and the final one.
 struct Report {
+    /// The terminal or the pipe.
     out: Output,
+    /// The mean surprise of all tokens so far.
     surprise: Estimate,
 }
 

@@ -86,7 +86,7 @@ fn split(x: &[f32; 16], w: &[f32; 16], order: &[usize; 16]) -> Option<Split> {
     let terms: [[[Sums; 3]; 2]; 16] = core::array::from_fn(|i| {
         SHIFTED.map(|values| values.map(|q| Sums { xq: w[i] * q * x[i], qq: w[i] * q * q }))
     });
-    let mut best = Best::new();
+    let mut best = Best::default();
     for first in 0..=16 {
         for second in first..=16 {
             let mut sums = [Sums::default(); 4];

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! byte   0 1   2 .. 33                     34 .. 49
-//!        d     grid points, lower 8 bits   16 bits for each 32: four times three upper bits, s, shift
+//!        d     grid points, lower 8 bits   16 bits for each 32: four times three upper bits,
+//!                                          s, shift
 //! ```
 //! 1.56 bits an element in all. Encoding needs to know which errors matter.
 
@@ -64,7 +65,7 @@ impl Codes for Block {
     }
 }
 
-/// What the levels 0, 1 and 2 are worth: shifted up, and shifted down.
+/// The values of the levels 0, 1 and 2: shifted up, and shifted down.
 pub const SHIFTED: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
 /// Return the indices of `x` in ascending order of the elements; equal ones stay in order.
@@ -109,12 +110,14 @@ pub struct Best<T> {
     pub found: Option<T>,
 }
 
-impl<T> Best<T> {
-    /// Return the best of none.
-    pub fn new() -> Self {
+impl<T> Default for Best<T> {
+    /// The best of none.
+    fn default() -> Self {
         Self { score: f32::MIN, found: None }
     }
+}
 
+impl<T> Best<T> {
     /// Take the candidate that `make` returns for its scale if it is better than all before.
     pub fn offer(&mut self, sums: Sums, make: impl FnOnce(f32) -> T) {
         if sums.qq > 0.0 && sums.xq * sums.xq > self.score * sums.qq {
@@ -132,7 +135,7 @@ fn split(x: &[f32; 32], w: &[f32; 32], order: &[usize; 32]) -> Option<Split> {
         sum_x[at + 1] = sum_x[at] + w[i] * x[i];
         sum_w[at + 1] = sum_w[at] + w[i];
     }
-    let mut best = Best::new();
+    let mut best = Best::default();
     for first in 0..=32 {
         for second in first..=32 {
             for (shifts, [a, b, c]) in SHIFTED.into_iter().enumerate() {

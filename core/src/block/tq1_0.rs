@@ -40,7 +40,7 @@ fn place(i: usize) -> (usize, usize) {
 /// Return digit `digit` of a byte.
 fn digit(byte: u8, digit: usize) -> u8 {
     const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
-    (u16::from(byte.wrapping_mul(POWERS[digit])) * 3 >> 8) as u8
+    ((u16::from(byte.wrapping_mul(POWERS[digit])) * 3) >> 8) as u8
 }
 
 impl Block {

@@ -1,4 +1,8 @@
 //! Answering questions of multiple choice.
+//!
+//! Each ending is evaluated behind the question, and its tokens' logarithms of probabilities are
+//! added. The ending with the largest sum is the answer; a second score divides sums by the length
+//! of the ending first, because longer endings are less probable.
 
 use super::context;
 use crate::args::PerplexityArgs;

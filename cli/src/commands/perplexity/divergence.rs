@@ -1,4 +1,7 @@
 //! Comparing a model with the probabilities of a base model.
+//!
+//! The base model wrote its probabilities of every scored token to a file; this model reads the
+//! same windows of the same tokens, so that each prediction has one of the base beside it.
 
 use super::{context, of_base};
 use crate::args::PerplexityArgs;
