@@ -70,6 +70,8 @@ fn live() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Return the way to make a file that these people may read; rights are set as it is made, so that
+/// nobody else can open it before.
 #[cfg(unix)]
 fn options(readers: Readers) -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -79,6 +81,7 @@ fn options(readers: Readers) -> OpenOptions {
     options
 }
 
+/// Return the way to make a file; its rights are those of its folder here.
 #[cfg(not(unix))]
 fn options(_: Readers) -> OpenOptions {
     OpenOptions::new()

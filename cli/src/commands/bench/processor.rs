@@ -13,6 +13,7 @@ pub fn name() -> String {
 #[cfg(target_arch = "x86_64")]
 fn own_name() -> Option<String> {
     use std::arch::x86_64::__cpuid;
+    // The three parts of the name that processors state of themselves.
     const FIRST: u32 = 0x8000_0002;
     const LAST: u32 = 0x8000_0004;
     if __cpuid(0x8000_0000).eax < LAST {

@@ -49,6 +49,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
+    /// Return a sheet without anything on it.
     pub fn new() -> Self {
         Self { body: String::new(), y: TOP }
     }
