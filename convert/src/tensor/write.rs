@@ -48,6 +48,26 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// Return true if two stored tensors have the same elements.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if the checkpoint cannot be read.
+    pub(crate) fn equals(&self, other: &Self, checkpoint: &mut Checkpoint) -> Result<bool, Error> {
+        let (Node::Stored(a), Node::Stored(b)) = (&*self.node, &*other.node) else { return Ok(false) };
+        if self.shape != other.shape {
+            return Ok(false);
+        }
+        for start in (0..self.n_elements()).step_by(PIECE) {
+            let n = PIECE.min(self.n_elements() - start);
+            if read(checkpoint, a, start, n)? != read(checkpoint, b, start, n)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Write a stored tensor of `len` elements without holding more than a piece of it.
 fn write_stored(
     stored: &Stored,
