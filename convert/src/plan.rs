@@ -1,6 +1,8 @@
 //! What the new file will hold: names, shapes and element types of its tensors, all checked before
 //! any data are read.
 
+mod quantized;
+
 use std::collections::BTreeMap;
 
 use backstitch_core::DType;
@@ -139,7 +141,7 @@ pub(crate) struct Output {
 pub(crate) fn collect(
     family: &Family,
     config: &Config,
-    sources: impl Iterator<Item = (String, Tensor)>,
+    sources: Vec<(String, Tensor)>,
 ) -> Result<Tensors, Error> {
     let mut tensors = Tensors::default();
     for (name, tensor) in sources {
@@ -173,6 +175,7 @@ pub(crate) fn plan(
         let tensor = Tensor::stored(&name, shape, stored);
         (name, tensor)
     });
+    let sources = quantized::scaled(config, sources.collect())?;
     let n_layers = config.n_layers()?;
     let mut outputs = Vec::new();
     for (name, tensor) in (family.extra)(config)? {

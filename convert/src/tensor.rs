@@ -115,14 +115,6 @@ impl Tensor {
         }
     }
 
-    /// Return the type in the checkpoint if the tensor is stored as it is.
-    pub(crate) fn stored_type(&self) -> Option<StoredType> {
-        match &*self.node {
-            Node::Stored(stored) => Some(stored.ty),
-            _ => None,
-        }
-    }
-
     /// Make the error of a shape that does not fit.
     pub(crate) fn misfit(&self, wanted: impl Into<String>) -> Error {
         let found = format!("the shape {:?}", self.shape);

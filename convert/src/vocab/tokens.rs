@@ -51,11 +51,6 @@ impl Tokens {
         is_there
     }
 
-    /// Return the text of a token.
-    pub fn text(&self, id: usize) -> Option<&str> {
-        self.0.get(id).map(|token| token.text.as_str())
-    }
-
     /// Replace the first `n` tokens by others; the list stays as long as it is.
     pub fn replace_first(&mut self, n: usize, others: &[(&str, Kind)]) {
         let len = self.len();
