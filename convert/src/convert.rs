@@ -9,7 +9,7 @@ use backstitch_models::gguf::Writer;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
-use crate::family::Family;
+use crate::family::{Family, KNOWN_TOKENS};
 use crate::general;
 use crate::metadata::Metadata;
 use crate::plan::{OutType, Output, plan};
@@ -52,6 +52,9 @@ impl Plan {
         let mut config = Config::read(&path)?;
         let family = Family::of(&config)?;
         (family.prepare)(&mut config)?;
+        if family.counts_tokens {
+            config.set(KNOWN_TOKENS, vocab::count(folder, &config)? as u64);
+        }
         let mut checkpoint = Checkpoint::open(folder, "model")?;
         let (outputs, dtype) = plan(family, &config, &mut checkpoint, options.out_type)?;
         let mut metadata = Metadata::new(family.architecture);
@@ -63,7 +66,9 @@ impl Plan {
         general::set_file_type(dtype, &outputs, &mut metadata);
         let pre_tokenizer = options.pre_tokenizer.as_deref();
         let limit = rows(&outputs)? + PADDING;
-        vocab::set(family.vocabulary, Sources { folder, config: &config, limit, pre_tokenizer }, &mut metadata)?;
+        let notes_prefix = family.notes_prefix;
+        let sources = Sources { folder, config: &config, limit, pre_tokenizer, notes_prefix };
+        vocab::set(family.vocabulary, sources, &mut metadata)?;
         (family.after_vocabulary)(&config, &mut metadata)?;
         Ok(Self { metadata, outputs, checkpoint })
     }

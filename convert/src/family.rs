@@ -46,6 +46,8 @@ pub(crate) struct At<'a> {
 pub(crate) enum Edit {
     /// The tensor becomes another one.
     Each(fn(At<'_>, Tensor) -> Result<Tensor, Error>),
+    /// The tensor becomes another one, and its new name has no ending.
+    Bare(fn(At<'_>, Tensor) -> Result<Tensor, Error>),
     /// The tensor becomes several, with these names.
     Parts(fn(At<'_>, Tensor) -> Result<Vec<(&'static str, Tensor)>, Error>),
     /// The tensor is left out.
@@ -74,6 +76,10 @@ pub(crate) struct Family {
     pub edits: &'static [(&'static str, Edit)],
     /// Tensors that the checkpoint does not have.
     pub extra: fn(&Config) -> Result<Vec<(&'static str, Tensor)>, Error>,
+    /// Counts the tokens of the vocabulary's files as [`KNOWN_TOKENS`] of the numbers.
+    pub counts_tokens: bool,
+    /// Takes from `tokenizer_config.json` if a space is put before texts.
+    pub notes_prefix: bool,
     /// Takes the kind of pooling from `modules.json`.
     pub pools: bool,
     /// Leaves the output matrix out if it equals the embedding.
@@ -83,6 +89,9 @@ pub(crate) struct Family {
     /// Corrects the keys of the vocabulary.
     pub after_vocabulary: fn(&Config, &mut Metadata) -> Result<(), Error>,
 }
+
+/// Number of tokens that the vocabulary's files name.
+pub(crate) const KNOWN_TOKENS: &str = "known tokens";
 
 /// A family without peculiarities, from which the rows start.
 const PLAIN: Family = Family {
@@ -96,6 +105,8 @@ const PLAIN: Family = Family {
     names: &[],
     edits: &[],
     extra: |_| Ok(Vec::new()),
+    counts_tokens: false,
+    notes_prefix: false,
     pools: false,
     drops_tied_output: false,
     vocabulary: &[Style::Bpe],
@@ -160,6 +171,7 @@ impl Family {
         Ok(match edit {
             None => vec![(whole(new), tensor)],
             Some(Edit::Each(edit)) => vec![(whole(new), edit(at, tensor)?)],
+            Some(Edit::Bare(edit)) => vec![(Name::whole(name.layer, new, ""), edit(at, tensor)?)],
             Some(Edit::Parts(edit)) => {
                 edit(at, tensor)?.into_iter().map(|(new, part)| (whole(new), part)).collect()
             }

@@ -14,7 +14,7 @@ pub(crate) struct Name {
     pub layer: Option<usize>,
     /// Name without layer and ending.
     pub path: String,
-    /// `.weight`, `.bias` or nothing.
+    /// `.weight`, `.bias`, `.scale` or nothing.
     pub ending: &'static str,
 }
 
@@ -40,7 +40,7 @@ const PREFIXES: &[&str] = &[
 impl Name {
     /// Take a name apart; `None` if a number stands where no layers are.
     pub fn parse(name: &str) -> Option<Self> {
-        let ending = [".weight", ".bias"].into_iter().find(|ending| name.ends_with(ending)).unwrap_or("");
+        let ending = [".weight", ".bias", ".scale"].into_iter().find(|ending| name.ends_with(ending)).unwrap_or("");
         let stem = name.strip_suffix(ending).unwrap_or(name);
         let parts: Vec<&str> = stem.split('.').collect();
         let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -80,10 +80,19 @@ impl Name {
     pub fn whole(layer: Option<usize>, name: &str, ending: &str) -> String {
         let dotted = if ending.is_empty() || ending.starts_with('.') { "" } else { "." };
         match layer {
-            Some(layer) => format!("blk.{layer}.{name}{dotted}{ending}"),
+            // T5 has two stacks of layers.
+            Some(layer) => match name.split_once('.').filter(|parts| ["enc", "dec"].contains(&parts.0)) {
+                Some((stack, name)) => format!("{stack}.blk.{layer}.{name}{dotted}{ending}"),
+                None => format!("blk.{layer}.{name}{dotted}{ending}"),
+            },
             None => format!("{name}{dotted}{ending}"),
         }
     }
+}
+
+/// Return the number of the layer in a name of `model.layers`; `None` if it has none.
+pub(crate) fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("model.layers.")?.split_once('.')?.0.parse().ok()
 }
 
 /// Names outside of layers, of all architectures.

@@ -57,6 +57,8 @@ pub(crate) struct Sources<'a> {
     pub limit: usize,
     /// Name of the pre-tokeniser, if the caller knows it.
     pub pre_tokenizer: Option<&'a str>,
+    /// True if `tokenizer_config.json` decides if a space is put before texts.
+    pub notes_prefix: bool,
 }
 
 impl Sources<'_> {
@@ -108,6 +110,18 @@ impl Style {
             Self::Plamo => "tokenizer.jsonl",
         }
     }
+}
+
+/// Count the tokens that the files of a vocabulary name.
+///
+/// # Errors
+/// The errors of reading them.
+pub(crate) fn count(folder: &Path, config: &Config) -> Result<usize, Error> {
+    if folder.join("tokenizer.model").is_file() {
+        return config.size(&["vocab_size"]);
+    }
+    let tokenizer = Tokenizer::read(folder)?;
+    Ok(tokenizer.n_entries())
 }
 
 /// Set the keys of the vocabulary, of the first style whose files are there.

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::metadata::Metadata;
 use crate::names::{
     ATTENTION, EXPERTS, GATED, LATENT_ATTENTION, MIXTRAL_EXPERTS, Names, PRE_NORMS, SHARED_EXPERTS,
+    layer_of,
 };
 use crate::tensor::Tensor;
 
@@ -70,9 +71,8 @@ fn text_layers(config: &Config, name: String) -> Option<String> {
     if config.flag("tie_word_embeddings") == Some(true) && name.ends_with("lm_head.weight") {
         return None;
     }
-    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'))?.0.parse().ok();
     let n_layers = config.n_layers().ok()?;
-    layer.is_none_or(|layer: usize| layer < n_layers).then_some(name)
+    layer_of(&name).is_none_or(|layer| layer < n_layers).then_some(name)
 }
 
 /// Set the keys of compressed attention and of experts.

@@ -2,7 +2,7 @@
 
 use super::edits::add_one;
 use super::standard::{self, need_numbers, sliding_layers};
-use super::{At, Edit, Family, PLAIN};
+use super::{At, Edit, Family, KNOWN_TOKENS, PLAIN};
 use crate::config::Config;
 use crate::error::Error;
 use crate::metadata::Metadata;
@@ -20,10 +20,8 @@ const GEMMA4: Names = &[
     ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
     ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
     ("router.proj", "ffn_gate_inp"),
-    ("router_scale", "ffn_gate_inp"),
     ("experts.gate_up_proj", "ffn_gate_up_exps"),
     ("experts.down_proj", "ffn_down_exps"),
-    ("experts_scale", "ffn_down_exps"),
 ];
 
 const GEMMA: Family = Family {
@@ -37,7 +35,7 @@ const GEMMA: Family = Family {
 };
 
 pub(super) const FAMILIES: &[Family] = &[
-    Family { classes: &["GemmaForCausalLM"], after_vocabulary: infill, ..GEMMA },
+    Family { classes: &["GemmaForCausalLM"], after_vocabulary: turns, ..GEMMA },
     Family {
         classes: &["Gemma2ForCausalLM"],
         architecture: "gemma2",
@@ -52,6 +50,7 @@ pub(super) const FAMILIES: &[Family] = &[
         metadata: third,
         rename: |_, name| Some(name),
         names: &[ATTENTION, QK_NORM, SANDWICH_NORMS, GATED],
+        counts_tokens: true,
         edits: &[("*_norm", Edit::Each(add_one)), ("token_embd", Edit::Each(known_tokens))],
         vocabulary: &[Style::SentencePiece, Style::Bpe],
         after_vocabulary: |config, meta| {
@@ -63,10 +62,11 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         classes: &["Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"],
         architecture: "gemma4",
+        counts_tokens: true,
         metadata: fourth,
         rename: rename_fourth,
         names: &[GEMMA4, ATTENTION, QK_NORM, SANDWICH_NORMS, GATED],
-        edits: &[],
+        edits: &[("token_embd", Edit::Each(known_tokens))],
         extra: proportional,
         vocabulary: &[Style::Gemma4],
         ..GEMMA
@@ -121,9 +121,9 @@ fn third(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drop the rows of tokens that no file names. Their number is known from the vocabulary's size.
+/// Drop the rows of tokens that no file names.
 fn known_tokens(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
-    match at.config.number(&["vocab_size"])? {
+    match at.config.number(&[KNOWN_TOKENS])? {
         Some(n) if n as usize > 0 && (n as usize) < tensor.dim(0) => tensor.slice(0, 0, n as usize),
         _ => Ok(tensor),
     }
@@ -131,9 +131,10 @@ fn known_tokens(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
 
 /// Name the tensors of Gemma 4 as tables have them.
 fn rename_fourth(_: &Config, name: String) -> Option<String> {
-    let name = name.replace("router.scale", "router_scale").replace("router.per_expert_scale", "experts_scale");
-    let name = name.replace("experts.per_expert_scale", "experts_scale");
-    let is_weight = name.ends_with("layer_scalar") || name.contains(".experts.") && !name.ends_with(".weight");
+    let name = name.replace("router.scale", "router.proj.scale");
+    let name = name.replace("router.per_expert_scale", "experts.down_proj.scale");
+    let has_ending = name.ends_with(".weight") || name.ends_with(".scale");
+    let is_weight = name.ends_with("layer_scalar") || name.contains(".experts.") && !has_ending;
     Some(if is_weight { format!("{name}.weight") } else { name })
 }
 
@@ -197,10 +198,8 @@ fn no_prefix(_: &Config, meta: &mut Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// Set the tokens around holes.
-fn infill(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
-    for (key, id) in [("prefix", 67u32), ("suffix", 69), ("middle", 68), ("eot", 107)] {
-        meta.set(&format!("tokenizer.ggml.{key}_token_id"), id);
-    }
+/// Set the token that ends turns.
+fn turns(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
+    meta.set("tokenizer.ggml.eot_token_id", 107u32);
     no_prefix(config, meta)
 }

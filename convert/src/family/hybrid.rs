@@ -8,7 +8,7 @@ use super::{At, Edit, Family, PLAIN};
 use crate::config::Config;
 use crate::error::Error;
 use crate::metadata::Metadata;
-use crate::names::{ATTENTION, Names, PRE_NORMS, STATE_SPACE};
+use crate::names::{ATTENTION, Names, PRE_NORMS, STATE_SPACE, layer_of};
 use crate::tensor::Tensor;
 use crate::vocab::Style;
 
@@ -84,7 +84,7 @@ const NEMOTRON_H: Family = Family {
     prepare: |config| pad_vocabulary(config, 8),
     rename: |_, name| Some(mixer(&name)),
     names: &[NEMOTRON, STATE_SPACE],
-    edits: SECOND,
+    edits: GRANITE,
     ..PLAIN
 };
 
@@ -183,9 +183,8 @@ fn periodic(config: &Config, layer: usize, [offset, period]: [&str; 2]) -> Resul
 /// Name Jamba's tensors; a lone expert is a plain network.
 fn rename_jamba(config: &Config, name: String) -> Option<String> {
     let name = mixer(&name.replace(".moe.", ".feed_forward."));
-    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'))?.0.parse();
     let is_sparse = |layer| periodic(config, layer, ["expert_layer_offset", "expert_layer_period"]);
-    let sparse = layer.is_ok_and(|layer| is_sparse(layer).unwrap_or(true));
+    let sparse = layer_of(&name).is_none_or(|layer| is_sparse(layer).unwrap_or(true));
     Some(if sparse { name } else { name.replace(".experts.0.", ".") })
 }
 
@@ -195,6 +194,7 @@ const FALCON_H1: &[(&str, Edit)] = &[
     SECOND[1],
     SECOND[2],
     SECOND[3],
+    ("ffn_norm", Edit::Bare(|_, x| Ok(x))),
     ("ffn_down", Edit::Each(|at, x| Ok(x.multiply(nth(at, "mlp_multipliers", 1)?)))),
     ("ffn_gate", Edit::Each(|at, x| Ok(x.multiply(nth(at, "mlp_multipliers", 0)?)))),
     ("attn_q", Edit::Each(|at, x| Ok(x.multiply(one(at, "attention_in_multiplier")?)))),

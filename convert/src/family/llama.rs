@@ -29,7 +29,8 @@ pub(super) const LLAMA: Family = Family {
     edits: ROTATES_NEIGHBOURS,
     extra: llama3_factors,
     vocabulary: VOCABULARY,
-    after_vocabulary: infill,
+    notes_prefix: true,
+    after_vocabulary: by_size,
     ..PLAIN
 };
 
@@ -296,14 +297,10 @@ fn norm_weights(_: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
     Ok(if tensor.name().ends_with(".weight") { tensor.add(1.0) } else { tensor })
 }
 
-/// Set the tokens around holes of Code Llama, and leave the beginning of SmolLM's texts out.
-fn infill(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
+/// Set the token that ends turns of Code Llama, and leave the beginning of SmolLM's texts out.
+fn by_size(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     match config.number(&["vocab_size"])? {
-        Some(32016) => {
-            for (key, id) in [("prefix", 32007u32), ("suffix", 32008), ("middle", 32009), ("eot", 32010)] {
-                meta.set(&format!("tokenizer.ggml.{key}_token_id"), id);
-            }
-        }
+        Some(32016) => meta.set("tokenizer.ggml.eot_token_id", 32010u32),
         Some(49152) => meta.set("tokenizer.ggml.add_bos_token", false),
         _ => {}
     }

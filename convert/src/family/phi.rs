@@ -35,10 +35,6 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "phi2",
         metadata: second,
         names: &[PHI2, ATTENTION],
-        after_vocabulary: |_, meta| {
-            meta.set("tokenizer.ggml.add_bos_token", false);
-            Ok(())
-        },
         ..PLAIN
     },
     Family { classes: &["Phi3ForCausalLM", "Phi4ForCausalLMV"], ..PHI3 },
@@ -75,6 +71,8 @@ fn second(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     let epsilon = config.need_float(&["layer_norm_epsilon", "layer_norm_eps"])?;
     meta.set_own("attention.layer_norm_epsilon", epsilon);
     meta.set_own("rope.dimension_count", rotated(config)?);
+    // Unless the tokenizer says something else.
+    meta.set("tokenizer.ggml.add_bos_token", false);
     Ok(())
 }
 

@@ -39,8 +39,11 @@ pub(super) const FAMILIES: &[Family] = &[Family {
         ("attn_norm", Edit::Each(|_, x| Ok(x.add(1.0)))),
         ("ffn_norm", Edit::Each(|_, x| Ok(x.add(1.0)))),
         ("output_norm", Edit::Each(|_, x| Ok(x.add(1.0)))),
-        ("post_attention_norm", Edit::Each(|_, x| Ok(x.add(1.0 / 5.0)))),
-        ("post_ffw_norm", Edit::Each(after_network)),
+        ("post_attention_norm", Edit::Bare(|_, x| Ok(x.add(1.0 / 5.0)))),
+        ("post_ffw_norm", Edit::Bare(after_network)),
+        ("ssm_dt_norm", Edit::Bare(|_, x| Ok(x))),
+        ("ssm_b_norm", Edit::Bare(|_, x| Ok(x))),
+        ("ssm_c_norm", Edit::Bare(|_, x| Ok(x))),
     ],
     vocabulary: &[Style::Plamo],
     ..PLAIN

@@ -62,6 +62,7 @@ const RWKV7: Names = &[
     ("attention.k_a", "time_mix_k_a"),
     ("attention.r_k", "time_mix_r_k"),
     ("attention.x_fused", "time_mix_lerp_fused"),
+    ("attention_norm", "attn_norm"),
     ("feed_forward.x_k", "channel_mix_lerp_k"),
 ];
 

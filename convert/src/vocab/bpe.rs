@@ -109,7 +109,7 @@ fn fallback_tokens(tokenizer: &Tokenizer, sources: Sources<'_>) -> Result<Tokens
         wrong(path, format!("the token {text:?} with number {id}"), format!("numbers below {n} without holes"))
     };
     for (text, id) in pieces {
-        let special = tokenizer.added.get(id).is_some_and(|added| added.special);
+        let special = tokenizer.added.get(id).is_some_and(|added| added.named);
         let kind = match (is_byte(text), special) {
             (true, _) => Kind::Byte,
             (false, true) => Kind::Control,
@@ -120,7 +120,7 @@ fn fallback_tokens(tokenizer: &Tokenizer, sources: Sources<'_>) -> Result<Tokens
         }
     }
     for (&id, added) in tokenizer.added.iter().filter(|(id, _)| **id >= pieces.len()) {
-        let kind = if added.special { Kind::Control } else { Kind::UserDefined };
+        let kind = if added.named { Kind::Control } else { Kind::UserDefined };
         if !tokens.set(id, added.content.as_str(), NO_SCORE, kind) {
             return Err(hole(&added.content, id));
         }
@@ -144,7 +144,7 @@ mod tests {
         let tokenizer = Tokenizer::parse(Path::new("tokenizer.json"), file.as_bytes(), None)?;
         let config = Config::parse(Path::new("config.json"), config.as_bytes())?;
         let folder = Path::new(".");
-        tokens(&tokenizer, Sources { folder, config: &config, limit: 8, pre_tokenizer: None })
+        tokens(&tokenizer, Sources { folder, config: &config, limit: 8, pre_tokenizer: None, notes_prefix: false })
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) struct Specials {
     /// True for roles that are added to texts.
     pub add: BTreeMap<&'static str, bool>,
     templates: Vec<Template>,
+    /// True if a space is put before texts, where the family lets the files say so.
+    prefix: Option<bool>,
     lowercase: Option<bool>,
     strip_accents: Option<bool>,
 }
@@ -85,6 +87,8 @@ impl Specials {
         let mut specials = Self::default();
         let mut texts = Texts { configured: config.is_some(), ..Texts::default() };
         if let Some(config) = &config {
+            let prefix = config.get("add_prefix_space").and_then(Value::as_bool);
+            specials.prefix = prefix.filter(|_| sources.notes_prefix);
             for (role, _) in ROLES {
                 let text = config.get(format!("{role}_token")).and_then(text_of);
                 texts.texts.extend(text.map(|text| (role, text.to_owned())));
@@ -252,6 +256,9 @@ impl Specials {
         }
         for (role, add) in &self.add {
             meta.set(&format!("tokenizer.ggml.add_{role}_token"), *add);
+        }
+        if let Some(prefix) = self.prefix {
+            meta.set("tokenizer.ggml.add_space_prefix", prefix);
         }
         for (name, template) in &self.templates {
             let dot = if name == "default" { String::new() } else { format!(".{name}") };

@@ -19,6 +19,8 @@ pub struct Tokenizer {
     pub(super) file: File,
     /// Added tokens by number, each with that number in it.
     pub(super) added: BTreeMap<usize, Added>,
+    /// Number of added tokens in `tokenizer.json`.
+    n_listed: usize,
 }
 
 /// What `tokenizer.json` holds.
@@ -45,6 +47,9 @@ pub(super) struct Added {
     pub content: String,
     #[serde(default)]
     pub special: bool,
+    /// True if the configuration gives the token a role.
+    #[serde(skip)]
+    pub named: bool,
 }
 
 /// The vocabulary and how texts are split into it.
@@ -133,7 +138,8 @@ impl Tokenizer {
                 return Err(wrong(path, found, "one token for each number"));
             }
         }
-        let mut tokenizer = Self { path: path.into(), file, added };
+        let n_listed = added.len();
+        let mut tokenizer = Self { path: path.into(), file, added, n_listed };
         tokenizer.check_numbers()?;
         if let Some(config) = config {
             tokenizer.add_configured(config);
@@ -161,17 +167,18 @@ impl Tokenizer {
             let content = token.get("content").and_then(Value::as_str);
             let (Ok(id), Some(content)) = (id.parse(), content) else { continue };
             let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
-            self.added.entry(id).or_insert(Added { id, content: content.into(), special });
+            self.added.entry(id).or_insert(Added { id, content: content.into(), special, named: false });
         }
         let named: Vec<&str> = special_texts(config).collect();
         if let Pieces::Numbered(pieces) = &self.file.model.vocab {
             for (text, id) in pieces.iter().filter(|(text, _)| named.contains(&text.as_str())) {
-                let token = Added { id: *id, content: text.clone(), special: true };
+                let token = Added { id: *id, content: text.clone(), special: true, named: true };
                 self.added.entry(*id).or_insert(token);
             }
         }
         for token in self.added.values_mut() {
-            token.special |= named.contains(&token.content.as_str());
+            token.named = named.contains(&token.content.as_str());
+            token.special |= token.named;
         }
     }
 
@@ -188,7 +195,12 @@ impl Tokenizer {
         }
     }
 
-    /// Return the number of tokens, up to the last one.
+    /// Return the number of entries of both lists, with those that stand in both counted twice.
+    pub(super) fn n_entries(&self) -> usize {
+        self.n_listed + self.numbered().map_or(0, <[_]>::len)
+    }
+
+    /// Return the number of different tokens.
     pub(super) fn n_tokens(&self) -> usize {
         match &self.file.model.vocab {
             Pieces::Numbered(pieces) => {
