@@ -9,7 +9,7 @@ use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId, Token};
 use backstitch_testing::{Random, assert_bits};
 use converted::{model, tokens};
 
-const ARCHITECTURES: [&str; 15] = [
+const ARCHITECTURES: [&str; 22] = [
     "llama",
     "qwen3",
     "falcon_h1",
@@ -24,6 +24,13 @@ const ARCHITECTURES: [&str; 15] = [
     "lfm2_swa",
     "rwkv6",
     "rwkv7",
+    "rwkv6qwen2",
+    "arwkv7",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "qwen35moe",
+    "plamo2",
     "qwen35",
 ];
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
