@@ -34,8 +34,8 @@ impl Checkpoint {
     /// Read the headers of the files of a folder whose names begin with `stem` ("model").
     ///
     /// # Errors
-    /// [`Error::MissingFile`] if there is none, [`Error::MissingShards`] and [`Error::Index`] if the
-    /// index lists other files or tensors than there are, [`Error::Tensor`] if two files have a
+    /// [`Error::MissingFile`] if there is none, [`Error::MissingShards`] and [`Error::Index`] if
+    /// the index lists other files or tensors than there are, [`Error::Tensor`] if two files have a
     /// tensor of one name; the errors of [`read_header`].
     pub fn open(folder: &Path, stem: &str) -> Result<Self, Error> {
         let index_path = folder.join(format!("{stem}.safetensors.index.json"));
@@ -116,7 +116,11 @@ fn present(folder: &Path, path: &Path, map: &BTreeMap<String, String>) -> Result
     let names: BTreeSet<&String> = map.values().collect();
     let (there, missing): (Vec<_>, Vec<_>) =
         names.into_iter().cloned().partition(|name| folder.join(name).is_file());
-    if missing.is_empty() { Ok(there) } else { Err(Error::MissingShards { path: path.into(), shards: missing }) }
+    if missing.is_empty() {
+        Ok(there)
+    } else {
+        Err(Error::MissingShards { path: path.into(), shards: missing })
+    }
 }
 
 /// Return the names of the weight files of a folder without an index, sorted.

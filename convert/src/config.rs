@@ -23,7 +23,7 @@ impl Config {
     /// Read `config.json` of a folder.
     ///
     /// # Errors
-    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if there is no such JSON object.
+    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if there is no JSON object.
     pub fn read(path: &Path) -> Result<Self, Error> {
         Self::parse(path, &read_file(path)?)
     }
@@ -233,8 +233,13 @@ fn rope_parameters(map: &Map<String, Value>) -> Map<String, Value> {
     if rope.contains_key("full_attention") || rope.contains_key("sliding_attention") {
         return rope;
     }
-    const SLIDING: &[&str] =
-        &["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
+    const SLIDING: &[&str] = &[
+        "local_rope_theta",
+        "rope_local_theta",
+        "rope_theta_local",
+        "swa_rope_theta",
+        "rope_local_base_freq",
+    ];
     if let Some(theta) = named(SLIDING) {
         let sliding = Map::from_iter([("rope_theta".to_owned(), theta)]);
         rope.insert("sliding_attention".into(), sliding.into());
@@ -243,7 +248,13 @@ fn rope_parameters(map: &Map<String, Value>) -> Map<String, Value> {
     let outside = [
         (
             "rope_theta",
-            named(&["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"]),
+            named(&[
+                "global_rope_theta",
+                "rope_global_theta",
+                "rope_theta_global",
+                "rope_theta",
+                "rotary_emb_base",
+            ]),
         ),
         ("rope_type", old_type),
         ("partial_rotary_factor", named(&["partial_rotary_factor", "rope_pct", "rope_percent"])),
@@ -282,7 +293,7 @@ mod tests {
             config.number(&["g"]).unwrap_err(),
             config.need(&["f"]).unwrap_err(),
         ];
-        let texts = ["5000", "0", "-1", "1.5", "1e300", "\"7\"", "2147483648", "nothing"];
+        let texts = ["5000", "0", "-1", "1.5", "1e+300", "\"7\"", "2147483648", "nothing"];
         for (error, found) in refused.iter().zip(texts) {
             assert!(error.to_string().contains(&format!("is {found}, wanted")), "{error}");
         }

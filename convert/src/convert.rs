@@ -15,7 +15,7 @@ use crate::metadata::Metadata;
 use crate::plan::{OutType, Output, plan};
 use crate::vocab::{self, PADDING, Sources};
 
-/// What the caller decides.
+/// Choices of the caller.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Element type of the matrices.

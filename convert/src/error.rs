@@ -131,11 +131,9 @@ impl fmt::Display for Error {
             Self::MissingShards { path, shards } => {
                 write!(f, "{} lists files that are not there: {}", path.display(), shards.join(", "))
             }
-            Self::Index { path, tensor, found, wanted } => write!(
-                f,
-                "{}: tensor {tensor:?} is in {found}, but should be in {wanted}",
-                path.display()
-            ),
+            Self::Index { path, tensor, found, wanted } => {
+                write!(f, "{}: tensor {tensor:?} is in {found}, but should be in {wanted}", path.display())
+            }
             Self::Tensor { tensor, found, wanted } => {
                 write!(f, "tensor {tensor:?} has {found}, wanted {wanted}")
             }

@@ -139,7 +139,7 @@ impl Family {
     /// Find the family of a model.
     ///
     /// # Errors
-    /// [`Error::UnknownArchitecture`] if no family has the class, [`Error::Key`] if no class is named.
+    /// [`Error::UnknownArchitecture`] if no family has the class, [`Error::Key`] if none is named.
     pub fn of(config: &Config) -> Result<&'static Self, Error> {
         let class = config.class()?;
         let mut families = FAMILIES.iter().copied().flatten();
@@ -150,8 +150,8 @@ impl Family {
     /// Apply the names and edits to a tensor.
     ///
     /// # Errors
-    /// [`Error::UnknownTensor`] for a name that the architecture does not have, [`Error::Tensor`] for
-    /// a shape that does not fit.
+    /// [`Error::UnknownTensor`] for a name that the architecture does not have, [`Error::Tensor`]
+    /// for a shape that does not fit.
     pub fn convert(
         &self,
         config: &Config,
@@ -220,7 +220,10 @@ mod tests {
         let of = |text: &str| Config::parse(Path::new("config.json"), text.as_bytes()).unwrap();
         let error = Family::of(&of(r#"{"architectures": ["Qwen33ForCausalLM"]}"#)).err().unwrap();
         let text = error.to_string();
-        assert!(text.contains("\"Qwen33ForCausalLM\" are unknown; the nearest known one is \"Qwen"), "{text}");
+        assert!(
+            text.contains("\"Qwen33ForCausalLM\" are unknown; the nearest known one is \"Qwen"),
+            "{text}"
+        );
         let error = Family::of(&of(r#"{"architectures": ["CLIP"]}"#)).err().unwrap();
         assert!(error.to_string().ends_with("unknown"), "{error}");
         assert_eq!(distance("kitten", "sitting"), 3);

@@ -1,20 +1,19 @@
 //! From Hugging Face folders to GGUF files.
 //!
 //! A folder holds a checkpoint (safetensors files), `config.json` and the files of a tokenizer.
-//! [`convert`] makes a GGUF file of it, with the names and keys of llama.cpp. Everything that the
+//! [`Plan`] makes a GGUF file of it, with the names and keys of llama.cpp. Everything that the
 //! file will hold is planned and checked first; then the tensors are computed and written one after
 //! the other, so memory holds one of them at most.
 //!
 //! - [`safetensors`] and [`checkpoint`] read weights, [`config`] reads numbers, `vocab` tokenizers.
 //! - `family` says what each architecture does with them: tables of names and small edits.
 //! - `tensor` computes, `plan` chooses element types, `metadata` collects keys.
-//! - [`lora`] does the same for adapters of PEFT.
 //!
 //! ```no_run
 //! use backstitch_convert::{Options, Plan};
 //!
 //! let mut plan = Plan::of_folder("SmolLM2-135M".as_ref(), &Options::default())?;
-//! let file = std::fs::File::create("SmolLM2-135M.gguf").map_err(backstitch_convert::Error::Write)?;
+//! let file = std::fs::File::create("model.gguf").map_err(backstitch_convert::Error::Write)?;
 //! plan.write(std::io::BufWriter::new(file), |done, total| println!("{done} of {total} bytes"))?;
 //! # Ok::<(), backstitch_convert::Error>(())
 //! ```
@@ -26,7 +25,6 @@ pub mod error;
 mod family;
 mod general;
 mod json;
-pub mod lora;
 pub mod metadata;
 mod names;
 mod plan;

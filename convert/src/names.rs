@@ -1,4 +1,4 @@
-//! Names of tensors: the parts of a name, and tables from the names of checkpoints to those of GGUF.
+//! Names of tensors: the parts of a name, and tables from checkpoints' names to those of GGUF.
 //!
 //! A name such as `model.layers.3.self_attn.q_proj.weight` has a layer (3), a path
 //! (`self_attn.q_proj`) and an ending (`.weight`). Tables hold paths. An architecture lists the
@@ -18,7 +18,7 @@ pub(crate) struct Name {
     pub ending: &'static str,
 }
 
-/// What stands before the number of a layer. Anything else is not a layer of the text model.
+/// Words before the number of a layer. Anything else is not a layer of the text model.
 const PREFIXES: &[&str] = &[
     "model.layers",
     "layers",
@@ -40,7 +40,8 @@ const PREFIXES: &[&str] = &[
 impl Name {
     /// Take a name apart; `None` if a number stands where no layers are.
     pub fn parse(name: &str) -> Option<Self> {
-        let ending = [".weight", ".bias", ".scale"].into_iter().find(|ending| name.ends_with(ending)).unwrap_or("");
+        let ending =
+            [".weight", ".bias", ".scale"].into_iter().find(|ending| name.ends_with(ending)).unwrap_or("");
         let stem = name.strip_suffix(ending).unwrap_or(name);
         let parts: Vec<&str> = stem.split('.').collect();
         let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -182,11 +183,8 @@ pub(crate) const SANDWICH_NORMS: Names = &[
 ];
 
 /// The gated feed-forward network.
-pub(crate) const GATED: Names = &[
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-];
+pub(crate) const GATED: Names =
+    &[("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")];
 
 /// The router and stacked experts.
 pub(crate) const EXPERTS: Names = &[
@@ -271,7 +269,10 @@ mod tests {
     #[test]
     fn names_come_apart() {
         let name = Name::parse("model.layers.12.mlp.experts.3.up_proj.weight").unwrap();
-        assert_eq!((name.layer, name.path.as_str(), name.ending), (Some(12), "mlp.experts.3.up_proj", ".weight"));
+        assert_eq!(
+            (name.layer, name.path.as_str(), name.ending),
+            (Some(12), "mlp.experts.3.up_proj", ".weight")
+        );
         let (expert, rest) = name.expert().unwrap();
         assert_eq!((expert, rest.path.as_str()), (3, "mlp.experts.up_proj"));
         assert_eq!(rest.mapped(&[EXPERTS]), Some("ffn_up_exps"));

@@ -1,4 +1,4 @@
-//! What the new file will hold: names, shapes and element types of its tensors, all checked before
+//! The content of the new file: names, shapes and element types of its tensors, all checked before
 //! any data are read.
 
 mod quantized;
@@ -69,7 +69,7 @@ impl Tensors {
         self.0.keys().filter(|name| name.path == path).map(|name| name.layer).collect()
     }
 
-    /// In each layer that has them, stack the tensors of some paths and give the stack another path.
+    /// In each layer that has them, stack the tensors of some paths under another path.
     ///
     /// # Errors
     /// [`Error::MissingTensor`] if a layer has only some of them, [`Error::Tensor`] if their shapes
@@ -136,8 +136,8 @@ pub(crate) struct Output {
 /// what the family merges.
 ///
 /// # Errors
-/// [`Error::UnknownTensor`] for a name that no text model has, [`Error::Key`] for a layer beyond the
-/// last, and the errors of merging.
+/// [`Error::UnknownTensor`] for a name that no text model has, [`Error::Tensor`] for two tensors of
+/// one meaning, and the errors of merging.
 pub(crate) fn collect(
     family: &Family,
     config: &Config,
@@ -234,8 +234,8 @@ fn element_type(name: &str, shape: &[usize], dtype: DType) -> DType {
         Some((_, own)) => own,
         None => name,
     };
-    let is_matrix = name.ends_with(".weight") || name.ends_with(".lora_a") || name.ends_with(".lora_b");
-    if shape.len() < 2 || name.ends_with("_norm.weight") || SINGLE_PRECISION.contains(&own) || !is_matrix {
+    let stays = name.ends_with("_norm.weight") || SINGLE_PRECISION.contains(&own);
+    if shape.len() < 2 || stays || !name.ends_with(".weight") {
         return DType::F32;
     }
     let row = shape.last().copied().unwrap_or(1);
@@ -309,7 +309,6 @@ mod tests {
         assert_eq!(of("blk.3.attn_q.bias", &[8, 64]), DType::F32);
         assert_eq!(of("blk.3.ffn_gate_inp.weight", &[8, 64]), DType::F32);
         assert_eq!(of("blk.3.attn_q_norm.weight", &[8, 64]), DType::F32);
-        assert_eq!(of("blk.3.attn_q.weight.lora_a", &[8, 64]), DType::Q8_0);
     }
 
     #[test]

@@ -156,7 +156,8 @@ fn entry(name: &str, value: &Value) -> Result<(StoredType, Vec<usize>, [u64; 2])
         wanted: wanted.into(),
     };
     let ty = value.get("dtype").and_then(Value::as_str).and_then(StoredType::from_name);
-    let ty = ty.ok_or_else(|| wrong("dtype", "one of F32, F16, BF16, F64, F8_E4M3, U8, I8, I32, I64, BOOL"))?;
+    let ty =
+        ty.ok_or_else(|| wrong("dtype", "one of F32, F16, BF16, F64, F8_E4M3, U8, I8, I32, I64, BOOL"))?;
     let numbers = |field: &str| -> Option<Vec<u64>> {
         value.get(field)?.as_array()?.iter().map(Value::as_u64).collect()
     };

@@ -83,7 +83,12 @@ impl Tensor {
 
     /// Make a vector of values that no file stores.
     pub(crate) fn of_values(name: &str, values: Vec<f32>) -> Self {
-        Self { name: name.into(), shape: vec![values.len()], half: false, node: Rc::new(Node::Values(values)) }
+        Self {
+            name: name.into(),
+            shape: vec![values.len()],
+            half: false,
+            node: Rc::new(Node::Values(values)),
+        }
     }
 
     /// Return the dimensions, outermost first.

@@ -46,7 +46,7 @@ pub(crate) enum Style {
     Plamo,
 }
 
-/// What a vocabulary is made of.
+/// The sources of a vocabulary.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     /// Folder of the files.
@@ -87,7 +87,8 @@ impl Style {
         match self {
             Self::Bpe | Self::Gemma4 => any(&["tokenizer.json"]),
             Self::ByteFallback => {
-                any(&["tokenizer.json"]) && Tokenizer::read(folder).is_ok_and(|file| file.falls_back_to_bytes())
+                any(&["tokenizer.json"])
+                    && Tokenizer::read(folder).is_ok_and(|file| file.falls_back_to_bytes())
             }
             Self::SentencePiece | Self::SentencePieceAdded => any(&["tokenizer.model"]),
             Self::WordPiece => any(&["tokenizer.json", "vocab.txt"]),

@@ -116,10 +116,11 @@ pub(super) const FAMILIES: &[Family] = &[
         },
         metadata: |config, meta| {
             metadata(config, meta)?;
-            need_numbers(config, meta, &[
-                ("moe_every_n_layers", &["moe_every_n_layers"]),
-                ("expert_used_count", &["moe_top_k"]),
-            ])
+            need_numbers(
+                config,
+                meta,
+                &[("moe_every_n_layers", &["moe_every_n_layers"]), ("expert_used_count", &["moe_top_k"])],
+            )
         },
         rename: |_, name| {
             let is_weight = name.ends_with("experts.mlp.w1") || name.ends_with("experts.mlp.w2");
@@ -175,10 +176,11 @@ fn metadata(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 /// Set the keys of ModernBERT.
 fn modern(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     metadata(config, meta)?;
-    need_numbers(config, meta, &[
-        ("attention.sliding_window", &["local_attention"]),
-        ("vocab_size", &["vocab_size"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[("attention.sliding_window", &["local_attention"]), ("vocab_size", &["vocab_size"])],
+    )?;
     meta.set_some("attention.sliding_window_pattern", config.number(&["global_attn_every_n_layers"])?);
     meta.set_own("rope.scaling.type", "none");
     meta.set_some("hidden_activation", config.text(&["hidden_activation"]));

@@ -74,13 +74,7 @@ pub(super) const FAMILIES: &[Family] = &[
         edits: &[("attn_qkv", Edit::Each(ungroup_heads))],
         ..PLAIN
     },
-    Family {
-        classes: &["MPTForCausalLM"],
-        architecture: "mpt",
-        metadata: mpt,
-        names: &[MPT],
-        ..PLAIN
-    },
+    Family { classes: &["MPTForCausalLM"], architecture: "mpt", metadata: mpt, names: &[MPT], ..PLAIN },
     Family {
         classes: &["FalconForCausalLM", "RWForCausalLM"],
         architecture: "falcon",
@@ -132,10 +126,11 @@ fn bloom(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 
 fn gptneox(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     sizes(config, meta)?;
-    need_numbers(config, meta, &[
-        ("context_length", &["max_position_embeddings"]),
-        ("feed_forward_length", &["intermediate_size"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[("context_length", &["max_position_embeddings"]), ("feed_forward_length", &["intermediate_size"])],
+    )?;
     let part = config.need_float(&["rotary_pct", "partial_rotary_factor"])?;
     meta.set_own("rope.dimension_count", (part * config.head_dim()? as f32) as u32);
     meta.set_own("use_parallel_residual", config.flag("use_parallel_residual").unwrap_or(true));
@@ -147,7 +142,8 @@ fn mpt(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     sizes(config, meta)?;
     meta.set_own("context_length", config.need(&["max_seq_len"])?);
     meta.set_own("attention.layer_norm_epsilon", 1e-5);
-    let attention = config.within("attn_config").ok_or_else(|| config.wrong(&["attn_config"], "an object"))?;
+    let attention =
+        config.within("attn_config").ok_or_else(|| config.wrong(&["attn_config"], "an object"))?;
     let n_kv = attention.number(&["kv_n_heads"])?.filter(|n| *n > 0);
     meta.set_some("attention.head_count_kv", n_kv);
     meta.set_some("attention.clamp_kqv", attention.float(&["clip_qkv"])?);
@@ -191,11 +187,15 @@ fn ungroup_queries(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
 
 fn stablelm(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     sizes(config, meta)?;
-    need_numbers(config, meta, &[
-        ("context_length", &["max_position_embeddings"]),
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count_kv", &["num_key_value_heads"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("context_length", &["max_position_embeddings"]),
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count_kv", &["num_key_value_heads"]),
+        ],
+    )?;
     let part = config.rope_outer().need_float(&["partial_rotary_factor"])?;
     meta.set_own("rope.dimension_count", (part * config.head_dim()? as f32) as u32);
     meta.set_own("use_parallel_residual", config.flag("use_parallel_residual").unwrap_or(true));

@@ -25,10 +25,11 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "cohere2",
         metadata: |config, meta| {
             scaled(config, meta)?;
-            need_numbers(config, meta, &[
-                ("attention.sliding_window", &["sliding_window"]),
-                ("vocab_size", &["vocab_size"]),
-            ])?;
+            need_numbers(
+                config,
+                meta,
+                &[("attention.sliding_window", &["sliding_window"]), ("vocab_size", &["vocab_size"])],
+            )?;
             let part = config.need_float(&["rotary_pct"])?;
             let dim = config.width()? / config.n_heads()?;
             meta.set_own("rope.dimension_count", (part * dim as f32) as u32);

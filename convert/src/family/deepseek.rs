@@ -7,8 +7,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::metadata::Metadata;
 use crate::names::{
-    ATTENTION, EXPERTS, GATED, LATENT_ATTENTION, MIXTRAL_EXPERTS, Names, PRE_NORMS, SHARED_EXPERTS,
-    layer_of,
+    ATTENTION, EXPERTS, GATED, LATENT_ATTENTION, MIXTRAL_EXPERTS, Names, PRE_NORMS, SHARED_EXPERTS, layer_of,
 };
 use crate::tensor::Tensor;
 
@@ -44,7 +43,7 @@ pub(super) const FAMILIES: &[Family] = &[
         // As attention over compressed states it has one head of keys; the file's number is needed
         // to take the projection apart.
         metadata: latent,
-        rename: text_layers,
+        rename: layers_of_text,
         names: &[LATENT_ATTENTION, ATTENTION, PRE_NORMS, GATED, EXPERTS, SHARED_EXPERTS],
         edits: &[("attn_kv_b", Edit::Parts(split_latent))],
         ..PLAIN
@@ -67,7 +66,7 @@ pub(super) const FAMILIES: &[Family] = &[
 ];
 
 /// Leave out layers beyond the last, which predict further tokens, and a tied output.
-fn text_layers(config: &Config, name: String) -> Option<String> {
+fn layers_of_text(config: &Config, name: String) -> Option<String> {
     if config.flag("tie_word_embeddings") == Some(true) && name.ends_with("lm_head.weight") {
         return None;
     }
@@ -93,16 +92,21 @@ fn latent(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("attention.key_length", rank.saturating_add(rotated));
     meta.set_own("attention.value_length", rank);
     meta.set_own("attention.key_length_mla", plain.saturating_add(rotated));
-    need_numbers(config, meta, &[
-        ("vocab_size", &["vocab_size"]),
-        ("attention.value_length_mla", &["v_head_dim"]),
-        ("expert_feed_forward_length", &["moe_intermediate_size", "intermediate_size"]),
-        ("rope.dimension_count", &["qk_rope_head_dim"]),
-    ])?;
-    copy_numbers(config, meta, &[
-        ("attention.q_lora_rank", &["q_lora_rank"]),
-        ("expert_count", &["n_routed_experts"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("vocab_size", &["vocab_size"]),
+            ("attention.value_length_mla", &["v_head_dim"]),
+            ("expert_feed_forward_length", &["moe_intermediate_size", "intermediate_size"]),
+            ("rope.dimension_count", &["qk_rope_head_dim"]),
+        ],
+    )?;
+    copy_numbers(
+        config,
+        meta,
+        &[("attention.q_lora_rank", &["q_lora_rank"]), ("expert_count", &["n_routed_experts"])],
+    )?;
     meta.set_own("expert_shared_count", config.number(&["n_shared_experts"])?.unwrap_or(0));
     meta.set_some("expert_weights_scale", config.float(&["routed_scaling_factor"])?);
     meta.set_some("expert_weights_norm", config.flag("norm_topk_prob").filter(|norm| *norm));
@@ -122,27 +126,36 @@ fn kimi(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     let layers = 1..=config.n_layers()? as i32;
     let heads: Vec<i32> = layers.map(|layer| i32::from(full.contains(&layer))).collect();
     meta.set_own("attention.head_count_kv", heads);
-    copy_numbers(&linear, meta, &[
-        ("ssm.conv_kernel", &["short_conv_kernel_size"]),
-        ("kda.head_dim", &["head_dim"]),
-    ])?;
+    copy_numbers(
+        &linear,
+        meta,
+        &[("ssm.conv_kernel", &["short_conv_kernel_size"]), ("kda.head_dim", &["head_dim"])],
+    )?;
     let rank = config.need(&["kv_lora_rank", "n_lora_kv"])?;
     let rotated = config.need(&["qk_rope_head_dim", "n_rot"])?;
     meta.set_own("attention.key_length", rank.saturating_add(rotated));
     let plain = config.number(&["qk_nope_head_dim"])?.map(|n| n.saturating_add(rotated));
     meta.set_some("attention.key_length_mla", config.number(&["n_embd_head_k_mla"])?.or(plain));
-    need_numbers(config, meta, &[
-        ("vocab_size", &["vocab_size"]),
-        ("attention.kv_lora_rank", &["kv_lora_rank", "n_lora_kv"]),
-        ("rope.dimension_count", &["qk_rope_head_dim", "n_rot"]),
-        ("expert_feed_forward_length", &["moe_intermediate_size"]),
-        ("expert_shared_count", &["num_shared_experts"]),
-        ("leading_dense_block_count", &["first_k_dense_replace"]),
-    ])?;
-    copy_numbers(config, meta, &[
-        ("attention.q_lora_rank", &["q_lora_rank", "n_lora_q"]),
-        ("attention.value_length_mla", &["n_embd_head_v_mla", "v_head_dim"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("vocab_size", &["vocab_size"]),
+            ("attention.kv_lora_rank", &["kv_lora_rank", "n_lora_kv"]),
+            ("rope.dimension_count", &["qk_rope_head_dim", "n_rot"]),
+            ("expert_feed_forward_length", &["moe_intermediate_size"]),
+            ("expert_shared_count", &["num_shared_experts"]),
+            ("leading_dense_block_count", &["first_k_dense_replace"]),
+        ],
+    )?;
+    copy_numbers(
+        config,
+        meta,
+        &[
+            ("attention.q_lora_rank", &["q_lora_rank", "n_lora_q"]),
+            ("attention.value_length_mla", &["n_embd_head_v_mla", "v_head_dim"]),
+        ],
+    )?;
     meta.set_own("expert_weights_scale", config.need_float(&["routed_scaling_factor"])?);
     Ok(())
 }

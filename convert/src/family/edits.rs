@@ -71,10 +71,7 @@ pub(super) fn ungroup_heads(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error>
 }
 
 /// Split stacked experts' gates and projections up, which lie behind each other.
-pub(super) fn split_gate_up_experts(
-    _: At<'_>,
-    tensor: Tensor,
-) -> Result<Vec<(&'static str, Tensor)>, Error> {
+pub(super) fn split_gate_up_experts(_: At<'_>, tensor: Tensor) -> Result<Vec<(&'static str, Tensor)>, Error> {
     halves(tensor.expect_rank(3)?, 1, ["ffn_gate_exps", "ffn_up_exps"])
 }
 

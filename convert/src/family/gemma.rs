@@ -76,14 +76,18 @@ pub(super) const FAMILIES: &[Family] = &[
 /// Set the keys that all have.
 fn first(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("block_count", config.n_layers()? as u32);
-    need_numbers(config, meta, &[
-        ("context_length", &["max_position_embeddings"]),
-        ("embedding_length", &["hidden_size"]),
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count", &["num_attention_heads"]),
-        ("attention.key_length", &["head_dim"]),
-        ("attention.value_length", &["head_dim"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("context_length", &["max_position_embeddings"]),
+            ("embedding_length", &["hidden_size"]),
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count", &["num_attention_heads"]),
+            ("attention.key_length", &["head_dim"]),
+            ("attention.value_length", &["head_dim"]),
+        ],
+    )?;
     meta.set_own("attention.head_count_kv", config.n_heads_kv()? as u32);
     meta.set_own("attention.layer_norm_rms_epsilon", config.need_float(&["rms_norm_eps"])?);
     Ok(())

@@ -35,18 +35,19 @@ pub(super) const FAMILIES: &[Family] = &[Family {
     rename,
     merge: |_, tensors| join_blocks(tensors),
     names: &[GPT_OSS, ATTENTION],
-    edits: &[
-        ("ffn_gate_up_exps", Edit::Parts(split_gate_up)),
-        ("ffn_down_exps", Edit::Each(plain_down)),
-    ],
+    edits: &[("ffn_gate_up_exps", Edit::Parts(split_gate_up)), ("ffn_down_exps", Edit::Each(plain_down))],
     ..PLAIN
 }];
 
 fn own_keys(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
-    need_numbers(config, meta, &[
-        ("attention.sliding_window", &["sliding_window"]),
-        ("expert_feed_forward_length", &["intermediate_size"]),
-    ])
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("attention.sliding_window", &["sliding_window"]),
+            ("expert_feed_forward_length", &["intermediate_size"]),
+        ],
+    )
 }
 
 /// Give tensors the endings that others have.

@@ -21,7 +21,7 @@ pub(super) const EXPERTS: Names = &[
 pub(super) const SHARED: Names =
     &[("shared_mlp.input_linear", "ffn_gate_up_shexp"), ("shared_mlp.output_linear", "ffn_down_shexp")];
 
-/// The same network where there are no experts.
+/// Names of that network where there are no experts.
 pub(super) const ALONE: Names =
     &[("shared_mlp.input_linear", "ffn_gate_up"), ("shared_mlp.output_linear", "ffn_down")];
 
@@ -56,12 +56,16 @@ pub(super) fn metadata(config: &Config, meta: &mut Metadata) -> Result<(), Error
     let mut config = config.clone();
     config.set("head_dim", serde_json::Value::Null);
     llama::metadata(&config, meta)?;
-    copy_fractions(&config, meta, &[
-        ("attention.scale", &["attention_multiplier"]),
-        ("embedding_scale", &["embedding_multiplier"]),
-        ("residual_scale", &["residual_multiplier"]),
-        ("logit_scale", &["logits_scaling"]),
-    ])
+    copy_fractions(
+        &config,
+        meta,
+        &[
+            ("attention.scale", &["attention_multiplier"]),
+            ("embedding_scale", &["embedding_multiplier"]),
+            ("residual_scale", &["residual_multiplier"]),
+            ("logit_scale", &["logits_scaling"]),
+        ],
+    )
 }
 
 /// Set the keys of Granite with experts.

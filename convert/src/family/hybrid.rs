@@ -149,14 +149,18 @@ pub(super) const FAMILIES: &[Family] = &[
 fn jamba(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     const WIDTH: &[&str] = &["hidden_size", "mamba_d_model"];
     let width = config.need(WIDTH)?;
-    need_numbers(config, meta, &[
-        ("context_length", &["max_position_embeddings", "n_ctx"]),
-        ("embedding_length", WIDTH),
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count", &["num_attention_heads"]),
-        ("expert_count", &["num_local_experts", "num_experts"]),
-        ("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("context_length", &["max_position_embeddings", "n_ctx"]),
+            ("embedding_length", WIDTH),
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count", &["num_attention_heads"]),
+            ("expert_count", &["num_local_experts", "num_experts"]),
+            ("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"]),
+        ],
+    )?;
     let n_layers = config.n_layers()?;
     meta.set_own("block_count", n_layers as u32);
     let n_kv = config.need(&["num_key_value_heads"])?.cast_signed();
@@ -240,14 +244,18 @@ fn falcon_in(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
 fn falcon_h1(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     mamba::second(config, meta)?;
     meta.set_own("context_length", config.number(&["max_position_embeddings"])?.unwrap_or(0));
-    need_numbers(config, meta, &[
-        ("vocab_size", &["vocab_size"]),
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count", &["num_attention_heads"]),
-        ("attention.head_count_kv", &["num_key_value_heads"]),
-        ("attention.key_length", &["head_dim"]),
-        ("attention.value_length", &["head_dim"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("vocab_size", &["vocab_size"]),
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count", &["num_attention_heads"]),
+            ("attention.head_count_kv", &["num_key_value_heads"]),
+            ("attention.key_length", &["head_dim"]),
+            ("attention.value_length", &["head_dim"]),
+        ],
+    )?;
     meta.set_own("rope.freq_base", config.rope().need_float(&["rope_theta"])?);
     Ok(())
 }
@@ -278,15 +286,26 @@ fn state_layers(config: &Config) -> Vec<usize> {
 
 /// Set the keys of state spaces between layers with attention.
 fn states(config: &Config, meta: &mut Metadata, inner: u32) -> Result<(), Error> {
-    need_numbers(config, meta, &[
-        ("ssm.conv_kernel", &["conv_kernel", "d_conv", "mamba_conv_kernel", "mamba_d_conv"]),
-        (
-            "ssm.state_size",
-            &["state_size", "d_state", "state_dim", "ssm_state_size", "mamba_state_size", "mamba_d_state"],
-        ),
-        ("ssm.group_count", &["n_groups", "num_groups", "mamba_n_groups", "mamba_num_groups"]),
-        ("ssm.time_step_rank", &["n_heads", "num_heads", "mamba_n_heads", "mamba_num_heads"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("ssm.conv_kernel", &["conv_kernel", "d_conv", "mamba_conv_kernel", "mamba_d_conv"]),
+            (
+                "ssm.state_size",
+                &[
+                    "state_size",
+                    "d_state",
+                    "state_dim",
+                    "ssm_state_size",
+                    "mamba_state_size",
+                    "mamba_d_state",
+                ],
+            ),
+            ("ssm.group_count", &["n_groups", "num_groups", "mamba_n_groups", "mamba_num_groups"]),
+            ("ssm.time_step_rank", &["n_heads", "num_heads", "mamba_n_heads", "mamba_num_heads"]),
+        ],
+    )?;
     meta.set_own("ssm.inner_size", inner);
     Ok(())
 }
@@ -348,14 +367,18 @@ fn nemotron(config: &Config, meta: &mut Metadata, letter: &str) -> Result<(), Er
 /// Set the keys of Nemotron H with experts.
 fn nemotron_experts(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     nemotron(config, meta, "E")?;
-    need_numbers(config, meta, &[
-        ("expert_used_count", &["num_experts_per_tok"]),
-        ("expert_feed_forward_length", &["moe_intermediate_size"]),
-        ("expert_shared_feed_forward_length", &["moe_shared_expert_intermediate_size"]),
-        ("expert_count", &["n_routed_experts"]),
-        ("expert_shared_count", &["n_shared_experts"]),
-        ("expert_group_count", &["n_group"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("expert_used_count", &["num_experts_per_tok"]),
+            ("expert_feed_forward_length", &["moe_intermediate_size"]),
+            ("expert_shared_feed_forward_length", &["moe_shared_expert_intermediate_size"]),
+            ("expert_count", &["n_routed_experts"]),
+            ("expert_shared_count", &["n_shared_experts"]),
+            ("expert_group_count", &["n_group"]),
+        ],
+    )?;
     meta.set_own("expert_weights_norm", config.flag("norm_topk_prob").unwrap_or(false));
     meta.set_own("expert_weights_scale", config.need_float(&["routed_scaling_factor"])?);
     meta.set_some("moe_latent_size", config.number(&["moe_latent_size"])?);

@@ -46,10 +46,14 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "lfm2moe",
         metadata: |config, meta| {
             with_heads(config, meta)?;
-            need_numbers(config, meta, &[
-                ("expert_feed_forward_length", &["moe_intermediate_size"]),
-                ("leading_dense_block_count", &["num_dense_layers"]),
-            ])?;
+            need_numbers(
+                config,
+                meta,
+                &[
+                    ("expert_feed_forward_length", &["moe_intermediate_size"]),
+                    ("leading_dense_block_count", &["num_dense_layers"]),
+                ],
+            )?;
             meta.set_own("expert_gating_func", SIGMOID);
             Ok(())
         },
@@ -70,10 +74,7 @@ fn with_heads(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     }
     let heads = kinds.iter().map(|kind| if *kind == "full_attention" { n } else { 0 });
     meta.set_own("attention.head_count_kv", heads.collect::<Vec<_>>());
-    need_numbers(config, meta, &[
-        ("vocab_size", &["vocab_size"]),
-        ("shortconv.l_cache", &["conv_L_cache"]),
-    ])
+    need_numbers(config, meta, &[("vocab_size", &["vocab_size"]), ("shortconv.l_cache", &["conv_L_cache"])])
 }
 
 /// Set the keys of LFM 2 without experts.

@@ -48,10 +48,8 @@ const LLAMA4_EXPERTS: Names = &[
 ];
 
 /// Norms behind attention and feed-forward network alone, as in OLMo 2.
-const POST_NORMS: Names = &[
-    ("post_attention_layernorm", "post_attention_norm"),
-    ("post_feedforward_layernorm", "post_ffw_norm"),
-];
+const POST_NORMS: Names =
+    &[("post_attention_layernorm", "post_attention_norm"), ("post_feedforward_layernorm", "post_ffw_norm")];
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -66,11 +64,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         ..LLAMA
     },
-    Family {
-        classes: &["LlamaModel"],
-        rename: |_, name| Some(format!("model.{name}")),
-        ..LLAMA
-    },
+    Family { classes: &["LlamaModel"], rename: |_, name| Some(format!("model.{name}")), ..LLAMA },
     Family { classes: &["ArceeForCausalLM"], architecture: "arcee", ..LLAMA },
     Family { classes: &["SmolLM3ForCausalLM"], architecture: "smollm3", ..LLAMA },
     Family {
@@ -218,10 +212,14 @@ fn llama4_sizes(config: &mut Config) -> Result<(), Error> {
 /// Set the keys of Llama 4.
 fn llama4(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     metadata(config, meta)?;
-    need_numbers(config, meta, &[
-        ("interleave_moe_layer_step", &["interleave_moe_layer_step"]),
-        ("expert_feed_forward_length", &["intermediate_size_moe"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("interleave_moe_layer_step", &["interleave_moe_layer_step"]),
+            ("expert_feed_forward_length", &["intermediate_size_moe"]),
+        ],
+    )?;
     let kinds = config.texts("layer_types");
     if !kinds.is_empty() && kinds.iter().all(|kind| *kind == "full_attention") {
         meta.set_own("attention.sliding_window", 0u32);
@@ -248,16 +246,20 @@ fn minicpm(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 /// Set the keys of MiniCPM 3.
 fn minicpm3(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("block_count", config.n_layers()? as u32);
-    need_numbers(config, meta, &[
-        ("context_length", &["max_position_embeddings"]),
-        ("embedding_length", &["hidden_size"]),
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count", &["num_attention_heads"]),
-        ("attention.head_count_kv", &["num_key_value_heads"]),
-        ("vocab_size", &["vocab_size"]),
-        ("attention.kv_lora_rank", &["kv_lora_rank"]),
-        ("rope.dimension_count", &["qk_rope_head_dim"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("context_length", &["max_position_embeddings"]),
+            ("embedding_length", &["hidden_size"]),
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count", &["num_attention_heads"]),
+            ("attention.head_count_kv", &["num_key_value_heads"]),
+            ("vocab_size", &["vocab_size"]),
+            ("attention.kv_lora_rank", &["kv_lora_rank"]),
+            ("rope.dimension_count", &["qk_rope_head_dim"]),
+        ],
+    )?;
     copy_numbers(config, meta, &[("attention.q_lora_rank", &["q_lora_rank"])])?;
     meta.set_own("attention.layer_norm_rms_epsilon", config.need_float(&["rms_norm_eps"])?);
     let key = config.size(&["qk_nope_head_dim"])? + config.size(&["qk_rope_head_dim"])?;

@@ -67,7 +67,8 @@ pub(super) fn mixer(name: &str) -> String {
 pub(super) fn pad_vocabulary(config: &mut Config, otherwise: u32) -> Result<(), Error> {
     let size = config.need(&["vocab_size"])?;
     let multiple = config.number(&["pad_vocab_size_multiple"])?.unwrap_or(otherwise).max(1);
-    let padded = size.checked_next_multiple_of(multiple).ok_or_else(|| config.wrong(&["vocab_size"], "less"))?;
+    let padded =
+        size.checked_next_multiple_of(multiple).ok_or_else(|| config.wrong(&["vocab_size"], "less"))?;
     config.set("vocab_size", padded);
     Ok(())
 }

@@ -43,10 +43,14 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "phimoe",
         metadata: |config, meta| {
             third(config, meta)?;
-            need_numbers(config, meta, &[
-                ("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"]),
-                ("expert_count", &["num_local_experts", "num_experts"]),
-            ])
+            need_numbers(
+                config,
+                meta,
+                &[
+                    ("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"]),
+                    ("expert_count", &["num_local_experts", "num_experts"]),
+                ],
+            )
         },
         names: &[JOINED, ATTENTION, PRE_NORMS, GATED, MIXTRAL_EXPERTS],
         ..PHI3

@@ -76,8 +76,12 @@ pub(super) fn stacked(name: String) -> String {
 /// Set the usual keys and those of experts.
 pub(super) fn experts(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     standard::metadata(config, meta)?;
-    copy_numbers(config, meta, &[
-        ("expert_feed_forward_length", &["moe_intermediate_size"]),
-        ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
-    ])
+    copy_numbers(
+        config,
+        meta,
+        &[
+            ("expert_feed_forward_length", &["moe_intermediate_size"]),
+            ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
+        ],
+    )
 }

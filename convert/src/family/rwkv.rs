@@ -174,7 +174,8 @@ fn reordered(tensor: Tensor, stays_cube: bool) -> Result<Tensor, Error> {
     let width = tensor.dim(tensor.shape().len().saturating_sub(1));
     let rows = tensor.n_elements() / width.max(1);
     let parts = tensor.reshape(&[rows, width])?.split_axis(0, 5)?;
-    let order = [3, 1, 2, 0, 4].map(|part| parts.slice(0, part, 1)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let order =
+        [3, 1, 2, 0, 4].map(|part| parts.slice(0, part, 1)).into_iter().collect::<Result<Vec<_>, _>>()?;
     let joined = Tensor::join(0, order)?;
     if stays_cube { Ok(joined) } else { joined.reshape(&[rows, width]) }
 }
@@ -190,10 +191,11 @@ fn common(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 
 fn sixth(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     common(config, meta)?;
-    need_numbers(config, meta, &[
-        ("wkv.head_size", &["head_size"]),
-        ("rescale_every_n_layers", &["rescale_every"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[("wkv.head_size", &["head_size"]), ("rescale_every_n_layers", &["rescale_every"])],
+    )?;
     meta.set_own("attention.layer_norm_epsilon", config.need_float(&["layer_norm_epsilon"])?);
     let width = config.need(&["hidden_size"])?;
     let is_large = width == 4096;
@@ -214,10 +216,14 @@ fn sixth_qwen(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("wkv.head_size", width / config.n_heads()? as u32);
     meta.set_own("time_mix_extra_dim", rank("lora_rank_tokenshift", 64, 32)?);
     meta.set_own("time_decay_extra_dim", rank("lora_rank_decay", 128, 64)?);
-    need_numbers(config, meta, &[
-        ("feed_forward_length", &["intermediate_size"]),
-        ("attention.head_count_kv", &["num_key_value_heads"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("feed_forward_length", &["intermediate_size"]),
+            ("attention.head_count_kv", &["num_key_value_heads"]),
+        ],
+    )?;
     meta.set_own("attention.layer_norm_rms_epsilon", config.need_float(&["rms_norm_eps"])?);
     meta.set_own("token_shift_count", 1u32);
     Ok(())
@@ -246,10 +252,11 @@ fn seventh(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 
 fn hybrid(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     common(config, meta)?;
-    need_numbers(config, meta, &[
-        ("wkv.head_size", &["head_size"]),
-        ("feed_forward_length", &["intermediate_size"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[("wkv.head_size", &["head_size"]), ("feed_forward_length", &["intermediate_size"])],
+    )?;
     meta.set_own("attention.layer_norm_rms_epsilon", config.need_float(&["rms_norm_eps"])?);
     meta.set_own("attention.decay_lora_rank", 64u32);
     meta.set_own("attention.iclr_lora_rank", 64u32);

@@ -8,14 +8,17 @@ use crate::metadata::Metadata;
 
 /// Keys with a whole number, and the names that files give them.
 const NUMBERS: &[(&str, &[&str])] = &[
-    ("context_length", &[
-        "max_position_embeddings",
-        "n_ctx",
-        "n_positions",
-        "max_length",
-        "max_sequence_length",
-        "model_max_length",
-    ]),
+    (
+        "context_length",
+        &[
+            "max_position_embeddings",
+            "n_ctx",
+            "n_positions",
+            "max_length",
+            "max_sequence_length",
+            "model_max_length",
+        ],
+    ),
     ("embedding_length", &["hidden_size", "n_embd", "dim"]),
     ("attention.head_count", &["num_attention_heads", "n_head", "n_heads"]),
     ("expert_count", &["num_local_experts", "num_experts", "n_routed_experts"]),
@@ -28,13 +31,16 @@ const NUMBERS: &[(&str, &[&str])] = &[
 
 /// Keys with a number for all layers or a list of one for each, and the names that files give them.
 const PER_LAYER: &[(&str, &[&str])] = &[
-    ("feed_forward_length", &[
-        "prefix_dense_intermediate_size",
-        "dense_intermediate_size",
-        "intermediate_size",
-        "n_inner",
-        "hidden_dim",
-    ]),
+    (
+        "feed_forward_length",
+        &[
+            "prefix_dense_intermediate_size",
+            "dense_intermediate_size",
+            "intermediate_size",
+            "n_inner",
+            "hidden_dim",
+        ],
+    ),
     ("attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"]),
 ];
 
@@ -129,10 +135,7 @@ fn rope(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
 fn yarn(rope: &Config, factor: f32, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("rope.scaling.type", "yarn");
     meta.set_own("rope.scaling.factor", factor);
-    meta.set_own(
-        "rope.scaling.original_context_length",
-        rope.need(&["original_max_position_embeddings"])?,
-    );
+    meta.set_own("rope.scaling.original_context_length", rope.need(&["original_max_position_embeddings"])?);
     let fractions: &[(&str, &[&str])] = &[
         ("rope.scaling.yarn_ext_factor", &["extrapolation_factor"]),
         ("rope.scaling.yarn_attn_factor", &["attention_factor", "attn_factor"]),

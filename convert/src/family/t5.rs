@@ -71,7 +71,8 @@ pub(super) const FAMILIES: &[Family] = &[
 /// Keep one of the embeddings, which are the same under several names.
 fn share_embedding(tensors: &mut Tensors) {
     let names = ["shared", "encoder.embed_tokens", "decoder.embed_tokens"];
-    let mut found = names.into_iter().filter_map(|name| tensors.take(None, name, ".weight")).collect::<Vec<_>>();
+    let mut found =
+        names.into_iter().filter_map(|name| tensors.take(None, name, ".weight")).collect::<Vec<_>>();
     if !found.is_empty() {
         tensors.put(None, "shared", ".weight", found.swap_remove(0));
     }
@@ -81,14 +82,18 @@ fn share_embedding(tensors: &mut Tensors) {
 fn encoder(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("context_length", config.number(&["n_positions"])?.unwrap_or(512));
     meta.set_own("block_count", config.n_layers()? as u32);
-    need_numbers(config, meta, &[
-        ("embedding_length", &["d_model"]),
-        ("feed_forward_length", &["d_ff"]),
-        ("attention.head_count", &["num_heads"]),
-        ("attention.key_length", &["d_kv"]),
-        ("attention.value_length", &["d_kv"]),
-        ("attention.relative_buckets_count", &["relative_attention_num_buckets"]),
-    ])?;
+    need_numbers(
+        config,
+        meta,
+        &[
+            ("embedding_length", &["d_model"]),
+            ("feed_forward_length", &["d_ff"]),
+            ("attention.head_count", &["num_heads"]),
+            ("attention.key_length", &["d_kv"]),
+            ("attention.value_length", &["d_kv"]),
+            ("attention.relative_buckets_count", &["relative_attention_num_buckets"]),
+        ],
+    )?;
     let epsilon = config.need_float(&["layer_norm_epsilon"])?;
     meta.set_own("attention.layer_norm_epsilon", epsilon);
     meta.set_own("attention.layer_norm_rms_epsilon", epsilon);

@@ -29,7 +29,8 @@ pub(super) fn scaled(
         Some(_) => return Err(quantization.wrong(METHOD, "fp8 or mxfp4")),
     }
     let sizes = quantization.get(&["weight_block_size"]).and_then(Value::as_array);
-    let size = |i: usize| sizes.and_then(|sizes| sizes.get(i)?.as_u64()).and_then(|n| usize::try_from(n).ok());
+    let size =
+        |i: usize| sizes.and_then(|sizes| sizes.get(i)?.as_u64()).and_then(|n| usize::try_from(n).ok());
     let block = [size(0).unwrap_or(BLOCK[0]), size(1).unwrap_or(BLOCK[1])];
     let is_scale = |name: &str| name.ends_with("_scale_inv") || name.ends_with("activation_scale");
     let (scales, mut sources): (Vec<_>, Vec<_>) = sources.into_iter().partition(|source| is_scale(&source.0));

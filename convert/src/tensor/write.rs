@@ -17,8 +17,8 @@ impl Tensor {
     /// Write all elements as `dtype`.
     ///
     /// # Errors
-    /// [`Error::Read`] if the checkpoint cannot be read, the errors of `out`, and [`Error::Gguf`] for
-    /// a type that floats cannot be encoded to.
+    /// [`Error::Read`] if the checkpoint cannot be read, the errors of `out`, and [`Error::Gguf`]
+    /// for a type that floats cannot be encoded to.
     pub(crate) fn write(
         &self,
         dtype: DType,
@@ -28,9 +28,7 @@ impl Tensor {
         match &*self.node {
             Node::Stored(stored) => write_stored(stored, self.n_elements(), dtype, checkpoint, out),
             Node::Reshaped(of) => of.write(dtype, checkpoint, out),
-            Node::Joined { of, axis: 0 } => {
-                of.iter().try_for_each(|part| part.write(dtype, checkpoint, out))
-            }
+            Node::Joined { of, axis: 0 } => of.iter().try_for_each(|part| part.write(dtype, checkpoint, out)),
             Node::Mxfp4 { blocks, scales } => {
                 let blocks = blocks.values(checkpoint)?;
                 let scales = scales.values(checkpoint)?;

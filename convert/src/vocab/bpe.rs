@@ -31,13 +31,16 @@ pub(super) fn set(sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error
 /// [`Error::Key`] if the model has more tokens than its embedding.
 pub(super) fn tokens(tokenizer: &Tokenizer, sources: Sources<'_>) -> Result<Tokens, Error> {
     let path = &tokenizer.path;
-    let pieces = tokenizer
-        .numbered()
-        .ok_or_else(|| wrong(path, "pieces with scores", "a vocabulary with numbers"))?;
+    let pieces =
+        tokenizer.numbered().ok_or_else(|| wrong(path, "pieces with scores", "a vocabulary with numbers"))?;
     let mut tokens = Tokens::padding(sources.vocab_size(tokenizer.n_tokens())?);
     let n = tokens.len();
     let beyond = |text: &str, id: usize| {
-        wrong(path, format!("the token {text:?} with number {id}"), format!("numbers below {n}, the vocab_size"))
+        wrong(
+            path,
+            format!("the token {text:?} with number {id}"),
+            format!("numbers below {n}, the vocab_size"),
+        )
     };
     for (text, id) in pieces {
         if !tokens.set(*id, text.as_str(), NO_SCORE, Kind::Normal) {
@@ -96,9 +99,8 @@ pub(super) fn set_gemma4(sources: Sources<'_>, meta: &mut Metadata) -> Result<()
 /// as the model.
 fn fallback_tokens(tokenizer: &Tokenizer, sources: Sources<'_>) -> Result<Tokens, Error> {
     let path = &tokenizer.path;
-    let pieces = tokenizer
-        .numbered()
-        .ok_or_else(|| wrong(path, "pieces with scores", "a vocabulary with numbers"))?;
+    let pieces =
+        tokenizer.numbered().ok_or_else(|| wrong(path, "pieces with scores", "a vocabulary with numbers"))?;
     let n = tokenizer.n_tokens();
     if n > sources.limit {
         let wanted = format!("at most {}, the rows of the embedding", sources.limit);
@@ -106,7 +108,11 @@ fn fallback_tokens(tokenizer: &Tokenizer, sources: Sources<'_>) -> Result<Tokens
     }
     let mut tokens = Tokens::padding(n);
     let hole = |text: &str, id: usize| {
-        wrong(path, format!("the token {text:?} with number {id}"), format!("numbers below {n} without holes"))
+        wrong(
+            path,
+            format!("the token {text:?} with number {id}"),
+            format!("numbers below {n} without holes"),
+        )
     };
     for (text, id) in pieces {
         let special = tokenizer.added.get(id).is_some_and(|added| added.named);
@@ -144,7 +150,10 @@ mod tests {
         let tokenizer = Tokenizer::parse(Path::new("tokenizer.json"), file.as_bytes(), None)?;
         let config = Config::parse(Path::new("config.json"), config.as_bytes())?;
         let folder = Path::new(".");
-        tokens(&tokenizer, Sources { folder, config: &config, limit: 8, pre_tokenizer: None, notes_prefix: false })
+        tokens(
+            &tokenizer,
+            Sources { folder, config: &config, limit: 8, pre_tokenizer: None, notes_prefix: false },
+        )
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! SHA-256.
 
 /// Square roots of the first primes, as the standard prescribes.
-const START: [u32; 8] = [
-    0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19,
-];
+const START: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 /// Return the first 32 bits behind the point of the cube root of a number, exactly.
 fn cube_root_bits(prime: u64) -> u32 {
@@ -89,6 +88,9 @@ mod tests {
             assert_eq!(sha256(text), hash);
         }
         // Lengths around the place of the counter.
-        assert_eq!(sha256(&"a".repeat(64)), "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
+        assert_eq!(
+            sha256(&"a".repeat(64)),
+            "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"
+        );
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn set(sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error
         tokens.set(id, text, score as f32, kind);
     }
     let config = read_json(&sources.folder.join("tokenizer_config.json"))?.unwrap_or_default();
-    for (role, key) in [("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("sep", "seperator"), ("unk", "unknown")]
+    for (role, key) in
+        [("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("sep", "seperator"), ("unk", "unknown")]
     {
         let text = config.get(format!("{role}_token")).and_then(text_of);
         if let Some(id) = text.and_then(|text| tokens.find(text)) {

@@ -110,7 +110,11 @@ fn hash(tokenizer: &Tokenizer, tokens: &Tokens, specials: &Specials, pre: &str) 
     vocab.tokenize(known::TEXT, AddSpecial::No, ParseSpecial::Yes, &mut split);
     let added = |role: &str| specials.ids.get(role).filter(|_| specials.add.get(role) == Some(&true));
     let ids = split.iter().map(|token| token.to_string());
-    let all: Vec<String> =
-        added("bos").map(u32::to_string).into_iter().chain(ids).chain(added("eos").map(u32::to_string)).collect();
+    let all: Vec<String> = added("bos")
+        .map(u32::to_string)
+        .into_iter()
+        .chain(ids)
+        .chain(added("eos").map(u32::to_string))
+        .collect();
     Some(sha256(&format!("[{}]", all.join(", "))))
 }

@@ -14,7 +14,11 @@ pub(super) fn set(sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error
     let lines: Vec<&str> = text.lines().collect();
     let n = sources.vocab_size(65536)?;
     if lines.len() >= n {
-        return Err(wrong(&path, format!("{} tokens", lines.len()), format!("fewer than {n}, the vocab_size")));
+        return Err(wrong(
+            &path,
+            format!("{} tokens", lines.len()),
+            format!("fewer than {n}, the vocab_size"),
+        ));
     }
     let mut tokens = Tokens::padding(n);
     tokens.set(0, "<s>", 0.0, Kind::Control);
@@ -25,7 +29,11 @@ pub(super) fn set(sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error
             return Err(wrong(&path, format!("{line:.40}"), "a number, a literal and a length"));
         };
         if length.parse() != Ok(bytes.len()) {
-            return Err(wrong(&path, format!("{} bytes in {line:.40}", bytes.len()), format!("{length} bytes")));
+            return Err(wrong(
+                &path,
+                format!("{} bytes in {line:.40}", bytes.len()),
+                format!("{length} bytes"),
+            ));
         }
         tokens.set(i + 1, shown(&bytes), 0.0, Kind::Normal);
     }

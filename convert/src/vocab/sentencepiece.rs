@@ -14,7 +14,7 @@ use crate::metadata::Metadata;
 /// Score of added tokens.
 const ADDED_SCORE: f32 = -1000.0;
 
-/// What a model says of pieces and of the treatment of texts.
+/// The pieces of a model, and its treatment of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     /// Text, score and kind of each piece.
@@ -42,8 +42,7 @@ enum Field<'a> {
 /// [`Error::Format`] if it is no such message, or a piece is no text.
 pub fn parse_model(path: &Path, bytes: &[u8]) -> Result<Model, Error> {
     // Absent fields have these values.
-    let mut model =
-        Model { kind: 1, adds_prefix: true, removes_spaces: true, ..Model::default() };
+    let mut model = Model { kind: 1, adds_prefix: true, removes_spaces: true, ..Model::default() };
     let broken = || wrong(path, "a damaged message", "a model of SentencePiece");
     let mut rest = bytes;
     while !rest.is_empty() {

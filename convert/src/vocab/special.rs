@@ -76,12 +76,9 @@ impl Specials {
     /// Read the special tokens of a vocabulary of `n_tokens`.
     ///
     /// # Errors
-    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if files are not what they seem.
-    pub fn read(
-        sources: Sources<'_>,
-        tokenizer: Option<&Tokenizer>,
-        n_tokens: usize,
-    ) -> Result<Self, Error> {
+    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if files are unlike their
+    /// names.
+    pub fn read(sources: Sources<'_>, tokenizer: Option<&Tokenizer>, n_tokens: usize) -> Result<Self, Error> {
         let folder = sources.folder;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
         let mut specials = Self::default();
@@ -269,8 +266,7 @@ impl Specials {
         if !named.is_empty() {
             meta.set("tokenizer.chat_templates", named);
         }
-        let normalizer =
-            [("lowercase", self.lowercase), ("strip_accents", self.strip_accents)];
+        let normalizer = [("lowercase", self.lowercase), ("strip_accents", self.strip_accents)];
         for (key, flag) in normalizer {
             if let Some(flag) = flag {
                 meta.set(&format!("tokenizer.ggml.normalizer.{key}"), flag);

@@ -23,7 +23,7 @@ pub struct Tokenizer {
     n_listed: usize,
 }
 
-/// What `tokenizer.json` holds.
+/// The content of `tokenizer.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct File {
     #[serde(default)]
@@ -117,7 +117,8 @@ impl Tokenizer {
     /// Read `tokenizer.json` and `tokenizer_config.json` of a folder.
     ///
     /// # Errors
-    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if they are not what they seem.
+    /// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] if they are unlike their
+    /// names.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join("tokenizer.json");
         let config = read_json(&folder.join("tokenizer_config.json"))?;

@@ -34,7 +34,11 @@ const PADDING_SCORE: f32 = -10000.0;
 impl Tokens {
     /// Make a list of padding.
     pub fn padding(n: usize) -> Self {
-        Self((0..n).map(|i| Token { text: format!("[PAD{i}]"), score: PADDING_SCORE, kind: Kind::Unused }).collect())
+        Self(
+            (0..n)
+                .map(|i| Token { text: format!("[PAD{i}]"), score: PADDING_SCORE, kind: Kind::Unused })
+                .collect(),
+        )
     }
 
     pub fn len(&self) -> usize {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::json::{read_file, read_json};
 use crate::metadata::{Meta, Metadata};
 
-/// How texts are treated before they are split.
+/// The treatment of texts before they are split.
 struct Treatment {
     adds_prefix: bool,
     removes_spaces: bool,
@@ -74,12 +74,15 @@ pub(super) fn set_xlm_roberta(sources: Sources<'_>, meta: &mut Metadata) -> Resu
 fn shifted(model: sentencepiece::Model, sources: Sources<'_>) -> Result<(Tokens, Treatment), Error> {
     let n = sources.vocab_size(model.pieces.len())?.max(model.pieces.len());
     let mut tokens = sentencepiece::tokens(&model, n);
-    tokens.replace_first(3, &[
-        ("<s>", Kind::Control),
-        ("<pad>", Kind::Control),
-        ("</s>", Kind::Control),
-        ("<unk>", Kind::Unknown),
-    ]);
+    tokens.replace_first(
+        3,
+        &[
+            ("<s>", Kind::Control),
+            ("<pad>", Kind::Control),
+            ("</s>", Kind::Control),
+            ("<unk>", Kind::Unknown),
+        ],
+    );
     let treatment = Treatment {
         adds_prefix: model.adds_prefix,
         removes_spaces: model.removes_spaces,
@@ -130,15 +133,17 @@ fn charsmap(normalizer: &Value) -> Option<&str> {
 /// Decode a text in base 64; `None` if it is none.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| -> Option<u32> {
-        Some(match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        }
-        .into())
+        Some(
+            match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            }
+            .into(),
+        )
     };
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for group in text.trim_end_matches('=').as_bytes().chunks(4) {

@@ -1,5 +1,5 @@
-//! Vocabularies by the hash of the tokens of a text, with the names that llama.cpp's converter gives
-//! their pre-tokenisers.
+//! Vocabularies by the hash of the tokens of a text, with the names that llama.cpp's converter
+//! gives their pre-tokenisers.
 
 /// The text that is split: white space, emoji, digits, several scripts, quotes and contractions.
 pub(super) const TEXT: &str = concat!(
