@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod chat;
 mod completions;
+mod convert;
 mod doctor;
 mod graph;
 mod inspect;
@@ -42,6 +43,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Serve(args) => serve::run(args),
         Command::Tokenize(args) => tokenize::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),

@@ -29,7 +29,7 @@ const SAMPLING_FRACTIONS: &[(&str, &str)] = &[
 /// Set the keys of a model in a folder.
 ///
 /// # Errors
-/// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] for a file that is unlike its name.
+/// [`Error::Read`], [`Error::FileTooLarge`] or [`Error::Format`] for a file that is not as named.
 pub(crate) fn set(folder: &Path, outputs: &[Output], meta: &mut Metadata) -> Result<(), Error> {
     meta.set("general.type", "model");
     let sampling = read_json(&folder.join("generation_config.json"))?.unwrap_or_default();
