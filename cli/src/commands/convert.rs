@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// - [`Error::Read`] if the folder or one of its files cannot be read.
-/// - [`Error::Refused`] if the folder is no model that can be converted, or OUT is a file of another
-///   kind.
+/// - [`Error::Refused`] if the folder is no model that can be converted, or OUT is a file of
+///   another kind.
 /// - [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &ConvertFolderArgs) -> Result<(), Error> {
     let path = match &args.output {
