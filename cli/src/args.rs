@@ -10,6 +10,7 @@
 
 mod around;
 mod cache;
+mod convert;
 mod defaults;
 mod examples;
 mod expand;
@@ -34,6 +35,7 @@ use std::path::PathBuf;
 
 pub use around::{CompletionsArgs, DoctorArgs, ManArgs, ModelsArgs, Shell};
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
+pub use convert::ConvertFolderArgs;
 pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use judge::{EmbedArgs, NormArg, PerplexityArgs};
@@ -85,6 +87,9 @@ pub enum Command {
     /// Show what a model file holds and how much memory it needs.
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
+    /// Make a model file (GGUF) of a Hugging Face folder.
+    #[command(after_help = convert::EXAMPLES)]
+    Convert(ConvertFolderArgs),
     /// Repack a model file, so that it loads without delay.
     #[command(after_help = examples::PACK)]
     Pack(PackArgs),

@@ -9,6 +9,7 @@ mod bench;
 mod cache;
 mod chat;
 mod completions;
+mod convert;
 mod doctor;
 mod embed;
 mod graph;
@@ -46,6 +47,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Perplexity(args) => perplexity::run(args),
         Command::Embed(args) => embed::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),

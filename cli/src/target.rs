@@ -33,6 +33,8 @@ pub enum Kind {
     State,
     /// A session or sequence file of llama.cpp.
     LlamaState,
+    /// A model (GGUF) in llama.cpp's layout.
+    Model,
     /// A packed model.
     PackedModel,
     /// An SVG drawing of `timeline`.
@@ -220,6 +222,7 @@ impl Kind {
         match self {
             Self::State => Found::State,
             Self::LlamaState => Found::LlamaState,
+            Self::Model => Found::Model,
             Self::PackedModel => Found::PackedModel,
             Self::Drawing => Found::Drawing,
             Self::Probabilities => Found::Probabilities,

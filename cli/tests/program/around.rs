@@ -44,7 +44,10 @@ fn models_are_found_by_name() {
 fn completions_and_manual_pages_name_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = backstitch(&["completions", shell]).ok();
-        assert!(["doctor", "timeline", "chat-template"].iter().all(|word| script.contains(word)), "{shell}");
+        assert!(
+            ["doctor", "timeline", "chat-template", "convert"].iter().all(|word| script.contains(word)),
+            "{shell}"
+        );
     }
     let folder = TempDir::new().unwrap();
     backstitch(&["man", arg(folder.path())]).ok();
@@ -53,6 +56,8 @@ fn completions_and_manual_pages_name_every_command() {
         page.contains(".TH backstitch-state-trim 1") && page.contains("Roll a saved state back"),
         "{page}"
     );
+    let page = fs::read_to_string(folder.path().join("backstitch-convert.1")).unwrap();
+    assert!(page.contains("outtype") && page.contains("Hugging Face folder"), "{page}");
     assert!(folder.path().join("backstitch.1").exists() && folder.path().join("backstitch-chat.1").exists());
 }
 

@@ -3,6 +3,7 @@
 mod around;
 mod bad_input;
 mod chat;
+mod convert;
 mod habits;
 mod interrupt;
 #[cfg(unix)]

@@ -1,0 +1,61 @@
+//! Options of `convert`.
+
+use backstitch_convert::OutType;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Text below the options of `convert`.
+pub const EXAMPLES: &str = "\
+Examples:
+  backstitch convert SmolLM2-135M
+  backstitch convert SmolLM2-135M model.gguf --outtype q8_0
+  backstitch run -m model.gguf -p \"The sea is\"
+
+The folder holds safetensors files, config.json and the files of a tokenizer,
+as Hugging Face's do. The names and keys of the new file are llama.cpp's, so
+other engines read it too. Memory holds one tensor at a time.";
+
+/// Options of `backstitch convert`.
+#[derive(Debug, Args)]
+pub struct ConvertFolderArgs {
+    /// Folder of a model: safetensors, config.json, tokenizer.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The new file; without it, DIR.gguf beside the folder. It replaces a model of that name once
+    /// it is complete.
+    #[arg(value_name = "OUT")]
+    pub output: Option<PathBuf>,
+    /// Data type of the matrices; `auto` keeps 16 bits as they are and makes f16 of others.
+    #[arg(long, value_name = "TYPE", value_enum, default_value_t)]
+    pub outtype: OutTypeArg,
+    /// Name of the pre-tokeniser, for a tokenizer whose own is unknown.
+    #[arg(long, value_name = "NAME")]
+    pub pre_tokenizer: Option<String>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Data types of matrices, by llama.cpp's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum OutTypeArg {
+    F32,
+    F16,
+    Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[default]
+    Auto,
+}
+
+impl From<OutTypeArg> for OutType {
+    fn from(arg: OutTypeArg) -> Self {
+        match arg {
+            OutTypeArg::F32 => Self::F32,
+            OutTypeArg::F16 => Self::F16,
+            OutTypeArg::Bf16 => Self::BF16,
+            OutTypeArg::Q8_0 => Self::Q8_0,
+            OutTypeArg::Auto => Self::Auto,
+        }
+    }
+}

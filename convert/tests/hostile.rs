@@ -1,0 +1,113 @@
+//! Folders that are damaged or lie: each gets the error that says so, before anything is written.
+
+mod folder;
+
+use std::fs;
+use std::path::Path;
+
+use backstitch_convert::{Error, Options, Plan};
+use serde_json::{Value, json};
+
+/// Write the folder, change it, and return the error of planning its file.
+fn refused(change: impl FnOnce(&Path)) -> Error {
+    let temp = tempfile::tempdir().unwrap();
+    folder::write(temp.path());
+    change(temp.path());
+    Plan::of_folder(temp.path(), &Options::default()).expect_err("the folder is damaged")
+}
+
+/// Replace the header of the first shard.
+fn set_header(folder: &Path, header: &str) {
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([0; 16]);
+    fs::write(folder.join(folder::SHARDS[0]), bytes).unwrap();
+}
+
+/// Set a key of `config.json`.
+fn set(folder: &Path, key: &str, value: Value) {
+    let path = folder.join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config[key] = value;
+    fs::write(path, config.to_string()).unwrap();
+}
+
+#[test]
+fn headers_that_lie_about_tensors_are_refused() {
+    let tensor = |name: &str, shape: &str, start: u64, end: u64| {
+        format!(r#""{name}": {{"dtype": "F32", "shape": {shape}, "data_offsets": [{start}, {end}]}}"#)
+    };
+    let max = u64::MAX;
+    let headers = [
+        // Overlapping, overflowing, of another size than the shape says, beyond the end.
+        format!("{{{}, {}}}", tensor("a", "[2]", 0, 8), tensor("b", "[2]", 4, 12)),
+        format!("{{{}}}", tensor("a", "[4294967296, 4294967296, 4]", 0, 16)),
+        format!("{{{}}}", tensor("a", "[3]", 0, 16)),
+        format!("{{{}}}", tensor("a", "[4]", max - 15, max)),
+    ];
+    for header in headers {
+        let error = refused(|folder| set_header(folder, &header));
+        assert!(matches!(error, Error::Tensor { .. }), "{header}: {error}");
+    }
+    let beyond = format!("{{{}}}", tensor("a", "[8]", 0, 32));
+    let error = refused(|folder| set_header(folder, &beyond));
+    assert!(matches!(error, Error::Format { .. }), "{error}");
+}
+
+#[test]
+fn files_that_are_cut_or_too_long_are_refused() {
+    let shard = |folder: &Path| folder.join(folder::SHARDS[1]);
+    for n_bytes in [0, 7, 8, 100, 100_000] {
+        let error = refused(|folder| {
+            fs::File::options().write(true).open(shard(folder)).unwrap().set_len(n_bytes).unwrap();
+        });
+        assert!(matches!(error, Error::Format { .. }), "{n_bytes} bytes: {error}");
+    }
+    let error = refused(|folder| {
+        let mut bytes = fs::read(shard(folder)).unwrap();
+        bytes.extend([0; 4]);
+        fs::write(shard(folder), bytes).unwrap();
+    });
+    assert!(matches!(error, Error::Format { .. }), "{error}");
+    // A header of almost 2^64 bytes is not allocated.
+    let error = refused(|folder| fs::write(shard(folder), [0xff; 64]).unwrap());
+    assert!(error.to_string().contains("18446744073709551615"), "{error}");
+}
+
+#[test]
+fn missing_files_are_named() {
+    let error = refused(|folder| fs::remove_file(folder.join(folder::SHARDS[1])).unwrap());
+    assert!(
+        matches!(&error, Error::MissingShards { shards, .. } if shards[..] == [folder::SHARDS[1]]),
+        "{error}"
+    );
+    let error = refused(|folder| fs::remove_file(folder.join("config.json")).unwrap());
+    assert!(matches!(error, Error::MissingFile { .. }), "{error}");
+    assert!(
+        !refused(|folder| fs::remove_file(folder.join("tokenizer.json")).unwrap()).to_string().is_empty()
+    );
+}
+
+#[test]
+fn an_unknown_class_gets_the_nearest_known_name() {
+    let error = refused(|folder| set(folder, "architectures", json!(["FalconH2ForCausalLM"])));
+    assert!(
+        matches!(&error, Error::UnknownArchitecture { nearest: Some("FalconH1ForCausalLM"), .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn numbers_that_do_not_fit_the_tensors_are_refused() {
+    for (key, value) in [
+        ("num_hidden_layers", json!(5)),
+        ("num_hidden_layers", json!(1_000_000)),
+        ("mamba_d_head", json!(0)),
+        ("vocab_size", json!(-1)),
+        ("mlp_multipliers", json!([1.0])),
+        ("vocab_size", json!(2_000_000_000)),
+    ] {
+        let error = refused(|folder| set(folder, key, value.clone()));
+        assert!(matches!(error, Error::Key { .. } | Error::Tensor { .. }), "{key} {value}: {error}");
+    }
+}
