@@ -4,7 +4,7 @@
 //! [`Codec`].
 
 use crate::block::codec::Codec;
-use crate::block::{self, quantised_types};
+use crate::block::{self, every_type};
 use crate::dtype::DType;
 use crate::error::Error;
 
@@ -38,9 +38,13 @@ macro_rules! define_conversions {
             /// Encode floats to whole blocks: `bytes` have room for exactly `x.len()` elements.
             ///
             /// # Errors
-            /// [`Error::Unsupported`] for integers and doubles, [`Error::Ragged`] if `x` is not a
-            /// whole number of blocks, [`Error::Length`] if `bytes` are too few or too many.
+            /// [`Error::Unsupported`] for integers and doubles, [`Error::NeedsImportance`] for types
+            /// that [`DType::needs_importance`], [`Error::Ragged`] if `x` is not a whole number of
+            /// blocks, [`Error::Length`] if `bytes` are too few or too many.
             pub fn encode(self, x: &[f32], bytes: &mut [u8]) -> Result<(), Error> {
+                if self.needs_importance() {
+                    return Err(Error::NeedsImportance { dtype: self.name() });
+                }
                 match self {
                     DType::F32 => block::f32::Block::encode(x, bytes),
                     DType::F16 => block::f16::Half::encode(x, bytes),
@@ -51,11 +55,45 @@ macro_rules! define_conversions {
                     }
                 }
             }
+
+            /// Encode rows of floats to whole blocks where an importance matrix says which errors
+            /// matter: `importance` has a number of at least 0 for each column. Types whose
+            /// reference quantiser pays no heed to it are encoded as by [`DType::encode`].
+            ///
+            /// # Errors
+            /// [`Error::Unsupported`] for integers and doubles, [`Error::Ragged`] if `importance` is
+            /// not a whole number of blocks or `x` are no whole rows, [`Error::Length`] if `bytes`
+            /// are too few or too many.
+            pub fn encode_important(
+                self,
+                x: &[f32],
+                importance: &[f32],
+                bytes: &mut [u8],
+            ) -> Result<(), Error> {
+                match self {
+                    DType::F32 | DType::F16 | DType::BF16 => self.encode(x, bytes),
+                    $(DType::$name => {
+                        <block::$module::Block as Codec<$len>>::encode_important(x, importance, bytes)
+                    })*
+                    DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F64 => {
+                        Err(Error::Unsupported { op: "encode", dtype: self.name() })
+                    }
+                }
+            }
+
+            /// Return true if floats are encoded only with importance: so few bits are left that
+            /// errors must go where they do least harm.
+            pub const fn needs_importance(self) -> bool {
+                match self {
+                    $(DType::$name => <block::$module::Block as Codec<$len>>::NEEDS_IMPORTANCE,)*
+                    _ => false,
+                }
+            }
         }
     };
 }
 
-quantised_types!(define_conversions());
+every_type!(define_conversions());
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@
 //! GGUF's numbers and names are those of ggml's `enum ggml_type`; numbers that are missing here
 //! belong to types that files no longer use or that this crate does not read.
 
-use crate::block::quantised_types;
+use crate::block::every_type;
 
 /// The properties of an element type.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ macro_rules! define_dtypes {
     (() $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
         /// An element type of a tensor, by its GGUF name.
         ///
-        /// Types whose names start with `Q`, `IQ`, `MX` or `TQ` are quantised: elements come in
+        /// Types whose names start with `Q`, `IQ`, `MX`, `NV` or `TQ` are quantised: elements come in
         /// blocks that share scales. [`DType::info`] gives a type's properties.
         #[expect(non_camel_case_types, reason = "these are the names people know from GGUF files")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,7 +92,7 @@ macro_rules! define_dtypes {
     };
 }
 
-quantised_types!(define_dtypes());
+every_type!(define_dtypes());
 
 /// Return the row of a type whose elements stand alone.
 const fn plain(dtype: DType, gguf_id: u32, name: &'static str, block_bytes: usize) -> DTypeInfo {
@@ -201,6 +201,17 @@ mod tests {
             (DType::IQ4_XS, 256, 136),
             (DType::MXFP4, 32, 17),
             (DType::TQ2_0, 256, 66),
+            (DType::TQ1_0, 256, 54),
+            (DType::IQ1_S, 256, 50),
+            (DType::IQ1_M, 256, 56),
+            (DType::IQ2_XXS, 256, 66),
+            (DType::IQ2_XS, 256, 74),
+            (DType::IQ2_S, 256, 82),
+            (DType::IQ3_XXS, 256, 98),
+            (DType::IQ3_S, 256, 110),
+            (DType::NVFP4, 64, 36),
+            (DType::Q1_0, 128, 18),
+            (DType::Q2_0, 64, 18),
             (DType::I8, 1, 1),
             (DType::I16, 1, 2),
             (DType::I32, 1, 4),

@@ -44,6 +44,11 @@ pub enum Error {
         /// The name of the type.
         dtype: &'static str,
     },
+    /// The element type is encoded only where an importance matrix says which errors matter.
+    NeedsImportance {
+        /// The name of the type.
+        dtype: &'static str,
+    },
     /// Bytes do not begin at an address that vectors are loaded from.
     Alignment {
         /// Which argument.
@@ -118,6 +123,9 @@ impl fmt::Display for Error {
             }
             Error::Unsupported { op, dtype } => {
                 write!(f, "{op} is not supported for {dtype}; convert the data to another type")
+            }
+            Error::NeedsImportance { dtype } => {
+                write!(f, "{dtype} has too few bits to be encoded without an importance matrix; give one")
             }
             Error::Alignment { what, wanted } => {
                 write!(f, "{what} does not start at a multiple of {wanted} bytes; copy it to aligned memory")

@@ -11,12 +11,14 @@
 //! |---|---|
 //! | `legacy.rs` | Q4_0, Q4_1, Q5_0, Q5_1, Q8_0: blocks of 32 with a scale each |
 //! | `k_quants.rs` | Q2_K to Q6_K: super-blocks of 256 with quantised scales |
-//! | `codebook.rs` | IQ4_NL, IQ4_XS, MXFP4: nibbles that choose from sixteen values |
-//! | `ternary.rs` | TQ2_0 |
+//! | `codebook.rs` | IQ4_NL, IQ4_XS, MXFP4, NVFP4: nibbles that choose from sixteen values |
+//! | `grids.rs` | IQ1, IQ2, IQ3: as many bits as their codes need |
+//! | `ternary.rs` | TQ1_0, TQ2_0, Q1_0, Q2_0: two bits |
 //!
 //! `docs/adding-a-quantised-type.md` shows what a new type takes.
 
 mod codebook;
+mod grids;
 mod k_quants;
 pub(crate) mod layout;
 mod legacy;
@@ -26,6 +28,7 @@ mod ternary;
 mod unpack;
 
 pub(crate) use codebook::*;
+pub(crate) use grids::*;
 pub(crate) use k_quants::*;
 pub(crate) use legacy::*;
 pub(crate) use scales::{Bias, Factors, SubBlockMins};
@@ -56,8 +59,10 @@ use layout::{BLOCK, Layout};
 ///   the power of two back without rounding. Sets that sum products of few bits sooner
 ///   ([`Simd::FEW_BITS`]) get the bits alone and shift the sum instead.
 pub(crate) trait Format: Layout {
-    /// The block of this type in a file: as many columns as share a head.
+    /// The block of this type in a file.
     type Block: Pod;
+    /// Blocks of 32 columns in a file's block: as many as share a head, or a multiple.
+    const FILE_BLOCKS: usize = Self::BLOCKS;
 
     /// The difference between bytes and elements.
     const BIAS: Bias;
@@ -70,7 +75,7 @@ pub(crate) trait Format: Layout {
     /// True if [`Format::factors`] have minima.
     const HAS_MIN: bool = false;
 
-    /// Write row `lane` of a head from a file's block.
+    /// Write row `lane` of a head from a file's block; all heads of a block are equal.
     fn pack_head(_block: &Self::Block, _lane: usize, _head: &mut Self::Head) {}
 
     /// Write row `lane` of block `j` (32 columns) of a file's block.

@@ -14,17 +14,20 @@
 //! | types | elements | `d_w` | `m` |
 //! |---|---|---|---|
 //! | Q8_0, Q4_0, IQ4_NL, MXFP4 | their values; of MXFP4 twice | `d`; of MXFP4 half | |
+//! | NVFP4 | twice their values, times half the scale of their sub-block | 1 | |
 //! | Q4_1, Q5_1 | `q` | `d` | `m` |
-//! | Q5_0, TQ2_0 | `8 (q - 16)`, `8 (q - 1)` | `d / 8` | |
+//! | Q5_0; TQ1_0, TQ2_0, Q1_0, Q2_0 | `8 (q - 16)`; `8 (q - 1)` | `d / 8` | |
 //! | Q4_K, Q5_K | `q` | `d * scale` | `-dmin * min` |
 //! | IQ4_XS | their values | `d * scale` | |
 //! | Q6_K | `4 (q - 32)`, times the scale of its sub-block | `d / 4` | |
 //! | Q3_K | `32 (q - 4)`, times the scale of its sub-block | `d / 32` | |
 //! | Q2_K | `q`, times the scale of its sub-block | `d` | |
+//! | IQ1, IQ2, IQ3 | their values in whole numbers, times the scale of their sub-block | `d` times `UNIT` | |
 //!
 //! The minima of Q2_K belong to sub-blocks of 16 columns and are integers as well: `acc = fma(n as
 //! f32, dmin / 128 * d_x, acc)`, where `n` is the sum of all activations times their minima, times
-//! -128. Nothing depends on the number of tokens, the number of threads, or the kernel set.
+//! -128. The sum of NVFP4, whose scales are no integers, is `fma(sum_0, scale_0, sum_1 * scale_1)`,
+//! rounded once. Nothing depends on the number of tokens, the number of threads, or the kernel set.
 //!
 //! # Example
 //! ```

@@ -42,13 +42,21 @@
 //! | `Q3_K` | `[16]` f16 | 2 | as `Q6_K` | twos, then ones |
 //! | `Q2_K` | `[16]` f16 twice | 2 | `[2][16]` bytes, see below | twos |
 //! | `IQ4_XS` | `[16]` f16 | 4 | `[16]` signed bytes | fours |
+//! | `IQ3_XXS`, `IQ3_S` | `[16]` f16 | 2 | as `Q6_K` | fours: codes, see below |
+//! | `IQ2_S`, `IQ1_M` | `[16]` f16 | 2 | as `Q6_K` | twos, then ones: codes |
+//! | `NVFP4` | | 1 | `[2][16]` f16: half of the scales of 16 columns | fours |
 //! | `TQ2_0` | `[16]` f16 | 8 | | twos |
+//! | `Q2_0` | `[16]` f16 for 64 columns | 2 | | twos |
+//!
+//! `IQ2_XXS` and `IQ2_XS` are packed like `IQ2_S`, `IQ1_S` like `IQ1_M`, `TQ1_0` like `TQ2_0` and
+//! `Q1_0` like `Q2_0`: their elements have the same values.
 //!
 //! - Bytes of `Q8_0`: group g holds four columns from 4g.
 //! - Fours, `[4][16 rows][4]` bytes: the low nibbles of group g are four columns from 4g, the high
 //!   nibbles those from 16 + 4g.
 //! - Twos, `[2][16 rows][4]` bytes: the bits from 2j of group g are four columns from 8j + 4g.
 //! - Ones, `[16 rows][4]` bytes: bit j is four columns from 4j.
+//! - Codes choose from the values in the type's file under `block/`.
 //! - Heads of `Q4_K`: `d`, then `dmin` turned in sign, since kernels add minima.
 //! - Scales of `Q2_K`: scale and minimum of 16 columns in the low and the high nibble.
 //!

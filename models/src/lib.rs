@@ -171,7 +171,7 @@ pub use context::{
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use hparams::{
-    Experts, Hparams, LayerHparams, Pattern, Pooling, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
+    Experts, Hparams, Kda, LayerHparams, Pattern, Pooling, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
 };
 #[cfg(feature = "std")]
 pub use model::LoadParams;

@@ -16,12 +16,12 @@ pub fn each_nibble(qs: &[u8; 16], y: &mut [f32; 32], value: impl Fn(u8) -> f32) 
 
 /// Return the 32 nibbles of a block, as `quant` makes them; a quant that does not fit becomes 15.
 pub fn nibbles(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> [u8; 16] {
-    let mut qs = [0; 16];
-    let (low, high) = x.split_at(16);
-    for ((q, &low), &high) in qs.iter_mut().zip(low).zip(high) {
-        *q = quant(low).min(15) | quant(high).min(15) << 4;
-    }
-    qs
+    pack_nibbles(&x.map(quant))
+}
+
+/// Return the nibbles of a block; a quant that does not fit becomes 15.
+pub fn pack_nibbles(q: &[u8; 32]) -> [u8; 16] {
+    core::array::from_fn(|i| q[i].min(15) | q[i + 16].min(15) << 4)
 }
 
 /// Set `y[i] = value(q[i])` for the 32 five-bit quants of a block: nibbles, and bit `i` of `qh` on
@@ -39,9 +39,14 @@ pub fn each_five(qs: &[u8; 16], qh: [u8; 4], y: &mut [f32; 32], value: impl Fn(u
 /// Return the 32 five-bit quants of a block as nibbles and fifth bits; a quant that does not fit
 /// becomes 31.
 pub fn fives(x: &[f32; 32], quant: impl Fn(f32) -> u8) -> ([u8; 16], [u8; 4]) {
+    pack_fives(&x.map(quant))
+}
+
+/// Return five-bit quants as nibbles and fifth bits; a quant that does not fit becomes 31.
+pub fn pack_fives(q: &[u8; 32]) -> ([u8; 16], [u8; 4]) {
     let (mut qs, mut qh) = ([0; 16], 0_u32);
-    for (i, &x) in x.iter().enumerate() {
-        let q = quant(x).min(31);
+    for (i, &q) in q.iter().enumerate() {
+        let q = q.min(31);
         qs[i % 16] |= (q & 15) << (i / 16 * 4);
         qh |= u32::from(q >> 4) << i;
     }

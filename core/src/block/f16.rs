@@ -13,6 +13,11 @@ use super::codec::Codec;
 pub struct Half([u8; 2]);
 
 impl Half {
+    /// Return the number with these bits.
+    pub fn from_bits(bits: u16) -> Self {
+        Half(bits.to_le_bytes())
+    }
+
     /// Return its sixteen bits.
     pub fn bits(self) -> u16 {
         u16::from_le_bytes(self.0)

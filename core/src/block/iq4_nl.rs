@@ -10,9 +10,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance, sum_of_squares};
 use super::f16::Half;
-use super::search::{codebook, index};
+use super::search::{codebook, index, squares};
 use super::{bits, round};
 
 /// The values that the quants choose, in ascending order; denser near zero.
@@ -28,6 +28,13 @@ pub struct Block {
     pub qs: [u8; 16],
 }
 
+/// Encode a block whose errors count by `w`.
+fn encode(x: &[f32; 32], w: &[f32; 32]) -> Block {
+    let d = codebook(x, w, &VALUES);
+    let id = round::inverse(d);
+    Block { d: Half::from_f32(d), qs: bits::nibbles(x, |x| index(id * x, &VALUES) as u8) }
+}
+
 impl Codec<32> for Block {
     fn load(&self, y: &mut [f32; 32]) {
         let d = self.d.to_f32();
@@ -37,8 +44,10 @@ impl Codec<32> for Block {
     /// Search for the scale. The quants are those of the scale before it is rounded to half
     /// precision.
     fn store(x: &[f32; 32]) -> Self {
-        let d = codebook(x, &VALUES);
-        let id = round::inverse(d);
-        Block { d: Half::from_f32(d), qs: bits::nibbles(x, |x| index(id * x, &VALUES) as u8) }
+        encode(x, &squares(x))
+    }
+
+    fn store_important(x: &[f32; 32], importance: &Importance<'_, 32>) -> Self {
+        encode(x, &importance.weights(0, x, sum_of_squares(x) * (2.0 / 32.0)))
     }
 }

@@ -11,10 +11,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance, sum_of_squares};
 use super::f16::Half;
 use super::iq4_nl::VALUES;
-use super::search::{codebook, index};
+use super::search::{codebook, index, squares};
 use super::{bits, range, round};
 
 /// 256 elements in 136 bytes.
@@ -41,6 +41,23 @@ impl Block {
     }
 }
 
+/// Encode a block whose sub-blocks have the scales `fits`.
+fn encode(x: &[f32; 256], fits: [f32; 8]) -> Block {
+    let d = -range::farthest(&fits) / 32.0;
+    let id = round::inverse(d);
+    let (mut low, mut high, mut qs) = ([0; 4], 0_u16, [0; 128]);
+    let sub_blocks = qs.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<32>().0);
+    for (j, ((qs, x), fit)) in sub_blocks.zip(fits).enumerate() {
+        let scale = round::nearest(id * fit).clamp(-32, 31);
+        let inverse = round::inverse(d * scale as f32);
+        *qs = bits::nibbles(x, |x| index(inverse * x, &VALUES) as u8);
+        let stored = (scale + 32) as u16;
+        low[j / 2] |= ((stored & 15) << (j % 2 * 4)) as u8;
+        high |= stored >> 4 << (j * 2);
+    }
+    Block { d: Half::from_f32(d), scales_h: high.to_le_bytes(), scales_l: low, qs }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();
@@ -56,20 +73,17 @@ impl Codec<256> for Block {
     fn store(x: &[f32; 256]) -> Self {
         let mut fits = [0.0; 8];
         for (fit, x) in fits.iter_mut().zip(x.as_chunks::<32>().0) {
-            *fit = codebook(x, &VALUES);
+            *fit = codebook(x, &squares(x), &VALUES);
         }
-        let d = -range::farthest(&fits) / 32.0;
-        let id = round::inverse(d);
-        let (mut low, mut high, mut qs) = ([0; 4], 0_u16, [0; 128]);
-        let sub_blocks = qs.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<32>().0);
-        for (j, ((qs, x), fit)) in sub_blocks.zip(fits).enumerate() {
-            let scale = round::nearest(id * fit).clamp(-32, 31);
-            let inverse = round::inverse(d * scale as f32);
-            *qs = bits::nibbles(x, |x| index(inverse * x, &VALUES) as u8);
-            let stored = (scale + 32) as u16;
-            low[j / 2] |= ((stored & 15) << (j % 2 * 4)) as u8;
-            high |= stored >> 4 << (j * 2);
+        encode(x, fits)
+    }
+
+    fn store_important(x: &[f32; 256], importance: &Importance<'_, 256>) -> Self {
+        let mean_square = sum_of_squares(x) * (2.0 / 256.0);
+        let mut fits = [0.0; 8];
+        for (j, (fit, x)) in fits.iter_mut().zip(x.as_chunks::<32>().0).enumerate() {
+            *fit = codebook(x, &importance.weights(j, x, mean_square), &VALUES);
         }
-        Block { d: Half::from_f32(d), scales_h: high.to_le_bytes(), scales_l: low, qs }
+        encode(x, fits)
     }
 }

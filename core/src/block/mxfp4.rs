@@ -37,7 +37,7 @@ fn half_scale(e: u8) -> f32 {
 }
 
 /// Return the quant whose value is nearest to `x`, the first of equals.
-fn quant(x: f32, d: f32) -> u8 {
+pub fn quant(x: f32, d: f32) -> u8 {
     let (mut best, mut least) = (0, x.abs());
     for (i, &value) in DOUBLED.iter().enumerate() {
         let error = (f32::from(value) * d - x).abs();

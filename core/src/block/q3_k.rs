@@ -11,9 +11,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
-use super::codec::Codec;
+use super::codec::{Codec, Importance, sum_of_squares};
 use super::f16::Half;
-use super::search::{one_by_one, requantise_signed};
+use super::search::{one_by_one, requantise_signed, symmetric};
 use super::{range, round};
 
 /// 256 elements in 110 bytes.
@@ -58,6 +58,14 @@ fn pack(packed: &mut [u8; 12], j: usize, scale: i32) {
     packed[8 + j % 4] |= scale >> 4 << (j / 4 * 2);
 }
 
+/// Round the quants again with the scales as stored, and return the block.
+fn finish(x: &[f32; 256], scales: [u8; 12], d: Half, q: &mut [u8; 256]) -> Block {
+    for (j, (q, x)) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).enumerate() {
+        requantise_signed(x, q, d.to_f32() * unpack(&scales, j) as f32, 4);
+    }
+    Block { hmask: Plane::ONE.pack(q, 2), qs: Plane::TWO.pack(q, 0), scales, d }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();
@@ -88,10 +96,26 @@ impl Codec<256> for Block {
             }
             d = Half::from_f32(1.0 / inverse);
         }
+        finish(x, scales, d, &mut q)
+    }
+
+    /// Search each sub-block, then search the scale of scales, where those of sub-blocks with large
+    /// weights count more.
+    fn store_important(x: &[f32; 256], importance: &Importance<'_, 256>) -> Self {
+        let mean_square = 2.0 * sum_of_squares(x) / 256.0;
+        let (mut fits, mut sums, mut q) = ([0.0; 16], [0.0; 16], [0; 256]);
         for (j, (q, x)) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).enumerate() {
-            requantise_signed(x, q, d.to_f32() * unpack(&scales, j) as f32, 4);
+            let w = importance.weights(j, x, mean_square);
+            sums[j] = w.iter().fold(0.0, |sum, w| sum + w);
+            fits[j] = symmetric(x, &w, 4, q);
         }
-        Block { hmask: Plane::ONE.pack(&q, 2), qs: Plane::TWO.pack(&q, 0), scales, d }
+        let mut scale_q = [0; 16];
+        let d = Half::from_f32(symmetric(&fits, &sums, 32, &mut scale_q));
+        let mut scales = [0; 12];
+        for (j, scale) in scale_q.into_iter().enumerate() {
+            pack(&mut scales, j, i32::from(scale) - 32);
+        }
+        finish(x, scales, d, &mut q)
     }
 }
 

@@ -9,8 +9,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
+use super::search::symmetric;
 use super::{bits, range, round};
 
 /// 32 elements in 18 bytes.
@@ -36,5 +37,13 @@ impl Codec<32> for Block {
         let id = round::inverse(d);
         let qs = bits::nibbles(x, |x| round::truncate(x * id + 8.5) as u8);
         Block { d: Half::from_f32(d), qs }
+    }
+
+    /// Search for the scale.
+    fn store_important(x: &[f32; 32], importance: &Importance<'_, 32>) -> Self {
+        let mut q = [0; 32];
+        let w = importance.weights(0, x, importance.row_mean_square);
+        let d = Half::from_f32(symmetric(x, &w, 8, &mut q));
+        Block { d, qs: bits::pack_nibbles(&q) }
     }
 }

@@ -10,8 +10,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
+use super::search::Affine;
 use super::{bits, range, round};
 
 /// 32 elements in 20 bytes.
@@ -39,5 +40,13 @@ impl Codec<32> for Block {
         let id = round::inverse(d);
         let qs = bits::nibbles(x, |x| round::truncate((x - min) * id + 0.5) as u8);
         Block { d: Half::from_f32(d), m: Half::from_f32(min), qs }
+    }
+
+    /// Search for the scale and the minimum.
+    fn store_important(x: &[f32; 32], importance: &Importance<'_, 32>) -> Self {
+        let mut q = [0; 32];
+        let w = importance.weights(0, x, importance.row_mean_square);
+        let (d, min) = Affine::weighted(15).run(x, &w, &mut q);
+        Block { d: Half::from_f32(d), m: Half::from_f32(-min), qs: bits::pack_nibbles(&q) }
     }
 }

@@ -11,9 +11,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
-use super::scale_min;
+use super::scale_min::{self, SubBlocks};
 use super::search::Affine;
 
 /// 256 elements in 144 bytes.
@@ -30,7 +30,7 @@ pub struct Block {
     pub qs: [u8; 128],
 }
 
-const SEARCH: Affine = Affine { largest: 15, first: -1.0, steps: 20, error: |diff| diff * diff };
+const SEARCH: Affine = Affine { largest: 15, first: -1.0, step: 0.1, steps: 20, error: |diff| diff * diff };
 
 impl Block {
     /// Return the scale and the minimum of sub-block `j` (0 to 7), `0..64` each.
@@ -44,6 +44,12 @@ impl Block {
     }
 }
 
+/// Return the block of encoded sub-blocks.
+fn packed(sub_blocks: &SubBlocks) -> Block {
+    let qs = Plane::FOUR.pack(&sub_blocks.q, 0);
+    Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qs }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
@@ -55,8 +61,10 @@ impl Codec<256> for Block {
     }
 
     fn store(x: &[f32; 256]) -> Self {
-        let sub_blocks = scale_min::encode(x, &SEARCH);
-        let qs = Plane::FOUR.pack(&sub_blocks.q, 0);
-        Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qs }
+        packed(&scale_min::encode(x, &SEARCH))
+    }
+
+    fn store_important(x: &[f32; 256], importance: &Importance<'_, 256>) -> Self {
+        packed(&scale_min::encode_important(x, importance, SEARCH.largest))
     }
 }

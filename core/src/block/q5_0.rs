@@ -10,8 +10,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
+use super::search::symmetric;
 use super::{bits, range, round};
 
 /// 32 elements in 22 bytes.
@@ -39,5 +40,14 @@ impl Codec<32> for Block {
         let id = round::inverse(d);
         let (qs, qh) = bits::fives(x, |x| round::truncate(x * id + 16.5) as u8);
         Block { d: Half::from_f32(d), qh, qs }
+    }
+
+    /// Search for the scale.
+    fn store_important(x: &[f32; 32], importance: &Importance<'_, 32>) -> Self {
+        let mut q = [0; 32];
+        let w = importance.weights(0, x, importance.row_mean_square);
+        let d = Half::from_f32(symmetric(x, &w, 16, &mut q));
+        let (qs, qh) = bits::pack_fives(&q);
+        Block { d, qh, qs }
     }
 }

@@ -9,8 +9,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
+use super::search::Affine;
 use super::{bits, range, round};
 
 /// 32 elements in 24 bytes.
@@ -40,5 +41,14 @@ impl Codec<32> for Block {
         let id = round::inverse(d);
         let (qs, qh) = bits::fives(x, |x| round::truncate((x - min) * id + 0.5) as u8);
         Block { d: Half::from_f32(d), m: Half::from_f32(min), qh, qs }
+    }
+
+    /// Search for the scale and the minimum.
+    fn store_important(x: &[f32; 32], importance: &Importance<'_, 32>) -> Self {
+        let mut q = [0; 32];
+        let w = importance.weights(0, x, importance.row_mean_square);
+        let (d, min) = Affine::weighted(31).run(x, &w, &mut q);
+        let (qs, qh) = bits::pack_fives(&q);
+        Block { d: Half::from_f32(d), m: Half::from_f32(-min), qh, qs }
     }
 }

@@ -12,9 +12,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
-use super::scale_min;
+use super::scale_min::{self, SubBlocks};
 use super::search::Affine;
 
 /// 256 elements in 176 bytes.
@@ -33,7 +33,7 @@ pub struct Block {
     pub qs: [u8; 128],
 }
 
-const SEARCH: Affine = Affine { largest: 31, first: -0.5, steps: 15, error: |diff| diff * diff };
+const SEARCH: Affine = Affine { largest: 31, first: -0.5, step: 0.1, steps: 15, error: |diff| diff * diff };
 
 impl Block {
     /// Return the scale and the minimum of sub-block `j` (0 to 7), `0..64` each.
@@ -45,6 +45,12 @@ impl Block {
     pub fn quants(&self, j: usize) -> ([u8; 32], [u8; 32]) {
         (Plane::FOUR.sub_block(&self.qs, j), Plane::ONE.sub_block(&self.qh, j))
     }
+}
+
+/// Return the block of encoded sub-blocks.
+fn packed(sub_blocks: &SubBlocks) -> Block {
+    let (qh, qs) = (Plane::ONE.pack(&sub_blocks.q, 4), Plane::FOUR.pack(&sub_blocks.q, 0));
+    Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qh, qs }
 }
 
 impl Codec<256> for Block {
@@ -62,8 +68,10 @@ impl Codec<256> for Block {
     }
 
     fn store(x: &[f32; 256]) -> Self {
-        let sub_blocks = scale_min::encode(x, &SEARCH);
-        let (qh, qs) = (Plane::ONE.pack(&sub_blocks.q, 4), Plane::FOUR.pack(&sub_blocks.q, 0));
-        Block { d: sub_blocks.d, dmin: sub_blocks.dmin, scales: sub_blocks.scales, qh, qs }
+        packed(&scale_min::encode(x, &SEARCH))
+    }
+
+    fn store_important(x: &[f32; 256], importance: &Importance<'_, 256>) -> Self {
+        packed(&scale_min::encode_important(x, importance, SEARCH.largest))
     }
 }

@@ -11,9 +11,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::bits::Plane;
-use super::codec::Codec;
+use super::codec::{Codec, Importance};
 use super::f16::Half;
-use super::search::{NEGLIGIBLE, requantise_signed, symmetric};
+use super::search::{NEGLIGIBLE, requantise_signed, squares, symmetric};
 use super::{range, round};
 
 /// 256 elements in 210 bytes.
@@ -40,6 +40,26 @@ impl Block {
     }
 }
 
+/// Encode a block whose errors count by `w`.
+fn encode(x: &[f32; 256], w: &[f32; 256]) -> Block {
+    let (mut fits, mut q) = ([0.0; 16], [0; 256]);
+    let sub_blocks = x.as_chunks::<16>().0.iter().zip(w.as_chunks::<16>().0);
+    for ((fit, q), (x, w)) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(sub_blocks) {
+        *fit = symmetric(x, w, 32, q);
+    }
+    let far = range::farthest(&fits);
+    if far.abs() < NEGLIGIBLE {
+        return Block::zeroed();
+    }
+    let inverse = -128.0 / far;
+    let scales = fits.map(|fit| round::nearest(inverse * fit).min(127) as i8);
+    let d = Half::from_f32(1.0 / inverse);
+    for ((q, x), scale) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).zip(scales) {
+        requantise_signed(x, q, d.to_f32() * f32::from(scale), 32);
+    }
+    Block { ql: LOW.pack(&q, 0), qh: Plane::TWO.pack(&q, 4), scales, d }
+}
+
 impl Codec<256> for Block {
     fn load(&self, y: &mut [f32; 256]) {
         let d = self.d.to_f32();
@@ -56,20 +76,11 @@ impl Codec<256> for Block {
     /// Search each sub-block, make the scale farthest from zero -128, then round again with the
     /// scales as stored.
     fn store(x: &[f32; 256]) -> Self {
-        let (mut fits, mut q) = ([0.0; 16], [0; 256]);
-        for ((fit, q), x) in fits.iter_mut().zip(q.as_chunks_mut::<16>().0).zip(x.as_chunks::<16>().0) {
-            *fit = symmetric(x, 32, q);
-        }
-        let far = range::farthest(&fits);
-        if far.abs() < NEGLIGIBLE {
-            return Block::zeroed();
-        }
-        let inverse = -128.0 / far;
-        let scales = fits.map(|fit| round::nearest(inverse * fit).min(127) as i8);
-        let d = Half::from_f32(1.0 / inverse);
-        for ((q, x), scale) in q.as_chunks_mut::<16>().0.iter_mut().zip(x.as_chunks::<16>().0).zip(scales) {
-            requantise_signed(x, q, d.to_f32() * f32::from(scale), 32);
-        }
-        Block { ql: LOW.pack(&q, 0), qh: Plane::TWO.pack(&q, 4), scales, d }
+        encode(x, &squares(x))
+    }
+
+    /// Do as [`Codec::store`] with the importance alone as weights.
+    fn store_important(x: &[f32; 256], importance: &Importance<'_, 256>) -> Self {
+        encode(x, importance.of)
     }
 }

@@ -4,9 +4,10 @@
 //! bits of the first eight bytes. For sub-blocks 4 to 7, the low nibbles of both are in the last
 //! four bytes, and their upper two bits on top of the first eight bytes.
 
+use super::codec::{Importance, sum_of_squares};
 use super::f16::Half;
 use super::round;
-use super::search::{Affine, requantise};
+use super::search::{Affine, requantise, unsigned};
 
 /// Return the scale and the minimum of sub-block `j`, `0..64` each.
 pub fn unpack(packed: &[u8; 12], j: usize) -> (u8, u8) {
@@ -64,10 +65,38 @@ pub fn encode(x: &[f32; 256], search: &Affine) -> SubBlocks {
         pack(&mut scales, j, six_bits(scale, max_scale), six_bits(min, max_min));
     }
 
-    let (d, dmin) = (Half::from_f32(max_scale / 63.0), Half::from_f32(max_min / 63.0));
+    finish(x, scales, (max_scale / 63.0, max_min / 63.0), q, search.largest)
+}
+
+/// Encode a block whose errors matter as `importance` says, to quants up to `largest`.
+///
+/// The scales of scales and of minima are searched too; those of sub-blocks with large weights
+/// count more.
+pub fn encode_important(x: &[f32; 256], importance: &Importance<'_, 256>, largest: u8) -> SubBlocks {
+    let search = Affine::weighted(largest);
+    let mean_square = 2.0 * sum_of_squares(x) / 256.0;
+    let (mut fits, mut mins, mut sums, mut q) = ([0.0; 8], [0.0; 8], [0.0; 8], [0; 256]);
+    for (j, (q, x)) in q.as_chunks_mut::<32>().0.iter_mut().zip(x.as_chunks::<32>().0).enumerate() {
+        let w = importance.weights(j, x, mean_square);
+        sums[j] = w.iter().fold(0.0, |sum, w| sum + w);
+        (fits[j], mins[j]) = search.run(x, &w, q);
+    }
+    let (mut scale_q, mut min_q) = ([0; 8], [0; 8]);
+    let d = unsigned(&fits, &sums, 63, &mut scale_q);
+    let dmin = unsigned(&mins, &sums, 63, &mut min_q);
+    let mut scales = [0; 12];
+    for (j, (scale, min)) in scale_q.into_iter().zip(min_q).enumerate() {
+        pack(&mut scales, j, scale.min(63), min.min(63));
+    }
+    finish(x, scales, (d, dmin), q, largest)
+}
+
+/// Round the quants again with the scales as stored.
+fn finish(x: &[f32; 256], scales: [u8; 12], d: (f32, f32), mut q: [u8; 256], largest: u8) -> SubBlocks {
+    let (d, dmin) = (Half::from_f32(d.0), Half::from_f32(d.1));
     for (j, (q, x)) in q.as_chunks_mut::<32>().0.iter_mut().zip(x.as_chunks::<32>().0).enumerate() {
         let (scale, min) = unpack(&scales, j);
-        requantise(x, q, d.to_f32() * f32::from(scale), dmin.to_f32() * f32::from(min), search.largest);
+        requantise(x, q, d.to_f32() * f32::from(scale), dmin.to_f32() * f32::from(min), largest);
     }
     SubBlocks { d, dmin, scales, q }
 }

@@ -5,8 +5,8 @@
 //! solves the weighted least-squares problem for the scale that suits these quants best, and keeps
 //! the best scale so far.
 //!
-//! The searches are those of ggml's reference quantisers (`make_qkx2_quants`, `make_qx_quants`,
-//! `make_q3_quants`, and the one of IQ4_NL). All sums run in the order of the elements, and each
+//! The searches are those of ggml's reference quantisers (`make_qkx2_quants`, `make_qkx3_quants`,
+//! `make_qx_quants`, `make_q3_quants`, `make_qp_quants`, and the one of IQ4_NL). All sums run in the order of the elements, and each
 //! product is written in the order in which the reference multiplies, because files are compared by
 //! their bits.
 
@@ -20,16 +20,27 @@ pub const NEGLIGIBLE: f32 = 1e-15;
 pub struct Affine {
     /// The largest quant; the smallest is 0.
     pub largest: u8,
-    /// The first inverse scale tried: `largest + first` over the range of the values. Each step
-    /// adds a tenth to `first`.
+    /// The first inverse scale tried: `largest + first` over the range of the values.
     pub first: f32,
+    /// Each step adds this to `first`.
+    pub step: f32,
     /// The number of steps.
     pub steps: u8,
     /// The error of a difference: its magnitude or its square.
     pub error: fn(f32) -> f32,
 }
 
+/// The error of a difference in searches with importance weights: its square.
+fn square(diff: f32) -> f32 {
+    diff * diff
+}
+
 impl Affine {
+    /// Return the search with importance weights, for quants up to `largest`.
+    pub const fn weighted(largest: u8) -> Self {
+        Self { largest, first: -0.9, step: 0.05, steps: 36, error: square }
+    }
+
     /// Set `q`, and return scale and minimum. Errors count by the weights `w`.
     pub fn run<const S: usize>(&self, x: &[f32; S], w: &[f32; S], q: &mut [u8; S]) -> (f32, f32) {
         let (low, high) = range::min_max(x);
@@ -49,7 +60,7 @@ impl Affine {
         for step in 0..=self.steps {
             // The range is that of the best fit so far, whose offset need not be the lowest value.
             let low = best.1;
-            let inverse = (self.first + 0.1 * f32::from(step) + largest) / (high - low);
+            let inverse = (self.first + self.step * f32::from(step) + largest) / (high - low);
             let tried = self.quants(x, low, inverse);
             let Some(fit) = solve(x, w, &tried, sum_w, sum_x) else { continue };
             let error = self.total_error(x, w, &tried, fit);
@@ -126,24 +137,26 @@ fn offset(q: i32, half: i32) -> u8 {
     (q + half) as u8
 }
 
-/// The two sums of the least-squares scale `sum(w x q) / sum(w q q)`, with weights `w = x * x`.
+/// The two sums of the least-squares scale `xq / qq`.
 #[derive(Clone, Copy, Default)]
-struct Sums {
-    xq: f32,
-    qq: f32,
+pub struct Sums {
+    /// The sum of `w x q`.
+    pub xq: f32,
+    /// The sum of `w q q`.
+    pub qq: f32,
 }
 
 impl Sums {
-    fn add(&mut self, x: f32, q: f32) {
-        let w = x * x;
+    /// Add an element `x` with the quant `q` and the weight `w`.
+    pub fn add(&mut self, w: f32, x: f32, q: f32) {
         self.xq += w * x * q;
         self.qq += w * q * q;
     }
 
-    fn of<const S: usize>(x: &[f32; S], q: impl Fn(f32) -> f32) -> Sums {
+    fn of<const S: usize>(x: &[f32; S], w: &[f32; S], q: impl Fn(f32) -> f32) -> Sums {
         let mut sums = Sums::default();
-        for &x in x {
-            sums.add(x, q(x));
+        for (&x, &w) in x.iter().zip(w) {
+            sums.add(w, x, q(x));
         }
         sums
     }
@@ -156,8 +169,8 @@ impl Sums {
 /// Search for `x = scale * (q - half)`; set `q` and return the scale.
 ///
 /// Tries nineteen inverse scales around the one that sends the element farthest from zero to
-/// `-half`. Errors count by `x * x`.
-pub fn symmetric<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f32 {
+/// `-half`. Errors count by `w`.
+pub fn symmetric<const S: usize>(x: &[f32; S], w: &[f32; S], half: i32, q: &mut [u8; S]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
         *q = [0; S];
@@ -165,12 +178,12 @@ pub fn symmetric<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f3
     }
     let half_f = half as f32;
     let mut inverse = -half_f / far;
-    let sums = Sums::of(x, |x| signed(inverse * x, half) as f32);
+    let sums = Sums::of(x, w, |x| signed(inverse * x, half) as f32);
     let mut scale = sums.scale();
     let mut best = scale * sums.xq;
     for step in (-9..=9).filter(|&step| step != 0) {
         let tried = -(half_f + 0.1 * step as f32) / far;
-        let sums = Sums::of(x, |x| signed(tried * x, half) as f32);
+        let sums = Sums::of(x, w, |x| signed(tried * x, half) as f32);
         if sums.qq > 0.0 && sums.xq * sums.xq > best * sums.qq {
             (inverse, scale) = (tried, sums.scale());
             best = scale * sums.xq;
@@ -183,6 +196,7 @@ pub fn symmetric<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f3
 /// Search for `x = scale * (q - half)`; set `q` and return the scale.
 ///
 /// Starts from one inverse scale and then improves the quants one by one, in at most five rounds.
+/// Errors count by `x * x`.
 pub fn one_by_one<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
@@ -191,7 +205,7 @@ pub fn one_by_one<const S: usize>(x: &[f32; S], half: i32, q: &mut [u8; S]) -> f
     }
     let inverse = -half as f32 / far;
     let mut quants = x.map(|x| signed(inverse * x, half));
-    let mut sums = Sums::of(x, |x| signed(inverse * x, half) as f32);
+    let mut sums = Sums::of(x, &squares(x), |x| signed(inverse * x, half) as f32);
     for _ in 0..5 {
         if !improve(x, half, &mut quants, &mut sums) {
             break;
@@ -215,7 +229,7 @@ fn improve<const S: usize>(x: &[f32; S], half: i32, quants: &mut [i32; S], sums:
         if new == *quant {
             continue;
         }
-        rest.add(x, new as f32);
+        rest.add(w, x, new as f32);
         if rest.qq > 0.0 && rest.xq * rest.xq * sums.qq > sums.xq * sums.xq * rest.qq {
             (*quant, *sums, changed) = (new, rest, true);
         }
@@ -223,11 +237,82 @@ fn improve<const S: usize>(x: &[f32; S], half: i32, quants: &mut [i32; S], sums:
     changed
 }
 
-/// Search for `x = scale * values[q]`; return the scale.
+/// Search for `x = scale * q` with `q` from 0 to `largest`; set `q` and return the scale.
+///
+/// Tries nine inverse scales around the one that sends the largest element to `largest`, then
+/// improves the quants one by one, in at most five rounds. Errors count by `w`. Quants of negative
+/// elements wrap around, as in the reference; callers have none where that matters.
+pub fn unsigned<const S: usize>(x: &[f32; S], w: &[f32; S], largest: u8, q: &mut [u8; S]) -> f32 {
+    let max = x.iter().fold(0.0_f32, |max, &x| if x > max { x } else { max });
+    if max < NEGLIGIBLE {
+        *q = [0; S];
+        return 0.0;
+    }
+    let highest = f32::from(largest);
+    let quant = |inverse: f32, x: f32| nearest(inverse * x).min(i32::from(largest));
+    let error = |inverse: f32, quant: &dyn Fn(f32) -> f32| {
+        let scale = 1.0 / inverse;
+        x.iter().zip(w).fold(0.0, |sum, (&x, w)| {
+            let diff = x - scale * quant(x);
+            sum + w * diff * diff
+        })
+    };
+    let mut inverse = highest / max;
+    let mut least = error(inverse, &|x| f32::from(nearest(inverse * x) as u8));
+    for step in (-4..=4).filter(|&step| step != 0) {
+        let tried = (0.1 * step as f32 + highest) / max;
+        let tried_error = error(tried, &|x| quant(tried, x) as f32);
+        if tried_error < least {
+            (least, inverse) = (tried_error, tried);
+        }
+    }
+    let mut sums = Sums::of(x, w, |x| quant(inverse, x) as f32);
+    *q = x.map(|x| quant(inverse, x) as u8);
+    for _ in 0..5 {
+        if !improve_unsigned(x, w, largest, q, &mut sums) {
+            break;
+        }
+    }
+    sums.scale()
+}
+
+/// Do one round for [`unsigned`], like [`improve`] does for [`one_by_one`].
+fn improve_unsigned<const S: usize>(
+    x: &[f32; S],
+    w: &[f32; S],
+    largest: u8,
+    quants: &mut [u8; S],
+    sums: &mut Sums,
+) -> bool {
+    let mut changed = false;
+    for ((&x, &w), quant) in x.iter().zip(w).zip(quants) {
+        let old = f32::from(*quant);
+        let mut rest = Sums { xq: sums.xq - w * x * old, qq: sums.qq - w * old * old };
+        if !(rest.xq > 0.0 && rest.qq > 0.0) {
+            continue;
+        }
+        let new = nearest(x * rest.qq / rest.xq).min(i32::from(largest));
+        if new == i32::from(*quant) {
+            continue;
+        }
+        rest.add(w, x, new as f32);
+        if rest.xq * rest.xq * sums.qq > sums.xq * sums.xq * rest.qq {
+            (*quant, *sums, changed) = (new as u8, rest, true);
+        }
+    }
+    changed
+}
+
+/// Return the weights of elements that count by their squares.
+pub fn squares<const S: usize>(x: &[f32; S]) -> [f32; S] {
+    x.map(|x| x * x)
+}
+
+/// Search for `x = scale * values[q]`; return the scale. Errors count by `w`.
 ///
 /// Tries the inverse scale that sends the element farthest from zero to the first value, then
 /// fifteen around the one that sends it there with the sign kept.
-pub fn codebook<const S: usize>(x: &[f32; S], values: &[i8; 16]) -> f32 {
+pub fn codebook<const S: usize>(x: &[f32; S], w: &[f32; S], values: &[i8; 16]) -> f32 {
     let far = range::farthest(x);
     if far.abs() < NEGLIGIBLE {
         return 0.0;
@@ -235,8 +320,8 @@ pub fn codebook<const S: usize>(x: &[f32; S], values: &[i8; 16]) -> f32 {
     let first = f32::from(values[0]);
     let fit = |inverse: f32| {
         let mut sums = Sums::default();
-        for &x in x {
-            let (w, value) = (x * x, f32::from(values[index(inverse * x, values)]));
+        for (&x, &w) in x.iter().zip(w) {
+            let value = f32::from(values[index(inverse * x, values)]);
             // The value comes before the element here: not the order of `Sums::add`, and not the
             // same bits.
             sums.xq += w * value * x;
@@ -275,7 +360,7 @@ pub fn index(x: f32, values: &[i8; 16]) -> usize {
 mod tests {
     use super::*;
 
-    const SQUARE: Affine = Affine { largest: 15, first: -1.0, steps: 20, error: |diff| diff * diff };
+    const SQUARE: Affine = Affine { largest: 15, first: -1.0, step: 0.1, steps: 20, error: square };
 
     #[test]
     fn the_affine_search_finds_an_exact_grid() {
@@ -297,10 +382,16 @@ mod tests {
     fn symmetric_searches_find_an_exact_grid() {
         let x: [f32; 16] = core::array::from_fn(|i| 0.25 * (i as f32 - 8.0));
         let wanted: [u8; 16] = core::array::from_fn(|i| i as u8);
-        for search in [symmetric, one_by_one] {
-            let mut q = [0; 16];
-            assert_eq!((search(&x, 8, &mut q), q), (0.25, wanted));
-        }
+        let mut q = [0; 16];
+        assert_eq!((one_by_one(&x, 8, &mut q), q), (0.25, wanted));
+        assert_eq!((symmetric(&x, &[1.0; 16], 8, &mut q), q), (0.25, wanted));
+    }
+
+    #[test]
+    fn the_unsigned_search_finds_an_exact_grid() {
+        let x: [f32; 16] = core::array::from_fn(|i| 0.25 * i as f32);
+        let mut q = [0; 16];
+        assert_eq!((unsigned(&x, &[1.0; 16], 15, &mut q), q), (0.25, core::array::from_fn(|i| i as u8)));
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! IQ4_NL, IQ4_XS and MXFP4: nibbles that choose from a codebook of sixteen values.
+//! IQ4_NL, IQ4_XS, MXFP4 and NVFP4: nibbles that choose from a codebook of sixteen values.
 //!
 //! Kernels look the values up with a byte shuffle; the codebook holds them plus 128, so that they
 //! are unsigned bytes with the usual bias.
 
 use super::Format;
 use super::layout::{BLOCK, Layout, Nothing, PANEL};
-use super::planes::{Fours, get, put_nibbles};
-use super::scales::{Bias, F16Rows, Factors, half, whole};
+use super::planes::{Fours, get, put, put_nibbles};
+use super::scales::{Bias, F16Rows, Factors, SubBlockScales, half, whole};
 use super::unpack::{biased, look_up};
-use crate::block::{iq4_nl, iq4_xs, mxfp4};
+use crate::block::{iq4_nl, iq4_xs, mxfp4, nvfp4};
 use crate::isa::Simd;
 use half::bf16;
 
 /// The values of IQ4_NL and IQ4_XS plus 128.
 const UNEVEN: [u8; 16] = biased(&iq4_nl::VALUES);
-/// Twice the values of MXFP4, plus 128.
+/// Twice the values of MXFP4 and NVFP4, plus 128.
 const SMALL_FLOATS: [u8; 16] = biased(&mxfp4::DOUBLED);
 
 /// Return the values that row `lane` chooses.
@@ -135,5 +135,54 @@ impl Format for MXFP4 {
     #[inline(always)]
     fn factors<S: Simd>(s: S, _: &Nothing, scales: &F16Rows) -> Factors<S::F> {
         Factors::Whole { scale: s.load_bf16(scales), min: None }
+    }
+}
+
+/// 4-bit floats (E2M1) with a scale for each 16 columns that is a small float too. Half of it is
+/// exact in half precision.
+#[allow(non_camel_case_types)]
+pub(crate) struct NVFP4;
+
+impl Layout for NVFP4 {
+    const BLOCKS: usize = 1;
+    type Head = Nothing;
+    type Scales = SubBlockScales<u16>;
+    type Quants = Fours;
+}
+
+impl Format for NVFP4 {
+    type Block = nvfp4::Block;
+    const FILE_BLOCKS: usize = 2;
+    const BIAS: Bias = Bias::Signed;
+    const BITS: u32 = 8;
+    const SUB_BLOCKS: bool = true;
+
+    fn pack(
+        block: &nvfp4::Block,
+        j: usize,
+        lane: usize,
+        scales: &mut SubBlockScales<u16>,
+        quants: &mut Fours,
+    ) {
+        for (i, scales) in scales.iter_mut().enumerate() {
+            scales[lane] = block.half_scale(2 * j + i).to_bits();
+        }
+        put(quants, lane, &block.quants(j));
+    }
+
+    fn decode(lane: usize, _: &Nothing, scales: &SubBlockScales<u16>, quants: &Fours) -> [f32; BLOCK] {
+        let values = chosen(quants, lane, &mxfp4::DOUBLED);
+        core::array::from_fn(|k| values[k] * half(scales[k / 16][lane]))
+    }
+
+    #[inline(always)]
+    fn vectors<S: Simd>(s: S, quants: &Fours) -> [S::B; 8] {
+        look_up(s, &SMALL_FLOATS, quants)
+    }
+
+    #[inline(always)]
+    fn factors<S: Simd>(s: S, _: &Nothing, scales: &SubBlockScales<u16>) -> Factors<S::F> {
+        let scales = [s.load_f16(&scales[0]), s.load_f16(&scales[1])];
+        Factors::SubBlocks { scale: s.splat(1.0), scales, mins: None }
     }
 }

@@ -76,7 +76,13 @@ pub(super) fn join<S: Simd>(s: S, x: [S::B; 8], y: [S::B; 8]) -> [S::B; 8] {
 /// Return the entries of `table` that the nibbles choose.
 #[inline(always)]
 pub(super) fn look_up<S: Simd>(s: S, table: &[u8; 16], quants: &Fours) -> [S::B; 8] {
-    let [a, b, c, d, e, f, g, h] = fours::<S, 0>(s, quants);
+    choose(s, table, fours::<S, 0>(s, quants))
+}
+
+/// Return the entries of `table` that bytes below 16 choose.
+#[inline(always)]
+pub(super) fn choose<S: Simd>(s: S, table: &[u8; 16], codes: [S::B; 8]) -> [S::B; 8] {
+    let [a, b, c, d, e, f, g, h] = codes;
     [
         s.look_up(table, a),
         s.look_up(table, b),

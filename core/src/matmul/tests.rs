@@ -26,7 +26,7 @@ struct Weights {
 impl Weights {
     fn new(dtype: DType, n_rows: usize, n_cols: usize, values: &[f32]) -> Self {
         let mut rows = vec![0; dtype.row_bytes(n_cols).unwrap() * n_rows];
-        dtype.encode(values, &mut rows).unwrap();
+        dtype.encode_important(values, &vec![1.0; n_cols], &mut rows).unwrap();
         Self::stored(dtype, n_rows, n_cols, rows)
     }
 

@@ -3,10 +3,11 @@
 //! [`PackedType`] is the list of [`DType`] without integers and doubles. Its quantised variants
 //! come from the table in `block.rs`; `match_format` gives generic code the format of each.
 
-use crate::block::quantised_types;
+use crate::block::{quantised_types, repacked_types};
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::format;
+use crate::format::Format;
 use crate::format::layout::{self, ALIGN, BLOCK, Layout, PANEL};
 
 /// The shape of panels of a type.
@@ -48,20 +49,30 @@ macro_rules! define_packed_types {
         }
 
         $(const _: () = assert!(
-            <format::$name as Layout>::BLOCKS * BLOCK == $len,
-            concat!("panels of ", stringify!($name), " have super-blocks of another length"),
+            <format::$name as Format>::FILE_BLOCKS * BLOCK == $len,
+            concat!("the format of ", stringify!($name), " has blocks of another length"),
         );)*
 
         impl PackedType {
-            /// Return the type that weights of type `dtype` are packed as; none if they hold no
-            /// weights.
+            /// Return the type that weights of type `dtype` are packed as: their own, or one whose
+            /// panels hold the same values; none if they hold no weights.
             pub const fn of(dtype: DType) -> Option<Self> {
                 match dtype {
                     DType::F32 => Some(Self::F32),
                     DType::F16 => Some(Self::F16),
                     DType::BF16 => Some(Self::BF16),
                     $(DType::$name => Some(Self::$name),)*
-                    DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F64 => None,
+                    _ => repacked(dtype),
+                }
+            }
+
+            /// Return the name of the type that it is called after.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Self::F32 => "F32",
+                    Self::F16 => "F16",
+                    Self::BF16 => "BF16",
+                    $(Self::$name => stringify!($name),)*
                 }
             }
 
@@ -77,6 +88,26 @@ macro_rules! define_packed_types {
 }
 
 quantised_types!(define_packed_types());
+
+/// Define `repacked` for the types given.
+macro_rules! define_repacked_types {
+    (() $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal as $panel:ident;)*) => {
+        $(const _: () = assert!(
+            <format::$name as Format>::FILE_BLOCKS * BLOCK == $len,
+            concat!("the format of ", stringify!($name), " has blocks of another length"),
+        );)*
+
+        /// Return the type in whose panels `dtype` is packed, if it has none of its own.
+        const fn repacked(dtype: DType) -> Option<PackedType> {
+            match dtype {
+                $(DType::$name => Some(PackedType::$panel),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+repacked_types!(define_repacked_types());
 
 impl PackedType {
     /// Return true if products with it take activations as 8-bit integers
@@ -124,7 +155,27 @@ macro_rules! match_format {
     };
 }
 
-pub(super) use match_format;
+/// Evaluate `$then` with `$Q` standing for the format of the quantised type `$dtype`, its own where
+/// it shares the panels of another; all other types take the arms in braces.
+macro_rules! match_format_of {
+    ((@arms $dtype:expr, { $($others:tt)* }, $Q:ident => $then:expr)
+        $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
+        match $dtype {
+            $($others)*
+            $(DType::$name => {
+                type $Q = $crate::format::$name;
+                $then
+            })*
+        }
+    };
+    ($dtype:expr, { $($others:tt)* }, $Q:ident => $then:expr) => {
+        $crate::block::every_type! {
+            match_format_of (@arms $dtype, { $($others)* }, $Q => $then)
+        }
+    };
+}
+
+pub(super) use {match_format, match_format_of};
 
 /// Return the bytes of a packed matrix of `n_rows` rows (outputs) and `n_cols` columns (inputs), as
 /// [`Packed::new`](super::Packed::new) takes them.

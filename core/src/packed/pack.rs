@@ -14,6 +14,7 @@ use crate::format::layout::{ALIGN, PANEL};
 /// panel.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
+    dtype: DType,
     kind: PackedType,
     n_rows: usize,
     n_cols: usize,
@@ -39,7 +40,7 @@ impl<'a> Source<'a> {
         }
         packed_bytes(kind, n_rows, n_cols)?;
         let panel_bytes = kind.panel_bytes(n_cols)?;
-        Ok(Self { kind, n_rows, n_cols, row_bytes, panel_bytes, bytes })
+        Ok(Self { dtype, kind, n_rows, n_cols, row_bytes, panel_bytes, bytes })
     }
 
     /// Return the type that it is packed as.
@@ -93,7 +94,7 @@ pub fn pack(source: &Source<'_>, first_panel: usize, out: &mut [u8]) -> Result<(
         return Err(Error::Alignment { what: "room for packed weights", wanted: ALIGN });
     }
     for (i, out) in out.chunks_exact_mut(size).enumerate() {
-        panel::pack(source.kind, &source.rows(first_panel + i), source.n_cols, out);
+        panel::pack(source.dtype, &source.rows(first_panel + i), source.n_cols, out);
     }
     Ok(())
 }
@@ -110,7 +111,8 @@ mod tests {
 
     fn encoded(dtype: DType, n_rows: usize, n_cols: usize) -> Vec<u8> {
         let mut bytes = vec![0; dtype.row_bytes(n_cols).unwrap() * n_rows];
-        dtype.encode(&Random::new(n_cols as u64).floats(n_rows * n_cols), &mut bytes).unwrap();
+        let floats = Random::new(n_cols as u64).floats(n_rows * n_cols);
+        dtype.encode_important(&floats, &vec![1.0; n_cols], &mut bytes).unwrap();
         bytes
     }
 

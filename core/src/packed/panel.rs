@@ -4,7 +4,9 @@
 //! (or a few columns) at a time, so that the lines of the panel that they are scattered to stay in
 //! the nearest cache until all sixteen rows have written to them.
 
-use super::kind::{PackedType, match_format};
+use super::kind::match_format_of;
+use crate::block::every_type;
+use crate::dtype::DType;
 use crate::format::Format;
 use crate::format::layout::{self, BLOCK, PANEL};
 use bytemuck::Pod;
@@ -12,10 +14,11 @@ use bytemuck::Pod;
 /// Pack sixteen rows of `n_cols` columns, each whole or empty, into the panel `out`.
 ///
 /// Reads each source byte once, in order within a row.
-pub(super) fn pack(kind: PackedType, rows: &[&[u8]; PANEL], n_cols: usize, out: &mut [u8]) {
-    match_format!(kind, {
-        PackedType::F32 => floats(rows, n_cols, out, |w| u32::from_le_bytes(*w)),
-        PackedType::F16 | PackedType::BF16 => floats(rows, n_cols, out, |w| u16::from_le_bytes(*w)),
+pub(super) fn pack(dtype: DType, rows: &[&[u8]; PANEL], n_cols: usize, out: &mut [u8]) {
+    match_format_of!(dtype, {
+        DType::F32 => floats(rows, n_cols, out, |w| u32::from_le_bytes(*w)),
+        DType::F16 | DType::BF16 => floats(rows, n_cols, out, |w| u16::from_le_bytes(*w)),
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F64 => {}
     }, Q => blocks::<Q>(rows, n_cols, out));
 }
 
@@ -28,17 +31,17 @@ fn blocks<Q: Format>(rows: &[&[u8]; PANEL], n_cols: usize, out: &mut [u8]) {
     if rows[PANEL - 1].is_empty() || !is_full {
         out.fill(0);
     }
-    for first in (0..n_blocks).step_by(Q::BLOCKS) {
+    for first in (0..n_blocks).step_by(Q::FILE_BLOCKS) {
         for (lane, row) in rows.iter().enumerate() {
             // A row that the matrix lacks is empty; its lane stays zero.
-            let Some(bytes) = row.chunks_exact(size_of::<Q::Block>()).nth(first / Q::BLOCKS) else {
+            let Some(bytes) = row.chunks_exact(size_of::<Q::Block>()).nth(first / Q::FILE_BLOCKS) else {
                 continue;
             };
             // All fields are bytes, so blocks may lie at any address.
             let block: &Q::Block = bytemuck::from_bytes(bytes);
-            for j in 0..Q::BLOCKS {
+            for j in 0..Q::FILE_BLOCKS {
                 let written = layout::write_block::<Q>(out, first + j, |head, scales, quants| {
-                    if j == 0 {
+                    if j % Q::BLOCKS == 0 {
                         Q::pack_head(block, lane, head);
                     }
                     Q::pack(block, j, lane, scales, quants);

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(tokens(&vocab, "aé"), [256, 0xc3, 0xa9]);
         assert_eq!(tokens(&vocab, "<0x41>"), "<0x41>".bytes().map(u32::from).collect::<Vec<_>>());
         assert_eq!(tokens(&vocab, "never").len(), 5);
-        assert_eq!(tokens(&vocab, ""), []);
+        assert!(tokens(&vocab, "").is_empty());
         Ok(())
     }
 

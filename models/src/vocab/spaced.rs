@@ -55,7 +55,7 @@ mod tests {
     fn white_space_is_dropped_and_case_kept_unless_the_model_says_otherwise() -> Result<(), VocabError> {
         assert_eq!(tokens(None, " ab\n\tAb ba\u{3000}")?, [2, 3, 1, 1, 0]);
         assert_eq!(tokens(Some(true), "Ab")?, [2]);
-        assert_eq!(tokens(None, " \n")?, []);
+        assert!(tokens(None, " \n")?.is_empty());
         Ok(())
     }
 

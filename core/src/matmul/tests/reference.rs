@@ -1,6 +1,9 @@
 //! Products of one row by the description of [`crate::matmul`], from the row as a file holds it.
 
-use crate::block::{iq4_xs, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k};
+use crate::block::codes::Codes;
+use crate::block::{
+    iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_xs, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k,
+};
 use crate::packed::BLOCK;
 use crate::{DType, float::fma};
 use bytemuck::{AnyBitPattern, pod_read_unaligned};
@@ -77,6 +80,15 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
         DType::Q4_1 | DType::Q5_1 => of(1, half(0), Minimum::Whole(half(2))),
         DType::Q5_0 => of(8, half(0), Minimum::None),
         DType::TQ2_0 => of(8, half(64), Minimum::None),
+        DType::TQ1_0 => of(8, half(52), Minimum::None),
+        DType::Q1_0 | DType::Q2_0 => of(8, half(0), Minimum::None),
+        DType::IQ1_S => codes::<iq1_s::Block>(stored, j),
+        DType::IQ1_M => codes::<iq1_m::Block>(stored, j),
+        DType::IQ2_XXS => codes::<iq2_xxs::Block>(stored, j),
+        DType::IQ2_XS => codes::<iq2_xs::Block>(stored, j),
+        DType::IQ2_S => codes::<iq2_s::Block>(stored, j),
+        DType::IQ3_XXS => codes::<iq3_xxs::Block>(stored, j),
+        DType::IQ3_S => codes::<iq3_s::Block>(stored, j),
         DType::MXFP4 => of(1, read::<mxfp4::Block>(stored).half_scale(), Minimum::None),
         DType::Q4_K => affine(half(0), half(2), read::<q4_k::Block>(stored).scale_min(j)),
         DType::Q5_K => affine(half(0), half(2), read::<q5_k::Block>(stored).scale_min(j)),
@@ -96,6 +108,13 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
         }
         dtype => unreachable!("{dtype} is not quantised"),
     }
+}
+
+/// Return the scales of a block of codes.
+fn codes<B: Codes + AnyBitPattern>(stored: &[u8], j: usize) -> Scales {
+    let block = read::<B>(stored);
+    let sub_blocks = block.scales(j).map(i32::from);
+    Scales { times: 1, sub_blocks, d: block.d().to_f32() * B::UNIT, minimum: Minimum::None }
 }
 
 fn read<B: AnyBitPattern>(stored: &[u8]) -> B {
