@@ -28,7 +28,8 @@ use crate::hparams::Hparams;
 /// let gguf = Gguf::parse(&bytes)?;
 /// for entry in gguf.metadata() {
 ///     let key = entry.key.replace("llama.", "llamas.");
-///     let value = if entry.value == Value::Str("llama") { "llamas".into() } else { entry.value.clone() };
+///     let is_name = entry.key == "general.architecture";
+///     let value = if is_name { Value::Str("llamas") } else { entry.value.clone() };
 ///     writer.set(key, value)?;
 /// }
 /// for tensor in gguf.tensors() {

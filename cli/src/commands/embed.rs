@@ -124,7 +124,7 @@ impl Embedder {
             .n_ctx(n_ctx)
             .n_threads(model::n_threads(args.n_threads))
             .pooling(Some(pooling))
-            // All tokens of an encoder's text see each other, so they are computed together.
+            // All tokens that an encoder takes see each other, so they are computed together.
             .n_ubatch(if encodes { n_ctx.min(1 << 16) } else { n_ctx.min(512) });
         memory::check(model, &params)?;
         Ok(Self { ctx: Context::new(model, params)?, encodes, pooling, batch: Batch::new() })

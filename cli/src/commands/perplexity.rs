@@ -27,7 +27,8 @@ const DEFAULT_N_CTX: u32 = 512;
 /// Run the command.
 ///
 /// # Errors
-/// - [`Error::Refused`] if there is no text or it is too short, or if a file does not fit the model.
+/// - [`Error::Refused`] if there is no text or it is too short, or if a file does not fit the
+///   model.
 /// - [`Error::Engine`] if the model cannot be loaded or evaluated.
 /// - [`Error::Read`] or [`Error::Write`] if a file cannot be read or written.
 /// - [`Error::Terminal`] if the output fails.

@@ -10,8 +10,9 @@ use super::score::Row;
 /// The least logarithm of a probability of the base that counts, as in llama.cpp.
 const LEAST: f32 = -16.0;
 
-/// How a model's probabilities diverge from those of a base model: the Kullback-Leibler divergence
-/// of each prediction, the agreement of the most probable tokens, and the two perplexities.
+/// Divergence of a model's probabilities from those of a base model: the Kullback-Leibler
+/// divergence of each prediction, the agreement of the most probable tokens, and the two
+/// perplexities.
 ///
 /// # Example
 /// ```

@@ -74,7 +74,7 @@ pub fn score(ctx: &mut Context, window: &Window<'_>, found: &mut dyn FnMut(&Row<
         *first = bos;
     }
     let seq = ctx.sequence()?;
-    // The predictions before `first` are not asked for, and those of the last token predict nothing.
+    // Nobody asks for the predictions before `first`, and the last token predicts nothing.
     let n_read = window.first.max(1) - 1;
     let scored = window.tokens.len().saturating_sub(1);
     let result = evaluate(ctx, seq, tokens.get(..n_read.min(scored)).unwrap_or(&[]))

@@ -1,6 +1,6 @@
 //! WordPiece, as in BERT (Devlin et al., 2018): text is cut into words, without case and accents
-//! unless the model keeps them. The longest token that a word starts with is cut off, again and again. A word with a rest that no
-//! token matches becomes the unknown token.
+//! unless the model keeps them. The longest token that a word starts with is cut off, again and
+//! again. A word with a rest that no token matches becomes the unknown token.
 //!
 //! White space, punctuation and ideographs divide words; control characters and combining marks are
 //! removed. In model files the start of a word is written `▁`.
