@@ -90,18 +90,16 @@ def cut(expression, pieces):
             yield piece[at:]
 
 
-WORDS = """Hello world I'll you're DON'T it'S we'VE 'd 's x' HTTPServer McDonald École
-élan ÀB ß ǅ ʰ Straße
-Привет мир Ελλάς שלום مرحبا नमस्ते ไทยแลนด์ ລາວ ខ្មែរ မြန်မာ 中文字符 日本語テキスト ひらがな 한국어 ㄅㄆㄇ ㄱㄴ
-々〇〡 豈更 e\u0301a a\u0301\u0302b
-\u0301 \u200d 👩‍👩‍👧 🇩🇪 😀 ½ ² Ⅷ ٣٤٥ १२३४ 1 12 123 1234 12345 1234567 3.14 1,000,000 0x1F
-a1b22c333 12ab _12 12_ ²12 12² ()[]{} ... !? -- $x
-#tag @user /path/to //a\\b “quote” ‘q’ …—：；，。、！～ ¡¿ <sentinel:12> <sentinel:> IMGIMGABZ
-IMGIMGABCDEZ <|x|> <s> | (a|b) ␣ ▁ \ue000 \u00ad
-'sS 'LL 'Ll 'M '' ' `x` ~~ ^^ ++ == <> \x00 \x07 \x7f \x85 \u2028 \u3000 \u00a0
-\u2009""".split(" ")
-WORDS = [part for word in WORDS for part in word.split("\n")]
-SPACES = [" ", " ", " ", "  ", "   ", "\n", "\r\n", "\n\n", "\t", " \n ", "\u3000", "\u00a0", "\x0b", "", "", ""]
+WORDS = """Hello world I'll you're DON'T it'S we'VE 'd 's x' HTTPServer McDonald École élan ÀB ß ǅ ʰ
+Straße Привет мир Ελλάς שלום مرحبا नमस्ते ไทยแลนด์ ລາວ ខ្មែរ မြန်မာ 中文字符 日本語テキスト ひらがな 한국어
+ㄅㄆㄇ ㄱㄴ 々〇〡 豈更 e\u0301a a\u0301\u0302b \u0301 \u200d 👩‍👩‍👧 🇩🇪 😀 ½ ² Ⅷ ٣٤٥ १२३४ 1 12 123 1234
+12345 1234567 3.14 1,000,000 0x1F a1b22c333 12ab _12 12_ ²12 12² ()[]{} ... !? -- $x #tag
+@user /path/to //a\\b “quote” ‘q’ …—：；，。、！～ ¡¿ <sentinel:12> <sentinel:> IMGIMGABZ
+IMGIMGABCDEZ <|x|> <s> | (a|b) ␣ ▁ \ue000 \u00ad 'sS 'LL 'Ll 'M '' ' `x` ~~ ^^ ++ == <> \x00
+\x07 \x7f \x85 \u2028 \u3000 \u00a0 \u2009"""
+WORDS = re.split("[ \n]", WORDS)
+SPACES = [" ", " ", " ", "  ", "   ", "\n", "\r\n", "\n\n", "\t", " \n "]
+SPACES += ["\u3000", "\u00a0", "\x0b", "", "", ""]
 
 
 def text(rng):

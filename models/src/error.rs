@@ -12,13 +12,14 @@
 
 mod from;
 mod gguf;
-mod text;
+pub(crate) mod text;
 
 pub use gguf::{Region, Shapes};
 
 use alloc::boxed::Box;
 
 use crate::gguf::ValueType;
+use crate::nearest::Nearest;
 use crate::vocab::error::VocabError;
 
 #[cfg(feature = "chat")]
@@ -305,6 +306,8 @@ pub enum Error {
         found: Box<str>,
         /// The names of the supported architectures.
         known: Box<[&'static str]>,
+        /// The supported architecture that is most like it.
+        nearest: Option<Box<Nearest>>,
     },
     /// A hyper-parameter has a value that no model can have.
     Hparam {

@@ -12,6 +12,7 @@
 //! - [`Value`] is the value of a metadata key.
 //! - `cursor` reads bytes in order and knows its offset, so that every error can name it.
 //! - `reader` builds the view from the two.
+//! - `reads` remembers what was looked up.
 //! - `keys` looks metadata up by name and Rust type.
 //! - [`Source`] finds the bytes on disk, in one file or in several shards.
 //! - [`Writer`] goes the other way, from values and tensors to a file.
@@ -32,6 +33,7 @@
 mod cursor;
 mod keys;
 mod reader;
+mod reads;
 #[cfg(feature = "std")]
 mod source;
 mod split;

@@ -135,6 +135,7 @@ mod hparams;
 pub mod judge;
 pub mod llama_files;
 mod model;
+mod nearest;
 mod normalize;
 mod pack;
 mod params;
@@ -175,6 +176,7 @@ pub use hparams::{
 #[cfg(feature = "std")]
 pub use model::LoadParams;
 pub use model::Model;
+pub use nearest::Nearest;
 pub use normalize::{Norm, normalize};
 pub use pack::PackedModel;
 pub use params::Params;

@@ -8,10 +8,11 @@ use crate::{
     gguf::{Gguf, TensorInfo, read_stream},
     graph::{Builder, Graph},
     hparams::Hparams,
+    nearest::Nearest,
     vocab::Vocab,
     weights::Weights,
 };
-use alloc::{string::String, sync::Arc};
+use alloc::{boxed::Box, string::String, sync::Arc};
 use backstitch_core::pool::Pool;
 use backstitch_kv::io::Read;
 use backstitch_kv::storage::Fingerprint;
@@ -206,6 +207,7 @@ impl Model {
         let arch = archs.iter().find(|arch| arch.name == name).ok_or_else(|| Error::Architecture {
             found: name.into(),
             known: archs.iter().map(|arch| arch.name).collect(),
+            nearest: Nearest::of(gguf, archs).map(Box::new),
         })?;
         let hparams = Hparams::read(gguf)?;
         let mut builder = Builder::new(gguf);

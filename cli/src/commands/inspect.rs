@@ -4,11 +4,12 @@
 //! one, also if its architecture is unknown.
 
 use crate::args::InspectArgs;
-use crate::error::Error;
+use crate::error::{Error, of_engine};
 use crate::output::{MAX_SHOWN, Output, bytes, cut, one_line, shorten};
 use crate::{embedded, footprint, model};
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Gguf, TensorInfo, Value};
+use backstitch_models::vocab::Vocab;
 use backstitch_models::{Model, Params, arch, fingerprint};
 use serde_json::{Map, Number, json};
 use std::collections::BTreeMap;
@@ -99,16 +100,19 @@ struct Needs {
 /// Context sizes in the report, up to the size that the model was trained for.
 const SIZES: [u32; 6] = [512, 2048, 8192, 32_768, 131_072, 1_048_576];
 
-/// Return the memory that a model needs, or none if its architecture is unknown.
-fn needs(gguf: &Gguf) -> Option<Needs> {
-    let (hparams, graph) = Model::describe(gguf, arch::ALL).ok()?;
+/// Return the memory that a model needs.
+///
+/// # Errors
+/// Those of [`Model::describe`], if the architecture is unknown or the file does not fit it.
+fn needs(gguf: &Gguf) -> Result<Needs, backstitch_models::Error> {
+    let (hparams, graph) = Model::describe(gguf, arch::ALL)?;
     let trained = hparams.n_ctx_train;
     let sizes = SIZES.into_iter().filter(|&size| size < trained).chain([trained]);
     let cache =
         |n_ctx, cell| footprint::cache(&hparams, &graph, n_ctx, &Params::default().type_k(cell).type_v(cell));
     let caches =
         sizes.map(|n_ctx| (n_ctx, cache(n_ctx, CellType::F16), cache(n_ctx, CellType::F32))).collect();
-    Some(Needs { weights: footprint::weights(&graph), caches })
+    Ok(Needs { weights: footprint::weights(&graph), caches })
 }
 
 /// Print the report, with a list of all tensors if that is wanted.
@@ -131,13 +135,31 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
         list_tensors(out, subject)?;
     }
     out.line(format_args!("\n{heading}Memory{heading:#}"))?;
-    list_memory(out, subject)
+    list_memory(out, subject)?;
+    let unread = unread(subject.gguf);
+    if !unread.is_empty() {
+        out.line(format_args!("\n{heading}Not read{heading:#}"))?;
+        unread.iter().try_for_each(|name| out.text(shorten(&one_line(name)), 2))?;
+    }
+    Ok(())
+}
+
+/// Return the names of the tensors and the keys of the architecture that have no effect, because
+/// nothing reads them; none if the architecture is unknown.
+fn unread(gguf: &Gguf) -> Vec<String> {
+    if Model::describe(gguf, arch::ALL).is_err() || Vocab::from_gguf(gguf).is_err() {
+        return Vec::new();
+    }
+    let prefix = format!("{}.", gguf.architecture().unwrap_or_default());
+    let keys = gguf.unread_entries().map(|entry| entry.key).filter(|key| key.starts_with(&prefix));
+    gguf.unread_tensors().map(|tensor| tensor.name()).chain(keys).map(String::from).collect()
 }
 
 /// Print the memory of weights and caches for several context sizes.
 fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
-    let Some(needs) = needs(subject.gguf) else {
-        return Ok(out.line("unknown: this architecture is not supported")?);
+    let needs = match needs(subject.gguf) {
+        Ok(needs) => needs,
+        Err(error) => return Ok(out.text(format_args!("unknown: {}", of_engine(&error)), 2)?),
     };
     let head = ["context", "F16 cache", "F32 cache", "weights and F16 cache"].map(String::from).to_vec();
     let row = |&(n_ctx, half, full): &(u32, u64, u64)| {
@@ -224,7 +246,8 @@ fn as_json(subject: &Subject) -> serde_json::Value {
         "n_params": subject.n_params(),
         "metadata": metadata,
         "tensors": subject.gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),
-        "memory": needs(subject.gguf).map(|needs| memory_as_json(&needs)),
+        "memory": needs(subject.gguf).ok().map(|needs| memory_as_json(&needs)),
+        "unread": unread(subject.gguf),
     })
 }
 

@@ -180,8 +180,12 @@ impl fmt::Display for Error {
                     Quoted(tensor)
                 )
             }
-            Self::Architecture { found, known } => {
-                write!(f, "architecture {} is not supported; known are {}", Quoted(found), known.join(", "))
+            Self::Architecture { found, known, nearest } => {
+                write!(f, "architecture {} is not supported", Quoted(found))?;
+                if let Some(nearest) = nearest {
+                    write!(f, "; {nearest}")?;
+                }
+                write!(f, "; known are {}", known.join(", "))
             }
             Self::Hparam { key, found, wanted } => {
                 write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
@@ -348,7 +352,7 @@ impl fmt::Display for Count {
 /// A name from a file in quotes: control characters escaped, cut after 96 characters.
 ///
 /// The author of the file chose the name, so it must neither drive the terminal nor flood it.
-struct Quoted<'a>(&'a str);
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use backstitch_core::packed::ALIGN;
 
 use super::cursor::{Cursor, Subject};
+use super::reads::Reads;
 use super::tensor::{MAX_RANK, PACKED_VERSION, Shape, TensorInfo, TensorType};
 use super::value::{Array, Value, ValueType};
 use crate::error::{Error, Region};
@@ -59,6 +60,8 @@ pub struct Gguf<'a> {
     tensors: Vec<TensorInfo<'a>>,
     by_key: Names<'a>,
     by_tensor: Names<'a>,
+    read_keys: Reads,
+    read_tensors: Reads,
 }
 
 /// A metadata entry.
@@ -94,7 +97,15 @@ impl<'a> Gguf<'a> {
         let n_entries = cursor.count_up_to(MIN_ENTRY, MAX_ENTRIES)?;
         let entries = read_entries(&mut cursor, n_entries)?;
         let by_key = index(&entries, |entry| entry.key, KeyValue::duplicate)?;
-        let mut gguf = Self { version, entries, tensors: Vec::new(), by_key, by_tensor: Box::default() };
+        let mut gguf = Self {
+            version,
+            read_keys: Reads::new(entries.len())?,
+            entries,
+            tensors: Vec::new(),
+            by_key,
+            by_tensor: Box::default(),
+            read_tensors: Reads::default(),
+        };
         let alignment = alignment(gguf.entry(ALIGNMENT_KEY))?;
         let described = read_tensors(&mut cursor, n_tensors)?;
         let data =
@@ -104,6 +115,7 @@ impl<'a> Gguf<'a> {
             gguf.tensors.push(data.locate(tensor)?);
         }
         gguf.by_tensor = index(&gguf.tensors, |tensor| tensor.name, |tensor| tensor.duplicate())?;
+        gguf.read_tensors = Reads::new(gguf.tensors.len())?;
         check_overlaps(&gguf.tensors)?;
         Ok(gguf)
     }
@@ -119,6 +131,7 @@ impl<'a> Gguf<'a> {
     pub(super) fn index_tensors(&mut self, in_shard: impl Fn(usize, Error) -> Error) -> Result<(), Error> {
         let duplicate = |tensor: &TensorInfo<'_>| in_shard(tensor.shard, tensor.duplicate());
         self.by_tensor = index(&self.tensors, |tensor| tensor.name, duplicate)?;
+        self.read_tensors = Reads::new(self.tensors.len())?;
         Ok(())
     }
 
@@ -139,7 +152,9 @@ impl<'a> Gguf<'a> {
 
     /// Return the tensor of that name, in logarithmic time.
     pub fn tensor(&self, name: &str) -> Option<TensorInfo<'a>> {
-        find(&self.by_tensor, name).and_then(|i| self.tensors.get(i)).copied()
+        let i = find(&self.by_tensor, name)?;
+        self.read_tensors.mark(i);
+        self.tensors.get(i).copied()
     }
 
     /// Return the data of a tensor: its rows (the innermost dimension) one after the other, each a
@@ -150,7 +165,36 @@ impl<'a> Gguf<'a> {
 
     /// Return the metadata entry of that key, in logarithmic time.
     pub fn entry(&self, key: &str) -> Option<&KeyValue<'a>> {
-        find(&self.by_key, key).and_then(|i| self.entries.get(i))
+        let i = find(&self.by_key, key)?;
+        self.read_keys.mark(i);
+        self.entries.get(i)
+    }
+
+    /// Return the tensors that nobody has looked up by name, in the order of the file.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::{Model, arch, gguf::Gguf};
+    ///
+    /// let gguf = Gguf::parse(backstitch_demo::GGUF)?;
+    /// assert_eq!(gguf.unread_tensors().count(), gguf.tensors().len());
+    /// Model::describe(&gguf, arch::ALL)?;
+    /// assert_eq!(gguf.unread_tensors().count(), 0);
+    /// # Ok::<(), backstitch_models::Error>(())
+    /// ```
+    pub fn unread_tensors(&self) -> impl Iterator<Item = &TensorInfo<'a>> {
+        self.read_tensors.unmarked(&self.tensors)
+    }
+
+    /// Return the metadata entries that nobody has looked up by key, in the order of the file.
+    pub fn unread_entries(&self) -> impl Iterator<Item = &KeyValue<'a>> {
+        self.read_keys.unmarked(&self.entries)
+    }
+
+    /// Forget what was looked up.
+    pub(crate) fn forget_reads(&self) {
+        self.read_keys.forget();
+        self.read_tensors.forget();
     }
 }
 
@@ -186,7 +230,7 @@ fn index<'a, T>(
 }
 
 /// Return an empty list with capacity for `n` entries.
-fn list<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
+pub(super) fn list<T>(what: &'static str, n: usize) -> Result<Vec<T>, Error> {
     let n_bytes = (n as u64).saturating_mul(size_of::<T>() as u64);
     let mut list = Vec::new();
     list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what, n_bytes })?;

@@ -81,6 +81,11 @@ fn split<'t>(rules: &[Rule], text: &'t str, word: &mut dyn FnMut(&'t str)) {
                 at = end;
                 unmatched = end;
             }
+            Step::Cut(end) => {
+                piece(unmatched..at);
+                unmatched = at;
+                at = end.max(at + 1);
+            }
             Step::Words { end, next } => {
                 piece(unmatched..at);
                 while at < end {

@@ -2,6 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use backstitch_kv::Token;
+
+use super::{Vocab, WriteSpecial};
 
 /// Remove the spaces that English text does not have: before `?`, `!`, `.` and `,`, around a lone
 /// apostrophe, and before `'s`, `'m`, `'re`, `'ve`. Some vocabularies ask for it. llama.cpp does
@@ -100,6 +103,30 @@ impl TextStream {
         self.pending.drain(..self.pending.len() - kept);
     }
 
+    /// Append to `out` the text that is complete after `token`. Hidden tokens have none unless
+    /// `write` asks for it. Nothing is allocated apart from what `out` needs, once a character was
+    /// incomplete.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Model;
+    /// use backstitch_models::vocab::{AddSpecial, ParseSpecial, TextStream, WriteSpecial};
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let (vocab, mut tokens) = (model.vocab(), Vec::new());
+    /// vocab.tokenize("a cat 🐈", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
+    /// let (mut stream, mut text) = (TextStream::default(), String::new());
+    /// tokens.iter().for_each(|&token| stream.push_token(vocab, token, WriteSpecial::No, &mut text));
+    /// stream.finish(&mut text);
+    /// assert_eq!(text, "a cat 🐈");
+    /// # Ok::<(), backstitch_models::Error>(())
+    /// ```
+    pub fn push_token(&mut self, vocab: &Vocab, token: Token, write: WriteSpecial, out: &mut String) {
+        if write == WriteSpecial::Yes || !vocab.is_hidden(token) {
+            self.push(vocab.piece(token), out);
+        }
+    }
+
     /// Start a new text, with capacity for pieces of `n` bytes.
     pub(crate) fn begin(&mut self, n: usize) {
         self.pending.clear();
@@ -163,14 +190,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_the_bytes_come_the_text_is_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..40), cut in 1usize..5) {
+        fn however_the_bytes_come_the_text_is_the_same(
+            pieces in proptest::collection::vec(
+                proptest::collection::vec(
+                    prop_oneof![any::<u8>(), 0x80u8..0xc0, Just(0xe2), Just(0xf0), Just(b'a')],
+                    0..6,
+                ),
+                0..20,
+            ),
+        ) {
             let (mut stream, mut text) = (TextStream::default(), String::new());
-            for piece in bytes.chunks(cut) {
+            for piece in &pieces {
                 stream.push(piece, &mut text);
                 prop_assert!(stream.pending.len() <= 3);
             }
             stream.finish(&mut text);
-            prop_assert_eq!(text, String::from_utf8_lossy(&bytes).to_string());
+            prop_assert!(stream.is_empty());
+            prop_assert_eq!(text, String::from_utf8_lossy(&pieces.concat()).to_string());
         }
     }
 }

@@ -36,8 +36,12 @@ pub(super) fn digit_groups(text: &str, at: usize) -> Step {
         Step::Between(at + look(text, at).len)
     } else if left_over > 0 {
         Step::Between(after_chars(text, at, left_over))
+    } else if after_chars(text, at, 3) == end {
+        Step::Cut(end)
     } else {
-        Step::Words { end, next: three }
+        // The last group also begins with a cut, but what follows belongs to it.
+        let last = text.get(at..end).and_then(|digits| digits.char_indices().nth_back(2));
+        Step::Words { end: last.map_or(end, |(last, _)| at + last), next: three }
     }
 }
 
@@ -67,9 +71,10 @@ fn is_digit(c: char) -> bool {
 }
 
 /// Return true for `\w`: letters and what Unicode counts as alphabetic, marks, digits, and
-/// punctuation that joins words.
+/// punctuation and control characters that join words.
 fn is_word(c: char) -> bool {
     c.is_alphabetic()
+        || matches!(c, '\u{200c}' | '\u{200d}')
         || is_digit(c)
         || Class::of(c).meets(Class::MARK)
         || get_general_category(c) == Category::ConnectorPunctuation

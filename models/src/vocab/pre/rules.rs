@@ -14,6 +14,8 @@ pub(super) enum Step {
     Word(usize),
     /// No word starts before this offset.
     Between(usize),
+    /// An empty word here, and no other before this offset.
+    Cut(usize),
     /// Words up to this offset. Taking them one by one would look at all of them again each time.
     Words {
         /// The end of the last word.
