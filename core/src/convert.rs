@@ -38,9 +38,9 @@ macro_rules! define_conversions {
             /// Encode floats to whole blocks: `bytes` have room for exactly `x.len()` elements.
             ///
             /// # Errors
-            /// [`Error::Unsupported`] for integers and doubles, [`Error::NeedsImportance`] for types
-            /// that [`DType::needs_importance`], [`Error::Ragged`] if `x` is not a whole number of
-            /// blocks, [`Error::Length`] if `bytes` are too few or too many.
+            /// [`Error::Unsupported`] for integers and doubles, [`Error::NeedsImportance`] if
+            /// [`DType::needs_importance`], [`Error::Ragged`] if `x` is not a whole number of blocks,
+            /// [`Error::Length`] if `bytes` are too few or too many.
             pub fn encode(self, x: &[f32], bytes: &mut [u8]) -> Result<(), Error> {
                 if self.needs_importance() {
                     return Err(Error::NeedsImportance { dtype: self.name() });

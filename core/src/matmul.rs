@@ -26,7 +26,7 @@
 //!
 //! The minima of Q2_K belong to sub-blocks of 16 columns and are integers as well: `acc = fma(n as
 //! f32, dmin / 128 * d_x, acc)`, where `n` is the sum of all activations times their minima, times
-//! -128. The sum of NVFP4, whose scales are no integers, is `fma(sum_0, scale_0, sum_1 * scale_1)`,
+//! -128. The sum of NVFP4, whose scales are no integers, is `fma(sum_1, scale_1, sum_0 * scale_0)`,
 //! rounded once. Nothing depends on the number of tokens, the number of threads, or the kernel set.
 //!
 //! # Example

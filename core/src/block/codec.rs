@@ -4,7 +4,7 @@ use bytemuck::Pod;
 
 use crate::error::{Error, whole_rows};
 
-/// How much errors of a block's elements matter, as an importance matrix says.
+/// The importance of errors in a block's elements, as an importance matrix gives it.
 #[derive(Clone, Copy)]
 pub struct Importance<'a, const N: usize> {
     /// A number for each element, at least 0.

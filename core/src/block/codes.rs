@@ -1,4 +1,4 @@
-//! What IQ1, IQ2 and IQ3 have in common: 256 elements that choose from a few values.
+//! Blocks of IQ1, IQ2 and IQ3 as codes: 256 elements that choose from a few values.
 //!
 //! Files store numbers of grid points and signs. Seen from outside, each element is a *code* that
 //! chooses one of sixteen values or fewer, and each 16 elements have a small whole scale; this is

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! byte   0 1   2 .. 33                     34 .. 49
-//!        d     grid points, lower 8 bits   16 bits for each 32: four times three upper bits, s, shift
+//!        d     grid points, lower 8 bits   16 bits for each 32: four times three upper bits,
+//!                                          s, shift
 //! ```
 //! 1.56 bits an element in all. Encoding needs to know which errors matter.
 
@@ -64,7 +65,7 @@ impl Codes for Block {
     }
 }
 
-/// What the levels 0, 1 and 2 are worth: shifted up, and shifted down.
+/// The values of the levels 0, 1 and 2: shifted up, and shifted down.
 pub const SHIFTED: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
 /// Return the indices of `x` in ascending order of the elements; equal ones stay in order.

@@ -6,9 +6,9 @@
 //! the best scale so far.
 //!
 //! The searches are those of ggml's reference quantisers (`make_qkx2_quants`, `make_qkx3_quants`,
-//! `make_qx_quants`, `make_q3_quants`, `make_qp_quants`, and the one of IQ4_NL). All sums run in the order of the elements, and each
-//! product is written in the order in which the reference multiplies, because files are compared by
-//! their bits.
+//! `make_qx_quants`, `make_q3_quants`, `make_qp_quants`, and the one of IQ4_NL). All sums run in the
+//! order of the elements, and each product is written in the order in which the reference
+//! multiplies, because files are compared by their bits.
 
 use super::range;
 use super::round::nearest;

@@ -42,13 +42,13 @@ static GOLDENS: &[Golden] = goldens![
     Q1_0 Q2_0 IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S
 ];
 
-/// What the sample encodes to.
+/// The blocks that the sample encodes to.
 static ENCODED: &[(DType, &[u8])] = files![
     ".encoded": F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 NVFP4
     TQ1_0 TQ2_0 Q1_0 Q2_0 IQ1_M IQ2_S IQ3_XXS IQ3_S
 ];
 
-/// What the sample encodes to with [`IMPORTANCE`].
+/// The blocks that the sample encodes to with [`IMPORTANCE`].
 static IMPORTANT: &[(DType, &[u8])] = files![
     ".important": Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS IQ1_S IQ1_M IQ2_XXS
     IQ2_XS IQ2_S IQ3_XXS IQ3_S

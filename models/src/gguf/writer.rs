@@ -46,7 +46,9 @@ struct Tensor<'a> {
     /// Dimensions, outermost first.
     shape: Vec<usize>,
     ty: TensorType,
-    data: &'a [u8],
+    n_bytes: usize,
+    /// The data; `None` if [`Writer::write_with`] asks for them.
+    data: Option<&'a [u8]>,
 }
 
 impl<'a> Writer<'a> {
@@ -96,7 +98,21 @@ impl<'a> Writer<'a> {
         dtype: DType,
         data: &'a [u8],
     ) -> Result<&mut Self, Error> {
-        self.add(name.into(), shape, TensorType::rows(dtype), data)
+        self.add(name.into(), shape, TensorType::rows(dtype), Some(data))
+    }
+
+    /// Add a tensor whose data come later, in [`Writer::write_with`]: a file larger than the memory
+    /// can be written. Other methods write zeros for it.
+    ///
+    /// # Errors
+    /// Those of [`Writer::tensor`].
+    pub fn planned_tensor(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<&mut Self, Error> {
+        self.add(name.into(), shape, TensorType::rows(dtype), None)
     }
 
     /// Add a tensor whose matrices (the last two dimensions) are packed into panels, and raise the
@@ -117,7 +133,7 @@ impl<'a> Writer<'a> {
         if self.alignment() < ALIGN {
             self.set(ALIGNMENT_KEY, ALIGN as u32)?;
         }
-        self.add(name, shape, ty, data)
+        self.add(name, shape, ty, Some(data))
     }
 
     fn add(
@@ -125,7 +141,7 @@ impl<'a> Writer<'a> {
         name: Cow<'a, str>,
         shape: &[usize],
         ty: TensorType,
-        data: &'a [u8],
+        data: Option<&'a [u8]>,
     ) -> Result<&mut Self, Error> {
         check_name(&name, Region::Tensor, self.tensors.len())?;
         if self.tensors.iter().any(|tensor| tensor.name == name) {
@@ -134,12 +150,12 @@ impl<'a> Writer<'a> {
         let found = u32::try_from(shape.len()).unwrap_or(u32::MAX);
         let checked =
             Shape::new(shape).ok_or_else(|| Error::Rank { tensor: (*name).into(), offset: 0, found })?;
-        let wanted = checked.bytes(&name, ty, 0)?;
-        if data.len() != wanted {
-            let (found, wanted) = (data.len() as u64, wanted as u64);
+        let n_bytes = checked.bytes(&name, ty, 0)?;
+        if let Some(data) = data.filter(|data| data.len() != n_bytes) {
+            let (found, wanted) = (data.len() as u64, n_bytes as u64);
             return Err(Error::TensorBytes { tensor: (*name).into(), found, wanted });
         }
-        self.tensors.push(Tensor { name, shape: shape.into(), ty, data });
+        self.tensors.push(Tensor { name, shape: shape.into(), ty, n_bytes, data });
         Ok(self)
     }
 
@@ -147,7 +163,9 @@ impl<'a> Writer<'a> {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut file = self.header();
         for tensor in &self.tensors {
-            file.extend(tensor.data);
+            let data = tensor.data.unwrap_or_default();
+            file.extend(data);
+            file.resize(file.len() + tensor.n_bytes - data.len(), 0);
             file.resize(align(file.len(), self.alignment()), 0);
         }
         file
@@ -158,14 +176,36 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// Those of `out`. The beginning of the file may have been written then.
     #[cfg(feature = "std")]
-    pub fn write_to(&self, mut out: impl std::io::Write) -> std::io::Result<()> {
+    pub fn write_to(&self, out: impl std::io::Write) -> std::io::Result<()> {
+        self.write_with(out, |_, n_bytes, out| zeros(n_bytes, out))
+    }
+
+    /// Write the whole file. `fill` is called for each planned tensor, in the order in which they
+    /// were added, with its number among them and its number of bytes, which it has to write.
+    ///
+    /// # Errors
+    /// Those of `out` and `fill`, and [`std::io::ErrorKind::InvalidData`] if `fill` writes another
+    /// number of bytes. The beginning of the file may have been written then.
+    #[cfg(feature = "std")]
+    pub fn write_with<E: From<std::io::Error>>(
+        &self,
+        mut out: impl std::io::Write,
+        mut fill: impl FnMut(usize, usize, &mut dyn std::io::Write) -> Result<(), E>,
+    ) -> Result<(), E> {
         out.write_all(&self.header())?;
+        let mut n_planned = 0;
         for tensor in &self.tensors {
-            out.write_all(tensor.data)?;
-            let padding = align(tensor.data.len(), self.alignment()) - tensor.data.len();
-            std::io::copy(&mut std::io::Read::take(std::io::repeat(0), padding as u64), &mut out)?;
+            if let Some(data) = tensor.data {
+                out.write_all(data)?;
+            } else {
+                let mut room = Room { out: &mut out, left: tensor.n_bytes };
+                fill(n_planned, tensor.n_bytes, &mut room)?;
+                room.expect_full()?;
+                n_planned += 1;
+            }
+            zeros(align(tensor.n_bytes, self.alignment()) - tensor.n_bytes, &mut out)?;
         }
-        out.flush()
+        Ok(out.flush()?)
     }
 
     /// Return everything before the data, padded to the start of the data.
@@ -183,7 +223,7 @@ impl<'a> Writer<'a> {
         let mut position = 0;
         for tensor in &self.tensors {
             tensor.describe(position, &mut out);
-            position += align(tensor.data.len(), self.alignment());
+            position += align(tensor.n_bytes, self.alignment());
         }
         out.resize(align(out.len(), self.alignment()), 0);
         out
@@ -213,10 +253,53 @@ impl Tensor<'_> {
     }
 }
 
+/// The part of a file that belongs to a planned tensor.
+#[cfg(feature = "std")]
+struct Room<W> {
+    out: W,
+    /// Bytes that are still to be written.
+    left: usize,
+}
+
+#[cfg(feature = "std")]
+impl<W> Room<W> {
+    /// Check that all bytes were written.
+    fn expect_full(&self) -> std::io::Result<()> {
+        if self.left == 0 { Ok(()) } else { Err(misfit("the data of a planned tensor are too short")) }
+    }
+}
+
+#[cfg(feature = "std")]
+impl<W: std::io::Write> std::io::Write for Room<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.len() > self.left {
+            return Err(misfit("the data of a planned tensor are too long"));
+        }
+        let n = self.out.write(bytes)?;
+        self.left -= n;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(feature = "std")]
+fn misfit(text: &'static str) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, text)
+}
+
+/// Write `n` zeros.
+#[cfg(feature = "std")]
+fn zeros(n: usize, out: &mut (impl std::io::Write + ?Sized)) -> std::io::Result<()> {
+    std::io::copy(&mut std::io::Read::take(std::io::repeat(0), n as u64), out).map(drop)
+}
+
 /// Round `n` up to a multiple of `alignment`, a power of two.
 ///
-/// The data of all tensors lies in memory at once, so this can overflow only for alignments near
-/// the size of the address space.
+/// The sizes of tensors fit, so this can overflow only for alignments near the size of the address
+/// space.
 const fn align(n: usize, alignment: usize) -> usize {
     n.next_multiple_of(alignment)
 }
@@ -301,6 +384,26 @@ mod tests {
         let gguf = Gguf::parse(&file).unwrap();
         let entries: Vec<_> = gguf.metadata().iter().map(|entry| (entry.key, entry.value.clone())).collect();
         assert_eq!(entries, [("a", Value::Str("x")), ("b", Value::U32(2))]);
+    }
+
+    #[test]
+    fn planned_tensors_are_written_where_they_belong() {
+        let data: [u8; 8] = core::array::from_fn(|i| i as u8);
+        let mut whole = Writer::new();
+        whole.tensor("a", &[1], DType::F32, &data[..4]).unwrap();
+        whole.tensor("b", &[2], DType::F32, &data).unwrap();
+        let mut planned = Writer::new();
+        planned.planned_tensor("a", &[1], DType::F32).unwrap();
+        planned.planned_tensor("b", &[2], DType::F32).unwrap();
+        let mut file = Vec::new();
+        planned.write_with(&mut file, |_, n, out| out.write_all(&data[..n])).unwrap();
+        assert_eq!(file, whole.to_bytes());
+        assert_eq!(planned.to_bytes().len(), file.len());
+        for wrong in [0, 3, 9] {
+            let fill = |_, _, out: &mut dyn std::io::Write| out.write_all(&[0; 9][..wrong]);
+            let error = planned.write_with(Vec::new(), fill).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+        }
     }
 
     /// A tensor with its own bytes.

@@ -20,8 +20,8 @@ enum Minimum {
 struct Scales {
     /// The elements are so much more than those that were decoded.
     times: i32,
-    /// The scales of the sub-blocks.
-    sub_blocks: [i32; 2],
+    /// The scales of the sub-blocks: whole numbers, but for NVFP4.
+    sub_blocks: [f32; 2],
     d: f32,
     minimum: Minimum,
 }
@@ -42,8 +42,10 @@ fn add_block(s: &Scales, w: &[f32], x: &[f32], acc: f32) -> f32 {
     let max = x.iter().fold(0.0f32, |max, x| max.max(x.abs()));
     let x = x.iter().map(|x| (x * (127.0 / max)).round_ties_even() as i32).collect::<Vec<_>>();
     let (d_x, sum_x) = (max / 127.0, |h: usize| x[16 * h..16 * h + 16].iter().sum::<i32>());
-    let sum: i32 = (0..32).map(|k| element(s, w[k], k / 16) * s.sub_blocks[k / 16] * x[k]).sum();
-    let acc = fma(sum as f32, s.d * d_x, acc);
+    let sum = |h: usize| (16 * h..16 * h + 16).map(|k| element(s, w[k], h) * x[k]).sum::<i32>() as f32;
+    // Exact for whole scales.
+    let sum = fma(sum(1), s.sub_blocks[1], sum(0) * s.sub_blocks[0]);
+    let acc = fma(sum, s.d * d_x, acc);
     match s.minimum {
         Minimum::None => acc,
         Minimum::Whole(m) => fma(m, d_x * (sum_x(0) + sum_x(1)) as f32, acc),
@@ -69,9 +71,13 @@ fn element(s: &Scales, w: f32, h: usize) -> i32 {
 /// Return the scales of 32 columns: number `j` in `stored`, a block of the file.
 fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
     let half = |i: usize| half::f16::from_le_bytes([stored[i], stored[i + 1]]).to_f32();
-    let of = |times, d, minimum| Scales { times, sub_blocks: [1; 2], d: d / times as f32, minimum };
-    let sub_blocks =
-        |times, d, sub_blocks| Scales { times, sub_blocks, d: d / times as f32, minimum: Minimum::None };
+    let of = |times, d, minimum| Scales { times, sub_blocks: [1.0; 2], d: d / times as f32, minimum };
+    let sub_blocks = |times, d, sub_blocks: [i32; 2]| Scales {
+        times,
+        sub_blocks: sub_blocks.map(|s| s as f32),
+        d: d / times as f32,
+        minimum: Minimum::None,
+    };
     let affine = |d: f32, dmin: f32, (scale, min): (u8, u8)| {
         of(1, d * f32::from(scale), Minimum::Whole(-dmin * f32::from(min)))
     };
@@ -82,6 +88,11 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
         DType::TQ2_0 => of(8, half(64), Minimum::None),
         DType::TQ1_0 => of(8, half(52), Minimum::None),
         DType::Q1_0 | DType::Q2_0 => of(8, half(0), Minimum::None),
+        DType::NVFP4 => {
+            let block = read::<nvfp4::Block>(stored);
+            let sub_blocks = [0, 1].map(|h| block.half_scale(2 * j + h).to_f32());
+            Scales { times: 1, sub_blocks, d: 1.0, minimum: Minimum::None }
+        }
         DType::IQ1_S => codes::<iq1_s::Block>(stored, j),
         DType::IQ1_M => codes::<iq1_m::Block>(stored, j),
         DType::IQ2_XXS => codes::<iq2_xxs::Block>(stored, j),
@@ -104,7 +115,7 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
         DType::Q2_K => {
             let sub_block = [0, 1].map(|h| i32::from(read::<q2_k::Block>(stored).scales[2 * j + h]));
             let minimum = Minimum::SubBlocks(half(82), sub_block.map(|s| s >> 4));
-            Scales { times: 1, sub_blocks: sub_block.map(|s| s & 15), d: half(80), minimum }
+            Scales { times: 1, sub_blocks: sub_block.map(|s| (s & 15) as f32), d: half(80), minimum }
         }
         dtype => unreachable!("{dtype} is not quantised"),
     }
@@ -113,7 +124,7 @@ fn scales(dtype: DType, stored: &[u8], j: usize) -> Scales {
 /// Return the scales of a block of codes.
 fn codes<B: Codes + AnyBitPattern>(stored: &[u8], j: usize) -> Scales {
     let block = read::<B>(stored);
-    let sub_blocks = block.scales(j).map(i32::from);
+    let sub_blocks = block.scales(j).map(f32::from);
     Scales { times: 1, sub_blocks, d: block.d().to_f32() * B::UNIT, minimum: Minimum::None }
 }
 
