@@ -14,6 +14,7 @@ mod defaults;
 mod examples;
 mod expand;
 mod files;
+mod judge;
 mod list;
 mod llama;
 mod llama_server;
@@ -35,6 +36,7 @@ pub use around::{CompletionsArgs, DoctorArgs, ManArgs, ModelsArgs, Shell};
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
+pub use judge::{EmbedArgs, NormArg, PerplexityArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
@@ -74,6 +76,12 @@ pub enum Command {
     /// Show the tokens of a text.
     #[command(after_help = examples::TOKENIZE)]
     Tokenize(TokenizeArgs),
+    /// Judge a model by the probabilities it gives to a text.
+    #[command(after_help = examples::PERPLEXITY)]
+    Perplexity(Box<PerplexityArgs>),
+    /// Turn texts into embeddings, or compare their meanings.
+    #[command(after_help = examples::EMBED)]
+    Embed(EmbedArgs),
     /// Show what a model file holds and how much memory it needs.
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
@@ -119,6 +127,8 @@ impl Command {
             Self::Run(args) => Some((&mut args.model, args.speculation.draft_model.as_mut())),
             Self::Chat(args) => Some((&mut args.model, args.speculation.draft_model.as_mut())),
             Self::Tokenize(args) => Some((&mut args.model, None)),
+            Self::Perplexity(args) => Some((&mut args.model, None)),
+            Self::Embed(args) => Some((&mut args.model, None)),
             Self::Inspect(args) => Some((&mut args.model, None)),
             Self::Graph(args) => Some((&mut args.model, None)),
             Self::Bench(args) => Some((&mut args.model, None)),

@@ -10,11 +10,13 @@ mod cache;
 mod chat;
 mod completions;
 mod doctor;
+mod embed;
 mod graph;
 mod inspect;
 mod man;
 mod models;
 mod pack;
+mod perplexity;
 mod run;
 mod serve;
 mod state;
@@ -41,6 +43,8 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Chat(args) => chat::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Tokenize(args) => tokenize::run(args),
+        Command::Perplexity(args) => perplexity::run(args),
+        Command::Embed(args) => embed::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Graph(args) => graph::run(args),
@@ -62,6 +66,8 @@ fn n_threads(command: &Command) -> Option<u32> {
         Command::Run(args) => args.context.n_threads,
         Command::Chat(args) => args.context.n_threads,
         Command::Serve(args) => args.context.n_threads,
+        Command::Perplexity(args) => args.context.n_threads,
+        Command::Embed(args) => args.n_threads,
         Command::Bench(args) => args.n_threads.iter().copied().max(),
         Command::Timeline(args) => args.context.n_threads,
         Command::Pack(args) => args.n_threads,

@@ -2,7 +2,7 @@
 //! context. `inspect` shows it, and `bench` derives from it how many bytes a token reads.
 
 use backstitch_core::packed::packed_bytes;
-use backstitch_models::graph::{Graph, WeightInfo, WeightShape};
+use backstitch_models::graph::{Graph, StackOf, WeightInfo, WeightShape};
 use backstitch_models::{Budget, Hparams, Params};
 
 /// Return the bytes of a weight in memory. Of a weight with a matrix for each expert, `n_experts`
@@ -11,8 +11,9 @@ pub fn weight(info: &WeightInfo, n_experts: usize) -> u64 {
     let matrix = |kind, n_rows, n_cols| packed_bytes(kind, n_rows, n_cols).unwrap_or(0) as u64;
     match &info.shape {
         WeightShape::Matrix { rows, n_cols, kind } => matrix(*kind, rows.len(), *n_cols),
-        WeightShape::Experts { n_expert, n_rows, n_cols, kind } => {
-            matrix(*kind, *n_rows, *n_cols) * n_experts.min(*n_expert) as u64
+        WeightShape::Stack { of, n_matrices, rows, n_cols, kind, .. } => {
+            let n = if *of == StackOf::Experts { n_experts.min(*n_matrices) } else { *n_matrices };
+            matrix(*kind, rows.len(), *n_cols) * n as u64
         }
         WeightShape::Columns { n_rows, n_cols } => 4 * *n_rows as u64 * *n_cols as u64,
         WeightShape::Distances { n_bucket, n_head, .. } => 4 * *n_bucket as u64 * *n_head as u64,

@@ -90,6 +90,7 @@ fn with_cells(survey: &Survey) -> impl Iterator<Item = (&Layers, String)> {
     let label = |layers: &Layers| match layers.window {
         Some(Window::Sliding(size)) => format!("window {size}"),
         Some(Window::Chunked(size)) => format!("chunks {size}"),
+        Some(Window::Symmetric(size)) => format!("window {size} around"),
         None => "blocks".into(),
     };
     let layers = survey.layers.iter().filter(|layers| layers.block_bytes > 0);

@@ -37,6 +37,8 @@ pub enum Kind {
     PackedModel,
     /// An SVG drawing of `timeline`.
     Drawing,
+    /// Probabilities of a base model.
+    Probabilities,
 }
 
 /// A path that was checked: a file can be written there, and may replace the file that is there.
@@ -220,6 +222,7 @@ impl Kind {
             Self::LlamaState => Found::LlamaState,
             Self::PackedModel => Found::PackedModel,
             Self::Drawing => Found::Drawing,
+            Self::Probabilities => Found::Probabilities,
         }
     }
 }

@@ -45,7 +45,7 @@ mod store;
 mod task;
 mod tile;
 
-pub use position_bias::PositionBias;
+pub use position_bias::{BiasRule, PositionBias};
 pub use seen::Seen;
 pub use store::store;
 pub use task::Attention;
@@ -126,8 +126,7 @@ impl Attention<'_> {
             length("attention sinks", self.sinks.len(), self.n_head)?;
         }
         if let Some(bias) = &self.position_bias {
-            let wanted = self.n_head.saturating_mul(bias.n_distances());
-            length("relative position bias", bias.bias.len(), wanted)?;
+            bias.rule.check(self.n_head)?;
         }
         check_alignment(cache)?;
         let n_blocks = cache.len() / layout.block_bytes().max(1);

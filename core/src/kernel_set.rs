@@ -28,11 +28,13 @@ use crate::kernels;
 use crate::kernels::attention::{Join, Masks, Panels, Running, Scores, Shaping};
 use crate::kernels::conv::Conv;
 use crate::kernels::delta::{Delta, DeltaInputs};
+use crate::kernels::gla::{Gla, GlaInputs};
+use crate::kernels::kda::{Kda, KdaInputs};
 use crate::kernels::matmul::Write;
 use crate::kernels::quantised_cells::Floats;
 use crate::kernels::rotate::Pairs;
 use crate::kernels::selective::{Selective, SelectiveInputs};
-use crate::kernels::ssd::Ssd;
+use crate::kernels::ssd::{Ssd, Xbc};
 use crate::kernels::wkv6::{Wkv6, Wkv6Inputs};
 use crate::kernels::wkv7::{Wkv7, Wkv7Inputs};
 use crate::packed::PackedType;
@@ -426,6 +428,9 @@ kernel_table! {
     mul_relu = kernels::glu::mul_relu: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= max(gate[i], 0)^2`.
     mul_squared_relu = kernels::glu::mul_squared_relu: fn(x: &mut [f32], gate: &[f32]);
+    /// `x[i] = (x[i] + 1) * g * sigmoid(1.702 * g)`, where g is `gate[i]` and at most 7, and `x[i]`
+    /// is taken between -7 and 7: the gate of gpt-oss.
+    mul_clamped_swish = kernels::glu::mul_clamped_swish: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= tanh(gate[i])`.
     mul_tanh = kernels::glu::mul_tanh: fn(x: &mut [f32], gate: &[f32]);
     /// `x[i] *= 1 / (1 + exp(-gate[i]))`.
@@ -437,7 +442,7 @@ kernel_table! {
     /// Root-mean-square norm like `rms_norm`, in place.
     rms_norm_in_place = kernels::norm::rms_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], eps: f32);
     /// Layer norm of each row of `n`, in place: mean 0 and variance 1, times `weight`, plus `bias`;
-    /// both hold `n` elements or none.
+    /// both are empty or k rows of `n`, used as by `rms_norm`.
     layer_norm_in_place = kernels::norm::layer_norm_in_place: fn(x: &mut [f32], n: usize, weight: &[f32], bias: &[f32], eps: f32);
     /// Turns the start of each head of `d` elements by one row of
     /// [`Rope::angles`](crate::rope::Rope::angles).
@@ -480,9 +485,13 @@ kernel_table! {
     /// Causal convolution of rows behind others; see [`crate::scan::Conv`].
     conv = kernels::conv::conv: fn(conv: &Conv<'_>, before: &[f32], x: &[f32], out: &mut [f32]);
     /// The recurrence of some heads over some tokens; see [`crate::scan::Ssd`].
-    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &[f32], dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
+    ssd = kernels::ssd::ssd: fn(ssd: &Ssd<'_>, heads: Range<usize>, xbc: &Xbc<'_>, dt: &[f32], states: &mut [f32], out: &mut Band<'_, f32>);
     /// The gated delta rule of some heads over some tokens; see [`crate::scan::Delta`].
     delta = kernels::delta::delta: fn(delta: &Delta<'_>, heads: Range<usize>, x: &DeltaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    /// Gated linear attention of some heads over some tokens; see [`crate::scan::Gla`].
+    gla = kernels::gla::gla: fn(gla: &Gla, heads: Range<usize>, x: &GlaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
+    /// Kimi delta attention of some heads over some tokens; see [`crate::scan::Kda`].
+    kda = kernels::kda::kda: fn(kda: &Kda<'_>, heads: Range<usize>, x: &KdaInputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The recurrence of RWKV 6 of some heads over some tokens; see [`crate::scan::Wkv6`].
     wkv6 = kernels::wkv6::wkv6: fn(wkv: &Wkv6<'_>, heads: Range<usize>, x: &Wkv6Inputs<'_>, states: &mut [f32], out: &mut Band<'_, f32>);
     /// The recurrence of RWKV 7 of some heads over some tokens; see [`crate::scan::Wkv7`].

@@ -157,6 +157,12 @@ impl Rope {
         Ok(())
     }
 
+    /// Return true if rotated queries and keys are as long as before: stretched rotations may
+    /// lengthen them.
+    pub fn keeps_length(&self) -> bool {
+        (self.amplitude() - 1.0).abs() < 1e-6
+    }
+
     fn n_pairs(&self) -> Result<usize, Error> {
         match self.n_rot % 2 {
             0 => Ok(self.n_rot / 2),

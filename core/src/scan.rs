@@ -10,14 +10,18 @@
 //! |---|---|
 //! | [`Conv`] | the short convolution in front of most of them |
 //! | [`Selective`] | Mamba-1, Jamba |
-//! | [`Ssd`] | Mamba-2, Falcon-H1, Granite hybrid |
+//! | [`Ssd`] | Mamba-2, Falcon-H1, Granite hybrid, Nemotron-H, PLaMo-2 |
 //! | [`Delta`] | Qwen3-Next, Qwen3.5 |
+//! | [`Kda`] | Kimi Linear |
+//! | [`Gla`] | QRWKV 6 |
 //! | [`Wkv6`], [`Wkv7`] | RWKV 6 and 7 |
 
 mod conv;
 mod cost;
 mod delta;
+mod gla;
 mod heads;
+mod kda;
 mod selective;
 mod ssd;
 mod wkv6;
@@ -25,6 +29,8 @@ mod wkv7;
 
 pub use crate::kernels::conv::Conv;
 pub use crate::kernels::delta::{Delta, DeltaInputs, Sharing};
+pub use crate::kernels::gla::{Gla, GlaInputs};
+pub use crate::kernels::kda::{Kda, KdaInputs};
 pub use crate::kernels::selective::{Selective, SelectiveInputs};
 pub use crate::kernels::ssd::Ssd;
 pub use crate::kernels::wkv6::{Wkv6, Wkv6Inputs};

@@ -80,6 +80,7 @@ pub struct AttentionLayer {
 ///
 /// assert_eq!(Window::Sliding(4).first(Pos(9)), Pos(6));
 /// assert_eq!(Window::Chunked(4).first(Pos(9)), Pos(8));
+/// assert_eq!(Window::Symmetric(4).last(Pos(9)), Some(Pos(11)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
@@ -88,6 +89,9 @@ pub enum Window {
     /// Chunk of this many positions that the token lies in; chunks start at multiples of their
     /// length.
     Chunked(u32),
+    /// Half of this many positions before the token, and as many behind it where attention is not
+    /// causal.
+    Symmetric(u32),
 }
 
 impl Window {
@@ -96,14 +100,25 @@ impl Window {
         let first = match self {
             Window::Sliding(size) => i64::from(pos.0) - i64::from(size) + 1,
             Window::Chunked(size) => i64::from(pos.0) / i64::from(size.max(1)) * i64::from(size),
+            Window::Symmetric(size) => i64::from(pos.0) - i64::from(size / 2),
         };
         Pos(first.clamp(0, i64::from(pos.0.max(0))) as i32)
+    }
+
+    /// Return the last position that a token at `pos` sees where attention is not causal; none: it
+    /// sees the whole rest.
+    pub fn last(self, pos: Pos) -> Option<Pos> {
+        match self {
+            Window::Sliding(_) | Window::Chunked(_) => None,
+            Window::Symmetric(size) => Some(Pos(pos.0.saturating_add_unsigned(size / 2))),
+        }
     }
 
     /// Return the largest number of positions that a token sees.
     pub fn size(self) -> u32 {
         match self {
             Window::Sliding(size) | Window::Chunked(size) => size,
+            Window::Symmetric(size) => (size / 2).saturating_mul(2).saturating_add(1),
         }
     }
 }

@@ -4,28 +4,60 @@
 //! [`Builder`]: loading, checking, memory and running follow from that description. Files share
 //! pieces through `arch/blocks.rs` and `arch/rope.rs`; nothing below imports this table.
 
+mod arwkv7;
 mod bert;
 mod blocks;
+mod bloom;
+mod cohere2;
+mod command_r;
+mod decoder;
+mod deepseek2;
 mod delta_net;
+mod encoder;
+mod falcon;
 mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
+mod glm4;
+mod gpt2;
+mod gpt_oss;
+mod gptneox;
+mod granite;
 mod granitehybrid;
 mod jamba;
+mod kimi_linear;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba;
 mod mamba2;
+mod minicpm3;
+mod mla;
+mod modern_bert;
+mod mpt;
+mod nemotron_h;
+mod nomic_bert;
+mod olmo2;
+mod olmoe;
+mod phi2;
 mod phi3;
+mod plamo2;
 mod qwen2;
+mod qwen2moe;
+mod qwen2vl;
 mod qwen3;
 mod qwen35;
 mod qwen3next;
 mod rope;
 mod rwkv;
 mod rwkv6;
+mod rwkv6qwen2;
 mod rwkv7;
+mod smollm3;
+mod stablelm;
+mod starcoder2;
 mod t5;
 
 use crate::{error::Error, graph::Builder, hparams::Hparams};
@@ -42,22 +74,59 @@ pub struct Arch {
 /// All architectures of this crate. Firmware can pass a shorter list to
 /// [`Model::from_gguf`](crate::Model::from_gguf) and the linker drops the rest.
 pub static ALL: &[&Arch] = &[
+    &Arch { name: "arwkv7", build: arwkv7::build },
     &Arch { name: "bert", build: bert::build },
+    &Arch { name: "bloom", build: bloom::build },
+    &Arch { name: "cohere2", build: cohere2::build },
+    &Arch { name: "command-r", build: command_r::build },
+    &Arch { name: "deepseek2", build: deepseek2::build },
+    &Arch { name: "falcon", build: falcon::build },
     &Arch { name: "falcon-h1", build: falcon_h1::build },
+    &Arch { name: "gemma", build: gemma::build },
     &Arch { name: "gemma2", build: gemma2::build },
     &Arch { name: "gemma3", build: gemma3::build },
+    &Arch { name: "gemma4", build: gemma4::build },
+    &Arch { name: "glm4", build: glm4::build },
+    &Arch { name: "gpt-oss", build: gpt_oss::build },
+    &Arch { name: "gpt2", build: gpt2::build },
+    &Arch { name: "gptneox", build: gptneox::build },
+    &Arch { name: "granite", build: granite::build },
+    &Arch { name: "granite_swa", build: granite::build_windowed },
     &Arch { name: "granitehybrid", build: granitehybrid::build },
+    &Arch { name: "granitemoe", build: granite::build },
     &Arch { name: "jamba", build: jamba::build },
+    &Arch { name: "kimi-linear", build: kimi_linear::build },
     &Arch { name: "lfm2", build: lfm2::build },
+    &Arch { name: "lfm2moe", build: lfm2::build },
     &Arch { name: "llama", build: llama::build },
-    &Arch { name: "mamba2", build: mamba2::build },
+    &Arch { name: "llama4", build: llama4::build },
     &Arch { name: "mamba", build: mamba::build },
+    &Arch { name: "mamba2", build: mamba2::build },
+    &Arch { name: "minicpm3", build: minicpm3::build },
+    &Arch { name: "modern-bert", build: modern_bert::build },
+    &Arch { name: "mpt", build: mpt::build },
+    &Arch { name: "nomic-bert", build: nomic_bert::build },
+    &Arch { name: "nomic-bert-moe", build: nomic_bert::build_experts },
+    &Arch { name: "olmo2", build: olmo2::build },
+    &Arch { name: "olmoe", build: olmoe::build },
+    &Arch { name: "phi2", build: phi2::build },
+    &Arch { name: "nemotron_h", build: nemotron_h::build },
+    &Arch { name: "nemotron_h_moe", build: nemotron_h::build },
     &Arch { name: "phi3", build: phi3::build },
+    &Arch { name: "plamo2", build: plamo2::build },
     &Arch { name: "qwen2", build: qwen2::build },
+    &Arch { name: "qwen2moe", build: qwen2moe::build },
+    &Arch { name: "qwen2vl", build: qwen2vl::build },
     &Arch { name: "qwen3", build: qwen3::build },
     &Arch { name: "qwen35", build: qwen35::build },
+    &Arch { name: "qwen35moe", build: qwen35::build },
+    &Arch { name: "qwen3moe", build: qwen3::build },
     &Arch { name: "qwen3next", build: qwen3next::build },
     &Arch { name: "rwkv6", build: rwkv6::build },
+    &Arch { name: "rwkv6qwen2", build: rwkv6qwen2::build },
     &Arch { name: "rwkv7", build: rwkv7::build },
+    &Arch { name: "smollm3", build: smollm3::build },
+    &Arch { name: "stablelm", build: stablelm::build },
+    &Arch { name: "starcoder2", build: starcoder2::build },
     &Arch { name: "t5", build: t5::build },
 ];

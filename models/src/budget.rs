@@ -98,8 +98,8 @@ fn weight(info: &WeightInfo) -> u64 {
     let floats = |n: usize, each: usize| 4 * (n as u64).saturating_mul(each as u64);
     match &info.shape {
         WeightShape::Matrix { rows, n_cols, kind } => matrix(*kind, rows.len(), *n_cols),
-        WeightShape::Experts { n_expert, n_rows, n_cols, kind } => {
-            matrix(*kind, *n_rows, *n_cols).saturating_mul(*n_expert as u64)
+        WeightShape::Stack { n_matrices, rows, n_cols, kind, .. } => {
+            matrix(*kind, rows.len(), *n_cols).saturating_mul(*n_matrices as u64)
         }
         WeightShape::Columns { n_rows, n_cols } => floats(*n_rows, *n_cols),
         WeightShape::Distances { n_head, .. } => floats(*n_head, 2 * REACH + 1),

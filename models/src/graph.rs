@@ -29,23 +29,26 @@ pub use backstitch_kv::Rotation;
 pub use builder::{
     Builder,
     attention::{BucketTable, Cells, Qkv},
-    elementwise::EmbedTable,
+    elementwise::{EmbedTable, Part},
     experts::Mixture,
     lerp::{Mix, WeightRow},
     linear::{Cut, Linear, LowRank},
     norm::Norm,
-    recurrence::{DeltaInputs, SelectiveInputs, Wkv6Inputs, Wkv7Inputs},
+    recurrence::{DeltaInputs, GlaInputs, KdaInputs, SelectiveInputs, Wkv6Inputs, Wkv7Inputs},
     rope::{RopeFactors, RopeSpec},
 };
 pub use computation::{Graph, Head};
-pub use experts::{ExpertSizes, ExpertWeights};
-pub use kind::{Activation, Columns, DeltaSizes, Kind, RowOf, Scores, Sharing, SsdSizes, WkvSizes};
+pub use experts::{ExpertGroups, ExpertNetwork, ExpertSizes, ExpertTensors, Gating, Routing};
+pub use kind::{
+    Activation, Columns, DeltaSizes, GlaSizes, KdaSizes, Kind, RowOf, Scores, Sharing, SsdSizes, Temperature,
+    WkvSizes,
+};
 pub use plan::Plan;
 pub use profile::{Profile, ProfileRow};
 pub use rotation::{LongRotation, RopeId, RotationChoice};
 pub use step::{Carried, CarriedState, Step};
 pub use value::{Rows, Value, ValueInfo};
-pub use weight::{WeightId, WeightInfo, WeightShape};
+pub use weight::{StackOf, WeightId, WeightInfo, WeightShape};
 
 pub(crate) use experts::ExpertScratch;
 pub(crate) use weight::packed_type;

@@ -1,7 +1,9 @@
 //! The numbers that describe a model, from the metadata of its file.
 
 mod experts;
+mod kda;
 mod layers;
+mod mla;
 mod pooling;
 mod reader;
 mod rotation;
@@ -10,14 +12,20 @@ mod windows;
 mod wkv;
 
 pub use experts::Experts;
+pub use kda::Kda;
 pub use layers::LayerHparams;
+pub use mla::Mla;
 pub use pooling::Pooling;
 pub use rotation::{RopeParams, RopeScaling};
 pub use ssm::Ssm;
 pub use windows::{Pattern, Windows};
 pub use wkv::Wkv;
 
-use crate::{error::Error, gguf::Gguf};
+use crate::{
+    error::Error,
+    gguf::{Gguf, PerLayer},
+    graph::Temperature,
+};
 use alloc::string::String;
 use layers::Layers;
 use reader::{MAX_BUCKETS, MAX_LAYERS, MAX_TAPS, MAX_VOCAB, MAX_WIDTH, Reader};
@@ -76,6 +84,19 @@ pub struct Hparams {
     /// One of so many layers attends to everything, where the file says so; others have a
     /// recurrence in its place.
     pub full_attention_interval: Option<usize>,
+    recurrent_layers: Option<PerLayer<bool>>,
+    /// Latent attention.
+    pub mla: Option<Mla>,
+    /// Exponent of the last slope by which scores fall with the distance, where the file says so.
+    pub max_alibi_bias: Option<f32>,
+    /// Queries, keys and values are held between this and its negative, where the file says so.
+    pub clamp_kqv: Option<f32>,
+    /// The growth of queries with their position, where the file says so.
+    pub temperature: Option<Temperature>,
+    /// True if a layer's network reads what its attention reads, where the file says so.
+    pub has_parallel_residual: Option<bool>,
+    /// Width of the embeddings that each layer has of its own.
+    pub n_embd_per_layer: Option<usize>,
     /// Mixture of experts.
     pub experts: Option<Experts>,
     /// Factors of the residual stream.
@@ -86,6 +107,8 @@ pub struct Hparams {
     pub n_taps: Option<usize>,
     /// RWKV's layers.
     pub wkv: Option<Wkv>,
+    /// Kimi delta attention.
+    pub kda: Option<Kda>,
 }
 
 /// Factors of the residual stream; 1 where the file states none.
@@ -144,6 +167,13 @@ impl Hparams {
             rope: RopeParams::read(&r)?,
             rope_sections: rotation::sections(&r)?,
             full_attention_interval: r.optional_count("full_attention_interval", MAX_LAYERS)?,
+            recurrent_layers: r.per_layer("attention.recurrent_layers", n_block)?,
+            mla: Mla::read(&r)?,
+            max_alibi_bias: r.positive_f32("attention.max_alibi_bias")?,
+            clamp_kqv: r.positive_f32("attention.clamp_kqv")?,
+            temperature: temperature(&r)?,
+            has_parallel_residual: r.gguf.keys()?.optional("use_parallel_residual")?,
+            n_embd_per_layer: n_embd_per_layer(&r)?,
             experts: Experts::read(&r, n_ff)?,
             scales: Scales {
                 embedding: r.positive_f32("embedding_scale")?.unwrap_or(1.0),
@@ -153,6 +183,7 @@ impl Hparams {
             ssm: Ssm::read(&r)?,
             n_taps: r.optional_count("shortconv.l_cache", MAX_TAPS)?,
             wkv: Wkv::read(&r, n_embd)?,
+            kda: Kda::read(&r)?,
             layers,
         })
     }
@@ -164,9 +195,9 @@ impl Hparams {
 
     /// Iterate over the layers of a model some of which have a window: those of the file's pattern
     /// or, where it has none, of `pattern`. They have the sizes that the file states for them.
-    pub fn layers_by<'h>(&'h self, pattern: &'h Pattern) -> impl Iterator<Item = LayerHparams> + 'h {
-        self.layers.full.iter().zip(&self.layers.windowed).map(|(full, windowed)| {
-            match self.windows.of_layer(full.il, pattern) {
+    pub fn layers_by(&self, pattern: Pattern) -> impl Iterator<Item = LayerHparams> + '_ {
+        self.layers.full.iter().zip(&self.layers.windowed).map(move |(full, windowed)| {
+            match self.windows.of_layer(full.il, &pattern) {
                 Some(window) => LayerHparams { window: Some(window), ..*windowed },
                 None => *full,
             }
@@ -182,6 +213,11 @@ impl Hparams {
             is_last: il + 1 == n_layer,
             ..*layer
         })
+    }
+
+    /// Return true if a layer has a recurrence in the place of attention, where the file says so.
+    pub fn is_recurrent(&self, layer: &LayerHparams) -> Option<bool> {
+        self.recurrent_layers.as_ref()?.at(layer.il)
     }
 
     /// Return the factor of a layer's attention scores: the file's, or one over the square root of
@@ -231,12 +267,28 @@ impl Hparams {
         self.wkv.ok_or_else(|| self.missing("wkv.head_size"))
     }
 
+    /// Return the sizes of latent attention in an architecture that needs them.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if the file has none.
+    pub fn mla(&self) -> Result<Mla, Error> {
+        self.mla.ok_or_else(|| self.missing("attention.kv_lora_rank"))
+    }
+
+    /// Return the mixture of experts of an architecture that needs one.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if the file has none.
+    pub fn experts(&self) -> Result<Experts, Error> {
+        self.experts.ok_or_else(|| self.missing("expert_count"))
+    }
+
     /// Return the error for a key that the architecture needs and the file lacks.
     pub fn missing(&self, key: &str) -> Error {
         Error::MissingKey { key: alloc::format!("{}.{key}", self.architecture).into() }
     }
 
-    fn invalid(&self, key: &str, found: usize, wanted: &'static str) -> Error {
+    pub(crate) fn invalid(&self, key: &str, found: usize, wanted: &'static str) -> Error {
         let key = alloc::format!("{}.{key}", self.architecture).into();
         Error::Hparam { key, found: alloc::format!("{found}").into(), wanted }
     }
@@ -249,6 +301,20 @@ fn n_layer(r: &Reader<'_, '_>, n_block: usize) -> Result<usize, Error> {
         None => Ok(n_block),
         Some(n) if (n as usize) < n_block => Ok(n_block - n as usize),
         Some(n) => Err(r.invalid(GUESSING, n, "less than block_count")),
+    }
+}
+
+fn temperature(r: &Reader<'_, '_>) -> Result<Option<Temperature>, Error> {
+    let Some(scale) = r.positive_f32("attention.temperature_scale")? else { return Ok(None) };
+    let floor_scale = r.count("attention.temperature_length", i32::MAX as u32)? as u32;
+    Ok(Some(Temperature { floor_scale, scale, offset: 0.0 }))
+}
+
+fn n_embd_per_layer(r: &Reader<'_, '_>) -> Result<Option<usize>, Error> {
+    const KEY: &str = "embedding_length_per_layer_input";
+    match r.gguf.keys()?.optional::<u32>(KEY)? {
+        Some(n) if n > MAX_WIDTH => Err(r.invalid(KEY, n, "at most 2^20")),
+        n => Ok(n.filter(|&n| n > 0).map(|n| n as usize)),
     }
 }
 

@@ -132,6 +132,7 @@ pub mod gguf;
 pub mod grammar;
 pub mod graph;
 mod hparams;
+pub mod judge;
 pub mod llama_files;
 mod model;
 mod normalize;
@@ -169,7 +170,7 @@ pub use context::{
 pub use error::Error;
 pub use fingerprint::fingerprint;
 pub use hparams::{
-    Experts, Hparams, LayerHparams, Pattern, Pooling, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
+    Experts, Hparams, Kda, LayerHparams, Pattern, Pooling, RopeParams, RopeScaling, Scales, Ssm, Windows, Wkv,
 };
 #[cfg(feature = "std")]
 pub use model::LoadParams;

@@ -12,6 +12,7 @@ pub(crate) mod outputs;
 mod pooling;
 mod products;
 mod recurrent;
+mod routing;
 mod rows;
 
 use crate::{
@@ -211,9 +212,10 @@ impl Frame<'_> {
             Kind::Embed { by, scale } => self.embed(step, by, scale, ubatch),
             Kind::Angles(rope) => self.angles(step, rope, ubatch),
             Kind::RmsNorm { eps, group } => self.rms_norm(step, eps, group),
-            Kind::LayerNorm { eps } => self.layer_norm(step, eps),
+            Kind::LayerNorm { eps, group } => self.layer_norm(step, eps, group),
             Kind::Quantize => self.quantize(step),
             Kind::MatMul { add } => self.matmul(step, add),
+            Kind::MatMulHeads { n_head } => self.matmul_heads(step, n_head),
             Kind::Bias { first } => self.bias(step, first),
             Kind::Rotate { rope, n_head } => self.rotate(step, rope, n_head),
             Kind::StoreKv => self.store(step, ubatch),
@@ -224,10 +226,15 @@ impl Frame<'_> {
             Kind::Shift => self.shift(step, ubatch),
             Kind::Wkv6(sizes) => self.wkv6(step, sizes, ubatch),
             Kind::Wkv7(sizes) => self.wkv7(step, sizes, ubatch),
+            Kind::Gla(sizes) => self.gla(step, sizes, ubatch),
+            Kind::Kda(sizes) => self.kda(step, sizes, ubatch),
             Kind::Delta(sizes) => self.delta(step, sizes, ubatch),
             Kind::Lerp { row } => self.lerp(step, row),
             Kind::Columns(columns) => self.columns(step, columns),
+            Kind::Join { n_groups, n_x } => self.join(step, n_groups, n_x),
             Kind::Scale { factor } => self.scale(step, factor),
+            Kind::ScaleByPosition(temperature) => self.scale_by_position(step, temperature, ubatch),
+            Kind::Clamp { limit } => self.clamp(step, limit),
             Kind::Activate(activation) => self.activate(step, activation),
             Kind::Gate(activation) => self.gate(step, activation),
             Kind::Experts(sizes) => self.experts(step, sizes),

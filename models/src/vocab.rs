@@ -12,8 +12,8 @@
 //! - `special.rs` works out the kinds and roles of tokens.
 //! - `partition.rs` cuts a text at the special tokens that are written out in it.
 //! - One tokeniser turns the text between them into tokens: `bpe.rs` (with the pre-tokenisers in
-//!   `pre.rs`), `spm.rs`, `unigram.rs` (with the normalisation table of `charsmap.rs`),
-//!   `wordpiece.rs` or `rwkv.rs`.
+//!   `pre.rs`), its variants `spaced.rs` and `dna.rs`, `spm.rs`, `unigram.rs` (with the
+//!   normalisation table of `charsmap.rs`), `plamo.rs`, `wordpiece.rs` or `rwkv.rs`.
 //! - `strings.rs`, `merges.rs` and `automaton.rs` are the look-up tables of these.
 //! - `alphabet.rs` is the alphabet in which byte-pair vocabularies write bytes.
 //! - `text.rs` turns tokens back into text.
@@ -35,14 +35,17 @@ mod automaton;
 mod bpe;
 mod build;
 mod charsmap;
+mod dna;
 pub(crate) mod error;
 mod merges;
 mod partition;
 mod pieces;
+mod plamo;
 mod pre;
 mod reserve;
 mod rwkv;
 mod source;
+mod spaced;
 mod special;
 mod spm;
 mod strings;
@@ -58,9 +61,12 @@ use crate::error::Error;
 use crate::gguf::Gguf;
 
 use self::bpe::Bpe;
+use self::dna::Dna;
 use self::partition::{Fragment, Partition};
 use self::pieces::Pieces;
+use self::plamo::Plamo;
 use self::rwkv::Rwkv;
+use self::spaced::Spaced;
 use self::special::{Attr, Specials};
 use self::spm::Spm;
 use self::strings::Strings;
@@ -193,10 +199,15 @@ pub struct Vocab {
 #[derive(Clone, Debug)]
 enum Tokenizer {
     Bpe(Bpe),
+    Spaced(Spaced),
+    Dna(Dna),
     Spm(Spm),
     Unigram(Unigram),
     WordPiece(WordPiece),
     Rwkv(Rwkv),
+    Plamo(Plamo),
+    /// The model has no texts, and no text has tokens.
+    None,
 }
 
 impl Vocab {
@@ -211,10 +222,15 @@ impl Vocab {
     pub fn new(source: &VocabSource<'_>) -> Result<Self, VocabError> {
         match source.model {
             "gpt2" => Self::bpe(source),
+            "gemma4" => Self::gemma4(source),
+            "whitespace" => Self::spaced(source),
+            "hybriddna" => Self::dna(source),
             "llama" => Self::spm(source),
             "t5" => Self::unigram(source),
             "bert" => Self::wordpiece(source),
             "rwkv" => Self::rwkv(source),
+            "plamo2" => Self::plamo(source),
+            "none" | "no_vocab" => Self::without_texts(source),
             other => Err(VocabError::Model { found: other.into() }),
         }
     }
@@ -302,10 +318,14 @@ impl Vocab {
     fn tokenize_plain(&self, text: &str, first: bool, out: &mut Vec<Token>) {
         match &self.tokenizer {
             Tokenizer::Bpe(bpe) => bpe.tokenize(text, &self.texts, out),
+            Tokenizer::Spaced(spaced) => spaced.tokenize(text, &self.texts, out),
+            Tokenizer::Dna(dna) => dna.tokenize(text, &self.texts, out),
             Tokenizer::Spm(spm) => spm.tokenize(text, self.add_space_prefix && first, &self.texts, out),
             Tokenizer::Unigram(unigram) => unigram.tokenize(text, &self.texts, out),
             Tokenizer::WordPiece(wordpiece) => wordpiece.tokenize(text, &self.texts, out),
             Tokenizer::Rwkv(rwkv) => rwkv.tokenize(text, &self.pieces, out),
+            Tokenizer::Plamo(plamo) => plamo.tokenize(text, &self.texts, out),
+            Tokenizer::None => {}
         }
     }
 
@@ -478,7 +498,8 @@ mod tests {
         let tokens = &["a", "b"];
         let plain = source("gpt2", tokens);
         let cases = [
-            (VocabSource { model: "none", ..plain.clone() }, VocabError::Model { found: "none".into() }),
+            (VocabSource { model: "new", ..plain.clone() }, VocabError::Model { found: "new".into() }),
+            (VocabSource { model: "none", ..plain.clone() }, VocabError::Missing { key: "vocab_size" }),
             (VocabSource { pre: Some("new"), ..plain.clone() }, VocabError::Pre { found: "new".into() }),
             (source("gpt2", &[]), VocabError::Missing { key: "tokenizer.ggml.tokens" }),
             (

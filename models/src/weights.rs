@@ -167,8 +167,9 @@ impl Weights {
 fn matrices(shape: &WeightShape) -> (Vec<Range<usize>>, usize) {
     match shape {
         WeightShape::Matrix { rows, n_cols, .. } => (vec![rows.clone()], *n_cols),
-        WeightShape::Experts { n_expert, n_rows, n_cols, .. } => {
-            ((0..*n_expert).map(|i| i * n_rows..(i + 1) * n_rows).collect(), *n_cols)
+        WeightShape::Stack { n_matrices, n_rows, rows, n_cols, .. } => {
+            let matrix = |i: usize| i * n_rows + rows.start..i * n_rows + rows.end;
+            ((0..*n_matrices).map(matrix).collect(), *n_cols)
         }
         WeightShape::Vector { .. } | WeightShape::Columns { .. } | WeightShape::Distances { .. } => {
             (Vec::new(), 0)
@@ -240,7 +241,7 @@ impl Loader<'_> {
                 let x = decoded(n_bucket * n_head)?;
                 Weight::Vector(distances::terms(&x, *n_bucket, *n_head, *both_ways).into())
             }
-            WeightShape::Matrix { .. } | WeightShape::Experts { .. } => {
+            WeightShape::Matrix { .. } | WeightShape::Stack { .. } => {
                 let (all, n_cols) = matrices(shape);
                 let all = all.into_iter().map(|rows| self.load_rows(info, data, rows, n_cols, done));
                 Weight::Matrices(all.collect::<Result<_, Error>>()?)

@@ -9,7 +9,7 @@ use backstitch_models::{Batch, Context, Model, Params, Pos, SeqId, Token};
 use backstitch_testing::{Random, assert_bits};
 use converted::{model, tokens};
 
-const ARCHITECTURES: [&str; 15] = [
+const ARCHITECTURES: [&str; 22] = [
     "llama",
     "qwen3",
     "falcon_h1",
@@ -24,7 +24,49 @@ const ARCHITECTURES: [&str; 15] = [
     "lfm2_swa",
     "rwkv6",
     "rwkv7",
+    "rwkv6qwen2",
+    "arwkv7",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "qwen35moe",
+    "plamo2",
     "qwen35",
+];
+/// Architectures whose memory is that of others, and whose operations differ. They are held to the
+/// contract by the kernel set of the processor alone.
+const TRANSFORMERS: [&str; 31] = [
+    "bloom",
+    "cohere2",
+    "commandr",
+    "deepseek2",
+    "deepseek2_mha",
+    "falcon",
+    "gemma",
+    "gemma4",
+    "glm4",
+    "gpt2",
+    "gptneox",
+    "gptoss",
+    "granite",
+    "granite_swa",
+    "granitehybrid",
+    "lfm2moe",
+    "llama4",
+    "llama_moe",
+    "minicpm3",
+    "mpt",
+    "olmo2",
+    "olmoe",
+    "phi2",
+    "qwen2",
+    "qwen2moe",
+    "qwen2vl",
+    "qwen3moe",
+    "qwen3next",
+    "smollm3",
+    "stablelm",
+    "starcoder2",
 ];
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
 const N_TOKENS: usize = 300;
@@ -230,6 +272,64 @@ fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way() {
 #[ignore = "takes minutes"]
 fn rollback_and_fork_give_the_same_bits_as_never_having_gone_another_way_in_every_format() {
     for_each_model_and_format(check_rollback_and_fork);
+}
+
+/// Check chunks of the prompt, threads, other sequences, a rollback and a fork with fewer tokens and
+/// one kernel set.
+fn check_in_short(what: &str, model: &Model) {
+    let set = KernelSet::detect().unwrap();
+    // Learned positions end somewhere.
+    let tokens = tokens(model, 6, 100);
+    let expected = reference(model, &tokens, CellType::F16);
+    for (pieces, n_threads) in [(&[][..], 2), (&[1; 100][..], 1), (&[31, 1, 32, 1, 33][..], 3)] {
+        let mut ctx = Context::new(model, params(set, n_threads)).unwrap();
+        let [_, seq] = [(); 2].map(|()| ctx.sequence().unwrap());
+        let got = logits(&mut ctx, seq, &tokens, pieces);
+        assert_bits(format!("{what} {:?}… {n_threads} threads", pieces.first()), &got, &expected);
+    }
+    let n_vocab = model.hparams().n_vocab;
+    let mut ctx = Context::new(model, params(set, 2)).unwrap();
+    let [a, b] = [(); 2].map(|()| ctx.sequence().unwrap());
+    let mut got = [vec![], vec![]];
+    for i in 0..50 {
+        let mut batch = Batch::new();
+        batch.push(tokens[i], Pos(i as i32), &[a], true);
+        batch.push(tokens[99 - i], Pos(i as i32), &[b], true);
+        ctx.decode(&batch).unwrap();
+        (0..2).for_each(|i| got[i].extend_from_slice(ctx.output(i).unwrap()));
+    }
+    let back: Vec<Token> = tokens.iter().rev().copied().collect();
+    assert_bits(format!("{what} beside another"), &got[0], &expected[..50 * n_vocab]);
+    let of_back = reference(model, &back[..50], CellType::F16);
+    assert_bits(format!("{what} beside the first"), &got[1], &of_back);
+    ctx.rollback(a, Pos(20)).unwrap();
+    let c = ctx.fork(a).unwrap();
+    assert_bits(
+        format!("{what} after a rollback"),
+        &logits(&mut ctx, a, &tokens[20..], &[7]),
+        &expected[20 * n_vocab..],
+    );
+    let other = [&tokens[..20], &back[..30]].concat();
+    let of_other = reference(model, &other, CellType::F16);
+    let got = logits(&mut ctx, c, &back[..30], &[]);
+    assert_bits(format!("{what} in a fork"), &got, &of_other[20 * n_vocab..]);
+}
+
+#[test]
+fn other_transformers_give_the_same_bits_whatever_happens() {
+    for (name, dtype) in TRANSFORMERS.into_iter().zip(WEIGHTS.into_iter().cycle()) {
+        check_in_short(&format!("{name} {dtype}"), &model(name, dtype));
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn other_transformers_give_the_same_bits_whatever_happens_in_every_format() {
+    for name in TRANSFORMERS {
+        for dtype in WEIGHTS {
+            check_in_short(&format!("{name} {dtype}"), &model(name, dtype));
+        }
+    }
 }
 
 #[test]

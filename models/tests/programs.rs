@@ -92,6 +92,41 @@ fn whatever_is_done_logits_are_those_of_a_fresh_evaluation() {
     }
 }
 
+/// Models with the kinds of memory of [`KINDS`], kept by other operations.
+const OTHERS: [&str; 10] = [
+    "mamba",
+    "rwkv6",
+    "rwkv6qwen2",
+    "arwkv7",
+    "jamba",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "plamo2",
+    "lfm2",
+];
+
+#[test]
+fn whatever_is_done_with_other_recurrences_logits_are_those_of_a_fresh_evaluation() {
+    for name in OTHERS {
+        let tally = hold(name, CellType::F16, 60);
+        assert!(tally.rows_compared > 600 && tally.logits_compared > 150, "{name}: {tally:?}");
+    }
+}
+
+/// Transformers whose layers keep cells in ways of their own: windows beside sinks, layers without
+/// positions, cells of other layers, compressed rows, slopes, experts.
+const TRANSFORMERS: [&str; 8] =
+    ["gptoss", "cohere2", "gemma4", "deepseek2", "deepseek2_mha", "bloom", "granite_swa", "qwen3moe"];
+
+#[test]
+fn whatever_is_done_with_other_transformers_logits_are_those_of_a_fresh_evaluation() {
+    for name in TRANSFORMERS {
+        let tally = hold(name, CellType::F16, 30);
+        assert!(tally.rows_compared > 200 && tally.logits_compared > 50, "{name}: {tally:?}");
+    }
+}
+
 #[test]
 fn whatever_is_done_with_quantised_cells_logits_are_those_of_a_fresh_evaluation() {
     for (name, cells) in [("quant_f16", CellType::Q4_0), ("qwen35", CellType::Q8_0)] {

@@ -52,7 +52,18 @@ fn logits(model: &Model, text: &[Token], piece: usize) -> Vec<f32> {
 #[test]
 fn many_sequences_that_step_together_have_the_bits_of_each_alone() {
     const N_SEQ: u32 = 256;
-    for name in ["mamba2", "mamba", "lfm2", "rwkv6", "rwkv7", "qwen35"] {
+    for name in [
+        "mamba2",
+        "mamba",
+        "lfm2",
+        "rwkv6",
+        "rwkv7",
+        "rwkv6qwen2",
+        "nemotron_h",
+        "kimi_linear",
+        "plamo2",
+        "qwen35",
+    ] {
         let model = Model::from_bytes(&file(name)).unwrap();
         let mut ctx = context(&model, N_SEQ);
         let seqs: Vec<SeqId> = (0..N_SEQ).map(|_| ctx.sequence().unwrap()).collect();
@@ -177,10 +188,12 @@ fn granite_scales_embeddings_branches_and_logits() {
 
 #[test]
 fn sizes_beyond_reason_are_refused_or_harmless() {
-    for name in ["mamba", "mamba2", "jamba", "lfm2", "rwkv6", "rwkv7", "qwen35"] {
+    let others = ["rwkv6qwen2", "arwkv7", "nemotron_h", "nemotron_h_moe", "kimi_linear", "plamo2"];
+    for name in ["mamba", "mamba2", "jamba", "lfm2", "rwkv6", "rwkv7", "qwen35"].into_iter().chain(others) {
         let bytes = file(name);
         let gguf = Gguf::parse(&bytes).unwrap();
-        let keys = gguf.metadata().iter().map(|entry| entry.key).filter(|key| key.starts_with(name));
+        let architecture = gguf.architecture().unwrap();
+        let keys = gguf.metadata().iter().map(|entry| entry.key).filter(|key| key.starts_with(architecture));
         let mut n_refused = 0;
         for key in keys {
             for n in [0, 1, 3, 1 << 20, u32::MAX] {
@@ -198,5 +211,24 @@ fn sizes_beyond_reason_are_refused_or_harmless() {
             }
         }
         assert!(n_refused > 20, "{name}: {n_refused}");
+    }
+}
+
+#[test]
+fn numbers_that_contradict_each_other_are_refused_by_their_keys() {
+    let cases = [
+        // One token shift a layer: nothing follows that reads a second.
+        ("rwkv6qwen2.token_shift_count", 2, "rwkv6qwen2.token_shift_count"),
+        // Three heads cannot share two of keys.
+        ("rwkv6qwen2.wkv.head_size", 16, "rwkv6qwen2.attention.head_count_kv"),
+        ("arwkv7.token_shift_count", 2, "arwkv7.token_shift_count"),
+        ("rwkv7.token_shift_count", 1, "rwkv7.token_shift_count"),
+        ("plamo2.ssm.time_step_rank", 7, "plamo2.ssm.time_step_rank"),
+        ("nemotron_h.ssm.group_count", 3, "nemotron_h.ssm.time_step_rank"),
+    ];
+    for (key, n, refused) in cases {
+        let name = key.split('.').next().unwrap();
+        let error = Model::from_bytes(&changed(&file(name), &[(key, Value::U32(n))], &[])).unwrap_err();
+        assert!(error.to_string().contains(&format!("key \"{refused}\" is ")), "{error}");
     }
 }

@@ -9,8 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// Models with a recurrent state, alone and beside attention.
-const RECURRENT: [&str; 9] =
-    ["mamba", "mamba2", "rwkv6", "rwkv7", "falcon_h1", "jamba", "lfm2", "lfm2_swa", "qwen35"];
+const RECURRENT: [&str; 16] = [
+    "mamba",
+    "mamba2",
+    "rwkv6",
+    "rwkv7",
+    "rwkv6qwen2",
+    "arwkv7",
+    "falcon_h1",
+    "jamba",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "kimi_linear",
+    "qwen35moe",
+    "plamo2",
+    "lfm2",
+    "lfm2_swa",
+    "qwen35",
+];
 
 fn model(name: &str) -> Model {
     let path = format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));

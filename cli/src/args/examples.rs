@@ -99,6 +99,32 @@ Examples:
   backstitch tokenize -p \"Once upon a time\"
   backstitch tokenize -m model.gguf -f letter.txt --ids | wc -w";
 
+/// Text below the options of `perplexity`.
+pub const PERPLEXITY: &str = "\
+Examples:
+  backstitch perplexity -m model.gguf -f text.txt
+  backstitch perplexity -m model.gguf -f text.txt -c 2048 --chunks 20
+  How much does a quantised model differ?
+    backstitch perplexity -m f16.gguf -f text.txt --kl-divergence-base f16.kld
+    backstitch perplexity -m q4.gguf --kl-divergence \\
+      --kl-divergence-base f16.kld
+  backstitch perplexity -m model.gguf --multiple-choice questions.jsonl
+
+The text is divided into windows of -c tokens (512 without it), and the second
+half of each is scored, as llama-perplexity does; lower is better. Compare only
+figures of the same text and the same -c.";
+
+/// Text below the options of `embed`.
+pub const EMBED: &str = "\
+Examples:
+  backstitch embed -m model.gguf \"The sky is blue.\"
+  backstitch embed -m model.gguf -f lines.txt --json
+  backstitch embed -m model.gguf --similarity cat kitten stone
+  backstitch embed -m model.gguf --pooling last --normalize none \"a text\"
+
+Models made for embeddings state how their tokens are pooled. Others work too;
+the mean is taken then.";
+
 /// Text below the options of `inspect`.
 pub const INSPECT: &str = "\
 Examples:

@@ -54,7 +54,7 @@ fn sequence(survey: &Survey) -> Value {
 /// Return a group of layers: its window, its blocks, and its recurrent state.
 fn layers(layers: &Layers) -> Value {
     let (sliding, chunked) = match layers.window {
-        Some(Window::Sliding(size)) => (Some(size), None),
+        Some(Window::Sliding(size) | Window::Symmetric(size)) => (Some(size), None),
         Some(Window::Chunked(size)) => (None, Some(size)),
         None => (None, None),
     };

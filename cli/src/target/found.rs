@@ -44,6 +44,8 @@ pub enum Found {
     Model,
     /// A drawing of `timeline`.
     Drawing,
+    /// Probabilities of a base model, of `perplexity` or llama.cpp.
+    Probabilities,
     /// Another SVG file.
     Svg,
     /// Another file of UTF-8 text.
@@ -67,6 +69,7 @@ impl Found {
             [] => Self::Empty,
             front if front.starts_with(b"BSTSTATE") => Self::State,
             front if is_llama(front) => Self::LlamaState,
+            front if front.starts_with(b"_logits_") => Self::Probabilities,
             front if front.starts_with(b"GGUF") && is_packed(path) => Self::PackedModel,
             front if front.starts_with(b"GGUF") => Self::Model,
             front => Self::of_text(front),
@@ -109,6 +112,7 @@ impl fmt::Display for Found {
             Self::PackedModel => "a packed model",
             Self::Model => "a model (GGUF)",
             Self::Drawing => "a drawing of `timeline`",
+            Self::Probabilities => "a file of probabilities",
             Self::Svg => "an SVG file that `timeline` did not draw",
             Self::Text => "a text file",
             Self::Other => "a file of another kind",

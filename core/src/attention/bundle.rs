@@ -391,7 +391,7 @@ impl<'t, 's> Task<'t, 's> {
             let blocks = span * SPAN_BLOCKS..((span + 1) * SPAN_BLOCKS).min(bundle.table.len());
             // The tile sees a cell of this span, so the table reaches into it.
             let entries = &bundle.table[blocks];
-            bias.apply(scores, masks, shaping.scale, entries, row);
+            bias.apply(scores, masks, shaping.scale, entries, attention.n_head, row);
             // A multiplication by one changes no bit.
             shaping.scale = 1.0;
         }

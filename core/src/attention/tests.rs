@@ -368,9 +368,9 @@ fn position_biases_are_added_to_scores_whatever_the_chunks_threads_and_places() 
         let i = blocks.iter().position(|&b| b == block).unwrap();
         core::array::from_fn(|c| pos(i * BLOCK_CELLS + c))
     };
-    let run = |set: &KernelSet, pool: &dyn Pool, slots: Range<usize>, ahead: usize| {
+    let run = |set: &KernelSet, pool: &dyn Pool, rule: BiasRule<'_>, slots: Range<usize>, ahead: usize| {
         let q_pos = |i: usize| pos(slots.start + i);
-        let position_bias = PositionBias { bias: &bias, max_distance, q_pos: &q_pos, k_pos: &k_pos };
+        let position_bias = PositionBias { rule, q_pos: &q_pos, k_pos: &k_pos };
         let attention = Attention { position_bias: Some(position_bias), ..fixture.attention() };
         let end = |i: usize| (slots.start + i + 1 + ahead).min(n) as u32;
         let seen = |i: usize| Seen { table: &fixture.table, slots: 0..end(i) };
@@ -382,14 +382,15 @@ fn position_biases_are_added_to_scores_whatever_the_chunks_threads_and_places() 
         attention.run(set, pool, q, cache, &seen, &mut scratch, &mut out).unwrap();
         out
     };
-    for ahead in [0, n] {
-        let expected = run(KernelSet::scalar(), &Inline, 0..n, ahead);
+    let rules = [BiasRule::Table { bias: &bias, max_distance }, BiasRule::Slopes { max_bias: 8.0 }];
+    for (rule, ahead) in rules.into_iter().flat_map(|rule| [(rule, 0), (rule, n)]) {
+        let expected = run(KernelSet::scalar(), &Inline, rule, 0..n, ahead);
         for n_threads in 1..=3 {
             let pool = ThreadPool::new(n_threads).unwrap();
             for set in KernelSet::available() {
                 let chunks = [0..1, 1..8, 8..300, 300..n];
                 let got: Vec<f32> =
-                    chunks.into_iter().flat_map(|slots| run(set, &pool, slots, ahead)).collect();
+                    chunks.into_iter().flat_map(|slots| run(set, &pool, rule, slots, ahead)).collect();
                 assert_bits(format_args!("{} {n_threads}", set.name()), &got, &expected);
             }
         }
@@ -398,9 +399,16 @@ fn position_biases_are_added_to_scores_whatever_the_chunks_threads_and_places() 
         let cells: Vec<_> = (0..n.min(token + 1 + ahead)).map(|slot| (slot, fixture.stored(slot))).collect();
         let q = &fixture.q[(token * fixture.n_head + head) * LAYOUT.d_k..][..LAYOUT.d_k];
         let score = |slot: usize, k: &[f32]| {
-            let distance = (pos(slot) - pos(token)).clamp(-(max_distance as i32), max_distance as i32);
-            let bias = bias[head * (2 * max_distance + 1) + (distance + max_distance as i32) as usize];
-            fixture.score(q, &k[LAYOUT.d_k..]) + f64::from(bias)
+            let distance = pos(slot) - pos(token);
+            let near = distance.clamp(-(max_distance as i32), max_distance as i32);
+            let bias = match rule {
+                BiasRule::Table { .. } => {
+                    f64::from(bias[head * (2 * max_distance + 1) + (near + max_distance as i32) as usize])
+                }
+                // The fifth of six heads is the first behind the fourth, the largest power of two.
+                BiasRule::Slopes { .. } => -0.5 * f64::from(distance.abs()),
+            };
+            fixture.score(q, &k[LAYOUT.d_k..]) + bias
         };
         let weights: Vec<f64> = cells.iter().map(|(slot, (k, _))| score(*slot, k).exp()).collect();
         for d in 0..LAYOUT.d_v {
@@ -476,8 +484,11 @@ fn bad_calls_are_refused_before_anything_is_written() {
     let sinks = Attention { sinks: &[1.0], ..attention };
     assert_eq!(run(sinks, 80, cache, table, 96), length("attention sinks", 1, 4));
     let (q_pos, k_pos) = (|_: usize| 0, |_: u32| [0; BLOCK_CELLS]);
-    let position_bias =
-        Some(PositionBias { bias: &[0.0; 11], max_distance: 1, q_pos: &q_pos, k_pos: &k_pos });
+    let position_bias = Some(PositionBias {
+        rule: BiasRule::Table { bias: &[0.0; 11], max_distance: 1 },
+        q_pos: &q_pos,
+        k_pos: &k_pos,
+    });
     let biased = Attention { position_bias, ..attention };
     assert_eq!(run(biased, 80, cache, table, 96), length("relative position bias", 11, 12));
     assert_eq!(

@@ -46,6 +46,19 @@ pub(crate) fn mul_squared_relu<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
     update!(s, x, gate, |x, g| s.mul(x, math::squared_relu(s, g)));
 }
 
+/// `x[i] = (x[i] + 1) * g * sigmoid(1.702 * g)`, where g is `gate[i]` and at most 7, and `x[i]` is
+/// taken between -7 and 7: the gate of gpt-oss (OpenAI, 2025, arXiv 2508.10925).
+#[inline(always)]
+pub(crate) fn mul_clamped_swish<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {
+    update!(s, x, gate, |x, g| {
+        let limit = s.splat(7.0);
+        let g = s.min(limit, g);
+        let x = s.max(s.splat(-7.0), s.min(limit, x));
+        let swish = s.mul(g, math::sigmoid(s, s.mul(g, s.splat(1.702))));
+        s.mul(s.add(x, s.splat(1.0)), swish)
+    });
+}
+
 /// `x[i] *= tanh(gate[i])`.
 #[inline(always)]
 pub(crate) fn mul_tanh<S: Simd>(s: S, x: &mut [f32], gate: &[f32]) {

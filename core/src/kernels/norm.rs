@@ -52,7 +52,8 @@ fn rms_scale<S: Simd>(s: S, x: &[f32], eps: f32) -> f32 {
 /// Normalise each row of `n` elements to mean 0 and variance 1, in place, then scale and shift:
 /// `x[i] = (x[i] - mean) * (1 / sqrt(variance + eps)) * weight[i] + bias[i]`.
 ///
-/// `weight` and `bias` hold `n` elements or none; a missing weight is 1, a missing bias 0.
+/// `weight` and `bias` are empty or a multiple of `n` long, as in [`rms_norm_in_place`]; a missing
+/// weight is 1, a missing bias 0.
 #[inline(always)]
 pub(crate) fn layer_norm_in_place<S: Simd>(
     s: S,
@@ -62,7 +63,10 @@ pub(crate) fn layer_norm_in_place<S: Simd>(
     bias: &[f32],
     eps: f32,
 ) {
+    let mut weights = weight.chunks_exact(n.max(1)).cycle();
+    let mut biases = bias.chunks_exact(n.max(1)).cycle();
     for row in x.chunks_exact_mut(n.max(1)) {
+        let (weight, bias) = (weights.next().unwrap_or_default(), biases.next().unwrap_or_default());
         let sum = fold!(s, row, 0.0, s.splat(0.0), |sum, x| s.add(sum, x));
         let mean = s.splat(s.sum(sum) / n as f32);
         in_place!(s, row, |x| s.sub(x, mean));

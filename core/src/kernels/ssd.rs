@@ -1,8 +1,8 @@
 //! The recurrence of Mamba-2: state columns in lanes, tokens in order.
 //!
-//! Shapes: a row of input is `x` `[n_head, d_head]`, then `B` and `C` `[n_group, d_state]` each;
-//! the state of a head is `[d_head, d_state]`. A channel's output is a sum along `d_state`, the
-//! lanes, so it goes through the fixed tree.
+//! Shapes: a row of input is `x` `[n_head, d_head]`, `B` and `C` `[n_group, d_state]` each, side by
+//! side or apart; the state of a head is `[d_head, d_state]`. A channel's output is a sum along
+//! `d_state`, the lanes, so it goes through the fixed tree.
 
 use super::map::{load, store};
 use crate::float::fma;
@@ -69,25 +69,55 @@ impl Ssd<'_> {
     }
 }
 
+/// The rows of x, B and C of a segment of tokens, which may lie in wider ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Xbc<'a> {
+    x: &'a [f32],
+    b: &'a [f32],
+    c: &'a [f32],
+    /// From row to row of x.
+    x_stride: usize,
+    /// From row to row of B and of C.
+    bc_stride: usize,
+}
+
+impl<'a> Xbc<'a> {
+    /// Return the rows of `xbc`, in which the three lie side by side.
+    pub(crate) fn joined(ssd: &Ssd<'_>, xbc: &'a [f32]) -> Self {
+        let from = |first: usize| xbc.get(first..).unwrap_or_default();
+        let (n_x, n_b, stride) = (ssd.n_head * ssd.d_head, ssd.n_group * ssd.d_state, ssd.width());
+        Xbc { x: xbc, b: from(n_x), c: from(n_x + n_b), x_stride: stride, bc_stride: stride }
+    }
+
+    /// Return the rows of `x`, `b` and `c`.
+    pub(crate) fn apart(ssd: &Ssd<'_>, [x, b, c]: [&'a [f32]; 3]) -> Self {
+        Xbc { x, b, c, x_stride: ssd.n_head * ssd.d_head, bc_stride: ssd.n_group * ssd.d_state }
+    }
+
+    /// Return x, B and C of token `t`.
+    fn row(&self, ssd: &Ssd<'_>, t: usize) -> [&'a [f32]; 3] {
+        let (n_x, n_b) = (ssd.n_head * ssd.d_head, ssd.n_group * ssd.d_state);
+        let (x, bc) = (t * self.x_stride, t * self.bc_stride);
+        [&self.x[x..x + n_x], &self.b[bc..bc + n_b], &self.c[bc..bc + n_b]]
+    }
+}
+
 /// Step the states `[heads, d_head, d_state]` of some heads through all tokens of a segment.
 ///
-/// `xbc`: `[n_tokens, x | B | C]`, `dt`: `[n_tokens, n_head]`; `out`: these heads' columns.
+/// `dt`: `[n_tokens, n_head]`; `out`: these heads' columns.
 #[inline(always)]
 pub(crate) fn ssd<S: Simd>(
     s: S,
     ssd: &Ssd<'_>,
     heads: Range<usize>,
-    xbc: &[f32],
+    xbc: &Xbc<'_>,
     dt: &[f32],
     states: &mut [f32],
     out: &mut Band<'_, f32>,
 ) {
     let (d_head, d_state) = (ssd.d_head, ssd.d_state);
-    let (n_x, n_b) = (ssd.n_head * d_head, ssd.n_group * d_state);
-    let rows = xbc.chunks_exact(ssd.width().max(1)).zip(dt.chunks_exact(ssd.n_head.max(1)));
-    for (t, (row, dt)) in rows.enumerate() {
-        let (x, bc) = row.split_at(n_x);
-        let (b, c) = bc.split_at(n_b);
+    for (t, dt) in dt.chunks_exact(ssd.n_head.max(1)).enumerate() {
+        let [x, b, c] = xbc.row(ssd, t);
         let out = out.row(t);
         for (i, head) in heads.clone().enumerate() {
             let group = head / (ssd.n_head / ssd.n_group.max(1)).max(1) * d_state;

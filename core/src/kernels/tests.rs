@@ -77,14 +77,19 @@ fn layer_norm_is_what_it_says_on_every_set() {
         let (x, weight, bias) = (random.floats(2 * n), random.floats(n), random.floats(n));
         let got = agreed("layer_norm", &x, |set, x| (set.layer_norm_in_place)(x, n, &weight, &bias, 1e-5));
         let bare = agreed("layer_norm", &x, |set, x| (set.layer_norm_in_place)(x, n, &[], &[], 1e-5));
+        let rows = [weight.clone(), bias.clone()].concat();
+        let own = agreed("own", &x, |set, x| (set.layer_norm_in_place)(x, n, &rows, &rows, 1e-5));
         for row in 0..2 {
             let at = n * row..n * (row + 1);
+            let factors = &rows[at.clone()];
             let mean = mean(x[at.clone()].iter().map(|&x| f64::from(x)));
             let centred: Vec<f32> = x[at.clone()].iter().map(|&x| (f64::from(x) - mean) as f32).collect();
             let exact = rms_by_definition(&centred, |_| 1.0, 1e-5);
             let whole = exact.iter().enumerate().map(|(i, x)| x * f64::from(weight[i]) + f64::from(bias[i]));
             assert_near(&got[at.clone()], whole, 2e-6);
-            assert_near(&bare[at], exact, 2e-6);
+            assert_near(&bare[at.clone()], exact.clone(), 2e-6);
+            let whole = exact.into_iter().zip(factors).map(|(x, &w)| x * f64::from(w) + f64::from(w));
+            assert_near(&own[at], whole, 2e-6);
         }
     }
 }
@@ -98,7 +103,7 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         x * sigmoid(2.0 * (2.0 / core::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x))
     }
     type Case = (&'static str, fn(&KernelSet) -> fn(&mut [f32], &[f32]), fn(f64, f64) -> f64);
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         ("add", |set| set.add, |x, y| x + y),
         ("mul", |set| set.mul, |x, y| x * y),
         ("silu_mul", |set| set.silu_mul, |x, y| x * sigmoid(x) * y),
@@ -107,6 +112,11 @@ fn gates_and_sums_are_what_they_say_on_every_set() {
         ("mul_gelu", |set| set.mul_gelu, |x, y| x * gelu(y)),
         ("mul_relu", |set| set.mul_relu, |x, y| x * y.max(0.0)),
         ("mul_squared_relu", |set| set.mul_squared_relu, |x, y| x * y.max(0.0) * y.max(0.0)),
+        (
+            "mul_clamped_swish",
+            |set| set.mul_clamped_swish,
+            |x, y| (x.clamp(-7.0, 7.0) + 1.0) * y.min(7.0) * sigmoid(f64::from(1.702f32) * y.min(7.0)),
+        ),
         ("mul_tanh", |set| set.mul_tanh, |x, y| x * y.tanh()),
         ("mul_sigmoid", |set| set.mul_sigmoid, |x, y| x * sigmoid(y)),
     ];

@@ -23,8 +23,8 @@ use core::ops::Range;
 ///   k_a, a - 1, k)`;
 /// - `held = sum over j of -removed[j] S[j]`, in order;
 /// - `S[j] = fma(held, removed[j] a[j], fma(v, k[j], S[j] decay[j]))`;
-/// - `y = sum over j of r[j] S[j]`, in order; then its layer norm, plus `v` times the sum of `k r
-///   r_k`.
+/// - `y = sum over j of r[j] S[j]`, in order; then, where there is one, its layer norm; then plus
+///   `v` times the sum of `k r r_k`.
 ///
 /// Sums over a head that are not in order go through sixteen lanes and their fixed tree.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Wkv7<'a> {
     pub k_a: &'a [f32],
     /// The weight of the token's own value.
     pub r_k: &'a [f32],
-    /// Factor of the normalised heads.
+    /// Factor of the normalised heads; empty, like `norm_bias`, if heads are not normalised.
     pub norm: &'a [f32],
     /// Added to them.
     pub norm_bias: &'a [f32],
@@ -73,7 +73,10 @@ impl<'a> Wkv7Inputs<'a> {
 impl<'a> Wkv7<'a> {
     /// Return the parameters of head `i` alone.
     pub(crate) fn head(&self, i: usize) -> Self {
-        let part = |x: &'a [f32]| &x[i * self.d_head..(i + 1) * self.d_head];
+        let part = |x: &'a [f32]| match x {
+            [] => x,
+            x => &x[i * self.d_head..(i + 1) * self.d_head],
+        };
         Wkv7 {
             n_head: 1,
             k_k: part(self.k_k),
@@ -108,7 +111,9 @@ pub(crate) fn wkv7<S: Simd>(
                 let y = step::<S, N>(s, &wkv, &x, scale, state, cols.clone());
                 put(s, y, &mut out[cols]);
             });
-            layer_norm_in_place(s, out, d, wkv.norm, wkv.norm_bias, wkv.eps);
+            if !wkv.norm.is_empty() {
+                layer_norm_in_place(s, out, d, wkv.norm, wkv.norm_bias, wkv.eps);
+            }
             add_scaled(s, out, x.v, bonus);
         }
     }

@@ -23,13 +23,7 @@ impl Delta<'_> {
         out: &mut [f32],
     ) -> Result<(), Error> {
         heads::check_state(state, self.n_head, self.d_k, self.d_v)?;
-        if self.n_head_k == 0 || !self.n_head.is_multiple_of(self.n_head_k) {
-            return Err(Error::Ragged {
-                what: "heads of a recurrence",
-                found: self.n_head,
-                block: self.n_head_k,
-            });
-        }
+        heads::check_shared(self.n_head, self.n_head_k)?;
         let n_tokens = out.len() / (self.n_head * self.d_v);
         length("recurrence's output", out.len(), n_tokens * self.n_head * self.d_v)?;
         length("recurrence's input", x.qkv.len(), n_tokens * self.width())?;

@@ -40,6 +40,15 @@ pub(super) fn check_state(state: &[f32], n: usize, d_k: usize, d_v: usize) -> Re
     }
 }
 
+/// Check that `n_head` heads can share `n_shared` others evenly.
+pub(super) fn check_shared(n_head: usize, n_shared: usize) -> Result<(), Error> {
+    if n_shared > 0 && n_head.is_multiple_of(n_shared) {
+        Ok(())
+    } else {
+        Err(Error::Ragged { what: "heads of a recurrence", found: n_head, block: n_shared })
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

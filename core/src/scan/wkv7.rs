@@ -7,6 +7,11 @@ use crate::kernels::wkv7::{Wkv7, Wkv7Inputs};
 use crate::pool::Pool;
 
 impl Wkv7<'_> {
+    /// Return true if heads are not normalised.
+    fn is_plain(&self) -> bool {
+        self.norm.is_empty() && self.norm_bias.is_empty()
+    }
+
     /// Step `state` `[n_head, d_head, d_head]` through the tokens of one segment into `out`
     /// `[n_tokens, n_head, d_head]`.
     ///
@@ -27,7 +32,8 @@ impl Wkv7<'_> {
         for x in [x.r, x.w, x.k, x.v, x.a] {
             length("recurrence's input", x.len(), out.len())?;
         }
-        for weight in [self.k_k, self.k_a, self.r_k, self.norm, self.norm_bias] {
+        let norm = [self.norm, self.norm_bias].into_iter().filter(|_| !self.is_plain());
+        for weight in [self.k_k, self.k_a, self.r_k].into_iter().chain(norm) {
             length("recurrence's weights", weight.len(), width)?;
         }
         heads::each(pool, self.n_head, self.d_head, state, out, |heads, states, band| {
@@ -88,7 +94,8 @@ mod tests {
                 let head = first % width / d;
                 let [r, w, k, v, a] = self.inputs.each_ref().map(|x| wide(&x[first..first + d]));
                 let own = head * d..(head + 1) * d;
-                let [k_k, k_a, r_k, ..] = self.weights.each_ref().map(|x| wide(&x[own.clone()]));
+                let weight = |i: usize| wide(&self.weights[i][own.clone()]);
+                let (k_k, k_a, r_k) = (weight(0), weight(1), weight(2));
                 let a: Vec<f64> = a.iter().map(sigmoid).collect();
                 let removed: Vec<f64> = k.iter().zip(&k_k).map(|(k, k_k)| k * k_k).collect();
                 let length = removed.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -105,7 +112,9 @@ mod tests {
                     }
                 }
                 let bonus = (0..d).map(|j| k[j] * r[j] * r_k[j]).sum::<f64>();
-                normed(&mut y, &self.weights[3][own.clone()], &self.weights[4][own], EPS.into());
+                if !self.weights[3].is_empty() {
+                    normed(&mut y, &self.weights[3][own.clone()], &self.weights[4][own], EPS.into());
+                }
                 out.extend(y.iter().zip(&v).map(|(y, v)| y + bonus * v));
             }
             (out, state)
@@ -114,10 +123,15 @@ mod tests {
 
     #[test]
     fn it_is_what_it_says_with_the_same_bits_on_every_set_in_any_pieces_with_any_threads() {
-        for (n_head, d_head) in [(1, 1), (2, 64), (3, 19), (2, 80), (1, 16)] {
-            let case = Case::new(n_head, d_head, 12);
+        let sizes = [(1, 1), (2, 64), (3, 19), (2, 80), (1, 16)];
+        for (i, (n_head, d_head)) in sizes.into_iter().chain(sizes).enumerate() {
+            let mut case = Case::new(n_head, d_head, 12);
+            let is_plain = i >= sizes.len();
+            if is_plain {
+                case.weights[3..].iter_mut().for_each(Vec::clear);
+            }
             let (width, wkv) = (n_head * d_head, case.wkv());
-            let what = std::format!("{n_head} heads of {d_head}");
+            let what = std::format!("{n_head} heads of {d_head}, plain: {is_plain}");
             let (out, state) = agreed(&what, 12, width, &case.state, &|set, pool, tokens, state, out| {
                 let x = case.inputs().part(tokens.start * width..tokens.end * width);
                 wkv.run(set, pool, &x, state, out)
@@ -143,6 +157,8 @@ mod tests {
         assert!(run(wkv, x, &mut state[1..], &mut out).is_err());
         assert!(run(wkv, x, &mut state, &mut out[1..]).is_err());
         assert!(run(Wkv7 { r_k: &[], ..wkv }, x, &mut state, &mut out).is_err());
+        assert!(run(Wkv7 { norm: &[], ..wkv }, x, &mut state, &mut out).is_err());
+        assert!(run(Wkv7 { norm_bias: &[], ..wkv }, x, &mut state, &mut out).is_err());
         assert!(run(Wkv7 { n_head: usize::MAX, ..wkv }, x, &mut state, &mut out).is_err());
         assert!(run(Wkv7 { d_head: 0, ..wkv }, x, &mut [], &mut out).is_err());
         assert!(run(wkv, x, &mut state, &mut out).is_ok());

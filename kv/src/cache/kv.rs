@@ -202,7 +202,7 @@ impl KvCache {
         if self.is_causal {
             return Ok(());
         }
-        self.see_all();
+        self.see_ahead(split_batch);
         self.check_whole_sequences(split_batch).inspect_err(|_| self.undo())
     }
 
@@ -231,11 +231,17 @@ impl KvCache {
         Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
     }
 
-    /// Let every token of the plan see its whole sequence.
-    fn see_all(&mut self) {
+    /// Let every token of the plan see the tokens behind it, as far as its windows reach.
+    fn see_ahead(&mut self, split_batch: &SplitBatch) {
+        let PagedCells { tables, pool, .. } = &self.cells;
         for view in &mut self.views {
-            for visible in &mut view.visible {
-                visible.hi = self.cells.tables[visible.seq.index()].n_slots();
+            for (visible, token) in view.visible.iter_mut().zip(split_batch.tokens()) {
+                let table = &tables[visible.seq.index()];
+                let last = view.window.and_then(|window| window.last(token.pos));
+                visible.hi = match last {
+                    Some(last) => table.slots(pool, &(Pos::ZERO..last.next())).end,
+                    None => table.n_slots(),
+                };
             }
         }
     }

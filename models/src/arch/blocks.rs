@@ -1,20 +1,15 @@
-//! Blocks that many architectures share: embeddings, attention, feed-forward networks, the head.
-//!
-//! A block stops before its output projection where architectures differ in what follows: some add
-//! it to the residual stream at once, some normalise or scale it first, and in the last layer
-//! [`Builder::last_outputs`] stands before it.
+//! Blocks that many architectures share: embeddings, attention, feed-forward networks.
 
-use super::rope;
+use super::decoder::{Branch, Decoder};
 use crate::{
     error::Error,
     graph::{
-        Activation, Builder, Cells, EmbedTable, ExpertSizes, ExpertWeights, Linear, Mixture, Norm, Qkv,
-        RopeId, RowOf, Scores, Value,
+        Activation, Builder, Cells, EmbedTable, ExpertNetwork, Linear, Mixture, Norm, Qkv, RopeId, Routing,
+        RowOf, Value,
     },
     hparams::{Experts, Hparams, LayerHparams},
 };
 use alloc::format;
-use backstitch_core::rope::Pairs;
 use backstitch_kv::Window;
 
 /// Return the embeddings of the tokens.
@@ -28,6 +23,31 @@ pub(super) fn embed_scaled(b: &mut Builder<'_, '_>, h: &Hparams, scale: f32) -> 
     b.embed(EmbedTable { name, n_rows: h.n_vocab, width: h.n_embd, by, scale })
 }
 
+/// Add the row of the table `name` that `by` picks, if the file has it.
+pub(super) fn add_rows(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    x: Value,
+    by: RowOf,
+    name: &str,
+) -> Result<(), Error> {
+    if let Some(n_rows) = b.n_rows(name) {
+        let y = b.embed(EmbedTable { name, n_rows, width: h.n_embd, by, scale: 1.0 })?;
+        b.add(x, y);
+    }
+    Ok(())
+}
+
+/// The root-mean-square norm of the residual stream.
+pub(super) fn rms_norm(h: &Hparams, name: &'static str) -> Norm {
+    Norm::rms(name, h.norm_rms_eps)
+}
+
+/// The layer norm of the residual stream.
+pub(super) fn layer_norm(h: &Hparams, name: &'static str) -> Norm {
+    Norm::layer(name, h.norm_eps)
+}
+
 /// Return the shape of the keys and values of a layer, rotated by `rope`.
 pub(super) fn cells(layer: &LayerHparams, rope: Option<RopeId>) -> Cells {
     let LayerHparams { n_head_kv, d_k, d_v, .. } = *layer;
@@ -35,47 +55,50 @@ pub(super) fn cells(layer: &LayerHparams, rope: Option<RopeId>) -> Cells {
 }
 
 /// Return queries, keys and values: products with `attn_qkv` where the file has them in one tensor,
-/// else with `attn_q`, `attn_k` and `attn_v`. Biases are used where the file has them.
-pub(super) fn qkv(b: &mut Builder<'_, '_>, layer: &LayerHparams, x: Value) -> Result<Qkv, Error> {
+/// else with `attn_q`, `attn_k` and `attn_v`. Biases are used where the file has them, and so are
+/// limits.
+pub(super) fn qkv(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+) -> Result<Qkv, Error> {
     let (n_q, n_k, n_v) = (layer.n_q(), layer.n_k(), layer.n_v());
     let linears = match b.has("attn_qkv.weight") {
         true => Linear::fused("attn_qkv", [("q", n_q), ("k", n_k), ("v", n_v)]),
         false => [Linear::new("attn_q", n_q), Linear::new("attn_k", n_k), Linear::new("attn_v", n_v)],
     };
     let [q, k, v] = b.linears(x, linears)?;
+    if let Some(limit) = h.clamp_kqv {
+        [q, k, v].into_iter().for_each(|x| b.clamp(x, limit));
+    }
     Ok(Qkv { q, k, v })
 }
 
-/// Return self-attention up to, not including, the output projection. Norms of each query and key
-/// head are used where the file has them.
+/// Return self-attention up to, not including, the output projection. Norms of queries and keys,
+/// and sinks, are used where the file has them.
 pub(super) fn attention(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     layer: &LayerHparams,
+    choices: &Decoder,
     x: Value,
     rope: Option<RopeId>,
 ) -> Result<Value, Error> {
-    let scores = Scores::scaled(h.attention_scale(layer));
-    attention_scored(b, h, layer, x, rope, scores)
+    let qkv = qkv(b, h, layer, x)?;
+    b.norm_if_there(qkv.q, (choices.head_norm)(h, layer, "attn_q_norm"))?;
+    b.norm_if_there(qkv.k, (choices.head_norm)(h, layer, "attn_k_norm"))?;
+    rotate(b, layer, qkv, rope);
+    let sinks = b.sinks("attn_sinks.weight", layer.n_head)?;
+    Ok(b.attend_with(qkv, (choices.scores)(h, layer), sinks))
 }
 
-/// Return self-attention with scores of the architecture's own, and else as [`attention`] does.
-pub(super) fn attention_scored(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    x: Value,
-    rope: Option<RopeId>,
-    scores: Scores,
-) -> Result<Value, Error> {
-    let qkv = qkv(b, layer, x)?;
-    b.norm_if_there(qkv.q, Norm::heads("attn_q_norm", h.norm_rms_eps, layer.d_k))?;
-    b.norm_if_there(qkv.k, Norm::heads("attn_k_norm", h.norm_rms_eps, layer.d_k))?;
+/// Rotate queries and keys, if the layer has a rotation.
+pub(super) fn rotate(b: &mut Builder<'_, '_>, layer: &LayerHparams, qkv: Qkv, rope: Option<RopeId>) {
     if let Some(rope) = rope {
         b.rotate(qkv.q, rope, layer.n_head);
         b.rotate(qkv.k, rope, layer.n_head_kv);
     }
-    Ok(b.attend(qkv, scores))
 }
 
 /// The tensors of a feed-forward network with a gate.
@@ -106,73 +129,139 @@ impl Ffn {
         let (gate, up, down) = ("ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp");
         Ffn { gate, up, down, n_ff, activation: Activation::Silu }
     }
+
+    /// Return `activation(gate(x)) * up(x)`.
+    pub(super) fn product(self, b: &mut Builder<'_, '_>, x: Value) -> Result<Value, Error> {
+        let is_fused = !b.has(&format!("{}.weight", self.gate));
+        let linears = match is_fused {
+            true => Linear::fused(self.up, [("gate", self.n_ff), ("up", self.n_ff)]),
+            false => [Linear::new(self.gate, self.n_ff), Linear::new(self.up, self.n_ff)],
+        };
+        let [gate, up] = b.linears(x, linears)?;
+        Ok(b.gate(self.activation, gate, up))
+    }
+
+    /// Return `down(activation(gate(x)) * up(x))`.
+    pub(super) fn result(self, b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<Value, Error> {
+        let product = self.product(b, x)?;
+        b.linear(product, Linear::new(self.down, h.n_embd))
+    }
+
+    /// Add `down(activation(gate(x)) * up(x))` to the residual stream.
+    pub(super) fn add(
+        self,
+        b: &mut Builder<'_, '_>,
+        h: &Hparams,
+        x: Value,
+        branch: Branch,
+    ) -> Result<(), Error> {
+        let product = self.product(b, x)?;
+        branch.add_linear(b, h, product, self.down)
+    }
 }
 
-/// Return `activation(gate(x)) * up(x)`.
-pub(super) fn gated(b: &mut Builder<'_, '_>, ffn: Ffn, x: Value) -> Result<Value, Error> {
-    let is_fused = !b.has(&format!("{}.weight", ffn.gate));
-    let linears = match is_fused {
-        true => Linear::fused(ffn.up, [("gate", ffn.n_ff), ("up", ffn.n_ff)]),
-        false => [Linear::new(ffn.gate, ffn.n_ff), Linear::new(ffn.up, ffn.n_ff)],
-    };
-    let [gate, up] = b.linears(x, linears)?;
-    Ok(b.gate(ffn.activation, gate, up))
-}
-
-/// Return `down(activation(gate(x)) * up(x))`.
-pub(super) fn network(b: &mut Builder<'_, '_>, h: &Hparams, ffn: Ffn, x: Value) -> Result<Value, Error> {
-    let product = gated(b, ffn, x)?;
-    b.linear(product, Linear::new(ffn.down, h.n_embd))
-}
-
-/// Add `down(activation(gate(x)) * up(x))` to `residual`.
-pub(super) fn add_network(b: &mut Builder<'_, '_>, ffn: Ffn, residual: Value, x: Value) -> Result<(), Error> {
-    let product = gated(b, ffn, x)?;
-    b.add_linear(residual, product, ffn.down)
-}
-
-/// Return the mixture of a layer's experts, with the usual names.
-pub(super) fn mixture(experts: &Experts, weights: ExpertWeights, scale: f32) -> Mixture {
-    let Experts { n_expert, n_used, n_ff, .. } = *experts;
-    Mixture::new(n_expert, ExpertSizes { n_used, n_ff, weights, scale })
-}
-
-/// Add the layer's feed-forward network to `residual`: a mixture of experts where the model has
-/// them.
-pub(super) fn add_feed_forward(
+/// Add a layer's network with a gate, by SiLU; a mixture of such where the layer has a router.
+pub(super) fn gated_network(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     layer: &LayerHparams,
-    residual: Value,
     x: Value,
+    branch: Branch,
 ) -> Result<(), Error> {
-    match h.experts {
-        Some(experts) => b.add_mixture(residual, x, mixture(&experts, ExpertWeights::Renormalised, 1.0)),
-        None => add_network(b, Ffn::of_layer(layer), residual, x),
-    }
+    network_or_experts(b, h, layer, x, branch, Routing::RENORMALISED)
 }
 
-/// Describe the pre-norm transformer that Llama made common: attention and feed-forward network,
-/// each behind an RMS norm.
-pub(super) fn transformer(b: &mut Builder<'_, '_>, h: &Hparams, pairs: Pairs) -> Result<(), Error> {
-    let mut x = embed(b, h)?;
-    for layer in h.layers() {
-        let rope = Some(rope::of_layer(b, h, &layer, pairs)?);
-        b.layer(Some(cells(&layer, rope)));
-        let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
-        let attn = attention(b, h, &layer, normed, rope)?;
-        let [attn, residual] = b.last_outputs(layer.is_last, [attn, x]);
-        x = residual;
-        b.add_linear(x, attn, "attn_output")?;
-        let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
-        add_feed_forward(b, h, &layer, x, normed)?;
+/// Add a layer's network as [`gated_network`] does, but with weights of experts that are not
+/// divided by their sum, unless the file says otherwise.
+pub(super) fn gated_network_plain(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+) -> Result<(), Error> {
+    network_or_experts(b, h, layer, x, branch, Routing::PLAIN)
+}
+
+/// Add a layer's network with a gate; where the layer has a router, a mixture of such and the
+/// network beside it, if the file has one.
+pub(super) fn network_or_experts(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+    routing: Routing,
+) -> Result<(), Error> {
+    let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+        return Ffn::of_layer(layer).add(b, h, x, branch);
+    };
+    branch.add_mixture(b, x, mixture(&experts, routing))?;
+    let Some(n_ff) = b.n_rows("ffn_up_shexp.weight") else { return Ok(()) };
+    let shared = Ffn::shared(n_ff);
+    if !b.has("ffn_gate_inp_shexp.weight") {
+        return shared.add(b, h, x, branch);
     }
-    head(b, h, x)
+    let y = shared.result(b, h, x)?;
+    let gate = b.linear(x, Linear::new("ffn_gate_inp_shexp", 1))?;
+    b.gate(Activation::Sigmoid, gate, y);
+    branch.add(b, y)
+}
+
+/// Return the mixture of a layer's experts, gated by SiLU, with `routing` as far as the file does
+/// not say otherwise.
+pub(super) fn mixture(experts: &Experts, routing: Routing) -> Mixture {
+    let Experts { n_expert, n_used, n_ff, gating, is_renormalised, scale, groups, .. } = *experts;
+    let routing = Routing {
+        gating: gating.unwrap_or(routing.gating),
+        is_renormalised: is_renormalised.unwrap_or(routing.is_renormalised),
+        scale: scale * routing.scale,
+        groups,
+        ..routing
+    };
+    let network = ExpertNetwork::Gated(Activation::Silu);
+    Mixture { n_expert, n_used, n_ff, routing, network, logits: None }
+}
+
+/// Add a layer's network with a gate, by GELU.
+pub(super) fn gelu_gated_network(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+) -> Result<(), Error> {
+    Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) }.add(b, h, x, branch)
+}
+
+/// Add a layer's network without a gate, by GELU.
+pub(super) fn gelu_network(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+) -> Result<(), Error> {
+    plain_network(b, h, layer, x, branch, Activation::Gelu)
+}
+
+/// Add a layer's network without a gate: `down(activation(up(x)))`.
+pub(super) fn plain_network(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+    activation: Activation,
+) -> Result<(), Error> {
+    let up = b.linear(x, Linear::new("ffn_up", layer.n_ff))?;
+    b.activate(activation, up);
+    branch.add_linear(b, h, up, "ffn_down")
 }
 
 /// Describe the final norm and the scores of the vocabulary.
 pub(super) fn head(b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<(), Error> {
     b.head();
-    let x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
+    let x = b.norm(x, rms_norm(h, "output_norm"))?;
     b.logits(x, h.n_vocab, None)
 }

@@ -6,7 +6,11 @@
 //! `ssm.*`. The factors of the paper are folded into the weights of GGUF files. Files lack the
 //! suffix `.weight` of `ffn_norm`.
 
-use super::{blocks, mamba2, rope};
+use super::{
+    blocks,
+    decoder::{Branch, Decoder},
+    mamba2, rope,
+};
 use crate::{
     error::Error,
     graph::{Builder, Norm},
@@ -20,14 +24,15 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         let rope = Some(rope::of_layer(b, h, &layer, Pairs::Split)?);
         b.layer(Some(blocks::cells(&layer, rope)));
         let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
-        let attn = blocks::attention(b, h, &layer, normed, rope)?;
+        let attn = blocks::attention(b, h, &layer, &Decoder::SPLIT, normed, rope)?;
         let mixed = mamba2::mixer(b, h, normed)?;
         let [attn, mixed, residual] = b.last_outputs(layer.is_last, [attn, mixed, x]);
         x = residual;
         b.add_linear(x, attn, "attn_output")?;
         b.add_linear(x, mixed, "ssm_out")?;
         let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
-        blocks::add_feed_forward(b, h, &layer, x, normed)?;
+        let branch = Branch::to(x);
+        blocks::gated_network(b, h, &layer, normed, branch)?;
     }
     blocks::head(b, h, x)
 }

@@ -4,29 +4,29 @@
 //! tanh (`attn_logit_softcapping`, `final_logit_softcapping`). Early files state neither the window
 //! nor the caps; those of the paper are taken then.
 
-use super::{
-    gemma::{self, Member},
-    rope,
-};
+use super::{decoder::Decoder, gemma};
 use crate::{
     error::Error,
-    graph::Builder,
+    graph::{Builder, Scores},
     hparams::{Hparams, Pattern},
 };
-use backstitch_core::rope::Pairs;
 
 /// Positions that windowed layers see, unless the file says otherwise.
 const WINDOW: u32 = 4096;
+/// Layers of the largest member.
+const N_LAYER: usize = 46;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let mut h = h.clone();
     h.windows.n_swa.get_or_insert(WINDOW);
-    let member = Member {
-        n_layer_scaled_by_embd: 46,
+    let decoder = Decoder {
         pattern: Pattern::Every(2),
-        rope: &|b, h, layer| rope::of_layer(b, h, layer, Pairs::Split),
-        attn_soft_cap: h.attn_soft_cap.or(Some(50.0)),
+        scores: |h, layer| Scores {
+            soft_cap: h.attn_soft_cap.or(Some(50.0)),
+            ..Scores::scaled(gemma::attention_scale(h, layer, N_LAYER))
+        },
         final_soft_cap: h.final_soft_cap.or(Some(30.0)),
+        ..gemma::normed(&h)
     };
-    gemma::transformer(b, &h, &member)
+    decoder.build(b, &h)
 }

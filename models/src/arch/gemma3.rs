@@ -5,36 +5,30 @@
 //! `rope.freq_base_swa`, never stretched. Queries and keys are normalised head by head; attention
 //! scores have no cap.
 
-use super::{
-    gemma::{self, Member},
-    rope,
-};
+use super::{decoder::Decoder, gemma, rope};
 use crate::{
     error::Error,
-    graph::{Builder, RopeId},
-    hparams::{Hparams, LayerHparams, Pattern, RopeScaling},
+    graph::{Builder, Scores},
+    hparams::{Hparams, LayerHparams, Pattern},
 };
-use backstitch_core::rope::Pairs;
 
 /// The base of windowed layers' frequencies, unless the file says otherwise.
 const FREQ_BASE_SWA: f32 = 10_000.0;
+/// Layers of the largest member.
+const N_LAYER: usize = 62;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let member = Member {
-        n_layer_scaled_by_embd: 62,
+    let decoder = Decoder {
         pattern: Pattern::Every(6),
-        rope: &rotation,
-        attn_soft_cap: None,
-        final_soft_cap: h.final_soft_cap,
+        rope: |b, h, layer, pairs| {
+            if layer.window.is_none() {
+                return rope::of_layer(b, h, layer, pairs).map(Some);
+            }
+            let freq_base = if h.windows.has_freq_base { layer.freq_base } else { FREQ_BASE_SWA };
+            rope::unstretched(b, &LayerHparams { freq_base, ..*layer }, pairs).map(Some)
+        },
+        scores: |h, layer| Scores::scaled(gemma::attention_scale(h, layer, N_LAYER)),
+        ..gemma::normed(h)
     };
-    gemma::transformer(b, h, &member)
-}
-
-fn rotation(b: &mut Builder<'_, '_>, h: &Hparams, layer: &LayerHparams) -> Result<RopeId, Error> {
-    if layer.window.is_none() {
-        return rope::of_layer(b, h, layer, Pairs::Split);
-    }
-    let freq_base = if h.windows.has_freq_base { layer.freq_base } else { FREQ_BASE_SWA };
-    let layer = LayerHparams { freq_base, ..*layer };
-    rope::declare(b, &layer, Pairs::Split, RopeScaling::None, &|_| false)
+    decoder.build(b, h)
 }

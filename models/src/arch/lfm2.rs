@@ -1,40 +1,30 @@
 //! LFM2 (Liquid AI, 2025, arXiv 2511.23404): short gated convolutions in most layers, attention in
-//! the others.
+//! the others; with one network a layer, or with experts in all but the first.
 //!
 //! `attention.head_count_kv` has an element a layer; 0 marks a convolution, of `shortconv.l_cache`
 //! taps, whose last inputs are the layer's state. A window, where the file states one, is that of
-//! every layer that attends. The final norm is named `token_embd_norm`.
+//! every layer that attends. The final norm is named `token_embd_norm`. Experts are chosen by
+//! sigmoids with a bias.
 
-use super::{
-    blocks::{self, Ffn},
-    rope,
-};
+use super::{blocks, decoder::Decoder};
 use crate::{
     error::Error,
-    graph::{Builder, Linear, Norm, Value},
+    graph::{Builder, Gating, Linear, Routing, Value},
     hparams::{Hparams, Pattern},
 };
-use backstitch_core::rope::Pairs;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let mut x = blocks::embed(b, h)?;
-    for layer in h.layers_by(&Pattern::Every(0)) {
-        let rope = Some(rope::of_layer(b, h, &layer, Pairs::Split)?);
-        b.layer(layer.attends().then(|| blocks::cells(&layer, rope)));
-        let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
-        let (mixed, output) = match layer.attends() {
-            true => (blocks::attention(b, h, &layer, normed, rope)?, "attn_output"),
-            false => (convolved(b, h, normed)?, "shortconv.out_proj"),
-        };
-        let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
-        x = residual;
-        b.add_linear(x, mixed, output)?;
-        let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
-        blocks::add_network(b, Ffn::of_layer(&layer), x, normed)?;
-    }
-    b.head();
-    let x = b.norm(x, Norm::rms("token_embd_norm", h.norm_rms_eps))?;
-    b.logits(x, h.n_vocab, None)
+    let decoder = Decoder {
+        output_norm: "token_embd_norm",
+        pattern: Pattern::Every(0),
+        mixer: |b, h, _, x| Ok((convolved(b, h, x)?, "shortconv.out_proj")),
+        feed_forward: |b, h, layer, x, branch| {
+            let routing = Routing { gating: Gating::Sigmoid, ..Routing::RENORMALISED };
+            blocks::network_or_experts(b, h, layer, x, branch, routing)
+        },
+        ..Decoder::SPLIT
+    };
+    decoder.build(b, h)
 }
 
 /// Return `c * conv(b * x)`, up to, not including, the output projection; b, c and x come from one

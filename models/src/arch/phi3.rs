@@ -1,17 +1,15 @@
 //! Phi-3 and Phi-3.5 (Abdin et al., 2024, arXiv 2404.14219), and Phi-4, which files name `phi3`
 //! too.
 //!
-//! The transformer of `blocks::transformer` with fused matrices: `attn_qkv` has queries, keys and
-//! values, `ffn_up` has the gate's rows before its own. Members for 128K tokens use LongRoPE
-//! (`rope.scaling.type` is `longrope`): divisors of frequencies in `rope_factors_short` and
-//! `_long`, and a factor of sines and cosines, `rope.scaling.attn_factor`. Files state
-//! `attention.sliding_window`, but no layer has a window: llama.cpp ignores the key, and so does
-//! this file.
+//! Matrices are fused: `attn_qkv` has queries, keys and values, `ffn_up` has the gate's rows before
+//! its own. Members for 128K tokens use LongRoPE (`rope.scaling.type` is `longrope`): divisors of
+//! frequencies in `rope_factors_short` and `_long`, and a factor of sines and cosines,
+//! `rope.scaling.attn_factor`. Files state `attention.sliding_window`, but no layer has a window:
+//! llama.cpp ignores the key, and so does this file.
 
-use super::blocks;
+use super::decoder::Decoder;
 use crate::{error::Error, graph::Builder, hparams::Hparams};
-use backstitch_core::rope::Pairs;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    blocks::transformer(b, h, Pairs::Split)
+    Decoder::SPLIT.build(b, h)
 }

@@ -1,13 +1,11 @@
-//! Qwen 3 (Yang et al., 2025, arXiv 2505.09388).
+//! Qwen 3 (Yang et al., 2025, arXiv 2505.09388), with one network a layer or with experts.
 //!
-//! The transformer of `blocks::transformer`. In the place of Qwen 2's biases, queries and keys are
-//! normalised head by head (`attn_q_norm`, `attn_k_norm`); heads have a width of their own
-//! (`attention.key_length`).
+//! In the place of Qwen 2's biases, queries and keys are normalised head by head (`attn_q_norm`,
+//! `attn_k_norm`); heads have a width of their own (`attention.key_length`).
 
-use super::blocks;
+use super::decoder::Decoder;
 use crate::{error::Error, graph::Builder, hparams::Hparams};
-use backstitch_core::rope::Pairs;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    blocks::transformer(b, h, Pairs::Split)
+    Decoder::SPLIT.build(b, h)
 }

@@ -7,8 +7,9 @@
 //! where they are.
 
 use super::{
-    blocks,
-    delta_net::{self, Gates, Member},
+    decoder::Decoder,
+    delta_net::{self, Gates},
+    rope,
 };
 use crate::{
     error::Error,
@@ -17,9 +18,15 @@ use crate::{
 };
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let is_fixed = |pair| h.rope_sections.is_some_and(|sections| is_unclaimed(sections, pair));
-    let (sharing, feed_forward) = (Sharing::Strided, blocks::add_feed_forward);
-    delta_net::transformer(b, h, &Member { is_fixed: &is_fixed, sharing, gates, feed_forward })
+    let decoder = Decoder {
+        rope: |b, h, layer, pairs| {
+            let is_fixed = |pair| h.rope_sections.is_some_and(|sections| is_unclaimed(sections, pair));
+            rope::declare(b, layer, pairs, h.rope.scaling, &is_fixed).map(Some)
+        },
+        mixer: |b, h, _, x| delta_net::mixer(b, h, x, Sharing::Strided, gates),
+        ..delta_net::DECODER
+    };
+    decoder.build(b, h)
 }
 
 /// Return true if a pair of dimensions belongs to none of the three axes of position. The axes take

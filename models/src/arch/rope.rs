@@ -17,6 +17,15 @@ pub(super) fn of_layer(
     declare(b, layer, pairs, h.rope.scaling, &|_| false)
 }
 
+/// Declare the rotation of a layer without scaling or divisors of frequencies.
+pub(super) fn unstretched(
+    b: &mut Builder<'_, '_>,
+    layer: &LayerHparams,
+    pairs: Pairs,
+) -> Result<RopeId, Error> {
+    b.rope(RopeSpec { rope: plain(layer, pairs), factors: RopeFactors::None, is_fixed: &|_| false })
+}
+
 /// Declare the rotation of a layer with a scaling of the caller's; pairs of dimensions for which
 /// `is_fixed` holds do not turn.
 pub(super) fn declare(
@@ -26,8 +35,7 @@ pub(super) fn declare(
     scaling: RopeScaling,
     is_fixed: &dyn Fn(usize) -> bool,
 ) -> Result<RopeId, Error> {
-    let LayerHparams { n_rot, freq_base, .. } = *layer;
-    let plain = Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None };
+    let plain = plain(layer, pairs);
     let mut factors = RopeFactors::Optional("rope_freqs.weight");
     let rope = match scaling {
         RopeScaling::None => plain,
@@ -43,4 +51,9 @@ pub(super) fn declare(
         }
     };
     b.rope(RopeSpec { rope, factors, is_fixed })
+}
+
+fn plain(layer: &LayerHparams, pairs: Pairs) -> Rope {
+    let LayerHparams { n_rot, freq_base, .. } = *layer;
+    Rope { n_rot, pairs, freq_base, freq_scale: 1.0, attn_factor: 1.0, yarn: None }
 }

@@ -42,16 +42,36 @@ fn inputs(b: &mut Builder<'_, '_>, h: &Hparams, Shifted { x, before }: Shifted) 
     Ok(inputs)
 }
 
-fn time_mix(b: &mut Builder<'_, '_>, h: &Hparams, sizes: WkvSizes, x: Shifted) -> Result<Value, Error> {
+/// The inputs of the recurrence, and of the gate behind it.
+pub(super) struct Projected {
+    pub(super) r: Value,
+    pub(super) w: Value,
+    pub(super) k: Value,
+    pub(super) v: Value,
+    pub(super) gate: Value,
+}
+
+/// Return the inputs of the recurrence, with keys and values of `n_kv` columns.
+pub(super) fn projected(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    x: Shifted,
+    n_kv: usize,
+) -> Result<Projected, Error> {
     let n_embd = h.n_embd;
     let [xw, xk, xv, xr, xg] = inputs(b, h, x)?;
     let r = b.linear(xr, Linear::new("time_mix_receptance", n_embd))?;
-    let k = b.linear(xk, Linear::new("time_mix_key", n_embd))?;
-    let v = b.linear(xv, Linear::new("time_mix_value", n_embd))?;
+    let k = b.linear(xk, Linear::new("time_mix_key", n_kv))?;
+    let v = b.linear(xv, Linear::new("time_mix_value", n_kv))?;
     let gate = b.linear(xg, Linear::new("time_mix_gate", n_embd))?;
     let (down, up) = ("time_mix_decay_w1", "time_mix_decay_w2");
     let w = b.low_rank(xw, LowRank { down, up, activation: Activation::Tanh, n_rows: n_embd })?;
     b.bias(w, "time_mix_decay.weight")?;
+    Ok(Projected { r, w, k, v, gate })
+}
+
+fn time_mix(b: &mut Builder<'_, '_>, h: &Hparams, sizes: WkvSizes, x: Shifted) -> Result<Value, Error> {
+    let Projected { r, w, k, v, gate } = projected(b, h, x, h.n_embd)?;
     let y = b.wkv6(Wkv6Inputs { r, w, k, v }, sizes)?;
     Ok(b.gate(Activation::Silu, gate, y))
 }

@@ -22,7 +22,9 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     rwkv::build(b, h, Halves { time_mix: &mut time_mix, channel_mix })
 }
 
-fn time_mix(
+/// Return the recurrence up to, not including, its output projection. `first` holds the values of
+/// the first layer, once it was described.
+pub(super) fn time_mix(
     b: &mut Builder<'_, '_>,
     h: &Hparams,
     sizes: WkvSizes,

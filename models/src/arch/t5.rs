@@ -7,7 +7,7 @@
 //! `decoder_block_count` and `decoder_start_token_id` belong to the decoder. Later versions have a
 //! GELU gate in their networks, the first one has a plain ReLU.
 
-use super::blocks::{self, Ffn};
+use super::{blocks, decoder::Branch};
 use crate::{
     error::Error,
     graph::{Activation, BucketTable, Builder, Linear, Norm, Scores, Value, WeightId},
@@ -105,19 +105,17 @@ fn self_attention(
 ) -> Result<Value, Error> {
     let bias = bias.table(b, layer)?;
     let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
-    let qkv = blocks::qkv(b, layer, normed)?;
-    Ok(b.attend_biased(qkv, SCORES, Some(bias)))
+    let qkv = blocks::qkv(b, h, layer, normed)?;
+    Ok(b.attend_with(qkv, SCORES, Some(bias)))
 }
 
 /// Add the feed-forward network behind its norm: gated by GELU where the file has a gate, else with
 /// ReLU.
 fn feed_forward(b: &mut Builder<'_, '_>, h: &Hparams, layer: &LayerHparams, x: Value) -> Result<(), Error> {
     let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
-    if b.has("ffn_gate.weight") {
-        let ffn = Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) };
-        return blocks::add_network(b, ffn, x, normed);
+    let branch = Branch::to(x);
+    match b.has("ffn_gate.weight") {
+        true => blocks::gelu_gated_network(b, h, layer, normed, branch),
+        false => blocks::plain_network(b, h, layer, normed, branch, Activation::Relu),
     }
-    let up = b.linear(normed, Linear::new("ffn_up", layer.n_ff))?;
-    b.activate(Activation::Relu, up);
-    b.add_linear(x, up, "ffn_down")
 }

@@ -95,6 +95,6 @@ mod tests {
         for (path, row) in &rows {
             assert_eq!(row.verdict, Verdict::Passed, "{}: {row:?}", path.display());
         }
-        assert_eq!(rows.len(), 41);
+        assert_eq!(rows.len(), 46);
     }
 }

@@ -196,11 +196,15 @@ impl<'g, 'a> Builder<'g, 'a> {
         self.has(name).then(|| self.vector(name, len)).transpose()
     }
 
-    /// Add a small matrix `[n_rows, n_cols]` that kernels read column by column; errors as
-    /// [`Builder::vector`].
+    /// Add a small matrix `[n_rows, n_cols]` that kernels read column by column; the tensor may
+    /// have further dimensions of 1. Errors as [`Builder::vector`].
     fn columns_of(&mut self, name: &str, n_rows: usize, n_cols: usize) -> Result<WeightId, Error> {
         let (name, info) = self.tensor(name)?;
-        info.expect_shape(&[n_rows, n_cols])?;
+        let wanted = [n_rows, n_cols];
+        let without_ones = |shape: &[usize]| shape.iter().copied().filter(|&n| n != 1).collect::<Vec<_>>();
+        if without_ones(info.shape()) != without_ones(&wanted) {
+            info.expect_shape(&wanted)?;
+        }
         decodable(&info)?;
         Ok(self.add_weight(name, WeightShape::Columns { n_rows, n_cols }))
     }

@@ -33,18 +33,28 @@ pub enum Kind {
         /// Columns that are normalised together.
         group: usize,
     },
-    /// Layer norm of each row: mean 0 and variance 1, then a factor and a bias.
+    /// Layer norm over groups of columns: mean 0 and variance 1, then a factor and a bias.
     ///
-    /// Reads x. Writes the result, which may be x. Weights: the factor, `[width]`, and the bias,
-    /// `[width]`, which may be absent.
+    /// Reads x. Writes the result, which may be x. Weights: the factor, `[group]` for all groups or
+    /// `[width]`, and the bias, of the same shape, which may be absent.
     LayerNorm {
         /// Added to the variance.
         eps: f32,
+        /// Columns that are normalised together.
+        group: usize,
     },
     /// A value in 8-bit blocks, for products with quantised weights.
     ///
     /// Reads x. Writes the blocks.
     Quantize,
+    /// Products of each head of x with a matrix of its own.
+    ///
+    /// Reads x, `[n_tokens, n_head, d_in]`. Writes the result, `[n_tokens, n_head, d_out]`, and the
+    /// workspace of all tokens. Weights: the matrices, `[n_head, d_out, d_in]`.
+    MatMulHeads {
+        /// Heads.
+        n_head: usize,
+    },
     /// Products of one input with one or more matrices.
     ///
     /// Reads x, `[n_tokens, n_cols]`. Writes a result for each matrix. Weights: the matrices.
@@ -76,7 +86,8 @@ pub enum Kind {
     /// Attention over the cells of a cache.
     ///
     /// Reads q, `[n_tokens, n_head, d_k]`. Writes the result, `[n_tokens, n_head, d_v]`. Weights: a
-    /// table of relative position biases, which may be absent. Carries cells.
+    /// table of relative position biases, and a sink for each head, `[n_head]`; each may be absent.
+    /// Carries cells.
     Attend {
         /// Query heads.
         n_head: usize,
@@ -100,9 +111,9 @@ pub enum Kind {
     Selective,
     /// The recurrence of Mamba-2.
     ///
-    /// Reads x, B and C side by side, then time steps before bias and softplus,
-    /// `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]` each: the
-    /// bias of the time step, the decay (negative), the skip connection. Carries a state.
+    /// Reads x, B and C, side by side in one value or in three, then time steps before bias and
+    /// softplus, `[n_tokens, n_head]`. Writes `[n_tokens, n_head, d_head]`. Weights, `[n_head]`
+    /// each: the bias of the time step, the decay (negative), the skip connection. Carries a state.
     Ssd(SsdSizes),
     /// For each token the row of the token before it.
     ///
@@ -120,8 +131,21 @@ pub enum Kind {
     /// sigmoid, `[n_tokens, n_head, d_head]` each. Writes the same shape. Weights, `[n_head,
     /// d_head]` each: the factor of the key that is removed, the influence of the learning rate on
     /// the key that is stored, the share of a token's own value, and the factor and bias of the
-    /// norm. Carries a state.
+    /// norm; the last two may be absent. Carries a state.
     Wkv7(WkvSizes),
+    /// Gated linear attention.
+    ///
+    /// Reads receptance and decay before its exponentials, `[n_tokens, n_head, d_head]` each, then
+    /// keys and values, `[n_tokens, n_head_kv, d_head]` each. Writes the shape of receptance.
+    /// Carries a state.
+    Gla(GlaSizes),
+    /// Kimi delta attention.
+    ///
+    /// Reads queries and keys, `[n_tokens, n_head, d_k]` each, values, `[n_tokens, n_head, d_v]`,
+    /// the learning rate before its sigmoid, `[n_tokens, n_head]`, and the decay before bias and
+    /// softplus, `[n_tokens, n_head, d_k]`. Writes `[n_tokens, n_head, d_v]`. Weights: the bias of
+    /// the decay, `[n_head, d_k]`, and the decay (negative), `[n_head]`. Carries a state.
+    Kda(KdaSizes),
     /// The gated delta rule.
     ///
     /// Reads queries, keys and values side by side, `[n_tokens, 2 * n_head_k * d_k + n_head *
@@ -142,10 +166,27 @@ pub enum Kind {
     ///
     /// Reads x, `[n_rows, n_groups, group]`. Writes `[n_rows, n_groups, n]`.
     Columns(Columns),
-    /// `x *= factor`. Changes x.
+    /// The columns of two values in turns: of every group first those of x, then those of y.
+    ///
+    /// Reads x, `[n_rows, n_groups, n_x]`, and y, `[n_rows, n_groups, n_y]`; one that is the same
+    /// for all groups has one. Writes `[n_rows, n_groups, n_x + n_y]`.
+    Join {
+        /// Groups.
+        n_groups: usize,
+        /// Columns of x in a group.
+        n_x: usize,
+    },
+    /// `x *= factor`. Changes x. Weights: another factor, `[1]`, which may be absent.
     Scale {
         /// The factor.
         factor: f32,
+    },
+    /// `x *= f(position)`, row by row. Changes x.
+    ScaleByPosition(Temperature),
+    /// `x = max(-limit, min(limit, x))`. Changes x.
+    Clamp {
+        /// The limit.
+        limit: f32,
     },
     /// `x = activation(x)`. Changes x.
     Activate(Activation),
@@ -155,9 +196,11 @@ pub enum Kind {
     Gate(Activation),
     /// A mixture of experts: chooses by the router, adds the weighed sum of the chosen networks.
     ///
-    /// Reads x, the router's logits, `[n_tokens, n_expert]`, and the residual stream. Writes the
-    /// router's logits (they are used up), the workspace of one token, and the residual stream.
-    /// Weights: gate, up and down matrices of all experts.
+    /// Reads x and the router's logits, `[n_tokens, n_expert]`, and the result if it is added to.
+    /// Writes the router's logits (they are used up), the workspace of all tokens, and the result.
+    /// Weights: up and down matrices of all experts; then, as the sizes say, their gate matrices;
+    /// biases of the selection, `[n_expert]`; biases of up, down and gate, `[n_expert, n_rows]`
+    /// each; factors of the results, `[n_expert]`.
     Experts(ExpertSizes),
     /// `x += y`. Reads x and y, writes x.
     Add,
@@ -168,7 +211,8 @@ pub enum Kind {
     /// Scores of all tokens of the vocabulary, into the context's rows.
     ///
     /// Reads x, `[n_outputs, n_embd]`. Writes room for quantised rows of x, of no width if the
-    /// matrix takes floats. Weights: the matrix, `[n_vocab, n_embd]`.
+    /// matrix takes floats. Weights: the matrix, `[n_vocab, n_embd]`, and a bias, `[n_vocab]`,
+    /// which may be absent.
     Logits {
         /// The scores become `cap * tanh(score / cap)`; none: they stay.
         soft_cap: Option<f32>,
@@ -203,6 +247,8 @@ pub enum Activation {
 pub enum RowOf {
     /// The token's own row. A batch of embeddings brings the rows itself.
     Token,
+    /// The token's own row; in a batch of embeddings the first row.
+    TokenOrFirst,
     /// The row of its position.
     Position,
     /// The first row: all tokens are of the first kind.
@@ -216,12 +262,27 @@ pub struct Scores {
     pub scale: f32,
     /// After that they become `cap * tanh(score / cap)`; none: they stay.
     pub soft_cap: Option<f32>,
+    /// After the factor they fall with the distance to the cell, by a slope of each head
+    /// ([`BiasRule::Slopes`](backstitch_core::attention::BiasRule)); none: they do not.
+    pub max_alibi_bias: Option<f32>,
+}
+
+/// The factor of queries that grows with the logarithm of the position, once a floor is reached:
+/// `1 + scale * ln(1 + floor((pos + offset) / floor_scale))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Positions that share a factor.
+    pub floor_scale: u32,
+    /// The growth of the factor.
+    pub scale: f32,
+    /// Added to positions.
+    pub offset: f32,
 }
 
 impl Scores {
-    /// Scores times `scale`, without a cap.
+    /// Scores times `scale`, without a cap or slopes.
     pub const fn scaled(scale: f32) -> Self {
-        Scores { scale, soft_cap: None }
+        Scores { scale, soft_cap: None, max_alibi_bias: None }
     }
 }
 
@@ -274,5 +335,29 @@ pub struct DeltaSizes {
     /// Values of a head.
     pub d_v: usize,
     /// Added to the square of a query's or key's length.
+    pub eps: f32,
+}
+
+/// The numbers of [`Kind::Gla`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlaSizes {
+    /// Heads of receptance, decay and states.
+    pub n_head: usize,
+    /// Heads of keys and values, which neighbours share.
+    pub n_head_kv: usize,
+    /// Keys and values of a head.
+    pub d_head: usize,
+}
+
+/// The numbers of [`Kind::Kda`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KdaSizes {
+    /// Heads.
+    pub n_head: usize,
+    /// Keys of a head.
+    pub d_k: usize,
+    /// Values of a head.
+    pub d_v: usize,
+    /// The least length of a query or key.
     pub eps: f32,
 }

@@ -21,12 +21,17 @@ pub enum WeightShape {
         /// The format of the panels.
         kind: PackedType,
     },
-    /// One matrix an expert: `[n_expert, n_rows, n_cols]`, kept in panels expert by expert.
-    Experts {
-        /// Number of experts.
-        n_expert: usize,
-        /// Rows of each.
+    /// One matrix an expert or head, `[n_matrices, n_rows, n_cols]`, or some rows of each: kept in
+    /// panels matrix by matrix.
+    Stack {
+        /// The things that have a matrix each.
+        of: StackOf,
+        /// Number of matrices.
+        n_matrices: usize,
+        /// Rows of each in the file.
         n_rows: usize,
+        /// The rows of each that belong to this weight.
+        rows: Range<usize>,
         /// Columns of each.
         n_cols: usize,
         /// The format of the panels.
@@ -56,11 +61,20 @@ pub enum WeightShape {
     },
 }
 
+/// The things that each have a matrix of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackOf {
+    /// Experts, of which each token uses a few.
+    Experts,
+    /// Heads, all of which each token uses.
+    Heads,
+}
+
 impl WeightShape {
     /// Return true if products with this weight take their input in 8-bit blocks.
     pub(super) fn takes_quantized(&self) -> bool {
         match self {
-            WeightShape::Matrix { kind, .. } | WeightShape::Experts { kind, .. } => kind.takes_quantized(),
+            WeightShape::Matrix { kind, .. } | WeightShape::Stack { kind, .. } => kind.takes_quantized(),
             WeightShape::Vector { .. } | WeightShape::Columns { .. } | WeightShape::Distances { .. } => false,
         }
     }

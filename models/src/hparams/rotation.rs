@@ -22,6 +22,10 @@ pub struct RopeParams {
     /// `rope.scaling.finetuned`; in files of some architectures it tells if anything rotates at
     /// all.
     pub finetuned: Option<bool>,
+    /// Positions that the model was trained with before its rotation was stretched.
+    pub n_ctx_orig: u32,
+    /// Growth of attention scores with the logarithm of the stretch, where an architecture says so.
+    pub yarn_log_multiplier: f32,
 }
 
 /// The change of frequencies for contexts longer than trained.
@@ -65,7 +69,20 @@ pub enum RopeScaling {
 impl RopeParams {
     pub(super) fn read(r: &Reader<'_, '_>) -> Result<Self, Error> {
         let finetuned = r.gguf.keys()?.optional("rope.scaling.finetuned")?;
-        Ok(RopeParams { scaling: RopeScaling::read(r)?, finetuned })
+        Ok(RopeParams {
+            scaling: RopeScaling::read(r)?,
+            finetuned,
+            n_ctx_orig: n_ctx_orig(r)?,
+            yarn_log_multiplier: r.optional_f32("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0),
+        })
+    }
+}
+
+/// Return the positions of the training, unless the file states those before a stretch.
+fn n_ctx_orig(r: &Reader<'_, '_>) -> Result<u32, Error> {
+    match r.optional_count("rope.scaling.original_context_length", i32::MAX as u32)? {
+        Some(n) => Ok(n as u32),
+        None => r.count("context_length", i32::MAX as u32).map(|n| n as u32),
     }
 }
 
@@ -73,17 +90,13 @@ impl RopeScaling {
     fn read(r: &Reader<'_, '_>) -> Result<Self, Error> {
         let own = r.positive_f32("rope.scaling.factor")?;
         let factor = own.or(r.positive_f32("rope.scale_linear")?).unwrap_or(1.0);
-        let n_ctx_orig = || match r.optional_count("rope.scaling.original_context_length", i32::MAX as u32)? {
-            Some(n) => Ok(n as u32),
-            None => r.count("context_length", i32::MAX as u32).map(|n| n as u32),
-        };
         let attn_factor = r.positive_f32("rope.scaling.attn_factor")?.unwrap_or(1.0);
         match r.gguf.keys()?.optional::<&str>("rope.scaling.type")? {
             // Files from before the key existed state a factor alone.
             None | Some("linear") if factor != 1.0 => Ok(RopeScaling::Linear { factor }),
             None | Some("none" | "linear") => Ok(RopeScaling::None),
-            Some("yarn") => Ok(RopeScaling::Yarn { factor, n_ctx_orig: n_ctx_orig()?, attn_factor }),
-            Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig: n_ctx_orig()?, attn_factor }),
+            Some("yarn") => Ok(RopeScaling::Yarn { factor, n_ctx_orig: n_ctx_orig(r)?, attn_factor }),
+            Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig: n_ctx_orig(r)?, attn_factor }),
             Some(other) => Err(r.invalid("rope.scaling.type", other, "none, linear, yarn or longrope")),
         }
     }

@@ -24,7 +24,7 @@ pub struct Ssm {
     /// `ssm.time_step_rank`: the heads of Mamba-2; the columns of Mamba-1's time steps before their
     /// projection.
     pub dt_rank: usize,
-    /// Groups of heads that share B and C.
+    /// Groups of heads that share B and C; 1 also where the file says 0: all heads share them.
     pub n_group: usize,
     /// True if time steps, B and C are normalised, without weights.
     pub dt_b_c_rms: bool,
@@ -44,8 +44,7 @@ impl Ssm {
             d_inner,
             d_state: r.count("ssm.state_size", 1 << 16)?,
             dt_rank: r.count("ssm.time_step_rank", MAX_WIDTH)?,
-            // Mamba-1 has no groups, and files of it no key.
-            n_group: r.optional_count("ssm.group_count", MAX_WIDTH)?.unwrap_or(1),
+            n_group: n_group(r)?,
             dt_b_c_rms: r.gguf.keys()?.optional("ssm.dt_b_c_rms")?.unwrap_or(false),
         };
         // u64: the product may not fit a 32-bit usize.
@@ -55,5 +54,14 @@ impl Ssm {
             return Err(r.invalid("ssm.state_size", ssm.d_state, "a state of at most 2^28 numbers"));
         }
         Ok(Some(ssm))
+    }
+}
+
+/// Return the groups of heads. Mamba-1 has none, and files of it lack the key; PLaMo-2 states 0.
+fn n_group(r: &Reader<'_, '_>) -> Result<usize, Error> {
+    const GROUPS: &str = "ssm.group_count";
+    match r.gguf.keys()?.optional::<u32>(GROUPS)? {
+        None | Some(0) => Ok(1),
+        Some(_) => r.count(GROUPS, MAX_WIDTH),
     }
 }

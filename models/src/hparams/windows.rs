@@ -42,16 +42,23 @@ pub enum Pattern {
     /// All layers except each one whose number, counted from 1, is a multiple of this; all layers
     /// for 0.
     Every(u32),
+    /// All but the first of so many layers have a window; 0: all.
+    FirstOf(u32),
     /// The layers whose element is true, `[n_layer]`.
     Each(Vec<bool>),
 }
 
 impl Pattern {
+    /// No layer has a window.
+    pub const NONE: Self = Pattern::Every(1);
+
     /// Return true if layer `il` has a window.
     pub fn is_windowed(&self, il: usize) -> bool {
         match self {
             Self::Every(0) => true,
             Self::Every(n) => !(il as u64 + 1).is_multiple_of(u64::from(*n)),
+            Self::FirstOf(0) => true,
+            Self::FirstOf(n) => !(il as u64).is_multiple_of(u64::from(*n)),
             Self::Each(layers) => {
                 debug_assert!(il < layers.len(), "the file's pattern has an element for every layer");
                 layers.get(il) == Some(&true)

@@ -1,6 +1,7 @@
 //! Sizes of RWKV's layers.
 
 use super::reader::{MAX_LAYERS, MAX_WIDTH, Reader};
+use super::{Hparams, LayerHparams};
 use crate::error::Error;
 
 /// Sizes of RWKV's layers.
@@ -22,6 +23,37 @@ pub struct Wkv {
     /// Layers after which the residual stream is halved, again and again; the weights of the layers
     /// behind make up for it. 0 for never.
     pub rescale_every_n_layers: usize,
+    /// Token shifts of a layer, where the file says so.
+    pub n_shift: Option<usize>,
+}
+
+impl Hparams {
+    /// Return the sizes of RWKV's layers in an architecture with `n_shift` token shifts in each.
+    ///
+    /// # Errors
+    /// [`Error::MissingKey`] if the file has none, [`Error::Hparam`] if it states other shifts.
+    pub fn wkv_of(&self, n_shift: usize) -> Result<Wkv, Error> {
+        let wkv = self.wkv()?;
+        match wkv.n_shift {
+            Some(n) if n != n_shift => {
+                let wanted = "the architecture's: 2 in RWKV, 1 in a transformer";
+                Err(self.invalid("token_shift_count", n, wanted))
+            }
+            _ => Ok(wkv),
+        }
+    }
+
+    /// Return the heads of keys and values in an architecture that shares each between neighbours.
+    ///
+    /// # Errors
+    /// [`Error::Hparam`] if RWKV's heads cannot share them evenly.
+    pub fn wkv_heads_kv(&self, layer: &LayerHparams, wkv: Wkv) -> Result<usize, Error> {
+        match layer.n_head_kv {
+            0 => Ok(wkv.n_head),
+            n if wkv.n_head.is_multiple_of(n) => Ok(n),
+            n => Err(self.invalid("attention.head_count_kv", n, "a divisor of the heads of wkv.head_size")),
+        }
+    }
 }
 
 impl Wkv {
@@ -39,9 +71,11 @@ impl Wkv {
         if every > MAX_LAYERS {
             return Err(r.invalid("rescale_every_n_layers", every, "at most 4096 layers"));
         }
-        if let Some(n) = r.gguf.keys()?.optional::<u32>("token_shift_count")?.filter(|&n| n != 2) {
-            return Err(r.invalid("token_shift_count", n, "2: one in each half of a layer"));
-        }
-        Ok(Some(Wkv { n_head: n_embd / d_head, d_head, rescale_every_n_layers: every as usize }))
+        Ok(Some(Wkv {
+            n_head: n_embd / d_head,
+            d_head,
+            rescale_every_n_layers: every as usize,
+            n_shift: r.optional_count("token_shift_count", 2)?,
+        }))
     }
 }

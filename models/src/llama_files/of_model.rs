@@ -21,6 +21,7 @@ use backstitch_kv::{AttentionSpec, LayerSpec};
 /// Architectures whose files were exchanged with llama.cpp; true if their positions have axes
 /// there.
 const KNOWN: &[(&str, bool)] = &[
+    ("arwkv7", false),
     ("falcon-h1", false),
     ("gemma2", false),
     ("gemma3", false),
@@ -30,11 +31,15 @@ const KNOWN: &[(&str, bool)] = &[
     ("llama", false),
     ("mamba", false),
     ("mamba2", false),
+    ("nemotron_h", false),
+    ("nemotron_h_moe", false),
+    ("plamo2", false),
     ("qwen2", false),
     ("qwen3", false),
     ("qwen35", true),
     ("qwen3next", false),
     ("rwkv6", false),
+    ("rwkv6qwen2", false),
     ("rwkv7", false),
 ];
 

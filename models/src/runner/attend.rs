@@ -3,12 +3,12 @@
 use super::frame::Frame;
 use crate::{
     error::Error,
-    graph::{Graph, Kind, Scores, Step},
+    graph::{Graph, Kind, Scores, Step, WeightShape},
     params::Params,
     weights::REACH,
 };
 use backstitch_core::{
-    attention::{Attention, PositionBias, Seen, store},
+    attention::{Attention, BiasRule, PositionBias, Seen, store},
     cell::CellLayout,
 };
 use backstitch_kv::{AttentionSpec, Ubatch};
@@ -16,9 +16,8 @@ use backstitch_kv::{AttentionSpec, Ubatch};
 /// Return the attention of `n_head` heads over cells of this layout; `scores` and position biases
 /// do not change its size.
 fn attention<'a>(n_head: usize, scores: Scores, layout: CellLayout) -> Attention<'a> {
-    let Scores { scale, soft_cap } = scores;
     // The kernel takes 0 for no cap.
-    let soft_cap = soft_cap.map_or(0.0, |cap| cap);
+    let (scale, soft_cap) = (scores.scale, scores.soft_cap.map_or(0.0, |cap| cap));
     Attention { n_head, scale, soft_cap, sinks: &[], position_bias: None, layout }
 }
 
@@ -76,6 +75,7 @@ impl Frame<'_> {
         ubatch: &mut Ubatch<'_>,
     ) -> Result<(), Error> {
         let ([q], [out], layer) = (step.reads()?, step.writes()?, step.cells()?);
+        let (graph, weights) = (self.values.graph, self.weights);
         let [q, out] = self.values.slices([q, out])?;
         let cache = ubatch.attention(layer).ok_or(Error::NoLayer { layer })?;
         let tokens = ubatch.tokens();
@@ -87,10 +87,19 @@ impl Frame<'_> {
         debug_assert!(cache.visible().len() <= tokens.len(), "each row of queries is a token");
         let q_pos = |i: usize| tokens.get(i).map_or(0, |token| token.pos.0);
         let k_pos = |block: u32| cache.positions(block).map(|pos| pos.0);
-        let terms = step.weights.first().map(|&id| self.weights.vector(id)).transpose()?;
-        let position_bias =
-            terms.map(|bias| PositionBias { bias, max_distance: REACH, q_pos: &q_pos, k_pos: &k_pos });
-        let attention = Attention { position_bias, ..attention(n_head, scores, cache.layout) };
+        let mut rule = scores.max_alibi_bias.map(|max_bias| BiasRule::Slopes { max_bias });
+        let mut sinks = &[][..];
+        for &id in &step.weights {
+            let vector = weights.vector(id)?;
+            match graph.weight(id).map(|info| &info.shape) {
+                Some(WeightShape::Distances { .. }) => {
+                    rule = Some(BiasRule::Table { bias: vector, max_distance: REACH });
+                }
+                _ => sinks = vector,
+            }
+        }
+        let position_bias = rule.map(|rule| PositionBias { rule, q_pos: &q_pos, k_pos: &k_pos });
+        let attention = Attention { position_bias, sinks, ..attention(n_head, scores, cache.layout) };
         Ok(attention.run(self.set, self.pool, q, cache.storage, &seen, self.scratch, out)?)
     }
 }

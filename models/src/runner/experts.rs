@@ -1,120 +1,293 @@
 //! Mixtures of experts: for each token, the best few of many networks.
+//!
+//! The pairs of tokens and experts of a ubatch are sorted by expert, so that the matrices of an
+//! expert are read once for all of its tokens. Every row is computed as if it were alone, and a
+//! token's results are added in the order of their weights, best first: neither depends on the
+//! other tokens.
 
 use super::frame::Frame;
-use super::products::input_of;
+use super::routing::{Choice, choose};
+use super::rows::{activation_kernel, each_piece, gate_kernel};
 use crate::{
     error::Error,
-    graph::{ExpertScratch, ExpertSizes, ExpertWeights, Step},
+    graph::{ExpertNetwork, ExpertScratch, ExpertSizes, Step, WeightId},
+    weights::Weights,
 };
 use backstitch_core::{
-    matmul::{Product, Write, matmul},
-    packed::Packed,
+    KernelSet,
+    matmul::{Input, Product, Write, matmul},
+    packed::BLOCK,
+    pool::Pool,
+    quantized::quantize,
 };
+use core::ops::Range;
+
+/// Products with the same input in one go; fewer matrices leave threads without work.
+const AT_ONCE: usize = 4;
+
+/// The tensors of a mixture; those that it lacks are empty or none.
+struct Tensors<'w> {
+    up: WeightId,
+    down: WeightId,
+    gate: Option<WeightId>,
+    selection_bias: &'w [f32],
+    up_bias: &'w [f32],
+    down_bias: &'w [f32],
+    gate_bias: &'w [f32],
+    factors: &'w [f32],
+}
+
+impl<'w> Tensors<'w> {
+    fn of(step: &Step, sizes: &ExpertSizes, weights: &'w Weights) -> Result<Self, Error> {
+        let mut ids = step.weights.iter().copied();
+        let mut next = || ids.next().ok_or(Error::Operands { operation: step.name });
+        let (up, down, has_gate) = (next()?, next()?, sizes.network.has_gate());
+        let gate = if has_gate { Some(next()?) } else { None };
+        let tensors = sizes.tensors;
+        let mut vector = |is_there: bool| if is_there { weights.vector(next()?) } else { Ok(&[][..]) };
+        Ok(Tensors {
+            up,
+            down,
+            gate,
+            selection_bias: vector(tensors.has_selection_bias)?,
+            up_bias: vector(tensors.has_biases)?,
+            down_bias: vector(tensors.has_biases)?,
+            gate_bias: vector(tensors.has_biases && has_gate)?,
+            factors: vector(tensors.has_factors)?,
+        })
+    }
+}
+
+/// The workspace of a ubatch: pairs of tokens and experts. Those of a token are neighbours in
+/// `experts`, `weights` and `places`, those of an expert in all other pieces.
+struct Pairs<'s> {
+    /// The number of the expert.
+    experts: &'s mut [u32],
+    /// The weight of its result.
+    weights: &'s mut [f32],
+    /// The place of the pair in the other pieces.
+    places: &'s mut [u32],
+    /// The number of the expert at each place.
+    sorted: &'s mut [u32],
+    /// The inputs of one expert's matrices in 8-bit blocks.
+    blocks: &'s mut [f32],
+    /// The products with gate matrices.
+    gate: &'s mut [f32],
+    /// The products with up matrices.
+    up: &'s mut [f32],
+    /// The input in floats, then the results.
+    rows: &'s mut [f32],
+}
+
+impl<'s> Pairs<'s> {
+    fn new(mut scratch: &'s mut [f32], n_pairs: usize, at: ExpertScratch) -> Result<Self, Error> {
+        let mut piece = |width: usize| {
+            let (piece, rest) =
+                core::mem::take(&mut scratch).split_at_mut_checked(n_pairs * width).ok_or(Error::Arena)?;
+            scratch = rest;
+            Ok::<_, Error>(piece)
+        };
+        Ok(Pairs {
+            experts: bytemuck::cast_slice_mut(piece(1)?),
+            weights: piece(1)?,
+            places: bytemuck::cast_slice_mut(piece(1)?),
+            sorted: bytemuck::cast_slice_mut(piece(1)?),
+            blocks: piece(at.blocks)?,
+            gate: piece(at.hidden)?,
+            up: piece(at.hidden)?,
+            rows: piece(at.row)?,
+        })
+    }
+
+    /// Sort the pairs by expert: set their places. `ends` has an element an expert, and is used up.
+    fn sort(&mut self, ends: &mut [u32]) {
+        ends.fill(0);
+        for &expert in &*self.experts {
+            ends[expert as usize] += 1;
+        }
+        let mut start = 0;
+        for end in &mut *ends {
+            start += core::mem::replace(end, start);
+        }
+        for (place, &expert) in self.places.iter_mut().zip(&*self.experts) {
+            *place = ends[expert as usize];
+            ends[expert as usize] += 1;
+            self.sorted[*place as usize] = expert;
+        }
+    }
+
+    /// Leave the pairs of a single token in their order.
+    fn keep_order(&mut self) {
+        self.sorted.copy_from_slice(self.experts);
+        (0..).zip(&mut *self.places).for_each(|(i, place)| *place = i);
+    }
+}
+
+/// Return each chosen expert with the places of its pairs.
+fn runs(sorted: &[u32]) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
+    let mut start = 0;
+    sorted.chunk_by(|a, b| a == b).map(move |run| {
+        start += run.len();
+        (run[0] as usize, start - run.len()..start)
+    })
+}
+
+/// Return the rows of `width` at some places.
+fn rows(range: &Range<usize>, width: usize) -> Range<usize> {
+    range.start * width..range.end * width
+}
 
 impl Frame<'_> {
-    /// Run the tokens one after the other, the chosen experts of each in falling order of their
-    /// weight.
+    /// Choose the experts of all tokens, run each expert's network for all of its tokens, and add
+    /// what they return to the residual stream.
     pub(super) fn experts(&mut self, step: &Step, sizes: ExpertSizes) -> Result<(), Error> {
-        let [x, router, out] = step.reads()?;
-        let [_, scratch, _] = step.writes()?;
-        let [gate, up, down] = step.weights()?;
-        let widths = [x, router, scratch, out].map(|value| self.values.width(value).max(1));
+        let refused = Error::Operands { operation: step.name };
+        let (&x, [router, scratch, out]) = (step.reads.first().ok_or(refused)?, step.writes()?);
+        let tensors = Tensors::of(step, &sizes, self.weights)?;
+        let [n_in, n_expert, n_out] = [x, router, out].map(|value| self.values.width(value).max(1));
         let [x, router, scratch, out] = self.values.slices([x, router, scratch, out])?;
-        let (set, pool, weights) = (self.set, self.pool, self.weights);
-        let rows = x.chunks_exact(widths[0]).zip(router.chunks_exact_mut(widths[1]));
-        let rooms = scratch.chunks_exact_mut(widths[2]).zip(out.chunks_exact_mut(widths[3]));
-        for ((x, router), (scratch, out)) in rows.zip(rooms) {
-            (set.softmax_in_place)(router);
-            let total = match sizes.weights {
-                ExpertWeights::Renormalised => sum_of_best(router, sizes.n_used),
-                ExpertWeights::Plain => 1.0,
-            };
-            for _ in 0..sizes.n_used.min(router.len()) {
-                let Some(expert) = best(router) else { break };
-                let weight = core::mem::replace(&mut router[expert], f32::NEG_INFINITY) / total * sizes.scale;
-                let matrices = [
-                    weights.matrix(gate, expert)?,
-                    weights.matrix(up, expert)?,
-                    weights.matrix(down, expert)?,
-                ];
-                let result = network(set, pool, x, &matrices, scratch)?;
-                out.iter_mut().zip(result).for_each(|(out, y)| *out += weight * y);
+        if x.is_empty() {
+            return Ok(());
+        }
+        let n_used = sizes.n_used;
+        let at = ExpertScratch::new(n_in, sizes.n_ff, n_out);
+        let mut pairs = Pairs::new(scratch, x.len() / n_in * n_used, at)?;
+        let tokens = pairs.experts.chunks_exact_mut(n_used).zip(pairs.weights.chunks_exact_mut(n_used));
+        for (logits, (experts, weights)) in router.chunks_exact_mut(n_expert).zip(tokens) {
+            let choice = Choice { experts, weights };
+            choose(self.set, &sizes.routing, logits, tensors.selection_bias, choice);
+        }
+        let networks = Networks { set: self.set, pool: self.pool, weights: self.weights, tensors, sizes };
+        if x.len() == n_in && !sizes.routing.is_before {
+            pairs.keep_order();
+            networks.hidden_of_one(x, &mut pairs)?;
+        } else {
+            pairs.sort(bytemuck::cast_slice_mut(&mut router[..n_expert]));
+            networks.hidden_of_many(x, n_in, &mut pairs)?;
+        }
+        networks.activate(&mut pairs)?;
+        networks.results(n_out, &mut pairs)?;
+        let Pairs { weights, places, rows, .. } = pairs;
+        if !sizes.add {
+            out.fill(0.0);
+        }
+        each_piece(self.pool, out, n_out, |first, out| {
+            for (i, out) in out.chunks_exact_mut(n_out).enumerate() {
+                for pair in (first + i) * n_used..(first + i + 1) * n_used {
+                    let weight = if sizes.routing.is_before { 1.0 } else { weights[pair] };
+                    let row = &rows[places[pair] as usize * n_out..][..n_out];
+                    out.iter_mut().zip(row).for_each(|(out, y)| *out += weight * y);
+                }
+            }
+        })
+    }
+}
+
+/// The networks of a mixture, and the kernels and threads that run them.
+struct Networks<'m> {
+    set: &'static KernelSet,
+    pool: &'m dyn Pool,
+    weights: &'m Weights,
+    tensors: Tensors<'m>,
+    sizes: ExpertSizes,
+}
+
+impl Networks<'_> {
+    /// Multiply the input of the only token by the gate and up matrices of its experts.
+    fn hidden_of_one(&self, x: &[f32], pairs: &mut Pairs<'_>) -> Result<(), Error> {
+        let (n_ff, input) = (self.sizes.n_ff, self.input(x, x.len(), pairs.blocks)?);
+        for (id, out) in [(self.tensors.gate, &mut *pairs.gate), (Some(self.tensors.up), &mut *pairs.up)] {
+            let Some(id) = id else { continue };
+            let groups = pairs.experts.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE * n_ff));
+            for (experts, out) in groups {
+                let any = self.weights.matrix(id, experts[0] as usize)?;
+                let mut outs = out.chunks_exact_mut(n_ff);
+                let product =
+                    |_| Product { weights: any, out: outs.next().unwrap_or_default(), write: Write::Store };
+                let mut products: [Product<'_>; AT_ONCE] = core::array::from_fn(product);
+                for (product, &expert) in products.iter_mut().zip(experts) {
+                    product.weights = self.weights.matrix(id, expert as usize)?;
+                }
+                matmul(self.set, self.pool, input, &mut products[..experts.len()])?;
             }
         }
         Ok(())
     }
-}
 
-/// Return the index of the largest weight, the first of equals; none once all are taken.
-fn best(weights: &[f32]) -> Option<usize> {
-    let mut best = None;
-    for (i, &w) in weights.iter().enumerate() {
-        if w > best.map_or(f32::NEG_INFINITY, |b: usize| weights[b]) {
-            best = Some(i);
+    /// Gather the inputs of each expert, and multiply them by its gate and up matrices.
+    fn hidden_of_many(&self, x: &[f32], n_in: usize, pairs: &mut Pairs<'_>) -> Result<(), Error> {
+        let (n_ff, n_used) = (self.sizes.n_ff, self.sizes.n_used);
+        for (pair, &place) in pairs.places.iter().enumerate() {
+            let row = &mut pairs.rows[place as usize * n_in..][..n_in];
+            row.copy_from_slice(&x[pair / n_used * n_in..][..n_in]);
+            if self.sizes.routing.is_before {
+                (self.set.scale_in_place)(row, pairs.weights[pair]);
+            }
         }
-    }
-    best
-}
-
-/// Return the sum of the `n` largest weights, added largest first; leave them as they are.
-fn sum_of_best(weights: &mut [f32], n: usize) -> f32 {
-    let mut sum = 0.0;
-    let mut below = (f32::INFINITY, 0);
-    for _ in 0..n.min(weights.len()) {
-        // The next in the order of `best`: smaller, or equal and further on.
-        let follows = |&(i, w): &(usize, f32)| w < below.0 || w == below.0 && i >= below.1;
-        let candidates = weights.iter().copied().enumerate().filter(follows);
-        let next = candidates.fold(None, |best: Option<(usize, f32)>, (i, w)| match best {
-            Some((_, b)) if b >= w => best,
-            _ => Some((i, w)),
-        });
-        let Some((i, w)) = next else { break };
-        sum += w;
-        below = (w, i + 1);
-    }
-    sum
-}
-
-/// Return `down(silu(gate(x)) * up(x))` of one token; the result lies in `scratch`.
-fn network<'s>(
-    set: &'static backstitch_core::KernelSet,
-    pool: &dyn backstitch_core::pool::Pool,
-    x: &[f32],
-    [gate, up, down]: &[Packed<'_>; 3],
-    scratch: &'s mut [f32],
-) -> Result<&'s [f32], Error> {
-    let (n_embd, n_ff) = (x.len(), gate.n_rows());
-    let at = ExpertScratch::new(n_embd, n_ff);
-    let (x_room, rest) = scratch.split_at_mut(at.gate);
-    let (gate_out, rest) = rest.split_at_mut(at.up - at.gate);
-    let (up_out, rest) = rest.split_at_mut(at.product - at.up);
-    let (product_room, result) = rest.split_at_mut(at.result - at.product);
-    for (weights, out) in [(gate, &mut *gate_out), (up, &mut *up_out)] {
-        let input = input_of(set, pool, x, weights, x_room)?;
-        matmul(set, pool, input, &mut [Product { weights: *weights, out, write: Write::Store }])?;
-    }
-    (set.mul_silu)(up_out, gate_out);
-    let input = input_of(set, pool, up_out, down, product_room)?;
-    let out = &mut result[..n_embd];
-    matmul(set, pool, input, &mut [Product { weights: *down, out, write: Write::Store }])?;
-    Ok(&result[..n_embd])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_best_are_taken_in_falling_order_ties_by_index() {
-        let mut weights = [0.1, 0.4, 0.2, 0.4, 0.0];
-        assert_eq!(sum_of_best(&mut weights, 2), 0.8);
-        assert_eq!(sum_of_best(&mut weights, 3), 0.8 + 0.2);
-        let mut order = [0; 5];
-        for slot in &mut order {
-            *slot = best(&weights).unwrap();
-            weights[*slot] = f32::NEG_INFINITY;
+        for (expert, range) in runs(pairs.sorted) {
+            let input = self.input(&pairs.rows[rows(&range, n_in)], n_in, pairs.blocks)?;
+            let out = rows(&range, n_ff);
+            let up = self.weights.matrix(self.tensors.up, expert)?;
+            let up = Product { weights: up, out: &mut pairs.up[out.clone()], write: Write::Store };
+            match self.tensors.gate {
+                Some(gate) => {
+                    let gate = self.weights.matrix(gate, expert)?;
+                    let gate = Product { weights: gate, out: &mut pairs.gate[out], write: Write::Store };
+                    matmul(self.set, self.pool, input, &mut [gate, up])?;
+                }
+                None => matmul(self.set, self.pool, input, &mut [up])?,
+            }
         }
-        assert_eq!(order, [1, 3, 2, 0, 4]);
-        assert_eq!(best(&weights), None);
+        Ok(())
+    }
+
+    /// Return rows of `width` as the input of matrices, in 8-bit blocks too where they can be.
+    fn input<'r>(&self, x: &'r [f32], width: usize, room: &'r mut [f32]) -> Result<Input<'r>, Error> {
+        if !width.is_multiple_of(BLOCK) {
+            return Ok(Input::floats(x, width)?);
+        }
+        let blocks = quantize(self.set, self.pool, x, width, bytemuck::cast_slice_mut(room))?;
+        Ok(Input::both(x, blocks)?)
+    }
+
+    /// Turn the products with gate and up matrices into the input of the down matrices.
+    fn activate(&self, pairs: &mut Pairs<'_>) -> Result<(), Error> {
+        let (n_ff, tensors) = (self.sizes.n_ff, &self.tensors);
+        self.add_biases(pairs.sorted, tensors.up_bias, n_ff, pairs.up);
+        self.add_biases(pairs.sorted, tensors.gate_bias, n_ff, pairs.gate);
+        let (gate, set) = (&*pairs.gate, self.set);
+        each_piece(self.pool, pairs.up, n_ff, |first, up| {
+            let gate = &gate[first * n_ff..][..up.len()];
+            match self.sizes.network {
+                ExpertNetwork::Gated(activation) => gate_kernel(set, activation)(up, gate),
+                ExpertNetwork::ClampedSwish => (set.mul_clamped_swish)(up, gate),
+                ExpertNetwork::Plain(activation) => activation_kernel(set, activation)(up),
+            }
+        })
+    }
+
+    /// Multiply by the down matrix of each expert.
+    fn results(&self, n_out: usize, pairs: &mut Pairs<'_>) -> Result<(), Error> {
+        let (n_ff, tensors) = (self.sizes.n_ff, &self.tensors);
+        for (expert, range) in runs(pairs.sorted) {
+            let input = self.input(&pairs.up[rows(&range, n_ff)], n_ff, pairs.blocks)?;
+            let weights = self.weights.matrix(tensors.down, expert)?;
+            let out = &mut pairs.rows[rows(&range, n_out)];
+            matmul(self.set, self.pool, input, &mut [Product { weights, out, write: Write::Store }])?;
+            if let Some(&factor) = tensors.factors.get(expert) {
+                (self.set.scale_in_place)(&mut pairs.rows[rows(&range, n_out)], factor);
+            }
+        }
+        self.add_biases(pairs.sorted, tensors.down_bias, n_out, pairs.rows);
+        Ok(())
+    }
+
+    /// Add the bias of its expert, if there are any, to each row.
+    fn add_biases(&self, sorted: &[u32], biases: &[f32], width: usize, x: &mut [f32]) {
+        for (row, &expert) in x.chunks_exact_mut(width).zip(sorted) {
+            if let Some(bias) = biases.get(rows(&(expert as usize..expert as usize + 1), width)) {
+                (self.set.add)(row, bias);
+            }
+        }
     }
 }

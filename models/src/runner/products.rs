@@ -85,6 +85,31 @@ impl Frame<'_> {
         Ok(matmul(self.set, self.pool, input, &mut products[..weights.len()])?)
     }
 
+    /// Multiply each head of the rows by its own matrix. The heads are gathered first: a product
+    /// wants rows that lie one behind the other.
+    pub(super) fn matmul_heads(&mut self, step: &Step, n_head: usize) -> Result<(), Error> {
+        let ([x], [out, room], [id]) = (step.reads()?, step.writes()?, step.weights()?);
+        let [x_width, width] = [x, out].map(|value| self.values.width(value));
+        let (n_in, n_out) = (x_width / n_head, width / n_head);
+        let [x, out, room] = self.values.slices([x, out, room])?;
+        let n_tokens = x.len() / x_width.max(1);
+        let (rows, rest) = room.split_at_mut_checked(n_tokens * n_in).ok_or(Error::Arena)?;
+        let (result, blocks) = rest.split_at_mut_checked(n_tokens * n_out).ok_or(Error::Arena)?;
+        for head in 0..n_head {
+            for (row, x) in rows.chunks_exact_mut(n_in).zip(x.chunks_exact(x_width)) {
+                row.copy_from_slice(&x[head * n_in..][..n_in]);
+            }
+            let weights = self.weights.matrix(id, head)?;
+            let input = input_of(self.set, self.pool, rows, &weights, blocks)?;
+            let mut products = [Product { weights, out: &mut *result, write: Write::Store }];
+            matmul(self.set, self.pool, input, &mut products)?;
+            for (out, row) in out.chunks_exact_mut(width).zip(result.chunks_exact(n_out)) {
+                out[head * n_out..][..n_out].copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+
     /// Compute the scores of the vocabulary straight into the context's rows: one product for each
     /// stretch of neighbouring rows.
     pub(super) fn logits(
@@ -94,7 +119,9 @@ impl Frame<'_> {
         ubatch: &Ubatch<'_>,
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
-        let ([x], [room], [head]) = (step.reads()?, step.writes()?, step.weights()?);
+        let ([x], [room]) = (step.reads()?, step.writes()?);
+        let (&head, bias) = step.weights.split_first().ok_or(Error::Operands { operation: step.name })?;
+        let bias = bias.first().map(|&bias| self.weights.vector(bias)).transpose()?;
         let head = self.weights.matrix(head, 0)?;
         let (width, n_vocab, wanted) = (self.values.width(x), head.n_rows(), self.wanted);
         let [x, room] = self.values.slices([x, room])?;
@@ -110,8 +137,11 @@ impl Frame<'_> {
             let mut products = [Product { weights: head, out, write: Write::Store }];
             let input = input_of(self.set, self.pool, x, &head, room)?;
             matmul(self.set, self.pool, input, &mut products)?;
+            let [Product { out, .. }] = products;
+            if let Some(bias) = bias {
+                out.chunks_exact_mut(n_vocab.max(1)).for_each(|row| (self.set.add)(row, bias));
+            }
             if let Some(soft_cap) = soft_cap {
-                let [Product { out, .. }] = products;
                 let cap = self.set.soft_cap_in_place;
                 each_piece(self.pool, out, n_vocab, |_, rows| cap(rows, soft_cap))?;
             }

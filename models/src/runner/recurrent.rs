@@ -3,10 +3,11 @@
 use super::frame::Frame;
 use crate::{
     error::Error,
-    graph::{CarriedState, DeltaSizes, SsdSizes, Step, WkvSizes},
+    graph::{CarriedState, DeltaSizes, GlaSizes, KdaSizes, SsdSizes, Step, WkvSizes},
 };
 use backstitch_core::scan::{
-    Conv, Delta, DeltaInputs, Selective, SelectiveInputs, Ssd, Wkv6, Wkv6Inputs, Wkv7, Wkv7Inputs,
+    Conv, Delta, DeltaInputs, Gla, GlaInputs, Kda, KdaInputs, Selective, SelectiveInputs, Ssd, Wkv6,
+    Wkv6Inputs, Wkv7, Wkv7Inputs,
 };
 use backstitch_kv::{StateSegment, States, Ubatch};
 use core::ops::Range;
@@ -67,6 +68,9 @@ impl Frame<'_> {
 
     /// Step the recurrence of Mamba-2.
     pub(super) fn ssd(&mut self, step: &Step, sizes: SsdSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        if step.reads.len() == 4 {
+            return self.ssd_apart(step, sizes, ubatch);
+        }
         let ([xbc, dt], [out]) = (step.reads()?, step.writes()?);
         let SsdSizes { n_head, d_head, n_group, d_state } = sizes;
         let [dt_bias, a, d] = self.vectors(step)?;
@@ -77,6 +81,23 @@ impl Frame<'_> {
             let (xbc, dt) = (&xbc[rows(&run, ssd.width())], &dt[rows(&run, n_head)]);
             let out = &mut out[rows(&run, n_head * d_head)];
             ssd.run(self.set, self.pool, xbc, dt, states.carry(&run), out)?;
+        }
+        Ok(())
+    }
+
+    /// Step the recurrence of Mamba-2 with x, B and C in values of their own.
+    fn ssd_apart(&mut self, step: &Step, sizes: SsdSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([x, b, c, dt], [out]) = (step.reads()?, step.writes()?);
+        let SsdSizes { n_head, d_head, n_group, d_state } = sizes;
+        let [dt_bias, a, d] = self.vectors(step)?;
+        let ssd = Ssd { n_head, d_head, n_group, d_state, dt_bias, a, d };
+        let [x, b, c, dt, out] = self.values.slices([x, b, c, dt, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (wide, narrow) = (rows(&run, n_head * d_head), rows(&run, n_group * d_state));
+            let xbc = [&x[wide.clone()], &b[narrow.clone()], &c[narrow]];
+            let dt = &dt[rows(&run, n_head)];
+            ssd.run_apart(self.set, self.pool, xbc, dt, states.carry(&run), &mut out[wide])?;
         }
         Ok(())
     }
@@ -132,7 +153,13 @@ impl Frame<'_> {
     ) -> Result<(), Error> {
         let ([r, w, k, v, a], [out]) = (step.reads()?, step.writes()?);
         let WkvSizes { n_head, d_head, eps } = sizes;
-        let [k_k, k_a, r_k, norm, norm_bias] = self.vectors(step)?;
+        let [k_k, k_a, r_k, norm, norm_bias] = match step.weights.len() {
+            3 => {
+                let [k_k, k_a, r_k] = self.vectors(step)?;
+                [k_k, k_a, r_k, &[], &[]]
+            }
+            _ => self.vectors(step)?,
+        };
         let wkv = Wkv7 { n_head, d_head, k_k, k_a, r_k, norm, norm_bias, eps };
         let [r, w, k, v, a, out] = self.values.slices([r, w, k, v, a, out])?;
         let mut states = states(ubatch, step)?;
@@ -141,6 +168,39 @@ impl Frame<'_> {
             let [r, w, k, v, a] = [&*r, &*w, &*k, &*v, &*a].map(|x| &x[rows.clone()]);
             let x = Wkv7Inputs { r, w, k, v, a };
             wkv.run(self.set, self.pool, &x, states.carry(&run), &mut out[rows])?;
+        }
+        Ok(())
+    }
+
+    /// Step gated linear attention.
+    pub(super) fn gla(&mut self, step: &Step, sizes: GlaSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([r, w, k, v], [out]) = (step.reads()?, step.writes()?);
+        let GlaSizes { n_head, n_head_kv, d_head } = sizes;
+        let gla = Gla { n_head, n_head_kv, d_head };
+        let [r, w, k, v, out] = self.values.slices([r, w, k, v, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (own, shared) = (rows(&run, n_head * d_head), rows(&run, n_head_kv * d_head));
+            let (r, w) = (&r[own.clone()], &w[own.clone()]);
+            let x = GlaInputs { r, w, k: &k[shared.clone()], v: &v[shared] };
+            gla.run(self.set, self.pool, &x, states.carry(&run), &mut out[own])?;
+        }
+        Ok(())
+    }
+
+    /// Step Kimi delta attention.
+    pub(super) fn kda(&mut self, step: &Step, sizes: KdaSizes, ubatch: &mut Ubatch<'_>) -> Result<(), Error> {
+        let ([q, k, v, beta, alpha], [out]) = (step.reads()?, step.writes()?);
+        let KdaSizes { n_head, d_k, d_v, eps } = sizes;
+        let [dt_bias, a] = self.vectors(step)?;
+        let kda = Kda { n_head, d_k, d_v, dt_bias, a, eps };
+        let [q, k, v, beta, alpha, out] = self.values.slices([q, k, v, beta, alpha, out])?;
+        let mut states = states(ubatch, step)?;
+        for run in states.segments() {
+            let (keys, values) = (rows(&run, n_head * d_k), rows(&run, n_head * d_v));
+            let [q, k, alpha] = [&*q, &*k, &*alpha].map(|x| &x[keys.clone()]);
+            let x = KdaInputs { q, k, v: &v[values.clone()], beta: &beta[rows(&run, n_head)], alpha };
+            kda.run(self.set, self.pool, &x, states.carry(&run), &mut out[values])?;
         }
         Ok(())
     }

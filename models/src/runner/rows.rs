@@ -4,9 +4,12 @@ use super::frame::Frame;
 use super::outputs::Outputs;
 use crate::{
     error::Error,
-    graph::{Activation, RopeId, RowOf, Step},
+    graph::{Activation, RopeId, RowOf, Step, Temperature},
 };
-use backstitch_core::pool::{Parts, Pool, n_jobs};
+use backstitch_core::{
+    KernelSet,
+    pool::{Parts, Pool, n_jobs},
+};
 use backstitch_kv::Ubatch;
 
 /// One thread is done with fewer floats than this sooner than it could hand some to a second.
@@ -34,6 +37,32 @@ pub(super) fn each_piece(
     Ok(pool.run(jobs, &piece)?)
 }
 
+/// Return the kernel that applies a function to each number.
+pub(super) fn activation_kernel(set: &KernelSet, activation: Activation) -> fn(&mut [f32]) {
+    match activation {
+        Activation::Silu => set.silu_in_place,
+        Activation::Gelu => set.gelu_in_place,
+        Activation::Relu => set.relu_in_place,
+        Activation::SquaredRelu => set.squared_relu_in_place,
+        Activation::Sigmoid => set.sigmoid_in_place,
+        Activation::Tanh => set.tanh_in_place,
+        Activation::Identity => |_| (),
+    }
+}
+
+/// Return the kernel that multiplies numbers by a function of their gates.
+pub(super) fn gate_kernel(set: &KernelSet, activation: Activation) -> fn(&mut [f32], &[f32]) {
+    match activation {
+        Activation::Silu => set.mul_silu,
+        Activation::Gelu => set.mul_gelu,
+        Activation::Relu => set.mul_relu,
+        Activation::SquaredRelu => set.mul_squared_relu,
+        Activation::Sigmoid => set.mul_sigmoid,
+        Activation::Tanh => set.mul_tanh,
+        Activation::Identity => set.mul,
+    }
+}
+
 impl Frame<'_> {
     /// Copy the rows of a table that the tokens get.
     pub(super) fn embed(
@@ -57,12 +86,14 @@ impl Frame<'_> {
                     let found = embedding.len() as u64;
                     return Err(Error::Params { what: "width of an embedding", found, wanted: "n_embd" });
                 }
-                (RowOf::Token, None) => table.decode_row(token.token.0 as usize, row)?,
+                (RowOf::Token | RowOf::TokenOrFirst, None) => {
+                    table.decode_row(token.token.0 as usize, row)?
+                }
                 (RowOf::Position, _) if token.pos.0 as usize >= table.n_rows() => {
                     return Err(Error::BeyondPositions { pos: token.pos.0, n_pos: table.n_rows() });
                 }
                 (RowOf::Position, _) => table.decode_row(token.pos.0 as usize, row)?,
-                (RowOf::First, _) => table.decode_row(0, row)?,
+                (RowOf::First | RowOf::TokenOrFirst, _) => table.decode_row(0, row)?,
             }
             if scale != 1.0 {
                 (self.set.scale_in_place)(row, scale);
@@ -107,19 +138,19 @@ impl Frame<'_> {
 
     /// Normalise rows to mean 0 and variance 1, in place or into another value. The kernel works in
     /// place, so rows are copied first.
-    pub(super) fn layer_norm(&mut self, step: &Step, eps: f32) -> Result<(), Error> {
+    pub(super) fn layer_norm(&mut self, step: &Step, eps: f32, group: usize) -> Result<(), Error> {
         let ([x], [out]) = (step.reads()?, step.writes()?);
         let (weight, bias) = self.weight_and_bias(step)?;
         let (norm, width) = (self.set.layer_norm_in_place, self.values.width(x));
         if x == out {
             let [x] = self.values.slices([x])?;
-            return each_piece(self.pool, x, width, |_, rows| norm(rows, width, weight, bias, eps));
+            return each_piece(self.pool, x, width, |_, rows| norm(rows, group, weight, bias, eps));
         }
         let [x, out] = self.values.slices([x, out])?;
         let x = &*x;
         each_piece(self.pool, out, width, |first, rows| {
             rows.copy_from_slice(&x[first * width..first * width + rows.len()]);
-            norm(rows, width, weight, bias, eps);
+            norm(rows, group, weight, bias, eps);
         })
     }
 
@@ -154,15 +185,7 @@ impl Frame<'_> {
     /// Apply a function to each number.
     pub(super) fn activate(&mut self, step: &Step, activation: Activation) -> Result<(), Error> {
         let [x] = step.writes()?;
-        let kernel = match activation {
-            Activation::Silu => self.set.silu_in_place,
-            Activation::Gelu => self.set.gelu_in_place,
-            Activation::Relu => self.set.relu_in_place,
-            Activation::SquaredRelu => self.set.squared_relu_in_place,
-            Activation::Sigmoid => self.set.sigmoid_in_place,
-            Activation::Tanh => self.set.tanh_in_place,
-            Activation::Identity => return Ok(()),
-        };
+        let kernel = activation_kernel(self.set, activation);
         let width = self.values.width(x);
         let [x] = self.values.slices([x])?;
         each_piece(self.pool, x, width, |_, rows| kernel(rows))
@@ -171,15 +194,7 @@ impl Frame<'_> {
     /// Multiply by a function of the gate. A gate of one column is a factor for the whole row.
     pub(super) fn gate(&mut self, step: &Step, activation: Activation) -> Result<(), Error> {
         let [gate, up] = step.reads()?;
-        let kernel = match activation {
-            Activation::Silu => self.set.mul_silu,
-            Activation::Gelu => self.set.mul_gelu,
-            Activation::Relu => self.set.mul_relu,
-            Activation::SquaredRelu => self.set.mul_squared_relu,
-            Activation::Sigmoid => self.set.mul_sigmoid,
-            Activation::Tanh => self.set.mul_tanh,
-            Activation::Identity => self.set.mul,
-        };
+        let kernel = gate_kernel(self.set, activation);
         let (width, gate_width) = (self.values.width(up), self.values.width(gate));
         let [gate, up] = self.values.slices([gate, up])?;
         let gate = &*gate;
@@ -219,12 +234,66 @@ impl Frame<'_> {
         each_piece(self.pool, x, width, |first, rows| mul(rows, &y[first * width..]))
     }
 
-    /// Multiply all numbers by a constant.
+    /// Multiply all numbers by a constant, or by the number that a weight holds.
     pub(super) fn scale(&mut self, step: &Step, factor: f32) -> Result<(), Error> {
         let [x] = step.writes()?;
+        let factor = match step.weights.first() {
+            Some(&weight) => factor * self.weights.vector(weight)?.first().copied().unwrap_or(1.0),
+            None => factor,
+        };
         let (scale, width) = (self.set.scale_in_place, self.values.width(x));
         let [x] = self.values.slices([x])?;
         each_piece(self.pool, x, width, |_, rows| scale(rows, factor))
+    }
+
+    /// Multiply each row by a factor of its token's position.
+    pub(super) fn scale_by_position(
+        &mut self,
+        step: &Step,
+        temperature: Temperature,
+        ubatch: &Ubatch<'_>,
+    ) -> Result<(), Error> {
+        let [x] = step.writes()?;
+        let (scale, width) = (self.set.scale_in_place, self.values.width(x).max(1));
+        let [x] = self.values.slices([x])?;
+        for (row, token) in x.chunks_exact_mut(width).zip(ubatch.tokens()) {
+            let floor =
+                libm::floorf((token.pos.0 as f32 + temperature.offset) / temperature.floor_scale as f32);
+            scale(row, libm::logf(floor + 1.0) * temperature.scale + 1.0);
+        }
+        Ok(())
+    }
+
+    /// Keep all numbers within a limit.
+    pub(super) fn clamp(&mut self, step: &Step, limit: f32) -> Result<(), Error> {
+        let [x] = step.writes()?;
+        let width = self.values.width(x);
+        let [x] = self.values.slices([x])?;
+        each_piece(self.pool, x, width, |_, rows| {
+            rows.iter_mut().for_each(|x| *x = x.max(-limit).min(limit));
+        })
+    }
+
+    /// Take the columns of two values in turns.
+    pub(super) fn join(&mut self, step: &Step, n_groups: usize, n_x: usize) -> Result<(), Error> {
+        let ([x, y], [out]) = (step.reads()?, step.writes()?);
+        let [x_width, y_width, width] = [x, y, out].map(|value| self.values.width(value));
+        let n = width / n_groups;
+        let n_y = n - n_x;
+        // Each group has columns of its own, or all the same.
+        let x_step = if x_width == n_groups * n_x { n_x } else { 0 };
+        let y_step = if y_width == n_groups * n_y { n_y } else { 0 };
+        let [x, y, out] = self.values.slices([x, y, out])?;
+        let (x, y) = (&*x, &*y);
+        each_piece(self.pool, out, width, |first, rows| {
+            for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                let (x, y) = (&x[(first + i) * x_width..], &y[(first + i) * y_width..]);
+                for (group, out) in row.chunks_exact_mut(n).enumerate() {
+                    out[..n_x].copy_from_slice(&x[group * x_step..][..n_x]);
+                    out[n_x..].copy_from_slice(&y[group * y_step..][..n_y]);
+                }
+            }
+        })
     }
 
     /// Copy the rows of the wanted tokens.

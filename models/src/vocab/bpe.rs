@@ -2,6 +2,9 @@
 //! units", 2016): words start as bytes, and the most important pair of neighbours is merged until
 //! no pair is left.
 //!
+//! Some vocabularies write characters as themselves and start with those; a character that is not
+//! a token then becomes the tokens `<0x0A>` of its bytes.
+//!
 //! A *symbol* is a text that merging can reach: a token, or an intermediate text that some merge
 //! names although it is not a token (well-formed vocabularies have none of those). Short words are
 //! merged by scanning for the best pair, long ones with a heap. Both give the same result.
@@ -15,11 +18,12 @@ use backstitch_kv::Token;
 use super::alphabet;
 use super::error::VocabError;
 use super::merges::{Merge, Merges, NO_SYMBOL};
-use super::pre::Pre;
+use super::pre::{Pre, Writing};
 use super::reserve::try_with_capacity;
+use super::spm;
 use super::strings::Strings;
 
-/// The longest word, in bytes, that is merged by scanning.
+/// The longest word, in symbols, that is merged by scanning.
 const SHORT: usize = 32;
 
 /// A byte-pair tokeniser.
@@ -27,7 +31,8 @@ const SHORT: usize = 32;
 pub(super) struct Bpe {
     pub(super) pre: Pre,
     n_vocab: u32,
-    /// The symbol of each byte; [`NO_SYMBOL`] if neither a token nor a merge has it.
+    /// The symbol of each byte; [`NO_SYMBOL`] if neither a token nor a merge has it. In
+    /// vocabularies that start with characters, the token of each byte.
     bytes: Vec<u32>,
     merges: Merges,
 }
@@ -54,34 +59,71 @@ impl Bpe {
             next = symbol + 1;
             ranked.push((texts.intern(left, next)?, texts.intern(right, next)?, symbol));
         }
-        let bytes = (0..=255).map(|byte| byte_symbol(byte, texts)).collect();
+        let bytes = (0..=255).map(|byte| byte_symbol(pre.writing, byte, texts)).collect();
         Ok(Self { pre, n_vocab, bytes, merges: Merges::new(ranked)? })
     }
 
     /// Append the tokens of `text`. Bytes that the vocabulary lacks are left out.
     pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
         let mut work = Work::default();
-        self.pre.split(text, &mut |word| self.word(word.as_bytes(), texts, &mut work, out));
+        if self.pre.writing == Writing::Bars {
+            let text = spm::escape(text, false);
+            self.pre.split(&text, &mut |word| self.word(word, texts, &mut work, out));
+        } else {
+            self.pre.split(text, &mut |word| self.word(word, texts, &mut work, out));
+        }
     }
 
     /// Append the tokens of one word.
-    fn word(&self, word: &[u8], texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
-        if self.pre.ignore_merges {
-            work.encoded.clear();
-            word.iter().for_each(|&byte| alphabet::encode(byte, &mut work.encoded));
-            if let Some(id) = texts.find(&work.encoded).filter(|&id| id < self.n_vocab) {
-                return out.push(Token(id));
-            }
+    fn word(&self, word: &str, texts: &Strings, work: &mut Work, out: &mut Vec<Token>) {
+        if self.is_taken_whole(word)
+            && let Some(id) = self.whole(word.as_bytes(), texts, work)
+        {
+            return out.push(Token(id));
         }
-        if word.len() <= SHORT {
-            self.merge_short(word, &mut work.short);
+        self.start(word, texts, &mut work.start);
+        if work.start.len() <= SHORT {
+            self.merge_short(&work.start, &mut work.short);
             for &(symbol, _) in &work.short {
                 self.emit(symbol, texts, out);
             }
         } else {
-            self.merge_long(word, work);
+            self.merge_long(work);
             for link in work.links.iter().filter(|link| link.symbol != GONE) {
                 self.emit(link.symbol, texts, out);
+            }
+        }
+    }
+
+    /// Return true if `word` is taken without merging where it is a token.
+    fn is_taken_whole(&self, word: &str) -> bool {
+        self.pre.ignore_merges || self.pre.whole_line_feeds && word.starts_with('\n')
+    }
+
+    /// Return the token whose text is `word`.
+    fn whole(&self, word: &[u8], texts: &Strings, work: &mut Work) -> Option<u32> {
+        let found = if self.pre.writing == Writing::Alphabet {
+            work.encoded.clear();
+            word.iter().for_each(|&byte| alphabet::encode(byte, &mut work.encoded));
+            texts.find(&work.encoded)
+        } else {
+            texts.find(word)
+        };
+        found.filter(|&id| id < self.n_vocab)
+    }
+
+    /// Put the symbols that `word` starts as into `symbols`.
+    fn start(&self, word: &str, texts: &Strings, symbols: &mut Vec<u32>) {
+        symbols.clear();
+        if self.pre.writing == Writing::Alphabet {
+            return symbols.extend(word.bytes().map(|byte| self.symbol(byte)));
+        }
+        let mut utf8 = [0; 4];
+        for c in word.chars() {
+            let text = c.encode_utf8(&mut utf8).as_bytes();
+            match texts.find(text) {
+                Some(symbol) => symbols.push(symbol),
+                None => symbols.extend(text.iter().map(|&byte| RAW_BYTE + u32::from(byte))),
             }
         }
     }
@@ -91,24 +133,31 @@ impl Bpe {
         if symbol < self.n_vocab {
             return out.push(Token(symbol));
         }
-        let mut bytes = Vec::new();
-        if symbol != NO_SYMBOL && alphabet::decode(texts.at(symbol), &mut bytes) {
-            let symbols = bytes.iter().filter_map(|&byte| self.bytes.get(usize::from(byte)));
-            out.extend(symbols.filter(|&&symbol| symbol < self.n_vocab).map(|&symbol| Token(symbol)));
-        }
+        let mut decoded = Vec::new();
+        let bytes = match symbol {
+            NO_SYMBOL => return,
+            RAW_BYTE.. => {
+                decoded.push((symbol - RAW_BYTE) as u8);
+                decoded.as_slice()
+            }
+            _ if self.pre.writing != Writing::Alphabet => texts.at(symbol),
+            _ if alphabet::decode(texts.at(symbol), &mut decoded) => decoded.as_slice(),
+            _ => return,
+        };
+        let symbols = bytes.iter().map(|&byte| self.symbol(byte));
+        out.extend(symbols.filter(|&symbol| symbol < self.n_vocab).map(Token));
     }
 
     fn symbol(&self, byte: u8) -> u32 {
         self.bytes.get(usize::from(byte)).copied().unwrap_or(NO_SYMBOL)
     }
 
-    /// Merge a short word by scanning. This leaves in `symbols` the symbols of `word`, each with
-    /// its merge with the next one, which is `None` at the end.
-    fn merge_short(&self, word: &[u8], symbols: &mut Vec<(u32, Option<Merge>)>) {
+    /// Merge a short word by scanning. This leaves in `symbols` the symbols that those of `start`
+    /// become, each with its merge with the next one, which is `None` at the end.
+    fn merge_short(&self, start: &[u32], symbols: &mut Vec<(u32, Option<Merge>)>) {
         symbols.clear();
-        let next_bytes = word.iter().skip(1).map(|&byte| self.symbol(byte)).chain([NO_SYMBOL]);
-        for (&byte, next) in word.iter().zip(next_bytes) {
-            let symbol = self.symbol(byte);
+        let following = start.iter().skip(1).copied().chain([NO_SYMBOL]);
+        for (&symbol, next) in start.iter().zip(following) {
             symbols.push((symbol, self.merges.find(symbol, next)));
         }
         while let Some((i, merge)) = best(symbols) {
@@ -123,18 +172,14 @@ impl Bpe {
         }
     }
 
-    /// Merge a word of up to 4 GiB in `O(n log n)`, with a linked list and a heap. This leaves the
-    /// symbols in `work.links`.
-    fn merge_long(&self, word: &[u8], work: &mut Work) {
-        let Work { links, heap, .. } = work;
+    /// Merge the symbols of `work.start`, up to 2^32, in `O(n log n)`, with a linked list and a
+    /// heap. This leaves the results in `work.links`.
+    fn merge_long(&self, work: &mut Work) {
+        let Work { start, links, heap, .. } = work;
         heap.clear();
         links.clear();
-        links.extend((0..).zip(word).map(|(i, &byte)| Link {
-            symbol: self.symbol(byte),
-            before: i as usize,
-            after: i as usize + 2,
-        }));
-        for left in 0..word.len() {
+        links.extend(start.iter().enumerate().map(|(i, &symbol)| Link { symbol, before: i, after: i + 2 }));
+        for left in 0..start.len() {
             self.propose(left, links, heap);
         }
         while let Some(Reverse(pair)) = heap.pop() {
@@ -165,6 +210,8 @@ impl Bpe {
 #[derive(Default)]
 struct Work {
     encoded: Vec<u8>,
+    /// The symbols of a word before merging.
+    start: Vec<u32>,
     short: Vec<(u32, Option<Merge>)>,
     links: Vec<Link>,
     /// The pairs that merge, as they were when pushed: the rank in the upper half, the index of the
@@ -172,7 +219,7 @@ struct Work {
     heap: BinaryHeap<Reverse<u64>>,
 }
 
-/// A symbol of a long word. Its index in the list is the offset of its text in the word.
+/// A symbol of a long word. Its index in the list is that of the first symbol it was merged from.
 #[derive(Clone, Copy)]
 struct Link {
     symbol: u32,
@@ -186,6 +233,10 @@ struct Link {
 /// The mark of a symbol that was merged into the one before it. No symbol has this number:
 /// [`Strings`] holds fewer.
 const GONE: u32 = u32::MAX - 1;
+
+/// The symbol of byte 0 of a character that is neither a token nor in a merge; the other bytes
+/// follow. No text has these numbers, because the bounds on tokens and merges are far below.
+const RAW_BYTE: u32 = u32::MAX - 512;
 
 /// Return the symbol at index `left` and the one after it, if `left` still has one and is not the
 /// last.
@@ -223,9 +274,12 @@ fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((left, right))
 }
 
-fn byte_symbol(byte: u8, texts: &Strings) -> u32 {
+fn byte_symbol(writing: Writing, byte: u8, texts: &Strings) -> u32 {
     let mut encoded = Vec::new();
-    alphabet::encode(byte, &mut encoded);
+    match writing {
+        Writing::Alphabet => alphabet::encode(byte, &mut encoded),
+        Writing::Plain | Writing::Bars => encoded.extend(alloc::format!("<0x{byte:02X}>").into_bytes()),
+    }
     texts.find(&encoded).unwrap_or(NO_SYMBOL)
 }
 
@@ -316,10 +370,11 @@ mod tests {
         #[test]
         fn both_ways_of_merging_agree(word in "[abc]{0,40}", merges in proptest::collection::vec("[abc]{1,3} [abc]{1,3}", 0..12)) {
             let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
-            let (bpe, _) = bpe(&["a", "b", "c"], &merges)?;
+            let (bpe, texts) = bpe(&["a", "b", "c"], &merges)?;
             let mut work = Work::default();
-            bpe.merge_short(word.as_bytes(), &mut work.short);
-            bpe.merge_long(word.as_bytes(), &mut work);
+            bpe.start(&word, &texts, &mut work.start);
+            bpe.merge_short(&work.start, &mut work.short);
+            bpe.merge_long(&mut work);
             let short: Vec<u32> = work.short.iter().map(|entry| entry.0).collect();
             let long: Vec<u32> = work.links.iter().map(|link| link.symbol).filter(|&symbol| symbol != GONE).collect();
             prop_assert_eq!(short, long);

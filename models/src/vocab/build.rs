@@ -4,12 +4,16 @@ use alloc::vec::Vec;
 use backstitch_kv::Token;
 
 use super::bpe::Bpe;
+use super::dna::Dna;
 use super::error::VocabError;
 use super::partition::Partition;
 use super::pieces::Pieces;
-use super::pre::Pre;
+use super::plamo::Plamo;
+use super::pre::{Pre, Writing};
+use super::reserve::try_collect;
 use super::rwkv::{self, Rwkv};
 use super::source::{Roles, VocabSource};
+use super::spaced::Spaced;
 use super::special::{Attr, Specials};
 use super::spm::{self, Spm};
 use super::strings::Strings;
@@ -20,15 +24,68 @@ use super::{Tokenizer, Vocab, alphabet};
 impl Vocab {
     /// Build a byte-pair vocabulary.
     pub(super) fn bpe(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        Self::pairs(source, |bpe, _| Tokenizer::Bpe(bpe))
+    }
+
+    /// Build a vocabulary of Gemma 4: byte pairs with `▁` for spaces. A text always starts with the
+    /// beginning-of-sequence token, because files were published that say otherwise by mistake.
+    pub(super) fn gemma4(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        Self::bpe(&VocabSource { pre: Some("gemma4"), ..source.clone() })
+    }
+
+    /// Build a byte-pair vocabulary of words without white space.
+    pub(super) fn spaced(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        let lowercase = source.lowercase.unwrap_or(source.pre != Some("whitespace"));
+        Self::pairs(source, |bpe, _| Tokenizer::Spaced(Spaced { bpe, lowercase }))
+    }
+
+    /// Build a byte-pair vocabulary with tokens of genetic sequences.
+    pub(super) fn dna(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        Self::pairs(source, |bpe, texts| Tokenizer::Dna(Dna::new(bpe, texts)))
+    }
+
+    /// Build a vocabulary with a byte-pair tokeniser, of which `tokenizer` makes its own.
+    fn pairs(
+        source: &VocabSource<'_>,
+        tokenizer: impl FnOnce(Bpe, &Strings) -> Tokenizer,
+    ) -> Result<Self, VocabError> {
         let name = source.pre.unwrap_or("default");
         let pre = Pre::named(name).ok_or_else(|| VocabError::Pre { found: name.into() })?;
         let mut texts = token_texts(source)?;
         let specials = Specials::new(source, Roles::default(), &texts)?;
         let bpe = Bpe::new(pre, &mut texts, source.merges)?;
-        let mut vocab = Self::with(source, texts, specials, Tokenizer::Bpe(bpe))?;
-        vocab.add_bos = source.add_bos.unwrap_or(pre.add_bos);
+        let tokenizer = tokenizer(bpe, &texts);
+        let mut vocab = Self::with(source, texts, specials, tokenizer)?;
+        vocab.add_bos = source.add_bos.filter(|_| !pre.whole_line_feeds).unwrap_or(pre.add_bos);
         vocab.clean_spaces = pre.clean_spaces;
         Ok(vocab)
+    }
+
+    /// Build a PLaMo 2 vocabulary.
+    pub(super) fn plamo(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        if source.scores.is_empty() {
+            return Err(VocabError::Missing { key: "tokenizer.ggml.scores" });
+        }
+        let texts = token_texts(source)?;
+        let defaults = Roles { bos: Some(1), eos: Some(2), unk: Some(0), pad: Some(3), ..Roles::default() };
+        let specials = Specials::new(source, defaults, &texts)?;
+        let plamo = Plamo::new(source, &specials, &texts)?;
+        let mut vocab = Self::with(source, texts, specials, Tokenizer::Plamo(plamo))?;
+        vocab.add_bos = source.add_bos.unwrap_or(false);
+        Ok(vocab)
+    }
+
+    /// Build the vocabulary of a model without texts: its tokens are numbers only.
+    pub(super) fn without_texts(source: &VocabSource<'_>) -> Result<Self, VocabError> {
+        let size = source.size.ok_or(VocabError::Missing { key: "vocab_size" })? as usize;
+        if size > MAX_TOKENS {
+            return Err(VocabError::TooLarge { what: "the tokens" });
+        }
+        let tokens = try_collect(size, core::iter::repeat(""))?;
+        let source = VocabSource { tokens: &tokens, types: Vec::new(), scores: Vec::new(), ..source.clone() };
+        let texts = token_texts(&source)?;
+        let specials = Specials::new(&source, Roles::default(), &texts)?;
+        Self::with(&source, texts, specials, Tokenizer::None)
     }
 
     /// Build a SentencePiece vocabulary.
@@ -77,7 +134,7 @@ impl Vocab {
         };
         let mut specials = Specials::new(source, defaults, &texts)?;
         specials.roles.eos = specials.roles.sep.or(specials.roles.eos);
-        let wordpiece = WordPiece::new(&texts, specials.roles.unk.map(Token))?;
+        let wordpiece = WordPiece::new(source, &texts, specials.roles.unk.map(Token))?;
         let mut vocab = Self::with(source, texts, specials, Tokenizer::WordPiece(wordpiece))?;
         (vocab.add_bos, vocab.add_eos, vocab.clean_spaces) = (true, true, true);
         Ok(vocab)
@@ -136,13 +193,27 @@ impl Vocab {
                 None => out.extend_from_slice(text),
             }
         } else if attr.any(Attr::NORMAL) {
-            match &self.tokenizer {
-                Tokenizer::Spm(_) | Tokenizer::Unigram(_) | Tokenizer::WordPiece(_) => {
-                    spm::unescape(text, out);
-                }
-                Tokenizer::Bpe(_) if alphabet::decode(text, out) => {}
-                Tokenizer::Bpe(_) | Tokenizer::Rwkv(_) => out.extend_from_slice(text),
-            }
+            self.write_normal(id, text, out);
+        }
+    }
+
+    /// Append the bytes that the plain token `id` stands for, which the file writes as `text`.
+    fn write_normal(&self, id: u32, text: &[u8], out: &mut Vec<u8>) {
+        let text = if let Tokenizer::Dna(dna) = &self.tokenizer { dna.text_of(id, text) } else { text };
+        let bars = match &self.tokenizer {
+            Tokenizer::Spm(_) | Tokenizer::Unigram(_) | Tokenizer::WordPiece(_) => true,
+            Tokenizer::Bpe(bpe) => bpe.pre.writing == Writing::Bars,
+            _ => false,
+        };
+        let plain = match &self.tokenizer {
+            Tokenizer::Plamo(_) => true,
+            Tokenizer::Spaced(spaced) => spaced.bpe.pre.writing == Writing::Plain,
+            _ => false,
+        };
+        if bars {
+            spm::unescape(text, out);
+        } else if plain || !alphabet::decode(text, out) {
+            out.extend_from_slice(text);
         }
     }
 }

@@ -9,9 +9,9 @@ use core::fmt;
 /// ```
 /// use backstitch_models::vocab::{Vocab, VocabError, VocabSource};
 ///
-/// let source = VocabSource { model: "plamo2", ..VocabSource::default() };
+/// let source = VocabSource { model: "tekken", ..VocabSource::default() };
 /// let error = Vocab::new(&source).unwrap_err();
-/// assert!(matches!(error, VocabError::Model { found } if &*found == "plamo2"));
+/// assert!(matches!(error, VocabError::Model { found } if &*found == "tekken"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,6 +55,11 @@ pub enum VocabError {
         /// The damage, as a predicate: "is shorter than it says".
         what: &'static str,
     },
+    /// No token stands for a byte, and the tokeniser needs one for each.
+    Byte {
+        /// The byte.
+        byte: u8,
+    },
     /// A token is too long to search texts for it in linear time.
     TooLong {
         /// The token.
@@ -83,7 +88,8 @@ impl fmt::Display for VocabError {
         match self {
             Self::Model { found } => write!(
                 f,
-                "tokenizer.ggml.model is {:?}, which is not supported; gpt2, llama, t5, bert and rwkv are",
+                "tokenizer.ggml.model is {:?}, which is not supported; gpt2, gemma4, llama, t5, bert, rwkv, plamo2, \
+                 whitespace, hybriddna and none are",
                 shorten(found)
             ),
             Self::Pre { found } => write!(
@@ -101,6 +107,9 @@ impl fmt::Display for VocabError {
             Self::Score { index } => write!(f, "tokenizer.ggml.scores[{index}] is not a number; convert the model again"),
             Self::Charsmap { what } => {
                 write!(f, "tokenizer.ggml.precompiled_charsmap {what}; convert the model again")
+            }
+            Self::Byte { byte } => {
+                write!(f, "tokenizer.ggml.tokens has no byte token <0x{byte:02X}>; convert the model again")
             }
             Self::TooLong { index, found, limit } => {
                 write!(

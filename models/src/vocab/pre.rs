@@ -6,14 +6,19 @@
 //! (`tokenizer.ggml.pre`). There are few distinct expressions, so each is a small scanner here,
 //! without a regex engine and without backtracking, in time linear in any text.
 //!
-//! `class.rs` has the character classes, `rules.rs` the expressions, and `scripts.rs` the ranges
-//! that some of them list.
+//! `table.rs` has the names, `rules.rs` the expressions, `digits.rs` and `cased.rs` the longer ones
+//! of them, `class.rs` the character classes, and `scripts.rs` the ranges that some expressions
+//! list.
 
+mod cased;
 mod class;
+mod digits;
 mod rules;
 mod scripts;
+mod table;
 
-use self::rules::{Modern, Rule, Step};
+use self::rules::{Rule, Step};
+use self::table::TABLE;
 
 /// The pre-tokeniser of a family of vocabularies, with the defaults that come with its name.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +31,23 @@ pub(super) struct Pre {
     pub(super) add_bos: bool,
     /// True if spaces before punctuation are removed when tokens become text.
     pub(super) clean_spaces: bool,
+    /// True if a word of line feeds that is a token as a whole is taken without merging: no merges
+    /// make these tokens.
+    pub(super) whole_line_feeds: bool,
+    /// The form in which the tokens of the vocabulary are written.
+    pub(super) writing: Writing,
+}
+
+/// The form in which a byte-pair vocabulary writes its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// Every byte is a character of `alphabet.rs`, and merging starts with bytes.
+    Alphabet,
+    /// Characters stand for themselves, and merging starts with them. Bytes of characters that are
+    /// no tokens are written `<0x0A>`.
+    Plain,
+    /// As `Plain`, with `▁` for spaces.
+    Bars,
 }
 
 impl Pre {
@@ -59,6 +81,15 @@ fn split<'t>(rules: &[Rule], text: &'t str, word: &mut dyn FnMut(&'t str)) {
                 at = end;
                 unmatched = end;
             }
+            Step::Words { end, next } => {
+                piece(unmatched..at);
+                while at < end {
+                    let word_end = next(text, at, end).clamp(at + 1, end);
+                    piece(at..word_end);
+                    at = word_end;
+                }
+                unmatched = end;
+            }
             Step::Word(_) => break,
             Step::Between(end) => at = end.max(at + 1),
         }
@@ -66,136 +97,10 @@ fn split<'t>(rules: &[Rule], text: &'t str, word: &mut dyn FnMut(&'t str)) {
     piece(unmatched..text.len());
 }
 
-/// The pre-tokenisers by their names in GGUF. These are llama.cpp's (`llama-vocab.cpp`, November
-/// 2026).
-const TABLE: &[(&[&str], Pre)] = &[
-    (
-        &["default"],
-        Pre {
-            rules: &[
-                Rule::AsciiSigns { grave: false },
-                Rule::Gpt2,
-                Rule::Numbers { most: usize::MAX },
-                Rule::Triples,
-            ],
-            ..PLAIN
-        },
-    ),
-    (
-        &[
-            "gpt-2",
-            "phi-2",
-            "jina-es",
-            "jina-de",
-            "jina-v2-es",
-            "jina-v2-de",
-            "gigachat",
-            "a.x-4.0",
-            "mellum",
-            "modern-bert",
-            "exaone4",
-            "mpt",
-            "olmo",
-            "jais",
-        ],
-        Pre { rules: &[Rule::Gpt2], ..PLAIN },
-    ),
-    (&["trillion", "granite-docling"], Pre { rules: &[Rule::Gpt2], clean_spaces: false, ..PLAIN }),
-    (
-        &[
-            "llama3",
-            "llama-v3",
-            "llama-bpe",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-        ],
-        Pre { rules: &[Rule::Modern(LLAMA3)], ignore_merges: true, add_bos: true, clean_spaces: true },
-    ),
-    (&["dbrx", "smaug-bpe", "chatglm-bpe"], Pre { rules: &[Rule::Modern(LLAMA3)], ..PLAIN }),
-    (&["glm4", "glm5"], Pre { rules: &[Rule::Modern(LLAMA3)], ignore_merges: true, ..PLAIN }),
-    (
-        &["qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "hunyuan", "solar-open", "grok-2"],
-        Pre { rules: &[Rule::Modern(QWEN2)], clean_spaces: false, ..PLAIN },
-    ),
-    (&["stablelm2", "megrez"], Pre { rules: &[Rule::Modern(QWEN2)], ..PLAIN }),
-    (&["qwen35"], Pre { rules: &[Rule::Modern(QWEN35)], clean_spaces: false, ..PLAIN }),
-    (
-        &["smollm", "command-r"],
-        Pre { rules: &[Rule::Numbers { most: 1 }, Rule::Gpt2], clean_spaces: false, ..PLAIN },
-    ),
-    (
-        &["starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"],
-        Pre { rules: &[Rule::Numbers { most: 1 }, Rule::Gpt2], ..PLAIN },
-    ),
-    (
-        &["deepseek-llm"],
-        Pre {
-            rules: &[
-                Rule::LineEnds,
-                Rule::SpacedCased,
-                Rule::SpacedFullWidth,
-                Rule::TrailingSpace,
-                Rule::EastAsian,
-                Rule::Numbers { most: usize::MAX },
-            ],
-            clean_spaces: false,
-            ..PLAIN
-        },
-    ),
-    (
-        &["deepseek-coder"],
-        Pre {
-            rules: &[
-                Rule::LineEnds,
-                Rule::SpacedLetters,
-                Rule::SpacedPunct,
-                Rule::EastAsian,
-                Rule::Numbers { most: 1 },
-            ],
-            clean_spaces: false,
-            ..PLAIN
-        },
-    ),
-    (
-        &["deepseek-v3", "deepseek-r1", "hunyuan-dense", "joyai-llm", "hy_v4"],
-        Pre {
-            rules: &[Rule::Numbers { most: 3 }, Rule::HanKana, Rule::DeepSeek3],
-            clean_spaces: false,
-            ..PLAIN
-        },
-    ),
-    (&["falcon"], Pre { rules: &[Rule::AsciiSigns { grave: true }, Rule::Gpt2, Rule::Triples], ..PLAIN }),
-    (&["bloom", "gpt3-finnish"], Pre { rules: &[Rule::Bloom], ..PLAIN }),
-    (&["poro-chat"], Pre { rules: &[Rule::Bloom], clean_spaces: false, ..PLAIN }),
-    (&["viking"], Pre { rules: &[Rule::Bloom, Rule::Numbers { most: 1 }], clean_spaces: false, ..PLAIN }),
-    (
-        &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
-        Pre { rules: &[Rule::Cased { contractions: true, digits: 3 }], clean_spaces: false, ..PLAIN },
-    ),
-    (
-        &["tekken"],
-        Pre {
-            rules: &[Rule::Cased { contractions: false, digits: 1 }],
-            ignore_merges: true,
-            add_bos: true,
-            clean_spaces: false,
-        },
-    ),
-];
-
-const PLAIN: Pre = Pre { rules: &[], ignore_merges: false, add_bos: false, clean_spaces: true };
-const LLAMA3: Modern = Modern { marks_in_words: false, digits: 3 };
-const QWEN2: Modern = Modern { marks_in_words: false, digits: 1 };
-const QWEN35: Modern = Modern { marks_in_words: true, digits: 1 };
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
+    use alloc::string::{String, ToString};
     use alloc::vec::Vec;
 
     fn words<'t>(pre: &str, text: &'t str) -> Vec<&'t str> {
@@ -255,14 +160,34 @@ mod tests {
         }
     }
 
+    /// The goldens are the answers of Python's `regex` module (`goldens/tokenizers/words.py`).
+    #[test]
+    fn words_are_those_of_a_regex_engine() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/tokenizers/words.txt");
+        let goldens = std::fs::read_to_string(path).unwrap();
+        let mut checked = std::collections::BTreeSet::new();
+        for line in goldens.lines() {
+            let [name, hex, lengths] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line:?}");
+            };
+            let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
+            let text = String::from_utf8((0..hex.len()).step_by(2).map(byte).collect()).unwrap();
+            let found: Vec<_> = words(name, &text).iter().map(|word| word.len().to_string()).collect();
+            assert_eq!(found.join(" "), lengths, "{name}: {text:?}: {:?}", words(name, &text));
+            checked.insert(String::from(name));
+        }
+        // Three names are not llama.cpp's.
+        let names = TABLE.iter().flat_map(|(names, _)| *names);
+        let unchecked: Vec<_> = names.filter(|name| !checked.contains(**name)).collect();
+        assert_eq!(unchecked, [&"glm5", &"deepseek-r1", &"hy_v4"]);
+    }
+
     #[test]
     fn words_together_are_the_text() {
         let text = "The cat's 12345 km—naïve ‘quote’ e\u{301}\u{200d}中文かな가\t\r\n  ½²٣ “x”…!? \u{3000} ABCdef GHI's\n\n";
-        for (names, _) in TABLE {
-            for name in *names {
-                assert_eq!(words(name, text).concat(), text, "{name}");
-                assert!(words(name, "").iter().all(|word| word.is_empty()), "{name}");
-            }
+        for name in TABLE.iter().flat_map(|(names, _)| *names) {
+            assert_eq!(words(name, text).concat(), text, "{name}");
+            assert!(words(name, "").iter().all(|word| word.is_empty()), "{name}");
         }
     }
 

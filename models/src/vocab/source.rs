@@ -4,6 +4,7 @@
 //! each can be tested and fuzzed without the other. The fields mirror the `tokenizer.ggml.*`
 //! metadata of a GGUF file.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use crate::error::Error;
@@ -25,8 +26,9 @@ use super::error::VocabError;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct VocabSource<'a> {
-    /// The tokeniser: `gpt2` (byte-pair encoding), `llama` (SentencePiece), `t5` (Unigram), `bert`
-    /// (WordPiece) or `rwkv` (longest match).
+    /// The tokeniser: `gpt2` (byte-pair encoding) and its variants `gemma4`, `whitespace` and
+    /// `hybriddna`; `llama` (SentencePiece), `t5` (Unigram), `bert` (WordPiece), `rwkv` (longest
+    /// match), `plamo2` (best segmentation); `none` or `no_vocab` for a model without texts.
     pub model: &'a str,
     /// The pre-tokeniser, which cuts text into words before byte pairs are merged; absent means
     /// `default`.
@@ -34,6 +36,10 @@ pub struct VocabSource<'a> {
     /// The name of the model. A few families need special treatment of white space that the file
     /// does not state otherwise.
     pub name: Option<&'a str>,
+    /// The architecture of the model, for the same reason.
+    pub architecture: Option<&'a str>,
+    /// The number of tokens of a model without texts; otherwise unused.
+    pub size: Option<u32>,
     /// The text of each token.
     pub tokens: &'a [&'a str],
     /// A score for each token, or empty. Extra entries are allowed, missing ones are not.
@@ -53,6 +59,10 @@ pub struct VocabSource<'a> {
     pub add_space_prefix: Option<bool>,
     /// True if runs of spaces count as one (Unigram only).
     pub merge_spaces: Option<bool>,
+    /// True if text is written in lower case (WordPiece and `whitespace` only).
+    pub lowercase: Option<bool>,
+    /// True if accents are removed (WordPiece only); absent means as `lowercase`.
+    pub strip_accents: Option<bool>,
     /// The table that normalises characters (Unigram only): the bytes of `precompiled_charsmap`, or
     /// empty.
     pub charsmap: Vec<u8>,
@@ -102,10 +112,14 @@ impl<'a> VocabSource<'a> {
     /// [`Error::MissingKey`] without `tokenizer.ggml.model`; [`Error::WrongType`] or
     /// [`Error::OutOfRange`] for a key of `tokenizer.ggml` that cannot be read.
     pub fn from_gguf(gguf: &'a Gguf<'_>) -> Result<Self, Error> {
+        let architecture = gguf.optional("general.architecture")?;
+        let size = format!("{}.vocab_size", architecture.unwrap_or(""));
         Ok(Self {
             model: gguf.str("tokenizer.ggml.model")?,
             pre: gguf.optional("tokenizer.ggml.pre")?,
             name: gguf.optional("general.name")?,
+            architecture,
+            size: gguf.optional(&size)?,
             tokens: gguf.optional("tokenizer.ggml.tokens")?.unwrap_or(&[]),
             scores: gguf.optional("tokenizer.ggml.scores")?.unwrap_or_default(),
             types: gguf.optional("tokenizer.ggml.token_type")?.unwrap_or_default(),
@@ -115,6 +129,8 @@ impl<'a> VocabSource<'a> {
             add_eos: gguf.optional("tokenizer.ggml.add_eos_token")?,
             add_space_prefix: gguf.optional("tokenizer.ggml.add_space_prefix")?,
             merge_spaces: gguf.optional("tokenizer.ggml.remove_extra_whitespaces")?,
+            lowercase: gguf.optional("tokenizer.ggml.normalizer.lowercase")?,
+            strip_accents: gguf.optional("tokenizer.ggml.normalizer.strip_accents")?,
             charsmap: bytes(gguf, "tokenizer.ggml.precompiled_charsmap")?,
         })
     }

@@ -164,7 +164,10 @@ impl Specials {
     fn set_strip(&mut self, source: &VocabSource<'_>, texts: &Strings) {
         let pre = source.pre.unwrap_or("");
         let name = source.name.unwrap_or("").to_ascii_lowercase();
-        if ["jina-v2-de", "jina-v2-es", "jina-v2-code"].contains(&pre) {
+        let architecture = source.architecture.unwrap_or("");
+        let jina = ["jina-v2-de", "jina-v2-es", "jina-v2-code"].iter().any(|part| pre.contains(part));
+        let encoder = ["nomic-bert-moe", "jina-bert-v3"].iter().any(|part| architecture.contains(part));
+        if jina || encoder {
             self.add_to(texts.find(b"<mask>"), Attr::LSTRIP);
         } else if name.contains("phi-3") || name.contains("phi3") {
             let special = Attr::CONTROL.or(Attr::USER).or(Attr::UNKNOWN);

@@ -195,7 +195,7 @@ fn join(symbols: &mut [Symbol], left: usize) {
 }
 
 /// Return `text` with [`SPACE`] for every space, and one in front if `prefix`.
-fn escape(text: &str, prefix: bool) -> String {
+pub(super) fn escape(text: &str, prefix: bool) -> String {
     let spaces = text.bytes().filter(|&byte| byte == b' ').count() + 1;
     let mut escaped = String::with_capacity(text.len() + 2 * spaces + 1);
     if prefix {

@@ -1,5 +1,5 @@
-//! WordPiece, as in BERT (Devlin et al., 2018): text is cut into words without case or accents. The
-//! longest token that a word starts with is cut off, again and again. A word with a rest that no
+//! WordPiece, as in BERT (Devlin et al., 2018): text is cut into words, without case and accents
+//! unless the model keeps them. The longest token that a word starts with is cut off, again and again. A word with a rest that no
 //! token matches becomes the unknown token.
 //!
 //! White space, punctuation and ideographs divide words; control characters and combining marks are
@@ -14,6 +14,7 @@ use unicode_normalization::char::decompose_canonical;
 
 use super::automaton::{Automaton, Direction};
 use super::error::VocabError;
+use super::source::VocabSource;
 use super::spm::SPACE;
 use super::strings::Strings;
 
@@ -24,6 +25,8 @@ pub(super) struct WordPiece {
     /// position.
     automaton: Automaton,
     unk: Option<Token>,
+    lowercase: bool,
+    strip_accents: bool,
 }
 
 impl WordPiece {
@@ -31,28 +34,40 @@ impl WordPiece {
     ///
     /// # Errors
     /// Those of [`Automaton::new`].
-    pub(super) fn new(texts: &Strings, unk: Option<Token>) -> Result<Self, VocabError> {
-        let automaton = Automaton::new(0..texts.len() as u32, texts, Direction::Backwards)?;
-        Ok(Self { automaton, unk })
+    pub(super) fn new(
+        source: &VocabSource<'_>,
+        texts: &Strings,
+        unk: Option<Token>,
+    ) -> Result<Self, VocabError> {
+        let lowercase = source.lowercase.unwrap_or(true);
+        Ok(Self {
+            automaton: Automaton::new(0..texts.len() as u32, texts, Direction::Backwards)?,
+            unk,
+            lowercase,
+            strip_accents: source.strip_accents.unwrap_or(lowercase),
+        })
     }
 
     /// Append the tokens of `text`.
     pub(super) fn tokenize(&self, text: &str, texts: &Strings, out: &mut Vec<Token>) {
         let mut word = String::from(SPACE);
         let mut longest = Vec::new();
+        let mut take = |c: char| {
+            let role = Role::of(c, self.strip_accents);
+            if role != Role::Letter && role != Role::Dropped {
+                self.end_word(&mut word, texts, &mut longest, out);
+            }
+            if (role == Role::Letter || role == Role::Alone) && self.lowercase {
+                word.extend(c.to_lowercase());
+            } else if role == Role::Letter || role == Role::Alone {
+                word.push(c);
+            }
+            if role == Role::Alone {
+                self.end_word(&mut word, texts, &mut longest, out);
+            }
+        };
         for c in text.chars() {
-            decompose_canonical(c, |c| {
-                let role = Role::of(c);
-                if role != Role::Letter && role != Role::Dropped {
-                    self.end_word(&mut word, texts, &mut longest, out);
-                }
-                if role == Role::Letter || role == Role::Alone {
-                    word.extend(c.to_lowercase());
-                }
-                if role == Role::Alone {
-                    self.end_word(&mut word, texts, &mut longest, out);
-                }
-            });
+            if self.strip_accents { decompose_canonical(c, &mut take) } else { take(c) }
         }
         self.end_word(&mut word, texts, &mut longest, out);
     }
@@ -103,18 +118,17 @@ enum Role {
 }
 
 impl Role {
-    fn of(c: char) -> Self {
+    fn of(c: char, strip_accents: bool) -> Self {
         if c.is_whitespace() {
             return Self::Space;
         }
         let category = get_general_category(c);
         match category {
             _ if c == '\u{fffd}' => Self::Dropped,
-            Category::Control
-            | Category::Format
-            | Category::PrivateUse
-            | Category::Surrogate
-            | Category::NonspacingMark => Self::Dropped,
+            Category::Control | Category::Format | Category::PrivateUse | Category::Surrogate => {
+                Self::Dropped
+            }
+            Category::NonspacingMark if strip_accents => Self::Dropped,
             Category::ConnectorPunctuation
             | Category::DashPunctuation
             | Category::OpenPunctuation
@@ -149,10 +163,14 @@ mod tests {
     use super::*;
 
     fn tokens(vocab: &[&str], text: &str) -> Vec<u32> {
+        tokens_with(&VocabSource::default(), vocab, text)
+    }
+
+    fn tokens_with(source: &VocabSource<'_>, vocab: &[&str], text: &str) -> Vec<u32> {
         let mut texts = Strings::with_capacity(0, 0).unwrap();
         vocab.iter().for_each(|text| drop(texts.push(text.as_bytes())));
         let mut out = Vec::new();
-        WordPiece::new(&texts, Some(Token(0))).unwrap().tokenize(text, &texts, &mut out);
+        WordPiece::new(source, &texts, Some(Token(0))).unwrap().tokenize(text, &texts, &mut out);
         out.iter().map(|token| token.0).collect()
     }
 
@@ -170,6 +188,17 @@ mod tests {
         let vocab = ["?", "▁a", "▁e", "▁!", "▁中", "b"];
         assert_eq!(tokens(&vocab, "\u{c0}B\u{200d}b"), [1, 5, 5]);
         assert_eq!(tokens(&vocab, "e\u{301}!\u{e9}中中"), [2, 3, 2, 4, 4]);
+    }
+
+    #[test]
+    fn case_and_accents_are_kept_where_the_model_says_so() {
+        let vocab = ["?", "▁a", "▁A", "▁à", "▁À"];
+        let with =
+            |lowercase, strip_accents| VocabSource { lowercase, strip_accents, ..VocabSource::default() };
+        assert_eq!(tokens_with(&with(None, None), &vocab, "A À"), [1, 1]);
+        assert_eq!(tokens_with(&with(Some(false), None), &vocab, "A À"), [2, 4]);
+        assert_eq!(tokens_with(&with(Some(true), Some(false)), &vocab, "A À"), [1, 3]);
+        assert_eq!(tokens_with(&with(Some(false), Some(true)), &vocab, "A À"), [2, 2]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::footprint;
 use backstitch_core::PackedType;
-use backstitch_models::graph::{Kind, Step, WeightShape};
+use backstitch_models::graph::{Kind, StackOf, Step, WeightShape};
 use backstitch_models::{Context, Model};
 use std::collections::BTreeSet;
 use std::ops::{Add, Mul};
@@ -103,8 +103,10 @@ fn products(model: &Model, steps: &[Step]) -> Work {
             let shape = model.graph().weight(weight).map(|info| &info.shape);
             let (n, kind) = match shape {
                 Some(WeightShape::Matrix { rows, n_cols, kind }) => (rows.len() * n_cols, *kind),
-                Some(WeightShape::Experts { n_expert, n_rows, n_cols, kind }) => {
-                    (n_experts_used(model).min(*n_expert) * n_rows * n_cols, *kind)
+                Some(WeightShape::Stack { of, n_matrices, rows, n_cols, kind, .. }) => {
+                    let n_experts = n_experts_used(model).min(*n_matrices);
+                    let n = if *of == StackOf::Experts { n_experts } else { *n_matrices };
+                    (n * rows.len() * n_cols, *kind)
                 }
                 _ => continue,
             };

@@ -147,6 +147,7 @@ fn sees(group: &Group) -> String {
         Sees::All => "everything".into(),
         Sees::Window(Window::Sliding(n)) => format!("a window of {n}"),
         Sees::Window(Window::Chunked(n)) => format!("chunks of {n}"),
+        Sees::Window(Window::Symmetric(n)) => format!("a window of {n} around it"),
         Sees::EncoderOutput => "an encoded text".into(),
     }
 }

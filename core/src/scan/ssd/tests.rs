@@ -113,3 +113,25 @@ fn slices_that_do_not_fit_are_refused() {
     assert!(run(&case.xbc, &mut state, &mut out[1..]).is_err());
     assert!(run(&case.xbc, &mut state, &mut out).is_ok());
 }
+
+#[test]
+fn x_b_and_c_may_lie_apart() {
+    let case = Case::new(4, 5, 2, 19, 9);
+    let (out, state) = case.run(KernelSet::scalar(), &Inline, &[9]);
+    let (n_x, n_b) = (20, 38);
+    let columns = |first: usize, n: usize| -> Vec<f32> {
+        case.xbc.chunks(n_x + 2 * n_b).flat_map(|row| row[first..first + n].to_vec()).collect()
+    };
+    let (x, b, c) = (columns(0, n_x), columns(n_x, n_b), columns(n_x + n_b, n_b));
+    for set in KernelSet::available() {
+        let run = |xbc: [&[f32]; 3], state: &mut [f32], out: &mut [f32]| {
+            case.ssd().run_apart(set, &Inline, xbc, &case.dt, state, out)
+        };
+        let (mut got_state, mut got) = (case.state.clone(), vec![0.0; out.len()]);
+        assert!(run([&x[1..], &b, &c], &mut got_state, &mut got).is_err());
+        assert!(run([&x, &b, &c[1..]], &mut got_state, &mut got).is_err());
+        run([&x, &b, &c], &mut got_state, &mut got).unwrap();
+        assert_bits(format!("{set:?} output"), &got, &out);
+        assert_bits(format!("{set:?} state"), &got_state, &state);
+    }
+}

@@ -3,7 +3,11 @@
 use super::*;
 
 fn memory(causal: bool) -> Memory {
-    let attention = AttentionSpec::BatchOnly { layer: shape(None), causal };
+    windowed(causal, None)
+}
+
+fn windowed(causal: bool, window: Option<Window>) -> Memory {
+    let attention = AttentionSpec::BatchOnly { layer: shape(window), causal };
     Memory::new(&[LayerSpec { attention, ..LayerSpec::default() }], &params(64, 3)).unwrap()
 }
 
@@ -32,6 +36,19 @@ fn tokens_see_all_of_their_sequence_and_nothing_stays() {
         assert_eq!((n_tokens, memory.seq_pos_max(SeqId(0))), (80, None));
         memory.audit().unwrap();
     }
+}
+
+#[test]
+fn a_symmetric_window_reaches_to_both_sides() {
+    let (mut memory, batch) = (windowed(false, Some(Window::Symmetric(8))), interleaved());
+    let mut plan = memory.prepare(&batch, 64).unwrap();
+    while let Some(ubatch) = plan.next_ubatch() {
+        for (token, seen) in ubatch.tokens().iter().zip(ubatch.attention(0).unwrap().visible()) {
+            let pos = token.pos.0 as u32;
+            assert_eq!((seen.lo, seen.hi), (pos.saturating_sub(4), (pos + 5).min(40)));
+        }
+    }
+    plan.commit().unwrap();
 }
 
 #[test]

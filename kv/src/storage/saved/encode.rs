@@ -181,6 +181,7 @@ impl Stored for Sees {
             Sees::Window(Window::Sliding(size)) => (1, size),
             Sees::Window(Window::Chunked(size)) => (2, size),
             Sees::EncoderOutput => (3, 0),
+            Sees::Window(Window::Symmetric(size)) => (4, size),
         };
         out.push(kind);
         window.put(out);
@@ -192,6 +193,7 @@ impl Stored for Sees {
             (1, size @ 1..) => Ok(Sees::Window(Window::Sliding(size))),
             (2, size @ 1..) => Ok(Sees::Window(Window::Chunked(size))),
             (3, 0) => Ok(Sees::EncoderOutput),
+            (4, size @ 1..) => Ok(Sees::Window(Window::Symmetric(size))),
             (kind, _) => Err(from.fields.malformed("what a group sees", kind.into(), 0)),
         }
     }

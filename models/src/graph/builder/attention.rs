@@ -103,18 +103,33 @@ impl Builder<'_, '_> {
     /// Store `k` and `v` in this layer's cache and attend with `q`. Heads have the sizes that the
     /// layer's [`Cells`] state.
     pub fn attend(&mut self, qkv: Qkv, scores: Scores) -> Value {
-        self.attend_biased(qkv, scores, None)
+        self.attend_with(qkv, scores, None)
     }
 
     /// Do the work of [`Builder::attend`] with relative position biases from [`Builder::buckets`]
-    /// added to the scores.
-    pub fn attend_biased(&mut self, qkv: Qkv, scores: Scores, bias: Option<WeightId>) -> Value {
+    /// added to the scores, or with sinks from [`Builder::sinks`].
+    pub fn attend_with(
+        &mut self,
+        qkv: Qkv,
+        scores: Scores,
+        weights: impl IntoIterator<Item = WeightId>,
+    ) -> Value {
         let Some(layer) = self.layer else {
             self.note(Error::OutsideLayer { operation: "attend" });
             return qkv.q;
         };
         self.store(layer, qkv.k, qkv.v);
-        self.attend_over(layer, qkv.q, scores, bias)
+        self.attend_over(layer, qkv.q, scores, weights)
+    }
+
+    /// Attend with `q` to the keys and values that the layer named to [`Builder::sharing_layer`]
+    /// stored.
+    pub fn attend_shared(&mut self, q: Value, scores: Scores) -> Value {
+        let Some(layer) = self.layer else {
+            self.note(Error::OutsideLayer { operation: "attend" });
+            return q;
+        };
+        self.attend_over(layer, q, scores, None)
     }
 
     /// Store keys and values in the cells of a layer of the memory.
@@ -125,14 +140,20 @@ impl Builder<'_, '_> {
     }
 
     /// Attend with `q` to the cells of a layer of the memory.
-    pub fn attend_over(&mut self, layer: usize, q: Value, scores: Scores, bias: Option<WeightId>) -> Value {
+    pub fn attend_over(
+        &mut self,
+        layer: usize,
+        q: Value,
+        scores: Scores,
+        weights: impl IntoIterator<Item = WeightId>,
+    ) -> Value {
         let Some((n_head, d_v)) = self.heads(layer, q) else {
             self.note(Error::NoLayer { layer });
             return q;
         };
         let out = self.value("attn", n_head * d_v, Rows::Tokens);
         let kind = Kind::Attend { n_head, scores };
-        let mut step = Step::new("attend", kind).reading([q]).writing([out]).using(bias);
+        let mut step = Step::new("attend", kind).reading([q]).writing([out]).using(weights);
         step.carries = Some(Carried::Cells { layer });
         self.push(step);
         out
@@ -147,6 +168,15 @@ impl Builder<'_, '_> {
         };
         let cells = attention_of(spec)?;
         Some((self.width(q).checked_div(cells.d_k)?, cells.d_v))
+    }
+
+    /// Add the vector `name`, a sink for each of `n_head` query heads, if the file has it; errors
+    /// as [`Builder::vector`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn sinks(&mut self, name: &str, n_head: usize) -> Result<Option<WeightId>, Error> {
+        self.optional_vector(name, n_head)
     }
 
     /// Add a table of relative position biases.

@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     graph::{
         computation::Head,
-        kind::{Activation, Columns, Kind, RowOf},
+        kind::{Activation, Columns, Kind, RowOf, Temperature},
         step::Step,
         value::{Rows, Value, quantized_width},
     },
@@ -24,6 +24,15 @@ pub struct EmbedTable<'n> {
     pub by: RowOf,
     /// Factor of the rows.
     pub scale: f32,
+}
+
+/// One of the values of [`Builder::join`].
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// Columns for each group.
+    Each(Value),
+    /// Columns that all groups share.
+    Same(Value),
 }
 
 impl Builder<'_, '_> {
@@ -56,6 +65,27 @@ impl Builder<'_, '_> {
         self.push(Step::new("scale", Kind::Scale { factor }).changing(x));
     }
 
+    /// Change `x` by the factor that the tensor `name` holds, if the file has it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn scale_by_weight(&mut self, x: Value, name: &str) -> Result<(), Error> {
+        if let Some(weight) = self.optional_vector(name, 1)? {
+            self.push(Step::new("scale", Kind::Scale { factor: 1.0 }).changing(x).using([weight]));
+        }
+        Ok(())
+    }
+
+    /// Change each row of `x` by the factor of its token's position.
+    pub fn scale_by_position(&mut self, x: Value, temperature: Temperature) {
+        self.push(Step::new("temperature", Kind::ScaleByPosition(temperature)).changing(x));
+    }
+
+    /// Change `x` to what of it lies between `-limit` and `limit`, or to the nearer of both.
+    pub fn clamp(&mut self, x: Value, limit: f32) {
+        self.push(Step::new("clamp", Kind::Clamp { limit }).changing(x));
+    }
+
     /// Change `x` to `x + y`.
     pub fn add(&mut self, x: Value, y: Value) {
         self.push(Step::new("add", Kind::Add).changing(x).reading([y]));
@@ -81,6 +111,20 @@ impl Builder<'_, '_> {
         let n_group = self.width(x) / columns.group.max(1);
         let out = self.value(name, n_group * columns.n, self.rows(x));
         self.push(Step::new("columns", Kind::Columns(columns)).reading([x]).writing([out]));
+        out
+    }
+
+    /// Return the columns of two values in turns: of each of `n_groups` groups first those of the
+    /// one, then those of the other.
+    pub fn join(&mut self, name: &'static str, n_groups: usize, parts: [Part; 2]) -> Value {
+        let width = |part| match part {
+            Part::Each(value) => self.width(value) / n_groups.max(1),
+            Part::Same(value) => self.width(value),
+        };
+        let [n_x, n_y] = parts.map(width);
+        let [x, y] = parts.map(|(Part::Each(value) | Part::Same(value))| value);
+        let out = self.value(name, n_groups * (n_x + n_y), self.rows(x));
+        self.push(Step::new("join", Kind::Join { n_groups, n_x }).reading([x, y]).writing([out]));
         out
     }
 
@@ -111,7 +155,8 @@ impl Builder<'_, '_> {
         let width = if self.takes_quantized(head) { quantized_width(n_embd) } else { 0 };
         let room = self.value("q8", width, self.rows(x));
         let step = Step::new("logits", Kind::Logits { soft_cap });
-        self.push(step.reading([x]).writing([room]).using([head]));
+        let bias = self.optional_vector("output.bias", n_vocab)?;
+        self.push(step.reading([x]).writing([room]).using([head]).using(bias));
         self.graph.head = Head::Logits;
         Ok(())
     }

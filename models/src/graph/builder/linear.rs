@@ -7,7 +7,7 @@ use crate::{
         kind::{Activation, Kind},
         step::Step,
         value::{Value, quantized_width},
-        weight::{WeightId, WeightShape, packed_type},
+        weight::{StackOf, WeightId, WeightShape, packed_type},
     },
 };
 use alloc::{format, vec::Vec};
@@ -114,6 +114,17 @@ impl Builder<'_, '_> {
         Ok(out)
     }
 
+    /// Return `x` times a matrix, without the bias of its name, which an operation adds later.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn unbiased(&mut self, x: Value, linear: Linear) -> Result<Value, Error> {
+        let out = self.value(linear.result, linear.n_rows, self.rows(x));
+        let found = Found { bias: None, ..self.find(x, &linear)? };
+        self.multiply(x, &[(found, out)], false);
+        Ok(out)
+    }
+
     /// Return `x` times each of the matrices. One step reads `x` for all of them, which is faster
     /// than a step each.
     ///
@@ -139,6 +150,28 @@ impl Builder<'_, '_> {
         let found = self.find(x, &Linear::new(name, self.width(residual)))?;
         self.multiply(x, &[(found, residual)], true);
         Ok(())
+    }
+
+    /// Return each head of `x` times a matrix of its own, of the stack `NAME.weight`, `[n_head,
+    /// n_rows, d_head]`.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn linear_heads(
+        &mut self,
+        x: Value,
+        name: &'static str,
+        n_head: usize,
+        n_rows: usize,
+    ) -> Result<Value, Error> {
+        let n_cols = self.width(x) / n_head.max(1);
+        let shape = [n_head, n_rows, n_cols];
+        let weight = self.stack_of(StackOf::Heads, &format!("{name}.weight"), shape, 0..n_rows)?;
+        let out = self.value(name, n_head * n_rows, self.rows(x));
+        let room = self.value("heads", n_cols + n_rows + quantized_width(n_cols), self.rows(x));
+        let step = Step::new("matmul_heads", Kind::MatMulHeads { n_head });
+        self.push(step.reading([x]).writing([out, room]).using([weight]));
+        Ok(out)
     }
 
     /// Return `x` times a matrix of low rank.

@@ -51,6 +51,11 @@ impl Norm {
         Norm { name, rule: Rule::Rms, eps, groups: Groups::Alike(d_head) }
     }
 
+    /// The layer norm of each group of `group` columns, with weights of their own.
+    pub const fn layer_groups(name: &'static str, eps: f32, group: usize) -> Self {
+        Norm { name, rule: Rule::Layer, eps, groups: Groups::Own(group) }
+    }
+
     /// The root-mean-square norm of each group of `group` columns, with weights of their own.
     pub const fn groups(name: &'static str, eps: f32, group: usize) -> Self {
         Norm { name, rule: Rule::Rms, eps, groups: Groups::Own(group) }
@@ -93,7 +98,13 @@ impl Builder<'_, '_> {
 
     /// Divide each row of `x` by its root mean square, in place and without a weight.
     pub fn plain_norm(&mut self, x: Value, eps: f32) {
-        let kind = Kind::RmsNorm { eps, group: self.width(x) };
+        self.plain_norm_heads(x, eps, self.width(x));
+    }
+
+    /// Divide each head of `d_head` columns of `x` by its root mean square, in place and without a
+    /// weight.
+    pub fn plain_norm_heads(&mut self, x: Value, eps: f32, d_head: usize) {
+        let kind = Kind::RmsNorm { eps, group: d_head };
         self.push(Step::new("rms_norm", kind).changing(x));
     }
 
@@ -109,7 +120,7 @@ impl Builder<'_, '_> {
             false => self.vector(&name, len)?,
         };
         let bias = match norm.rule {
-            Rule::Layer => self.optional_vector(&format!("{}.bias", norm.name), width)?,
+            Rule::Layer => self.optional_vector(&format!("{}.bias", norm.name), len)?,
             Rule::Rms => None,
         };
         Ok((weight, bias))
@@ -122,7 +133,7 @@ impl Builder<'_, '_> {
         };
         let step = match norm.rule {
             Rule::Rms => Step::new("rms_norm", Kind::RmsNorm { eps: norm.eps, group }),
-            Rule::Layer => Step::new("layer_norm", Kind::LayerNorm { eps: norm.eps }),
+            Rule::Layer => Step::new("layer_norm", Kind::LayerNorm { eps: norm.eps, group }),
         };
         self.push(step.reading([x]).writing([out]).using([weights.0]).using(weights.1));
     }

@@ -7,7 +7,7 @@ use crate::llama_files::{Order, Piece, Row};
 use crate::{
     error::Error,
     graph::{
-        kind::{DeltaSizes, Kind, SsdSizes, WkvSizes},
+        kind::{DeltaSizes, GlaSizes, KdaSizes, Kind, SsdSizes, WkvSizes},
         step::Step,
         value::{Rows, Value},
     },
@@ -64,6 +64,34 @@ pub struct Wkv7Inputs {
     pub v: Value,
     /// Learning rate before its sigmoid.
     pub a: Value,
+}
+
+/// Inputs of gated linear attention.
+#[derive(Clone, Copy, Debug)]
+pub struct GlaInputs {
+    /// Receptance, `[n_tokens, n_head, d_head]`.
+    pub r: Value,
+    /// Decay before its exponentials, `[n_tokens, n_head, d_head]`.
+    pub w: Value,
+    /// Keys, `[n_tokens, n_head_kv, d_head]`.
+    pub k: Value,
+    /// Values, `[n_tokens, n_head_kv, d_head]`.
+    pub v: Value,
+}
+
+/// Inputs of Kimi delta attention.
+#[derive(Clone, Copy, Debug)]
+pub struct KdaInputs {
+    /// Queries, `[n_tokens, n_head, d_k]`.
+    pub q: Value,
+    /// Keys, `[n_tokens, n_head, d_k]`.
+    pub k: Value,
+    /// Values, `[n_tokens, n_head, d_v]`.
+    pub v: Value,
+    /// Learning rate before its sigmoid, `[n_tokens, n_head]`.
+    pub beta: Value,
+    /// Decay before bias and softplus, `[n_tokens, n_head, d_k]`.
+    pub alpha: Value,
 }
 
 /// Inputs of the gated delta rule.
@@ -131,13 +159,28 @@ impl Builder<'_, '_> {
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn ssd(&mut self, xbc: Value, dt: Value, sizes: SsdSizes) -> Result<Value, Error> {
+        self.step_ssd(&[xbc, dt], &[xbc, dt], sizes)
+    }
+
+    /// Step the recurrence of Mamba-2 as [`Builder::ssd`] does, with x, B and C in values of their
+    /// own.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn ssd_apart(&mut self, inputs: SelectiveInputs, sizes: SsdSizes) -> Result<Value, Error> {
+        let SelectiveInputs { x, dt, b, c } = inputs;
+        self.step_ssd(&[x, b, c, dt], &[x, b, dt], sizes)
+    }
+
+    /// Step the recurrence of Mamba-2; `enters` are those of the values that enter its state.
+    fn step_ssd(&mut self, reads: &[Value], enters: &[Value], sizes: SsdSizes) -> Result<Value, Error> {
         let width = sizes.n_head * sizes.d_head;
         let dt_bias = self.vector("ssm_dt.bias", sizes.n_head)?;
         let (a, d) = (self.vector("ssm_a", sizes.n_head)?, self.vector("ssm_d", sizes.n_head)?);
         let out = self.value("ssd", width, Rows::Tokens);
-        let step = Step::new("ssd", Kind::Ssd(sizes)).reading([xbc, dt]).writing([out]);
+        let step = Step::new("ssd", Kind::Ssd(sizes)).reading(reads.iter().copied()).writing([out]);
         let in_llama = in_s(Order::Same);
-        let state = Recurrence { len: width * sizes.d_state, enters: &[xbc, dt], in_llama };
+        let state = Recurrence { len: width * sizes.d_state, enters, in_llama };
         self.push_recurrence(step.using([dt_bias, a, d]), state);
         Ok(out)
     }
@@ -160,7 +203,7 @@ impl Builder<'_, '_> {
     }
 
     /// Step the recurrence of RWKV 7 with the weights `time_mix_k_k`, `time_mix_k_a`,
-    /// `time_mix_r_k` and `time_mix_ln`.
+    /// `time_mix_r_k` and, where the file has it, `time_mix_ln`.
     ///
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
@@ -170,13 +213,46 @@ impl Builder<'_, '_> {
         let k_k = self.vector("time_mix_k_k.weight", width)?;
         let (k_a, r_k) =
             (self.vector("time_mix_k_a.weight", width)?, self.vector("time_mix_r_k.weight", width)?);
-        let norm = [self.vector("time_mix_ln.weight", width)?, self.vector("time_mix_ln.bias", width)?];
+        let norm = match self.has("time_mix_ln.weight") {
+            true => {
+                Some([self.vector("time_mix_ln.weight", width)?, self.vector("time_mix_ln.bias", width)?])
+            }
+            false => None,
+        };
         let out = self.value("wkv", width, Rows::Tokens);
         let step = Step::new("wkv7", Kind::Wkv7(sizes)).reading([r, w, k, v, a]).writing([out]);
         // A head's values are rows there.
         let in_llama = in_s(Order::Transposed { rows: d_head, cols: d_head });
         let state = Recurrence { len: width * d_head, enters: &[w, k, v, a], in_llama };
-        self.push_recurrence(step.using([k_k, k_a, r_k]).using(norm), state);
+        self.push_recurrence(step.using([k_k, k_a, r_k]).using(norm.into_iter().flatten()), state);
+        Ok(out)
+    }
+
+    /// Step gated linear attention, which has no weights of its own.
+    pub fn gla(&mut self, inputs: GlaInputs, sizes: GlaSizes) -> Value {
+        let GlaInputs { r, w, k, v } = inputs;
+        let width = sizes.n_head * sizes.d_head;
+        let out = self.value("gla", width, Rows::Tokens);
+        let step = Step::new("gla", Kind::Gla(sizes)).reading([r, w, k, v]).writing([out]);
+        let in_llama = in_s(Order::Same);
+        let state = Recurrence { len: width * sizes.d_head, enters: &[w, k, v], in_llama };
+        self.push_recurrence(step, state);
+        out
+    }
+
+    /// Step Kimi delta attention with the weights `ssm_dt.bias` and `ssm_a`.
+    ///
+    /// # Errors
+    /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
+    pub fn kda(&mut self, inputs: KdaInputs, sizes: KdaSizes) -> Result<Value, Error> {
+        let KdaInputs { q, k, v, beta, alpha } = inputs;
+        let KdaSizes { n_head, d_k, d_v, .. } = sizes;
+        let (dt_bias, a) = (self.vector("ssm_dt.bias", n_head * d_k)?, self.vector("ssm_a", n_head)?);
+        let out = self.value("kda", n_head * d_v, Rows::Tokens);
+        let step = Step::new("kda", Kind::Kda(sizes)).reading([q, k, v, beta, alpha]).writing([out]);
+        let in_llama = in_s(Order::Transposed { rows: d_k, cols: d_v });
+        let state = Recurrence { len: n_head * d_v * d_k, enters: &[k, v, beta, alpha], in_llama };
+        self.push_recurrence(step.using([dt_bias, a]), state);
         Ok(out)
     }
 

@@ -28,6 +28,8 @@ pub struct RopeSpec<'f> {
 /// Divisors of a rotation's frequencies, by the names of their tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeFactors {
+    /// No divisors.
+    None,
     /// One vector for all contexts; the frequencies stay where the file lacks it.
     Optional(&'static str),
     /// One vector for contexts of up to `n_ctx_orig` tokens, another for longer ones.
@@ -48,6 +50,7 @@ impl Builder<'_, '_> {
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn rope(&mut self, spec: RopeSpec<'_>) -> Result<RopeId, Error> {
         let choice = match spec.factors {
+            RopeFactors::None => RotationChoice { usual: turned(&spec, &[])?, long: None },
             RopeFactors::Optional(name) => {
                 let is_there = self.gguf.tensor(name).is_some();
                 let divisors = if is_there { self.divisors(spec.rope, name)? } else { vec![] };

@@ -43,6 +43,11 @@ impl Class {
         Self(self.0 & !other.0)
     }
 
+    /// Return all classes of characters that are not in this set.
+    pub(super) const fn others(self) -> Self {
+        Self(0x1ff).without(self)
+    }
+
     /// Return true if the sets share a class. Never true of [`Class::END`].
     pub(super) const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -17,6 +17,33 @@ pub(super) fn is_east_asian(c: char) -> bool {
     matches!(c, '\u{800}'..='\u{9fa5}' | '\u{ac00}'..='\u{d7ff}')
 }
 
+/// Return true for the characters of the script Han.
+pub(super) fn is_han(c: char) -> bool {
+    !c.is_ascii() && within(HAN, c)
+}
+
+/// Return true for the scripts that AFMoE's second expression lists: ideographs, kana, Hangul,
+/// Thai, Lao, Khmer and Myanmar.
+pub(super) fn is_asian(c: char) -> bool {
+    !c.is_ascii() && within(ASIAN, c)
+}
+
+/// Return true for Hangul syllables and letters, as Youtu lists them.
+pub(super) fn is_hangul(c: char) -> bool {
+    matches!(c, '\u{3131}'..='\u{318e}' | '\u{ac00}'..='\u{d7a3}')
+}
+
+/// Return true for the punctuation of East Asian text that Youtu lists.
+pub(super) fn is_wide_punctuation(c: char) -> bool {
+    matches!(c, '！' | '…' | '“' | '”' | '‘' | '’' | '—' | '：' | '；' | '，')
+        || matches!(c, '\u{3001}'..='\u{303f}' | '\u{fe30}'..='\u{fe4f}')
+}
+
+/// Return true for Bopomofo, as Youtu lists it.
+pub(super) fn is_bopomofo(c: char) -> bool {
+    matches!(c, '\u{3105}'..='\u{312f}')
+}
+
 /// Return true for the punctuation of DeepSeek LLM: ASCII except digits, its full-width forms,
 /// quotes, and the ideographic full stop.
 pub(super) fn is_full_or_half_width_sign(c: char) -> bool {
@@ -34,6 +61,22 @@ pub(super) fn ends_bloom_word(c: char) -> bool {
 pub(super) fn is_cased(c: char) -> bool {
     c.is_ascii_alphabetic() || within(CASED, c)
 }
+
+/// The ranges of the script Han.
+#[rustfmt::skip]
+const HAN: &[(u32, u32)] = &[
+    (0x2e80, 0x2e99), (0x2e9b, 0x2ef3), (0x2f00, 0x2fd5), (0x3005, 0x3005), (0x3007, 0x3007), (0x3021, 0x3029),
+    (0x3038, 0x303b), (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xf900, 0xfa6d), (0xfa70, 0xfad9), (0x16fe2, 0x16fe3),
+    (0x16ff0, 0x16ff6), (0x20000, 0x2a6df), (0x2a700, 0x2b81d), (0x2b820, 0x2cead), (0x2ceb0, 0x2ebe0),
+    (0x2ebf0, 0x2ee5d), (0x2f800, 0x2fa1d), (0x30000, 0x3134a), (0x31350, 0x33479),
+];
+
+/// The ranges of [`is_asian`].
+#[rustfmt::skip]
+const ASIAN: &[(u32, u32)] = &[
+    (0x0e40, 0x0e7f), (0x0e80, 0x0eff), (0x1000, 0x109f), (0x1100, 0x11ff), (0x1780, 0x17ff), (0x2f00, 0x2fdf),
+    (0x3040, 0x30ff), (0x3400, 0x4dbf), (0x4e00, 0x9fff), (0xa000, 0xfaff), (0xff65, 0xff9f),
+];
 
 /// The ranges of letters with case beyond ASCII.
 #[rustfmt::skip]
@@ -60,8 +103,10 @@ mod tests {
 
     #[test]
     fn the_ranges_are_sorted_and_apart() {
-        assert!(CASED.iter().all(|(first, last)| first <= last));
-        assert!(CASED.windows(2).all(|pair| matches!(pair, [(_, last), (first, _)] if last < first)));
+        for ranges in [CASED, HAN, ASIAN] {
+            assert!(ranges.iter().all(|(first, last)| first <= last));
+            assert!(ranges.windows(2).all(|pair| matches!(pair, [(_, last), (first, _)] if last < first)));
+        }
     }
 
     #[test]

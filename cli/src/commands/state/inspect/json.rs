@@ -47,6 +47,7 @@ fn as_group(group: &Group, n_blocks: usize) -> Value {
         Sees::All => ("all", None),
         Sees::Window(Window::Sliding(n)) => ("window", Some(n)),
         Sees::Window(Window::Chunked(n)) => ("chunk", Some(n)),
+        Sees::Window(Window::Symmetric(n)) => ("around", Some(n)),
         Sees::EncoderOutput => ("text", None),
     };
     let layers = group.layers.iter().map(|layer| {

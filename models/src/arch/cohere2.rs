@@ -1,0 +1,19 @@
+//! Command R7B and Command A (Cohere, 2025, arXiv 2504.00698).
+//!
+//! Three layers with a window, whose queries and keys are rotated, then one without either.
+
+use super::{command_r, decoder::Decoder, rope};
+use crate::{
+    error::Error,
+    graph::Builder,
+    hparams::{Hparams, Pattern},
+};
+
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let decoder = Decoder {
+        pattern: Pattern::Every(4),
+        rope: |b, h, layer, pairs| layer.window.map(|_| rope::of_layer(b, h, layer, pairs)).transpose(),
+        ..command_r::decoder(h)
+    };
+    decoder.build(b, h)
+}

@@ -1,0 +1,36 @@
+//! Granite 3 (IBM, 2024, "Granite 3.0 Language Models"), with one network a layer or with experts,
+//! and its members with windows and sinks.
+//!
+//! Embeddings, what is added to the stream, and attention scores have factors, and scores of the
+//! vocabulary a divisor (`embedding_scale`, `residual_scale`, `attention.scale`, `logit_scale`).
+
+use super::{decoder::Decoder, rope};
+use crate::{
+    error::Error,
+    graph::Builder,
+    hparams::{Hparams, Pattern},
+};
+
+/// The choices of the family.
+pub(super) fn decoder(h: &Hparams) -> Decoder {
+    Decoder {
+        embed_scale: h.scales.embedding,
+        residual_scale: h.scales.residual,
+        logit_scale: 1.0 / h.scales.logit,
+        rope: |b, h, layer, pairs| match h.rope.finetuned {
+            // Files say by this odd key if queries and keys are rotated.
+            Some(false) => Ok(None),
+            _ => rope::of_layer(b, h, layer, pairs).map(Some),
+        },
+        ..Decoder::LLAMA
+    }
+}
+
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    decoder(h).build(b, h)
+}
+
+/// Describe a member some of whose layers have a window: those of the file's pattern.
+pub(super) fn build_windowed(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    Decoder { pattern: Pattern::Every(0), ..decoder(h) }.build(b, h)
+}

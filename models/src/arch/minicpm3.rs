@@ -1,0 +1,35 @@
+//! MiniCPM 3 (OpenBMB, 2024, the model card of MiniCPM3-4B): latent attention, whose cells hold the
+//! keys and values of all heads, and factors that files do not state.
+//!
+//! Frequencies have divisors for short and for long contexts, though files name no scaling.
+
+use super::{decoder::Decoder, mla, rope};
+use crate::{
+    error::Error,
+    graph::{Builder, Scores},
+    hparams::{Hparams, RopeScaling},
+};
+
+/// Factor of the embeddings.
+const EMBED_SCALE: f32 = 12.0;
+/// Factor of what is added to the stream, times the square root of the number of layers.
+const DEPTH_SCALE: f32 = 1.4;
+/// The width for which scores of the vocabulary need no factor.
+const BASE_WIDTH: f32 = 256.0;
+
+pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let decoder = Decoder {
+        embed_scale: EMBED_SCALE,
+        residual_scale: DEPTH_SCALE / libm::sqrtf(h.n_layer as f32),
+        logit_scale: BASE_WIDTH / h.n_embd as f32,
+        rope: |b, h, layer, pairs| {
+            let scaling = RopeScaling::Long { n_ctx_orig: h.rope.n_ctx_orig, attn_factor: 1.0 };
+            rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)
+        },
+        cells: mla::cells,
+        scores: |_, layer| Scores::scaled(1.0 / libm::sqrtf(layer.d_k as f32)),
+        attention: mla::attention,
+        ..Decoder::SPLIT
+    };
+    decoder.build(b, h)
+}
