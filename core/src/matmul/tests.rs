@@ -307,7 +307,7 @@ fn extreme_numbers_give_the_same_bits_on_every_set() {
 #[test]
 fn whatever_bytes_a_file_holds_every_set_gives_the_same_bits() {
     each(types(), |&dtype| {
-        let (n_rows, n_cols) = (80, if dtype.block_len() > 64 { 1024 } else { 800 });
+        let (n_rows, n_cols) = (80, if dtype.block_len() > 32 { 1024 } else { 800 });
         let row_bytes = dtype.row_bytes(n_cols).unwrap();
         let mut bytes = Random::new(37).bytes(n_rows * row_bytes);
         for (row, fill) in bytes.chunks_mut(row_bytes).zip([0, 0x7f, 0x80, 0xff, 0x77, 0x88]) {
