@@ -89,7 +89,10 @@ impl fmt::Display for Error {
             Error::Model(error) => error.fmt(f),
             Error::Tensor { tensor, source } => write!(f, "tensor {tensor:?}: {source}"),
             Error::NeedsImatrix { tensor, dtype } => {
-                write!(f, "tensor {tensor:?} would become {dtype}, which needs an importance matrix with data for it")
+                write!(
+                    f,
+                    "tensor {tensor:?} would become {dtype}, which needs an importance matrix with data for it"
+                )
             }
             Error::ImatrixSize { tensor, found, wanted } => write!(
                 f,
@@ -107,7 +110,10 @@ impl fmt::Display for Error {
             }
             Error::Layer { tensor } => write!(f, "the name of tensor {tensor:?} does not tell its layer"),
             Error::NoFallback { tensor, dtype, n_cols } => {
-                write!(f, "tensor {tensor:?} has rows of {n_cols}, which do not divide into blocks of {dtype}")
+                write!(
+                    f,
+                    "tensor {tensor:?} has rows of {n_cols}, which do not divide into blocks of {dtype}"
+                )
             }
             Error::Pattern { pattern, message } => {
                 write!(f, "{pattern:?} is no regular expression: {message}")

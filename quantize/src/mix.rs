@@ -157,8 +157,7 @@ impl<'a> Mix<'a> {
                 _ => default,
             });
         }
-        let is_tiny =
-            matches!(file_type, F::IQ2_XXS | F::IQ2_XS | F::IQ2_S | F::IQ2_M | F::IQ1_S | F::IQ1_M);
+        let is_tiny = matches!(file_type, F::IQ2_XXS | F::IQ2_XS | F::IQ2_S | F::IQ2_M | F::IQ1_S | F::IQ1_M);
         match category {
             _ if is_tiny => Ok(self.tiny(category).unwrap_or(default)),
             _ if category.is_attention_v() => Ok(self.attention_v()),
@@ -169,7 +168,8 @@ impl<'a> Mix<'a> {
                 Ok(self.ffn_down_in(layer).unwrap_or(default))
             }
             Category::FfnGate | Category::FfnUp => {
-                let layers = if category == Category::FfnGate { &mut self.ffn_gate } else { &mut self.ffn_up };
+                let layers =
+                    if category == Category::FfnGate { &mut self.ffn_gate } else { &mut self.ffn_up };
                 let (layer, n) = (layers.next(tensor.name())?, self.model.n_layer);
                 let is_inner = layer >= n / 8 && layer < 7 * n / 8;
                 Ok(if file_type == F::IQ3_XS && is_inner { DType::IQ3_XXS } else { default })
@@ -226,11 +226,29 @@ impl<'a> Mix<'a> {
         let file_type = self.options.file_type;
         let is_shared = self.model.n_gqa >= 4;
         let chosen = match file_type {
-            F::Q2_K => if is_shared { DType::Q4_K } else { DType::Q3_K },
-            F::IQ3_XXS if !is_shared => if self.has_imatrix { DType::IQ3_XXS } else { DType::IQ3_S },
+            F::Q2_K => {
+                if is_shared {
+                    DType::Q4_K
+                } else {
+                    DType::Q3_K
+                }
+            }
+            F::IQ3_XXS if !is_shared => {
+                if self.has_imatrix {
+                    DType::IQ3_XXS
+                } else {
+                    DType::IQ3_S
+                }
+            }
             F::Q2_K_S | F::IQ3_XXS | F::IQ3_XS | F::IQ3_S if is_shared => DType::Q4_K,
             F::IQ3_M => DType::Q4_K,
-            F::Q3_K_M => if i < 2 { DType::Q5_K } else { DType::Q4_K },
+            F::Q3_K_M => {
+                if i < 2 {
+                    DType::Q5_K
+                } else {
+                    DType::Q4_K
+                }
+            }
             F::Q3_K_L => DType::Q5_K,
             F::IQ4_NL | F::IQ4_XS if is_shared => DType::Q5_K,
             F::Q4_K_M | F::Q5_K_M if use_more_bits(i, n) => DType::Q6_K,
@@ -261,8 +279,17 @@ impl<'a> Mix<'a> {
         match file_type {
             F::Q3_K_L if self.model.is_falcon() => DType::Q4_K,
             _ if self.model.is_falcon() => file_type.dtype(),
-            F::Q2_K | F::IQ3_XS | F::IQ3_XXS | F::Q3_K_S | F::Q3_K_M | F::IQ4_NL | F::Q4_K_S | F::Q4_K_M
-            | F::IQ3_S | F::IQ3_M | F::IQ4_XS
+            F::Q2_K
+            | F::IQ3_XS
+            | F::IQ3_XXS
+            | F::Q3_K_S
+            | F::Q3_K_M
+            | F::IQ4_NL
+            | F::Q4_K_S
+            | F::Q4_K_M
+            | F::IQ3_S
+            | F::IQ3_M
+            | F::IQ4_XS
                 if self.model.n_expert == 8 =>
             {
                 DType::Q5_K

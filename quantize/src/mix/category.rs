@@ -35,9 +35,7 @@ impl Category {
         match name {
             "output.weight" => Self::Output,
             "token_embd.weight" | "per_layer_token_embd.weight" => Self::TokenEmbedding,
-            _ => {
-                PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Self::Other, |(_, kind)| *kind)
-            }
+            _ => PARTS.iter().find(|(part, _)| name.contains(part)).map_or(Self::Other, |(_, kind)| *kind),
         }
     }
 

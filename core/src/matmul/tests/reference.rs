@@ -2,7 +2,7 @@
 
 use crate::block::codes::Codes;
 use crate::block::{
-    iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_xs, mxfp4, q2_k, q3_k, q4_k, q5_k, q6_k,
+    iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_xs, mxfp4, nvfp4, q2_k, q3_k, q4_k, q5_k, q6_k,
 };
 use crate::packed::BLOCK;
 use crate::{DType, float::fma};
