@@ -31,7 +31,7 @@ pub struct Imatrix {
     chunk_size: u32,
 }
 
-/// What is known of one tensor: for each of its matrices (experts) a count, and a sum for each
+/// The data of one tensor: for each of its matrices (experts) a count, and a sum for each
 /// column.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {

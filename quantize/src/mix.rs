@@ -107,8 +107,8 @@ impl<'a> Mix<'a> {
     /// Return the type of a tensor. To be called once for each, in the order of [`in_order`].
     ///
     /// # Errors
-    /// [`Error::Layer`] if a layer is needed and the name does not tell it, [`Error::NoFallback`] if
-    /// the tensor has no type that fits.
+    /// [`Error::Layer`] if a layer is needed and the name does not tell it, [`Error::NoFallback`]
+    /// if the tensor has no type that fits.
     pub fn choose(&mut self, tensor: &TensorInfo<'_>) -> Result<DType, Error> {
         let (name, options) = (tensor.name(), self.options);
         if !is_quantised(tensor) || options.keep_output && name == "output.weight" {

@@ -72,8 +72,8 @@ impl<'g, 'a> Quantizer<'g, 'a> {
     /// [`Error::Model`] if the model states no architecture; [`Error::AlreadyQuantized`] and
     /// [`Error::NotRows`] if a tensor cannot be quantised; [`Error::ImatrixSize`] and
     /// [`Error::NotFinite`] if the importance matrix does not suit it; [`Error::Layer`] and
-    /// [`Error::NoFallback`] as [`Mix::choose`]. Where importance is missing, writing fails, so that
-    /// the plan can be shown.
+    /// [`Error::NoFallback`] as [`Mix::choose`]. Where importance is missing, writing fails, so
+    /// that the plan can be shown.
     pub fn with_imatrix(
         gguf: &'g Gguf<'a>,
         options: &'g Options,
@@ -109,6 +109,14 @@ impl<'g, 'a> Quantizer<'g, 'a> {
             tensors.push(planned);
         }
         Ok(Self { gguf, options, tensors, extra: Vec::new() })
+    }
+
+    /// Leave out the keys that name the importance matrix, as the library function
+    /// `llama_model_quantize` does; `llama-quantize` writes them.
+    #[must_use]
+    pub fn without_keys(mut self) -> Self {
+        self.extra.clear();
+        self
     }
 
     /// Return the tensors in the order in which they will be written.
