@@ -7,6 +7,7 @@ use crate::args::InspectArgs;
 use crate::error::{Error, of_engine};
 use crate::output::{MAX_SHOWN, Output, bytes, cut, one_line, shorten};
 use crate::{embedded, footprint, model};
+use backstitch_core::PackedType;
 use backstitch_core::cell::CellType;
 use backstitch_models::gguf::{Gguf, TensorInfo, Value};
 use backstitch_models::vocab::Vocab;
@@ -72,7 +73,7 @@ impl Subject<'_> {
     fn types(&self) -> BTreeMap<String, (usize, u64)> {
         let mut types = BTreeMap::new();
         for tensor in self.gguf.tensors() {
-            let (n, size) = types.entry(type_name(tensor)).or_insert((0, 0));
+            let (n, size) = types.entry(described_type(tensor)).or_insert((0, 0));
             *n += 1;
             *size += tensor.n_bytes() as u64;
         }
@@ -84,6 +85,16 @@ impl Subject<'_> {
 fn type_name(tensor: &TensorInfo<'_>) -> String {
     let name = tensor.dtype().name();
     if tensor.is_packed() { format!("{name} packed") } else { name.into() }
+}
+
+/// Return the name of a tensor's type for people, with that of the type as which it is loaded where
+/// that is another one of the same values.
+fn described_type(tensor: &TensorInfo<'_>) -> String {
+    let (name, dtype) = (type_name(tensor), tensor.dtype());
+    match PackedType::of(dtype).map(PackedType::name) {
+        Some(panels) if panels != dtype.name() => format!("{name}, loaded as {panels}"),
+        _ => name,
+    }
 }
 
 /// Least width for a value beside its key. In a narrower terminal it has a line of its own.
@@ -197,7 +208,7 @@ fn list_metadata(out: &mut Output, subject: &Subject) -> Result<(), Error> {
 fn list_tensors(out: &mut Output, subject: &Subject) -> Result<(), Error> {
     let row = |tensor: &TensorInfo| {
         let shape = format!("{:?}", tensor.shape());
-        vec![shorten(&one_line(tensor.name())), type_name(tensor), shape, bytes(tensor.n_bytes() as u64)]
+        vec![shorten(&one_line(tensor.name())), described_type(tensor), shape, bytes(tensor.n_bytes() as u64)]
     };
     Ok(out.table(&subject.gguf.tensors().iter().map(row).collect::<Vec<_>>())?)
 }

@@ -1,0 +1,85 @@
+//! Importance matrices in both forms, whole and damaged.
+
+use super::*;
+
+fn old(entries: &[(&str, i32, &[f32])], tail: &[u8]) -> Vec<u8> {
+    let mut bytes = (entries.len() as i32).to_le_bytes().to_vec();
+    for (name, count, values) in entries {
+        bytes.extend((name.len() as i32).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(count.to_le_bytes());
+        bytes.extend((values.len() as i32).to_le_bytes());
+        bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
+    }
+    bytes.extend(tail);
+    bytes
+}
+
+fn sample() -> Imatrix {
+    let mut imatrix = Imatrix::new("text", 16);
+    imatrix.add("a.weight", 0, 1, &[1.0, 2.0, 3.0, 4.0], 2).unwrap();
+    imatrix.add("experts.weight", 1, 3, &[2.0, 0.0], 2).unwrap();
+    imatrix.set_n_chunks(7);
+    imatrix
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let again = Imatrix::read(&sample().to_bytes().unwrap()).unwrap();
+    assert_eq!(again, sample());
+    assert_eq!((again.n_entries(), again.n_chunks(), again.datasets()), (2, Some(7), &["text".into()][..]));
+    assert_eq!(again.importance("a.weight"), Some(vec![5.0, 10.0]));
+    // Experts that no token met count alike.
+    assert_eq!(again.importance("experts.weight"), Some(vec![1.0, 1.0, 4.0, 0.0, 1.0, 1.0]));
+    assert_eq!(again.importance("b.weight"), None);
+}
+
+#[test]
+fn sums_of_another_shape_are_refused() {
+    let mut imatrix = sample();
+    assert!(imatrix.add("a.weight", 0, 1, &[1.0; 3], 3).is_err());
+    assert!(imatrix.add("a.weight", 1, 1, &[1.0; 2], 2).is_err());
+    assert!(imatrix.add("a.weight", 0, 1, &[1.0; 3], 2).is_err());
+    assert_eq!(imatrix, sample());
+}
+
+#[test]
+fn the_old_form_is_read() {
+    let mut tail = 9_i32.to_le_bytes().to_vec();
+    tail.extend(4_i32.to_le_bytes());
+    tail.extend(b"text");
+    let imatrix = Imatrix::read(&old(&[("a.weight", 2, &[4.0, 6.0]), ("b", 0, &[3.0])], &tail)).unwrap();
+    assert_eq!(imatrix.importance("a.weight"), Some(vec![2.0, 3.0]));
+    assert_eq!(imatrix.importance("b"), Some(vec![3.0]));
+    assert_eq!((imatrix.n_chunks(), imatrix.datasets()), (Some(9), &["text".to_owned()][..]));
+    assert_eq!(Imatrix::read(&old(&[("b", 1, &[3.0])], &[])).unwrap().n_chunks(), None);
+}
+
+#[test]
+fn files_that_end_anywhere_are_refused_and_none_panics() {
+    let whole = old(&[("a.weight", 2, &[4.0, 6.0])], &[]);
+    for end in 0..whole.len() {
+        assert!(Imatrix::read(&whole[..end]).is_err(), "{end}");
+    }
+    let whole = sample().to_bytes().unwrap();
+    for end in 0..whole.len() - 31 {
+        assert!(Imatrix::read(&whole[..end]).is_err(), "{end}");
+    }
+    for i in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[i] ^= 0x91;
+        let _ = Imatrix::read(&damaged).map(|imatrix| imatrix.importance("a.weight"));
+    }
+}
+
+#[test]
+fn absurd_numbers_are_refused_before_memory_is_taken() {
+    for number in [-1, 0, i32::MAX] {
+        let bytes = number.to_le_bytes();
+        assert!(matches!(Imatrix::read(&bytes), Err(Error::Imatrix { .. })));
+        let mut bytes = 1_i32.to_le_bytes().to_vec();
+        bytes.extend(number.to_le_bytes());
+        bytes.extend([0; 64]);
+        assert!(matches!(Imatrix::read(&bytes), Err(Error::Imatrix { .. })));
+    }
+}
