@@ -113,7 +113,7 @@ fn tokenizer(gguf: &Gguf<'_>) -> Value {
     let vocab: Map<String, Value> = texts("tokenizer.ggml.tokens")
         .into_iter()
         .zip(0..)
-        .map(|(text, id)| (text.into(), json!(id)))
+        .map(|(text, id)| ((*text).into(), json!(id)))
         .collect();
     json!({
         "version": "1.0",
