@@ -41,6 +41,9 @@ pub(crate) struct At<'a> {
     pub layer: usize,
 }
 
+/// Tensors with their names in the new file.
+pub(crate) type Named = Vec<(&'static str, Tensor)>;
+
 /// A change between the checkpoint and the new file.
 #[derive(Clone, Copy)]
 pub(crate) enum Edit {
@@ -49,7 +52,7 @@ pub(crate) enum Edit {
     /// The tensor becomes another one, and its new name has no ending.
     Bare(fn(At<'_>, Tensor) -> Result<Tensor, Error>),
     /// The tensor becomes several, with these names.
-    Parts(fn(At<'_>, Tensor) -> Result<Vec<(&'static str, Tensor)>, Error>),
+    Parts(fn(At<'_>, Tensor) -> Result<Named, Error>),
     /// The tensor is left out.
     Drop,
 }
@@ -75,7 +78,7 @@ pub(crate) struct Family {
     /// Edits by new name, without layer and ending; `*x` means names that end with `x`.
     pub edits: &'static [(&'static str, Edit)],
     /// Tensors that the checkpoint does not have.
-    pub extra: fn(&Config) -> Result<Vec<(&'static str, Tensor)>, Error>,
+    pub extra: fn(&Config) -> Result<Named, Error>,
     /// Counts the tokens of the vocabulary's files as [`KNOWN_TOKENS`] of the numbers.
     pub counts_tokens: bool,
     /// Takes from `tokenizer_config.json` if a space is put before texts.

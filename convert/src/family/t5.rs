@@ -48,7 +48,10 @@ const BOTH: Family = Family {
         copy_numbers(config, meta, &[("decoder_block_count", &["num_decoder_layers"])])?;
         need_numbers(config, meta, &[("decoder_start_token_id", &["decoder_start_token_id"])])
     },
-    merge: |_, tensors| Ok(share_embedding(tensors)),
+    merge: |_, tensors| {
+        share_embedding(tensors);
+        Ok(())
+    },
     names: &[T5],
     vocabulary: &[Style::Unigram],
     ..PLAIN

@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn elements_of_a_block_are_reordered() {
         // Element i has the value i % 16.
-        let block = std::array::from_fn(|i| (2 * i % 16) as u8 | ((2 * i + 1) % 16 << 4) as u8);
+        let block = std::array::from_fn(|i| (2 * i % 16) as u8 | (((2 * i + 1) % 16) << 4) as u8);
         let reordered = mxfp4_block(&block, 7);
         assert_eq!(reordered[0], 7);
         assert_eq!(reordered[1..], std::array::from_fn::<u8, 16, _>(|i| (i | i << 4) as u8));

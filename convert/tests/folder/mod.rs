@@ -70,7 +70,7 @@ pub fn safetensors(tensors: &[Stored]) -> Vec<u8> {
 fn stored(gguf: &Gguf<'_>, tensor: &TensorInfo<'_>) -> Stored {
     let mut shape = tensor.shape().to_vec();
     let mut values = vec![0.0; tensor.n_elements()];
-    tensor.dtype().decode(gguf.tensor_data(*tensor), &mut values).unwrap();
+    tensor.dtype().decode(gguf.tensor_data(tensor), &mut values).unwrap();
     let name = match tensor.name() {
         "token_embd.weight" => "model.embed_tokens.weight".into(),
         "output_norm.weight" => "model.final_layernorm.weight".into(),
@@ -109,11 +109,11 @@ fn config() -> Value {
 }
 
 fn tokenizer(gguf: &Gguf<'_>) -> Value {
-    let texts = |key: &str| gguf.required::<Vec<&str>>(key).unwrap();
+    let texts = |key: &str| gguf.required::<&[&str]>(key).unwrap();
     let vocab: Map<String, Value> = texts("tokenizer.ggml.tokens")
         .into_iter()
         .zip(0..)
-        .map(|(text, id)| (text.into(), json!(id)))
+        .map(|(text, id)| ((*text).into(), json!(id)))
         .collect();
     json!({
         "version": "1.0",
