@@ -28,8 +28,7 @@ pub(super) fn choose(
         Gating::Sigmoid => (set.sigmoid_in_place)(logits),
         Gating::SoftmaxOfChosen => {}
     }
-    // From here on the numbers decide the choice. What the bias adds is taken off again where a
-    // weight is read: from a copy, because sums of floats cannot be taken apart.
+    // The bias takes part in the choice alone: weights are read without it.
     let Choice { experts, weights } = choice;
     let taken = |experts: &[u32], i: usize| experts.contains(&(i as u32));
     let allowed = routing.groups.map(|groups| best_groups(groups, logits, bias));
