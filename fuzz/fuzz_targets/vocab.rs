@@ -91,6 +91,8 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         } else {
             numbers::<u8>(u, tokens.len())?.iter().map(|n| i32::from(n % 8)).collect()
         },
+        architecture: None,
+        size: None,
         tokens: &tokens,
         merges: if matches!(model, "gpt2" | "none") { &merges } else { &[] },
         roles: roles(u)?,
@@ -98,6 +100,8 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         add_eos: u.arbitrary()?,
         add_space_prefix: u.arbitrary()?,
         merge_spaces: u.arbitrary()?,
+        lowercase: u.arbitrary()?,
+        strip_accents: u.arbitrary()?,
         charsmap: if model == "t5" { u.arbitrary()? } else { Vec::new() },
     };
     let (built, tally) = ALLOCATOR.during_here(|| Vocab::new(&source));

@@ -1,8 +1,8 @@
 //! GLM-4 of April 2025, 9B and 32B (GLM team, the model cards of GLM-4-0414).
 //!
-//! What attention and network add is normalised (`post_attention_norm`, `post_ffw_norm`). Half of
-//! each head is rotated; queries, keys and values have biases; `ffn_up` has the gate's rows before
-//! its own.
+//! The results of attention and network are normalised (`post_attention_norm`, `post_ffw_norm`).
+//! Half of each head is rotated; queries, keys and values have biases; `ffn_up` has the gate's rows
+//! before its own.
 
 use super::decoder::Decoder;
 use crate::{error::Error, graph::Builder, hparams::Hparams};

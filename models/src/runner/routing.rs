@@ -28,24 +28,18 @@ pub(super) fn choose(
         Gating::Sigmoid => (set.sigmoid_in_place)(logits),
         Gating::SoftmaxOfChosen => {}
     }
-    // From here on the numbers decide the choice. What the bias adds is taken off again where a
-    // weight is read: from a copy, because sums of floats cannot be taken apart.
+    // The bias takes part in the choice alone: weights are read without it.
     let Choice { experts, weights } = choice;
-    let taken = |experts: &[u32], i: usize| experts.contains(&(i as u32));
     let allowed = routing.groups.map(|groups| best_groups(groups, logits, bias));
-    for (n, weight) in weights.iter_mut().enumerate() {
-        let (chosen, rest) = experts.split_at_mut(n);
-        let score = |i: usize| logits[i] + bias.get(i).copied().unwrap_or(0.0);
-        let free = (0..logits.len()).filter(|&i| !taken(chosen, i));
-        let free = free.filter(|&i| allowed.is_none_or(|(mask, len)| mask >> (i / len) & 1 == 1));
-        let best = free.fold(None, |best: Option<usize>, i| match best {
-            Some(best) if score(best) >= score(i) => Some(best),
-            _ => Some(i),
-        });
-        // Numbers of experts that are not there are refused when the model is opened.
-        let best = best.unwrap_or(0);
-        rest[0] = best as u32;
-        *weight = logits[best];
+    for (expert, weight) in experts.iter_mut().zip(weights.iter_mut()) {
+        let scores = logits.iter().enumerate().map(|(i, x)| (i, x + bias.get(i).copied().unwrap_or(0.0)));
+        let free = scores.filter(|&(i, _)| allowed.is_none_or(|(mask, len)| mask >> (i / len) & 1 == 1));
+        let best = free.reduce(|best, other| if best.1 >= other.1 { best } else { other });
+        // Routers have an output an expert, and groups have experts: the model was opened.
+        let best = best.map_or(0, |(i, _)| i);
+        *expert = best as u32;
+        // A chosen expert is not free any more.
+        *weight = core::mem::replace(&mut logits[best], f32::NEG_INFINITY);
     }
     if routing.gating == Gating::SoftmaxOfChosen {
         (set.softmax_in_place)(weights);

@@ -117,11 +117,13 @@ fn every_architecture_goes_on() {
         let a = tell(&mut ctx, 3);
         let bytes = saved(&ctx, a);
         restore(&mut ctx, SeqId(1), &bytes);
-        let [of_a, of_b] = [a, SeqId(1)].map(|seq| go_on(&mut ctx, seq, 8, 12));
-        assert!(of_a == of_b, "{}", path.display());
+        // Learned positions end somewhere.
+        let room = model.hparams().n_ctx_train.saturating_sub(ctx.pos(a).unwrap().0 as u32) as usize;
+        let [of_a, of_b] = [a, SeqId(1)].map(|seq| go_on(&mut ctx, seq, 8, room.min(12)));
+        assert!(room > 0 && of_a == of_b, "{}", path.display());
         n_models += 1;
     }
-    assert!(n_models > 20, "{n_models}");
+    assert!(n_models > 60, "{n_models}");
 }
 
 #[test]
