@@ -46,7 +46,7 @@ fn decode(memory: &mut Memory, batch: &Batch, n_ubatch: usize) -> Result<(), Err
     plan.commit()
 }
 
-/// One test a binary: the tally sees every thread.
+/// A memory works on its caller's thread alone, which is the one that is counted.
 #[test]
 fn decoding_allocates_nothing_once_a_memory_is_made() -> Result<(), Error> {
     let mut memory = hybrid()?;
@@ -61,7 +61,7 @@ fn decoding_allocates_nothing_once_a_memory_is_made() -> Result<(), Error> {
     };
     // The batch is the caller's: it grows to its largest once.
     fill(&mut batch, &[0, 1, 2], 0, 80);
-    let (result, tally) = ALLOCATOR.during(|| {
+    let (result, tally) = ALLOCATOR.during_here(|| {
         decode(&mut memory, &batch, 64)?;
         // Forks, one token at a time across block borders, and plans that are dropped.
         memory.seq_cp(SeqId(2), SeqId(3), Pos::ZERO..Pos::MAX)?;
