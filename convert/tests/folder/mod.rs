@@ -111,7 +111,7 @@ fn config() -> Value {
 fn tokenizer(gguf: &Gguf<'_>) -> Value {
     let texts = |key: &str| gguf.required::<&[&str]>(key).unwrap();
     let vocab: Map<String, Value> = texts("tokenizer.ggml.tokens")
-        .into_iter()
+        .iter()
         .zip(0..)
         .map(|(text, id)| ((*text).into(), json!(id)))
         .collect();

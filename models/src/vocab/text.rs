@@ -116,7 +116,9 @@ impl TextStream {
     /// let (vocab, mut tokens) = (model.vocab(), Vec::new());
     /// vocab.tokenize("a cat 🐈", AddSpecial::Yes, ParseSpecial::No, &mut tokens);
     /// let (mut stream, mut text) = (TextStream::default(), String::new());
-    /// tokens.iter().for_each(|&token| stream.push_token(vocab, token, WriteSpecial::No, &mut text));
+    /// for &token in &tokens {
+    ///     stream.push_token(vocab, token, WriteSpecial::No, &mut text);
+    /// }
     /// stream.finish(&mut text);
     /// assert_eq!(text, "a cat 🐈");
     /// # Ok::<(), backstitch_models::Error>(())
