@@ -21,6 +21,8 @@ mod llama;
 mod llama_server;
 mod model;
 mod numbers;
+mod quantize;
+mod quantize;
 mod reports;
 mod run;
 mod sampling;
@@ -40,6 +42,8 @@ pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use judge::{EmbedArgs, NormArg, PerplexityArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
+pub use quantize::QuantizeArgs;
+pub use quantize::QuantizeArgs;
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
 };
@@ -93,6 +97,12 @@ pub enum Command {
     /// Repack a model file, so that it loads without delay.
     #[command(after_help = examples::PACK)]
     Pack(PackArgs),
+    /// Make a smaller model of one in floats.
+    #[command(after_help = examples::QUANTIZE)]
+    Quantize(Box<QuantizeArgs>),
+    /// Quantise a model file.
+    #[command(after_help = quantize::EXAMPLES)]
+    Quantize(Box<QuantizeArgs>),
     /// Show the operations a model runs.
     #[command(after_help = examples::GRAPH)]
     Graph(GraphArgs),

@@ -143,6 +143,22 @@ repacks nothing, and several processes share its memory. Only this program can
 read it: other programs refuse its tensor types. Keep the original: a packed
 file cannot be turned back into it.";
 
+/// Text below the options of `quantize`.
+pub const QUANTIZE: &str = "\
+Examples:
+  backstitch quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
+  backstitch quantize model-F16.gguf model-IQ2_XS.gguf IQ2_XS --imatrix imatrix.gguf
+  backstitch quantize model-F16.gguf out.gguf Q5_K_M --tensor-type ffn_down=Q8_0
+  backstitch quantize model-F16.gguf out.gguf Q4_K_M --dry-run
+
+The new file is the one that llama-quantize makes. Types, from the smallest:
+  with an importance matrix   IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M Q2_K_S
+                              IQ3_XXS
+  with or without one         Q2_K IQ3_XS IQ3_S IQ3_M Q3_K_S Q3_K_M Q3_K_L IQ4_XS
+                              Q4_0 IQ4_NL Q4_K_S Q4_K_M Q4_1 Q5_0 Q5_K_S Q5_K_M
+                              Q5_1 Q6_K Q8_0 F16 BF16 F32
+  for models trained so       Q1_0 TQ1_0 TQ2_0 Q2_0 MXFP4_MOE";
+
 /// Text below the options of `graph`.
 pub const GRAPH: &str = "\
 Examples:
