@@ -22,7 +22,6 @@ mod llama_server;
 mod model;
 mod numbers;
 mod quantize;
-mod quantize;
 mod reports;
 mod run;
 mod sampling;
@@ -42,7 +41,6 @@ pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use judge::{EmbedArgs, NormArg, PerplexityArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
-pub use quantize::QuantizeArgs;
 pub use quantize::QuantizeArgs;
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
@@ -92,16 +90,13 @@ pub enum Command {
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
     /// Make a model file (GGUF) of a Hugging Face folder.
-    #[command(after_help = convert::EXAMPLES)]
+    #[command(after_help = examples::CONVERT)]
     Convert(ConvertFolderArgs),
     /// Repack a model file, so that it loads without delay.
     #[command(after_help = examples::PACK)]
     Pack(PackArgs),
-    /// Make a smaller model of one in floats.
+    /// Quantise a model file: the same weights in fewer bits.
     #[command(after_help = examples::QUANTIZE)]
-    Quantize(Box<QuantizeArgs>),
-    /// Quantise a model file.
-    #[command(after_help = quantize::EXAMPLES)]
     Quantize(Box<QuantizeArgs>),
     /// Show the operations a model runs.
     #[command(after_help = examples::GRAPH)]

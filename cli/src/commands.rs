@@ -19,7 +19,6 @@ mod models;
 mod pack;
 mod perplexity;
 mod quantize;
-mod quantize;
 mod run;
 mod serve;
 mod state;
@@ -52,7 +51,6 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Convert(args) => convert::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Quantize(args) => quantize::run(args),
-        Command::Quantize(args) => quantize::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),
@@ -77,7 +75,6 @@ fn n_threads(command: &Command) -> Option<u32> {
         Command::Bench(args) => args.n_threads.iter().copied().max(),
         Command::Timeline(args) => args.context.n_threads,
         Command::Pack(args) => args.n_threads,
-        Command::Quantize(args) => args.n_threads,
         Command::Quantize(args) => args.n_threads,
         Command::Doctor(args) => args.n_threads,
         Command::Verify(args) => args.n_threads,

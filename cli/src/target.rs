@@ -37,10 +37,6 @@ pub enum Kind {
     Model,
     /// A packed model.
     PackedModel,
-    /// Another model. It replaces no file: one model cannot be told from the next.
-    Model,
-    /// Another model.
-    Model,
     /// An SVG drawing of `timeline`.
     Drawing,
     /// Probabilities of a base model.
@@ -159,12 +155,10 @@ impl<'a> Target<'a> {
         // The permission bits do not say whether this user may write.
         File::options().write(true).open(self.path).map_err(|source| self.failed(source))?;
         let found = Found::at(self.path).map_err(|source| self.failed(source))?;
-        match self.kind.wanted() {
-            _ if found == Found::Empty => Ok(()),
-            Some(wanted) if found == wanted => Ok(()),
-            Some(wanted) => Err(self.refused(&format!(" is {found}, not {wanted}"))),
-            None => Err(self.refused(&format!(" is {found}"))),
+        if found == Found::Empty || found == self.kind.wanted() {
+            return Ok(());
         }
+        Err(self.refused(&format!(" is {found}, not {}", self.kind.wanted())))
     }
 
     /// Make a file in the folder and remove it again, to see that the folder takes files.
@@ -223,18 +217,16 @@ impl<'a> Target<'a> {
 }
 
 impl Kind {
-    /// Return the kind of file that a file of this kind may replace; none if it is new always.
-    fn wanted(self) -> Option<Found> {
-        Some(match self {
+    /// Return the kind of file that a file of this kind may replace.
+    fn wanted(self) -> Found {
+        match self {
             Self::State => Found::State,
             Self::LlamaState => Found::LlamaState,
             Self::Model => Found::Model,
             Self::PackedModel => Found::PackedModel,
-            Self::Model => return None,
-            Self::Model => Found::Model,
             Self::Drawing => Found::Drawing,
             Self::Probabilities => Found::Probabilities,
-        })
+        }
     }
 }
 

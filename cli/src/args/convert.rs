@@ -4,17 +4,6 @@ use backstitch_convert::OutType;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Text below the options of `convert`.
-pub const EXAMPLES: &str = "\
-Examples:
-  backstitch convert SmolLM2-135M
-  backstitch convert SmolLM2-135M model.gguf --outtype q8_0
-  backstitch run -m model.gguf -p \"The sea is\"
-
-The folder holds safetensors files, config.json and the files of a tokenizer,
-as Hugging Face's do. The names and keys of the new file are llama.cpp's, so
-other engines read it too. Memory holds one tensor at a time.";
-
 /// Options of `backstitch convert`.
 #[derive(Debug, Args)]
 pub struct ConvertFolderArgs {

@@ -143,6 +143,17 @@ repacks nothing, and several processes share its memory. Only this program can
 read it: other programs refuse its tensor types. Keep the original: a packed
 file cannot be turned back into it.";
 
+/// Text below the options of `convert`.
+pub const CONVERT: &str = "\
+Examples:
+  backstitch convert SmolLM2-135M
+  backstitch convert SmolLM2-135M model.gguf --outtype q8_0
+  backstitch run -m model.gguf -p \"The sea is\"
+
+The folder holds safetensors files, config.json and the files of a tokenizer,
+as Hugging Face's do. The names and keys of the new file are llama.cpp's, so
+other engines read it too. Memory holds one tensor at a time.";
+
 /// Text below the options of `quantize`.
 pub const QUANTIZE: &str = "\
 Examples:

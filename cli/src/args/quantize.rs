@@ -12,7 +12,7 @@ pub struct QuantizeArgs {
     /// GGUF file, or one part of a split model; best in F32, F16 or BF16.
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// The new file; a file that is there already is not replaced.
+    /// The new file. It replaces a model of that name once it is complete.
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// Mix of types, by llama.cpp's name or number; --help lists them.

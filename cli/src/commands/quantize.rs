@@ -23,8 +23,8 @@ use std::path::Path;
 /// # Errors
 /// - [`Error::Engine`] if the model cannot be read or is damaged.
 /// - [`Error::Read`] if the importance matrix cannot be read.
-/// - [`Error::Refused`] if OUT exists, if the importance matrix is damaged or of another model, or
-///   if a tensor cannot get its type.
+/// - [`Error::Refused`] if OUT is a file of another kind, if the importance matrix is damaged or of
+///   another model, or if a tensor cannot get its type.
 /// - [`Error::Write`] if the new file cannot be written.
 pub fn run(args: &QuantizeArgs) -> Result<(), Error> {
     let source = model::source(&args.input, Access::Map)?;
@@ -63,7 +63,8 @@ pub fn run(args: &QuantizeArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
-/// Return the number of tensors that get another type.
+/// Return the number of tensors that get another type. The others (norms, tensors of one dimension,
+/// matrices whose rows are too short) are copied as they are.
 fn n_quantized(quantizer: &Quantizer<'_, '_>) -> usize {
     quantizer.tensors().iter().filter(|planned| !planned.is_copied()).count()
 }

@@ -6,6 +6,7 @@ mod chat;
 mod convert;
 mod habits;
 mod interrupt;
+mod judge;
 #[cfg(unix)]
 mod limits;
 mod prompt_cache;
