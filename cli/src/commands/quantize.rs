@@ -147,7 +147,10 @@ fn list(quantizer: &Quantizer<'_, '_>, json: bool) -> Result<(), Error> {
 /// Return the error of the program for one about the file `path`.
 fn of_quantizer(path: &Path, error: QuantizeError) -> Error {
     match error {
-        QuantizeError::Model(error) => Error::of_model(path, error),
+        QuantizeError::Model(error @ ModelError::File { .. }) => Error::Engine(error),
+        QuantizeError::Model(error) => {
+            Error::Engine(ModelError::File { path: path.into(), source: Box::new(error) })
+        }
         error => Error::Refused(format!("{}: {error}", path.display())),
     }
 }

@@ -10,6 +10,7 @@ mod judge;
 #[cfg(unix)]
 mod limits;
 mod prompt_cache;
+mod quantize;
 mod reports;
 mod run;
 mod session;

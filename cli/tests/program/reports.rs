@@ -41,6 +41,28 @@ fn a_file_is_inspected_whole() {
 }
 
 #[test]
+fn what_nobody_reads_and_what_is_unknown_is_named() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let bytes = std::fs::read(repository("goldens/models/llama.gguf")).unwrap();
+    let path = folder.path().join("model.gguf");
+    let inspected = |from: &str, to: &str| {
+        let mut bytes = bytes.clone();
+        let at = |bytes: &[u8]| bytes.windows(from.len()).position(|name| name == from.as_bytes());
+        while let Some(at) = at(&bytes) {
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        }
+        std::fs::write(&path, bytes).unwrap();
+        (backstitch(&["inspect", arg(&path)]).ok(), json(&["inspect", "--json", arg(&path)]))
+    };
+    let (text, value) = inspected("llama.rope.freq_base", "llama.rope.freq_bass");
+    assert_eq!(value["unread"], serde_json::json!(["llama.rope.freq_bass"]), "{text}");
+    assert!(text.ends_with("\nNot read\nllama.rope.freq_bass\n"), "{text}");
+    let (text, value) = inspected("llama", "lhama");
+    assert_eq!((&value["unread"], &value["memory"]), (&serde_json::json!([]), &Value::Null));
+    assert!(text.contains("lhama") && text.contains("nearest") && text.contains("llama"), "{text}");
+}
+
+#[test]
 fn a_graph_is_text_or_dot() {
     assert!(backstitch(&["graph"]).ok().contains("rms_norm"));
     let dot = backstitch(&["graph", "--dot"]).ok();
