@@ -10,6 +10,8 @@ FOLDER gets
                                 Q4_K_M or Q6_K
     random-1.1B-FORMAT.gguf     the shape of TinyLlama-1.1B with random weights, in Q8_0, Q4_0, F16,
                                 Q4_K_M or Q6_K: too large for any cache, good for speed only
+    random-8x1B-FORMAT.gguf     a billion random weights with 8 experts, 2 of which each token uses,
+                                in Q8_0 or Q4_0
 
 Formats that Python cannot write are converted by `peer quantize`, if that is built.
 
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -33,7 +36,24 @@ RANDOM_BLOCKS = {Type.Q8_0: (34, 0.02 / 74), Type.Q4_0: (18, 0.02 / 4.6)}
 # Formats that llama.cpp writes: the model, the format to convert from, the formats to write.
 REQUANTISED = [("smollm2-135M", "F16", ["BF16", "Q4_K_M", "Q6_K"]), ("random-1.1B", "Q8_0", ["F16", "Q4_K_M", "Q6_K"])]
 PEER = Path(__file__).resolve().parent / "target/release/peer"
-LAYERS, WIDTH, HEADS, KV_HEADS, FEED_FORWARD, VOCABULARY = 22, 2048, 32, 4, 5632, 32000
+VOCABULARY, HEAD_WIDTH = 32000, 64
+
+
+@dataclass
+class Shape:
+    layers: int
+    width: int
+    kv_heads: int
+    feed_forward: int
+    experts: int = 0
+
+    @property
+    def heads(self):
+        return self.width // HEAD_WIDTH
+
+
+DENSE = Shape(layers=22, width=2048, kv_heads=4, feed_forward=5632)
+EXPERTS = Shape(layers=16, width=1024, kv_heads=4, feed_forward=2048, experts=8)
 
 
 def download_smollm2(folder):
@@ -79,34 +99,51 @@ def noise(random, rows, columns, kind):
     return data
 
 
-def random_model(target, kind):
+def random_model(target, kind, shape):
     random = np.random.default_rng(20)
     writer = gguf.GGUFWriter(str(target), "llama")
     writer.add_context_length(16384)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(FEED_FORWARD)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.feed_forward)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_rope_dimension_count(HEAD_WIDTH)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(VOCABULARY)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(2)
     add_vocabulary(writer)
-
-    matrices = {"token_embd": (VOCABULARY, WIDTH), "output": (VOCABULARY, WIDTH)}
-    norms = ["output_norm"]
-    kv_width = WIDTH // HEADS * KV_HEADS
-    for layer in (f"blk.{i}." for i in range(LAYERS)):
-        norms += [layer + "attn_norm", layer + "ffn_norm"]
-        matrices |= {layer + name: (WIDTH, WIDTH) for name in ("attn_q", "attn_output")}
-        matrices |= {layer + name: (kv_width, WIDTH) for name in ("attn_k", "attn_v")}
-        matrices |= {layer + name: (FEED_FORWARD, WIDTH) for name in ("ffn_gate", "ffn_up")}
-        matrices[layer + "ffn_down"] = (WIDTH, FEED_FORWARD)
-    for name in norms:
-        writer.add_tensor(name + ".weight", np.ones(WIDTH, np.float32))
-    for name, (rows, columns) in matrices.items():
-        writer.add_tensor(name + ".weight", noise(random, rows, columns, kind), raw_dtype=kind)
+    for name, norm in norms(shape, random):
+        writer.add_tensor(name + ".weight", norm)
+    for name, (*stack, rows, columns) in matrices(shape).items():
+        data = noise(random, int(np.prod(stack, dtype=int)) * rows, columns, kind)
+        writer.add_tensor(name + ".weight", data.reshape(*stack, rows, -1), raw_dtype=kind)
     finish(writer)
+
+
+def norms(shape, random):
+    """Return the names and values of the tensors that are no matrices of random quants."""
+    yield "output_norm", np.ones(shape.width, np.float32)
+    for layer in (f"blk.{i}." for i in range(shape.layers)):
+        yield layer + "attn_norm", np.ones(shape.width, np.float32)
+        yield layer + "ffn_norm", np.ones(shape.width, np.float32)
+        if shape.experts:
+            yield layer + "ffn_gate_inp", random.normal(0, 1, (shape.experts, shape.width)).astype(np.float32)
+
+
+def matrices(shape):
+    """Return the shapes of the matrices, by name."""
+    width, kv_width, stack = shape.width, shape.kv_heads * HEAD_WIDTH, (shape.experts,) if shape.experts else ()
+    exps = "_exps" if shape.experts else ""
+    found = {"token_embd": (VOCABULARY, width), "output": (VOCABULARY, width)}
+    for layer in (f"blk.{i}." for i in range(shape.layers)):
+        found |= {layer + name: (width, width) for name in ("attn_q", "attn_output")}
+        found |= {layer + name: (kv_width, width) for name in ("attn_k", "attn_v")}
+        found |= {layer + name + exps: (*stack, shape.feed_forward, width) for name in ("ffn_gate", "ffn_up")}
+        found[layer + "ffn_down" + exps] = (*stack, width, shape.feed_forward)
+    return found
 
 
 def add_vocabulary(writer):
@@ -142,7 +179,8 @@ def main():
     for kind in SMOLLM2_TYPES:
         make(folder / f"smollm2-135M-{kind.name}.gguf", lambda path: convert(source, path, kind))
     for kind in RANDOM_BLOCKS:
-        make(folder / f"random-1.1B-{kind.name}.gguf", lambda path: random_model(path, kind))
+        make(folder / f"random-1.1B-{kind.name}.gguf", lambda path: random_model(path, kind, DENSE))
+        make(folder / f"random-8x1B-{kind.name}.gguf", lambda path: random_model(path, kind, EXPERTS))
     if not PEER.exists():
         return print(f"{PEER} is not built: the formats it writes are left out")
     for model, source, formats in REQUANTISED:

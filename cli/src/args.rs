@@ -41,7 +41,7 @@ pub use expand::expand;
 pub use files::{ConversationArgs, FileArgs, PromptCacheArgs};
 pub use judge::{EmbedArgs, NormArg, PerplexityArgs};
 pub use model::{CacheType, ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
-pub use quantize::QuantizeArgs;
+pub use quantize::{ImatrixArgs, QuantizeArgs};
 pub use reports::{
     BenchArgs, GraphArgs, InspectArgs, PackArgs, ReportArgs, TimelineArgs, TokenizeArgs, VerifyArgs,
 };
@@ -98,6 +98,9 @@ pub enum Command {
     /// Quantise a model file: the same weights in fewer bits.
     #[command(after_help = examples::QUANTIZE)]
     Quantize(Box<QuantizeArgs>),
+    /// Measure which columns of a model matter, for quantize.
+    #[command(after_help = examples::IMATRIX)]
+    Imatrix(Box<ImatrixArgs>),
     /// Show the operations a model runs.
     #[command(after_help = examples::GRAPH)]
     Graph(GraphArgs),

@@ -13,6 +13,7 @@ mod convert;
 mod doctor;
 mod embed;
 mod graph;
+mod imatrix;
 mod inspect;
 mod man;
 mod models;
@@ -51,6 +52,7 @@ pub fn run(command: &Command) -> Result<(), Error> {
         Command::Convert(args) => convert::run(args),
         Command::Pack(args) => pack::run(args),
         Command::Quantize(args) => quantize::run(args),
+        Command::Imatrix(args) => imatrix::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Timeline(args) => timeline::run(args),
@@ -76,6 +78,7 @@ fn n_threads(command: &Command) -> Option<u32> {
         Command::Timeline(args) => args.context.n_threads,
         Command::Pack(args) => args.n_threads,
         Command::Quantize(args) => args.n_threads,
+        Command::Imatrix(args) => args.context.n_threads,
         Command::Doctor(args) => args.n_threads,
         Command::Verify(args) => args.n_threads,
         _ => None,

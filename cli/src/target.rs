@@ -37,6 +37,8 @@ pub enum Kind {
     Model,
     /// A packed model.
     PackedModel,
+    /// An importance matrix.
+    Imatrix,
     /// An SVG drawing of `timeline`.
     Drawing,
     /// Probabilities of a base model.
@@ -224,6 +226,7 @@ impl Kind {
             Self::LlamaState => Found::LlamaState,
             Self::Model => Found::Model,
             Self::PackedModel => Found::PackedModel,
+            Self::Imatrix => Found::Imatrix,
             Self::Drawing => Found::Drawing,
             Self::Probabilities => Found::Probabilities,
         }

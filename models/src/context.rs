@@ -25,6 +25,7 @@ use crate::graph::Head;
 use crate::model::Model;
 use crate::params::Params;
 use crate::runner::Runner;
+use crate::runner::observe::Observer;
 use crate::runner::outputs::Outputs;
 use alloc::{sync::Arc, vec::Vec};
 use backstitch_core::{KernelSet, pool::Pool};
@@ -452,6 +453,31 @@ impl Context {
     /// Return the times so far, if [`Context::profile`] was called.
     pub fn profiled(&self) -> Option<&crate::graph::Profile> {
         self.runner.profile()
+    }
+
+    /// Show the inputs of all products to a function from now on, or to none. Showing takes time and
+    /// memory; decoding without an observer does not.
+    ///
+    /// Products of the last layer are shown for tokens whose output is asked for.
+    ///
+    /// ```
+    /// use backstitch_models::{Context, Model, Params, Token};
+    /// use std::sync::mpsc::channel;
+    ///
+    /// let model = Model::from_bytes(backstitch_demo::GGUF)?;
+    /// let mut ctx = Context::new(&model, Params::default())?;
+    /// let (send, shown) = channel();
+    /// ctx.set_observer(Some(Box::new(move |input| {
+    ///     let n_rows = input.rows.len() / input.n_cols;
+    ///     send.send((String::from(input.tensor), n_rows)).unwrap_or_default();
+    /// })));
+    /// let seq = ctx.sequence()?;
+    /// ctx.append(seq, &[Token(1), Token(2)])?;
+    /// assert!(shown.try_iter().any(|input| input == ("blk.0.ffn_up.weight".into(), 2)));
+    /// # Ok::<(), backstitch_models::Error>(())
+    /// ```
+    pub fn set_observer(&mut self, observer: Option<Observer>) {
+        self.runner.set_observer(observer);
     }
 }
 

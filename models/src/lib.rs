@@ -180,6 +180,7 @@ pub use nearest::Nearest;
 pub use normalize::{Norm, normalize};
 pub use pack::PackedModel;
 pub use params::Params;
+pub use runner::observe::{Observer, ProductInput};
 pub use session::Session;
 
 #[cfg(all(doctest, feature = "std"))]

@@ -1,7 +1,8 @@
 //! The supported architecture that is most like an unknown one.
 //!
 //! Every architecture describes the file as if it were its own. The nearest is the one that leaves
-//! the fewest tensors unread, and of several the one whose name is most alike. What it leaves shows
+//! the fewest tensors unread, then the fewest keys, and of several the one whose name is most alike.
+//! What it leaves shows
 //! how the unknown architecture differs.
 
 use alloc::boxed::Box;
@@ -64,18 +65,19 @@ impl Nearest {
     /// are none.
     pub(crate) fn of(gguf: &Gguf<'_>, archs: &[&Arch]) -> Option<Self> {
         let name = gguf.architecture().unwrap_or("");
+        let prefix = format!("{name}.");
+        let unread_keys =
+            || gguf.unread_entries().map(|entry| entry.key).filter(|key| key.starts_with(&prefix));
         let rank = |arch: &&&Arch| {
             let refused = describe(gguf, arch).is_some();
-            (gguf.unread_tensors().count(), refused, distance(name, arch.name))
+            (gguf.unread_tensors().count(), refused, unread_keys().count(), distance(name, arch.name))
         };
         let nearest = archs.iter().min_by_key(rank)?;
         let refused = describe(gguf, nearest);
-        let prefix = format!("{name}.");
-        let keys = gguf.unread_entries().map(|entry| entry.key).filter(|key| key.starts_with(&prefix));
         Some(Self {
             name: nearest.name,
             refused,
-            unread_keys: keys.map(Box::from).collect(),
+            unread_keys: unread_keys().map(Box::from).collect(),
             unread_tensors: gguf.unread_tensors().map(|tensor| tensor.name().into()).collect(),
         })
     }

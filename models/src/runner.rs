@@ -8,6 +8,7 @@ mod experts;
 mod frame;
 mod journal;
 mod lerp;
+pub(crate) mod observe;
 pub(crate) mod outputs;
 mod pooling;
 mod products;
@@ -26,6 +27,7 @@ use alloc::{vec, vec::Vec};
 use backstitch_core::{KernelSet, packed::Line, pool::Pool};
 use backstitch_kv::Ubatch;
 use frame::{Frame, Values};
+use observe::Observer;
 use outputs::Outputs;
 
 /// The buffers in which a graph runs, sized for the largest ubatch.
@@ -41,7 +43,14 @@ pub(crate) struct Runner {
     scratch: Vec<Line>,
     /// Tokens of the ubatch whose output is wanted, by their index in it.
     wanted: Vec<u32>,
+    watch: Watch,
+}
+
+/// Those who look on while a graph runs.
+#[derive(Default)]
+struct Watch {
     profile: Option<Profile>,
+    observer: Option<Observer>,
 }
 
 /// A graph's arena, and the steps that a ubatch may leave out.
@@ -110,7 +119,7 @@ impl Runner {
             arena,
             scratch,
             wanted: vec![0; n_ubatch],
-            profile: None,
+            watch: Watch::default(),
         })
     }
 
@@ -119,11 +128,15 @@ impl Runner {
     }
 
     pub(crate) fn start_profile(&mut self, graph: &Graph, clock: fn() -> u64) {
-        self.profile = Some(Profile::new(graph, clock));
+        self.watch.profile = Some(Profile::new(graph, clock));
     }
 
     pub(crate) fn profile(&self) -> Option<&Profile> {
-        self.profile.as_ref()
+        self.watch.profile.as_ref()
+    }
+
+    pub(crate) fn set_observer(&mut self, observer: Option<Observer>) {
+        self.watch.observer = observer;
     }
 
     /// Compute one ubatch: its keys, values and states go into the memory, its logits or embeddings
@@ -141,9 +154,9 @@ impl Runner {
         let all = outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
-        let (mut frame, profile, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
+        let (mut frame, watch, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
         // The profile is one of the main graph's steps.
-        let mut profile = profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));
+        let mut profile = watch.profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));
         for (i, step) in graph.steps().iter().enumerate() {
             if frame.wanted.is_empty() && outputs_only[i] {
                 continue;
@@ -156,6 +169,9 @@ impl Runner {
             match &mut profile {
                 Some(profile) => profile.time(i, run)?,
                 None => run()?,
+            }
+            if let Some(observer) = &mut watch.observer {
+                frame.observe(step, observer)?;
             }
         }
         // Jobs may have been left out of the last step too.
@@ -179,7 +195,7 @@ impl Runner {
         work.check()
     }
 
-    /// Return the frame of a ubatch of `n_tokens`, the profile, and the steps that concern outputs
+    /// Return the frame of a ubatch of `n_tokens`, those who look on, and the steps that concern outputs
     /// only.
     fn frame<'r>(
         &'r mut self,
@@ -187,7 +203,7 @@ impl Runner {
         pool: &'r dyn Pool,
         side: Side,
         n_tokens: usize,
-    ) -> (Frame<'r>, &'r mut Option<Profile>, &'r [bool]) {
+    ) -> (Frame<'r>, &'r mut Watch, &'r [bool]) {
         let graph = side.graph(model);
         let encoder = self.encoder.as_ref().filter(|_| side == Side::Encoder);
         let program = encoder.unwrap_or(&self.main);
@@ -201,7 +217,7 @@ impl Runner {
             scratch: bytemuck::cast_slice_mut(&mut self.scratch),
             wanted: &self.wanted,
         };
-        (frame, &mut self.profile, &program.outputs_only)
+        (frame, &mut self.watch, &program.outputs_only)
     }
 }
 

@@ -5,6 +5,10 @@
 //! output, so quantisers weight errors by the mean of these squares. The files are llama.cpp's: a
 //! GGUF file with two tensors for each matrix today, an unlabelled stream of numbers before.
 
+mod collect;
+
+pub use collect::collect;
+
 use crate::Error;
 use backstitch_core::DType;
 use backstitch_models::gguf::{Gguf, Writer};

@@ -29,6 +29,6 @@ mod quantizer;
 
 pub use error::Error;
 pub use file_type::FileType;
-pub use imatrix::Imatrix;
+pub use imatrix::{Imatrix, collect};
 pub use options::{Options, Pattern};
 pub use quantizer::{PlannedTensor, Quantizer};

@@ -158,7 +158,7 @@ other engines read it too. Memory holds one tensor at a time.";
 pub const QUANTIZE: &str = "\
 Examples:
   backstitch quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
-  backstitch quantize model-F16.gguf model-IQ2_XS.gguf IQ2_XS --imatrix imatrix.gguf
+  backstitch quantize model-F16.gguf out.gguf IQ2_XS --imatrix imatrix.gguf
   backstitch quantize model-F16.gguf out.gguf Q5_K_M --tensor-type ffn_down=Q8_0
   backstitch quantize model-F16.gguf out.gguf Q4_K_M --dry-run
 
@@ -169,6 +169,16 @@ The new file is the one that llama-quantize makes. Types, from the smallest:
                               Q4_0 IQ4_NL Q4_K_S Q4_K_M Q4_1 Q5_0 Q5_K_S Q5_K_M
                               Q5_1 Q6_K Q8_0 F16 BF16 F32
   for models trained so       Q1_0 TQ1_0 TQ2_0 Q2_0 MXFP4_MOE";
+
+/// Text below the options of `imatrix`.
+pub const IMATRIX: &str = "\
+Examples:
+  backstitch imatrix -m model-F16.gguf -f text.txt
+  backstitch quantize model-F16.gguf out.gguf IQ2_XS --imatrix imatrix.gguf
+
+The text is divided into windows of -c tokens (512 without it). Some hundred
+windows of text like that which the model will read are enough. The file is
+llama.cpp's: llama-quantize takes it, and `quantize` those of llama-imatrix.";
 
 /// Text below the options of `graph`.
 pub const GRAPH: &str = "\

@@ -1,9 +1,10 @@
-//! Options of `quantize`.
+//! Options of `quantize` and `imatrix`.
 
 use super::numbers::count;
+use super::{ContextArgs, ModelArgs, PromptArgs};
 use backstitch_core::{DType, PackedType};
 use backstitch_quantize::{FileType, Options, Pattern};
-use clap::Args;
+use clap::{Args, value_parser};
 use std::path::PathBuf;
 
 /// Options of `backstitch quantize`.
@@ -49,6 +50,29 @@ pub struct QuantizeArgs {
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `backstitch imatrix`.
+#[derive(Debug, Args)]
+pub struct ImatrixArgs {
+    /// File for the importance matrix. It replaces one of that name once it is complete.
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "imatrix.gguf")]
+    pub output: PathBuf,
+    /// Read only the first N windows of the text [default: all].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+    /// Measure the output matrix too. Quantising it with the result makes some models worse.
+    #[arg(long)]
+    pub process_output: bool,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub input: PromptArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
 }
 
 impl QuantizeArgs {

@@ -40,6 +40,8 @@ pub enum Found {
     LlamaState,
     /// A GGUF file that `pack` wrote.
     PackedModel,
+    /// An importance matrix (GGUF) of `imatrix` or llama.cpp.
+    Imatrix,
     /// Another GGUF file.
     Model,
     /// A drawing of `timeline`.
@@ -70,10 +72,21 @@ impl Found {
             front if front.starts_with(b"BSTSTATE") => Self::State,
             front if is_llama(front) => Self::LlamaState,
             front if front.starts_with(b"_logits_") => Self::Probabilities,
-            front if front.starts_with(b"GGUF") && is_packed(path) => Self::PackedModel,
-            front if front.starts_with(b"GGUF") => Self::Model,
+            front if front.starts_with(b"GGUF") => Self::of_gguf(path),
             front => Self::of_text(front),
         })
+    }
+
+    /// Recognise a GGUF file by its metadata. One that cannot be read counts as a model, which
+    /// nothing else replaces.
+    fn of_gguf(path: &Path) -> Self {
+        let Ok(source) = Source::open(path, Access::Map) else { return Self::Model };
+        let Ok(gguf) = source.gguf() else { return Self::Model };
+        match gguf.metadata() {
+            entries if entries.iter().any(|entry| entry.key == PACKED) => Self::PackedModel,
+            _ if gguf.optional("general.type").is_ok_and(|kind| kind == Some("imatrix")) => Self::Imatrix,
+            _ => Self::Model,
+        }
     }
 
     /// Recognise a file by its first bytes as text.
@@ -96,12 +109,6 @@ impl Found {
     }
 }
 
-/// Return true if the GGUF file was written by `pack`.
-fn is_packed(path: &Path) -> bool {
-    let Ok(source) = Source::open(path, Access::Map) else { return false };
-    source.gguf().is_ok_and(|gguf| gguf.metadata().iter().any(|entry| entry.key == PACKED))
-}
-
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -110,6 +117,7 @@ impl fmt::Display for Found {
             Self::State => "a saved state",
             Self::LlamaState => "a state of llama.cpp",
             Self::PackedModel => "a packed model",
+            Self::Imatrix => "an importance matrix",
             Self::Model => "a model (GGUF)",
             Self::Drawing => "a drawing of `timeline`",
             Self::Probabilities => "a file of probabilities",

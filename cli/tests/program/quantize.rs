@@ -59,3 +59,31 @@ fn what_cannot_be_quantised_leaves_no_file() {
     assert!(outcome.error(1).contains("is a text file, not a model (GGUF)"), "{}", outcome.stderr);
     assert_eq!(fs::read_to_string(&text).unwrap(), "not a model");
 }
+
+#[test]
+fn an_importance_matrix_of_a_text_serves_types_of_few_bits() {
+    let folder = TempDir::new().unwrap();
+    let source = repository("goldens/models/quant_f16.gguf");
+    let (text, imatrix) = (folder.path().join("text.txt"), folder.path().join("imatrix.gguf"));
+    fs::write(&text, "A cat and a dog. ".repeat(30)).unwrap();
+    let measure = ["imatrix", "-m", arg(&source), "-f", arg(&text), "-c", "32", "-o", arg(&imatrix)];
+    let said: Value =
+        serde_json::from_str(&backstitch(&[&measure[..], &["--chunks", "3", "--json"]].concat()).ok()).unwrap();
+    assert_eq!((&said["windows"], said["bytes"].as_u64()), (&3.into(), fs::metadata(&imatrix).ok().map(|m| m.len())));
+    let first = fs::read(&imatrix).unwrap();
+    // The batch size and the number of threads change no bit, and the file is replaced.
+    let told = backstitch(&[&measure[..], &["--chunks", "3", "--ubatch-size", "7", "-t", "2"]].concat()).ok();
+    assert!(told.contains("3 windows"), "{told}");
+    assert!(fs::read(&imatrix).unwrap() == first);
+    let out = folder.path().join("out.gguf");
+    backstitch(&["quantize", arg(&source), arg(&out), "IQ2_XS", "--imatrix", arg(&imatrix)]).ok();
+    assert!(backstitch(&["inspect", arg(&out)]).ok().contains("IQ2_XS"));
+    // A model is not replaced by an importance matrix, nor the other way round.
+    let onto = |args: &[&str]| backstitch(args).error(1).to_owned();
+    let model = onto(&["imatrix", "-m", arg(&source), "-f", arg(&text), "-c", "32", "-o", arg(&out)]);
+    assert!(model.contains("is a model (GGUF), not an importance matrix"), "{model}");
+    let matrix = onto(&["quantize", arg(&source), arg(&imatrix), "Q8_0"]);
+    assert!(matrix.contains("is an importance matrix, not a model (GGUF)"), "{matrix}");
+    let short = onto(&[&measure[..], &["-c", "4096"]].concat());
+    assert!(short.contains("lower -c"), "{short}");
+}

@@ -20,6 +20,7 @@ use backstitch_core::{
     pool::Pool,
     quantized::quantize,
 };
+use alloc::vec;
 use core::ops::Range;
 
 /// Products with the same input in one go; fewer matrices leave threads without work.
@@ -180,6 +181,45 @@ impl Frame<'_> {
                 }
             }
         })
+    }
+}
+
+/// The rows that the matrices of an expert were multiplied by, for one token.
+pub(super) struct Inputs<'x> {
+    pub expert: usize,
+    /// The number of experts.
+    pub n_expert: usize,
+    /// The input of gate and up.
+    pub input: &'x [f32],
+    /// The input of down.
+    pub hidden: &'x [f32],
+}
+
+impl Frame<'_> {
+    /// Call `show` for each token and each of its experts, after the step of the mixture ran and
+    /// before the next one does.
+    pub(super) fn each_expert_input(
+        &mut self,
+        step: &Step,
+        sizes: ExpertSizes,
+        show: &mut dyn FnMut(Inputs<'_>),
+    ) -> Result<(), Error> {
+        let refused = Error::Operands { operation: step.name };
+        let (&x, [router, scratch, out]) = (step.reads.first().ok_or(refused)?, step.writes()?);
+        let [n_in, n_expert, n_out] = [x, router, out].map(|value| self.values.width(value).max(1));
+        let [x, scratch] = self.values.slices([x, scratch])?;
+        let (n_used, n_ff) = (sizes.n_used, sizes.n_ff);
+        let at = ExpertScratch::new(n_in, n_ff, n_out);
+        let pairs = Pairs::new(scratch, x.len() / n_in * n_used, at)?;
+        let mut scaled = vec![0.0; n_in];
+        for (pair, &place) in pairs.places.iter().enumerate() {
+            let row = &x[pair / n_used * n_in..][..n_in];
+            let weight = if sizes.routing.is_before { pairs.weights[pair] } else { 1.0 };
+            scaled.iter_mut().zip(row).for_each(|(scaled, x)| *scaled = weight * x);
+            let hidden = &pairs.up[place as usize * n_ff..][..n_ff];
+            show(Inputs { expert: pairs.experts[pair] as usize, n_expert, input: &scaled, hidden });
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     error::Error,
-    graph::{Graph, Plan, Rotation, Rows, Step, Value},
+    graph::{Graph, Plan, Rotation, Rows, Step, Value, WeightId},
     weights::Weights,
 };
 use backstitch_core::{KernelSet, pool::Pool};
@@ -71,6 +71,11 @@ impl<'r> Frame<'r> {
             *vector = self.weights.vector(id)?;
         }
         Ok(vectors)
+    }
+
+    /// Return the name of the tensor of a weight.
+    pub fn tensor(&self, id: WeightId) -> &'r str {
+        self.values.graph.weight(id).map_or("", |info| &info.tensor)
     }
 
     /// Return the weight of a step and its bias, which is empty where it has none.
