@@ -455,8 +455,8 @@ impl Context {
         self.runner.profile()
     }
 
-    /// Show the inputs of all products to a function from now on, or to none. Showing takes time and
-    /// memory; decoding without an observer does not.
+    /// Show the inputs of all products to a function from now on, or to none. Showing takes time
+    /// and memory; decoding without an observer does not.
     ///
     /// Products of the last layer are shown for tokens whose output is asked for.
     ///

@@ -195,8 +195,8 @@ impl Runner {
         work.check()
     }
 
-    /// Return the frame of a ubatch of `n_tokens`, those who look on, and the steps that concern outputs
-    /// only.
+    /// Return the frame of a ubatch of `n_tokens`, those who look on, and the steps that concern
+    /// outputs only.
     fn frame<'r>(
         &'r mut self,
         model: &'r Model,

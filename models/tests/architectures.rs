@@ -1,4 +1,4 @@
-//! What each architecture was tested for, as the table in `docs/architectures.md`.
+//! Checks of each architecture, and the table of them in `docs/architectures.md`.
 //!
 //! Every cell is a check that runs here on a golden model of the architecture: the table that comes
 //! out must be the one in the documentation. `WRITE_ARCHITECTURES=1` writes it anew.
@@ -107,14 +107,15 @@ impl<'m> Text<'m> {
     fn sequences(&self) -> bool {
         let mut ctx = context(self.model);
         let seqs = [0, 1, 2].map(|_| begin(&mut ctx, self.model));
-        let others = [2, 3].map(|seed| tokens(self.model, seed, N_TOKENS));
+        let [left, right] = [2, 3].map(|seed| tokens(self.model, seed, N_TOKENS));
+        let texts: Vec<[Token; 3]> = (0..N_TOKENS).map(|i| [left[i], self.tokens[i], right[i]]).collect();
         let mut bits = Vec::new();
-        for start in (0..N_TOKENS).step_by(9) {
+        for (tokens, first) in texts.chunks(9).zip((0..).step_by(9)) {
             let mut batch = Batch::new();
-            for i in start..(start + 9).min(N_TOKENS) {
-                batch.push(others[0][i], Pos(i as i32), &[seqs[1]], true);
-                batch.push(self.tokens[i], Pos(i as i32), &[seqs[0]], true);
-                batch.push(others[1][i], Pos(i as i32), &[seqs[2]], true);
+            for (tokens, pos) in tokens.iter().zip(first..) {
+                for (&token, seq) in tokens.iter().zip(seqs) {
+                    batch.push(token, Pos(pos), &[seq], true);
+                }
             }
             ctx.decode(&batch).unwrap();
             for i in (1..batch.len()).step_by(3) {
@@ -183,7 +184,8 @@ fn encoder_keeps_texts_apart(model: &Model) -> bool {
         }
         ctx.encode_batch(&batch).unwrap();
         let rows = (0..batch.len()).step_by(texts.len());
-        rows.flat_map(|i| ctx.output(i).unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>()).collect::<Vec<_>>()
+        rows.flat_map(|i| ctx.embedding(i).unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
     };
     embed(&[&texts[0], &texts[1]]) == embed(&[&texts[0]])
 }
@@ -194,7 +196,12 @@ fn largest_difference(name: &str) -> f32 {
     let path = root().join(format!("goldens/goldens/{name}.txt"));
     let mut largest = 0.0f32;
     verify(&path, &Options::default(), &mut |row| {
-        assert!(matches!(row.verdict, Verdict::Passed | Verdict::Informational), "{name} {}: {}", row.case, row.note);
+        assert!(
+            matches!(row.verdict, Verdict::Passed | Verdict::Informational),
+            "{name} {}: {}",
+            row.case,
+            row.note
+        );
         if row.verdict == Verdict::Passed {
             largest = row.max_diff.map_or(largest, |diff| largest.max(diff));
         }
@@ -246,7 +253,6 @@ fn names() -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-#[ignore = "takes minutes"]
 fn the_table_of_architectures_is_true() {
     let mut page = HEAD.to_owned();
     let columns = "| architecture | model | whole | chunked | sequences | rollback | fork | save | speculation | formats |";

@@ -165,9 +165,9 @@ Examples:
 The new file is the one that llama-quantize makes. Types, from the smallest:
   with an importance matrix   IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ2_M Q2_K_S
                               IQ3_XXS
-  with or without one         Q2_K IQ3_XS IQ3_S IQ3_M Q3_K_S Q3_K_M Q3_K_L IQ4_XS
-                              Q4_0 IQ4_NL Q4_K_S Q4_K_M Q4_1 Q5_0 Q5_K_S Q5_K_M
-                              Q5_1 Q6_K Q8_0 F16 BF16 F32
+  with or without one         Q2_K IQ3_XS IQ3_S IQ3_M Q3_K_S Q3_K_M Q3_K_L
+                              IQ4_XS Q4_0 IQ4_NL Q4_K_S Q4_K_M Q4_1 Q5_0 Q5_K_S
+                              Q5_K_M Q5_1 Q6_K Q8_0 F16 BF16 F32
   for models trained so       Q1_0 TQ1_0 TQ2_0 Q2_0 MXFP4_MOE";
 
 /// Text below the options of `imatrix`.

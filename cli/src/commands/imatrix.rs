@@ -3,6 +3,9 @@
 //! The model reads a text in windows, as for `perplexity`, and the squares of everything that its
 //! matrices are multiplied by are added up. `quantize --imatrix` takes the file, and so does
 //! llama-quantize.
+//!
+//! Each window is read from an empty sequence, and all of its tokens count, also those of the last
+//! layer: their logits are computed for that, and thrown away.
 
 use crate::args::{ContextArgs, EvaluationArgs, ImatrixArgs};
 use crate::error::Error;
@@ -39,7 +42,9 @@ pub fn run(args: &ImatrixArgs) -> Result<(), Error> {
     let windows = Windows::new(&tokens, n_ctx as usize, None).filter(|windows| windows.len() > 0);
     let windows = windows.ok_or_else(|| {
         let n = tokens.len();
-        Error::Refused(format!("the text has {n} tokens, and a window takes {n_ctx}; lower -c, or give a longer text"))
+        Error::Refused(format!(
+            "the text has {n} tokens, and a window takes {n_ctx}; lower -c, or give a longer text"
+        ))
     })?;
     let windows = windows.at_most(args.chunks.map_or(usize::MAX, |n| n as usize));
     let (progress, total) = (Progress::counted("reading", "windows"), windows.len() as u64);
@@ -68,7 +73,8 @@ pub fn run(args: &ImatrixArgs) -> Result<(), Error> {
     Ok(out.flush()?)
 }
 
-/// Return a context for a window.
+/// Return a context for a window. Without `-c` it is as long as that of `perplexity`, so that what
+/// is measured and what is judged are texts of one length.
 fn context(args: &ImatrixArgs, model: &Model) -> Result<Context, Error> {
     let n_ctx = args.context.evaluation.n_ctx.unwrap_or(DEFAULT_N_CTX);
     let evaluation = EvaluationArgs { n_ctx: Some(n_ctx), ..args.context.evaluation.clone() };

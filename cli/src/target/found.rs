@@ -78,7 +78,7 @@ impl Found {
     }
 
     /// Recognise a GGUF file by its metadata. One that cannot be read counts as a model, which
-    /// nothing else replaces.
+    /// nothing else replaces: of two mistakes, refusing to write is the smaller one.
     fn of_gguf(path: &Path) -> Self {
         let Ok(source) = Source::open(path, Access::Map) else { return Self::Model };
         let Ok(gguf) = source.gguf() else { return Self::Model };

@@ -68,8 +68,12 @@ fn an_importance_matrix_of_a_text_serves_types_of_few_bits() {
     fs::write(&text, "A cat and a dog. ".repeat(30)).unwrap();
     let measure = ["imatrix", "-m", arg(&source), "-f", arg(&text), "-c", "32", "-o", arg(&imatrix)];
     let said: Value =
-        serde_json::from_str(&backstitch(&[&measure[..], &["--chunks", "3", "--json"]].concat()).ok()).unwrap();
-    assert_eq!((&said["windows"], said["bytes"].as_u64()), (&3.into(), fs::metadata(&imatrix).ok().map(|m| m.len())));
+        serde_json::from_str(&backstitch(&[&measure[..], &["--chunks", "3", "--json"]].concat()).ok())
+            .unwrap();
+    assert_eq!(
+        (&said["windows"], said["bytes"].as_u64()),
+        (&3.into(), fs::metadata(&imatrix).ok().map(|m| m.len()))
+    );
     let first = fs::read(&imatrix).unwrap();
     // The batch size and the number of threads change no bit, and the file is replaced.
     let told = backstitch(&[&measure[..], &["--chunks", "3", "--ubatch-size", "7", "-t", "2"]].concat()).ok();

@@ -13,6 +13,7 @@ use crate::{
     graph::{ExpertNetwork, ExpertScratch, ExpertSizes, Step, WeightId},
     weights::Weights,
 };
+use alloc::vec;
 use backstitch_core::{
     KernelSet,
     matmul::{Input, Product, Write, matmul},
@@ -20,7 +21,6 @@ use backstitch_core::{
     pool::Pool,
     quantized::quantize,
 };
-use alloc::vec;
 use core::ops::Range;
 
 /// Products with the same input in one go; fewer matrices leave threads without work.

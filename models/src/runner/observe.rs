@@ -47,9 +47,8 @@ impl Frame<'_> {
             Kind::MatMul { .. } => {
                 let refused = Error::Operands { operation: step.name };
                 let &x = step.reads.first().ok_or(refused)?;
-                let floats = |id: &WeightId| {
-                    Ok::<_, Error>(!self.weights.matrix(*id, 0)?.kind().takes_quantized())
-                };
+                let floats =
+                    |id: &WeightId| Ok::<_, Error>(!self.weights.matrix(*id, 0)?.kind().takes_quantized());
                 // All matrices of a step take the same input.
                 match step.weights.first().map(floats).transpose()? {
                     Some(true) => step.weights.iter().try_for_each(|&id| self.show(x, id, observer)),

@@ -17,8 +17,9 @@ pub fn model(name: &str, dtype: DType) -> Model {
         .tensors()
         .iter()
         .map(|info| {
-            let is_matrix =
-                info.shape().len() == 2 && info.name().ends_with("weight") && !info.name().contains("conv1d");
+            let is_matrix = (2..=3).contains(&info.shape().len())
+                && info.name().ends_with("weight")
+                && !info.name().contains("conv1d");
             let n_cols = *info.shape().last().unwrap();
             let data = gguf.tensor_data(info);
             if !is_matrix || info.name().contains("norm") || n_cols % dtype.block_len() != 0 {

@@ -3,7 +3,7 @@
 use super::Imatrix;
 use crate::Error;
 use backstitch_models::judge::Windows;
-use backstitch_models::{Batch, Context, Pos, ProductInput, Token, Wanted};
+use backstitch_models::{Batch, Context, Error as ModelError, Pos, ProductInput, Token, Wanted};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tokens of a batch. All of their logits are computed, which take the most room.
@@ -57,7 +57,8 @@ pub fn collect(
     });
     ctx.set_observer(None);
     let nothing = Ok(Imatrix::new(dataset, 0));
-    let collected = core::mem::replace(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner), nothing);
+    let collected =
+        core::mem::replace(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner), nothing);
     let mut imatrix = result.and(collected)?;
     imatrix.set_n_chunks(n_chunks as u32);
     Ok(imatrix)
@@ -75,8 +76,8 @@ fn add(collected: &mut Result<Imatrix, Error>, input: &ProductInput<'_>) {
     }
 }
 
-/// Evaluate tokens in a sequence of their own. If the vocabulary wants a beginning-of-sequence token
-/// before every text, it takes the place of the first one.
+/// Evaluate tokens in a sequence of their own. If the vocabulary wants a beginning-of-sequence
+/// token before every text, it takes the place of the first one.
 fn read(ctx: &mut Context, tokens: &[Token]) -> Result<(), Error> {
     let vocab = ctx.model().vocab();
     let bos = vocab.bos().filter(|_| vocab.adds_bos());
@@ -90,8 +91,9 @@ fn read(ctx: &mut Context, tokens: &[Token]) -> Result<(), Error> {
                 _ => (None, piece),
             };
             let start = Pos((i * PIECE) as i32);
-            batch.extend(seq, start, bos.as_slice(), Wanted::All)?;
-            batch.extend(seq, Pos(start.0 + bos.as_slice().len() as i32), rest, Wanted::All)?;
+            batch.extend(seq, start, bos.as_slice(), Wanted::All).map_err(ModelError::from)?;
+            let behind = Pos(start.0 + bos.as_slice().len() as i32);
+            batch.extend(seq, behind, rest, Wanted::All).map_err(ModelError::from)?;
             ctx.decode(&batch)?;
         }
         Ok::<_, Error>(())
