@@ -88,6 +88,6 @@ fn an_importance_matrix_of_a_text_serves_types_of_few_bits() {
     assert!(model.contains("is a model (GGUF), not an importance matrix"), "{model}");
     let matrix = onto(&["quantize", arg(&source), arg(&imatrix), "Q8_0"]);
     assert!(matrix.contains("is an importance matrix, not a model (GGUF)"), "{matrix}");
-    let short = onto(&[&measure[..], &["-c", "4096"]].concat());
+    let short = onto(&["imatrix", "-m", arg(&source), "-f", arg(&text), "-c", "512", "-o", arg(&imatrix)]);
     assert!(short.contains("lower -c"), "{short}");
 }
