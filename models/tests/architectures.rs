@@ -29,8 +29,8 @@ too. A test makes this table (`models/tests/architectures.rs`) and fails where i
 
 - **whole**: the largest difference of a logit, or of an element of an embedding, from what
   llama.cpp computed, in all cases of the model's goldens.
-- **chunked**, **sequences**: the logits have the same bits when the text is evaluated in pieces, and
-  when other sequences are evaluated in the same batches.
+- **chunked**, **sequences**: the logits have the same bits when the text is evaluated in pieces,
+  and when other sequences are evaluated in the same batches.
 - **rollback**, **fork**: the same bits after other tokens were evaluated and rolled back, and in a
   fork of the sequence.
 - **save**: the same bits after the sequence was saved and restored in another context.

@@ -157,6 +157,9 @@ fn show(out: &mut Output, subject: &Subject, tensors: bool) -> Result<(), Error>
 
 /// Return the names of the tensors and the keys of the architecture that have no effect, because
 /// nothing reads them; none if the architecture is unknown.
+///
+/// Keys of other prefixes are left out: those of the tokenizer and about the file are many, and
+/// most say nothing that a computation could use.
 fn unread(gguf: &Gguf) -> Vec<String> {
     if Model::describe(gguf, arch::ALL).is_err() || Vocab::from_gguf(gguf).is_err() {
         return Vec::new();

@@ -2,6 +2,10 @@
 //!
 //! Tensors are read, encoded and written one after the other, so the memory needs to hold neither
 //! model.
+//!
+//! The crate `backstitch-quantize` chooses the types and computes. This command reads the files,
+//! shows progress, and puts the new file in its place when it is complete: who interrupts it, or
+//! names a type that some tensor cannot have, keeps the file that was there.
 
 use crate::args::QuantizeArgs;
 use crate::error::Error;
