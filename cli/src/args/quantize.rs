@@ -1,4 +1,7 @@
 //! Options of `quantize` and `imatrix`.
+//!
+//! The names of most are llama-quantize's and llama-imatrix's, and so is their meaning; a type is
+//! parsed here, so that a wrong one is an error before any file is opened.
 
 use super::numbers::count;
 use super::{ContextArgs, ModelArgs, PromptArgs};
