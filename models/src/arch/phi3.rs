@@ -1,5 +1,5 @@
-//! Phi-3 and Phi-3.5 (Abdin et al., 2024, arXiv 2404.14219), and Phi-4, which files name `phi3`
-//! too.
+//! Phi-3 and Phi-3.5 (Abdin et al., 2024, arXiv 2404.14219), with one network a layer or with
+//! experts, and Phi-4, which files name `phi3` too.
 //!
 //! Matrices are fused: `attn_qkv` has queries, keys and values, `ffn_up` has the gate's rows before
 //! its own. Members for 128K tokens use LongRoPE (`rope.scaling.type` is `longrope`): divisors of
