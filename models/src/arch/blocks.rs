@@ -214,7 +214,19 @@ pub(super) fn network_or_experts(
     let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
         return Ffn::of_layer(layer).add(b, h, x, branch);
     };
-    branch.add_mixture(b, x, mixture(&experts, routing))?;
+    let mixture = mixture(&experts, routing);
+    if branch.norm.is_none() {
+        branch.add_mixture(b, x, mixture)?;
+        return add_shared_network(b, h, x, branch);
+    }
+    // The norm is that of the sum.
+    let y = b.mixture(x, Mixture { logits: branch.logits, ..mixture })?;
+    add_shared_network(b, h, x, Branch::to(y))?;
+    branch.add(b, y)
+}
+
+/// Add the network that all tokens go through beside a mixture of experts, if the file has one.
+fn add_shared_network(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, branch: Branch) -> Result<(), Error> {
     let Some(n_ff) = b.n_rows("ffn_up_shexp.weight") else { return Ok(()) };
     let shared = Ffn::shared(n_ff);
     if !b.has("ffn_gate_inp_shexp.weight") {

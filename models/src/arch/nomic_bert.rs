@@ -27,7 +27,9 @@ pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), 
             return blocks::gelu_network(b, h, layer, x, branch);
         };
         let network = ExpertNetwork::Plain(Activation::Gelu);
-        branch.add_mixture(b, x, Mixture { network, ..blocks::mixture(&experts, Routing::PLAIN) })
+        // Experts read what they are added to.
+        let y = b.mixture(x, Mixture { network, ..blocks::mixture(&experts, Routing::PLAIN) })?;
+        branch.add(b, y)
     });
     encoder.build(b, h)
 }

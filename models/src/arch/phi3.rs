@@ -8,8 +8,17 @@
 //! llama.cpp ignores the key, and so does this file.
 
 use super::decoder::Decoder;
-use crate::{error::Error, graph::Builder, hparams::Hparams};
+use crate::{
+    error::Error,
+    graph::{Builder, Norm},
+    hparams::Hparams,
+};
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     Decoder::SPLIT.build(b, h)
+}
+
+/// Describe a member with experts, whose norms have biases.
+pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    Decoder { norm: |h, name| Norm::rms_and_bias(name, h.norm_rms_eps), ..Decoder::SPLIT }.build(b, h)
 }

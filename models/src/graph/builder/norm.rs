@@ -7,8 +7,7 @@ use crate::{
 };
 use alloc::format;
 
-/// A norm with the weights `NAME.weight` and, for norms of rows and layer norms, `NAME.bias` where
-/// the file has it.
+/// A norm with the weights `NAME.weight` and, for layer norms, `NAME.bias` where the file has it.
 ///
 /// Some files lack the suffix `.weight` of a few norms, so the tensor `NAME` is taken where there
 /// is no `NAME.weight`.
@@ -24,6 +23,7 @@ pub struct Norm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Rms,
+    RmsAndBias,
     Layer,
 }
 
@@ -41,6 +41,11 @@ impl Norm {
     /// The root-mean-square norm of rows.
     pub const fn rms(name: &'static str, eps: f32) -> Self {
         Norm { name, rule: Rule::Rms, eps, groups: Groups::Row, is_bare: false }
+    }
+
+    /// The root-mean-square norm of rows, and then the bias `NAME.bias`.
+    pub const fn rms_and_bias(name: &'static str, eps: f32) -> Self {
+        Norm { rule: Rule::RmsAndBias, ..Self::rms(name, eps) }
     }
 
     /// The layer norm of rows: mean 0 and variance 1.
@@ -131,7 +136,7 @@ impl Builder<'_, '_> {
         };
         let bias = match norm.rule {
             Rule::Layer => self.optional_vector(&format!("{}.bias", norm.name), len)?,
-            Rule::Rms => None,
+            Rule::Rms | Rule::RmsAndBias => None,
         };
         Ok([Some(weight), bias])
     }
@@ -148,15 +153,13 @@ impl Builder<'_, '_> {
             Groups::Alike(group) | Groups::Own(group) => group,
         };
         let step = match norm.rule {
-            Rule::Rms => Step::new("rms_norm", Kind::RmsNorm { eps: norm.eps, group }),
+            Rule::Rms | Rule::RmsAndBias => Step::new("rms_norm", Kind::RmsNorm { eps: norm.eps, group }),
             Rule::Layer => Step::new("layer_norm", Kind::LayerNorm { eps: norm.eps, group }),
         };
         self.push(step.reading([x]).writing([out]).using(weights.into_iter().flatten()));
-        // The norm itself has none.
-        let bias = format!("{}.bias", norm.name);
-        match norm.rule == Rule::Rms && norm.groups == Groups::Row && !norm.is_bare && self.has(&bias) {
-            true => self.bias(out, &bias),
-            false => Ok(()),
+        match norm.rule {
+            Rule::RmsAndBias => self.bias(out, &format!("{}.bias", norm.name)),
+            Rule::Rms | Rule::Layer => Ok(()),
         }
     }
 }
