@@ -1,7 +1,7 @@
 //! MiMo V2 (Xiaomi, 2025, the model card of MiMo-V2-Flash).
 //!
-//! The file lists the layers that have a window; heads differ by layer, and those with a window have
-//! sinks. What attention returns has a factor (`attention.value_scale`). Experts are chosen by
+//! The file lists the layers that have a window; heads differ by layer, and layers with a window
+//! have sinks. What attention returns has a factor (`attention.value_scale`). Experts are chosen by
 //! sigmoids with a bias.
 
 use super::{blocks, decoder::Decoder};

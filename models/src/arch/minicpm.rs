@@ -1,5 +1,5 @@
-//! MiniCPM (Hu et al., 2024, arXiv 2404.06395): Llama with the factors of Granite. Early files state
-//! none; those of the paper are taken then.
+//! MiniCPM (Hu et al., 2024, arXiv 2404.06395): Llama with the factors of Granite. Early files
+//! state none; those of the paper are taken then.
 
 use super::{decoder::Decoder, minicpm3};
 use crate::{

@@ -1,5 +1,5 @@
-//! PLaMo 13B (Preferred Networks, 2023, the model card of PLaMo-13B): attention and network read the
-//! same normalised stream.
+//! PLaMo 13B (Preferred Networks, 2023, the model card of PLaMo-13B): attention and network read
+//! the same normalised stream.
 
 use super::decoder::{Decoder, Residual};
 use crate::{error::Error, graph::Builder, hparams::Hparams};

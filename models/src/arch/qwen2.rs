@@ -2,8 +2,8 @@
 //! (LG AI Research, 2024, arXiv 2408.03541) and openPangu Embedded (Chen et al., 2025, arXiv
 //! 2505.22375).
 //!
-//! Queries, keys and values have biases where the file has them. Small members lack `output.weight` and use their
-//! embeddings.
+//! Queries, keys and values have biases where the file has them. Small members lack `output.weight`
+//! and use their embeddings.
 
 use super::decoder::Decoder;
 use crate::{error::Error, graph::Builder, hparams::Hparams};
