@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(after(&bias, &[0.0, 0.0, 3.0]), [(0, f32::NEG_INFINITY), (1, 1.5), (2, 3.0)]);
     }
 
-    /// The same sampler, which says nothing of itself: a chain lists the whole vocabulary for it.
+    /// Biases that say nothing of themselves, so that a chain lists the whole vocabulary.
     #[derive(Clone)]
     struct Silent(LogitBias);
 
