@@ -18,9 +18,9 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         post_ffn_norm: Some("post_ffw_norm"),
         pattern: Pattern::Every(4),
         rope: rope::three_of_four,
-        attention: |b, h, layer, choices, x, rope| {
-            let y = blocks::attention(b, h, layer, choices, x, rope)?;
-            let gate = b.linear(x, Linear::new("attn_gate", layer.n_head * layer.d_v))?;
+        attention: |b, spec, x| {
+            let y = blocks::attention(b, spec, x)?;
+            let gate = b.linear(x, Linear::new("attn_gate", spec.layer.n_head * spec.layer.d_v))?;
             Ok(b.gate(Activation::Sigmoid, gate, y))
         },
         feed_forward: blocks::gated_network_by_sigmoid,

@@ -6,9 +6,9 @@ use crate::{error::Error, graph::Builder, hparams::Hparams};
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
-        attention: |b, h, layer, choices, x, rope| {
-            let y = blocks::attention(b, h, layer, choices, x, rope)?;
-            b.norm_in_place(y, blocks::rms_norm(h, "attn_sub_norm"))?;
+        attention: |b, spec, x| {
+            let y = blocks::attention(b, spec, x)?;
+            b.norm_in_place(y, blocks::rms_norm(spec.h, "attn_sub_norm"))?;
             Ok(y)
         },
         feed_forward: |b, h, layer, x, branch| {

@@ -1,6 +1,6 @@
 //! Blocks that many architectures share: embeddings, attention, feed-forward networks.
 
-use super::decoder::{Branch, Decoder};
+use super::decoder::{AttentionSpec, Branch};
 use crate::{
     error::Error,
     graph::{
@@ -77,25 +77,24 @@ pub(super) fn qkv(
 
 /// Return self-attention up to, not including, the output projection. Norms of queries and keys,
 /// the growth of queries with their position, and sinks are used where the file has them.
-pub(super) fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+pub(super) fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     let qkv = qkv(b, h, layer, x)?;
     let (before, behind) = if choices.rotates_first { (rope, None) } else { (None, rope) };
     rotate(b, layer, qkv, before);
     b.norm_if_there(qkv.q, (choices.head_norm)(h, layer, "attn_q_norm"))?;
     b.norm_if_there(qkv.k, (choices.head_norm)(h, layer, "attn_k_norm"))?;
     rotate(b, layer, qkv, behind);
-    if let Some(temperature) = h.temperature {
-        b.scale_by_position(qkv.q, temperature);
-    }
+    grow(b, h, qkv.q);
     let sinks = b.sinks("attn_sinks.weight", layer.n_head)?;
     Ok(b.attend_with(qkv, (choices.scores)(h, layer), sinks))
+}
+
+/// Let queries grow with their position, where the file says so.
+pub(super) fn grow(b: &mut Builder<'_, '_>, h: &Hparams, q: Value) {
+    if let Some(temperature) = h.temperature {
+        b.scale_by_position(q, temperature);
+    }
 }
 
 /// Rotate queries and keys, if the layer has a rotation.

@@ -79,14 +79,20 @@ pub(super) struct Decoder {
 pub(super) type Rope =
     fn(&mut Builder<'_, '_>, &Hparams, &LayerHparams, Pairs) -> Result<Option<RopeId>, Error>;
 
-pub(super) type Attention = fn(
-    &mut Builder<'_, '_>,
-    &Hparams,
-    &LayerHparams,
-    &Decoder,
-    Value,
-    Option<RopeId>,
-) -> Result<Value, Error>;
+pub(super) type Attention = fn(&mut Builder<'_, '_>, AttentionSpec<'_>, Value) -> Result<Value, Error>;
+
+/// A layer that attends.
+#[derive(Clone, Copy)]
+pub(super) struct AttentionSpec<'s> {
+    /// The numbers of the model.
+    pub(super) h: &'s Hparams,
+    /// The numbers of the layer.
+    pub(super) layer: &'s LayerHparams,
+    /// The choices of the family.
+    pub(super) choices: &'s Decoder,
+    /// The rotation, if the layer has one.
+    pub(super) rope: Option<RopeId>,
+}
 
 pub(super) type Mixer =
     fn(&mut Builder<'_, '_>, &Hparams, &LayerHparams, Value) -> Result<(Value, &'static str), Error>;
@@ -257,7 +263,10 @@ impl Decoder {
         };
         let normed = self.normed(b, h, x, self.attn_norm)?;
         let (mixed, output) = match attends {
-            true => ((self.attention)(b, h, layer, self, normed, rope)?, "attn_output"),
+            true => {
+                let spec = AttentionSpec { h, layer, choices: self, rope };
+                ((self.attention)(b, spec, normed)?, "attn_output")
+            }
             false => (self.mixer)(b, h, layer, normed)?,
         };
         let [mixed, x] = b.last_outputs(layer.is_last, [mixed, x]);

@@ -13,9 +13,9 @@ use crate::{
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
-        attention: |b, h, layer, choices, x, rope| {
-            let y = blocks::attention(b, h, layer, choices, x, rope)?;
-            h.value_scale.into_iter().for_each(|factor| b.scale(y, factor));
+        attention: |b, spec, x| {
+            let y = blocks::attention(b, spec, x)?;
+            spec.h.value_scale.into_iter().for_each(|factor| b.scale(y, factor));
             Ok(y)
         },
         feed_forward: |b, h, layer, x, branch| {
