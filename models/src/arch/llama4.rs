@@ -26,10 +26,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
         pattern: Pattern::Every(4),
         window: Window::Chunked,
-        rope: |b, h, layer, pairs| match layer.window.is_some() || h.windows.n_swa.is_none() {
-            true => rope::of_layer(b, h, layer, pairs).map(Some),
-            false => Ok(None),
-        },
+        rope: rope::of_windowed,
         attention,
         feed_forward: |b, h, layer, x, branch| {
             let routing = Routing { gating: Gating::Sigmoid, is_before: true, ..Routing::PLAIN };

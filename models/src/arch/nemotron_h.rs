@@ -50,7 +50,7 @@ fn network(
     stream: Value,
 ) -> Result<(), Error> {
     let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
-        return blocks::plain_network(b, h, layer, x, Branch::to(stream), Activation::SquaredRelu);
+        return blocks::squared_relu_network(b, h, layer, x, Branch::to(stream));
     };
     add_experts(b, &experts, x, stream)?;
     let n_ff = b.rows_of("ffn_up_shexp.weight")?;

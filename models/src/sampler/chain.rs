@@ -60,7 +60,7 @@ impl Chain {
     /// in `logits` or after the samplers. Every call uses up one random number, whatever the
     /// candidates are.
     pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
-        match self.steps.first().and_then(|step| step.n_best()) {
+        match self.n_needed() {
             Some(k) => self.candidates.load_best(logits, k),
             None => self.candidates.load(logits),
         }
@@ -72,6 +72,18 @@ impl Chain {
         let token = self.candidates.draw(unit)?;
         self.steps.iter_mut().for_each(|step| step.drawn(token, &self.candidates));
         Some(token)
+    }
+
+    /// Return the number of best candidates that decide the draw; none if all count.
+    fn n_needed(&self) -> Option<usize> {
+        let mut n_lowered = 0usize;
+        for step in &self.steps {
+            if let Some(k) = step.n_best() {
+                return Some(k.saturating_add(n_lowered));
+            }
+            n_lowered = n_lowered.saturating_add(step.n_lowered()?);
+        }
+        None
     }
 
     /// Return the next random number.
