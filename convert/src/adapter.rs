@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use backstitch_core::DType;
 use serde_json::Value;
 
+use crate::check;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::convert::Plan;
@@ -35,6 +36,9 @@ const ENDINGS: [(&str, Factor, Kind); 4] = [
     (".lora_embedding_A", Factor::A, Kind::Embedding),
     (".lora_embedding_B", Factor::B, Kind::Embedding),
 ];
+
+/// Tensors by the names that the checkpoint of the base model has.
+type Sources = Vec<(String, Tensor)>;
 
 /// One of the two factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,10 +217,7 @@ struct Pair {
 
 /// Collect the products by the names of the matrices in the base model, and the norms that some
 /// programs add. Returns their rank too, if it is the same for all.
-fn pairs(
-    checkpoint: &Checkpoint,
-    settings: &Settings,
-) -> Result<(Vec<(String, Tensor)>, Option<usize>), Error> {
+fn pairs(checkpoint: &Checkpoint, settings: &Settings) -> Result<(Sources, Option<usize>), Error> {
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     let mut sources = Vec::new();
     for (name, shape, stored) in &checkpoint.tensors {
@@ -288,7 +289,7 @@ fn swapped(product: &Tensor) -> Result<Tensor, Error> {
 }
 
 /// Make the tensors of the new file: two for each product, one for each norm.
-fn outputs(converted: Vec<(String, Tensor)>, dtype: DType) -> Result<Vec<Output>, Error> {
+fn outputs(converted: Sources, dtype: DType) -> Result<Vec<Output>, Error> {
     let mut outputs = Vec::new();
     for (name, tensor) in converted {
         let Some(Factors { a, b }) = tensor.factors()? else {
@@ -337,7 +338,13 @@ impl<'a> Base<'a> {
     fn check(&self, converted: &[(String, Tensor)]) -> Result<(), Error> {
         converted.iter().try_for_each(|(name, tensor)| match &self.tensors {
             Some(tensors) => self.check_shape(name, tensor, tensors.get(name)),
-            None => self.check_width(name, tensor),
+            None => match self.width {
+                Some(width) => {
+                    let reason = format!("the width of the model in {}", self.folder.display());
+                    check::width(name, tensor, width, &reason)
+                }
+                None => Ok(()),
+            },
         })
     }
 
@@ -351,27 +358,6 @@ impl<'a> Base<'a> {
                 found: format!("the place {name:?}"),
                 wanted: format!("one that the model in {folder} has"),
             }),
-        }
-    }
-
-    /// Compare the side of a matrix that all layers share with the width of the model.
-    fn check_width(&self, name: &str, tensor: &Tensor) -> Result<(), Error> {
-        const READS: [&str; 7] = ["attn_q", "attn_k", "attn_v", "attn_qkv", "ffn_gate", "ffn_up", "output"];
-        const WRITES: [&str; 2] = ["attn_output", "ffn_down"];
-        let own =
-            name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(name, |parts| parts.1);
-        let own = own.strip_suffix(".weight").unwrap_or(own);
-        let (side, found) = match tensor.shape() {
-            [_, columns] if READS.contains(&own) || own == "token_embd" => ("columns", *columns),
-            [rows, _] if WRITES.contains(&own) => ("rows", *rows),
-            _ => return Ok(()),
-        };
-        match self.width.filter(|&width| width != found) {
-            None => Ok(()),
-            Some(width) => {
-                let folder = self.folder.display();
-                Err(tensor.misfit(format!("{width} {side}, the width of the model in {folder}")))
-            }
         }
     }
 }

@@ -20,6 +20,7 @@
 //! ```
 
 mod adapter;
+mod check;
 pub mod checkpoint;
 pub mod config;
 mod convert;
