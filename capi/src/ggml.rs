@@ -8,11 +8,11 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
 /// Names of the types of ggml, in the order of their numbers; empty for numbers that are free.
-const TYPES: [&CStr; 42] = [
+const TYPES: [&CStr; 43] = [
     c"f32", c"f16", c"q4_0", c"q4_1", c"", c"", c"q5_0", c"q5_1", c"q8_0", c"q8_1", c"q2_K", c"q3_K",
     c"q4_K", c"q5_K", c"q6_K", c"q8_K", c"iq2_xxs", c"iq2_xs", c"iq3_xxs", c"iq1_s", c"iq4_nl", c"iq3_s",
     c"iq2_s", c"iq4_xs", c"i8", c"i16", c"i32", c"i64", c"f64", c"iq1_m", c"bf16", c"", c"", c"", c"tq1_0",
-    c"tq2_0", c"", c"", c"", c"mxfp4", c"nvfp4", c"q1_0",
+    c"tq2_0", c"", c"", c"", c"mxfp4", c"nvfp4", c"q1_0", c"q2_0",
 ];
 
 exports! {

@@ -215,8 +215,8 @@ impl Default for QuantizeParams {
         QuantizeParams {
             nthread: 0,
             ftype: 7,
-            output_tensor_type: 42,
-            token_embedding_type: 42,
+            output_tensor_type: 43,
+            token_embedding_type: 43,
             allow_requantize: 0,
             quantize_output_tensor: 1,
             only_copy: 0,
