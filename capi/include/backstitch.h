@@ -51,7 +51,8 @@ int32_t bst_fork(struct llama_context *ctx, llama_seq_id src, llama_seq_id dst);
  * bst_rollback this is a savepoint. Returns 0, or -1 if pins use up their budget. */
 int32_t bst_pin(struct llama_context *ctx, llama_seq_id seq);
 
-/* Removes a pin. Returns 1, 0 if there is none, or -1. */
+/* Removes a pin. Returns 1, 0 if there is none (models that keep every position need none), or
+ * -1. */
 int32_t bst_unpin(struct llama_context *ctx, llama_seq_id seq, llama_pos pos);
 
 /* Writes the tokens of a sequence. Returns their number, its negative if it exceeds capacity, or 0

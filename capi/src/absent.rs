@@ -1,5 +1,5 @@
-//! Functions that have no meaning here: they do nothing, say so once in the log, and return the value
-//! that llama.h documents for that.
+//! Functions that have no meaning here: they do nothing, say so once in the log, and return the
+//! value that llama.h documents for that.
 
 use crate::border::{self, Flag, Opaque};
 use crate::handles::Handle;

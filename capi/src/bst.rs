@@ -37,7 +37,7 @@ impl From<Rollback> for RollbackCost {
     }
 }
 
-/// What a prompt cache had of a prompt.
+/// The part of a prompt that a cache had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Recalled {
@@ -157,8 +157,8 @@ exports! {
         Ok(with(ctx, seq, |context, seq| Ok(context.unpin(seq, Pos(pos))?))?.into())
     }
 
-    /// Write the tokens that a sequence holds, and return their number, or its negative if there are
-    /// more than `capacity`; 0 if they are not known.
+    /// Write the tokens that a sequence holds, and return their number, or its negative if there
+    /// are more than `capacity`; 0 if they are not known.
     fn bst_tokens(ctx: Handle, seq: i32, out: Out<i32>, capacity: i32) -> i32 = [0] {
         let entry = context(ctx)?;
         let (seq, live) = (entry.seq(seq)?, entry.live()?);
@@ -225,8 +225,8 @@ exports! {
         CACHES.remove(cache).map(drop)
     }
 
-    /// Fill a sequence with the longest beginning of a prompt that the cache has, and write how much
-    /// that is and, as text, why it is not more: 0, or -1.
+    /// Fill a sequence with the longest beginning of a prompt that the cache has, and write how
+    /// much that is and, as text, why it is not more: 0, or -1.
     fn bst_recall(
         ctx: Handle, seq: i32, cache: Handle, list: In<i32>, n_tokens: usize, out: Out<Recalled>,
         why: Out<c_char>, why_size: usize,

@@ -39,17 +39,17 @@ fn source(template: &Text) -> Result<&str, Error> {
 }
 
 exports! {
-    /// Write the text that a template makes of a conversation as far as it fits into `length` bytes,
-    /// and a zero if there is room; return the length of the whole text, or -1 if the template
-    /// cannot be used.
+    /// Write the text that a template makes of a conversation as far as it fits into `length`
+    /// bytes, and a zero if there is room; return the length of the whole text, or -1 if the
+    /// template cannot be used.
     fn llama_chat_apply_template(
         template: Text, chat: In<ChatMessage>, n_msg: usize, add_assistant: Flag, buf: Out<u8>, length: i32,
     ) -> i32 = [-1] {
         let template = ChatTemplate::from_source(source(&template)?)?;
         let mut messages = Vec::new();
         for message in chat.slice(n_msg, "chat")? {
-            // SAFETY: the C program claims that both texts of a message are null, or end with a zero
-            // and stay during the call.
+            // SAFETY: the C program claims that both texts of a message are null, or end with a
+            // zero and stay during the call.
             let role = unsafe { Text::new(message.role) };
             // SAFETY: as for the role.
             let content = unsafe { Text::new(message.content) };

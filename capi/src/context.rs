@@ -90,7 +90,7 @@ pub struct Live {
     pub embeddings: bool,
     /// Thread counts that the program set; the pool keeps those of the beginning.
     pub n_threads: [i32; 2],
-    /// What the last batch yielded.
+    /// Outputs of the last batch.
     pub outputs: Outputs,
     /// Times and counts.
     pub perf: Perf,

@@ -106,7 +106,8 @@ impl<T> Registry<T> {
             });
         }
         if index == slots.len() {
-            // The first generation is 1, so that few numbers that a program may make up are handles.
+            // The first generation is 1, so that few numbers that a program may make up are
+            // handles.
             slots.push(Slot { generation: 1, content: None });
         }
         let slot = &mut slots[index];

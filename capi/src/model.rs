@@ -48,7 +48,7 @@ pub struct ModelEntry {
     pub vocab: Vocab,
     /// Texts, scores and types of tokens as C reads them.
     pub texts: Texts,
-    /// What the file says about itself.
+    /// Metadata of the file, and sums over its tensors.
     pub metadata: Metadata,
     /// The files that the model came from.
     pub paths: Vec<PathBuf>,
@@ -107,7 +107,7 @@ impl ModelEntry {
         hparams.flat_map(Hparams::layers).map(|layer| number(&layer) as i32).max().unwrap_or(0)
     }
 
-    /// Return -1 if no layer turns keys, 0 if it turns adjacent pairs, 2 if split ones.
+    /// Return -1 if no layer rotates keys, 0 if adjacent pairs rotate, 2 if split ones do.
     fn rope_type(&self) -> i32 {
         let layers = self.model.iter().flat_map(|m| m.graph().layers());
         let mut turned = layers.filter_map(|layer| match &layer.attention {
@@ -292,8 +292,8 @@ exports! {
         Ok(factor.and_then(|text| text.parse().ok()).map_or(1.0, |factor: f32| 1.0 / factor))
     }
 
-    /// Return the way in which the model turns keys: -1 for none, 0 for adjacent pairs, 2 for split
-    /// pairs.
+    /// Return the way in which the model rotates keys: -1 for none, 0 for adjacent pairs, 2 for
+    /// split pairs.
     fn llama_model_rope_type(handle: Handle) -> i32 = [-1] {
         Ok(model(handle)?.rope_type())
     }

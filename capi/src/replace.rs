@@ -5,8 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
-/// Write a file beside `path` by `write`, sync it, and give it the name `path`. On an error the file
-/// at `path` is as it was, and nothing is left beside it.
+/// Write a file beside `path` by `write`, sync it, and give it the name `path`. On an error the
+/// file at `path` is as it was, and nothing is left beside it.
 ///
 /// # Errors
 /// Those of `write`, and [`Error::Io`].

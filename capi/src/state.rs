@@ -39,7 +39,7 @@ fn behind_tokens(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(HEAD.checked_add(n_tokens.checked_mul(4)?)?..)
 }
 
-/// What a state is written as: the content of a buffer, and the head of a file of it.
+/// A state as bytes: the content of a buffer, and the head of a file of it.
 struct Written {
     content: Content,
     /// Magic number and version of a file.
@@ -47,8 +47,19 @@ struct Written {
     bytes: Vec<u8>,
 }
 
-/// Write the state of a sequence, or of all.
-fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>) -> Result<Written, Error> {
+/// Return true if a sequence was changed in its middle. Its cells lie in other slots after a way
+/// through llama.cpp's layout, which rounds sums otherwise.
+fn was_edited(context: &Context, seq: SeqId) -> bool {
+    context.seq_range(seq).is_some() && context.tokens(seq).is_ok_and(<[_]>::is_empty)
+}
+
+/// Write the state of a sequence, or of all; as llama.cpp has it, unless that cannot hold it
+/// exactly and `plain` is false.
+fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>, plain: bool) -> Result<Written, Error> {
+    let seqs = seq.map_or(0..entry.options.n_seq_max, |seq| seq.0..seq.0 + 1);
+    if !plain && seqs.map(SeqId).any(|seq| was_edited(context, seq)) {
+        return write_own(context, seq);
+    }
     let options = layout(entry, seq);
     let theirs = match seq {
         None => context.llama_state_write(&options).map(|file| {
@@ -64,16 +75,19 @@ fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>) -> Result<
             file.truncate(HEAD - 4);
             Ok(Written { content: Content::Llama, head: file, bytes })
         }
-        Err(ModelError::LlamaState { .. } | ModelError::Llama(_)) => {
-            let mut bytes = Vec::new();
-            match seq {
-                None => context.state_write(&mut bytes, &SaveOptions::default())?,
-                Some(seq) => context.seq_state_write(seq, &mut bytes, &SaveOptions::default())?,
-            };
-            Ok(Written { content: Content::Own, head: files::own_head(seq.is_some()), bytes })
-        }
+        Err(ModelError::LlamaState { .. } | ModelError::Llama(_)) => write_own(context, seq),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Write the state of a sequence, or of all, as a container.
+fn write_own(context: &Context, seq: Option<SeqId>) -> Result<Written, Error> {
+    let (mut bytes, options) = (Vec::new(), SaveOptions::default());
+    match seq {
+        None => context.state_write(&mut bytes, &options)?,
+        Some(seq) => context.seq_state_write(seq, &mut bytes, &options)?,
+    };
+    Ok(Written { content: Content::Own, head: files::own_head(seq.is_some()), bytes })
 }
 
 /// Return the seal for what a context holds.
@@ -95,7 +109,7 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
     let is_there = live.written.as_ref().is_some_and(|(of, _)| *of == seq);
     if !is_there {
         let context = live.context()?;
-        let written = write(entry, context, seq)?;
+        let written = write(entry, context, seq, live.plain_states)?;
         let mut bytes = written.bytes;
         if !(live.plain_states && written.content == Content::Llama) {
             seal_of(context, seq, written.content).append(&mut bytes);
@@ -171,8 +185,8 @@ exports! {
         get(&*context(handle)?, None, dst, usize::MAX)
     }
 
-    /// Read a state in the place of all that the context holds, and return the number of bytes; 0 if
-    /// it cannot be used, and nothing has changed then.
+    /// Read a state in the place of all that the context holds, and return the number of bytes; 0
+    /// if it cannot be used, and nothing has changed then.
     fn llama_state_set_data(handle: Handle, src: In<u8>, size: usize) -> usize = [0] {
         let entry = context(handle)?;
         let mut live = entry.live()?;
@@ -208,8 +222,8 @@ exports! {
         Ok(size)
     }
 
-    /// Return a size, as `llama_state_seq_get_size`. Whatever the flags, the whole state is written:
-    /// a part could not be checked.
+    /// Return a size, as `llama_state_seq_get_size`. Whatever the flags, the whole state is
+    /// written: a part could not be checked.
     fn llama_state_seq_get_size_ext(handle: Handle, seq_id: i32, flags: u32) -> usize = [0] {
         let _ = flags;
         Ok(llama_state_seq_get_size(handle, seq_id))
@@ -239,8 +253,8 @@ exports! {
         Ok(true)
     }
 
-    /// Load a file in the place of all that the context holds, and its tokens; if it cannot be used,
-    /// nothing has changed.
+    /// Load a file in the place of all that the context holds, and its tokens; if it cannot be
+    /// used, nothing has changed.
     fn llama_state_load_file(
         handle: Handle, path: Text, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
     ) -> bool = [false] {
@@ -260,8 +274,8 @@ exports! {
         files::save(&entry, &live, Some(seq), &path.path("filepath")?, tokens.slice(n_tokens, "tokens")?)
     }
 
-    /// Load a file in the place of what a sequence holds, and return the bytes of it; 0 if it cannot
-    /// be used, and nothing has changed then. With no list of tokens, only count them.
+    /// Load a file in the place of what a sequence holds, and return the bytes of it; 0 if it
+    /// cannot be used, and nothing has changed then. With no list of tokens, only count them.
     fn llama_state_seq_load_file(
         handle: Handle, path: Text, seq_id: i32, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
     ) -> usize = [0] {

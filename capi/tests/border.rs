@@ -1,6 +1,6 @@
 //! Calls as no program should make them: null, stale and foreign handles, negative numbers, short
-//! buffers, tokens outside of the vocabulary, positions that go backwards. Each gives the documented
-//! failure value, and nothing changes.
+//! buffers, tokens outside of the vocabulary, positions that go backwards. Each gives the
+//! documented failure value, and nothing changes.
 
 use backstitch_capi::border::{In, Out, Text};
 use backstitch_capi::handles::Handle;

@@ -1,5 +1,5 @@
-//! Programs in C and C++ that are compiled against the headers and linked with the library, as users
-//! do it. Without a compiler they are left out, with a line that says so.
+//! Programs in C and C++ that are compiled against the headers and linked with the library, as
+//! users do it. Without a compiler they are left out, with a line that says so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -7,7 +7,7 @@ use backstitch_models::Token;
 use backstitch_models::sampler::{Chain, Generator, Settings};
 use std::ffi::CStr;
 
-/// What a sampler does with the candidates.
+/// Work of a sampler on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It does nothing, because its settings turn it off.
@@ -25,7 +25,7 @@ pub enum Role {
 pub struct BuiltIn {
     /// The name, as llama.cpp has it.
     pub name: &'static CStr,
-    /// What it does.
+    /// Its work on the candidates.
     pub role: Role,
     /// The seed of its random numbers, if it draws.
     pub seed: Option<u32>,

@@ -17,8 +17,8 @@ pub struct Chain {
     perf: PerfSampler,
 }
 
-// SAFETY: the chain holds addresses that it does not look into itself; whoever uses them goes through
-// the registry, which has a lock.
+// SAFETY: the chain holds addresses that it does not look into itself; whoever uses them goes
+// through the registry, which has a lock.
 unsafe impl Send for Chain {}
 
 /// Return the samplers of a chain. The lock is not kept, so that foreign samplers may call the

@@ -112,8 +112,9 @@ impl SamplerRef {
     /// # Errors
     /// [`Error::Null`] or [`Error::Unaligned`] if the address is none of a sampler.
     pub fn table(self) -> Result<*const SamplerInterface, Error> {
-        // SAFETY: the C program claims that a sampler which the library does not know is a structure
-        // of its own; stale addresses of the library's and handles were told apart before.
+        // SAFETY: the C program claims that a sampler which the library does not know is a
+        // structure of its own; stale addresses of the library's and handles were told apart
+        // before.
         let table = unsafe { In::new(self.0.cast_const().cast::<*const SamplerInterface>()) };
         table.get("sampler")
     }
@@ -168,8 +169,8 @@ impl SamplerRef {
         if registry.dead.len() > QUARANTINE
             && let Some(oldest) = registry.dead.pop_front()
         {
-            // SAFETY: the address came from `Box::into_raw` in `keep`, and leaves the registry's last
-            // list here, so nothing frees it twice.
+            // SAFETY: the address came from `Box::into_raw` in `keep`, and leaves the registry's
+            // last list here, so nothing frees it twice.
             drop(unsafe { Box::from_raw(oldest as *mut Sampler) });
         }
         Ok(known)

@@ -16,7 +16,7 @@ const MAGIC: [u32; 2] = [0x6767_736e, 0x6767_7371];
 /// The version in the header of files whose content is Backstitch's own, which llama.cpp refuses.
 const OWN_VERSION: u32 = 0x7473_6200;
 
-/// Where C wants the tokens of a file.
+/// The place of the program for the tokens of a file.
 pub struct TokenList {
     /// The list; null to count them.
     pub tokens: Out<i32>,
@@ -65,7 +65,7 @@ pub fn save(
     tokens: &[i32],
 ) -> Result<usize, Error> {
     let context = live.context()?;
-    let written = write(entry, context, seq)?;
+    let written = write(entry, context, seq, live.plain_states)?;
     let listed: Vec<u32> = tokens.iter().map(|token| token.cast_unsigned()).collect();
     let body = match (seq, written.content) {
         (Some(_), Content::Llama) => written.bytes.get(BUFFER_HEAD..).unwrap_or_default(),
@@ -82,8 +82,8 @@ pub fn save(
 /// Load a file in the place of what a sequence or the whole context holds. Returns its length.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Short`] if there is no room for the tokens, [`Error::Seal`], and those of
-/// reading a state. Nothing has changed then.
+/// [`Error::Io`], [`Error::Short`] if there is no room for the tokens, [`Error::Seal`], and those
+/// of reading a state. Nothing has changed then.
 pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -> Result<usize, Error> {
     const DAMAGED: Error = Error::Seal { what: "it is no file of this kind, or a part of one" };
     if !std::fs::metadata(path)?.is_file() {

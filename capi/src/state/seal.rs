@@ -15,7 +15,7 @@ const LEN: usize = 4 + 4 + 32 + 8 + 8;
 /// The first bytes of Backstitch's containers.
 const CONTAINER: &[u8] = b"BSTSTATE";
 
-/// What a state consists of.
+/// Kinds of bytes of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// llama.cpp's bytes.
@@ -24,7 +24,7 @@ pub enum Content {
     Own,
 }
 
-/// What a seal says.
+/// Content of a seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// The kind of bytes before it.
