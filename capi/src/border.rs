@@ -237,11 +237,6 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
-    /// Return the address, to hand it on.
-    pub fn address(self) -> *mut T {
-        self.0
-    }
-
     /// Write a value.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The layout of the header that llama-cpp-python 0.3.16 carries.
 
 use super::{AbortCallback, ProgressCallback, Sampler, TokenDataArray};
-use crate::border::{In, Text, exports};
+use crate::border::{In, Out, Text, exports};
 use crate::context::{Options as ContextOptions, Pooled};
 use crate::handles::Handle;
 use crate::model::LoadOptions;
@@ -231,7 +231,7 @@ impl QuantizeParams {
 pub struct SamplerInterface {
     pub name: Option<extern "C" fn(*const Sampler) -> *const c_char>,
     pub accept: Option<extern "C" fn(*mut Sampler, i32)>,
-    pub apply: Option<extern "C" fn(*mut Sampler, *mut TokenDataArray)>,
+    pub apply: Option<extern "C" fn(*mut Sampler, Out<TokenDataArray>)>,
     pub reset: Option<extern "C" fn(*mut Sampler)>,
     pub clone: Option<extern "C" fn(*const Sampler) -> *mut Sampler>,
     pub free: Option<extern "C" fn(*mut Sampler)>,
@@ -242,7 +242,7 @@ impl SamplerInterface {
     pub const fn of_library(
         name: extern "C" fn(*const Sampler) -> *const c_char,
         accept: extern "C" fn(*mut Sampler, i32),
-        apply: extern "C" fn(*mut Sampler, *mut TokenDataArray),
+        apply: extern "C" fn(*mut Sampler, Out<TokenDataArray>),
         reset: extern "C" fn(*mut Sampler),
         clone: extern "C" fn(*const Sampler) -> *mut Sampler,
     ) -> Self {

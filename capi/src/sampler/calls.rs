@@ -49,7 +49,7 @@ pub fn apply(sampler: SamplerRef, array: Out<TokenDataArray>) -> Result<(), Erro
         Known::Chain(chain) => chain::apply_all(&chain, array),
         Known::Foreign => {
             let apply = sampler.functions()?.apply.ok_or(Error::Null { what: "sampler.iface.apply" })?;
-            apply(sampler.0, array.address());
+            apply(sampler.0, array);
             Ok(())
         }
     }
@@ -224,9 +224,7 @@ pub extern "C" fn call_accept(sampler: *mut Sampler, token: i32) {
 }
 
 /// Sampler functions of the library's table: applying.
-pub extern "C" fn call_apply(sampler: *mut Sampler, array: *mut TokenDataArray) {
-    // SAFETY: the C program claims that the array is null or whole during the call.
-    let array = unsafe { Out::new(array) };
+pub extern "C" fn call_apply(sampler: *mut Sampler, array: Out<TokenDataArray>) {
     llama_sampler_apply(SamplerRef(sampler), array);
 }
 
