@@ -1,8 +1,8 @@
 //! Random calls with random handles, stale and foreign ones among them: the fuzz target `capi` and
 //! the test `random_calls` run what bytes say.
 //!
-//! Addresses keep the claims that the border states, because nothing can check those: buffers are as
-//! long as the calls say. All else is chosen by the bytes.
+//! Addresses keep the claims that the border states, because nothing can check those: buffers are
+//! as long as the calls say. All else is chosen by the bytes.
 
 use backstitch_capi::border::{In, Out, Text};
 use backstitch_capi::handles::Handle;
