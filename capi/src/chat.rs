@@ -53,7 +53,9 @@ exports! {
             let role = unsafe { Text::new(message.role) };
             // SAFETY: as for the role.
             let content = unsafe { Text::new(message.content) };
-            messages.push((role.str("chat.role")?.to_owned(), content.str("chat.content")?.to_owned()));
+            // A text that was cut within a character is no reason to refuse a conversation.
+            let content = String::from_utf8_lossy(content.bytes("chat.content")?).into_owned();
+            messages.push((role.str("chat.role")?.to_owned(), content));
         }
         let messages = messages.iter().map(|(role, content)| Message { role, content });
         let prompt = if add_assistant != 0 { GenerationPrompt::Yes } else { GenerationPrompt::No };

@@ -274,3 +274,13 @@ exports! {
         dry(vocab, &DryArguments { multiplier, base, allowed_length, last_n, breakers, n_breakers })
     }
 }
+
+/// The sizes of that header on 64-bit systems.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<ModelParams>() == 72);
+    assert!(size_of::<ContextParams>() == 120);
+    assert!(size_of::<QuantizeParams>() == 56);
+    assert!(size_of::<SamplerInterface>() == 48);
+    assert!(size_of::<super::Batch>() == 56);
+};

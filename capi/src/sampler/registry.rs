@@ -77,7 +77,7 @@ impl SamplerRef {
         SamplerRef(address)
     }
 
-    /// Return what the address stands for; [`Known::Foreign`] for samplers that the program made.
+    /// Return what the address stands for; `Known::Foreign` for samplers that the program made.
     ///
     /// # Errors
     /// [`Error::Null`], [`Error::Stale`]; [`Error::Foreign`] for handles of other things.
