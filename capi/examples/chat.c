@@ -60,8 +60,8 @@ static void generate(
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        quit("usage: chat MODEL.gguf");
+    if (argc != 2 && argc != 3) {
+        quit("usage: chat MODEL.gguf [SEED]");
     }
     struct llama_model *model = llama_model_load_from_file(argv[1], llama_model_default_params());
     struct llama_context_params params = llama_context_default_params();
@@ -76,7 +76,8 @@ int main(int argc, char **argv) {
         llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(sampler, llama_sampler_init_min_p(0.05f, 1));
     llama_sampler_chain_add(sampler, llama_sampler_init_temp(0.8f));
-    llama_sampler_chain_add(sampler, llama_sampler_init_dist(LLAMA_DEFAULT_SEED));
+    uint32_t seed = argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : LLAMA_DEFAULT_SEED;
+    llama_sampler_chain_add(sampler, llama_sampler_init_dist(seed));
 
     static llama_chat_message messages[MAX_MESSAGES];
     static llama_pos starts[MAX_MESSAGES];

@@ -1,8 +1,8 @@
 //! States: what a context or a sequence holds, as bytes and files.
 //!
 //! The bytes are llama.cpp's, for the architectures whose layout is known, and Backstitch's own
-//! container for others and for what llama.cpp's layout cannot hold. Behind them stands a
-//! [seal](seal): a checksum, the fingerprint of the model and the tokens, so that a damaged state,
+//! container for others and for what llama.cpp's layout cannot hold. Behind them stands a *seal*
+//! (`seal.rs`): a checksum, the fingerprint of the model and the tokens, so that a damaged state,
 //! or one of another model, is refused, and a sequence that came back can be rolled back anywhere.
 //! Files are replaced as a whole or not at all.
 
