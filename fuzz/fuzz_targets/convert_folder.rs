@@ -78,8 +78,11 @@ fn check(planned: Result<Plan, Error>) {
 /// Return the valid files. There is none of SentencePiece.
 fn valid() -> Vec<(&'static str, Vec<u8>)> {
     let text = |value: Value| value.to_string().into_bytes();
-    let vocab: Map<String, Value> =
-        ["<s>", "</s>", "a", "b", "ab", "Ġ", "Ġa", "c"].iter().zip(0..).map(|(t, i)| ((*t).into(), json!(i))).collect();
+    let vocab: Map<String, Value> = ["<s>", "</s>", "a", "b", "ab", "Ġ", "Ġa", "c"]
+        .iter()
+        .zip(0..)
+        .map(|(t, i)| ((*t).into(), json!(i)))
+        .collect();
     let added = |id: u32, content: &str| json!({ "id": id, "content": content, "special": true });
     let layer = |name: &str, shape: [usize; 2]| (format!("model.layers.0.{name}.weight"), shape.to_vec());
     let (square, key) = ([WIDTH, WIDTH], [WIDTH / 2, WIDTH]);
@@ -98,17 +101,26 @@ fn valid() -> Vec<(&'static str, Vec<u8>)> {
     };
     let factors = [factor("A", vec![4, WIDTH]), factor("B", vec![WIDTH, 4])];
     vec![
-        ("config.json", text(json!({
-            "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "hidden_size": WIDTH,
-            "intermediate_size": WIDTH, "num_attention_heads": 2, "num_key_value_heads": 1,
-            "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "vocab_size": WIDTH,
-        }))),
+        (
+            "config.json",
+            text(json!({
+                "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "hidden_size": WIDTH,
+                "intermediate_size": WIDTH, "num_attention_heads": 2, "num_key_value_heads": 1,
+                "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "vocab_size": WIDTH,
+            })),
+        ),
         ("generation_config.json", text(json!({ "temperature": 0.5, "top_k": 20, "top_p": 0.9 }))),
-        ("tokenizer.json", text(json!({
-            "added_tokens": [added(0, "<s>"), added(1, "</s>")], "pre_tokenizer": { "type": "ByteLevel" },
-            "model": { "type": "BPE", "vocab": vocab, "merges": ["a b", "Ġ a"] },
-        }))),
-        ("tokenizer_config.json", text(json!({ "bos_token": "<s>", "eos_token": "</s>", "chat_template": "x" }))),
+        (
+            "tokenizer.json",
+            text(json!({
+                "added_tokens": [added(0, "<s>"), added(1, "</s>")], "pre_tokenizer": { "type": "ByteLevel" },
+                "model": { "type": "BPE", "vocab": vocab, "merges": ["a b", "Ġ a"] },
+            })),
+        ),
+        (
+            "tokenizer_config.json",
+            text(json!({ "bos_token": "<s>", "eos_token": "</s>", "chat_template": "x" })),
+        ),
         ("adapter_config.json", text(json!({ "peft_type": "LORA", "r": 4, "lora_alpha": 8 }))),
         ("adapter_model.safetensors", safetensors(&factors)),
         ("model.safetensors", safetensors(&tensors)),

@@ -16,6 +16,7 @@ mod bloom;
 mod cohere2;
 mod command_r;
 mod dbrx;
+mod deci;
 mod decoder;
 mod deepseek2;
 mod delta_net;
@@ -119,6 +120,7 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "cohere2", build: cohere2::build },
     &Arch { name: "command-r", build: command_r::build },
     &Arch { name: "dbrx", build: dbrx::build },
+    &Arch { name: "deci", build: deci::build },
     &Arch { name: "deepseek", build: bailingmoe::build },
     &Arch { name: "deepseek2", build: deepseek2::build },
     &Arch { name: "dots1", build: dots1::build },
@@ -168,6 +170,7 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "minicpm3", build: minicpm3::build },
     &Arch { name: "minimax-m2", build: minimax_m2::build },
     &Arch { name: "mistral3", build: mistral3::build },
+    &Arch { name: "mistral4", build: deepseek2::build },
     &Arch { name: "modern-bert", build: modern_bert::build },
     &Arch { name: "mpt", build: mpt::build },
     &Arch { name: "nemotron", build: nemotron::build },
@@ -211,5 +214,6 @@ pub static ALL: &[&Arch] = &[
     &Arch { name: "starcoder", build: gpt2::build },
     &Arch { name: "starcoder2", build: starcoder2::build },
     &Arch { name: "t5", build: t5::build },
+    &Arch { name: "t5encoder", build: t5::build_encoder },
     &Arch { name: "xverse", build: llama::build },
 ];

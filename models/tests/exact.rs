@@ -35,7 +35,7 @@ const ARCHITECTURES: [&str; 22] = [
 ];
 /// Architectures whose memory is that of others, and whose operations differ. They are held to the
 /// contract by the kernel set of the processor alone.
-const TRANSFORMERS: [&str; 77] = [
+const TRANSFORMERS: [&str; 79] = [
     "afmoe",
     "arcee",
     "bailingmoe",
@@ -47,6 +47,7 @@ const TRANSFORMERS: [&str; 77] = [
     "cohere2",
     "commandr",
     "dbrx",
+    "deci",
     "deepseek",
     "deepseek2",
     "deepseek2_mha",
@@ -84,6 +85,7 @@ const TRANSFORMERS: [&str; 77] = [
     "minicpm3",
     "minimax_m2",
     "mistral3",
+    "mistral4",
     "mpt",
     "nemotron",
     "olmo",

@@ -94,6 +94,7 @@ fn decoding_allocates_nothing() {
         "llama4",
         "afmoe",
         "bitnet",
+        "deci",
         "hunyuan_dense",
         "jais",
         "mimo2",

@@ -1,5 +1,5 @@
 //! DeepSeek V2, V3 and R1, and the models with their layout (DeepSeek-AI, 2024, arXiv 2405.04434
-//! and 2412.19437).
+//! and 2412.19437), also Mistral Small 4 (Mistral AI, 2026).
 //!
 //! Latent attention; experts behind a few layers with one network, chosen with a bias and by
 //! groups. Stretched rotations (YaRN) leave queries and keys as long as they were; in their place

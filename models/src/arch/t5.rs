@@ -1,5 +1,5 @@
 //! T5 (Raffel et al., 2020, arXiv 1910.10683): an encoder for the text that is given, a decoder for
-//! the text that is made.
+//! the text that is made; and encoders of its kind without a decoder.
 //!
 //! Scores are not scaled and have relative position biases by buckets of distance
 //! (`attention.relative_buckets_count`); the table of a half's first layer serves all of its
@@ -41,20 +41,20 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     b.logits(x, h.n_vocab, None)
 }
 
+/// Describe an encoder alone.
+pub(super) fn build_encoder(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let n_bucket = h.n_bucket.ok_or_else(|| h.missing("attention.relative_buckets_count"))?;
+    let x = encoded(b, h, n_bucket)?;
+    b.stack("");
+    let x = b.outputs(x);
+    b.embeddings(x);
+    Ok(())
+}
+
 /// Describe the encoder; return the layer of the memory in which it stores keys and values for each
 /// layer of the decoder.
 fn encoder(b: &mut Builder<'_, '_>, h: &Hparams, n_bucket: usize) -> Result<Vec<usize>, Error> {
-    let mut x = blocks::embed(b, h)?;
-    b.stack("enc.");
-    let mut bias = SharedBias { n_bucket, both_ways: true, table: None };
-    for layer in h.layers() {
-        b.encoder_layer(blocks::cells(&layer, None));
-        let attn = self_attention(b, h, &layer, x, &mut bias)?;
-        b.add_linear(x, attn, "attn_o")?;
-        feed_forward(b, h, &layer, x)?;
-    }
-    b.head();
-    x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
+    let mut x = encoded(b, h, n_bucket)?;
     b.stack("dec.");
     let mut cross_layers = Vec::new();
     for layer in h.decoder_layers() {
@@ -70,6 +70,21 @@ fn encoder(b: &mut Builder<'_, '_>, h: &Hparams, n_bucket: usize) -> Result<Vec<
     b.embeddings(x);
     b.end_encoder();
     Ok(cross_layers)
+}
+
+/// Return what the encoder makes of a text.
+fn encoded(b: &mut Builder<'_, '_>, h: &Hparams, n_bucket: usize) -> Result<Value, Error> {
+    let x = blocks::embed(b, h)?;
+    b.stack("enc.");
+    let mut bias = SharedBias { n_bucket, both_ways: true, table: None };
+    for layer in h.layers() {
+        b.encoder_layer(blocks::cells(&layer, None));
+        let attn = self_attention(b, h, &layer, x, &mut bias)?;
+        b.add_linear(x, attn, "attn_o")?;
+        feed_forward(b, h, &layer, x)?;
+    }
+    b.head();
+    b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))
 }
 
 /// The relative position biases of one half of the model.
