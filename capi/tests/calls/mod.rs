@@ -95,7 +95,7 @@ impl World<'_> {
         }
         let mut positions = [self.number(); LEN];
         (0..LEN).for_each(|i| positions[i] = positions[i].wrapping_add(i as i32));
-        let has_positions = self.byte().unwrap_or(0) % 2 == 0;
+        let has_positions = self.byte().unwrap_or(0).is_multiple_of(2);
         let mut seqs = [self.number(); 1];
         let mut lists = [seqs.as_mut_ptr(); LEN];
         let batch = backstitch_capi::layouts::Batch {
@@ -145,7 +145,7 @@ impl World<'_> {
                 assert_eq!(state::llama_state_get_data(handle, output(&mut self.state), size), size);
             }
             2 => {
-                let (at, flip) = (self.byte().unwrap_or(0) * 37, self.byte().unwrap_or(0) % 3 == 0);
+                let (at, flip) = (self.byte().unwrap_or(0) * 37, self.byte().unwrap_or(0).is_multiple_of(3));
                 let len = self.state.len();
                 if flip && len > 0 {
                     self.state[at % len] ^= 1;
@@ -247,7 +247,7 @@ impl World<'_> {
 
     /// Make or free a context; a model is never freed but at the end.
     fn contexts(&mut self) {
-        let (handle, is_new) = (self.handle(), self.byte().unwrap_or(0) % 2 == 0);
+        let (handle, is_new) = (self.handle(), self.byte().unwrap_or(0).is_multiple_of(2));
         if !is_new {
             let was = context::llama_n_seq_max(handle) > 0;
             context::llama_free(handle);
