@@ -5,8 +5,8 @@
 //! a rollback beyond their reach re-evaluates tokens, and the memory itself does not run models.
 //!
 //! Submodules: `engine` computes batches, `rollback` and `logits` re-evaluate tokens, `operations`
-//! changes sequences, `adapters` gives them sets of adapters, `encode` serves encoders, `state` and `recall` restore sequences from files
-//! and prompt caches.
+//! changes sequences, `adapters` gives them sets of adapters, `encode` serves encoders, `state` and
+//! `recall` restore sequences from files and prompt caches.
 
 mod adapters;
 mod encode;
@@ -184,7 +184,8 @@ impl Context {
         self.runner.kernels()
     }
 
-    /// Create an empty sequence and return its id.
+    /// Create an empty sequence and return its id. It is evaluated with the adapters that
+    /// [`Context::set_default_adapters`] named, without any unless that was called.
     ///
     /// Sequences come into being here, by [`Context::fork`] and by restoring one. Every other
     /// operation on a sequence that does not exist is [`Error::Sequence`].
@@ -196,7 +197,9 @@ impl Context {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
         self.sequences[id] = Some(History::new(self.params.n_ctx)?);
-        Ok(SeqId(id as u32))
+        let seq = SeqId(id as u32);
+        self.runner.adapters.assign(seq, self.runner.adapters.default.clone());
+        Ok(seq)
     }
 
     /// Drop a sequence and free its memory. A later sequence may get its id.

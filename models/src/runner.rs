@@ -45,7 +45,7 @@ pub(crate) struct Runner {
     scratch: Vec<Line>,
     /// Tokens of the ubatch whose output is wanted, by their index in it.
     wanted: Vec<u32>,
-    /// What the sequences are evaluated with beside the model.
+    /// The adapters of sequences.
     pub(crate) adapters: Adapters,
     watch: Watch,
 }

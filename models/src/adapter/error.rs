@@ -126,7 +126,7 @@ pub enum AdapterError {
         /// The position of its next token.
         end: i32,
     },
-    /// What was evaluated with one set of adapters was to be used with another.
+    /// Something evaluated with one set of adapters was to be used with another.
     OtherSet {
         /// The set that it was evaluated with, in words.
         found: Box<str>,
@@ -174,9 +174,9 @@ impl fmt::Display for AdapterError {
                 Quoted(found),
                 Quoted(wanted)
             ),
-            Self::Activated => {
-                f.write_str("the adapter acts behind certain tokens only (activated LoRA), which is not supported")
-            }
+            Self::Activated => f.write_str(
+                "the adapter acts behind certain tokens only (activated LoRA), which is not supported",
+            ),
             Self::Empty => f.write_str("the adapter has no tensor that changes a model; get the file again"),
             Self::Name { tensor, wanted } => write!(f, "tensor {} is not named as {wanted}", Quoted(tensor)),
             Self::Half { tensor } => {
@@ -188,7 +188,11 @@ impl fmt::Display for AdapterError {
                 Quoted(tensor)
             ),
             Self::Use { tensor } => {
-                write!(f, "the adapter changes tensor {}, which the model does not multiply by", Quoted(tensor))
+                write!(
+                    f,
+                    "the adapter changes tensor {}, which the model does not multiply by",
+                    Quoted(tensor)
+                )
             }
             Self::Shape { tensor, found, wanted } => write!(
                 f,
@@ -215,14 +219,20 @@ impl fmt::Display for AdapterError {
                 write!(f, "layers {first} to {last} are no range of layers from 1 on")
             }
             Self::Model { found, wanted } => {
-                write!(f, "the adapter was read for the model with fingerprint {found}, this one has {wanted}")
+                write!(
+                    f,
+                    "the adapter was read for the model with fingerprint {found}, this one has {wanted}"
+                )
             }
             Self::HoldsTokens { seq, end } => write!(
                 f,
                 "sequence {seq} holds tokens up to position {end}, which have seen its adapters; make another"
             ),
             Self::OtherSet { found, wanted } => {
-                write!(f, "evaluated with {found}, to be used with {wanted}; give the same adapters and scales")
+                write!(
+                    f,
+                    "evaluated with {found}, to be used with {wanted}; give the same adapters and scales"
+                )
             }
             Self::NoPlace { seq } => {
                 write!(f, "sequence {seq} has adapters, which files of this format cannot name")

@@ -4,8 +4,8 @@ use super::error::AdapterError;
 use crate::error::Error;
 use crate::gguf::TensorInfo;
 use alloc::{sync::Arc, vec::Vec};
-use backstitch_core::packed::{Line, Packed, PackedType, Source, pack, packed_bytes};
 use backstitch_core::DType;
+use backstitch_core::packed::{Line, Packed, PackedType, Source, pack, packed_bytes};
 use core::ops::Range;
 
 /// Matrices of one size in panels: one, or one an expert or head.
@@ -100,7 +100,8 @@ pub(crate) struct LowRank {
     pub(super) is_table: bool,
     /// Columns of the second matrix.
     pub(super) rank: usize,
-    /// The numerator of the factor of the change, whose denominator is the rank; 0: the factor is 1.
+    /// The numerator of the factor of the change, whose denominator is the rank; 0: the factor is
+    /// 1.
     pub(super) alpha: f32,
 }
 

@@ -66,7 +66,9 @@ fn uses(graph: &Graph) -> Vec<Use> {
     let graphs = [Some(graph), graph.encoder()].into_iter().flatten();
     for step in graphs.flat_map(Graph::steps) {
         for id in &step.weights {
-            let (Some(info), Some(known)) = (graph.weight(*id), uses.get_mut(id.0 as usize)) else { continue };
+            let (Some(info), Some(known)) = (graph.weight(*id), uses.get_mut(id.0 as usize)) else {
+                continue;
+            };
             let is_matrix = matches!(info.shape, WeightShape::Matrix { .. } | WeightShape::Stack { .. });
             match step.kind {
                 Kind::Embed { by: RowOf::Token | RowOf::TokenOrFirst, .. } => *known = Use::Table,
@@ -200,7 +202,8 @@ pub(super) fn read(gguf: &Gguf<'_>, graph: &Graph, alpha: f32) -> Result<Matrice
     let mut changes = Vec::new();
     for (name, pair) in pairs {
         let known = ids.get(name).ok_or_else(|| AdapterError::NoTensor { tensor: name.into() })?;
-        let mut weights: Vec<WeightId> = known.iter().copied().filter(|id| use_of(id) != Use::Other).collect();
+        let mut weights: Vec<WeightId> =
+            known.iter().copied().filter(|id| use_of(id) != Use::Other).collect();
         let is_table = weights.iter().any(|id| use_of(id) == Use::Table);
         let of = if is_table { Use::Table } else { Use::Product };
         weights.retain(|id| use_of(id) == of);

@@ -27,6 +27,23 @@ impl Context {
         Ok(seq)
     }
 
+    /// Evaluate sequences that come into being from now on with `set`, unless they are made with
+    /// another; those that there are keep theirs.
+    ///
+    /// # Errors
+    /// [`Error::Adapter`] with [`AdapterError::Model`] if the adapters were read for another model,
+    /// [`Error::OutOfMemory`].
+    pub fn set_default_adapters(&mut self, set: &AdapterSet) -> Result<(), Error> {
+        self.prepare_adapters(set)?;
+        self.runner.adapters.default = set.clone();
+        Ok(())
+    }
+
+    /// Return the set of sequences that are made without another.
+    pub fn default_adapters(&self) -> &AdapterSet {
+        &self.runner.adapters.default
+    }
+
     /// Evaluate the empty sequence `seq` with `set` from now on. An encoder output that another set
     /// gave is forgotten.
     ///

@@ -151,7 +151,11 @@ impl Context {
     /// if the cache is another or has no room; [`Error::SavedLength`], [`Error::SavedValue`];
     /// [`Error::Sequence`] for sequences that this context cannot have; [`Error::Cancelled`].
     /// Nothing has changed then.
-    pub fn state_read(&mut self, input: &mut dyn Read, options: &RestoreOptions<'_>) -> Result<Restored, Error> {
+    pub fn state_read(
+        &mut self,
+        input: &mut dyn Read,
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         self.state_read_bytes(&read_all(input)?, options)
     }
 
@@ -159,7 +163,11 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::state_read`].
-    pub fn state_read_bytes(&mut self, bytes: &[u8], options: &RestoreOptions<'_>) -> Result<Restored, Error> {
+    pub fn state_read_bytes(
+        &mut self,
+        bytes: &[u8],
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         self.take(&Container::parse(bytes)?, None, options)
     }
 

@@ -26,6 +26,8 @@ const PIECE: usize = 64;
 
 /// The sets of a context's sequences, and the buffers of their products.
 pub(crate) struct Adapters {
+    /// The set of sequences that are made without another.
+    pub(crate) default: AdapterSet,
     /// The set of each sequence.
     sets: Vec<AdapterSet>,
     /// The sequence of each token of the ubatch.
@@ -62,6 +64,7 @@ impl Adapters {
         });
         let sizes = Sizes { n_ubatch, n_used: used.max().unwrap_or(0), width: width.max().unwrap_or(0) };
         Adapters {
+            default: AdapterSet::default(),
             sets: vec![AdapterSet::default(); n_seq_max],
             seqs: Vec::new(),
             pairs: Vec::new(),
@@ -204,7 +207,7 @@ pub(super) struct Target<'x> {
     pub n_out: usize,
 }
 
-/// What adds to products: kernels, sets and buffers.
+/// Kernels, sets and buffers: all that it takes to add to products.
 pub(super) struct Adding<'a> {
     set: &'static KernelSet,
     pool: &'a dyn Pool,
@@ -224,7 +227,8 @@ impl Adding<'_> {
             let set = self.who.set(token(first));
             let alike = |row: &usize| self.who.set(token(*row)) == set;
             let n = (first + 1..n_rows.min(first + PIECE)).take_while(alike).count() + 1;
-            let changes = set.loras().iter().filter_map(|(adapter, scale)| Some((adapter.change(id)?, *scale)));
+            let changes =
+                set.loras().iter().filter_map(|(adapter, scale)| Some((adapter.change(id)?, *scale)));
             let mut changes = changes.filter(|(change, _)| !change.is_table()).peekable();
             if changes.peek().is_some() {
                 let x = floats(x, first..first + n, n_in, self.rows)?;

@@ -84,7 +84,11 @@ impl Context {
     /// other models and versions, and damage; [`Error::Sequence`] for sequences that this context
     /// cannot have; [`Error::Memory`] if it has no room, or cells of another type and `options`
     /// does not say to convert them. Nothing has changed then.
-    pub fn llama_state_read(&mut self, bytes: &[u8], options: &RestoreOptions<'_>) -> Result<Restored, Error> {
+    pub fn llama_state_read(
+        &mut self,
+        bytes: &[u8],
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         let layout = self.llama_layout()?;
         let file = File::parse(bytes, &layout)?;
         self.expect_form(&file, true)?;

@@ -61,8 +61,8 @@ impl Context {
     }
 
     /// Return the set of each saved sequence, from those that the caller gave or that the sequences
-    /// of this context have. The set of a sequence that is restored in the place of `seq` is that
-    /// of `seq`, unless that has none.
+    /// of this context have. Where a sequence with a set, or for new ones the context's default, is
+    /// to be restored, one that was evaluated without adapters is refused.
     fn restored_adapters(
         &mut self,
         saved: &[SavedSequence],
@@ -70,11 +70,15 @@ impl Context {
         options: &RestoreOptions<'_>,
     ) -> Result<Vec<AdapterSet>, Error> {
         let mut given = options.adapters.to_vec();
-        match seq {
-            Some(seq) => given.insert(0, self.runner.adapters.of(seq).clone()),
-            None => given.extend(self.live().iter().map(|seq| self.runner.adapters.of(*seq).clone())),
+        let place = match seq.filter(|seq| self.history(*seq).is_ok()) {
+            Some(seq) => self.runner.adapters.of(seq).clone(),
+            None => self.runner.adapters.default.clone(),
+        };
+        let own = place.id();
+        given.insert(0, place);
+        if seq.is_none() {
+            given.extend(self.live().iter().map(|seq| self.runner.adapters.of(*seq).clone()));
         }
-        let own = given.first().filter(|_| seq.is_some()).and_then(AdapterSet::id);
         let set_of = |saved: &SavedSequence| match &saved.adapters {
             None if own.is_some() => {
                 let wanted = given.first().map(AdapterSet::description).unwrap_or_default();

@@ -2,7 +2,8 @@
 
 use super::SaveOptions;
 use super::sections::{
-    ADAPTERS, LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most, sampler_room,
+    ADAPTERS, LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most,
+    sampler_room,
 };
 use crate::adapter::AdapterSet;
 use crate::context::Context;
