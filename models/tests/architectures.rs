@@ -189,7 +189,10 @@ impl<'m> Text<'m> {
             bits
         };
         let mixed = in_batches(&[one, &AdapterSet::default(), both]);
-        let zero = one.loras().iter().fold(AdapterSet::default(), |set, (adapter, _)| set.with(adapter, 0.0).unwrap());
+        let zero = one
+            .loras()
+            .iter()
+            .fold(AdapterSet::default(), |set, (adapter, _)| set.with(adapter, 0.0).unwrap());
         let begins = |bits: &[u32]| self.bits[..bits.len()] == *bits;
         [one, both].iter().zip([0, 2]).all(|(set, i)| in_batches(&[set])[0] == mixed[i])
             && begins(&mixed[1])

@@ -145,7 +145,9 @@ fn decoding_allocates_nothing() {
 
 /// Sequences of one batch have adapters of their own.
 fn decoding_with_adapters_allocates_nothing() {
-    for name in ["llama", "gemma3", "falcon_h1", "rwkv7", "quant_q8_0", "qwen3moe", "deepseek2", "gemma4", "t5"] {
+    for name in
+        ["llama", "gemma3", "falcon_h1", "rwkv7", "quant_q8_0", "qwen3moe", "deepseek2", "gemma4", "t5"]
+    {
         let model = model(name);
         let mut ctx = Context::new(&model, Params::default().n_ctx(512).n_seq_max(4).n_threads(2)).unwrap();
         let prompt: Vec<Token> = (0..70).map(Token).collect();

@@ -500,9 +500,11 @@ fn slots_are_saved_restored_and_erased() {
         Err(Error::EmptySlot { slot: 2 })
     ));
     std::fs::write(folder.path().join("bad"), b"no state").unwrap();
-    let bad = runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default(), Vec::new()));
+    let bad =
+        runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default(), Vec::new()));
     assert!(matches!(bad, Err(Error::Engine(_))), "{bad:?}");
-    let missing = runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default(), Vec::new()));
+    let missing =
+        runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default(), Vec::new()));
     assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
 }
 

@@ -24,7 +24,11 @@ impl Running {
             let context = Params::default().n_threads(2);
             let params =
                 EngineParams { context, n_ctx: 256, n_slots: 2, n_held: 8, ..EngineParams::default() };
-            Ok(Loaded { engine: Engine::start(&model, params)?, template: None, adapters: Adapters::default() })
+            Ok(Loaded {
+                engine: Engine::start(&model, params)?,
+                template: None,
+                adapters: Adapters::default(),
+            })
         };
         let server = Server::bind(Host::new(ServerParams { port: 0, ..params }, load).unwrap()).unwrap();
         let (address, stop) = (server.address().unwrap(), server.stopper());

@@ -116,7 +116,8 @@ fn params(args: &BenchArgs, n_threads: u32, model: &Model) -> Params {
     let n_ctx = args.evaluation.n_ctx.unwrap_or(u32::try_from(n_all).unwrap_or(u32::MAX));
     let evaluation = EvaluationArgs { n_ctx: Some(n_ctx), ..args.evaluation.clone() };
     let adapters = args.adapters.clone();
-    model::params(&ContextArgs { n_threads: Some(n_threads), evaluation, adapters }, model).n_seq_max(args.seqs)
+    model::params(&ContextArgs { n_threads: Some(n_threads), evaluation, adapters }, model)
+        .n_seq_max(args.seqs)
 }
 
 /// Return the peak resident memory of this process, or none on systems that do not report it.

@@ -52,10 +52,11 @@ pub fn file(model: &Model, seed: u64, rank: usize, changes: impl Fn(&str) -> boo
             tensors.push((format!("{name}.{half}"), shape, data));
         }
     }
+    let name = format!("random {seed}");
     let mut writer = Writer::new();
     writer.set("general.type", "adapter").unwrap();
     writer.set("general.architecture", model.hparams().architecture.as_str()).unwrap();
-    writer.set("general.name", format!("random {seed}").as_str()).unwrap();
+    writer.set("general.name", name.as_str()).unwrap();
     writer.set("adapter.type", "lora").unwrap();
     writer.set("adapter.lora.alpha", 2.0 * rank as f32).unwrap();
     for (name, shape, data) in &tensors {
@@ -74,20 +75,29 @@ pub fn control_file(model: &Model, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let n_embd = model.hparams().n_embd;
     let n_layer = model.graph().layer_ends().iter().map(|end| end.layer + 1).max().unwrap();
-    let directions: Vec<Vec<u8>> = (1..n_layer)
-        .map(|_| random.floats(n_embd).into_iter().flat_map(|x| (0.1 * x).to_le_bytes()).collect())
+    let directions: Vec<(String, Vec<u8>)> = (1..n_layer)
+        .map(|layer| {
+            let numbers = random.floats(n_embd).into_iter();
+            (format!("direction.{layer}"), numbers.flat_map(|x| (0.1 * x).to_le_bytes()).collect())
+        })
         .collect();
     let mut writer = Writer::new();
     writer.set("general.architecture", "controlvector").unwrap();
-    for (layer, direction) in (1..).zip(&directions) {
-        writer.tensor(&format!("direction.{layer}"), &[n_embd], DType::F32, direction).unwrap();
+    for (name, direction) in &directions {
+        writer.tensor(name, &[n_embd], DType::F32, direction).unwrap();
     }
     writer.to_bytes()
 }
 
-/// Return a control vector for all layers that can be steered.
-pub fn control(model: &Model, seed: u64) -> ControlVector {
-    ControlVector::from_bytes(&control_file(model, seed), model).unwrap()
+/// Return the set with a control vector for all layers that can be steered; the set as it is for
+/// models of a single layer, which have none.
+pub fn steered(model: &Model, set: AdapterSet, seed: u64, scale: f32) -> AdapterSet {
+    let has_second = model.graph().layer_ends().iter().any(|end| end.layer > 0);
+    if !has_second {
+        return set;
+    }
+    let vector = ControlVector::from_bytes(&control_file(model, seed), model).unwrap();
+    set.with_control(&vector, scale, None).unwrap()
 }
 
 /// Return sets that differ: none, one adapter, two with a control vector, the first at another
@@ -95,7 +105,7 @@ pub fn control(model: &Model, seed: u64) -> ControlVector {
 pub fn sets(model: &Model) -> [AdapterSet; 4] {
     let (a, b) = (lora(model, 1, 3), lora(model, 2, 8));
     let one = AdapterSet::default().with(&a, 1.0).unwrap();
-    let both = one.clone().with(&b, 0.5).unwrap().with_control(&control(model, 3), 1.0, None).unwrap();
+    let both = steered(model, one.clone().with(&b, 0.5).unwrap(), 3, 1.0);
     let other_scale = AdapterSet::default().with(&a, -0.25).unwrap();
     [AdapterSet::default(), one, both, other_scale]
 }

@@ -3,8 +3,8 @@
 
 use super::event::{Reuse, ReuseLimit};
 use super::request::Tenant;
-use backstitch_models::backstitch_kv::RollbackCost;
 use backstitch_models::adapter::AdapterSet;
+use backstitch_models::backstitch_kv::RollbackCost;
 use backstitch_models::{Context, Error, Pos, SeqId, Token};
 use std::time::Instant;
 
