@@ -638,7 +638,8 @@ fn logits_are_those_of_llama_cpp() {
         }
         let text: Vec<Token> =
             numbers(&case["tokens"]).into_iter().map(|token| Token(token as u32)).collect();
-        let params = params().type_k(CellType::F32).type_v(CellType::F32);
+        // Phi-3 rotates otherwise in longer contexts.
+        let params = params().n_ctx(256).type_k(CellType::F32).type_v(CellType::F32);
         let mut ctx = Context::new(&model, params).unwrap();
         let seq = ctx.sequence_with(&set).unwrap();
         let got = evaluate(&mut ctx, seq, &text, text.len());
@@ -649,7 +650,6 @@ fn logits_are_those_of_llama_cpp() {
                 largest = largest.max((got - expected).abs());
             }
         }
-        println!("{name} {}: {largest:e} so far", case["case"]);
         assert!(largest < 2e-4, "{name} {}: {largest:e}", case["case"]);
     }
     assert!(largest > 0.0, "nothing was compared");
