@@ -147,6 +147,11 @@ impl Config {
         self.get(keys).and_then(Value::as_str)
     }
 
+    /// Return true if there are no keys.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
     /// Return a list of texts, empty if there is none.
     pub(crate) fn texts(&self, key: &str) -> Vec<&str> {
         let list = self.get(&[key]).and_then(Value::as_array);

@@ -6,6 +6,7 @@ use std::path::Path;
 use backstitch_core::DType;
 use backstitch_models::gguf::Writer;
 
+use crate::check;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::error::Error;
@@ -60,6 +61,8 @@ impl Plan {
         let mut metadata = Metadata::new(family.architecture);
         general::set(folder, &outputs, &mut metadata)?;
         (family.metadata)(&config, &mut metadata)?;
+        check::numbers(&path, &metadata)?;
+        check::tensors(&outputs, config.n_layers()?, &metadata)?;
         if family.pools {
             general::set_pooling(folder, &mut metadata)?;
         }

@@ -109,6 +109,13 @@ pub enum Error {
         /// Pre-tokeniser of the file.
         found: String,
     },
+    /// A tensor of one of several files is wrong.
+    InFile {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the tensor.
+        error: Box<Self>,
+    },
     /// The new file would not be a valid GGUF file.
     Gguf(backstitch_models::Error),
 }
@@ -150,6 +157,7 @@ impl fmt::Display for Error {
                 "{}: no engine knows the pre-tokeniser {found}; name one that does the same",
                 path.display()
             ),
+            Self::InFile { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Gguf(source) => source.fmt(f),
         }
     }

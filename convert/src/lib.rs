@@ -8,6 +8,7 @@
 //! - [`safetensors`] and [`checkpoint`] read weights, [`config`] reads numbers, `vocab` tokenizers.
 //! - `family` says what each architecture does with them: tables of names and small edits.
 //! - `tensor` computes, `plan` chooses element types, `metadata` collects keys.
+//! - `adapter` does the same for LoRA adapters ([`Plan::of_adapter`]).
 //!
 //! ```no_run
 //! use backstitch_convert::{Options, Plan};
@@ -18,6 +19,8 @@
 //! # Ok::<(), backstitch_convert::Error>(())
 //! ```
 
+mod adapter;
+mod check;
 pub mod checkpoint;
 pub mod config;
 mod convert;

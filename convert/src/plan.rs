@@ -32,7 +32,7 @@ pub enum OutType {
 
 impl OutType {
     /// Return the element type, that of the checkpoint's first matrix if it is to be guessed.
-    fn dtype(self, checkpoint: &Checkpoint) -> DType {
+    pub(crate) fn dtype(self, checkpoint: &Checkpoint) -> DType {
         match self {
             Self::F32 => DType::F32,
             Self::F16 => DType::F16,
@@ -176,26 +176,40 @@ pub(crate) fn plan(
         (name, tensor)
     });
     let sources = quantized::scaled(config, sources.collect())?;
-    let n_layers = config.n_layers()?;
     let mut outputs = Vec::new();
     for (name, tensor) in (family.extra)(config)? {
         outputs.push(output(Name::whole(None, name, ".weight"), tensor, dtype)?);
     }
-    let tensors = collect(family, config, sources)?;
-    for (name, tensor) in tensors.0 {
-        if name.layer.is_some_and(|layer| layer >= n_layers) {
-            let wanted = format!("a layer below {n_layers}, as config.json says");
-            let found = shown(name.layer, "a part");
-            return Err(Error::Tensor { tensor: tensor.name().into(), found, wanted });
-        }
-        for (new, tensor) in family.convert(config, &name, tensor)? {
-            outputs.push(output(new, tensor, dtype)?);
-        }
+    for (name, tensor) in convert_all(family, config, sources)? {
+        outputs.push(output(name, tensor, dtype)?);
     }
     if family.drops_tied_output {
         drop_tied_output(&mut outputs, checkpoint)?;
     }
     Ok((outputs, dtype))
+}
+
+/// Give tensors the names, shapes and order of elements that they have in the new file.
+///
+/// # Errors
+/// The errors of [`collect`] and of the family's edits, and [`Error::Tensor`] for a tensor of a
+/// layer that the model does not have.
+pub(crate) fn convert_all(
+    family: &Family,
+    config: &Config,
+    sources: Vec<(String, Tensor)>,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let n_layers = config.n_layers()?;
+    let mut converted = Vec::new();
+    for (name, tensor) in collect(family, config, sources)?.0 {
+        if name.layer.is_some_and(|layer| layer >= n_layers) {
+            let wanted = format!("a layer below {n_layers}, as config.json says");
+            let found = shown(name.layer, "a part");
+            return Err(Error::Tensor { tensor: tensor.name().into(), found, wanted });
+        }
+        converted.extend(family.convert(config, &name, tensor)?);
+    }
+    Ok(converted)
 }
 
 /// Check a tensor of the new file and choose its element type.
@@ -238,6 +252,11 @@ fn element_type(name: &str, shape: &[usize], dtype: DType) -> DType {
     if shape.len() < 2 || stays || !name.ends_with(".weight") {
         return DType::F32;
     }
+    row_type(shape, dtype)
+}
+
+/// Return the element type of a matrix, half precision if its rows are no whole number of blocks.
+pub(crate) fn row_type(shape: &[usize], dtype: DType) -> DType {
     let row = shape.last().copied().unwrap_or(1);
     if row.is_multiple_of(dtype.block_len()) { dtype } else { DType::F16 }
 }

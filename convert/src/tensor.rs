@@ -5,6 +5,7 @@
 //! the shapes of all tensors and comes first. Its data are computed when they are written.
 
 mod compute;
+mod factors;
 mod write;
 
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use std::rc::Rc;
 use crate::checkpoint::Stored;
 use crate::error::Error;
 use crate::safetensors::StoredType;
+pub(crate) use factors::Factors;
 
 /// A tensor that will be computed, cheap to clone.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ enum Node {
         blocks: Tensor,
         scales: Tensor,
     },
+    /// The product of two matrices of low rank, of which an adapter stores the factors.
+    LowRank(Factors),
     /// Each block of rows and columns has a factor of its own.
     BlockScaled {
         of: Tensor,

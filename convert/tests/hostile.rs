@@ -111,3 +111,16 @@ fn numbers_that_do_not_fit_the_tensors_are_refused() {
         assert!(matches!(error, Error::Key { .. } | Error::Tensor { .. }), "{key} {value}: {error}");
     }
 }
+
+#[test]
+fn tensors_and_numbers_that_contradict_each_other_are_refused() {
+    // The folder has 6 layers, and 6 heads that share the keys of 2.
+    for (key, value, words) in [
+        ("num_hidden_layers", json!(7), "\"blk.6\" is missing: config.json says 7 layers"),
+        ("hidden_size", json!(96), "wanted 96 columns, as config.json says"),
+        ("num_attention_heads", json!(5), "wanted a divisor of 5, the number of heads of queries"),
+    ] {
+        let error = refused(|folder| set(folder, key, value.clone())).to_string();
+        assert!(error.contains(words), "{key} {value}: {error}");
+    }
+}

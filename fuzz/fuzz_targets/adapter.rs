@@ -15,18 +15,18 @@ use std::cell::RefCell;
 const FILES: [[&[u8]; 3]; 3] = [
     [
         include_bytes!("../../goldens/models/llama.gguf"),
-        include_bytes!("../../goldens/adapters/llama.lora.gguf"),
-        include_bytes!("../../goldens/adapters/llama.control.gguf"),
+        include_bytes!("../../goldens/lora/llama.lora.gguf"),
+        include_bytes!("../../goldens/lora/llama.control.gguf"),
     ],
     [
         include_bytes!("../../goldens/models/qwen3moe.gguf"),
-        include_bytes!("../../goldens/adapters/qwen3moe.lora.gguf"),
-        include_bytes!("../../goldens/adapters/qwen3moe.control.gguf"),
+        include_bytes!("../../goldens/lora/qwen3moe.lora.gguf"),
+        include_bytes!("../../goldens/lora/qwen3moe.control.gguf"),
     ],
     [
         include_bytes!("../../goldens/models/phi3.gguf"),
-        include_bytes!("../../goldens/adapters/phi3.second.gguf"),
-        include_bytes!("../../goldens/adapters/phi3.control.gguf"),
+        include_bytes!("../../goldens/lora/phi3.second.gguf"),
+        include_bytes!("../../goldens/lora/phi3.control.gguf"),
     ],
 ];
 

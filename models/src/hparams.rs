@@ -93,6 +93,8 @@ pub struct Hparams {
     pub clamp_kqv: Option<f32>,
     /// The growth of queries with their position, where the file says so.
     pub temperature: Option<Temperature>,
+    /// Factor of what attention returns, where the file states one.
+    pub value_scale: Option<f32>,
     /// True if a layer's network reads what its attention reads, where the file says so.
     pub has_parallel_residual: Option<bool>,
     /// Width of the embeddings that each layer has of its own.
@@ -172,6 +174,7 @@ impl Hparams {
             max_alibi_bias: r.positive_f32("attention.max_alibi_bias")?,
             clamp_kqv: r.positive_f32("attention.clamp_kqv")?,
             temperature: temperature(&r)?,
+            value_scale: r.positive_f32("attention.value_scale")?,
             has_parallel_residual: r.gguf.keys()?.optional("use_parallel_residual")?,
             n_embd_per_layer: n_embd_per_layer(&r)?,
             experts: Experts::read(&r, n_ff)?,
@@ -304,9 +307,14 @@ fn n_layer(r: &Reader<'_, '_>, n_block: usize) -> Result<usize, Error> {
     }
 }
 
+/// Return the growth of queries. It begins behind the context of the training, unless the file says
+/// otherwise.
 fn temperature(r: &Reader<'_, '_>) -> Result<Option<Temperature>, Error> {
     let Some(scale) = r.positive_f32("attention.temperature_scale")? else { return Ok(None) };
-    let floor_scale = r.count("attention.temperature_length", i32::MAX as u32)? as u32;
+    let floor_scale = match r.optional_count("attention.temperature_length", i32::MAX as u32)? {
+        Some(n) => n as u32,
+        None => rotation::n_ctx_orig(r)?,
+    };
     Ok(Some(Temperature { floor_scale, scale, offset: 0.0 }))
 }
 

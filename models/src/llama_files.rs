@@ -45,10 +45,13 @@ pub(crate) use of_model::layout;
 pub use write::export;
 
 const SESSION_MAGIC: u32 = 0x6767_736e;
-const SESSION_VERSION: u32 = 11;
+/// The version of session files.
+pub const SESSION_VERSION: u32 = 11;
 const SEQUENCE_MAGIC: u32 = 0x6767_7371;
-const SEQUENCE_VERSION: u32 = 4;
-const BUFFER_MAGIC: u32 = 0xaf14_3cd8;
+/// The version of sequence files.
+pub const SEQUENCE_VERSION: u32 = 4;
+/// The first four bytes of a buffer of one sequence.
+pub const BUFFER_MAGIC: u32 = 0xaf14_3cd8;
 
 /// The most sequences of a context of llama.cpp.
 pub const MAX_SEQUENCES: u32 = 256;

@@ -142,6 +142,13 @@ pub trait Sampler: CloneBoxed + Send + Sync {
         None
     }
 
+    /// Return `n` if [`Sampler::apply`] lowers the logits of at most `n` candidates, or bans them,
+    /// and does nothing else: the best behind it are among `n` more of the best before it. Such
+    /// samplers in front of one with [`Sampler::n_best`] do not make a chain list the vocabulary.
+    fn n_lowered(&self) -> Option<usize> {
+        None
+    }
+
     /// Take note of a token of the sequence, from the prompt or drawn.
     fn accept(&mut self, token: Token) {
         let _ = token;

@@ -4,7 +4,6 @@
 //! out must be the one in the documentation. `WRITE_ARCHITECTURES=1` writes it anew.
 
 use backstitch_core::DType;
-use backstitch_models::adapter::AdapterSet;
 use backstitch_models::conformance::{Options, Verdict, find, verify};
 use backstitch_models::gguf::Gguf;
 use backstitch_models::graph::Head;
@@ -13,9 +12,9 @@ use converted::{model, tokens};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{available_parallelism, scope};
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod adapted;
 mod converted;
 mod speculate;
 
@@ -38,9 +37,6 @@ too. A test makes this table (`models/tests/architectures.rs`) and fails where i
   fork of the sequence.
 - **save**: the same bits after the sequence was saved and restored in another context.
 - **speculation**: the same tokens with a draft model as without.
-- **LoRA**: the same bits as alone in a batch of sequences with other adapters, the bits of the base
-  at scale 0, other bits at scale 1. The adapter changes every matrix of the model, and a control
-  vector every layer.
 - **formats**: types of weights, besides F32, in which all of this holds.
 
 A dash stands where there is nothing to test: encoders compute a text at once and keep no memory.
@@ -72,11 +68,7 @@ fn evaluate(ctx: &mut Context, seq: SeqId, tokens: &[Token], n: usize) -> Vec<u3
 
 /// Return the sequence in which texts are evaluated; an encoder-decoder reads another text first.
 fn begin(ctx: &mut Context, model: &Model) -> SeqId {
-    begin_with(ctx, model, &AdapterSet::default())
-}
-
-fn begin_with(ctx: &mut Context, model: &Model, set: &AdapterSet) -> SeqId {
-    let seq = ctx.sequence_with(set).unwrap();
+    let seq = ctx.sequence().unwrap();
     if model.graph().encoder().is_some() {
         ctx.encode(seq, &tokens(model, 5, 20)).unwrap();
     }
@@ -167,41 +159,7 @@ impl<'m> Text<'m> {
         self.ends_with(&evaluate(&mut ctx, seq, &self.tokens[50..], 16), 50)
     }
 
-    /// Evaluate sequences with different adapters in the same batches.
-    fn adapters(&self) -> bool {
-        let sets = adapted::sets(self.model);
-        let [_, one, both, _] = &sets;
-        let in_batches = |sets: &[&AdapterSet]| {
-            let mut ctx = context(self.model);
-            let seqs: Vec<SeqId> = sets.iter().map(|set| begin_with(&mut ctx, self.model, set)).collect();
-            let mut bits = vec![Vec::new(); sets.len()];
-            for (piece, first) in self.tokens[..30].chunks(7).zip((0..).step_by(7)) {
-                let mut batch = Batch::new();
-                for (&token, pos) in piece.iter().zip(first..) {
-                    seqs.iter().for_each(|&seq| _ = batch.push(token, Pos(pos), &[seq], true));
-                }
-                ctx.decode(&batch).unwrap();
-                for i in 0..batch.len() {
-                    let row = ctx.output(i).unwrap().iter().map(|x| x.to_bits());
-                    bits[i % seqs.len()].extend(row);
-                }
-            }
-            bits
-        };
-        let mixed = in_batches(&[one, &AdapterSet::default(), both]);
-        let zero = one
-            .loras()
-            .iter()
-            .fold(AdapterSet::default(), |set, (adapter, _)| set.with(adapter, 0.0).unwrap());
-        let begins = |bits: &[u32]| self.bits[..bits.len()] == *bits;
-        [one, both].iter().zip([0, 2]).all(|(set, i)| in_batches(&[set])[0] == mixed[i])
-            && begins(&mixed[1])
-            && begins(&in_batches(&[&zero])[0])
-            && !begins(&mixed[0])
-            && mixed[0] != mixed[2]
-    }
-
-    fn all(&self) -> [bool; 7] {
+    fn all(&self) -> [bool; 6] {
         [
             self.chunked(),
             self.sequences(),
@@ -209,7 +167,6 @@ impl<'m> Text<'m> {
             self.fork(),
             self.save(),
             speculate::agrees(self.model, &self.tokens[..20]),
-            self.adapters(),
         ]
     }
 }
@@ -233,26 +190,6 @@ fn encoder_keeps_texts_apart(model: &Model) -> bool {
             .collect::<Vec<_>>()
     };
     embed(&[&texts[0], &texts[1]]) == embed(&[&texts[0]])
-}
-
-/// Return true if an encoder computes texts with different adapters in one batch as alone, and each
-/// set makes a difference.
-fn encoder_has_adapters(model: &Model) -> bool {
-    let [none, one, both, _] = adapted::sets(model);
-    let text = tokens(model, 1, 40);
-    let embed = |sets: &[&AdapterSet]| {
-        let mut ctx = context(model);
-        let mut batch = Batch::new();
-        for set in sets {
-            let seq = ctx.sequence_with(set).unwrap();
-            (0..).zip(&text).for_each(|(i, &token)| _ = batch.push(token, Pos(i), &[seq], true));
-        }
-        ctx.encode_batch(&batch).unwrap();
-        let row = |i: usize| ctx.embedding(i).unwrap().iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        (0..sets.len()).map(|set| row(set * text.len() + 7)).collect::<Vec<_>>()
-    };
-    let (mixed, alone) = (embed(&[&one, &none, &both]), |set| embed(&[set]).remove(0));
-    mixed == [alone(&one), alone(&none), alone(&both)] && mixed[0] != mixed[1] && mixed[0] != mixed[2]
 }
 
 /// Return the largest difference from llama.cpp in all cases of a golden. Cases that are only shown
@@ -284,7 +221,7 @@ fn row(name: &str) -> String {
     for dtype in [DType::F32].into_iter().chain(FORMATS) {
         let model = if dtype == DType::F32 { base.clone() } else { model(name, dtype) };
         let found = if is_encoder {
-            vec![encoder_keeps_texts_apart(&model), encoder_has_adapters(&model)]
+            vec![encoder_keeps_texts_apart(&model)]
         } else {
             Text::new(&model).all().to_vec()
         };
@@ -297,7 +234,7 @@ fn row(name: &str) -> String {
     let mark = |holds: &bool| if *holds { "yes" } else { "**no**" };
     let mut marks: Vec<&str> = cells.iter().map(mark).collect();
     if is_encoder {
-        marks = vec!["–", marks[0], "–", "–", "–", "–", marks[1]];
+        marks = vec!["–", marks[0], "–", "–", "–", "–"];
     }
     let difference = largest_difference(name);
     format!("| {name} | {difference:.0e} | {} | {} |", marks.join(" | "), formats.join(" "))
@@ -317,15 +254,35 @@ fn names() -> BTreeMap<String, Vec<String>> {
     names
 }
 
+/// Return all rows, computed on all processors.
+fn rows() -> Vec<String> {
+    let models: Vec<(String, String)> = names()
+        .into_iter()
+        .flat_map(|(architecture, names)| names.into_iter().map(move |name| (architecture.clone(), name)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)))
+            .map_while(|i| Some((i, models.get(i)?)))
+            .map(|(i, (architecture, name))| (i, format!("| {architecture} {}", row(name))))
+            .collect::<Vec<_>>()
+    };
+    let n_threads = available_parallelism().map_or(1, usize::from);
+    let mut rows: Vec<(usize, String)> = scope(|threads| {
+        let workers: Vec<_> = (0..n_threads).map(|_| threads.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    rows.sort();
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
 #[test]
 fn the_table_of_architectures_is_true() {
     let mut page = HEAD.to_owned();
-    let columns = "| architecture | model | whole | chunked | sequences | rollback | fork | save | speculation | LoRA | formats |";
-    writeln!(page, "{columns}\n|---|---|---|---|---|---|---|---|---|---|---|").unwrap();
-    for (architecture, names) in names() {
-        for name in names {
-            writeln!(page, "| {architecture} {}", row(&name)).unwrap();
-        }
+    let columns = "| architecture | model | whole | chunked | sequences | rollback | fork | save | speculation | formats |";
+    writeln!(page, "{columns}\n|---|---|---|---|---|---|---|---|---|---|").unwrap();
+    for row in rows() {
+        writeln!(page, "{row}").unwrap();
     }
     assert!(!page.contains("**no**"), "{page}");
     let path = root().join("docs/architectures.md");

@@ -12,6 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WEIGHTS: [DType; 4] = [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0];
+/// Encoders that are checked in short.
+const OTHERS: [&str; 10] = [
+    "eurobert",
+    "gemma_embedding",
+    "jina_bert_v2",
+    "jina_bert_v2_code",
+    "jina_bert_v3",
+    "llama_embed",
+    "modern_bert",
+    "neo_bert",
+    "nomic_bert",
+    "nomic_bert_moe",
+];
 
 fn params(kernels: &'static KernelSet, n_threads: u32) -> Params {
     Params::default().n_ctx(1024).n_seq_max(4).n_threads(n_threads).kernels(Some(kernels))
@@ -62,6 +75,20 @@ fn embeddings_have_the_same_bits_whatever_lies_beside_a_text() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn other_encoders_give_the_same_bits_whatever_lies_beside_a_text() {
+    for (name, dtype) in OTHERS.into_iter().zip(WEIGHTS.into_iter().cycle()) {
+        let model = model(name, dtype);
+        let texts: Vec<Vec<Token>> = (0..3).map(|i| tokens(&model, 30 + i, 1 + 32 * i as usize)).collect();
+        let got = embeddings(&model, params(KernelSet::detect().unwrap(), 2), &texts);
+        for (i, text) in texts.iter().enumerate() {
+            let alone = params(KernelSet::scalar(), 1);
+            let expected = embeddings(&model, alone, core::slice::from_ref(text)).remove(0);
+            assert_bits(format!("{name} {dtype:?} text {i}"), &got[i], &expected);
         }
     }
 }

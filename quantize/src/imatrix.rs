@@ -155,6 +155,8 @@ impl Imatrix {
                     "the sums do not divide into as many matrices as there are counts",
                 ));
             }
+            check(&sums, name)?;
+            check(&counts, name)?;
             let counts = counts.into_iter().map(f32::round).collect();
             entries.insert(name.to_owned(), Entry { sums, counts, is_scaled: false });
         }
@@ -208,6 +210,18 @@ fn floats(dtype: DType, bytes: &[u8], name: &str) -> Result<Vec<f32>, Error> {
     Ok(bytes.as_chunks().0.iter().map(|x| f32::from_le_bytes(*x)).collect())
 }
 
+/// Check that all numbers can be sums of squares.
+fn check(numbers: &[f32], name: &str) -> Result<(), Error> {
+    match numbers.iter().position(|x| !x.is_finite() || *x < 0.0) {
+        None => Ok(()),
+        Some(at) => {
+            let found = numbers.get(at).copied().unwrap_or_default();
+            let text = format!("number {at} is {found}, wanted a sum of squares: finite, and at least 0");
+            Err(problem(name, &text))
+        }
+    }
+}
+
 /// Reads the old form from its beginning to its end.
 struct Old<'a>(&'a [u8]);
 
@@ -246,6 +260,7 @@ fn read_old(bytes: &[u8]) -> Result<Imatrix, Error> {
             return Err(problem(&name, "there are no numbers"));
         }
         let sums = floats(DType::F32, file.bytes(n_values * 4, &name)?, &name)?;
+        check(&sums, &name)?;
         entries.insert(name, Entry { sums, counts: vec![count as f32], is_scaled: true });
     }
     let (mut n_chunks, mut datasets) = (None, Vec::new());

@@ -2,15 +2,12 @@
 //! with an importance matrix and without one, the size and the CRC-32 of the file that
 //! `llama_model_quantize` writes.
 
+mod shared;
+
 use backstitch_core::pool::{Inline, Pool, ThreadPool};
 use backstitch_models::gguf::Gguf;
 use backstitch_quantize::{FileType, Imatrix, Options, Quantizer};
-use std::path::PathBuf;
-
-fn golden(path: &str) -> Vec<u8> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../goldens");
-    std::fs::read(root.join(path)).unwrap()
-}
+use shared::{crc32, golden};
 
 /// Return the importance matrix that the goldens were made with: the same numbers for each matrix.
 fn imatrix(gguf: &Gguf<'_>) -> Imatrix {
@@ -26,11 +23,6 @@ fn imatrix(gguf: &Gguf<'_>) -> Imatrix {
         }
     }
     imatrix
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 /// Return the lines on which the files differ.

@@ -149,10 +149,14 @@ Examples:
   backstitch convert SmolLM2-135M
   backstitch convert SmolLM2-135M model.gguf --outtype q8_0
   backstitch run -m model.gguf -p \"The sea is\"
+  backstitch convert my-adapter --lora --base SmolLM2-135M
 
 The folder holds safetensors files, config.json and the files of a tokenizer,
 as Hugging Face's do. The names and keys of the new file are llama.cpp's, so
-other engines read it too. Memory holds one tensor at a time.";
+other engines read it too. Memory holds one tensor at a time.
+
+With --lora the folder is a LoRA adapter as PEFT writes them, and --base is the
+folder of its model, of which config.json is enough.";
 
 /// Text below the options of `quantize`.
 pub const QUANTIZE: &str = "\

@@ -1,4 +1,4 @@
-//! `backstitch convert`: make a GGUF file of a Hugging Face folder.
+//! `backstitch convert`: make a GGUF file of a Hugging Face folder, or of a LoRA adapter.
 //!
 //! The crate `backstitch-convert` reads the folder and computes the tensors. This command chooses
 //! the file, shows progress, and puts the file in its place when it is complete.
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::output::{Output, bytes, counted};
 use crate::progress::Progress;
 use crate::target::{Kind, Target};
-use backstitch_convert::{Error as ConvertError, Options, Plan};
+use backstitch_convert::{Error as ConvertError, Options, OutType, Plan};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -31,8 +31,7 @@ pub fn run(args: &ConvertFolderArgs) -> Result<(), Error> {
         None => beside(&args.folder)?,
     };
     let target = Target::check(&path, "OUT", Kind::Model, &[])?;
-    let options = Options { out_type: args.outtype.into(), pre_tokenizer: args.pre_tokenizer.clone() };
-    let mut plan = Plan::of_folder(&args.folder, &options).map_err(of_folder)?;
+    let mut plan = plan(args)?;
     let n_bytes = write(&target, &mut plan)?;
     let mut out = Output::new(args.json);
     let (architecture, n_tensors) = (plan.architecture(), plan.n_tensors());
@@ -44,6 +43,32 @@ pub fn run(args: &ConvertFolderArgs) -> Result<(), Error> {
         out.text(format_args!("{}: {architecture}, {tensors}, {size}", path.display()), 6)?;
     }
     Ok(out.flush()?)
+}
+
+/// Plan the file of the model or of the adapter.
+fn plan(args: &ConvertFolderArgs) -> Result<Plan, Error> {
+    let planned = match &args.base {
+        Some(base) => {
+            let out_type = args.outtype.map_or(OutType::F32, OutType::from);
+            Plan::of_adapter(&args.folder, base, out_type)
+        }
+        None if is_adapter(&args.folder) => {
+            let folder = args.folder.display();
+            return Err(Error::Refused(format!(
+                "{folder} is an adapter; give --lora --base DIR of its model"
+            )));
+        }
+        None => {
+            let out_type = args.outtype.map_or(OutType::Auto, OutType::from);
+            Plan::of_folder(&args.folder, &Options { out_type, pre_tokenizer: args.pre_tokenizer.clone() })
+        }
+    };
+    planned.map_err(of_folder)
+}
+
+/// Return true for the folder of an adapter that holds no model besides.
+fn is_adapter(folder: &Path) -> bool {
+    folder.join("adapter_config.json").is_file() && !folder.join("config.json").is_file()
 }
 
 /// Return the path of a file beside the folder, with its name and ".gguf".

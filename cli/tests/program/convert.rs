@@ -47,3 +47,16 @@ fn a_damaged_folder_is_refused_and_the_old_file_stays() {
     assert!(backstitch(&["convert", arg(&missing)]).error(1).contains("no such file or directory"));
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn an_adapter_needs_its_base_and_becomes_a_file() {
+    let temp = TempDir::new().unwrap();
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../goldens/adapters/llama");
+    let (base, out) = (golden.join("base"), temp.path().join("adapter.gguf"));
+    let said = backstitch(&["convert", arg(&golden), arg(&out), "--lora", "--base", arg(&base)]).ok();
+    assert!(said.contains("adapter.gguf: llama, 32 tensors, "), "{said}");
+    assert!(out.is_file());
+    let error = backstitch(&["convert", arg(&golden), arg(&out)]);
+    assert!(error.error(1).contains("is an adapter; give --lora --base DIR"), "{}", error.stderr);
+    assert!(backstitch(&["convert", arg(&golden), "--lora"]).error(2).contains("--base"));
+}

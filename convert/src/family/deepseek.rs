@@ -110,8 +110,11 @@ fn latent(config: &Config, meta: &mut Metadata) -> Result<(), Error> {
     meta.set_own("expert_shared_count", config.number(&["n_shared_experts"])?.unwrap_or(0));
     meta.set_some("expert_weights_scale", config.float(&["routed_scaling_factor"])?);
     meta.set_some("expert_weights_norm", config.flag("norm_topk_prob").filter(|norm| *norm));
-    let all = config.rope_outer().float(&["mscale_all_dim"])?;
-    meta.set_some("rope.scaling.yarn_log_multiplier", all.map(|x| (0.1 * f64::from(x)) as f32));
+    const SCALE: &[&str] = &["mscale_all_dim"];
+    let rope = config.rope_outer();
+    // Multiplied as a double, and rounded once.
+    let all = rope.float(SCALE)?.and_then(|_| rope.get(SCALE)?.as_f64());
+    meta.set_some("rope.scaling.yarn_log_multiplier", all.map(|x| (0.1 * x) as f32));
     Ok(())
 }
 

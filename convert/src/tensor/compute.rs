@@ -48,6 +48,7 @@ impl Tensor {
                 scale_blocks(&mut values, of.dim(1), &scales, *block);
                 values
             }
+            Node::LowRank(factors) => factors.product(checkpoint)?,
         })
     }
 }

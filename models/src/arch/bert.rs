@@ -5,5 +5,7 @@ use super::{blocks, encoder::Encoder};
 use crate::{error::Error, graph::Builder, hparams::Hparams};
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    Encoder { rope: |_, _, _, _| Ok(None), feed_forward: blocks::gelu_network }.build(b, h)
+    let encoder =
+        Encoder { rope: |_, _, _, _| Ok(None), scores: Encoder::SCORES, feed_forward: blocks::gelu_network };
+    encoder.build(b, h)
 }

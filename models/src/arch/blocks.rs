@@ -1,11 +1,11 @@
 //! Blocks that many architectures share: embeddings, attention, feed-forward networks.
 
-use super::decoder::{Branch, Decoder};
+use super::decoder::{AttentionSpec, Branch};
 use crate::{
     error::Error,
     graph::{
-        Activation, Builder, Cells, EmbedTable, ExpertNetwork, Linear, Mixture, Norm, Qkv, RopeId, Routing,
-        RowOf, Value,
+        Activation, Builder, Cells, EmbedTable, ExpertNetwork, Gating, Linear, Mixture, Norm, Qkv, RopeId,
+        Routing, RowOf, Value,
     },
     hparams::{Experts, Hparams, LayerHparams},
 };
@@ -76,21 +76,25 @@ pub(super) fn qkv(
 }
 
 /// Return self-attention up to, not including, the output projection. Norms of queries and keys,
-/// and sinks, are used where the file has them.
-pub(super) fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+/// the growth of queries with their position, and sinks are used where the file has them.
+pub(super) fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     let qkv = qkv(b, h, layer, x)?;
+    let (before, behind) = if choices.rotates_first { (rope, None) } else { (None, rope) };
+    rotate(b, layer, qkv, before);
     b.norm_if_there(qkv.q, (choices.head_norm)(h, layer, "attn_q_norm"))?;
     b.norm_if_there(qkv.k, (choices.head_norm)(h, layer, "attn_k_norm"))?;
-    rotate(b, layer, qkv, rope);
+    rotate(b, layer, qkv, behind);
+    grow(b, h, qkv.q);
     let sinks = b.sinks("attn_sinks.weight", layer.n_head)?;
     Ok(b.attend_with(qkv, (choices.scores)(h, layer), sinks))
+}
+
+/// Let queries grow with their position, where the file says so.
+pub(super) fn grow(b: &mut Builder<'_, '_>, h: &Hparams, q: Value) {
+    if let Some(temperature) = h.temperature {
+        b.scale_by_position(q, temperature);
+    }
 }
 
 /// Rotate queries and keys, if the layer has a rotation.
@@ -183,6 +187,19 @@ pub(super) fn gated_network_plain(
     network_or_experts(b, h, layer, x, branch, Routing::PLAIN)
 }
 
+/// Add a layer's network as [`gated_network_plain`] does, but with experts that are chosen by
+/// sigmoids, unless the file says otherwise.
+pub(super) fn gated_network_by_sigmoid(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+) -> Result<(), Error> {
+    let routing = Routing { gating: Gating::Sigmoid, ..Routing::PLAIN };
+    network_or_experts(b, h, layer, x, branch, routing)
+}
+
 /// Add a layer's network with a gate; where the layer has a router, a mixture of such and the
 /// network beside it, if the file has one.
 pub(super) fn network_or_experts(
@@ -196,7 +213,19 @@ pub(super) fn network_or_experts(
     let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
         return Ffn::of_layer(layer).add(b, h, x, branch);
     };
-    branch.add_mixture(b, x, mixture(&experts, routing))?;
+    let mixture = mixture(&experts, routing);
+    if branch.norm.is_none() {
+        branch.add_mixture(b, x, mixture)?;
+        return add_shared_network(b, h, x, branch);
+    }
+    // The norm is that of the sum.
+    let y = b.mixture(x, Mixture { logits: branch.logits, ..mixture })?;
+    add_shared_network(b, h, x, Branch::to(y))?;
+    branch.add(b, y)
+}
+
+/// Add the network that all tokens go through beside a mixture of experts, if the file has one.
+fn add_shared_network(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, branch: Branch) -> Result<(), Error> {
     let Some(n_ff) = b.n_rows("ffn_up_shexp.weight") else { return Ok(()) };
     let shared = Ffn::shared(n_ff);
     if !b.has("ffn_gate_inp_shexp.weight") {
@@ -243,6 +272,17 @@ pub(super) fn gelu_network(
     branch: Branch,
 ) -> Result<(), Error> {
     plain_network(b, h, layer, x, branch, Activation::Gelu)
+}
+
+/// Add a layer's network without a gate, by squared rectifiers.
+pub(super) fn squared_relu_network(
+    b: &mut Builder<'_, '_>,
+    h: &Hparams,
+    layer: &LayerHparams,
+    x: Value,
+    branch: Branch,
+) -> Result<(), Error> {
+    plain_network(b, h, layer, x, branch, Activation::SquaredRelu)
 }
 
 /// Add a layer's network without a gate: `down(activation(up(x)))`.

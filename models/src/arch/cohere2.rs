@@ -10,10 +10,6 @@ use crate::{
 };
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let decoder = Decoder {
-        pattern: Pattern::Every(4),
-        rope: |b, h, layer, pairs| layer.window.map(|_| rope::of_layer(b, h, layer, pairs)).transpose(),
-        ..command_r::decoder(h)
-    };
+    let decoder = Decoder { pattern: Pattern::Every(4), rope: rope::of_windowed, ..command_r::decoder(h) };
     decoder.build(b, h)
 }

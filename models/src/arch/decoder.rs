@@ -15,9 +15,12 @@ use crate::{
 use backstitch_core::rope::Pairs;
 use backstitch_kv::Window;
 
-/// The choices of a family of decoders.
+/// The choices of a family of decoders, or of encoders that are built as decoders are.
 #[derive(Clone)]
 pub(super) struct Decoder {
+    /// True if every token sees all of its text, nothing is kept between batches, and the output is
+    /// an embedding a token.
+    pub(super) is_encoder: bool,
     /// Factor of the embeddings.
     pub(super) embed_scale: f32,
     /// Changes embeddings before the first layer.
@@ -52,6 +55,8 @@ pub(super) struct Decoder {
     pub(super) cells: fn(&Hparams, &LayerHparams, Option<RopeId>) -> Result<Cells, Error>,
     /// The norm of queries or keys whose tensor has the name given, if the file has it.
     pub(super) head_norm: fn(&Hparams, &LayerHparams, &'static str) -> Norm,
+    /// True if queries and keys are rotated before their norms, not behind them.
+    pub(super) rotates_first: bool,
     /// The treatment of attention scores.
     pub(super) scores: fn(&Hparams, &LayerHparams) -> Scores,
     /// Attention up to, not including, its output projection.
@@ -63,6 +68,8 @@ pub(super) struct Decoder {
     pub(super) mixer: Mixer,
     /// The feed-forward network.
     pub(super) feed_forward: FeedForward,
+    /// True if a layer's router reads the stream in front of attention.
+    pub(super) routes_early: bool,
     /// Factor of the scores of the vocabulary.
     pub(super) logit_scale: f32,
     /// Cap of the scores of the vocabulary.
@@ -72,14 +79,20 @@ pub(super) struct Decoder {
 pub(super) type Rope =
     fn(&mut Builder<'_, '_>, &Hparams, &LayerHparams, Pairs) -> Result<Option<RopeId>, Error>;
 
-pub(super) type Attention = fn(
-    &mut Builder<'_, '_>,
-    &Hparams,
-    &LayerHparams,
-    &Decoder,
-    Value,
-    Option<RopeId>,
-) -> Result<Value, Error>;
+pub(super) type Attention = fn(&mut Builder<'_, '_>, AttentionSpec<'_>, Value) -> Result<Value, Error>;
+
+/// A layer that attends.
+#[derive(Clone, Copy)]
+pub(super) struct AttentionSpec<'s> {
+    /// The numbers of the model.
+    pub(super) h: &'s Hparams,
+    /// The numbers of the layer.
+    pub(super) layer: &'s LayerHparams,
+    /// The choices of the family.
+    pub(super) choices: &'s Decoder,
+    /// The rotation, if the layer has one.
+    pub(super) rope: Option<RopeId>,
+}
 
 pub(super) type Mixer =
     fn(&mut Builder<'_, '_>, &Hparams, &LayerHparams, Value) -> Result<(Value, &'static str), Error>;
@@ -107,12 +120,14 @@ pub(super) struct Branch {
     pub(super) norm: Option<Norm>,
     /// The factor of what is added.
     pub(super) scale: f32,
+    /// The logits of the router, where they are not made of what the network reads.
+    pub(super) logits: Option<Value>,
 }
 
 impl Branch {
     /// A branch that is added as it is.
     pub(super) const fn to(stream: Value) -> Self {
-        Branch { stream, norm: None, scale: 1.0 }
+        Branch { stream, norm: None, scale: 1.0, logits: None }
     }
 
     /// Add the product of `x` with the matrix `name`.
@@ -137,6 +152,7 @@ impl Branch {
         x: Value,
         mixture: Mixture,
     ) -> Result<(), Error> {
+        let mixture = Mixture { logits: self.logits.or(mixture.logits), ..mixture };
         if self.norm.is_some() {
             let y = b.mixture(x, mixture)?;
             return self.add(b, y);
@@ -162,6 +178,7 @@ impl Decoder {
     /// The choices of Llama: RMS norms in front of attention and network, rotation of neighbouring
     /// dimensions, a network with a gate or a mixture of such.
     pub(super) const LLAMA: Self = Decoder {
+        is_encoder: false,
         embed_scale: 1.0,
         embedded: |_, _, _| Ok(()),
         norm: blocks::rms_norm,
@@ -179,11 +196,13 @@ impl Decoder {
         shares: |_, _, _| None,
         cells: |_, layer, rope| Ok(blocks::cells(layer, rope)),
         head_norm: |h, layer, name| Norm::heads(name, h.norm_rms_eps, layer.d_k),
+        rotates_first: false,
         scores: |h, layer| Scores::scaled(h.attention_scale(layer)),
         attention: blocks::attention,
         attends: |_, layer| layer.attends(),
         mixer: |_, h, _, _| Err(h.missing("attention.head_count_kv")),
         feed_forward: blocks::gated_network,
+        routes_early: false,
         logit_scale: 1.0,
         final_soft_cap: None,
     };
@@ -206,10 +225,14 @@ impl Decoder {
         self.head(b, h, x)
     }
 
-    /// Describe the final norm and the scores of the vocabulary.
+    /// Describe the final norm and, unless embeddings are the output, the scores of the vocabulary.
     pub(super) fn head(&self, b: &mut Builder<'_, '_>, h: &Hparams, x: Value) -> Result<(), Error> {
         b.head();
         let x = b.norm(x, (self.norm)(h, self.output_norm))?;
+        if self.is_encoder {
+            b.embeddings(x);
+            return Ok(());
+        }
         if self.logit_scale != 1.0 {
             b.scale(x, self.logit_scale);
         }
@@ -230,20 +253,30 @@ impl Decoder {
             Some(owner) => b.sharing_layer(owner),
             None if attends => {
                 let window = layer.window.map(self.window);
-                b.layer(Some(Cells { window, ..(self.cells)(h, layer, rope)? }));
+                let cells = Cells { window, ..(self.cells)(h, layer, rope)? };
+                if self.is_encoder { b.encoder_layer(cells) } else { b.layer(Some(cells)) }
             }
             None => b.layer(None),
         }
+        let logits = match h.experts.filter(|_| self.routes_early) {
+            Some(experts) => Some(b.linear(x, Linear::new("ffn_gate_inp", experts.n_expert))?),
+            None => None,
+        };
         let normed = self.normed(b, h, x, self.attn_norm)?;
         let (mixed, output) = match attends {
-            true => ((self.attention)(b, h, layer, self, normed, rope)?, "attn_output"),
+            true => {
+                let spec = AttentionSpec { h, layer, choices: self, rope };
+                ((self.attention)(b, spec, normed)?, "attn_output")
+            }
             false => (self.mixer)(b, h, layer, normed)?,
         };
         let [mixed, x] = b.last_outputs(layer.is_last, [mixed, x]);
+        let logits = logits.map(|logits| b.last_outputs(layer.is_last, [logits])[0]);
         let branch = |norm: Option<&'static str>| Branch {
             stream: x,
             norm: norm.map(|name| (self.norm)(h, name)),
             scale: self.residual_scale,
+            logits,
         };
         let read = match self.residual {
             Residual::Sequential => None,

@@ -6,13 +6,14 @@
 //! `ssm.group_count` heads of queries and keys, `ssm.state_size` keys of a head. Queries of the
 //! attention layers come with a gate for each head, in one matrix. Only part of a head rotates.
 
-use super::{blocks, decoder::Decoder};
+use super::{
+    blocks,
+    decoder::{AttentionSpec, Decoder},
+};
 use crate::{
     error::Error,
-    graph::{
-        Activation, Builder, Columns, DeltaInputs, DeltaSizes, Linear, Norm, Qkv, RopeId, Sharing, Value,
-    },
-    hparams::{Hparams, LayerHparams, Ssm},
+    graph::{Activation, Builder, Columns, DeltaInputs, DeltaSizes, Linear, Norm, Qkv, Sharing, Value},
+    hparams::{Hparams, Ssm},
 };
 
 /// One of so many layers attends, unless the file says otherwise.
@@ -37,14 +38,8 @@ pub(super) const DECODER: Decoder = Decoder {
 
 /// Return attention up to, not including, its output projection: queries come with a gate for each
 /// head.
-fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     h.check_heads_alike(layer)?;
     let linears = [
         Linear::new("attn_q", 2 * layer.n_q()),

@@ -8,7 +8,7 @@
 
 use super::{
     blocks,
-    decoder::{Branch, Decoder},
+    decoder::{AttentionSpec, Branch, Decoder},
     mamba2, rope,
 };
 use crate::{
@@ -24,7 +24,8 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         let rope = Some(rope::of_layer(b, h, &layer, Pairs::Split)?);
         b.layer(Some(blocks::cells(&layer, rope)));
         let normed = b.norm(x, Norm::rms("attn_norm", h.norm_rms_eps))?;
-        let attn = blocks::attention(b, h, &layer, &Decoder::SPLIT, normed, rope)?;
+        let spec = AttentionSpec { h, layer: &layer, choices: &Decoder::SPLIT, rope };
+        let attn = blocks::attention(b, spec, normed)?;
         let mixed = mamba2::mixer(b, h, normed)?;
         let [attn, mixed, residual] = b.last_outputs(layer.is_last, [attn, mixed, x]);
         x = residual;

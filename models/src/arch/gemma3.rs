@@ -1,4 +1,5 @@
-//! Gemma 3 (Gemma Team, 2025, arXiv 2503.19786).
+//! Gemma 3 (Gemma Team, 2025, arXiv 2503.19786), and EmbeddingGemma (Vera et al., 2025, arXiv
+//! 2509.20354), which is built alike.
 //!
 //! Five layers with a window, then one without. Each kind has a rotation of its own: layers without
 //! a window by `rope.freq_base`, stretched for longer contexts (`rope.scaling.*`), the others by
@@ -11,6 +12,7 @@ use crate::{
     graph::{Builder, Scores},
     hparams::{Hparams, LayerHparams, Pattern},
 };
+use backstitch_kv::Window;
 
 /// The base of windowed layers' frequencies, unless the file says otherwise.
 const FREQ_BASE_SWA: f32 = 10_000.0;
@@ -18,7 +20,16 @@ const FREQ_BASE_SWA: f32 = 10_000.0;
 const N_LAYER: usize = 62;
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let decoder = Decoder {
+    decoder(h).build(b, h)
+}
+
+/// Describe EmbeddingGemma, whose windows reach half as far to both sides.
+pub(super) fn build_encoder(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    Decoder { is_encoder: true, window: Window::Symmetric, ..decoder(h) }.build(b, h)
+}
+
+fn decoder(h: &Hparams) -> Decoder {
+    Decoder {
         pattern: Pattern::Every(6),
         rope: |b, h, layer, pairs| {
             if layer.window.is_none() {
@@ -29,6 +40,5 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         },
         scores: |h, layer| Scores::scaled(gemma::attention_scale(h, layer, N_LAYER)),
         ..gemma::normed(h)
-    };
-    decoder.build(b, h)
+    }
 }

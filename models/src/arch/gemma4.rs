@@ -9,14 +9,14 @@
 
 use super::{
     blocks::{self, Ffn},
-    decoder::{Branch, Decoder},
+    decoder::{AttentionSpec, Decoder},
     gemma, rope,
 };
 use crate::{
     error::Error,
     graph::{
-        Activation, Builder, Columns, EmbedTable, ExpertNetwork, Linear, Mixture, Norm, Qkv, RopeId, Routing,
-        RowOf, Scores, Value,
+        Activation, Builder, Columns, EmbedTable, ExpertNetwork, Linear, Mixture, Norm, Qkv, Routing, RowOf,
+        Scores, Value,
     },
     hparams::{Experts, Hparams, LayerHparams, Pattern},
 };
@@ -31,7 +31,17 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         shares: owner,
         scores: |h, _| Scores::scaled(h.f_attention_scale.unwrap_or(1.0)),
         attention,
-        feed_forward,
+        feed_forward: |b, h, layer, x, branch| {
+            let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
+                return blocks::gelu_gated_network(b, h, layer, x, branch);
+            };
+            let y = Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) }.result(b, h, x)?;
+            b.norm_in_place(y, Norm::rms("post_ffw_norm_1", h.norm_rms_eps))?;
+            let mixed = mixed(b, h, &experts, branch.stream)?;
+            b.norm_in_place(mixed, Norm::rms("post_ffw_norm_2", h.norm_rms_eps))?;
+            b.add(y, mixed);
+            branch.add(b, y)
+        },
         ..gemma::normed(h)
     };
     let mut x = blocks::embed_scaled(b, h, decoder.embed_scale)?;
@@ -62,14 +72,8 @@ fn owner(h: &Hparams, layer: &LayerHparams, pattern: &Pattern) -> Option<usize> 
     if layer.shares_kv { owners.last().map(|owner| owner.il) } else { None }
 }
 
-fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     let scores = (choices.scores)(h, layer);
     let q = b.linear(x, Linear::new("attn_q", layer.n_q()))?;
     b.norm_in_place(q, (choices.head_norm)(h, layer, "attn_q_norm"))?;
@@ -106,24 +110,6 @@ fn of_layers(b: &mut Builder<'_, '_>, h: &Hparams, x: Value, width: usize) -> Re
     b.add(product, rows);
     b.scale(product, core::f32::consts::FRAC_1_SQRT_2);
     Ok(product)
-}
-
-fn feed_forward(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    x: Value,
-    branch: Branch,
-) -> Result<(), Error> {
-    let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
-        return blocks::gelu_gated_network(b, h, layer, x, branch);
-    };
-    let y = Ffn { activation: Activation::Gelu, ..Ffn::of_layer(layer) }.result(b, h, x)?;
-    b.norm_in_place(y, Norm::rms("post_ffw_norm_1", h.norm_rms_eps))?;
-    let mixed = mixed(b, h, &experts, branch.stream)?;
-    b.norm_in_place(mixed, Norm::rms("post_ffw_norm_2", h.norm_rms_eps))?;
-    b.add(y, mixed);
-    branch.add(b, y)
 }
 
 /// Return the mixture of experts over the stream. Their router reads it behind a norm of its own.

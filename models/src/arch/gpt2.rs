@@ -1,4 +1,5 @@
-//! GPT-2 (Radford et al., 2019, "Language Models are Unsupervised Multitask Learners").
+//! GPT-2 (Radford et al., 2019, "Language Models are Unsupervised Multitask Learners"), and
+//! StarCoder (Li et al., 2023, arXiv 2305.06161), whose heads share one head of keys and values.
 //!
 //! Positions are learned: a row of `position_embd` is added to each token's embedding, so a text
 //! can be no longer than that table.

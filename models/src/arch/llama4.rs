@@ -5,11 +5,15 @@
 //! logarithm of the position. Rotated queries and keys are normalised without weights, but for
 //! Maverick with its 128 experts. The weight of an expert, a sigmoid, is a factor of what it reads.
 
-use super::{blocks, decoder::Decoder, rope};
+use super::{
+    blocks,
+    decoder::{AttentionSpec, Decoder},
+    rope,
+};
 use crate::{
     error::Error,
-    graph::{Builder, Gating, Qkv, RopeId, Routing, Temperature, Value},
-    hparams::{Hparams, LayerHparams, Pattern},
+    graph::{Builder, Gating, Qkv, Routing, Temperature, Value},
+    hparams::{Hparams, Pattern},
 };
 use backstitch_kv::Window;
 
@@ -26,10 +30,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let decoder = Decoder {
         pattern: Pattern::Every(4),
         window: Window::Chunked,
-        rope: |b, h, layer, pairs| match layer.window.is_some() || h.windows.n_swa.is_none() {
-            true => rope::of_layer(b, h, layer, pairs).map(Some),
-            false => Ok(None),
-        },
+        rope: rope::of_windowed,
         attention,
         feed_forward: |b, h, layer, x, branch| {
             let routing = Routing { gating: Gating::Sigmoid, is_before: true, ..Routing::PLAIN };
@@ -40,14 +41,8 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     decoder.build(b, &h)
 }
 
-fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     let qkv @ Qkv { q, k, .. } = blocks::qkv(b, h, layer, x)?;
     blocks::rotate(b, layer, qkv, rope);
     if rope.is_none() {

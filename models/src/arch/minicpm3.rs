@@ -7,7 +7,7 @@ use super::{decoder::Decoder, mla, rope};
 use crate::{
     error::Error,
     graph::{Builder, Scores},
-    hparams::{Hparams, RopeScaling},
+    hparams::{Hparams, RopeScaling, Scales},
 };
 
 /// Factor of the embeddings.
@@ -17,11 +17,21 @@ const DEPTH_SCALE: f32 = 1.4;
 /// The width for which scores of the vocabulary need no factor.
 const BASE_WIDTH: f32 = 256.0;
 
+/// The factors of the family; that of the vocabulary's scores is no divisor.
+pub(super) fn scales(h: &Hparams) -> Scales {
+    Scales {
+        embedding: EMBED_SCALE,
+        residual: DEPTH_SCALE / libm::sqrtf(h.n_layer as f32),
+        logit: BASE_WIDTH / h.n_embd as f32,
+    }
+}
+
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    let Scales { embedding, residual, logit } = scales(h);
     let decoder = Decoder {
-        embed_scale: EMBED_SCALE,
-        residual_scale: DEPTH_SCALE / libm::sqrtf(h.n_layer as f32),
-        logit_scale: BASE_WIDTH / h.n_embd as f32,
+        embed_scale: embedding,
+        residual_scale: residual,
+        logit_scale: logit,
         rope: |b, h, layer, pairs| {
             let scaling = RopeScaling::Long { n_ctx_orig: h.rope.n_ctx_orig, attn_factor: 1.0 };
             rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)

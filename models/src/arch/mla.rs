@@ -6,7 +6,7 @@
 //! on the queries' side (`attn_k_b`), what made the values behind the attention (`attn_v_b`). The
 //! rotated dimensions come first in a head here, where a K-shift finds them.
 
-use super::decoder::Decoder;
+use super::{blocks, decoder::AttentionSpec};
 use crate::{
     error::Error,
     graph::{Builder, Cells, Columns, Linear, Norm, Part, Qkv, RopeId, Value},
@@ -26,14 +26,8 @@ pub(super) fn cells(h: &Hparams, layer: &LayerHparams, rope: Option<RopeId>) -> 
 }
 
 /// Return self-attention up to, not including, the output projection.
-pub(super) fn attention(
-    b: &mut Builder<'_, '_>,
-    h: &Hparams,
-    layer: &LayerHparams,
-    choices: &Decoder,
-    x: Value,
-    rope: Option<RopeId>,
-) -> Result<Value, Error> {
+pub(super) fn attention(b: &mut Builder<'_, '_>, spec: AttentionSpec<'_>, x: Value) -> Result<Value, Error> {
+    let AttentionSpec { h, layer, choices, rope } = spec;
     let (mla, n_head) = (h.mla()?, layer.n_head);
     let [q_pe, q_nope] = queries(b, h, layer, &mla, x)?;
     let parts = [("kv", mla.kv_rank), ("k_pe", layer.n_rot)];
@@ -48,7 +42,7 @@ pub(super) fn attention(
         let q_nope = b.linear_heads(q_nope, "attn_k_b", n_head, mla.kv_rank)?;
         let q = b.join("q", n_head, [Part::Each(q_pe), Part::Each(q_nope)]);
         let k = b.join("k", 1, [Part::Each(k_pe), Part::Each(kv)]);
-        grow(b, h, q);
+        blocks::grow(b, h, q);
         let y = b.attend(Qkv { q, k, v: kv }, scores);
         return b.linear_heads(y, "attn_v_b", n_head, mla.d_v);
     }
@@ -59,7 +53,7 @@ pub(super) fn attention(
     let v = b.columns("v", both, Columns { first: d_nope, n: mla.d_v, group });
     let q = b.join("q", n_head, [Part::Each(q_pe), Part::Each(q_nope)]);
     let k = b.join("k", n_head, [Part::Same(k_pe), Part::Each(k_nope)]);
-    grow(b, h, q);
+    blocks::grow(b, h, q);
     Ok(b.attend(Qkv { q, k, v }, scores))
 }
 
@@ -83,11 +77,4 @@ fn queries(
     let d_nope = mla.d_k - layer.n_rot;
     let pe = b.columns("q_pe", q, Columns { first: d_nope, n: layer.n_rot, group: mla.d_k });
     Ok([pe, b.columns("q_nope", q, Columns { first: 0, n: d_nope, group: mla.d_k })])
-}
-
-/// Let queries grow with their position, where the file says so.
-fn grow(b: &mut Builder<'_, '_>, h: &Hparams, q: Value) {
-    if let Some(temperature) = h.temperature {
-        b.scale_by_position(q, temperature);
-    }
 }

@@ -9,7 +9,7 @@
 
 use super::{
     blocks,
-    decoder::{Branch, Decoder},
+    decoder::{AttentionSpec, Branch, Decoder},
     mamba2,
 };
 use crate::{
@@ -32,7 +32,10 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
             continue;
         }
         let (mixed, output) = match attends {
-            true => (blocks::attention(b, h, &layer, &Decoder::LLAMA, normed, None)?, "attn_output"),
+            true => {
+                let spec = AttentionSpec { h, layer: &layer, choices: &Decoder::LLAMA, rope: None };
+                (blocks::attention(b, spec, normed)?, "attn_output")
+            }
             false => (mamba2::mixer(b, h, normed)?, "ssm_out"),
         };
         let [mixed, stream] = b.last_outputs(layer.is_last, [mixed, x]);
@@ -52,7 +55,7 @@ fn network(
     stream: Value,
 ) -> Result<(), Error> {
     let Some(experts) = h.experts.filter(|_| b.has("ffn_gate_inp.weight")) else {
-        return blocks::plain_network(b, h, layer, x, Branch::to(stream), Activation::SquaredRelu);
+        return blocks::squared_relu_network(b, h, layer, x, Branch::to(stream));
     };
     add_experts(b, &experts, x, stream)?;
     let n_ff = b.rows_of("ffn_up_shexp.weight")?;

@@ -1,4 +1,5 @@
-//! Nomic Embed (Nussbaum et al., 2024, arXiv 2402.01613; version 2: 2025, arXiv 2502.07972).
+//! Nomic Embed (Nussbaum et al., 2024, arXiv 2402.01613; version 2: 2025, arXiv 2502.07972), and
+//! Jina Embeddings 3 (Sturua et al., 2024, arXiv 2409.10173).
 //!
 //! Positions are rotations. The network has a gate; in version 2 it has none, and every other layer
 //! (`moe_every_n_layers`) has experts, whose weights are not renormalised.
@@ -14,6 +15,11 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     encoder(blocks::gated_network).build(b, h)
 }
 
+/// Describe Jina Embeddings 3, whose network has no gate.
+pub(super) fn build_plain(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    encoder(blocks::gelu_network).build(b, h)
+}
+
 /// Describe version 2.
 pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     let encoder = encoder(|b, h, layer, x, branch| {
@@ -21,7 +27,9 @@ pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), 
             return blocks::gelu_network(b, h, layer, x, branch);
         };
         let network = ExpertNetwork::Plain(Activation::Gelu);
-        branch.add_mixture(b, x, Mixture { network, ..blocks::mixture(&experts, Routing::PLAIN) })
+        // Experts read what they are added to.
+        let y = b.mixture(x, Mixture { network, ..blocks::mixture(&experts, Routing::PLAIN) })?;
+        branch.add(b, y)
     });
     encoder.build(b, h)
 }
@@ -29,5 +37,5 @@ pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), 
 fn encoder(feed_forward: FeedForward) -> Encoder {
     let rope =
         |b: &mut Builder<'_, '_>, h: &Hparams, layer: &_, pairs| rope::of_layer(b, h, layer, pairs).map(Some);
-    Encoder { rope, feed_forward }
+    Encoder { rope, scores: Encoder::SCORES, feed_forward }
 }

@@ -8,7 +8,7 @@ use super::{blocks, decoder::Decoder, rope};
 use crate::{
     error::Error,
     graph::Builder,
-    hparams::{Hparams, Pattern, RopeScaling},
+    hparams::{Hparams, Pattern},
 };
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
@@ -19,10 +19,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         post_ffn_norm: Some("post_ffw_norm"),
         head_norm: |h, _, name| blocks::rms_norm(h, name),
         pattern: Pattern::Every(4),
-        rope: |b, h, layer, pairs| {
-            let scaling = if layer.window.is_some() { RopeScaling::None } else { h.rope.scaling };
-            rope::declare(b, layer, pairs, scaling, &|_| false).map(Some)
-        },
+        rope: rope::stretched_where_full,
         ..Decoder::SPLIT
     };
     decoder.build(b, h)

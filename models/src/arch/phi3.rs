@@ -1,5 +1,5 @@
-//! Phi-3 and Phi-3.5 (Abdin et al., 2024, arXiv 2404.14219), and Phi-4, which files name `phi3`
-//! too.
+//! Phi-3 and Phi-3.5 (Abdin et al., 2024, arXiv 2404.14219), with one network a layer or with
+//! experts, and Phi-4, which files name `phi3` too.
 //!
 //! Matrices are fused: `attn_qkv` has queries, keys and values, `ffn_up` has the gate's rows before
 //! its own. Members for 128K tokens use LongRoPE (`rope.scaling.type` is `longrope`): divisors of
@@ -8,8 +8,17 @@
 //! llama.cpp ignores the key, and so does this file.
 
 use super::decoder::Decoder;
-use crate::{error::Error, graph::Builder, hparams::Hparams};
+use crate::{
+    error::Error,
+    graph::{Builder, Norm},
+    hparams::Hparams,
+};
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
     Decoder::SPLIT.build(b, h)
+}
+
+/// Describe a member with experts, whose norms have biases.
+pub(super) fn build_experts(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
+    Decoder { norm: |h, name| Norm::rms_and_bias(name, h.norm_rms_eps), ..Decoder::SPLIT }.build(b, h)
 }

@@ -1,7 +1,9 @@
-//! Qwen 2 and 2.5 (Yang et al., 2024, arXiv 2407.10671).
+//! Qwen 2 and 2.5 (Yang et al., 2024, arXiv 2407.10671), and the models with its layout: EXAONE 3
+//! (LG AI Research, 2024, arXiv 2408.03541) and openPangu Embedded (Chen et al., 2025, arXiv
+//! 2505.22375).
 //!
-//! Queries, keys and values have biases. Small members lack `output.weight` and use their
-//! embeddings.
+//! Queries, keys and values have biases where the file has them. Small members lack `output.weight`
+//! and use their embeddings.
 
 use super::decoder::Decoder;
 use crate::{error::Error, graph::Builder, hparams::Hparams};

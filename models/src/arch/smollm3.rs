@@ -5,12 +5,5 @@ use super::{decoder::Decoder, rope};
 use crate::{error::Error, graph::Builder, hparams::Hparams};
 
 pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
-    let decoder = Decoder {
-        rope: |b, h, layer, pairs| match (layer.il + 1).is_multiple_of(4) {
-            true => Ok(None),
-            false => rope::of_layer(b, h, layer, pairs).map(Some),
-        },
-        ..Decoder::LLAMA
-    };
-    decoder.build(b, h)
+    Decoder { rope: rope::three_of_four, ..Decoder::LLAMA }.build(b, h)
 }

@@ -1,4 +1,5 @@
-//! StarCoder 2 (Lozhkov et al., 2024, arXiv 2402.19173): layer norms, biases everywhere, and a
+//! StarCoder 2 (Lozhkov et al., 2024, arXiv 2402.19173) and CodeShell (Xie et al., 2024, arXiv
+//! 2403.15747): layer norms, biases everywhere, and a
 //! network without a gate.
 
 use super::decoder::Decoder;

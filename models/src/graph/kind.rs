@@ -36,7 +36,7 @@ pub enum Kind {
     /// Layer norm over groups of columns: mean 0 and variance 1, then a factor and a bias.
     ///
     /// Reads x. Writes the result, which may be x. Weights: the factor, `[group]` for all groups or
-    /// `[width]`, and the bias, of the same shape, which may be absent.
+    /// `[width]`, and the bias, of the same shape; the bias or both may be absent.
     LayerNorm {
         /// Added to the variance.
         eps: f32,

@@ -79,7 +79,7 @@ impl RopeParams {
 }
 
 /// Return the positions of the training, unless the file states those before a stretch.
-fn n_ctx_orig(r: &Reader<'_, '_>) -> Result<u32, Error> {
+pub(super) fn n_ctx_orig(r: &Reader<'_, '_>) -> Result<u32, Error> {
     match r.optional_count("rope.scaling.original_context_length", i32::MAX as u32)? {
         Some(n) => Ok(n as u32),
         None => r.count("context_length", i32::MAX as u32).map(|n| n as u32),

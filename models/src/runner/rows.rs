@@ -145,7 +145,11 @@ impl Frame<'_> {
     /// place, so rows are copied first.
     pub(super) fn layer_norm(&mut self, step: &Step, eps: f32, group: usize) -> Result<(), Error> {
         let ([x], [out]) = (step.reads()?, step.writes()?);
-        let (weight, bias) = self.weight_and_bias(step)?;
+        // None of both, or a weight and perhaps a bias.
+        let (weight, bias): (&[f32], &[f32]) = match step.weights.is_empty() {
+            true => (&[], &[]),
+            false => self.weight_and_bias(step)?,
+        };
         let (norm, width) = (self.set.layer_norm_in_place, self.values.width(x));
         if x == out {
             let [x] = self.values.slices([x])?;

@@ -99,6 +99,12 @@ impl Candidates {
         self.items.extend(logits.iter().zip(0u32..).map(candidate));
     }
 
+    /// Replace the list by these candidates, in their order.
+    pub(super) fn load_listed(&mut self, listed: impl IntoIterator<Item = (Token, f32)>) {
+        self.clear();
+        self.items.extend(listed.into_iter().map(|(id, logit)| candidate((&logit, id.0))));
+    }
+
     /// Replace the list by some of the candidates of [`Candidates::load`], among them the `k` best.
     pub(super) fn load_best(&mut self, logits: &[f32], k: usize) {
         let (k, capacity) = (k.max(1), k.saturating_mul(2).max(64));

@@ -60,18 +60,73 @@ impl Chain {
     /// in `logits` or after the samplers. Every call uses up one random number, whatever the
     /// candidates are.
     pub fn sample(&mut self, logits: &[f32]) -> Option<Token> {
-        match self.steps.first().and_then(|step| step.n_best()) {
+        match self.n_needed() {
             Some(k) => self.candidates.load_best(logits, k),
             None => self.candidates.load(logits),
         }
+        self.draw()
+    }
+
+    /// Draw one of `candidates`, each a token and its logit, as [`Chain::sample`] draws one of a
+    /// row of logits. They stay in their order, which decides about draws.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Token;
+    /// use backstitch_models::sampler::{Chain, Greedy};
+    ///
+    /// let mut chain = Chain::builder(10).with(Greedy).build();
+    /// let candidates = [(Token(7), 0.5), (Token(3), 1.5)];
+    /// assert_eq!(chain.sample_from(candidates), Some(Token(3)));
+    /// ```
+    pub fn sample_from(&mut self, candidates: impl IntoIterator<Item = (Token, f32)>) -> Option<Token> {
+        self.candidates.load_listed(candidates);
+        self.draw()
+    }
+
+    /// Apply the samplers to `candidates` without drawing, and return those that are left. No
+    /// random number of the draw is used up.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::Token;
+    /// use backstitch_models::sampler::{Chain, TopK};
+    ///
+    /// let mut chain = Chain::builder(10).with(TopK(1)).build();
+    /// let left = chain.filter([(Token(7), 0.5), (Token(3), 1.5)]);
+    /// assert_eq!(left.items().iter().map(|c| c.id.0).collect::<Vec<_>>(), [3]);
+    /// ```
+    pub fn filter(&mut self, candidates: impl IntoIterator<Item = (Token, f32)>) -> &Candidates {
+        self.candidates.load_listed(candidates);
+        self.apply();
+        &self.candidates
+    }
+
+    fn apply(&mut self) {
         self.candidates.set_chance(self.rng);
         for step in &mut self.steps {
             step.apply(&mut self.candidates, &self.history);
         }
+    }
+
+    fn draw(&mut self) -> Option<Token> {
+        self.apply();
         let unit = self.unit();
         let token = self.candidates.draw(unit)?;
         self.steps.iter_mut().for_each(|step| step.drawn(token, &self.candidates));
         Some(token)
+    }
+
+    /// Return the number of best candidates that decide the draw; none if all count.
+    fn n_needed(&self) -> Option<usize> {
+        let mut n_lowered = 0usize;
+        for step in &self.steps {
+            if let Some(k) = step.n_best() {
+                return Some(k.saturating_add(n_lowered));
+            }
+            n_lowered = n_lowered.saturating_add(step.n_lowered()?);
+        }
+        None
     }
 
     /// Return the next random number.

@@ -44,19 +44,61 @@ impl Sampler for LogitBias {
             candidates.add(token, bias);
         }
     }
+
+    fn n_lowered(&self) -> Option<usize> {
+        self.0.iter().all(|&(_, bias)| bias <= 0.0).then_some(self.0.len())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::after;
+    use super::super::{Chain, Greedy, TopK};
     use super::*;
     use alloc::vec;
+    use proptest::prelude::*;
 
     #[test]
     fn biases_add_up_and_unknown_tokens_do_nothing() {
         let bias =
             LogitBias(vec![(Token(1), 0.5), (Token(1), 1.0), (Token(0), f32::NEG_INFINITY), (Token(9), 5.0)]);
         assert_eq!(after(&bias, &[0.0, 0.0, 3.0]), [(0, f32::NEG_INFINITY), (1, 1.5), (2, 3.0)]);
+    }
+
+    /// Biases that say nothing of themselves, so that a chain lists the whole vocabulary.
+    #[derive(Clone)]
+    struct Silent(LogitBias);
+
+    impl Sampler for Silent {
+        fn apply(&mut self, candidates: &mut Candidates, history: &History) {
+            self.0.apply(candidates, history);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_that_are_made_worse_leave_the_draw_as_if_all_were_listed(
+            logits in prop::collection::vec((-40i8..40).prop_map(|x| f32::from(x) / 4.0), 1..500),
+            lowered in prop::collection::vec((0u32..500, prop_oneof![Just(f32::NEG_INFINITY), -9.0f32..0.0]), 0..20),
+            k in 1usize..60,
+        ) {
+            let bias = LogitBias(lowered.into_iter().map(|(id, bias)| (Token(id), bias)).collect());
+            prop_assert!(bias.n_lowered().is_some());
+            let builder = || Chain::builder(logits.len()).seed(5);
+            let mut best = builder().with(bias.clone()).with(TopK(k)).build();
+            let mut all = builder().with(Silent(bias)).with(TopK(k)).build();
+            for _ in 0..10 {
+                prop_assert_eq!(best.sample(&logits), all.sample(&logits));
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_made_better_counts_although_it_was_not_among_the_best() {
+        let bias = LogitBias(vec![(Token(150), 9.0)]);
+        let mut chain = Chain::builder(200).with(bias).with(Greedy).build();
+        let logits: Vec<f32> = (0u8..200).map(|i| -f32::from(i) / 100.0).collect();
+        assert_eq!(chain.sample(&logits), Some(Token(150)));
     }
 
     #[test]

@@ -83,3 +83,16 @@ fn absurd_numbers_are_refused_before_memory_is_taken() {
         assert!(matches!(Imatrix::read(&bytes), Err(Error::Imatrix { .. })));
     }
 }
+
+#[test]
+fn sums_that_no_squares_give_are_refused() {
+    for bad in [f32::NAN, f32::INFINITY, -1.0] {
+        let mut today = sample().to_bytes().unwrap();
+        let at = today.windows(4).position(|bytes| bytes == 20f32.to_le_bytes()).unwrap();
+        today[at..at + 4].copy_from_slice(&bad.to_le_bytes());
+        for bytes in [today, old(&[("a.weight", 2, &[4.0, bad])], &[])] {
+            let error = Imatrix::read(&bytes).unwrap_err().to_string();
+            assert!(error.contains(&format!("is {bad}, wanted a sum of squares")), "{error}");
+        }
+    }
+}

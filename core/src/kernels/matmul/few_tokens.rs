@@ -219,7 +219,7 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let fetch_for_one = !stream::follows_alone();
+    let fetch_for_one = Q::ALWAYS_PREFETCHED || !stream::follows_alone();
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
             let x = Tokens {

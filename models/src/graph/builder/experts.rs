@@ -57,14 +57,16 @@ impl Builder<'_, '_> {
     fn mix(&mut self, residual: Value, x: Value, mixture: Mixture, add: bool) -> Result<(), Error> {
         let Mixture { n_expert, n_used, n_ff, routing, network, logits } = mixture;
         let (n_in, n_out) = (self.width(x), self.width(residual));
+        // Few files lack the suffix.
+        let bias = ["exp_probs_b.bias", "exp_probs_b"].into_iter().find(|name| self.has(name));
         let tensors = ExpertTensors {
-            has_selection_bias: self.has("exp_probs_b.bias"),
+            has_selection_bias: bias.is_some(),
             has_biases: self.has("ffn_down_exps.bias"),
             has_factors: self.has("ffn_down_exps.scale"),
         };
         let mut weights = self.expert_matrices(n_expert, n_ff, [n_in, n_out], network)?;
-        if tensors.has_selection_bias {
-            weights.push(self.vector("exp_probs_b.bias", n_expert)?);
+        if let Some(bias) = bias {
+            weights.push(self.vector(bias, n_expert)?);
         }
         if tensors.has_biases {
             weights.push(self.vector("ffn_up_exps.bias", n_expert * n_ff)?);

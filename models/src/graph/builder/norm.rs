@@ -17,11 +17,13 @@ pub struct Norm {
     rule: Rule,
     eps: f32,
     groups: Groups,
+    is_bare: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Rms,
+    RmsAndBias,
     Layer,
 }
 
@@ -38,27 +40,37 @@ enum Groups {
 impl Norm {
     /// The root-mean-square norm of rows.
     pub const fn rms(name: &'static str, eps: f32) -> Self {
-        Norm { name, rule: Rule::Rms, eps, groups: Groups::Row }
+        Norm { name, rule: Rule::Rms, eps, groups: Groups::Row, is_bare: false }
+    }
+
+    /// The root-mean-square norm of rows, and then the bias `NAME.bias`.
+    pub const fn rms_and_bias(name: &'static str, eps: f32) -> Self {
+        Norm { rule: Rule::RmsAndBias, ..Self::rms(name, eps) }
     }
 
     /// The layer norm of rows: mean 0 and variance 1.
     pub const fn layer(name: &'static str, eps: f32) -> Self {
-        Norm { name, rule: Rule::Layer, eps, groups: Groups::Row }
+        Norm { rule: Rule::Layer, ..Self::rms(name, eps) }
     }
 
     /// The root-mean-square norm of each head of `d_head` columns, with one weight `[d_head]`.
     pub const fn heads(name: &'static str, eps: f32, d_head: usize) -> Self {
-        Norm { name, rule: Rule::Rms, eps, groups: Groups::Alike(d_head) }
+        Norm { groups: Groups::Alike(d_head), ..Self::rms(name, eps) }
     }
 
     /// The layer norm of each group of `group` columns, with weights of their own.
     pub const fn layer_groups(name: &'static str, eps: f32, group: usize) -> Self {
-        Norm { name, rule: Rule::Layer, eps, groups: Groups::Own(group) }
+        Norm { groups: Groups::Own(group), ..Self::layer(name, eps) }
     }
 
     /// The root-mean-square norm of each group of `group` columns, with weights of their own.
     pub const fn groups(name: &'static str, eps: f32, group: usize) -> Self {
-        Norm { name, rule: Rule::Rms, eps, groups: Groups::Own(group) }
+        Norm { groups: Groups::Own(group), ..Self::rms(name, eps) }
+    }
+
+    /// The norm without weights and bias.
+    pub const fn bare(self) -> Self {
+        Norm { is_bare: true, ..self }
     }
 }
 
@@ -70,7 +82,7 @@ impl Builder<'_, '_> {
     pub fn norm(&mut self, x: Value, norm: Norm) -> Result<Value, Error> {
         let weights = self.norm_weights(x, norm)?;
         let out = self.value(norm.name, self.width(x), self.rows(x));
-        self.push_norm(x, norm, weights, out);
+        self.push_norm(x, norm, weights, out)?;
         Ok(out)
     }
 
@@ -80,8 +92,7 @@ impl Builder<'_, '_> {
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn norm_in_place(&mut self, x: Value, norm: Norm) -> Result<(), Error> {
         let weights = self.norm_weights(x, norm)?;
-        self.push_norm(x, norm, weights, x);
-        Ok(())
+        self.push_norm(x, norm, weights, x)
     }
 
     /// Normalise `x` in place if the file has the norm's weight; return true if it has.
@@ -108,7 +119,11 @@ impl Builder<'_, '_> {
         self.push(Step::new("rms_norm", kind).changing(x));
     }
 
-    fn norm_weights(&mut self, x: Value, norm: Norm) -> Result<(WeightId, Option<WeightId>), Error> {
+    /// Return the weight and the bias of a norm, if it has any.
+    fn norm_weights(&mut self, x: Value, norm: Norm) -> Result<[Option<WeightId>; 2], Error> {
+        if norm.is_bare {
+            return Ok([None, None]);
+        }
         let width = self.width(x);
         let len = match norm.groups {
             Groups::Alike(group) => group,
@@ -121,20 +136,30 @@ impl Builder<'_, '_> {
         };
         let bias = match norm.rule {
             Rule::Layer => self.optional_vector(&format!("{}.bias", norm.name), len)?,
-            Rule::Rms => None,
+            Rule::Rms | Rule::RmsAndBias => None,
         };
-        Ok((weight, bias))
+        Ok([Some(weight), bias])
     }
 
-    fn push_norm(&mut self, x: Value, norm: Norm, weights: (WeightId, Option<WeightId>), out: Value) {
+    fn push_norm(
+        &mut self,
+        x: Value,
+        norm: Norm,
+        weights: [Option<WeightId>; 2],
+        out: Value,
+    ) -> Result<(), Error> {
         let group = match norm.groups {
             Groups::Row => self.width(x),
             Groups::Alike(group) | Groups::Own(group) => group,
         };
         let step = match norm.rule {
-            Rule::Rms => Step::new("rms_norm", Kind::RmsNorm { eps: norm.eps, group }),
+            Rule::Rms | Rule::RmsAndBias => Step::new("rms_norm", Kind::RmsNorm { eps: norm.eps, group }),
             Rule::Layer => Step::new("layer_norm", Kind::LayerNorm { eps: norm.eps, group }),
         };
-        self.push(step.reading([x]).writing([out]).using([weights.0]).using(weights.1));
+        self.push(step.reading([x]).writing([out]).using(weights.into_iter().flatten()));
+        match norm.rule {
+            Rule::RmsAndBias => self.bias(out, &format!("{}.bias", norm.name)),
+            Rule::Rms | Rule::Layer => Ok(()),
+        }
     }
 }

@@ -1,0 +1,308 @@
+//! States: what a context or a sequence holds, as bytes and files.
+//!
+//! The bytes are llama.cpp's, for the architectures whose layout is known, and Backstitch's own
+//! container for others and for what llama.cpp's layout cannot hold. Behind them stands a
+//! [seal](seal): a checksum, the fingerprint of the model and the tokens, so that a damaged state,
+//! or one of another model, is refused, and a sequence that came back can be rolled back anywhere.
+//! Files are replaced as a whole or not at all.
+
+mod files;
+mod seal;
+
+use crate::border::{Flag, In, Out, Text, exports};
+use crate::context::{ContextEntry, Live, context};
+use crate::error::Error;
+use crate::handles::Handle;
+use backstitch_models::llama_files::{Form, Options};
+use backstitch_models::{Context, Error as ModelError, RestoreOptions, SaveOptions, SeqId};
+use seal::{Content, Seal};
+
+/// The bytes of llama.cpp's header of files: magic number, version and number of tokens.
+const HEAD: usize = 12;
+/// The bytes before the memory in a buffer of one sequence: magic number and sequence.
+const BUFFER_HEAD: usize = 8;
+
+/// Return the options of llama.cpp's layout for a context.
+fn layout(entry: &ContextEntry, seq: Option<SeqId>) -> Options {
+    let n_stream = if entry.options.is_unified { 1 } else { entry.options.n_seq_max };
+    Options { n_stream, v_trans: entry.options.v_trans, sequence: seq.map_or(0, |seq| seq.0) }
+}
+
+/// Return the number at `at` of a header.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Return the bytes behind the header and the tokens of a file of llama.cpp.
+fn behind_tokens(bytes: &[u8]) -> Option<&[u8]> {
+    let n_tokens = number(bytes, HEAD - 4)? as usize;
+    bytes.get(HEAD.checked_add(n_tokens.checked_mul(4)?)?..)
+}
+
+/// A state as bytes: the content of a buffer, and the head of a file of it.
+struct Written {
+    content: Content,
+    /// Magic number and version of a file.
+    head: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+/// Return true if a sequence was changed in its middle. Its cells lie in other slots after a way
+/// through llama.cpp's layout, which rounds sums otherwise.
+fn was_edited(context: &Context, seq: SeqId) -> bool {
+    context.seq_range(seq).is_some() && context.tokens(seq).is_ok_and(<[_]>::is_empty)
+}
+
+/// Write the state of a sequence, or of all; as llama.cpp has it, unless that cannot hold it
+/// exactly and `plain` is false.
+fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>, plain: bool) -> Result<Written, Error> {
+    let seqs = seq.map_or(0..entry.options.n_seq_max, |seq| seq.0..seq.0 + 1);
+    if !plain && seqs.map(SeqId).any(|seq| was_edited(context, seq)) {
+        return write_own(context, seq);
+    }
+    let options = layout(entry, seq);
+    let theirs = match seq {
+        None => context.llama_state_write(&options).map(|file| {
+            let body = behind_tokens(&file).unwrap_or_default().to_vec();
+            (file, body)
+        }),
+        Some(seq) => context
+            .llama_seq_state_write(seq, Form::Sequence, &options)
+            .and_then(|file| Ok((file, context.llama_seq_state_write(seq, Form::Buffer, &options)?))),
+    };
+    match theirs {
+        Ok((mut file, bytes)) => {
+            file.truncate(HEAD - 4);
+            Ok(Written { content: Content::Llama, head: file, bytes })
+        }
+        Err(ModelError::LlamaState { .. } | ModelError::Llama(_)) => write_own(context, seq),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Write the state of a sequence, or of all, as a container.
+fn write_own(context: &Context, seq: Option<SeqId>) -> Result<Written, Error> {
+    let (mut bytes, options) = (Vec::new(), SaveOptions::default());
+    match seq {
+        None => context.state_write(&mut bytes, &options)?,
+        Some(seq) => context.seq_state_write(seq, &mut bytes, &options)?,
+    };
+    Ok(Written { content: Content::Own, head: files::own_head(seq.is_some()), bytes })
+}
+
+/// Return the seal for what a context holds.
+fn seal_of(context: &Context, seq: Option<SeqId>, content: Content) -> Seal {
+    // The tokens of a whole context are only of use if it holds one sequence.
+    let live = (0..context.params().n_seq_max).map(SeqId).filter(|&seq| context.seq_range(seq).is_some());
+    let live: Vec<SeqId> = live.take(2).collect();
+    let of = seq.or(if let [only] = live[..] { Some(only) } else { None });
+    let tokens = of.and_then(|seq| context.tokens(seq).ok()).unwrap_or_default();
+    Seal {
+        content,
+        fingerprint: context.fingerprint().0,
+        tokens: tokens.iter().map(|token| token.0).collect(),
+    }
+}
+
+/// Return the state as a buffer, which is written once for its size and its bytes.
+fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> Result<&'a [u8], Error> {
+    let is_there = live.written.as_ref().is_some_and(|(of, _)| *of == seq);
+    if !is_there {
+        let context = live.context()?;
+        let written = write(entry, context, seq, live.plain_states)?;
+        let mut bytes = written.bytes;
+        if !(live.plain_states && written.content == Content::Llama) {
+            seal_of(context, seq, written.content).append(&mut bytes);
+        }
+        live.written = Some((seq, bytes));
+    }
+    Ok(live.written.as_ref().map_or(&[], |(_, bytes)| bytes))
+}
+
+/// Read a state in the place of what the context or one sequence holds. `bytes` is a buffer.
+fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
+    let (body, seal) = Seal::split(bytes)?;
+    if let Some(seal) = &seal {
+        seal.check(&live.context()?.fingerprint().0)?;
+    }
+    let is_own = seal.as_ref().map_or_else(|| seal::is_container(body), |seal| seal.content == Content::Own);
+    let options = RestoreOptions::default();
+    let tokens = seal.map(|seal| seal.tokens).unwrap_or_default();
+    let context = live.change()?;
+    match (seq, is_own) {
+        (None, true) => context.state_read_bytes(body, &options)?,
+        (Some(seq), true) => context.seq_state_read_bytes(seq, body, &options)?,
+        (None, false) => {
+            let file = files::llama_session(&tokens, body);
+            context.llama_state_read(&file, &options)?
+        }
+        (Some(seq), false) => match body.get(BUFFER_HEAD..) {
+            Some(memory) if !tokens.is_empty() => {
+                let file = files::llama_sequence(&tokens, memory);
+                context.llama_seq_state_read(seq, &file, &options)?
+            }
+            _ => context.llama_seq_state_read(seq, body, &options)?,
+        },
+    };
+    live.outputs.clear();
+    live.make_sequences();
+    Ok(())
+}
+
+/// Return the sequence of a number, with the context.
+fn of_seq(handle: Handle, seq: i32) -> Result<(std::sync::Arc<ContextEntry>, SeqId), Error> {
+    let entry = context(handle)?;
+    let seq = entry.seq(seq)?;
+    Ok((entry, seq))
+}
+
+/// Write a state to C's buffer, and return its length.
+fn get(entry: &ContextEntry, seq: Option<SeqId>, dst: Out<u8>, size: usize) -> Result<usize, Error> {
+    let mut live = entry.live()?;
+    let bytes = buffer(entry, &mut live, seq)?;
+    if bytes.len() > size {
+        return Err(Error::Short { what: "dst", found: size, wanted: bytes.len() });
+    }
+    dst.fill(bytes, "dst")?;
+    Ok(bytes.len())
+}
+
+exports! {
+    /// Return the bytes that the state of the context takes; 0 if it cannot be written.
+    fn llama_state_get_size(handle: Handle) -> usize = [0] {
+        let entry = context(handle)?;
+        let mut live = entry.live()?;
+        Ok(buffer(&entry, &mut live, None)?.len())
+    }
+
+    /// Write the state of the context, and return its length; 0 if `size` is too small.
+    fn llama_state_get_data(handle: Handle, dst: Out<u8>, size: usize) -> usize = [0] {
+        get(&*context(handle)?, None, dst, size)
+    }
+
+    /// Write the state of the context to a buffer that is large enough.
+    fn llama_copy_state_data(handle: Handle, dst: Out<u8>) -> usize = [0] {
+        get(&*context(handle)?, None, dst, usize::MAX)
+    }
+
+    /// Read a state in the place of all that the context holds, and return the number of bytes; 0
+    /// if it cannot be used, and nothing has changed then.
+    fn llama_state_set_data(handle: Handle, src: In<u8>, size: usize) -> usize = [0] {
+        let entry = context(handle)?;
+        let mut live = entry.live()?;
+        read(&mut live, None, src.slice(size, "src")?)?;
+        Ok(size)
+    }
+
+    /// Refuse: without its size no state can be read safely. `llama_state_set_data` takes one.
+    fn llama_set_state_data(handle: Handle, src: In<u8>) -> usize = [0] {
+        let (_, _) = (context(handle)?, src);
+        Err(Error::Absent { what: "reading a state of unknown size; use llama_state_set_data" })
+    }
+
+    /// Return the bytes that the state of a sequence takes; 0 if it cannot be written.
+    fn llama_state_seq_get_size(handle: Handle, seq_id: i32) -> usize = [0] {
+        let (entry, seq) = of_seq(handle, seq_id)?;
+        let mut live = entry.live()?;
+        Ok(buffer(&entry, &mut live, Some(seq))?.len())
+    }
+
+    /// Write the state of a sequence, and return its length; 0 if `size` is too small.
+    fn llama_state_seq_get_data(handle: Handle, dst: Out<u8>, size: usize, seq_id: i32) -> usize = [0] {
+        let (entry, seq) = of_seq(handle, seq_id)?;
+        get(&entry, Some(seq), dst, size)
+    }
+
+    /// Read a state in the place of what a sequence holds, and return the number of bytes; 0 if it
+    /// cannot be used, and nothing has changed then.
+    fn llama_state_seq_set_data(handle: Handle, src: In<u8>, size: usize, seq_id: i32) -> usize = [0] {
+        let (entry, seq) = of_seq(handle, seq_id)?;
+        let mut live = entry.live()?;
+        read(&mut live, Some(seq), src.slice(size, "src")?)?;
+        Ok(size)
+    }
+
+    /// Return a size, as `llama_state_seq_get_size`. Whatever the flags, the whole state is
+    /// written: a part could not be checked.
+    fn llama_state_seq_get_size_ext(handle: Handle, seq_id: i32, flags: u32) -> usize = [0] {
+        let _ = flags;
+        Ok(llama_state_seq_get_size(handle, seq_id))
+    }
+
+    /// Write a state, as `llama_state_seq_get_data`.
+    fn llama_state_seq_get_data_ext(handle: Handle, dst: Out<u8>, size: usize, seq_id: i32, flags: u32)
+        -> usize = [0]
+    {
+        let _ = flags;
+        Ok(llama_state_seq_get_data(handle, dst, size, seq_id))
+    }
+
+    /// Read a state, as `llama_state_seq_set_data`.
+    fn llama_state_seq_set_data_ext(handle: Handle, src: In<u8>, size: usize, seq_id: i32, flags: u32)
+        -> usize = [0]
+    {
+        let _ = flags;
+        Ok(llama_state_seq_set_data(handle, src, size, seq_id))
+    }
+
+    /// Save the context and a list of tokens to a file, which is replaced as a whole or not at all.
+    fn llama_state_save_file(handle: Handle, path: Text, tokens: In<i32>, n_tokens: usize) -> bool = [false] {
+        let entry = context(handle)?;
+        let live = entry.live()?;
+        files::save(&entry, &live, None, &path.path("path_session")?, tokens.slice(n_tokens, "tokens")?)?;
+        Ok(true)
+    }
+
+    /// Load a file in the place of all that the context holds, and its tokens; if it cannot be
+    /// used, nothing has changed.
+    fn llama_state_load_file(
+        handle: Handle, path: Text, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
+    ) -> bool = [false] {
+        let entry = context(handle)?;
+        let mut live = entry.live()?;
+        files::load(&mut live, None, &path.path("path_session")?, files::TokenList { tokens, capacity, n_tokens })?;
+        Ok(true)
+    }
+
+    /// Save a sequence and a list of tokens to a file, and return the bytes of it; 0 if that fails,
+    /// and the file is as it was then.
+    fn llama_state_seq_save_file(handle: Handle, path: Text, seq_id: i32, tokens: In<i32>, n_tokens: usize)
+        -> usize = [0]
+    {
+        let (entry, seq) = of_seq(handle, seq_id)?;
+        let live = entry.live()?;
+        files::save(&entry, &live, Some(seq), &path.path("filepath")?, tokens.slice(n_tokens, "tokens")?)
+    }
+
+    /// Load a file in the place of what a sequence holds, and return the bytes of it; 0 if it
+    /// cannot be used, and nothing has changed then. With no list of tokens, only count them.
+    fn llama_state_seq_load_file(
+        handle: Handle, path: Text, seq_id: i32, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
+    ) -> usize = [0] {
+        let (entry, seq) = of_seq(handle, seq_id)?;
+        let mut live = entry.live()?;
+        let path = path.path("filepath")?;
+        files::load(&mut live, Some(seq), &path, files::TokenList { tokens, capacity, n_tokens })
+    }
+
+    /// Load a session, as [`llama_state_load_file`].
+    fn llama_load_session_file(
+        handle: Handle, path: Text, tokens: Out<i32>, capacity: usize, n_tokens: Out<usize>,
+    ) -> bool = [false] {
+        Ok(llama_state_load_file(handle, path, tokens, capacity, n_tokens))
+    }
+
+    /// Save a session, as [`llama_state_save_file`].
+    fn llama_save_session_file(handle: Handle, path: Text, tokens: In<i32>, n_tokens: usize) -> bool = [false] {
+        Ok(llama_state_save_file(handle, path, tokens, n_tokens))
+    }
+
+    /// Write states as llama.cpp does from now on, without a seal, so that it can read whole
+    /// sessions; or with one again. Its files of single sequences may have a seal.
+    fn bst_plain_states(handle: Handle, plain: Flag) {
+        let entry = context(handle)?;
+        let mut live = entry.live()?;
+        (live.plain_states, live.written) = (plain != 0, None);
+        Ok(())
+    }
+}

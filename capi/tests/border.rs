@@ -1,0 +1,262 @@
+//! Calls as no program should make them: null, stale and foreign handles, negative numbers, short
+//! buffers, tokens outside of the vocabulary, positions that go backwards. Each gives the
+//! documented failure value, and nothing changes.
+
+use backstitch_capi::border::{In, Out, Text};
+use backstitch_capi::handles::Handle;
+use backstitch_capi::layouts::{ChainParams, ContextParams, ModelParams, TokenData, TokenDataArray};
+use backstitch_capi::sampler::SamplerRef;
+use backstitch_capi::{aliases, batch, bst, chat, context, decode, memory, model, sampler, state, vocab};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{null, null_mut};
+
+const FOREIGN: Handle = Handle(0x1234_5670);
+
+fn text(text: &CStr) -> Text {
+    // SAFETY: the text ends with a zero and outlives the call that it is handed to.
+    unsafe { Text::new(text.as_ptr()) }
+}
+
+fn input<T: Copy>(values: &[T]) -> In<T> {
+    // SAFETY: the slice outlives the call that it is handed to.
+    unsafe { In::new(values.as_ptr()) }
+}
+
+fn output<T: Copy>(values: &mut [T]) -> Out<T> {
+    // SAFETY: the slice outlives the call that it is handed to, and nobody else uses it meanwhile.
+    unsafe { Out::new(values.as_mut_ptr()) }
+}
+
+fn nowhere<T: Copy>() -> Out<T> {
+    // SAFETY: null is always allowed.
+    unsafe { Out::new(null_mut()) }
+}
+
+fn nothing<T: Copy>() -> In<T> {
+    // SAFETY: null is always allowed.
+    unsafe { In::new(null()) }
+}
+
+fn last_error() -> String {
+    // SAFETY: the address of this thread's last error is a text with a zero.
+    unsafe { CStr::from_ptr(bst::bst_last_error()) }.to_string_lossy().into_owned()
+}
+
+extern "C" fn quiet(_level: i32, _text: *const c_char, _data: *mut c_void) {}
+
+fn open() -> (Handle, Handle) {
+    backstitch_capi::log::llama_log_set(Some(quiet), null_mut());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/llama.gguf");
+    let path = CString::new(path).unwrap();
+    let model = model::llama_model_load_from_file(text(&path), ModelParams::default());
+    assert!(!model.is_null(), "{}", last_error());
+    let params =
+        ContextParams { n_ctx: 64, n_seq_max: 2, n_threads: 1, n_threads_batch: 1, ..Default::default() };
+    let ctx = context::llama_init_from_model(model, params);
+    assert!(!ctx.is_null(), "{}", last_error());
+    (model, ctx)
+}
+
+fn decode_tokens(ctx: Handle, tokens: &mut [i32]) -> i32 {
+    decode::llama_decode(ctx, batch::llama_batch_get_one(tokens.as_mut_ptr(), tokens.len() as i32))
+}
+
+#[test]
+fn null_stale_and_foreign_handles_give_failure_values() {
+    let (model_handle, ctx) = open();
+    let memory_handle = context::llama_get_memory(ctx);
+    let vocab_handle = model::llama_model_get_vocab(model_handle);
+    let (stale_model, stale_ctx) = open();
+    context::llama_free(stale_ctx);
+    context::llama_free(stale_ctx);
+    model::llama_model_free(stale_model);
+    aliases::llama_free_model(stale_model);
+    for bad in [Handle::NULL, stale_ctx, FOREIGN, model_handle, vocab_handle] {
+        assert_eq!(context::llama_n_ctx(bad), 0);
+        assert_eq!(decode_tokens(bad, &mut [1, 2]), -1);
+        assert!(decode::llama_get_logits(bad).is_null());
+        assert!(decode::llama_get_logits_ith(bad, -1).is_null());
+        assert!(decode::llama_get_embeddings_seq(bad, 0).is_null());
+        assert!(context::llama_get_memory(bad).is_null());
+        assert!(context::llama_get_model(bad).is_null());
+        assert_eq!(state::llama_state_get_size(bad), 0);
+        assert_eq!(state::llama_state_seq_get_size(bad, 0), 0);
+        assert_eq!(bst::bst_rollback(bad, 0, 0, nowhere()), -1);
+        assert_eq!(bst::bst_fork(bad, 0, 1), -1);
+        assert!(!memory::llama_memory_seq_rm(bad, 0, 0, -1));
+        assert_eq!(memory::llama_memory_seq_pos_max(bad, 0), -1);
+        memory::llama_memory_clear(bad, 1);
+        memory::llama_memory_seq_cp(bad, 0, 1, 0, -1);
+        context::llama_synchronize(bad);
+    }
+    for bad in [Handle::NULL, stale_model, FOREIGN, ctx, memory_handle] {
+        assert_eq!(model::llama_model_n_embd(bad), 0);
+        assert_eq!(model::llama_model_n_params(bad), 0);
+        assert!(context::llama_init_from_model(bad, ContextParams::default()).is_null());
+        assert!(model::llama_model_get_vocab(bad).is_null());
+        assert_eq!(vocab::llama_vocab_n_tokens(bad), 0);
+        assert_eq!(vocab::llama_vocab_bos(bad), -1);
+        assert!(vocab::llama_vocab_get_text(bad, 0).is_null());
+        assert_eq!(vocab::llama_tokenize(bad, input(b"a"), 1, nowhere(), 0, 1, 0), 0);
+        assert!(sampler::llama_sampler_init_grammar(bad, text(c"root ::= \"a\""), text(c"root")).is_null());
+    }
+    assert!(last_error().contains("llama_sampler_init_grammar"), "{}", last_error());
+    assert_eq!(decode_tokens(ctx, &mut [1, 2]), 0, "{}", last_error());
+    // A model that was freed lives on in its contexts.
+    model::llama_model_free(model_handle);
+    assert_eq!(decode_tokens(ctx, &mut [3]), 0, "{}", last_error());
+    context::llama_free(ctx);
+}
+
+#[test]
+fn wrong_batches_change_nothing() {
+    let (_, ctx) = open();
+    let memory_handle = context::llama_get_memory(ctx);
+    assert_eq!(decode_tokens(ctx, &mut [5, 6, 7]), 0, "{}", last_error());
+    let n_vocab = vocab::llama_vocab_n_tokens(model::llama_model_get_vocab(context::llama_get_model(ctx)));
+    for wrong in [&mut [n_vocab][..], &mut [-1], &mut [1, i32::MAX], &mut [i32::MIN]] {
+        assert_eq!(decode_tokens(ctx, wrong), -1);
+    }
+    assert_eq!(decode_tokens(ctx, &mut []), -1);
+    assert_eq!(decode::llama_decode(ctx, batch::llama_batch_get_one(null_mut(), 4)), -1);
+    assert_eq!(decode::llama_decode(ctx, batch::llama_batch_get_one(null_mut(), i32::MIN)), -1);
+    // Positions backwards, with a hole, below zero; sequences that there are none of.
+    for (position, seq) in [(1, 0), (9, 0), (-3, 0), (3, 2), (3, -1), (3, i32::MAX)] {
+        let made = batch::llama_batch_init(1, 0, 1);
+        let mut token = [4];
+        let mut positions = [position];
+        let mut seqs = [seq];
+        let mut list = [seqs.as_mut_ptr()];
+        let wrong = backstitch_capi::layouts::Batch {
+            n_tokens: 1,
+            token: token.as_mut_ptr(),
+            pos: positions.as_mut_ptr(),
+            n_seq_id: null_mut(),
+            seq_id: list.as_mut_ptr(),
+            ..made
+        };
+        assert_eq!(decode::llama_decode(ctx, wrong), -1, "position {position}, sequence {seq}");
+        batch::llama_batch_free(made);
+        batch::llama_batch_free(made);
+    }
+    assert_eq!(memory::llama_memory_seq_pos_max(memory_handle, 0), 2);
+    assert_eq!(decode_tokens(ctx, &mut [8; 61]), 0, "{}", last_error());
+    assert_eq!(decode_tokens(ctx, &mut [8]), 1, "the cells are full");
+    assert_eq!(memory::llama_memory_seq_pos_max(memory_handle, 0), 63);
+    for (tokens, embd, seqs) in [(0, 0, 1), (-1, 0, 1), (1, -1, 1), (1, 0, 0), (i32::MAX, i32::MAX, i32::MAX)]
+    {
+        assert!(batch::llama_batch_init(tokens, embd, seqs).pos.is_null());
+    }
+    context::llama_free(ctx);
+}
+
+#[test]
+fn short_buffers_get_the_size_that_they_need() {
+    let (model_handle, ctx) = open();
+    let vocab_handle = model::llama_model_get_vocab(model_handle);
+    let mut tokens = [0; 64];
+    let words = b"a few words to turn into tokens";
+    let n =
+        vocab::llama_tokenize(vocab_handle, input(words), words.len() as i32, output(&mut tokens), 64, 1, 0);
+    assert!(n > 1);
+    for short in [0, 1, n - 1] {
+        let out = output(&mut tokens);
+        let found = vocab::llama_tokenize(vocab_handle, input(words), words.len() as i32, out, short, 1, 0);
+        assert_eq!(found, -n);
+    }
+    assert_eq!(vocab::llama_tokenize(vocab_handle, nothing(), 5, output(&mut tokens), 64, 1, 0), 0);
+    assert_eq!(vocab::llama_tokenize(vocab_handle, input(words), -5, output(&mut tokens), 64, 1, 0), 0);
+    let mut bytes = [0u8; 64];
+    let len = vocab::llama_token_to_piece(vocab_handle, tokens[1], output(&mut bytes), 64, 0, 1);
+    assert!(len > 0);
+    assert_eq!(vocab::llama_token_to_piece(vocab_handle, tokens[1], output(&mut bytes), 0, 0, 1), -len);
+    assert_eq!(vocab::llama_token_to_piece(vocab_handle, tokens[1], nowhere(), 64, 0, 1), 0);
+    assert_eq!(vocab::llama_token_to_piece(vocab_handle, -1, output(&mut bytes), 64, 0, 1), 0);
+    assert_eq!(vocab::llama_detokenize(vocab_handle, input(&[i32::MAX]), 1, output(&mut bytes), 64, 0, 0), 0);
+    let mut name = [1 as c_char; 4];
+    let key = text(c"general.architecture");
+    let full = model::llama_model_meta_val_str(model_handle, key, nowhere(), 0);
+    assert_eq!(full, 5);
+    assert_eq!(model::llama_model_meta_val_str(model_handle, key, output(&mut name), 4), 5);
+    assert_eq!(name.map(|c| c as u8), *b"lla\0");
+    assert_eq!(model::llama_model_meta_val_str(model_handle, text(c"no such key"), output(&mut name), 4), -1);
+    assert_eq!(model::llama_model_meta_key_by_index(model_handle, -1, output(&mut name), 4), -1);
+    assert_eq!(model::llama_model_meta_key_by_index(model_handle, i32::MAX, output(&mut name), 4), -1);
+    assert_eq!(decode_tokens(ctx, &mut [1, 2]), 0);
+    let size = state::llama_state_get_size(ctx);
+    let mut state_bytes = vec![0; size];
+    assert_eq!(state::llama_state_get_data(ctx, output(&mut state_bytes), size - 1), 0);
+    assert_eq!(state::llama_state_get_data(ctx, output(&mut state_bytes), size), size);
+    for cut in [0, 1, size / 2, size - 1] {
+        assert_eq!(state::llama_state_set_data(ctx, input(&state_bytes), cut), 0);
+    }
+    assert_eq!(state::llama_state_set_data(ctx, nothing(), size), 0);
+    assert_eq!(state::llama_state_set_data(ctx, input(&state_bytes), usize::MAX), 0);
+    assert_eq!(state::llama_state_set_data(ctx, input(&state_bytes), size), size, "{}", last_error());
+    let message = backstitch_capi::layouts::ChatMessage { role: c"user".as_ptr(), content: null() };
+    let chatml = text(c"chatml");
+    assert_eq!(chat::llama_chat_apply_template(chatml, input(&[message]), 1, 1, output(&mut bytes), 64), -1);
+    assert_eq!(chat::llama_chat_apply_template(text(c"{% if"), nothing(), 0, 1, output(&mut bytes), 64), -1);
+    context::llama_free(ctx);
+}
+
+#[test]
+fn samplers_that_are_gone_or_owned_are_left_alone() {
+    let (_, ctx) = open();
+    assert_eq!(decode_tokens(ctx, &mut [1, 2]), 0);
+    let chain = sampler::llama_sampler_chain_init(ChainParams { no_perf: 0 });
+    let greedy = sampler::llama_sampler_init_greedy();
+    sampler::llama_sampler_chain_add(chain, greedy);
+    sampler::llama_sampler_chain_add(chain, greedy);
+    sampler::llama_sampler_chain_add(chain, chain);
+    assert_eq!(sampler::llama_sampler_chain_n(chain), 1);
+    sampler::llama_sampler_free(greedy);
+    assert!(last_error().contains("belongs to a chain"), "{}", last_error());
+    assert!(sampler::llama_sampler_sample(chain, ctx, -1) >= 0, "{}", last_error());
+    assert_eq!(sampler::llama_sampler_sample(chain, ctx, 7), -1);
+    assert!(sampler::llama_sampler_chain_get(chain, 5).is_null());
+    assert!(sampler::llama_sampler_chain_remove(chain, -2).is_null());
+    let inner = sampler::llama_sampler_chain_init(ChainParams { no_perf: 0 });
+    sampler::llama_sampler_chain_add(chain, inner);
+    sampler::llama_sampler_chain_add(inner, chain);
+    assert_eq!(sampler::llama_sampler_chain_n(inner), 0);
+    sampler::llama_sampler_free(chain);
+    for gone in [chain, greedy, inner, SamplerRef::NULL, SamplerRef(ctx.0 as *mut _)] {
+        sampler::llama_sampler_free(gone);
+        sampler::llama_sampler_accept(gone, 1);
+        sampler::llama_sampler_reset(gone);
+        assert_eq!(sampler::llama_sampler_sample(gone, ctx, -1), -1);
+        assert!(sampler::llama_sampler_clone(gone).is_null());
+        assert_eq!(sampler::llama_sampler_chain_n(gone), 0);
+        assert_eq!(sampler::llama_sampler_get_seed(gone), u32::MAX);
+    }
+    let top_k = sampler::llama_sampler_init_top_k(2);
+    let mut data = [3.0, 1.0, 2.0].map(|logit| TokenData { id: logit as i32, logit, p: 0.0 });
+    let mut array = [TokenDataArray { data: data.as_mut_ptr(), size: 3, selected: -1, sorted: 0 }];
+    sampler::llama_sampler_apply(top_k, output(&mut array));
+    assert_eq!((array[0].size, array[0].sorted, data[1].id), (2, 1, 2));
+    sampler::llama_sampler_apply(top_k, nowhere());
+    let mut empty = [TokenDataArray { data: null_mut(), size: 4, selected: -1, sorted: 0 }];
+    sampler::llama_sampler_apply(top_k, output(&mut empty));
+    sampler::llama_sampler_free(top_k);
+    context::llama_free(ctx);
+}
+
+#[test]
+fn a_stopped_load_and_missing_files_give_null() {
+    backstitch_capi::log::llama_log_set(Some(quiet), null_mut());
+    extern "C" fn stop(_share: f32, _data: *mut c_void) -> bool {
+        false
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/llama.gguf");
+    let path = CString::new(path).unwrap();
+    let params = ModelParams { progress_callback: Some(stop), ..Default::default() };
+    assert!(model::llama_model_load_from_file(text(&path), params).is_null());
+    for missing in [c"/no/such/model.gguf", c"", c"/"] {
+        assert!(model::llama_model_load_from_file(text(missing), ModelParams::default()).is_null());
+    }
+    // SAFETY: null is always allowed.
+    let null_path = unsafe { Text::new(null()) };
+    assert!(model::llama_model_load_from_file(null_path, ModelParams::default()).is_null());
+    assert!(last_error().contains("path_model is null"), "{}", last_error());
+}
