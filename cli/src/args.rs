@@ -8,6 +8,7 @@
 //! commands share are structs that the others flatten. The doc comment of a field **is** its help
 //! text. Nothing here acts on an option: that is the job of `commands`.
 
+mod adapters;
 mod around;
 mod cache;
 mod convert;
@@ -34,6 +35,7 @@ mod usage;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
+pub use adapters::AdapterArgs;
 pub use around::{CompletionsArgs, DoctorArgs, ManArgs, ModelsArgs, Shell};
 pub use cache::{CacheArgs, CacheCommand, CheckCacheArgs, ListArgs, PruneArgs};
 pub use convert::ConvertFolderArgs;

@@ -10,6 +10,7 @@
 //! This crate knows people and operating systems. Models, sequences and states are the business of
 //! `backstitch-models` and `backstitch-kv`.
 
+mod adapters;
 mod allocations;
 mod args;
 mod catalog;

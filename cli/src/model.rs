@@ -81,7 +81,7 @@ pub fn n_cores() -> u32 {
 
 /// Return the parameters of a context for one sequence.
 pub fn params(args: &ContextArgs, model: &Model) -> Params {
-    let ContextArgs { n_threads: wanted, evaluation: args } = args;
+    let ContextArgs { n_threads: wanted, evaluation: args, .. } = args;
     let n_ctx_train = model.hparams().n_ctx_train;
     Params::default()
         .n_ctx(match args.n_ctx {

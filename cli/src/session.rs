@@ -12,7 +12,7 @@ use crate::interrupt;
 use crate::output::{bytes, counted, note};
 use crate::progress::Progress;
 use crate::saved::restore_one;
-use crate::{memory, model, terminal};
+use crate::{adapters, memory, model, terminal};
 use backstitch_kv::Error as MemoryError;
 use backstitch_kv::storage::prompt_cache::{EvaluatedPrefix, PromptCache};
 use backstitch_kv::storage::{Saved, Watch};
@@ -313,7 +313,8 @@ fn begin(
     }
     let params = model::params(context, model).n_seq_max(n_seqs);
     memory::check(model, &params)?;
-    let ctx = Context::new(model, params)?;
+    let mut ctx = Context::new(model, params)?;
+    adapters::apply(&context.adapters, &mut ctx)?;
     model::warn_beyond_training(params.n_ctx, model);
     let settings = settings(sampling, ctx.params().n_ctx, model.vocab());
     Ok((ctx, settings))

@@ -86,6 +86,31 @@ impl<'a> Quantized<'a> {
     pub fn blocks(&self) -> &'a [QBlock] {
         self.blocks
     }
+
+    /// Write row `token` as floats to `y`: the numbers that products with quantised weights see.
+    ///
+    /// # Errors
+    /// [`Error::Length`] unless `y` has `n_cols` elements, or if there is no such row.
+    pub fn decode_row(&self, token: usize, y: &mut [f32]) -> Result<(), Error> {
+        let (found, wanted) = (y.len(), self.n_cols);
+        if found != wanted {
+            return Err(Error::Length { what: "decoded row", found, wanted });
+        }
+        if token >= self.n_tokens {
+            let (found, wanted) = (self.n_tokens, token + 1);
+            return Err(Error::Length { what: "rows of activations", found, wanted });
+        }
+        let n_blocks = self.n_cols / BLOCK;
+        let group = token / GROUP * GROUP;
+        // The last group may have fewer tokens, whose blocks lie closer together.
+        let stride = GROUP.min(self.n_tokens - group);
+        let blocks = self.blocks.iter().skip(group * n_blocks + token - group).step_by(stride);
+        for (block, y) in blocks.zip(y.as_chunks_mut::<BLOCK>().0) {
+            let q: &[i8; BLOCK] = bytemuck::cast_ref(&block.q);
+            y.iter_mut().zip(q).for_each(|(y, &q)| *y = block.d * f32::from(q));
+        }
+        Ok(())
+    }
 }
 
 /// Fewer floats than this are quantised faster by one thread than handed to a second.

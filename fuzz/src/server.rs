@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use backstitch_models::{Model, Params};
 use backstitch_server::engine::{Engine, EngineParams};
-use backstitch_server::http::{Host, Loaded, router};
+use backstitch_server::http::{Adapters, Host, Loaded, router};
 use backstitch_server::params::ServerParams;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ impl Site {
                 max_waiting: 16,
                 ..EngineParams::default()
             };
-            Ok(Loaded { engine: Engine::start(&MODEL, params)?, template: None })
+            Ok(Loaded { engine: Engine::start(&MODEL, params)?, template: None, adapters: Adapters::default() })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let host = Arc::new(Host::new(params, load).expect("the demo model is small"));

@@ -5,9 +5,10 @@
 //! a rollback beyond their reach re-evaluates tokens, and the memory itself does not run models.
 //!
 //! Submodules: `engine` computes batches, `rollback` and `logits` re-evaluate tokens, `operations`
-//! changes sequences, `encode` serves encoders, `state` and `recall` restore sequences from files
-//! and prompt caches.
+//! changes sequences, `adapters` gives them sets of adapters, `encode` serves encoders, `state` and
+//! `recall` restore sequences from files and prompt caches.
 
+mod adapters;
 mod encode;
 mod engine;
 mod history;
@@ -18,6 +19,7 @@ mod recall;
 mod rollback;
 mod state;
 
+use crate::adapter::AdapterSet;
 use crate::budget::Budget;
 use crate::cancel::Cancel;
 use crate::error::Error;
@@ -37,7 +39,9 @@ use history::History;
 pub use recall::Recalled;
 pub use rollback::Rollback;
 pub use state::sections;
-pub use state::{RestoreOptions, Restored, RestoredSequence, SaveOptions, SavedContext, SavedSequence};
+pub use state::{
+    RestoreOptions, Restored, RestoredSequence, SaveOptions, SavedAdapters, SavedContext, SavedSequence,
+};
 
 /// The sequences of a model, with memory and buffers to extend them.
 ///
@@ -180,7 +184,8 @@ impl Context {
         self.runner.kernels()
     }
 
-    /// Create an empty sequence and return its id.
+    /// Create an empty sequence and return its id. It is evaluated with the adapters that
+    /// [`Context::set_default_adapters`] named, without any unless that was called.
     ///
     /// Sequences come into being here, by [`Context::fork`] and by restoring one. Every other
     /// operation on a sequence that does not exist is [`Error::Sequence`].
@@ -192,7 +197,9 @@ impl Context {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
         self.sequences[id] = Some(History::new(self.params.n_ctx)?);
-        Ok(SeqId(id as u32))
+        let seq = SeqId(id as u32);
+        self.runner.adapters.assign(seq, self.runner.adapters.default.clone());
+        Ok(seq)
     }
 
     /// Drop a sequence and free its memory. A later sequence may get its id.
@@ -205,6 +212,7 @@ impl Context {
         self.memory.forget(seq)?;
         self.sequences[seq.index()] = None;
         self.outputs.forget(seq);
+        self.runner.adapters.assign(seq, AdapterSet::EMPTY);
         Ok(())
     }
 
@@ -331,6 +339,7 @@ impl Context {
     /// - [`Error::EncoderOnly`] if the model only encodes.
     /// - [`Error::Token`] if a token is not in the vocabulary.
     /// - [`Error::Sequence`] if a sequence does not exist; [`Context::sequence`] creates one.
+    /// - [`Error::Adapter`] if a token belongs to sequences with different adapters.
     /// - [`Error::BeyondPositions`] if the model has no embedding for a position.
     /// - [`Error::Memory`] if positions do not follow their sequence or the batch does not fit; see
     ///   [`Memory::prepare`].
@@ -383,7 +392,8 @@ impl Context {
         if let Some(index) = stranger {
             return Err(Error::Token { index, token: batch.tokens()[index].0, n_vocab });
         }
-        seqs(batch).try_for_each(|seq| self.history(seq).map(|_| ()))
+        seqs(batch).try_for_each(|seq| self.history(seq).map(|_| ()))?;
+        self.check_adapters(batch)
     }
 
     /// Compute a batch; its outputs are staged for publication.
@@ -441,6 +451,7 @@ impl Context {
         let fork = SeqId(id as u32);
         self.memory.seq_cp(seq, fork, Pos::ZERO..Pos::MAX)?;
         self.sequences[id] = Some(history);
+        self.runner.adapters.assign(fork, self.runner.adapters.of(seq).clone());
         self.outputs.share(seq, fork);
         Ok(fork)
     }

@@ -18,6 +18,7 @@ pub use gguf::{Region, Shapes};
 
 use alloc::boxed::Box;
 
+use crate::adapter::AdapterError;
 use crate::gguf::ValueType;
 use crate::nearest::Nearest;
 use crate::vocab::error::VocabError;
@@ -564,6 +565,8 @@ pub enum Error {
         /// The value of `general.architecture`.
         architecture: Box<str>,
     },
+    /// An adapter or a set of adapters cannot be used.
+    Adapter(Box<AdapterError>),
     /// A computation was refused.
     Core(backstitch_core::Error),
     /// The vocabulary in the file cannot be used.

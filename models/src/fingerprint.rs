@@ -63,9 +63,8 @@ pub fn fingerprint(gguf: &Gguf<'_>) -> Fingerprint {
     let mut bytes = Vec::new();
     hash_metadata(gguf, &mut hasher, &mut bytes);
     hash_tensors(gguf, &mut hasher, &mut bytes);
-    // Anything that changes weights while a model runs belongs to its identity. There are no such
-    // adapters yet. This empty section lets a model without any keep its fingerprint when there
-    // are.
+    // Adapters belong to sequences, not to models: what they evaluate bears the identity of their
+    // set besides. The empty section is part of every fingerprint so far.
     section(&mut hasher, *b"adapters", 0);
     Fingerprint(*hasher.finalize().as_bytes())
 }

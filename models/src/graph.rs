@@ -37,7 +37,7 @@ pub use builder::{
     recurrence::{DeltaInputs, GlaInputs, KdaInputs, SelectiveInputs, Wkv6Inputs, Wkv7Inputs},
     rope::{RopeFactors, RopeSpec},
 };
-pub use computation::{Graph, Head};
+pub use computation::{Graph, Head, LayerEnd};
 pub use experts::{ExpertGroups, ExpertNetwork, ExpertSizes, ExpertTensors, Gating, Routing};
 pub use kind::{
     Activation, Columns, DeltaSizes, GlaSizes, KdaSizes, Kind, RowOf, Scores, Sharing, SsdSizes, Temperature,

@@ -11,6 +11,7 @@
 //! | [`Model`], [`PackedModel`] | weights, hyper-parameters and vocabulary of a file |
 //! | [`arch`], [`graph`] | the supported architectures, and the graphs that describe them |
 //! | [`vocab`], [`chat`] | tokenisers and chat templates |
+//! | [`adapter`] | LoRA adapters and control vectors |
 //! | [`Context`] | evaluation of batches of sequences, rollback, forks, state files |
 //! | [`sampler`] | sampler chains |
 //! | `grammar` (feature) | output by JSON schema, regular expression, Lark or GBNF |
@@ -117,6 +118,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod adapter;
 pub mod arch;
 mod budget;
 mod cancel;
@@ -166,7 +168,8 @@ pub use cancel::Cancel;
 pub use context::Recalled;
 pub use context::sections;
 pub use context::{
-    Context, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions, SavedContext, SavedSequence,
+    Context, RestoreOptions, Restored, RestoredSequence, Rollback, SaveOptions, SavedAdapters, SavedContext,
+    SavedSequence,
 };
 pub use error::Error;
 pub use fingerprint::fingerprint;

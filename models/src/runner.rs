@@ -3,6 +3,7 @@
 //! `Frame::step` is the only place that matches on kinds of operations. Each arm calls a method
 //! that takes the step's operands apart by number, as the kind documents them.
 
+pub(crate) mod adapt;
 mod attend;
 mod experts;
 mod frame;
@@ -23,6 +24,7 @@ use crate::{
     model::Model,
     params::Params,
 };
+use adapt::Adapters;
 use alloc::{vec, vec::Vec};
 use backstitch_core::{KernelSet, packed::Line, pool::Pool};
 use backstitch_kv::Ubatch;
@@ -43,6 +45,8 @@ pub(crate) struct Runner {
     scratch: Vec<Line>,
     /// Tokens of the ubatch whose output is wanted, by their index in it.
     wanted: Vec<u32>,
+    /// The adapters of sequences.
+    pub(crate) adapters: Adapters,
     watch: Watch,
 }
 
@@ -119,6 +123,7 @@ impl Runner {
             arena,
             scratch,
             wanted: vec![0; n_ubatch],
+            adapters: Adapters::new(graph, n_ubatch, params.n_seq_max as usize),
             watch: Watch::default(),
         })
     }
@@ -154,6 +159,7 @@ impl Runner {
         let all = outputs.takes_all();
         let wanted = ubatch.tokens().iter().enumerate().filter(|(_, token)| token.output || all);
         self.wanted.extend(wanted.map(|(i, _)| i as u32));
+        self.adapters.start(ubatch);
         let (mut frame, watch, outputs_only) = self.frame(model, work.pool(), side, ubatch.n_tokens());
         // The profile is one of the main graph's steps.
         let mut profile = watch.profile.as_mut().filter(|_| core::ptr::eq(graph, model.graph()));
@@ -164,7 +170,8 @@ impl Runner {
             work.check()?;
             let mut run = || {
                 frame.log(step, ubatch)?;
-                frame.step(step, ubatch, outputs)
+                frame.step(step, ubatch, outputs)?;
+                if frame.adapters.is_any { frame.steer(i) } else { Ok(()) }
             };
             match &mut profile {
                 Some(profile) => profile.time(i, run)?,
@@ -187,6 +194,7 @@ impl Runner {
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         self.wanted.clear();
+        self.adapters.rest();
         let (mut frame, ..) = self.frame(model, work.pool(), Side::Decoder, ubatch.n_tokens());
         for step in model.graph().steps() {
             work.check()?;
@@ -216,6 +224,7 @@ impl Runner {
             values: Values { graph, plan: &program.plan, arena, n_tokens, n_outputs: self.wanted.len() },
             scratch: bytemuck::cast_slice_mut(&mut self.scratch),
             wanted: &self.wanted,
+            adapters: self.adapters.of_frame(&self.wanted),
         };
         (frame, &mut self.watch, &program.outputs_only)
     }

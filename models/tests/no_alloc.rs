@@ -3,12 +3,15 @@
 
 use backstitch_core::cell::CellType;
 use backstitch_models::{
-    Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
+    Batch, Context, Model, Params, Pos, RestoreOptions, SaveOptions, Token,
     sampler::{Chain, DryParams, Generator, Kind, MirostatVersion, Settings},
     session::{GenerateOptions, Session},
     speculative::{DraftModel, Drafter, Lookup, Speculative},
 };
 use backstitch_testing::Counting;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod adapted;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -25,6 +28,7 @@ fn decoding_a_token_allocates_nothing() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     decoding_allocates_nothing();
     decoding_far_behind_allocates_nothing();
+    decoding_with_adapters_allocates_nothing();
     speculation_allocates_nothing();
     a_session_allocates_nothing();
 }
@@ -148,6 +152,38 @@ fn decoding_allocates_nothing() {
             });
             assert_eq!(tally.allocations, 0, "{name}, {n_threads} threads, after a restore: {tally:?}");
         }
+    }
+}
+
+/// Sequences of one batch have adapters of their own.
+fn decoding_with_adapters_allocates_nothing() {
+    for name in
+        ["llama", "gemma3", "falcon_h1", "rwkv7", "quant_q8_0", "qwen3moe", "deepseek2", "gemma4", "t5"]
+    {
+        let model = model(name);
+        let mut ctx = Context::new(&model, Params::default().n_ctx(512).n_seq_max(4).n_threads(2)).unwrap();
+        let prompt: Vec<Token> = (0..70).map(Token).collect();
+        let seqs = adapted::sets(&model).map(|set| {
+            let seq = ctx.sequence_with(&set).unwrap();
+            if model.graph().encoder().is_some() {
+                ctx.encode(seq, &prompt).unwrap();
+            }
+            ctx.append(seq, &prompt).unwrap();
+            seq
+        });
+        let mut batch = Batch::new();
+        let mut decode = |ctx: &mut Context, n: u32| {
+            for i in 0..n {
+                batch.clear();
+                for seq in seqs {
+                    batch.push(Token(i), ctx.pos(seq).unwrap(), &[seq], true);
+                }
+                ctx.decode(&batch).unwrap();
+            }
+        };
+        decode(&mut ctx, 2);
+        let ((), tally) = ALLOCATOR.during(|| decode(&mut ctx, 80));
+        assert_eq!(tally.allocations, 0, "{name}: {tally:?}");
     }
 }
 

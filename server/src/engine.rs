@@ -58,6 +58,7 @@ pub use request::{Generate, Tenant, WhenFull};
 pub use slots::{SlotFile, SlotLayout};
 
 use crate::error::Error;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::{Model, Token};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -191,19 +192,24 @@ impl Engine {
         receiver.await.map_err(|_| Error::Stopped)
     }
 
-    /// Return the embeddings of `inputs`, in their order.
+    /// Return the embeddings of `inputs`, in their order, evaluated with `adapters`.
     ///
     /// # Errors
     /// [`Error::EmptyPrompt`]; [`Error::InputTooLong`] with an encoder, [`Error::PromptTooLong`]
     /// with a decoder; [`Error::Stopped`]; [`Error::Engine`] if the model is an encoder-decoder, or
     /// fails.
-    pub async fn embed(&self, inputs: Vec<Vec<Token>>) -> Result<Vec<Embedding>, Error> {
+    pub async fn embed(
+        &self,
+        inputs: Vec<Vec<Token>>,
+        adapters: &AdapterSet,
+    ) -> Result<Vec<Embedding>, Error> {
         let (n_inputs, inputs) = (inputs.len(), Arc::new(inputs));
         let mut embeddings = Vec::with_capacity(n_inputs);
         // A batch at a time, so that other requests go on between them.
         while embeddings.len() < n_inputs {
-            let (inputs, n_done) = (inputs.clone(), embeddings.len());
-            let rest = move |worker: &mut Worker| worker.embed(inputs.get(n_done..).unwrap_or_default());
+            let (inputs, set, n_done) = (inputs.clone(), adapters.clone(), embeddings.len());
+            let rest =
+                move |worker: &mut Worker| worker.embed(inputs.get(n_done..).unwrap_or_default(), &set);
             let some = self.call(rest).await??;
             if some.is_empty() {
                 tokio::time::sleep(WAIT_FOR_CELLS).await;
@@ -253,13 +259,20 @@ impl Engine {
     }
 
     /// Restore a saved sequence, of either layout, into a slot, for requests of `tenant`. The
-    /// sequence that the slot showed before stays held.
+    /// sequence that the slot showed before stays held. `sets` are the adapters that the saved one
+    /// may have been evaluated with.
     ///
     /// # Errors
     /// [`Error::Slot`], [`Error::BusySlot`], [`Error::Stopped`]; [`Error::Engine`] if the file
     /// cannot be read, is damaged, or of another model.
-    pub async fn restore_slot(&self, slot: usize, path: PathBuf, tenant: Tenant) -> Result<SlotFile, Error> {
-        self.call(move |worker| worker.restore_slot(slot, &path, tenant)).await?
+    pub async fn restore_slot(
+        &self,
+        slot: usize,
+        path: PathBuf,
+        tenant: Tenant,
+        sets: Vec<AdapterSet>,
+    ) -> Result<SlotFile, Error> {
+        self.call(move |worker| worker.restore_slot(slot, &path, tenant, &sets)).await?
     }
 
     /// Drop the sequence of a slot, and return the number of its tokens; 0 if it is none of

@@ -8,6 +8,7 @@
 //!
 //! | submodule | content |
 //! |---|---|
+//! | `adapters` | the adapters that requests may choose |
 //! | `answer`, `probabilities` | parts of answers that all interfaces have |
 //! | `app` | the loaded model, and its sleep |
 //! | `body` | JSON bodies |
@@ -18,6 +19,7 @@
 //! | `server`, `socket` | sockets and shutdown |
 //! | `stream` | server-sent events |
 
+mod adapters;
 mod answer;
 mod app;
 mod body;
@@ -31,6 +33,7 @@ mod server;
 mod socket;
 mod stream;
 
+pub use adapters::{Adapters, LoadedAdapter, ScaledAdapters, Scales};
 pub use answer::{millis, reuse_json, timings_json, usage_json};
 pub(crate) use app::blocking;
 pub use app::{App, Host, Loaded, ModelSummary, Ready, unix_time};

@@ -3,7 +3,7 @@
 
 use backstitch_models::{Model, Params};
 use backstitch_server::engine::{Engine, EngineParams};
-use backstitch_server::http::{Host, Loaded, Server, Stop};
+use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
 use backstitch_server::params::ServerParams;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -28,7 +28,11 @@ impl Running {
             let model = Model::from_bytes(gguf)?;
             let context = Params::default().n_threads(2);
             let params = EngineParams { context, n_ctx: 1024, n_slots: 2, ..EngineParams::default() };
-            Ok(Loaded { engine: Engine::start(&model, params)?, template: template.clone() })
+            Ok(Loaded {
+                engine: Engine::start(&model, params)?,
+                template: template.clone(),
+                adapters: Adapters::default(),
+            })
         };
         let params = ServerParams { port: 0, ..params };
         let server = Server::bind(Host::new(params, load).unwrap()).unwrap();

@@ -1,6 +1,7 @@
 //! The engine: whatever runs beside a request, it answers as if it were alone, and reuses what is
 //! held.
 
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::grammar::{Compiler, GrammarSampler};
 use backstitch_models::sampler::{Chain, Settings};
 use backstitch_models::session::{Finish, GenerateOptions, TokenLogprobs};
@@ -310,7 +311,7 @@ fn a_model_that_generates_gives_embeddings_too() {
         let prompts: Vec<_> = (0..4).map(|i| some_tokens(&model, 100, 20 + i)).collect();
         let texts: Vec<_> =
             prompts.iter().map(|prompt| engine.generate(request(&model, prompt, 40, 7)).unwrap()).collect();
-        let embeddings = runtime.block_on(engine.embed(inputs.clone()));
+        let embeddings = runtime.block_on(engine.embed(inputs.clone(), &AdapterSet::default()));
         for (prompt, text) in prompts.iter().zip(texts) {
             assert_eq!(answer(text).tokens, alone(&model, prompt, 40, 7), "{kind}");
         }
@@ -322,7 +323,7 @@ fn a_model_that_generates_gives_embeddings_too() {
             assert_eq!((embedding.n_tokens, embedding.is_pooled), (input.len(), true));
             assert_bits(kind, &embedding.rows[0], ctx.pooled(seq).unwrap());
         }
-        let long = runtime.block_on(engine.embed(vec![some_tokens(&model, 257, 1)]));
+        let long = runtime.block_on(engine.embed(vec![some_tokens(&model, 257, 1)], &AdapterSet::default()));
         assert!(matches!(long, Err(Error::PromptTooLong { n_prompt_tokens: 257, n_ctx: 256 })));
     }
 }
@@ -480,7 +481,7 @@ fn slots_are_saved_restored_and_erased() {
         assert_eq!(file.n_tokens, 104);
         assert_eq!(file.n_bytes, std::fs::metadata(&path).unwrap().len());
         assert_eq!(
-            runtime.block_on(engine.restore_slot(1, path, Tenant::of(&[name]))).unwrap().n_tokens,
+            runtime.block_on(engine.restore_slot(1, path, Tenant::of(&[name]), Vec::new())).unwrap().n_tokens,
             104
         );
         // The files of llama.cpp have no checkpoints, so only the end can be continued at once.
@@ -499,9 +500,11 @@ fn slots_are_saved_restored_and_erased() {
         Err(Error::EmptySlot { slot: 2 })
     ));
     std::fs::write(folder.path().join("bad"), b"no state").unwrap();
-    let bad = runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default()));
+    let bad =
+        runtime.block_on(engine.restore_slot(0, folder.path().join("bad"), Tenant::default(), Vec::new()));
     assert!(matches!(bad, Err(Error::Engine(_))), "{bad:?}");
-    let missing = runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default()));
+    let missing =
+        runtime.block_on(engine.restore_slot(0, folder.path().join("none"), Tenant::default(), Vec::new()));
     assert!(matches!(missing, Err(Error::File { .. })), "{missing:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use backstitch_models::{Model, Params};
 use backstitch_server::engine::{Engine, EngineParams};
-use backstitch_server::http::{Host, Loaded, Server, Stop};
+use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
 use backstitch_server::params::ServerParams;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -24,7 +24,11 @@ impl Running {
             let context = Params::default().n_threads(2);
             let params =
                 EngineParams { context, n_ctx: 256, n_slots: 2, n_held: 8, ..EngineParams::default() };
-            Ok(Loaded { engine: Engine::start(&model, params)?, template: None })
+            Ok(Loaded {
+                engine: Engine::start(&model, params)?,
+                template: None,
+                adapters: Adapters::default(),
+            })
         };
         let server = Server::bind(Host::new(ServerParams { port: 0, ..params }, load).unwrap()).unwrap();
         let (address, stop) = (server.address().unwrap(), server.stopper());

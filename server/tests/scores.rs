@@ -2,7 +2,7 @@
 
 use backstitch_models::{Context, Model, Params, Token};
 use backstitch_server::engine::{Engine, EngineParams};
-use backstitch_server::http::{Host, Loaded, Server};
+use backstitch_server::http::{Adapters, Host, Loaded, Server};
 use backstitch_server::params::ServerParams;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn scores_of_prompts_are_those_of_the_library() {
         let model = Model::from_bytes(backstitch_demo::GGUF)?;
         let context = Params::default().n_threads(2);
         let params = EngineParams { context, n_ctx: 256, n_slots: 2, ..EngineParams::default() };
-        Ok(Loaded { engine: Engine::start(&model, params)?, template: None })
+        Ok(Loaded { engine: Engine::start(&model, params)?, template: None, adapters: Adapters::default() })
     };
     let params = ServerParams { port: 0, ..ServerParams::default() };
     let server = Server::bind(Host::new(params, load).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! Options of the commands that judge models and embed texts: `perplexity` and `embed`.
 
+use super::adapters::AdapterArgs;
 use super::serve::PoolingArg;
 use super::{ContextArgs, ModelArgs, PromptArgs};
 use clap::{Args, ValueEnum, value_parser};
@@ -66,6 +67,8 @@ pub struct EmbedArgs {
     #[arg(short = 't', long = "threads", value_name = "N", allow_negative_numbers = true,
           value_parser = super::numbers::count)]
     pub n_threads: Option<u32>,
+    #[command(flatten)]
+    pub adapters: AdapterArgs,
 }
 
 /// Norms of embeddings. The numbers are llama.cpp's.

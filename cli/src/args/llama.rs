@@ -108,9 +108,6 @@ const GRAMMAR: Treatment =
     Refused("a request to `backstitch serve` may have a grammar; --logit-bias TOKEN-inf bans a token");
 /// The treatment of options for logs.
 const LOGS: Treatment = Ignored("there is no log; -v tells more on standard error");
-/// The treatment of options for adapters.
-const ADAPTER: Treatment =
-    Refused("adapters are not applied here; merge it into the model with llama-export-lora first");
 /// The treatment of options for pictures and sounds.
 const MEDIA: Treatment = Refused("models read text only here");
 /// The treatment of options for servers.
@@ -229,12 +226,6 @@ pub const FLAGS: &[Flag] = &[
     ),
     flag(&["-mu", "--model-url", "-dr", "--docker-repo"], Value, DOWNLOAD),
     flag(&["--offline"], Nothing, Ignored("the program never asks the network")),
-    flag(&["--lora", "--lora-scaled"], Value, ADAPTER),
-    flag(
-        &["--control-vector", "--control-vector-scaled", "--control-vector-layer-range"],
-        Value,
-        Refused("control vectors are not applied here"),
-    ),
     flag(
         &["--override-kv"],
         Value,

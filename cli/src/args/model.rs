@@ -3,6 +3,7 @@
 //! The defaults of `--spacing`, `--journal` and `--checkpoint-mib` are those of the library; a test
 //! holds them together.
 
+use super::adapters::AdapterArgs;
 use super::numbers::count;
 use clap::{Args, ValueEnum, value_parser};
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub struct ContextArgs {
     pub n_threads: Option<u32>,
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
+    #[command(flatten)]
+    pub adapters: AdapterArgs,
 }
 
 /// Options of evaluation without the number of threads, because `bench` takes several of those.

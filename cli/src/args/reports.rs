@@ -1,6 +1,7 @@
 //! Options of the commands that report on models, texts and memory: `tokenize`, `inspect`, `pack`,
 //! `graph`, `bench`, `timeline` and `verify`.
 
+use super::adapters::AdapterArgs;
 use super::list::{List, count_list, list, positive_list};
 use super::numbers::{at_least_zero, count};
 use super::{ContextArgs, EvaluationArgs, ModelArgs, PromptArgs};
@@ -116,6 +117,8 @@ pub struct BenchArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
+    #[command(flatten)]
+    pub adapters: AdapterArgs,
 }
 
 /// Options of `backstitch timeline`.

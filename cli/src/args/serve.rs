@@ -193,6 +193,9 @@ pub struct AnswerArgs {
     #[arg(short = 'n', long = "predict", alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = value_parser!(i64).range(-2..))]
     pub n_predict: i64,
+    /// Load adapters at scale 0, until a client scales them.
+    #[arg(long)]
+    pub lora_init_without_apply: bool,
     /// Only answer with embeddings.
     #[arg(long, visible_alias = "embeddings")]
     pub embedding: bool,

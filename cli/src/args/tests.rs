@@ -189,7 +189,6 @@ fn options_of_llama_cpp_that_cannot_be_had_are_refused_with_a_way_out() {
         ("chat -f a.txt", "-f: ", "< FILE"),
         ("run --rope-freq-base 10000", "--rope-freq-base: ", "model file"),
         ("run -j {}", "-j: ", "--logit-bias"),
-        ("run --lora a.gguf", "--lora: ", "merge"),
     ];
     for (line, beginning, way_out) in cases {
         let refused = refusal(&format!("backstitch {line}"));

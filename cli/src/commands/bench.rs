@@ -18,7 +18,7 @@ pub(super) mod traffic;
 use crate::args::{BenchArgs, ContextArgs, EvaluationArgs};
 use crate::error::Error;
 use crate::output::{Output, note};
-use crate::{machine, memory, model};
+use crate::{adapters, machine, memory, model};
 use backstitch_models::{Context, Model, Params};
 use limits::Limits;
 use measure::{Bench, Repetitions};
@@ -52,6 +52,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Error> {
         memory::check(&model, &params)?;
         let start = Instant::now();
         let mut ctx = Context::new(&model, params)?;
+        adapters::apply(&args.adapters, &mut ctx)?;
         let load_s = model_s + start.elapsed().as_secs_f64();
         if args.verbose {
             explain(n_threads, &ctx, i == 0);
@@ -114,7 +115,9 @@ fn params(args: &BenchArgs, n_threads: u32, model: &Model) -> Params {
     let n_all = (n_tokens(args).next_multiple_of(BLOCK) + BLOCK) * u64::from(args.seqs);
     let n_ctx = args.evaluation.n_ctx.unwrap_or(u32::try_from(n_all).unwrap_or(u32::MAX));
     let evaluation = EvaluationArgs { n_ctx: Some(n_ctx), ..args.evaluation.clone() };
-    model::params(&ContextArgs { n_threads: Some(n_threads), evaluation }, model).n_seq_max(args.seqs)
+    let adapters = args.adapters.clone();
+    model::params(&ContextArgs { n_threads: Some(n_threads), evaluation, adapters }, model)
+        .n_seq_max(args.seqs)
 }
 
 /// Return the peak resident memory of this process, or none on systems that do not report it.

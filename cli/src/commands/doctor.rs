@@ -5,7 +5,7 @@
 //! by these bytes is the most that a machine can generate; a prompt is nearer the second.
 
 use super::bench::{limits::Limits, processor, traffic};
-use crate::args::{ContextArgs, DoctorArgs};
+use crate::args::{AdapterArgs, ContextArgs, DoctorArgs};
 use crate::error::Error;
 use crate::output::{Output, bytes};
 use crate::{footprint, machine, memory, model};
@@ -92,7 +92,11 @@ fn join(lines: &[&String]) -> String {
 /// Return the lines about a model.
 fn of_model(args: &DoctorArgs, limits: &Limits) -> Result<Vec<Line>, Error> {
     let model = model::open(&args.model, model::n_threads(args.n_threads))?;
-    let context = ContextArgs { n_threads: args.n_threads, evaluation: args.evaluation.clone() };
+    let context = ContextArgs {
+        n_threads: args.n_threads,
+        evaluation: args.evaluation.clone(),
+        adapters: AdapterArgs::default(),
+    };
     let params = model::params(&context, &model);
     memory::check(&model, &params)?;
     let ctx = Context::new(&model, params)?;

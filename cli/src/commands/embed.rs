@@ -10,7 +10,7 @@ use crate::args::{EmbedArgs, NormArg, PoolingArg};
 use crate::error::Error;
 use crate::output::{Output, cut};
 use crate::progress::Progress;
-use crate::{memory, model, prompt};
+use crate::{adapters, memory, model, prompt};
 use backstitch_models::graph::Head;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Batch, Context, Model, Norm, Params, Pooling, Pos, Token, Wanted, normalize};
@@ -137,7 +137,9 @@ impl Embedder {
             // An encoder computes a text at once: all of its tokens see each other.
             .n_ubatch(if encodes { n_ctx.min(1 << 16) } else { n_ctx.min(512) });
         memory::check(model, &params)?;
-        Ok(Self { ctx: Context::new(model, params)?, encodes, pooling, batch: Batch::new() })
+        let mut ctx = Context::new(model, params)?;
+        adapters::apply(&args.adapters, &mut ctx)?;
+        Ok(Self { ctx, encodes, pooling, batch: Batch::new() })
     }
 
     /// Return the embedding of a text, or those of its tokens without pooling.

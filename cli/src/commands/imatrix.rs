@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::output::{Output, bytes, counted, one_line};
 use crate::progress::Progress;
 use crate::target::{Kind, Target};
-use crate::{memory, model, prompt};
+use crate::{adapters, memory, model, prompt};
 use backstitch_models::judge::Windows;
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Context, Model};
@@ -81,7 +81,9 @@ fn context(args: &ImatrixArgs, model: &Model) -> Result<Context, Error> {
     let params = model::params(&ContextArgs { evaluation, ..args.context.clone() }, model);
     memory::check(model, &params)?;
     model::warn_beyond_training(params.n_ctx, model);
-    Ok(Context::new(model, params)?)
+    let mut ctx = Context::new(model, params)?;
+    adapters::apply(&args.context.adapters, &mut ctx)?;
+    Ok(ctx)
 }
 
 /// Return the error of the program for one of collecting.

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::target::{Kind, Target};
-use crate::{memory, model, prompt};
+use crate::{adapters, memory, model, prompt};
 use backstitch_models::judge::{self, BaseError, BaseWriter, Estimate, Row, Windows};
 use backstitch_models::vocab::{AddSpecial, ParseSpecial};
 use backstitch_models::{Context, Model, Token};
@@ -81,7 +81,9 @@ fn context(args: &PerplexityArgs, model: &Model, n_ctx: u32) -> Result<Context, 
     let params = if args.multiple_choice.is_some() { params.n_seq_max(2) } else { params };
     memory::check(model, &params)?;
     model::warn_beyond_training(params.n_ctx, model);
-    Ok(Context::new(model, params)?)
+    let mut ctx = Context::new(model, params)?;
+    adapters::apply(&args.context.adapters, &mut ctx)?;
+    Ok(ctx)
 }
 
 /// Divide the tokens of the text into windows.

@@ -17,7 +17,7 @@ use crate::output::note;
 use crate::{embedded, model};
 use backstitch_models::{LoadParams, Model, Params, Pooling, Token};
 use backstitch_server::engine::{DraftSource, Drafts, Engine, EngineParams, SlotLayout};
-use backstitch_server::http::{Host, Loaded, Server};
+use backstitch_server::http::{Adapters, Host, Loaded, LoadedAdapter, Server};
 use backstitch_server::params::{Sampling, ServerParams};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -44,7 +44,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Error> {
     let model = model::open(&args.model, model::n_threads(args.context.n_threads))?;
     model::check_biases(&args.sampling, &model)?;
     let engine_params = engine_params(args, &model)?;
-    let host = host(args, params, engine_params, model, template)?;
+    let adapters = adapters(args, &model)?;
+    let host = host(args, params, engine_params, (model, adapters), template)?;
     let server = Server::bind(host).map_err(|error| {
         let (host, port) = (&args.network.host, args.network.port);
         Error::Refused(format!("cannot listen on {host}:{port}: {error}; --host and --port choose another"))
@@ -69,11 +70,12 @@ fn host(
     args: &ServeArgs,
     params: ServerParams,
     engine_params: EngineParams,
-    model: Model,
+    loaded: (Model, Adapters),
     template: Option<String>,
 ) -> Result<Host, Error> {
     let (source, n_threads) = (args.model.clone(), model::n_threads(args.context.n_threads));
-    let first = Mutex::new(Some(model));
+    let adapters = loaded.1;
+    let first = Mutex::new(Some(loaded.0));
     let load = move || {
         let loaded = first.lock().ok().and_then(|mut first| first.take());
         let model = match loaded {
@@ -81,12 +83,27 @@ fn host(
             None => reopen(&source, n_threads)?,
         };
         let engine = Engine::start(&model, engine_params.clone())?;
-        Ok(Loaded { engine, template: template.clone() })
+        // Adapters stay in memory while the model sleeps: they are small, and of the same model.
+        Ok(Loaded { engine, template: template.clone(), adapters: adapters.clone() })
     };
     Host::new(params, load).map_err(|error| match error {
         backstitch_server::Error::Engine(error) => Error::Refused(crate::error::of_engine(&error)),
         error => Error::Refused(error.to_string()),
     })
+}
+
+/// Read the adapters that requests may choose.
+///
+/// # Errors
+/// Those of reading them.
+fn adapters(args: &ServeArgs, model: &Model) -> Result<Adapters, Error> {
+    let loras = crate::adapters::loras(&args.context.adapters, model)?;
+    let loaded = |(path, adapter, scale)| {
+        let scale = if args.answers.lora_init_without_apply { 0.0 } else { scale };
+        LoadedAdapter { path, adapter, scale }
+    };
+    let controls = crate::adapters::controls(&args.context.adapters, model)?;
+    Ok(Adapters { list: loras.into_iter().map(loaded).collect(), controls })
 }
 
 /// Load the model again, in the way in which it was loaded first. No progress is shown, because the

@@ -11,7 +11,7 @@ use crate::picture::{Picture, json, svg, text};
 use crate::progress::Progress;
 use crate::session::too_long;
 use crate::target::{Kind, Target};
-use crate::{embedded, memory, model, prompt};
+use crate::{adapters, embedded, memory, model, prompt};
 use backstitch_models::{Context, Model, Params, Pos, SeqId, Token};
 use std::io::Write;
 use std::path::Path;
@@ -84,6 +84,7 @@ fn picture(args: &TimelineArgs, model: &Model, tokens: &[Token], n_predict: usiz
     let needed = n_tokens.saturating_add(usize::from(args.forks > 0));
     memory::check(model, &params)?;
     let mut ctx = Context::new(model, params)?;
+    adapters::apply(&args.context.adapters, &mut ctx)?;
     let n_ctx = ctx.params().n_ctx as usize;
     if needed > n_ctx {
         return Err(too_long(needed, n_ctx));

@@ -41,7 +41,8 @@ pub fn restore_one(ctx: &mut Context, path: &Path, wanted: Option<u32>) -> Resul
     container.expect_fingerprint(&ctx.fingerprint()).map_err(at)?;
     // All are restored in a context beside, and the wanted one is copied from there.
     let mut all = context(&saved, &ctx.model().clone())?;
-    let mut restored = all.restore_all(path)?;
+    let sets = [ctx.default_adapters().clone()];
+    let mut restored = all.restore_all_with(path, &RestoreOptions::default().adapters(&sets))?;
     let mut bytes = Vec::new();
     all.seq_state_write(SeqId(id), &mut bytes, &SaveOptions::default())?;
     drop(all);

@@ -37,6 +37,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
             let normed = b.norm(x, blocks::rms_norm(h, "ffn_norm"))?;
             Ffn::of_layer(&layer).add(b, h, normed, Branch::to(x))?;
         }
+        b.end_layer(x);
     }
     blocks::head(b, h, x)
 }

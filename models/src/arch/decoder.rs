@@ -220,6 +220,7 @@ impl Decoder {
         (self.embedded)(b, h, x)?;
         for layer in h.layers_by(self.pattern.clone()) {
             x = self.layer(b, h, &layer, x)?;
+            b.end_layer(x);
         }
         self.head(b, h, x)
     }

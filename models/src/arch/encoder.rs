@@ -60,6 +60,7 @@ impl Encoder {
             let branch = Branch::to(x);
             (self.feed_forward)(b, h, &layer, x, branch)?;
             b.norm_in_place(x, blocks::layer_norm(h, "layer_output_norm"))?;
+            b.end_layer(x);
         }
         b.head();
         b.embeddings(x);

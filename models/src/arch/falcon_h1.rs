@@ -34,6 +34,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
         let branch = Branch::to(x);
         blocks::gated_network(b, h, &layer, normed, branch)?;
+        b.end_layer(x);
     }
     blocks::head(b, h, x)
 }

@@ -59,6 +59,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
             b.add(x, y);
         }
         b.scale_by_weight(x, "layer_output_scale.weight")?;
+        b.end_layer(x);
     }
     decoder.head(b, h, x)
 }

@@ -30,6 +30,7 @@ pub(super) fn stack(b: &mut Builder<'_, '_>, h: &Hparams, mixer: Mixer) -> Resul
         let [mixed, residual] = b.last_outputs(layer.is_last, [mixed, x]);
         x = residual;
         b.add_linear(x, mixed, "ssm_out")?;
+        b.end_layer(x);
     }
     blocks::head(b, h, x)
 }

@@ -36,6 +36,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         let normed = b.norm(x, blocks::layer_norm(h, "ffn_norm"))?;
         let branch = Branch::to(x);
         blocks::gelu_gated_network(b, h, &layer, normed, branch)?;
+        b.end_layer(x);
     }
     b.head();
     b.norm_in_place(x, blocks::layer_norm(h, "output_norm"))?;

@@ -28,6 +28,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
             let [normed, stream] = b.last_outputs(layer.is_last, [normed, x]);
             x = stream;
             network(b, h, &layer, normed, x)?;
+            b.end_layer(x);
             continue;
         }
         let (mixed, output) = match attends {
@@ -40,6 +41,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         let [mixed, stream] = b.last_outputs(layer.is_last, [mixed, x]);
         x = stream;
         b.add_linear(x, mixed, output)?;
+        b.end_layer(x);
     }
     blocks::head(b, h, x)
 }

@@ -60,6 +60,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams, halves: Halves<'_>) ->
         if rescale_every_n_layers > 0 && (layer.il + 1).is_multiple_of(rescale_every_n_layers) {
             b.scale(x, 0.5);
         }
+        b.end_layer(x);
     }
     b.head();
     b.norm_in_place(x, Norm::layer("output_norm", h.norm_eps))?;
@@ -87,6 +88,7 @@ pub(super) fn transformer(
         b.add_linear(x, mixed, "time_mix_output")?;
         let normed = b.norm(x, Norm::rms("ffn_norm", h.norm_rms_eps))?;
         blocks::gated_network(b, h, &layer, normed, Branch::to(x))?;
+        b.end_layer(x);
     }
     b.head();
     b.norm_in_place(x, Norm::rms("output_norm", h.norm_rms_eps))?;

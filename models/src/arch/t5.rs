@@ -34,6 +34,7 @@ pub(super) fn build(b: &mut Builder<'_, '_>, h: &Hparams) -> Result<(), Error> {
         x = residual;
         b.add_linear(x, attn, "cross_attn_o")?;
         feed_forward(b, h, &layer, x)?;
+        b.end_layer(x);
     }
     b.head();
     let x = b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))?;
@@ -82,6 +83,7 @@ fn encoded(b: &mut Builder<'_, '_>, h: &Hparams, n_bucket: usize) -> Result<Valu
         let attn = self_attention(b, h, &layer, x, &mut bias)?;
         b.add_linear(x, attn, "attn_o")?;
         feed_forward(b, h, &layer, x)?;
+        b.end_layer(x);
     }
     b.head();
     b.norm(x, Norm::rms("output_norm", h.norm_rms_eps))

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::history::{History, Left};
+use crate::adapter::AdapterSet;
 use crate::error::Error;
 use backstitch_kv::{Pos, SeqId};
 use core::ops::Range;
@@ -58,12 +59,14 @@ impl Context {
     ///
     /// # Errors
     /// - [`Error::Sequence`] if `src` or `dst` does not exist.
+    /// - [`Error::Adapter`] if they have different adapters.
     /// - Those of [`backstitch_kv::Memory::seq_cp`].
     /// - Those of [`Context::rollback`], for a prefix.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn seq_cp(&mut self, src: SeqId, dst: SeqId, range: Range<Pos>) -> Result<(), Error> {
         let mut history = self.history(src)?.duplicate(self.params.n_ctx)?;
         self.history(dst)?;
+        self.expect_same_adapters(src, dst)?;
         match self.memory.seq_cp(src, dst, range.clone()) {
             Err(backstitch_kv::Error::Unsupported { .. }) if range.start <= history.first() => {
                 return self.copy_prefix(src, dst, range.end, history);
@@ -85,6 +88,7 @@ impl Context {
         self.memory.seq_keep(seq)?;
         for id in (0..self.params.n_seq_max).map(SeqId).filter(|&id| id != seq) {
             self.sequences[id.index()] = None;
+            self.runner.adapters.assign(id, AdapterSet::EMPTY);
             self.outputs.forget(id);
         }
         Ok(())
@@ -143,6 +147,7 @@ impl Context {
     pub fn clear(&mut self) {
         self.memory.clear();
         self.sequences.fill_with(|| None);
+        (0..self.params.n_seq_max).for_each(|id| self.runner.adapters.assign(SeqId(id), AdapterSet::EMPTY));
         self.outputs.clear();
     }
 }

@@ -2,6 +2,7 @@
 //! prompt cache on disk, and given to it.
 
 use super::{Context, History};
+use crate::adapter::AdapterSet;
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::error::Error;
 use alloc::vec::Vec;
@@ -71,13 +72,13 @@ fn is_told_by_tokens(shape: &Shape) -> bool {
 }
 
 impl Context {
-    /// Return the key under which a prompt cache keeps what this model evaluates into caches of
-    /// this shape and these element types.
-    pub fn prompt_cache_root(&self) -> Key {
+    /// Return the key under which a prompt cache keeps what this model evaluates, with the adapters
+    /// of `set`, into caches of this shape and these element types.
+    pub fn prompt_cache_root(&self, set: &AdapterSet) -> Key {
         let mut memory = blake3::Hasher::new();
         memory.update(&NUMERICS.to_le_bytes()).update(&SNAPSHOT_VERSION.to_le_bytes());
         memory.update(&encode_shape(&self.memory.shape()));
-        Key::root(&self.fingerprint().0, memory.finalize().as_bytes())
+        Key::root(&self.evaluated_by(set).0, memory.finalize().as_bytes())
     }
 
     /// Replace the content of `seq` by the longest prefix of `tokens` that `cache` has. The last
@@ -98,7 +99,7 @@ impl Context {
         self.history(seq)?;
         let shape = self.memory.shape();
         let need = if needs_blocks_only(&shape) { Need::Blocks } else { Need::ResumePoint };
-        let (root, mut most) = (self.prompt_cache_root(), tokens.len().saturating_sub(1));
+        let (root, mut most) = (self.prompt_cache_root(self.adapters(seq)?), tokens.len().saturating_sub(1));
         let mut recalled = Recalled { n_tokens: 0, n_stored: 0, why: Why::NothingStored, trouble: None };
         for _ in 0..ATTEMPTS {
             if !is_told_by_tokens(&shape) {
@@ -154,8 +155,10 @@ impl Context {
             Ok(container) => container,
             Err(error) => return Ok(Err(error.into())),
         };
+        // A resume point of another set than its key says would be a forged one.
+        let evaluated_by = self.evaluated_by(self.adapters(seq)?);
         let known = |container: &Container<'_>| {
-            container.expect_fingerprint(&self.fingerprint())?;
+            container.expect_fingerprint(&evaluated_by)?;
             container.expect(&IMAGE_TAGS)
         };
         if let Err(error) = container.as_ref().map_or(Ok(()), known) {
@@ -204,13 +207,13 @@ impl Context {
         {
             return Ok(None);
         }
-        let root = self.prompt_cache_root();
+        let root = self.prompt_cache_root(self.adapters(seq)?);
         // A cache that cannot be read has nothing; storing the entry reports its error.
         let first = cache.n_stored(&root, tokens).unwrap_or(0).min(n_blocks);
         let snapshot = self.memory.export(&[seq])?;
         let resumes = match needs_blocks_only(&shape) {
             true => Vec::new(),
-            false => self.resumes(&snapshot, n_blocks, |n| {
+            false => self.resumes(seq, &snapshot, n_blocks, |n| {
                 cache.has_resume_point(&root, tokens, n).unwrap_or(false)
             })?,
         };
@@ -228,6 +231,7 @@ impl Context {
     /// are.
     fn resumes(
         &self,
+        seq: SeqId,
         content: &impl Content,
         n_blocks: usize,
         is_stored: impl Fn(usize) -> bool,
@@ -241,7 +245,7 @@ impl Context {
         ends.retain(|end| is_block(*end) && !is_stored(end / BLOCK_TOKENS));
         ends.sort_unstable();
         ends.dedup();
-        let header = Header { fingerprint: self.fingerprint(), scope: Scope::Sequence };
+        let header = Header { fingerprint: self.evaluated_by(self.adapters(seq)?), scope: Scope::Sequence };
         let mut list = Vec::new();
         for end in ends {
             let Some(resume) = Resume::at(content, 0, Pos(end as i32)) else { continue };

@@ -14,9 +14,10 @@ mod saved;
 pub mod sections;
 mod write;
 
-pub use saved::{SavedContext, SavedSequence};
+pub use saved::{SavedAdapters, SavedContext, SavedSequence};
 
 use super::Context;
+use crate::adapter::AdapterSet;
 use crate::error::Error;
 use crate::sampler::{self, Chain};
 use crate::setters::setters;
@@ -66,16 +67,20 @@ setters!(SaveOptions<'a> {
     compress: bool,
 });
 
-/// Options of reading a state; by default, only into cells of the same type.
+/// Options of reading a state; by default, only into cells of the same type, and without adapters.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct RestoreOptions {
+pub struct RestoreOptions<'a> {
+    /// The sets of adapters that the saved sequences were evaluated with, in any order; beside
+    /// these, the set of the sequence that is restored in place of another is known, or those of
+    /// all sequences that are replaced.
+    pub adapters: &'a [AdapterSet],
     /// True to convert cells of another element type than the context's; [`Restored::fit`]
     /// tells what that did to them. Without, they are an error.
     pub convert: bool,
 }
 
-setters!(RestoreOptions { convert: bool });
+setters!(RestoreOptions<'a> { adapters: &'a [AdapterSet], convert: bool });
 
 /// Result of restoring a state.
 #[derive(Clone, Debug)]
@@ -146,7 +151,11 @@ impl Context {
     /// if the cache is another or has no room; [`Error::SavedLength`], [`Error::SavedValue`];
     /// [`Error::Sequence`] for sequences that this context cannot have; [`Error::Cancelled`].
     /// Nothing has changed then.
-    pub fn state_read(&mut self, input: &mut dyn Read, options: &RestoreOptions) -> Result<Restored, Error> {
+    pub fn state_read(
+        &mut self,
+        input: &mut dyn Read,
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         self.state_read_bytes(&read_all(input)?, options)
     }
 
@@ -154,7 +163,11 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::state_read`].
-    pub fn state_read_bytes(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
+    pub fn state_read_bytes(
+        &mut self,
+        bytes: &[u8],
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         self.take(&Container::parse(bytes)?, None, options)
     }
 
@@ -209,7 +222,7 @@ impl Context {
         &mut self,
         seq: SeqId,
         input: &mut dyn Read,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         self.seq_state_read_bytes(seq, &read_all(input)?, options)
     }
@@ -222,7 +235,7 @@ impl Context {
         &mut self,
         seq: SeqId,
         bytes: &[u8],
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         self.take(&Container::parse(bytes)?, Some(seq), options)
     }

@@ -1,6 +1,7 @@
 //! Conversions of other errors into [`Error`](super::Error), and the chain of sources.
 
 use super::Error;
+use crate::adapter::AdapterError;
 use crate::vocab::error::VocabError;
 use alloc::boxed::Box;
 
@@ -18,6 +19,7 @@ impl core::error::Error for Error {
             Self::Memory(source) => source.source(),
             Self::State(source) => source.source(),
             Self::Llama(source) => source.source(),
+            Self::Adapter(source) => source.source(),
             Self::Stream(source) => source.source(),
             Self::Vocab(source) => source.source(),
             #[cfg(feature = "chat")]
@@ -35,6 +37,12 @@ impl core::error::Error for Error {
 impl From<ChatError> for Error {
     fn from(error: ChatError) -> Self {
         Self::Chat(error)
+    }
+}
+
+impl From<AdapterError> for Error {
+    fn from(error: AdapterError) -> Self {
+        Self::Adapter(Box::new(error))
     }
 }
 

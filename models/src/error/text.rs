@@ -321,6 +321,7 @@ impl fmt::Display for Error {
             Self::Memory(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Llama(error) => error.fmt(f),
+            Self::Adapter(error) => error.fmt(f),
             Self::LlamaState { architecture } => {
                 write!(
                     f,

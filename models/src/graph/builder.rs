@@ -19,7 +19,7 @@ pub(super) mod recurrence;
 pub(super) mod rope;
 
 use super::{
-    computation::Graph,
+    computation::{Graph, LayerEnd},
     rotation::RopeId,
     step::{Carried, CarriedState, Step},
     value::{Rows, Value, ValueInfo},
@@ -134,6 +134,17 @@ impl<'g, 'a> Builder<'g, 'a> {
         self.prefix = format!("{}blk.{il}.", self.stack);
     }
 
+    /// Note that the layer ends here, with all that it added in `stream`: where a control vector
+    /// is added.
+    pub fn end_layer(&mut self, stream: Value) {
+        let (Some(step), Some(layer)) = (self.graph.steps.len().checked_sub(1), self.n_layer.checked_sub(1))
+        else {
+            return self.note(Error::OutsideLayer { operation: "end_layer" });
+        };
+        self.quantized.remove(&stream);
+        self.graph.layer_ends.push(LayerEnd { step, layer, stream });
+    }
+
     /// End the last layer: names have no prefix again but the stack's.
     pub fn head(&mut self) {
         self.layer = None;
@@ -153,6 +164,7 @@ impl<'g, 'a> Builder<'g, 'a> {
         encoder.values = core::mem::take(&mut self.graph.values);
         encoder.steps = core::mem::take(&mut self.graph.steps);
         encoder.head = self.graph.head;
+        encoder.layer_ends = core::mem::take(&mut self.graph.layer_ends);
         self.graph.encoder = Some(encoder.into());
         self.quantized.clear();
         self.remade.clear();
@@ -183,12 +195,12 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// # Errors
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn vector(&mut self, name: &str, len: usize) -> Result<WeightId, Error> {
-        let (name, info) = self.tensor(name)?;
+        let info = self.tensor(name)?;
         if info.n_elements() != len {
             info.expect_shape(&[len])?;
         }
         decodable(&info)?;
-        Ok(self.add_weight(name, WeightShape::Vector { len }))
+        Ok(self.add_weight(&info, WeightShape::Vector { len }))
     }
 
     /// Add the vector `name`, if the file has it; errors as [`Builder::vector`].
@@ -199,36 +211,34 @@ impl<'g, 'a> Builder<'g, 'a> {
     /// Add a small matrix `[n_rows, n_cols]` that kernels read column by column; the tensor may
     /// have further dimensions of 1. Errors as [`Builder::vector`].
     fn columns_of(&mut self, name: &str, n_rows: usize, n_cols: usize) -> Result<WeightId, Error> {
-        let (name, info) = self.tensor(name)?;
+        let info = self.tensor(name)?;
         let wanted = [n_rows, n_cols];
         let without_ones = |shape: &[usize]| shape.iter().copied().filter(|&n| n != 1).collect::<Vec<_>>();
         if without_ones(info.shape()) != without_ones(&wanted) {
             info.expect_shape(&wanted)?;
         }
         decodable(&info)?;
-        Ok(self.add_weight(name, WeightShape::Columns { n_rows, n_cols }))
+        Ok(self.add_weight(&info, WeightShape::Columns { n_rows, n_cols }))
     }
 
     fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    fn tensor(&self, name: &str) -> Result<(String, TensorInfo<'a>), Error> {
+    fn tensor(&self, name: &str) -> Result<TensorInfo<'a>, Error> {
         let name = self.full_name(name);
-        match self.gguf.tensor(&name) {
-            Some(info) => Ok((name, info)),
-            None => Err(Error::MissingTensor { tensor: name.into() }),
-        }
+        self.gguf.tensor(&name).ok_or_else(|| Error::MissingTensor { tensor: name.into() })
     }
 
-    fn add_weight(&mut self, tensor: String, shape: WeightShape) -> WeightId {
+    fn add_weight(&mut self, info: &TensorInfo<'_>, shape: WeightShape) -> WeightId {
+        let tensor = String::from(info.name());
         let ids = self.known.entry(tensor.clone()).or_default();
         if let Some(id) = ids.iter().find(|id| self.graph.weights[id.0 as usize].shape == shape) {
             return *id;
         }
         let id = WeightId(self.graph.weights.len() as u32);
         ids.push(id);
-        self.graph.weights.push(WeightInfo { tensor, shape });
+        self.graph.weights.push(WeightInfo { tensor, dims: info.shape().into(), shape });
         id
     }
 

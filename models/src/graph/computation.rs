@@ -34,6 +34,20 @@ pub struct Graph {
     pub(super) cell_ropes: Vec<Option<RopeId>>,
     pub(super) head: Head,
     pub(super) encoder: Option<Box<Graph>>,
+    /// The ends of its layers, in the order of their steps.
+    pub(super) layer_ends: Vec<LayerEnd>,
+}
+
+/// The place behind a layer, where the stream of hidden states holds all that the layer added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LayerEnd {
+    /// The number of the layer's last step in the graph.
+    pub step: usize,
+    /// The layer of the graph's stack, from 0.
+    pub layer: usize,
+    /// The stream.
+    pub stream: Value,
 }
 
 impl Graph {
@@ -47,6 +61,7 @@ impl Graph {
             cell_ropes: Vec::new(),
             head: Head::Logits,
             encoder: None,
+            layer_ends: Vec::new(),
         }
     }
 
@@ -74,6 +89,11 @@ impl Graph {
     /// layers of both are the same lists.
     pub fn encoder(&self) -> Option<&Graph> {
         self.encoder.as_deref()
+    }
+
+    /// The ends of the layers, in the order of their steps: where control vectors are added.
+    pub fn layer_ends(&self) -> &[LayerEnd] {
+        &self.layer_ends
     }
 
     /// The memory of each layer, with keys rotated as in contexts of the usual length.

@@ -1,6 +1,7 @@
 //! Weights: the tensors of the file that steps use, and the shape in which memory keeps each.
 
 use crate::{error::Error, gguf::TensorInfo};
+use alloc::boxed::Box;
 use alloc::string::String;
 use backstitch_core::packed::PackedType;
 use core::ops::Range;
@@ -85,6 +86,8 @@ impl WeightShape {
 pub struct WeightInfo {
     /// Name of the tensor in the file.
     pub tensor: String,
+    /// The dimensions of the whole tensor, outermost first.
+    pub dims: Box<[usize]>,
     /// The part of it that is used, and how.
     pub shape: WeightShape,
 }

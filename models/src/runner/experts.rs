@@ -5,6 +5,8 @@
 //! token's results are added in the order of their weights, best first: neither depends on the
 //! other tokens.
 
+mod adapt;
+
 use super::frame::Frame;
 use super::routing::{Choice, choose};
 use super::rows::{activation_kernel, each_piece, gate_kernel};
@@ -146,6 +148,7 @@ impl Frame<'_> {
         let (&x, [router, scratch, out]) = (step.reads.first().ok_or(refused)?, step.writes()?);
         let tensors = Tensors::of(step, &sizes, self.weights)?;
         let [n_in, n_expert, n_out] = [x, router, out].map(|value| self.values.width(value).max(1));
+        let tokens_of_x = self.values.graph.info(x).rows;
         let [x, router, scratch, out] = self.values.slices([x, router, scratch, out])?;
         if x.is_empty() {
             return Ok(());
@@ -166,8 +169,15 @@ impl Frame<'_> {
             pairs.sort(bytemuck::cast_slice_mut(&mut router[..n_expert]));
             networks.hidden_of_many(x, n_in, &mut pairs)?;
         }
+        let adapting = &mut self.adapters;
+        if adapting.is_any {
+            networks.adapt_hidden(x, n_in, tokens_of_x, &mut pairs, adapting)?;
+        }
         networks.activate(&mut pairs)?;
         networks.results(n_out, &mut pairs)?;
+        if adapting.is_any {
+            networks.adapt_results(n_out, tokens_of_x, &mut pairs, adapting)?;
+        }
         let Pairs { weights, places, rows, .. } = pairs;
         if !sizes.add {
             out.fill(0.0);

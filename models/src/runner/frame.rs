@@ -1,5 +1,6 @@
 //! The frame of a ubatch: its values in the arena, and what all of its steps read.
 
+use super::adapt::Adapting;
 use crate::{
     error::Error,
     graph::{Graph, Plan, Rotation, Rows, Step, Value, WeightId},
@@ -17,6 +18,7 @@ pub(super) struct Frame<'r> {
     pub values: Values<'r>,
     pub scratch: &'r mut [f32],
     pub wanted: &'r [u32],
+    pub adapters: Adapting<'r>,
 }
 
 /// The values of a ubatch, and their places in the arena.

@@ -1,11 +1,12 @@
 //! Products of activations with weight matrices.
 
+use super::adapt::{Read, Target};
 use super::frame::Frame;
 use super::outputs::Outputs;
 use super::rows::each_piece;
 use crate::{
     error::Error,
-    graph::{Step, Value, WeightId},
+    graph::{Rows, Step, Value, WeightId},
 };
 use backstitch_core::{
     KernelSet,
@@ -61,7 +62,8 @@ impl Frame<'_> {
         let &x = step.reads.first().ok_or(refused)?;
         let write = if add { Write::Add } else { Write::Store };
         let (weights, outs) = (step.weights.chunks(AT_ONCE), step.writes.chunks(AT_ONCE));
-        weights.zip(outs).try_for_each(|(weights, outs)| self.matmul_few(x, weights, outs, write))
+        weights.zip(outs).try_for_each(|(weights, outs)| self.matmul_few(x, weights, outs, write))?;
+        if self.adapters.is_any { self.adapt_products(step) } else { Ok(()) }
     }
 
     /// Multiply by up to [`AT_ONCE`] matrices.
@@ -91,6 +93,7 @@ impl Frame<'_> {
         let ([x], [out, room], [id]) = (step.reads()?, step.writes()?, step.weights()?);
         let [x_width, width] = [x, out].map(|value| self.values.width(value));
         let (n_in, n_out) = (x_width / n_head, width / n_head);
+        let token = self.adapters.who.tokens(self.values.graph.info(out).rows);
         let [x, out, room] = self.values.slices([x, out, room])?;
         let n_tokens = x.len() / x_width.max(1);
         let (rows, rest) = room.split_at_mut_checked(n_tokens * n_in).ok_or(Error::Arena)?;
@@ -103,6 +106,12 @@ impl Frame<'_> {
             let input = input_of(self.set, self.pool, rows, &weights, blocks)?;
             let mut products = [Product { weights, out: &mut *result, write: Write::Store }];
             matmul(self.set, self.pool, input, &mut products)?;
+            if self.adapters.is_any {
+                let mut adding = self.adapters.adding(self.set, self.pool);
+                let x = Read::Floats(&*rows);
+                let target = Target { id, matrix: head, x, n_in, out: &mut *result, n_out };
+                adding.add(target, &token)?;
+            }
             for (out, row) in out.chunks_exact_mut(width).zip(result.chunks_exact(n_out)) {
                 out[head * n_out..][..n_out].copy_from_slice(row);
             }
@@ -120,10 +129,11 @@ impl Frame<'_> {
         outputs: &mut Outputs,
     ) -> Result<(), Error> {
         let ([x], [room]) = (step.reads()?, step.writes()?);
-        let (&head, bias) = step.weights.split_first().ok_or(Error::Operands { operation: step.name })?;
+        let (&id, bias) = step.weights.split_first().ok_or(Error::Operands { operation: step.name })?;
         let bias = bias.first().map(|&bias| self.weights.vector(bias)).transpose()?;
-        let head = self.weights.matrix(head, 0)?;
+        let head = self.weights.matrix(id, 0)?;
         let (width, n_vocab, wanted) = (self.values.width(x), head.n_rows(), self.wanted);
+        let token = self.adapters.who.tokens(Rows::Outputs);
         let [x, room] = self.values.slices([x, room])?;
         let row_of = |outputs: &Outputs, i: usize| {
             let token = ubatch.tokens().get(*wanted.get(i)? as usize)?;
@@ -138,6 +148,12 @@ impl Frame<'_> {
             let input = input_of(self.set, self.pool, x, &head, room)?;
             matmul(self.set, self.pool, input, &mut products)?;
             let [Product { out, .. }] = products;
+            if self.adapters.is_any {
+                let mut adding = self.adapters.adding(self.set, self.pool);
+                let x = Read::Floats(x);
+                let target = Target { id, matrix: 0, x, n_in: width, out: &mut *out, n_out: n_vocab };
+                adding.add(target, |row| token(first + row))?;
+            }
             if let Some(bias) = bias {
                 out.chunks_exact_mut(n_vocab.max(1)).for_each(|row| (self.set.add)(row, bias));
             }

@@ -72,11 +72,12 @@ impl Frame<'_> {
         scale: f32,
         ubatch: &Ubatch<'_>,
     ) -> Result<(), Error> {
-        let ([table], [out]) = (step.weights()?, step.writes()?);
-        let table = self.weights.matrix(table, 0)?;
+        let ([id], [out]) = (step.weights()?, step.writes()?);
+        let table = self.weights.matrix(id, 0)?;
         let width = self.values.width(out);
         let [out] = self.values.slices([out])?;
         for (i, (row, token)) in out.chunks_exact_mut(width).zip(ubatch.tokens()).enumerate() {
+            let mut number = 0;
             match (by, ubatch.embedding(i)) {
                 (RowOf::Token, Some(embedding)) if embedding.len() == width => {
                     row.copy_from_slice(embedding);
@@ -87,7 +88,8 @@ impl Frame<'_> {
                     return Err(Error::Params { what: "width of an embedding", found, wanted: "n_embd" });
                 }
                 (RowOf::Token | RowOf::TokenOrFirst, None) => {
-                    table.decode_row(token.token.0 as usize, row)?
+                    number = token.token.0 as usize;
+                    table.decode_row(number, row)?
                 }
                 (RowOf::Position, _) if token.pos.0 as usize >= table.n_rows() => {
                     return Err(Error::BeyondPositions { pos: token.pos.0, n_pos: table.n_rows() });
@@ -97,6 +99,9 @@ impl Frame<'_> {
             }
             if scale != 1.0 {
                 (self.set.scale_in_place)(row, scale);
+            }
+            if self.adapters.is_any && matches!(by, RowOf::Token | RowOf::TokenOrFirst) {
+                self.adapters.adding(self.set, self.pool).embed(id, number, scale, i, row)?;
             }
         }
         Ok(())

@@ -99,7 +99,7 @@ impl Session {
         mut ctx: Context,
         chain: &Chain,
         path: impl AsRef<Path>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<(Self, Restored), Error> {
         let restored = ctx.restore_with(path, options)?;
         Ok((Self::adopt(ctx, chain, &restored)?, restored))
@@ -127,7 +127,7 @@ impl Session {
         mut ctx: Context,
         chain: &Chain,
         path: impl AsRef<Path>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<(Self, Restored), Error> {
         let restored = ctx.restore_all_with(path, options)?;
         Ok((Self::adopt(ctx, chain, &restored)?, restored))

@@ -3,6 +3,7 @@
 
 use super::event::{Reuse, ReuseLimit};
 use super::request::Tenant;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::backstitch_kv::RollbackCost;
 use backstitch_models::{Context, Error, Pos, SeqId, Token};
 use std::time::Instant;
@@ -89,16 +90,25 @@ impl Conversations {
         self.list.retain(|held| held.seq != seq);
     }
 
-    /// Return the sequence from which a prompt of `tenant` needs the fewest evaluations. The last
-    /// token of the prompt is never reused, because its logits come from evaluating it. The result
-    /// may start at 0, if no checkpoint is nearer.
+    /// Return the sequence from which a prompt of `tenant`, evaluated with `adapters`, needs the
+    /// fewest evaluations. The last token of the prompt is never reused, because its logits come
+    /// from evaluating it. The result may start at 0, if no checkpoint is nearer.
     ///
     /// # Errors
     /// Those of [`Context::positions`].
-    pub fn longest(&self, ctx: &Context, tenant: Tenant, prompt: &[Token]) -> Result<Option<Prefix>, Error> {
+    pub fn longest(
+        &self,
+        ctx: &Context,
+        tenant: Tenant,
+        adapters: &AdapterSet,
+        prompt: &[Token],
+    ) -> Result<Option<Prefix>, Error> {
         let prompt = prompt.get(..prompt.len().saturating_sub(1)).unwrap_or_default();
         let mut best: Option<Prefix> = None;
         for held in self.list.iter().filter(|held| held.is_reusable && held.tenant == tenant) {
+            if ctx.adapters(held.seq)? != adapters {
+                continue;
+            }
             let tokens = ctx.tokens(held.seq)?;
             let n_common = common(tokens, prompt);
             let is_better = |start: usize, is_whole: bool| match &best {
@@ -137,7 +147,8 @@ impl Conversations {
         let (Some(of), tokens) = (self.get(seq), ctx.tokens(seq)?) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for held in self.list.iter().filter(|held| held.seq != seq && !held.is_busy) {
-            let is_prefix = held.tenant == of.tenant && tokens.starts_with(ctx.tokens(held.seq)?);
+            let is_alike = held.tenant == of.tenant && ctx.adapters(held.seq)? == ctx.adapters(seq)?;
+            let is_prefix = is_alike && tokens.starts_with(ctx.tokens(held.seq)?);
             if is_prefix && held.is_reusable {
                 found.push(held.seq);
             }

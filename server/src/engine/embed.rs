@@ -2,6 +2,7 @@
 
 use super::worker::{Worker, is_full};
 use crate::error::Error;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::graph::Head;
 use backstitch_models::{Pos, SeqId, Token, Wanted};
 
@@ -21,7 +22,7 @@ pub struct Embedding {
 impl Worker {
     /// Return the embeddings of the first of `inputs`, as many as fit in one batch: at least one,
     /// or none as long as requests under way hold all cells.
-    pub fn embed(&mut self, inputs: &[Vec<Token>]) -> Result<Vec<Embedding>, Error> {
+    pub fn embed(&mut self, inputs: &[Vec<Token>], set: &AdapterSet) -> Result<Vec<Embedding>, Error> {
         let n_most = self.check_input(inputs.first().map_or(0, Vec::len))?;
         let n_seqs =
             if self.is_encoder() { self.params.context.n_seq_max as usize } else { self.params.n_slots };
@@ -33,7 +34,7 @@ impl Worker {
         let n = fitting.count().max(1);
         let inputs = inputs.get(..n).unwrap_or(inputs);
         let mut seqs = Vec::new();
-        let result = self.embed_together(inputs, &mut seqs);
+        let result = self.embed_together(inputs, set, &mut seqs);
         for seq in seqs {
             self.ctx.release(seq)?;
         }
@@ -68,12 +69,13 @@ impl Worker {
     fn embed_together(
         &mut self,
         inputs: &[Vec<Token>],
+        set: &AdapterSet,
         seqs: &mut Vec<SeqId>,
     ) -> Result<Vec<Embedding>, Error> {
         self.batch.clear();
         for input in inputs {
             self.make_sequences_free(seqs.len() + 1, None)?;
-            let seq = self.ctx.sequence()?;
+            let seq = self.ctx.sequence_with(set)?;
             seqs.push(seq);
             let added = self.batch.extend(seq, Pos(0), input, Wanted::All);
             added.map_err(backstitch_models::Error::from)?;

@@ -1,6 +1,7 @@
 //! Requests to the engine: what a client wants generated, embedded or scored.
 
 use backstitch_models::Token;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::sampler::Chain;
 
 /// The owner of prefixes: sequences of one tenant are never reused for another, so that no client
@@ -67,6 +68,8 @@ pub struct Generate {
     pub chain: Chain,
     /// The owner of the prefixes that this request may reuse and leaves behind.
     pub tenant: Tenant,
+    /// The adapters to evaluate with. Prefixes of other sets are never reused.
+    pub adapters: AdapterSet,
     /// Requests of higher priority are evaluated first.
     pub priority: i32,
     /// The slot that the client asked for; `None` for any.
@@ -110,6 +113,7 @@ impl Generate {
             prompt,
             chain,
             tenant: Tenant::default(),
+            adapters: AdapterSet::default(),
             priority: 0,
             slot: None,
             cache_prompt: true,

@@ -5,6 +5,7 @@ use super::report::SlotReport;
 use super::request::Tenant;
 use super::worker::Worker;
 use crate::error::Error;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::llama_files::{Form, Options};
 use backstitch_models::{RestoreOptions, SeqId};
 use std::fs::File;
@@ -86,8 +87,14 @@ impl Worker {
         Ok(SlotFile { n_tokens, n_bytes, elapsed: began.elapsed() })
     }
 
-    /// Restore a saved sequence into a slot.
-    pub fn restore_slot(&mut self, slot: usize, path: &Path, tenant: Tenant) -> Result<SlotFile, Error> {
+    /// Restore a saved sequence into a slot; `sets` are the adapters that it may have.
+    pub fn restore_slot(
+        &mut self,
+        slot: usize,
+        path: &Path,
+        tenant: Tenant,
+        sets: &[AdapterSet],
+    ) -> Result<SlotFile, Error> {
         let began = Instant::now();
         self.idle_slot(slot)?;
         let former = self.slots.get(slot).and_then(|slot| slot.seq);
@@ -103,7 +110,7 @@ impl Worker {
                 (seq, bytes.len() as u64)
             }
             None => {
-                let restored = self.ctx.restore(path)?;
+                let restored = self.ctx.restore_with(path, &RestoreOptions::default().adapters(sets))?;
                 (restored.seq(), restored.n_bytes)
             }
         };

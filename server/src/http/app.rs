@@ -1,5 +1,6 @@
 //! The loaded model, and its sleep while nobody asks for anything.
 
+use super::adapters::{Adapters, ScaledAdapters};
 use super::error::{ApiError, ErrorKind};
 use crate::conversation::{CHATML, Capabilities, Template, builtin_template};
 use crate::engine::Engine;
@@ -21,6 +22,8 @@ pub struct Loaded {
     /// The source of the chat template, or the name of a known one, if the model's own is not
     /// wanted.
     pub template: Option<String>,
+    /// The adapters that requests may choose.
+    pub adapters: Adapters,
 }
 
 /// Loads the model: once at the start, and again after each sleep.
@@ -63,6 +66,7 @@ pub struct App {
     params: Arc<ServerParams>,
     summary: Arc<ModelSummary>,
     started: u64,
+    adapters: ScaledAdapters,
 }
 
 impl App {
@@ -91,7 +95,9 @@ impl App {
         };
         let started = unix_time();
         let grammars = OnceLock::new();
-        Ok(App { engine: loaded.engine, template, grammars, params, summary: Arc::new(summary), started })
+        let (engine, summary) = (loaded.engine, Arc::new(summary));
+        let adapters = ScaledAdapters::new(loaded.adapters);
+        Ok(App { engine, template, grammars, params, summary, started, adapters })
     }
 
     /// Return the engine.
@@ -107,6 +113,11 @@ impl App {
     /// Return the vocabulary.
     pub fn vocab(&self) -> &Vocab {
         self.engine.model().vocab()
+    }
+
+    /// Return the adapters that requests may choose, and their scales.
+    pub fn adapters(&self) -> &ScaledAdapters {
+        &self.adapters
     }
 
     /// Return the settings of the server.

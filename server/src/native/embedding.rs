@@ -52,7 +52,8 @@ pub async fn embed(
     // An empty text is that of a token which stands for nothing.
     let filler = app.vocab().bos().or(app.vocab().eos()).unwrap_or(Token(0));
     inputs.iter_mut().filter(|input| input.is_empty()).for_each(|input| input.push(filler));
-    let mut embeddings = app.engine().embed(inputs).await.map_err(|error| match error {
+    let adapters = app.adapters().set(&Vec::new())?;
+    let mut embeddings = app.engine().embed(inputs, &adapters).await.map_err(|error| match error {
         crate::Error::InputTooLong { n_prompt_tokens, n_ubatch } => {
             let text = format!(
                 "input ({n_prompt_tokens} tokens) is too large to process. increase the physical batch \

@@ -1,10 +1,10 @@
 //! `/health`, `/props` and `/lora-adapters`: what the server is.
 
-use crate::http::{ApiError, Body, Host};
+use crate::http::{ApiError, Body, Host, Ready};
 use crate::params::default_settings;
 use axum::Json;
 use axum::extract::State;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Answer that the server is there. It never listens before the model is loaded.
@@ -54,22 +54,22 @@ pub(super) async fn set_props(State(host): State<Arc<Host>>, _: Body) -> Result<
     }
 }
 
-/// Return the adapters, of which there are none.
-pub(super) async fn adapters() -> Json<Value> {
-    Json(json!([]))
+/// Return the adapters and their scales.
+pub(super) async fn adapters(Ready(app): Ready) -> Json<Value> {
+    Json(app.adapters().to_json())
 }
 
-/// Refuse to scale adapters that do not exist; an empty list changes nothing.
+/// Scale the adapters of requests that name none.
 pub(super) async fn set_adapters(
+    Ready(app): Ready,
     request: axum::extract::Request,
-) -> Result<Json<Map<String, Value>>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let bytes = axum::body::to_bytes(request.into_body(), 1 << 16).await;
     let body: Option<Value> = bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match body {
-        Some(Value::Array(list)) if list.is_empty() => {
-            Ok(Json(Map::from_iter([("success".to_owned(), true.into())])))
-        }
-        Some(Value::Array(_)) => Err(ApiError::not_supported("this server has no adapters")),
-        _ => Err(ApiError::invalid("Request body must be an array")),
-    }
+    let Some(Value::Array(list)) = body else {
+        return Err(ApiError::invalid("Request body must be an array"));
+    };
+    let scales = app.adapters().read(&list, "lora-adapters")?;
+    app.adapters().scale(&scales);
+    Ok(Json(json!({"success": true})))
 }

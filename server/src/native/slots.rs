@@ -98,7 +98,10 @@ pub(super) async fn act(
         "save" => save(&app, (slot, tenant), folder, name).await,
         _ => {
             let path = folder.join(name);
-            let file = app.engine().restore_slot(slot, path, tenant).await.map_err(|error| {
+            let lora = app.adapters().read(fields.array("lora")?.unwrap_or_default(), "lora")?;
+            let sets = vec![app.adapters().set(&lora)?];
+            let restored = app.engine().restore_slot(slot, path, tenant, sets).await;
+            let file = restored.map_err(|error| {
                 let reason = without_folder(&error, &folder);
                 let text = format!("Unable to restore slot, invalid slot save file: {reason}");
                 ApiError::from(error).with_message(text, ErrorKind::Invalid)

@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::sampling::{MAX_PROBS, MAX_STRINGS, Sampling};
 use super::server::ServerParams;
 use crate::engine::{Generate, WhenFull};
-use crate::http::{ApiError, App, Client};
+use crate::http::{ApiError, App, Client, Scales};
 use backstitch_models::Token;
 use serde_json::{Value, json};
 
@@ -35,6 +35,8 @@ pub struct Reading {
     pub return_progress: bool,
     /// The text of the grammar, if there is one; a schema has none.
     pub grammar: String,
+    /// The adapters that the request names, with their scales.
+    pub lora: Scales,
 }
 
 impl Reading {
@@ -47,6 +49,7 @@ impl Reading {
             let chain = self.sampling.chain(app.vocab(), app.summary().n_ctx, index, grammar);
             let mut request = Generate::new(first.prompt.clone(), chain);
             request.tenant = first.tenant;
+            request.adapters.clone_from(&first.adapters);
             request.priority = first.priority;
             request.cache_prompt = first.cache_prompt;
             request.message_ends.clone_from(&first.message_ends);
@@ -92,6 +95,7 @@ impl Reading {
             "grammar": self.grammar,
             "timings_per_token": self.timings_per_token,
             "post_sampling_probs": self.generate.probs_after_sampling,
+            "lora": self.lora.iter().map(|(id, scale)| json!({"id": id, "scale": scale})).collect::<Value>(),
         });
         extend(&mut settings, given);
         settings
@@ -180,6 +184,8 @@ pub fn read_generate(
     if let Some(n) = fields.u64("speculative.n_max")? {
         generate.n_draft = usize::try_from(n).unwrap_or(usize::MAX);
     }
+    let lora = app.adapters().read(fields.array("lora")?.unwrap_or_default(), "lora")?;
+    generate.adapters = app.adapters().set(&lora)?;
     let return_progress = fields.bool("return_progress")?.unwrap_or(false);
     generate.progress = return_progress;
     Ok(Reading {
@@ -191,6 +197,7 @@ pub fn read_generate(
         timings_per_token: fields.bool("timings_per_token")?.unwrap_or(false),
         return_progress,
         grammar: fields.str("grammar")?.unwrap_or_default().to_owned(),
+        lora,
     })
 }
 

@@ -10,6 +10,7 @@ use crate::model;
 use crate::output::{Output, bytes, counted, one_line};
 use backstitch_core::cell::CellType;
 use backstitch_kv::storage::prompt_cache::{Access, EntryInfo, Key};
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::{Context, Model, Params, Token};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -104,7 +105,11 @@ impl Reader {
         let model = model::open(args, model::n_threads(None))?;
         let root = |cell| {
             let small = Params::default().n_ctx(32).n_batch(1).n_ubatch(1).n_threads(1);
-            Some(Context::new(&model, small.type_k(cell).type_v(cell)).ok()?.prompt_cache_root())
+            Some(
+                Context::new(&model, small.type_k(cell).type_v(cell))
+                    .ok()?
+                    .prompt_cache_root(&AdapterSet::default()),
+            )
         };
         // Some data types do not fit the dimensions of some models.
         let roots = CellType::ALL.into_iter().filter_map(root).collect();

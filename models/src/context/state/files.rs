@@ -119,7 +119,7 @@ impl Context {
     pub fn restore_with(
         &mut self,
         path: impl AsRef<Path>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         let free = self.sequences.iter().position(Option::is_none);
         let id = free.ok_or(Error::TooManySequences { limit: self.params.n_seq_max })?;
@@ -143,7 +143,7 @@ impl Context {
     pub fn restore_all_with(
         &mut self,
         path: impl AsRef<Path>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         self.restore_file(path.as_ref(), None, options)
     }
@@ -152,7 +152,7 @@ impl Context {
         &mut self,
         path: &Path,
         seq: Option<SeqId>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         let file = StateFile::open(path)?;
         let container = file.container().map_err(Error::from);

@@ -60,6 +60,7 @@ impl Context {
         form: Form,
         options: &llama_files::Options,
     ) -> Result<Vec<u8>, Error> {
+        self.expect_no_adapters(seqs)?;
         let snapshot = self.memory.export(seqs)?;
         Ok(llama_files::export(&snapshot, tokens, &self.llama_layout()?, form, options)?)
     }
@@ -83,7 +84,11 @@ impl Context {
     /// other models and versions, and damage; [`Error::Sequence`] for sequences that this context
     /// cannot have; [`Error::Memory`] if it has no room, or cells of another type and `options`
     /// does not say to convert them. Nothing has changed then.
-    pub fn llama_state_read(&mut self, bytes: &[u8], options: &RestoreOptions) -> Result<Restored, Error> {
+    pub fn llama_state_read(
+        &mut self,
+        bytes: &[u8],
+        options: &RestoreOptions<'_>,
+    ) -> Result<Restored, Error> {
         let layout = self.llama_layout()?;
         let file = File::parse(bytes, &layout)?;
         self.expect_form(&file, true)?;
@@ -112,7 +117,7 @@ impl Context {
         &mut self,
         seq: SeqId,
         bytes: &[u8],
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         if seq.0 >= self.params.n_seq_max {
             return Err(Error::Sequence { seq: seq.0 });
@@ -136,7 +141,7 @@ impl Context {
         &mut self,
         file: &File<'_>,
         seqs: &[SeqId],
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         let contents = (0..seqs.len()).map(|index| Ok((self.history_of(file, index)?, None)));
         let contents = contents.collect::<Result<_, Error>>()?;

@@ -3,6 +3,7 @@
 use super::saved::{SavedContext, SavedSequence};
 use super::sections::{MAX_TOKENS, SAMPLER, TOKENS, TRAIL, expect_at_most, sampler_room};
 use super::{RestoreOptions, Restored, RestoredSequence};
+use crate::adapter::{AdapterError, AdapterSet};
 use crate::cancel::{SourceError, Stoppable, StoppableSource};
 use crate::context::history::{Left, SavedTokens};
 use crate::context::{Context, History};
@@ -21,7 +22,7 @@ impl Context {
         &mut self,
         container: &Container<'_>,
         seq: Option<SeqId>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Restored, Error> {
         // Numbers of another model mean nothing.
         container.expect_fingerprint(&self.fingerprint())?;
@@ -44,9 +45,11 @@ impl Context {
             return Err(Error::Sequence { seq: seq.0 });
         }
         self.expect_room(container, n)?;
+        let sets = self.restored_adapters(&saved, seq, options)?;
         let contents = saved.iter().map(|saved| Ok((self.restored_history(saved)?, saved.logits.clone())));
         let contents = contents.collect::<Result<_, Error>>()?;
         let fit = self.adopt(memory.snapshot(), &memory, &seqs, contents, options)?;
+        seqs.iter().zip(sets).for_each(|(seq, set)| self.runner.adapters.assign(*seq, set));
         others.into_iter().for_each(|seq| self.release_live(seq));
         let with_sampler = |(saved, &seq): (SavedSequence, &SeqId)| {
             let sampler = saved.sampler.map(|sampler| (*sampler).clone());
@@ -55,6 +58,36 @@ impl Context {
         let sequences: Vec<RestoredSequence> = saved.into_iter().zip(&seqs).map(with_sampler).collect();
         let sampler = sequences.first().and_then(|first| first.sampler.clone());
         Ok(Restored { sequences, sampler, metadata, n_bytes: container.committed_len(), fit })
+    }
+
+    /// Return the set of each saved sequence, from those that the caller gave or that the sequences
+    /// of this context have. Where a sequence with a set, or for new ones the context's default, is
+    /// to be restored, one that was evaluated without adapters is refused.
+    fn restored_adapters(
+        &mut self,
+        saved: &[SavedSequence],
+        seq: Option<SeqId>,
+        options: &RestoreOptions<'_>,
+    ) -> Result<Vec<AdapterSet>, Error> {
+        let mut given = options.adapters.to_vec();
+        let place = match seq.filter(|seq| self.history(*seq).is_ok()) {
+            Some(seq) => self.runner.adapters.of(seq).clone(),
+            None => self.runner.adapters.default.clone(),
+        };
+        let own = place.id();
+        given.insert(0, place);
+        if seq.is_none() {
+            given.extend(self.live().iter().map(|seq| self.runner.adapters.of(*seq).clone()));
+        }
+        let set_of = |saved: &SavedSequence| match &saved.adapters {
+            None if own.is_some() => {
+                let wanted = given.first().map(AdapterSet::description).unwrap_or_default();
+                Err(AdapterError::OtherSet { found: "no adapters".into(), wanted }.into())
+            }
+            None => Ok(AdapterSet::EMPTY),
+            Some(adapters) => self.find_adapters(adapters.id, &adapters.description, &given),
+        };
+        saved.iter().map(set_of).collect()
     }
 
     /// Check that the lists of a state take no more memory than the file has bytes and sequences of
@@ -95,7 +128,7 @@ impl Context {
         source: &S,
         seqs: &[SeqId],
         contents: Vec<(History, Option<Logits>)>,
-        options: &RestoreOptions,
+        options: &RestoreOptions<'_>,
     ) -> Result<Fit, Error> {
         let work = Stoppable::new(&*self.pool, self.cancel.as_ref());
         let source = StoppableSource { source, work: &work };

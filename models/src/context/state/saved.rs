@@ -1,15 +1,18 @@
 //! A saved state as plain data: the one parser of its sections, for restoring it and for showing
 //! it.
 
-use super::sections::{LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION};
+use super::sections::{
+    ADAPTERS, LOGITS, MAX_ADAPTERS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION,
+};
 use crate::context::history::SavedTokens;
 use crate::error::Error;
 use crate::sampler;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use backstitch_kv::snapshot::{self, Sees, Snapshot};
-use backstitch_kv::storage::{Container, IMAGE_TAGS, MAX_READ, Section, StoredSnapshot, Tag};
+use backstitch_kv::storage::{Container, Fingerprint, IMAGE_TAGS, MAX_READ, Section, StoredSnapshot, Tag};
 use backstitch_kv::{Pos, Token};
 
 /// The most sequences of a state; far above those of any context.
@@ -70,8 +73,39 @@ pub struct SavedSequence {
     pub logits: Option<Arc<Vec<f32>>>,
     /// The state of its samplers.
     pub sampler: Option<Arc<sampler::State>>,
+    /// The adapters that it was evaluated with; none: none.
+    pub adapters: Option<SavedAdapters>,
     /// The position that its next token gets.
     pub end: Pos,
+}
+
+/// The adapters that a saved sequence was evaluated with, by name: their contents are in files of
+/// their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SavedAdapters {
+    /// Their identity, as [`AdapterSet::id`](crate::adapter::AdapterSet::id) returns it.
+    pub id: Fingerprint,
+    /// Their names and scales, for people.
+    pub description: Box<str>,
+}
+
+impl SavedAdapters {
+    /// Parse the bytes of a section.
+    ///
+    /// # Errors
+    /// [`Error::SavedLength`] if they are too few, [`Error::SavedValue`] if the text is no UTF-8.
+    fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let what = "the adapters of a sequence";
+        let (found, wanted) = (bytes.len() as u64, 32);
+        let (id, text) = bytes.split_first_chunk().ok_or(Error::SavedLength { what, found, wanted })?;
+        let text = core::str::from_utf8(text).map_err(|error| {
+            let at = error.valid_up_to();
+            let (offset, found) = (32 + at as u64, text.get(at).copied().unwrap_or_default().into());
+            Error::SavedValue { what, offset, found, wanted: "valid UTF-8" }
+        })?;
+        Ok(SavedAdapters { id: Fingerprint(*id), description: text.into() })
+    }
 }
 
 impl<'a> SavedContext<'a> {
@@ -83,7 +117,7 @@ impl<'a> SavedContext<'a> {
     /// other sections that are not what they should be, or do not fit the memory's part;
     /// [`Error::OutOfMemory`].
     pub fn parse(container: &'a Container<'a>) -> Result<Self, Error> {
-        let own = [SEQUENCES, TOKENS, LOGITS, SAMPLER, TRAIL, METADATA].map(|tag| (tag, VERSION));
+        let own = [SEQUENCES, TOKENS, ADAPTERS, LOGITS, SAMPLER, TRAIL, METADATA].map(|tag| (tag, VERSION));
         container.expect(&own.into_iter().chain(IMAGE_TAGS).collect::<Vec<_>>())?;
         let memory = StoredSnapshot::open(container)?;
         let ids = parse_ids(container, memory.snapshot())?;
@@ -185,8 +219,11 @@ impl Known<'_> {
             None => None,
         };
         let sampler = self.sampler(index)?;
+        let adapters = container.find(ADAPTERS, index);
+        let adapters = adapters.map(|section| container.read_at_most(section, MAX_ADAPTERS)).transpose()?;
+        let adapters = adapters.map(|bytes| SavedAdapters::parse(&bytes)).transpose()?;
         let end = snapshot.end_of(held);
-        let sequence = SavedSequence { id, edited, foreign, start, tokens, logits, sampler, end };
+        let sequence = SavedSequence { id, edited, foreign, start, tokens, logits, sampler, adapters, end };
         if !sequence.edited || !sequence.tokens.is_empty() {
             check_tokens(&sequence, snapshot, held)?;
         }

@@ -13,6 +13,11 @@ pub const LOGITS: Tag = Tag(*b"LGTS");
 pub const SAMPLER: Tag = Tag(*b"SMPL");
 /// The states of the chain of samplers of a sequence at its earlier positions.
 pub const TRAIL: Tag = Tag(*b"SMPT");
+/// The adapters that a sequence was evaluated with: their identity, 32 bytes, then their names and
+/// scales as text. Sequences without adapters have no such section.
+pub const ADAPTERS: Tag = Tag(*b"ADPT");
+/// The most bytes of [`ADAPTERS`].
+pub const MAX_ADAPTERS: u64 = 1024;
 /// Bytes of the caller's.
 pub const METADATA: Tag = Tag(*b"META");
 /// The most bytes of a list of tokens, [`TOKENS`] or [`SAMPLER`], and of [`TRAIL`];

@@ -2,8 +2,10 @@
 
 use super::SaveOptions;
 use super::sections::{
-    LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most, sampler_room,
+    ADAPTERS, LOGITS, MAX_TOKENS, METADATA, SAMPLER, SEQUENCES, TOKENS, TRAIL, VERSION, expect_at_most,
+    sampler_room,
 };
+use crate::adapter::AdapterSet;
 use crate::context::Context;
 use crate::error::Error;
 use crate::sampler::{Chain, Trail};
@@ -29,6 +31,8 @@ pub(super) struct Content<'a> {
 /// Content of a sequence beside the memory's.
 struct SequenceContent<'a> {
     tokens: Vec<u8>,
+    /// The identity and the description of its adapters, if it has some.
+    adapters: Vec<u8>,
     logits: Option<&'a [f32]>,
     /// The state of its samplers, and their earlier ones.
     sampler: Option<[Vec<u8>; 2]>,
@@ -42,8 +46,11 @@ impl Content<'_> {
             writer.compress();
         }
         writer.section(SEQUENCES, VERSION, true, 0, &[self.ids.as_flattened()])?;
-        for (index, SequenceContent { tokens, logits, .. }) in (0..).zip(&self.sequences) {
+        for (index, SequenceContent { tokens, adapters, logits, .. }) in (0..).zip(&self.sequences) {
             writer.section(TOKENS, VERSION, true, index, &[tokens])?;
+            if !adapters.is_empty() {
+                writer.section(ADAPTERS, VERSION, true, index, &[adapters])?;
+            }
             if let Some(logits) = logits {
                 let bytes: Vec<[u8; 4]> = logits.iter().map(|x| x.to_le_bytes()).collect();
                 writer.section(LOGITS, VERSION, false, index, &[bytes.as_flattened()])?;
@@ -94,6 +101,14 @@ fn sampler_of(
     Ok(Some([state, trail]))
 }
 
+/// Return the section that names a set of adapters; nothing for the empty set.
+fn encode_adapters(set: &AdapterSet) -> Vec<u8> {
+    let Some(id) = set.id() else { return Vec::new() };
+    let mut bytes = id.0.to_vec();
+    bytes.extend(set.description().bytes());
+    bytes
+}
+
 impl Context {
     /// Return the sequences that exist.
     pub(super) fn live(&self) -> Vec<SeqId> {
@@ -117,7 +132,8 @@ impl Context {
             let tokens = self.history(seq)?.encode();
             expect_at_most("bytes of a list of tokens", tokens.len() as u64, MAX_TOKENS)?;
             let (logits, sampler) = (self.logits_at_hand(seq), sampler_of(options, index, seq)?);
-            Ok(SequenceContent { tokens, logits, sampler })
+            let adapters = encode_adapters(self.adapters(seq)?);
+            Ok(SequenceContent { tokens, adapters, logits, sampler })
         };
         let sequences: Vec<_> = seqs.iter().enumerate().map(sequence).collect::<Result<_, Error>>()?;
         expect_shared_room(&sequences, sampler_room(self.params.n_ctx))?;

@@ -185,9 +185,9 @@ impl Builder<'_, '_> {
     /// [`Error::MissingTensor`], [`Error::Shape`], [`Error::NotWeights`] or [`Error::PackedRows`].
     pub fn buckets(&mut self, table: BucketTable<'_>) -> Result<WeightId, Error> {
         let BucketTable { name, n_bucket, n_head, both_ways } = table;
-        let (name, info) = self.tensor(name)?;
+        let info = self.tensor(name)?;
         info.expect_shape(&[n_bucket, n_head])?;
         decodable(&info)?;
-        Ok(self.add_weight(name, WeightShape::Distances { n_bucket, n_head, both_ways }))
+        Ok(self.add_weight(&info, WeightShape::Distances { n_bucket, n_head, both_ways }))
     }
 }

@@ -138,9 +138,9 @@ impl Builder<'_, '_> {
         rows: Range<usize>,
     ) -> Result<WeightId, Error> {
         let [n_matrices, n_rows, n_cols] = shape;
-        let (name, info) = self.tensor(name)?;
+        let info = self.tensor(name)?;
         info.expect_shape(&shape)?;
         let kind = packed_type(&info)?;
-        Ok(self.add_weight(name, WeightShape::Stack { of, n_matrices, n_rows, rows, n_cols, kind }))
+        Ok(self.add_weight(&info, WeightShape::Stack { of, n_matrices, n_rows, rows, n_cols, kind }))
     }
 }

@@ -188,10 +188,10 @@ impl Builder<'_, '_> {
 
     /// Add the whole tensor `name` as a matrix; errors as [`Builder::linear`].
     pub(super) fn matrix(&mut self, name: &str, n_rows: usize, n_cols: usize) -> Result<WeightId, Error> {
-        let (name, info) = self.tensor(name)?;
+        let info = self.tensor(name)?;
         info.expect_shape(&[n_rows, n_cols])?;
         let kind = packed_type(&info)?;
-        Ok(self.add_weight(name, WeightShape::Matrix { rows: 0..n_rows, n_cols, kind }))
+        Ok(self.add_weight(&info, WeightShape::Matrix { rows: 0..n_rows, n_cols, kind }))
     }
 
     pub(super) fn takes_quantized(&self, weight: WeightId) -> bool {
@@ -200,7 +200,7 @@ impl Builder<'_, '_> {
 
     fn find(&mut self, x: Value, linear: &Linear) -> Result<Found, Error> {
         let (n_cols, (rows, of)) = (self.width(x), linear.rows());
-        let (name, info) = self.tensor(&format!("{}.weight", linear.name))?;
+        let info = self.tensor(&format!("{}.weight", linear.name))?;
         match linear.cut {
             // A matrix of one row may lie there as a vector.
             Cut::Whole if of == 1 && info.n_elements() == n_cols => {}
@@ -209,7 +209,7 @@ impl Builder<'_, '_> {
         }
         let kind = packed_type(&info)?;
         let first = rows.start;
-        let weight = self.add_weight(name, WeightShape::Matrix { rows, n_cols, kind });
+        let weight = self.add_weight(&info, WeightShape::Matrix { rows, n_cols, kind });
         let bias = self.optional_vector(&format!("{}.bias", linear.name), of)?;
         Ok(Found { weight, bias: bias.map(|bias| (bias, first)) })
     }

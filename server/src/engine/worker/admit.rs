@@ -64,6 +64,7 @@ impl Worker {
             let shown = self.slots.get(slot).and_then(|slot| slot.seq);
             let held = shown.and_then(|seq| self.conversations.get(seq));
             let own = held.filter(|held| held.tenant == task.request.tenant && task.request.cache_prompt);
+            let own = own.filter(|held| self.ctx.adapters(held.seq).ok() == Some(&task.request.adapters));
             let tokens = own.and_then(|held| self.ctx.tokens(held.seq).ok()).unwrap_or_default();
             let n_common = common(tokens, &task.tokens);
             // A tenth in common is a coincidence: most prompts begin with the same special token.
@@ -81,7 +82,9 @@ impl Worker {
         }
         self.running.iter().any(|running| {
             let other = &running.task;
-            let is_own = other.request.tenant == task.request.tenant && other.is_prompting();
+            let is_own = other.request.tenant == task.request.tenant
+                && other.request.adapters == task.request.adapters
+                && other.is_prompting();
             let n_common = if is_own { common(&other.tokens, &task.tokens) } else { 0 };
             n_common.min(task.tokens.len().saturating_sub(1)) > other.n_done + WORTH_WAITING
         })
@@ -106,7 +109,8 @@ impl Worker {
             return Ok(Place { seq, reuse: nothing(ReuseLimit::NotAsked) });
         }
         let tenant = task.request.tenant;
-        let prefix = self.conversations.longest(&self.ctx, tenant, &task.tokens)?;
+        let adapters = &task.request.adapters;
+        let prefix = self.conversations.longest(&self.ctx, tenant, adapters, &task.tokens)?;
         let n_held = prefix.map_or(0, |prefix| prefix.start);
         if let Some((seq, n_recalled)) = self.recall(task, n_held)? {
             let reuse = Reuse {
@@ -164,7 +168,7 @@ impl Worker {
     /// Make an empty sequence for a task.
     pub(super) fn new_sequence(&mut self, task: &Task, spared: Option<SeqId>) -> Result<SeqId, Error> {
         self.make_sequence_free(spared)?;
-        let seq = self.ctx.sequence()?;
+        let seq = self.ctx.sequence_with(&task.request.adapters)?;
         self.conversations.add(seq, task.request.tenant);
         Ok(seq)
     }

@@ -62,7 +62,7 @@ impl Worker {
     pub(super) fn recall(&mut self, task: &Task, n_held: usize) -> Result<Option<(SeqId, usize)>, Error> {
         let Some(state) = &mut self.state else { return Ok(None) };
         let Some(Cache { cache, .. }) = state.of(task.request.tenant) else { return Ok(None) };
-        let root = self.ctx.prompt_cache_root();
+        let root = self.ctx.prompt_cache_root(&task.request.adapters);
         // A cache that cannot be read has nothing.
         let n_stored = cache.n_stored(&root, &task.tokens).unwrap_or(0) * BLOCK_TOKENS;
         if n_stored < n_held + WORTH_READING {
