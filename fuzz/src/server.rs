@@ -61,7 +61,11 @@ impl Site {
                 max_waiting: 16,
                 ..EngineParams::default()
             };
-            Ok(Loaded { engine: Engine::start(&MODEL, params)?, template: None, adapters: Adapters::default() })
+            Ok(Loaded {
+                engine: Engine::start(&MODEL, params)?,
+                template: None,
+                adapters: Adapters::default(),
+            })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let host = Arc::new(Host::new(params, load).expect("the demo model is small"));
