@@ -4,6 +4,7 @@
 //! out must be the one in the documentation. `WRITE_ARCHITECTURES=1` writes it anew.
 
 use backstitch_core::DType;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::conformance::{Options, Verdict, find, verify};
 use backstitch_models::gguf::Gguf;
 use backstitch_models::graph::Head;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{available_parallelism, scope};
 
+#[allow(dead_code, reason = "the tests of adapters use the rest")]
+mod adapted;
 mod converted;
 mod speculate;
 
@@ -37,6 +40,8 @@ too. A test makes this table (`models/tests/architectures.rs`) and fails where i
   fork of the sequence.
 - **save**: the same bits after the sequence was saved and restored in another context.
 - **speculation**: the same tokens with a draft model as without.
+- **LoRA**: sequences without adapters, with one, with two and a control vector, and with another
+  scale have in one batch the bits that each has alone, and these differ; scale 0 changes no bit.
 - **formats**: types of weights, besides F32, in which all of this holds.
 
 A dash stands where there is nothing to test: encoders compute a text at once and keep no memory.
@@ -192,6 +197,40 @@ fn encoder_keeps_texts_apart(model: &Model) -> bool {
     embed(&[&texts[0], &texts[1]]) == embed(&[&texts[0]])
 }
 
+/// Evaluate a text in sequences with these sets in one batch, and return the bits of each.
+fn with_sets(model: &Model, sets: &[AdapterSet], text: &[Token]) -> Vec<Vec<u32>> {
+    let mut ctx = Context::new(model, Params::default().n_ctx(512).n_seq_max(4).n_threads(1)).unwrap();
+    let seqs: Vec<SeqId> = sets.iter().map(|set| ctx.sequence_with(set).unwrap()).collect();
+    if model.graph().encoder().is_some() {
+        let source = tokens(model, 5, 12);
+        seqs.iter().for_each(|&seq| ctx.encode(seq, &source).unwrap());
+    }
+    let mut batch = Batch::new();
+    for (pos, &token) in (0..).zip(text) {
+        seqs.iter().for_each(|&seq| _ = batch.push(token, Pos(pos), &[seq], true));
+    }
+    let is_encoder = model.graph().head() != Head::Logits;
+    match is_encoder {
+        true => ctx.encode_batch(&batch).unwrap(),
+        false => ctx.decode(&batch).unwrap(),
+    }
+    let row = |i: usize| if is_encoder { ctx.embedding(i) } else { ctx.output(i) };
+    let bits = |i: usize| row(i).unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    (0..sets.len()).map(|i| (i..batch.len()).step_by(sets.len()).flat_map(bits).collect()).collect()
+}
+
+/// Return true if sequences with different adapters have in one batch the bits that each has alone,
+/// all of them others, and if a scale of 0 changes no bit.
+fn adapters_keep_apart(model: &Model) -> bool {
+    let (sets, text) = (adapted::sets(model), tokens(model, 1, 9));
+    let zero = AdapterSet::default().with(&adapted::lora(model, 1, 3), 0.0).unwrap();
+    let found = with_sets(model, &sets, &text);
+    let alone = |set: &AdapterSet| with_sets(model, core::slice::from_ref(set), &text).concat();
+    sets.iter().zip(&found).all(|(set, bits)| alone(set) == *bits)
+        && found.iter().enumerate().all(|(i, bits)| !found[..i].contains(bits))
+        && alone(&zero) == found[0]
+}
+
 /// Return the largest difference from llama.cpp in all cases of a golden. Cases that are only shown
 /// do not count.
 fn largest_difference(name: &str) -> f32 {
@@ -236,6 +275,7 @@ fn row(name: &str) -> String {
     if is_encoder {
         marks = vec!["–", marks[0], "–", "–", "–", "–"];
     }
+    marks.push(mark(&adapters_keep_apart(&base)));
     let difference = largest_difference(name);
     format!("| {name} | {difference:.0e} | {} | {} |", marks.join(" | "), formats.join(" "))
 }
@@ -279,8 +319,8 @@ fn rows() -> Vec<String> {
 #[test]
 fn the_table_of_architectures_is_true() {
     let mut page = HEAD.to_owned();
-    let columns = "| architecture | model | whole | chunked | sequences | rollback | fork | save | speculation | formats |";
-    writeln!(page, "{columns}\n|---|---|---|---|---|---|---|---|---|---|").unwrap();
+    let columns = "| architecture | model | whole | chunked | sequences | rollback | fork | save | speculation | LoRA | formats |";
+    writeln!(page, "{columns}\n|---|---|---|---|---|---|---|---|---|---|---|").unwrap();
     for row in rows() {
         writeln!(page, "{row}").unwrap();
     }
