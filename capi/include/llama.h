@@ -622,7 +622,8 @@ LLAMA_API struct llama_perf_context_data llama_perf_context(const struct llama_c
 LLAMA_API void llama_perf_context_print(const struct llama_context *ctx);
 LLAMA_API void llama_perf_context_reset(struct llama_context *ctx);
 
-/* Adapters. No adapter can be loaded yet: these return their failure values. */
+/* Adapters. All sequences of a context are evaluated with the same. Cells belong to the adapters
+ * that made them: a change returns -1 as long as a sequence holds tokens. */
 
 LLAMA_API struct llama_adapter_lora *llama_adapter_lora_init(
     struct llama_model *model, const char *path_lora);

@@ -7,6 +7,7 @@
 mod outputs;
 mod perf;
 
+use crate::adapter::Chosen;
 use crate::border::{self, Flag, exports};
 use crate::error::Error;
 use crate::handles::{Handle, Kind, Registry, sibling};
@@ -98,6 +99,8 @@ pub struct Live {
     pub written: Option<(Option<SeqId>, Vec<u8>)>,
     /// True to write states as llama.cpp does, without a seal.
     pub plain_states: bool,
+    /// The adapters with which all sequences are evaluated.
+    pub adapters: Chosen,
 }
 
 /// The contexts that are alive.
@@ -275,6 +278,7 @@ exports! {
             perf: Perf::new(model.load_ms),
             written: None,
             plain_states: false,
+            adapters: Chosen::default(),
         };
         let entry = ContextEntry { model, model_handle: handle, options, live: Mutex::new(live) };
         entry.live()?.make_sequences();

@@ -16,7 +16,7 @@ use backstitch_models::grammar::Compiler;
 use backstitch_models::graph::Head;
 use backstitch_models::vocab::Vocab;
 use backstitch_models::{Cancel, Hparams, LoadParams, Model};
-use metadata::Metadata;
+pub(crate) use metadata::Metadata;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -75,7 +75,9 @@ fn write(entry: &ContextEntry, context: &Context, seq: Option<SeqId>, plain: boo
             file.truncate(HEAD - 4);
             Ok(Written { content: Content::Llama, head: file, bytes })
         }
-        Err(ModelError::LlamaState { .. } | ModelError::Llama(_)) => write_own(context, seq),
+        Err(ModelError::LlamaState { .. } | ModelError::Llama(_) | ModelError::Adapter(_)) => {
+            write_own(context, seq)
+        }
         Err(error) => Err(error.into()),
     }
 }
