@@ -159,8 +159,8 @@ exports! {
         Chosen { loras: Vec::new(), control: live.adapters.control.clone() }.apply(&mut live)
     }
 
-    /// Add a control vector to layers from `il_start` to `il_end`, both included, from now on: `len`
-    /// numbers, `n_embd` for each layer from 1 on. Null takes it back.
+    /// Add a control vector to layers from `il_start` to `il_end`, both included, from now on:
+    /// `len` numbers, `n_embd` for each layer from 1 on. Null takes it back.
     fn llama_set_adapter_cvec(
         handle: Handle, data: In<f32>, len: usize, n_embd: i32, il_start: i32, il_end: i32,
     ) -> i32 = [-1] {

@@ -249,9 +249,10 @@ fn help_fits_80_columns_and_40() {
         let helps = helps(&root, n_columns);
         assert!(helps.len() > 20);
         for line in helps.iter().flat_map(|help| help.lines()) {
-            // Words are not broken, and clap keeps usage on one line.
-            let may_stand_out =
-                line.trim().split(' ').count() == 1 || (n_columns < 80 && line.contains("Usage:"));
+            // Words are not broken, and clap keeps usage on one line, and an option with the names
+            // of its values.
+            let is_kept = line.contains("Usage:") || line.trim_start().starts_with("--");
+            let may_stand_out = line.trim().split(' ').count() == 1 || (n_columns < 80 && is_kept);
             assert!(line.chars().count() <= n_columns || may_stand_out, "{n_columns}: {line:?}");
         }
     }

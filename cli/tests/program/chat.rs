@@ -302,10 +302,21 @@ fn type_in(model: &NamedTempFile, keys: &[&str]) -> Option<String> {
     let mut child = script.spawn().ok()?;
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = child.stdout.take().unwrap();
+    let (seen, is_ready) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
-        let mut shown = Vec::new();
-        stdout.read_to_end(&mut shown).map(|_| shown)
+        let (mut shown, mut piece) = (Vec::new(), [0; 512]);
+        loop {
+            match stdout.read(&mut piece)? {
+                0 => return Ok::<_, std::io::Error>(shown),
+                n => shown.extend_from_slice(&piece[..n]),
+            }
+            if shown.windows(2).any(|bytes| bytes == b"> ") {
+                let _ = seen.send(());
+            }
+        }
     });
+    // Keys that come before the first prompt would reach the shell.
+    let _ = is_ready.recv_timeout(Duration::from_secs(60));
     for keys in keys {
         std::thread::sleep(Duration::from_millis(700));
         stdin.write_all(keys.as_bytes()).unwrap();

@@ -10,6 +10,7 @@ use backstitch_kv::storage::Fingerprint;
 use backstitch_kv::{Batch, SeqId};
 
 /// The domain of the keys of prefixes that were evaluated with adapters.
+#[cfg(feature = "std")]
 const KEY: &str = "Backstitch key of prompts evaluated with adapters, version 1";
 
 impl Context {
@@ -131,6 +132,7 @@ impl Context {
 
     /// Return the fingerprint of all that decides what the tokens of `seq` evaluate to: the model's
     /// in this context and, where it has adapters, theirs.
+    #[cfg(feature = "std")]
     pub(super) fn evaluated_by(&self, set: &AdapterSet) -> Fingerprint {
         let Some(id) = set.id() else { return self.fingerprint() };
         let mut hasher = blake3::Hasher::new_derive_key(KEY);
