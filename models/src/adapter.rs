@@ -6,7 +6,7 @@
 //! it was made by [`Context::sequence_with`](crate::Context::sequence_with); sequences with
 //! different sets share batches, and each gets the bits that it gets alone.
 //!
-//! What was evaluated with a set belongs to it: saved states and prompt-cache entries bear its
+//! Evaluated tokens belong to their set: saved states and prompt-cache entries bear its
 //! [identity](AdapterSet::id), forks inherit it, and no state crosses from one set to another.
 //!
 //! `read` checks files against the graph of the model, `low_rank` keeps the matrices, `set` says

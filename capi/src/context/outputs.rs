@@ -48,7 +48,7 @@ pub enum Row {
     Embedding,
 }
 
-/// Which tokens of the last batch have outputs, and the rows that C asked for.
+/// Tokens of the last batch that have outputs, and the rows that C asked for.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// Indices of the tokens with outputs, ascending.
