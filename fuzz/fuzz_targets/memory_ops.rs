@@ -39,7 +39,7 @@ const MAX_STEPS: usize = 48;
 /// The first byte of programs whose sequences have adapters, and of all after it.
 const ADAPTED: u8 = 128;
 
-/// What programs on one model share.
+/// The model, oracles and prompt cache that programs on one model share.
 struct Ground {
     model: Model,
     cells: CellType,

@@ -12,9 +12,10 @@
 //! this engine cannot run yet is reported as [`Verdict::NotSupported`], never as passed.
 //!
 //! The parts of the module: `golden` and `tokens` parse the formats, and `replay` runs steps.
-//! `adapters` reads those of a case. `llama_files` runs the steps that follow state files of llama.cpp, and `refused` the rollbacks
-//! that llama.cpp refuses. `quant` checks quantised tensors, `tokenizers` tokenisers and templates,
-//! and `real` the continuations of real models. `compare` measures differences.
+//! `adapters` reads those of a case. `llama_files` runs the steps that follow state files of
+//! llama.cpp, and `refused` the rollbacks that llama.cpp refuses. `quant` checks quantised tensors,
+//! `tokenizers` tokenisers and templates, and `real` the continuations of real models. `compare`
+//! measures differences.
 
 mod adapters;
 mod compare;

@@ -24,7 +24,7 @@ fn model(name: &str) -> Model {
     Model::from_bytes(&fs::read(path).unwrap()).unwrap()
 }
 
-/// What programs on one model share.
+/// The model, oracles and prompt cache that programs on one model share.
 struct Ground {
     model: Model,
     /// One for each set of adapters that sequences may have.
