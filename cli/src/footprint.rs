@@ -1,7 +1,9 @@
 //! The memory footprint of a model, computed from its description: weights, and the caches of a
 //! context. `inspect` shows it, and `bench` derives from it how many bytes a token reads.
 
-use backstitch_core::packed::packed_bytes;
+use backstitch_core::DType;
+use backstitch_core::packed::{PackedType, packed_bytes};
+use backstitch_models::gguf::{Gguf, TensorInfo};
 use backstitch_models::graph::{Graph, StackOf, WeightInfo, WeightShape};
 use backstitch_models::{Budget, Hparams, Params};
 
@@ -31,4 +33,29 @@ pub fn weights(graph: &Graph) -> u64 {
 pub fn cache(hparams: &Hparams, graph: &Graph, n_ctx: u32, params: &Params) -> u64 {
     let budget = Budget::new(hparams, graph, &(*params).n_ctx(n_ctx).n_seq_max(1));
     budget.caches + budget.states + budget.journal
+}
+
+/// Return the bytes that the adapter or the control vector in a file takes in memory; none if the
+/// file holds another thing.
+pub fn adapter(gguf: &Gguf<'_>) -> Option<u64> {
+    let says = |key, wanted| gguf.optional::<&str>(key).is_ok_and(|found| found == Some(wanted));
+    if says("general.architecture", "controlvector") {
+        return Some(gguf.tensors().iter().map(|tensor| 4 * tensor.n_elements() as u64).sum());
+    }
+    // Norms in adapters are not used.
+    let is_factor =
+        |tensor: &&TensorInfo<'_>| tensor.name().ends_with(".lora_a") || tensor.name().ends_with(".lora_b");
+    says("adapter.type", "lora").then(|| gguf.tensors().iter().filter(is_factor).map(factor).sum())
+}
+
+/// Return the bytes of a factor's matrices: blocks become F32.
+fn factor(tensor: &TensorInfo<'_>) -> u64 {
+    let (outer, [rows, columns]) = match *tensor.shape() {
+        [ref outer @ .., rows, columns] => (outer, [rows, columns]),
+        _ => (&[][..], [1, tensor.n_elements()]),
+    };
+    let stays = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
+    let kind = PackedType::of(if stays { tensor.dtype() } else { DType::F32 });
+    let size = kind.and_then(|kind| packed_bytes(kind, rows, columns).ok()).unwrap_or(0) as u64;
+    outer.iter().fold(size, |n, &dim| n.saturating_mul(dim as u64))
 }

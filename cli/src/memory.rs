@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::output::{bytes, note};
-use backstitch_models::{Budget, Model, Params};
+use backstitch_models::{Budget, Context, Model, Params};
 use std::fs::read_to_string;
 use std::path::Path;
 
@@ -37,14 +37,9 @@ pub fn check(model: &Model, params: &Params) -> Result<(), Error> {
     Ok(())
 }
 
-/// Return the bytes that a model and a context take.
-pub fn total(model: &Model, params: &Params) -> u64 {
-    Budget::new(model.hparams(), model.graph(), params).total()
-}
-
-/// Return the line of `-v` about the memory of a model and a context.
-pub fn line(model: &Model, params: &Params) -> String {
-    let budget = Budget::new(model.hparams(), model.graph(), params);
+/// Return the line of `-v` about the memory of a context, its model and its adapters.
+pub fn line(ctx: &Context) -> String {
+    let budget = ctx.budget();
     let parts = [
         ("weights", budget.weights),
         ("caches", budget.caches),
@@ -52,6 +47,7 @@ pub fn line(model: &Model, params: &Params) -> String {
         ("journal", budget.journal),
         ("arena", budget.arena),
         ("outputs and tokens", budget.outputs + budget.tokens),
+        ("adapters", budget.adapters),
     ];
     let parts = parts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {}", bytes(*n)));
     format!("memory {}: {}", bytes(budget.total()), parts.collect::<Vec<_>>().join(", "))

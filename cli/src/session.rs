@@ -135,7 +135,7 @@ impl Session {
     /// Return the lines of `-v` about memory and the machine; `wanted` threads were asked for.
     pub fn machine(&self, wanted: Option<u32>) -> Vec<String> {
         let ctx = self.inner.context();
-        let mut lines = vec![memory::line(ctx.model(), ctx.params())];
+        let mut lines = vec![memory::line(ctx)];
         lines.extend(crate::machine::lines(ctx.kernels().name(), wanted, ctx.params().n_threads));
         lines
     }
@@ -147,8 +147,8 @@ impl Session {
             self.stats.lines().iter().for_each(|line| note("note", line));
         } else if is_wanted && terminal::is_there() && self.stats.n_generated > 0 {
             let ctx = self.inner.context();
-            let memory = memory::total(ctx.model(), ctx.params());
-            note("note", format_args!("{}, {} of memory", self.stats.short(), bytes(memory)));
+            let memory = bytes(ctx.budget().total());
+            note("note", format_args!("{}, {memory} of memory", self.stats.short()));
         }
     }
 

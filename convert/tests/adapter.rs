@@ -177,6 +177,59 @@ fn adapters_of_other_kinds_are_refused() {
     }
 }
 
+/// Return the elements of a tensor of F32.
+fn floats(gguf: &Gguf<'_>, name: &str) -> Vec<f32> {
+    let tensor = gguf.tensor(name).unwrap_or_else(|| panic!("{name} is missing"));
+    let mut values = vec![0.0; tensor.n_elements()];
+    tensor.dtype().decode(gguf.tensor_data(&tensor), &mut values).unwrap();
+    values
+}
+
+#[test]
+fn heads_of_values_are_reordered_in_the_factor_that_has_them() {
+    const MODULE: &str = "base_model.model.model.layers.0.linear_attn";
+    // Two heads of keys, each with two heads of values, all of 16 dimensions: rows 64 to 127 of the
+    // first matrix are values, as are all columns of the second.
+    let base = tempfile::tempdir().unwrap();
+    let config = json!({
+        "architectures": ["Qwen3_5MoeForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "head_dim": 16,
+        "linear_key_head_dim": 16, "linear_num_key_heads": 2,
+        "linear_value_head_dim": 16, "linear_num_value_heads": 4,
+    });
+    fs::write(base.path().join("config.json"), config.to_string()).unwrap();
+    let mut copy = Copy { base: base.path().into(), ..Copy::new() };
+    let counting = |n: usize| (0..n).map(|i| i as f32).collect::<Vec<_>>();
+    copy.tensors = [("in_proj_qkv", 128), ("out_proj", 64)]
+        .into_iter()
+        .flat_map(|(module, n_rows)| {
+            let name = |factor: &str| format!("{MODULE}.{module}.lora_{factor}.weight");
+            let a = (name("A"), vec![2, 64], counting(128));
+            [a, (name("B"), vec![n_rows, 2], counting(2 * n_rows))]
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    copy.plan().unwrap().write(&mut bytes, |_, _| {}).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    // The heads of values in their new order.
+    let of_values = |i: usize| [0, 2, 1, 3][i / 16] * 16 + i % 16;
+    let of_rows = |row: usize| if row < 64 { row } else { 64 + of_values(row - 64) };
+    let rows = (0..128).flat_map(|row| [2 * of_rows(row), 2 * of_rows(row) + 1]).map(|i| i as f32);
+    assert_eq!(floats(&gguf, "blk.0.attn_qkv.weight.lora_b"), rows.collect::<Vec<_>>());
+    assert_eq!(floats(&gguf, "blk.0.attn_qkv.weight.lora_a"), counting(128));
+    let columns = (0..128).map(|i| (i / 64 * 64 + of_values(i % 64)) as f32);
+    assert_eq!(floats(&gguf, "blk.0.ssm_out.weight.lora_a"), columns.collect::<Vec<_>>());
+    assert_eq!(floats(&gguf, "blk.0.ssm_out.weight.lora_b"), counting(128));
+}
+
+#[test]
+fn factors_are_finite() {
+    let mut copy = Copy::new();
+    copy.tensors[1].2[3] = f32::INFINITY;
+    let error = copy.plan().unwrap().write(std::io::sink(), |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("q_proj.lora_B.weight\" has inf as element "), "{error}");
+}
+
 #[test]
 fn files_that_are_missing_are_named() {
     let copy = Copy::new();

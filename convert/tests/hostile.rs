@@ -5,7 +5,8 @@ mod folder;
 use std::fs;
 use std::path::Path;
 
-use backstitch_convert::{Error, Options, Plan};
+use backstitch_convert::safetensors::read_header;
+use backstitch_convert::{Error, Options, OutType, Plan};
 use serde_json::{Value, json};
 
 /// Write the folder, change it, and return the error of planning its file.
@@ -122,5 +123,39 @@ fn tensors_and_numbers_that_contradict_each_other_are_refused() {
     ] {
         let error = refused(|folder| set(folder, key, value.clone())).to_string();
         assert!(error.contains(words), "{key} {value}: {error}");
+    }
+}
+
+/// Write the folder with another last element of its last matrix, and return the error of writing
+/// its file.
+fn refused_with(last: f32, out_type: OutType) -> String {
+    let temp = tempfile::tempdir().unwrap();
+    folder::write(temp.path());
+    let shard = temp.path().join(folder::SHARDS[1]);
+    let entries = read_header(&shard).unwrap();
+    let matrix = entries.iter().rfind(|entry| entry.shape.len() == 2).unwrap();
+    let n: usize = matrix.shape.iter().product();
+    let end = matrix.start as usize + 4 * n;
+    let mut bytes = fs::read(&shard).unwrap();
+    bytes[end - 4..end].copy_from_slice(&last.to_le_bytes());
+    fs::write(shard, bytes).unwrap();
+    let mut plan = Plan::of_folder(temp.path(), &Options { out_type, ..Options::default() }).unwrap();
+    let error = plan.write(std::io::sink(), |_, _| {}).expect_err("an element is no number").to_string();
+    let start = format!("tensor {:?} has {last} as element {}, wanted ", matrix.name, n - 1);
+    error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}\nwanted: {start}")).into()
+}
+
+#[test]
+fn weights_that_are_no_numbers_or_become_none_are_refused() {
+    for (last, out_type, wanted) in [
+        (f32::NAN, OutType::F32, "finite numbers"),
+        (f32::NAN, OutType::F16, "finite numbers"),
+        (f32::NEG_INFINITY, OutType::Q8_0, "finite numbers"),
+        (65520.0, OutType::F16, "less than 65520, to become F16"),
+        (-1e7, OutType::Q8_0, "less than 8321040, to become Q8_0"),
+        (3.4e38, OutType::BF16, "less than 3396"),
+    ] {
+        let found = refused_with(last, out_type);
+        assert!(found.starts_with(wanted), "{found}\nwanted: {wanted}");
     }
 }

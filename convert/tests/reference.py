@@ -24,7 +24,8 @@ def fill(name, shape, kind):
     seed = zlib.crc32(name.encode())
     bits = (np.arange(n, dtype=np.uint64) * 2654435761 + seed) >> 7
     if name.endswith(("_blocks", "_scales")):
-        return (bits & 0xFF).astype(np.uint8).reshape(shape)
+        # 255 is no scale.
+        return (bits % 255).astype(np.uint8).reshape(shape)
     values = ((bits & 0xFF).astype(np.float32) - 128) / 64
     return values.astype(kind).reshape(shape)
 

@@ -1,5 +1,6 @@
 //! The bytes that a model and a context take, read off the model's description.
 
+use crate::adapter::AdapterSet;
 use crate::graph::{Graph, WeightInfo, WeightShape};
 use crate::hparams::Hparams;
 use crate::params::Params;
@@ -42,12 +43,20 @@ pub struct Budget {
     pub outputs: u64,
     /// The tokens of all sequences.
     pub tokens: u64,
+    /// Adapters of sequences, and the buffers of their products.
+    pub adapters: u64,
 }
 
 impl Budget {
     /// Return the bytes that the model of this description takes, with a context of these
-    /// parameters.
+    /// parameters and without adapters.
     pub fn new(hparams: &Hparams, graph: &Graph, params: &Params) -> Self {
+        Self::with_adapters(hparams, graph, params, &[])
+    }
+
+    /// Return what [`Budget::new`] does for a context whose sequences have these sets of adapters.
+    /// An adapter in several sets counts once, and so does a set of several sequences.
+    pub fn with_adapters(hparams: &Hparams, graph: &Graph, params: &Params, sets: &[AdapterSet]) -> Self {
         let params = params.settled(hparams, graph);
         let memory = params.memory().bytes(graph.layers());
         let (n_arena, n_scratch) = runner::sizes(graph, &params, params.n_threads as usize);
@@ -59,13 +68,15 @@ impl Budget {
             arena: (n_arena as u64).saturating_add(n_scratch as u64).saturating_mul(4),
             outputs: 2 * 4 * hparams.n_vocab as u64,
             tokens: 4 * u64::from(params.n_ctx) * u64::from(params.n_seq_max),
+            adapters: runner::adapt::adapter_bytes(graph, params.n_ubatch as usize, sets),
         }
     }
 
     /// Return the bytes of everything together.
     pub fn total(&self) -> u64 {
-        let Budget { weights, caches, states, journal, arena, outputs, tokens } = *self;
-        [caches, states, journal, arena, outputs, tokens].into_iter().fold(weights, u64::saturating_add)
+        let Budget { weights, caches, states, journal, arena, outputs, tokens, adapters } = *self;
+        let others = [caches, states, journal, arena, outputs, tokens, adapters];
+        others.into_iter().fold(weights, u64::saturating_add)
     }
 }
 
@@ -73,7 +84,7 @@ impl fmt::Display for Budget {
     /// Write the total and its purposes in MiB: "12.5 MiB: weights 10.0, caches 2.5". Purposes that
     /// take nothing are left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Budget { weights, caches, states, journal, arena, outputs, tokens } = *self;
+        let Budget { weights, caches, states, journal, arena, outputs, tokens, adapters } = *self;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         write!(f, "{:.1} MiB", mib(self.total()))?;
         let all = [
@@ -84,6 +95,7 @@ impl fmt::Display for Budget {
             ("arena", arena),
             ("outputs", outputs),
             ("tokens", tokens),
+            ("adapters", adapters),
         ];
         for (i, (name, bytes)) in all.into_iter().filter(|(_, bytes)| *bytes > 0).enumerate() {
             write!(f, "{} {name} {:.1}", if i == 0 { ":" } else { "," }, mib(bytes))?;

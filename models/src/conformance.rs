@@ -4,7 +4,7 @@
 //!
 //! - `models/*.gguf`: tiny models.
 //! - `goldens/*.txt` beside `*.bin`: steps to run on a model, and the numbers that came out of
-//!   llama.cpp.
+//!   llama.cpp. Cases may name adapters (`lora/*.txt`).
 //! - `tokenizers/*.tsv`: tables of texts and their tokens.
 //! - `real/*.json`: chats and continuations of real models.
 //!
@@ -12,10 +12,12 @@
 //! this engine cannot run yet is reported as [`Verdict::NotSupported`], never as passed.
 //!
 //! The parts of the module: `golden` and `tokens` parse the formats, and `replay` runs steps.
-//! `llama_files` runs the steps that follow state files of llama.cpp, and `refused` the rollbacks
-//! that llama.cpp refuses. `quant` checks quantised tensors, `tokenizers` tokenisers and templates,
-//! and `real` the continuations of real models. `compare` measures differences.
+//! `adapters` reads those of a case. `llama_files` runs the steps that follow state files of
+//! llama.cpp, and `refused` the rollbacks that llama.cpp refuses. `quant` checks quantised tensors,
+//! `tokenizers` tokenisers and templates, and `real` the continuations of real models. `compare`
+//! measures differences.
 
+mod adapters;
 mod compare;
 mod expected;
 mod files;

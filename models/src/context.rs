@@ -146,11 +146,12 @@ impl Context {
         })
     }
 
-    /// Return the bytes that this context and its model occupy.
+    /// Return the bytes that this context, its model and the adapters of its sequences occupy.
     pub fn budget(&self) -> Budget {
         let params = Params { n_threads: self.pool.n_threads() as u32, ..self.params };
         let (hparams, graph) = (self.model.hparams(), self.model.graph());
-        Budget { weights: self.model.n_bytes() as u64, ..Budget::new(hparams, graph, &params) }
+        let (weights, adapters) = (self.model.n_bytes() as u64, self.runner.adapters.n_bytes());
+        Budget { weights, adapters, ..Budget::new(hparams, graph, &params) }
     }
 
     /// Return the model.

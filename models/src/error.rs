@@ -300,6 +300,14 @@ pub enum Error {
         found: backstitch_core::DType,
     },
 
+    /// A vector of weights, such as the scales of a norm, holds something that is no number.
+    NotANumber {
+        /// The tensor.
+        tensor: Box<str>,
+        /// The index of the element, from 0.
+        index: usize,
+    },
+
     // The model that the file describes.
     /// The architecture is not one of those that this build supports.
     Architecture {
@@ -318,6 +326,17 @@ pub enum Error {
         found: Box<str>,
         /// The values that are possible, in words.
         wanted: &'static str,
+    },
+    /// A hyper-parameter says that none, or more, are used of what there is.
+    OfAll {
+        /// The key.
+        key: Box<str>,
+        /// Its value.
+        found: u32,
+        /// The key that says how many there are.
+        other: Box<str>,
+        /// Its value, the largest that is possible.
+        limit: u32,
     },
 
     // The description of a model's graph.

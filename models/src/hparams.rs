@@ -358,7 +358,7 @@ fn n_bucket(r: &Reader<'_, '_>, n_block: usize) -> Result<Option<usize>, Error> 
 mod tests {
     use super::*;
     use crate::gguf::Writer;
-    use alloc::string::ToString;
+    use alloc::{format, string::ToString};
 
     fn read(changes: &[(&'static str, u32)]) -> Result<Hparams, Error> {
         let mut writer = Writer::new();
@@ -396,6 +396,25 @@ mod tests {
             case[1].1 = 1 << 16;
             assert!(read(&[width, case[0], case[1]]).is_ok());
         }
+    }
+
+    #[test]
+    fn no_more_experts_or_groups_are_used_than_there_are() {
+        let used = |n| [("llama.expert_count", 8), ("llama.expert_used_count", n)];
+        assert_eq!(read(&used(8)).unwrap().experts.unwrap().n_used, 8);
+        for n in [0, 9] {
+            let error = read(&used(n)).unwrap_err().to_string();
+            let wanted = format!(
+                "key \"llama.expert_used_count\" is {n}, not 1 to 8, which \"llama.expert_count\" says"
+            );
+            assert_eq!(error, wanted);
+        }
+        let groups = [("llama.expert_group_count", 4), ("llama.expert_group_used_count", 5)];
+        let error = read(&[&used(2)[..], &groups].concat()).unwrap_err().to_string();
+        assert!(
+            error.contains("group_used_count\" is 5, not 1 to 4, which \"llama.expert_group_count\""),
+            "{error}"
+        );
     }
 
     #[test]

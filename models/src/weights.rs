@@ -68,7 +68,8 @@ impl Weights {
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Cancelled`]; [`Error::MissingTensor`],
     /// [`Error::NotWeights`] or [`Error::PackedRows`] if a tensor is not the one that the graph was
-    /// built from.
+    /// built from; [`Error::NotANumber`] for a vector that holds none. Matrices are not searched,
+    /// because that would take as long as reading them.
     pub(crate) fn load(
         gguf: &Gguf<'_>,
         graph: &Graph,
@@ -229,7 +230,10 @@ impl Loader<'_> {
             let mut x = vec![0.0; n];
             info.dtype().decode(data, &mut x)?;
             done(info, 0..data.len());
-            Ok::<_, Error>(x)
+            match x.iter().position(|x| x.is_nan()) {
+                Some(index) => Err(Error::NotANumber { tensor: info.name().into(), index }),
+                None => Ok(x),
+            }
         };
         Ok(match shape {
             WeightShape::Vector { len } => Weight::Vector(decoded(*len)?.into()),

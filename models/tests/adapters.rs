@@ -1,7 +1,6 @@
 //! Adapters: scale 0 is the base, every sequence gets the bits of its own set, whatever happens
 //! beside it, and nothing that is kept crosses from one set to another.
 
-use backstitch_core::cell::CellType;
 use backstitch_core::{DType, KernelSet};
 use backstitch_models::adapter::{Adapter, AdapterError, AdapterSet, ControlVector};
 use backstitch_models::gguf::{Gguf, Writer};
@@ -603,55 +602,24 @@ fn a_control_vector_acts_in_its_range_of_layers_alone() {
     }
 }
 
-/// Return the arrays of llama.cpp's logits in `goldens/lora`.
-fn golden_file(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/../goldens/lora/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
+/// The largest difference from llama.cpp's logits.
+#[cfg(feature = "conformance")]
+const TOLERANCE: f32 = 2e-4;
 
+#[cfg(feature = "conformance")]
 #[test]
 fn logits_are_those_of_llama_cpp() {
-    let cases: serde_json::Value = serde_json::from_slice(&golden_file("cases.json")).unwrap();
-    let expected: Vec<f32> =
-        golden_file("logits.bin").as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let mut largest = 0.0f32;
-    for case in cases.as_array().unwrap() {
-        let name = case["model"].as_str().unwrap();
-        let numbers = |value: &serde_json::Value| -> Vec<usize> {
-            value.as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as usize).collect()
-        };
-        let model = Model::from_bytes(
-            &std::fs::read(format!("{}/../goldens/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"))).unwrap(),
-        )
-        .unwrap();
-        let mut set = AdapterSet::default();
-        for lora in case["loras"].as_array().unwrap() {
-            let file = golden_file(lora[0].as_str().unwrap());
-            let adapter = Adapter::from_bytes(&file, &model).unwrap();
-            set = set.with(&adapter, lora[1].as_f64().unwrap() as f32).unwrap();
-        }
-        if let Some(control) = case.get("control") {
-            let file = golden_file(control["file"].as_str().unwrap());
-            let [first, last] = numbers(&control["layers"]).try_into().unwrap();
-            let vector = ControlVector::from_bytes(&file, &model).unwrap();
-            let scale = control["scale"].as_f64().unwrap() as f32;
-            set = set.with_control(&vector, scale, Some(first..=last)).unwrap();
-        }
-        let text: Vec<Token> =
-            numbers(&case["tokens"]).into_iter().map(|token| Token(token as u32)).collect();
-        // Phi-3 rotates otherwise in longer contexts.
-        let params = params().n_ctx(256).type_k(CellType::F32).type_v(CellType::F32);
-        let mut ctx = Context::new(&model, params).unwrap();
-        let seq = ctx.sequence_with(&set).unwrap();
-        let got = evaluate(&mut ctx, seq, &text, text.len());
-        let (n_vocab, offset) = (model.hparams().n_vocab, case["offset"].as_u64().unwrap() as usize);
-        for (i, row) in numbers(&case["rows"]).into_iter().enumerate() {
-            let expected = &expected[offset + i * n_vocab..][..n_vocab];
-            for (got, expected) in got[row * n_vocab..][..n_vocab].iter().zip(expected) {
-                largest = largest.max((got - expected).abs());
-            }
-        }
-        assert!(largest < 2e-4, "{name} {}: {largest:e}", case["case"]);
+    use backstitch_models::conformance::{Options, Verdict, find, verify};
+
+    let folder = format!("{}/../goldens/lora", env!("CARGO_MANIFEST_DIR"));
+    let options = Options { tolerance: TOLERANCE, ..Options::default() };
+    let mut n_cases = 0;
+    for file in find(folder.as_ref()).unwrap() {
+        verify(&file, &options, &mut |row| {
+            assert_eq!(row.verdict, Verdict::Passed, "{} {row:?}", file.display());
+            assert!(row.max_diff.is_some_and(|diff| diff > 0.0), "nothing was compared: {row:?}");
+            n_cases += 1;
+        });
     }
-    assert!(largest > 0.0, "nothing was compared");
-    println!("largest difference {largest:e}");
+    assert_eq!(n_cases, 30);
 }

@@ -1,8 +1,12 @@
 //! The budget of a context equals the bytes that are allocated.
 
+use backstitch_models::adapter::{Adapter, AdapterSet};
 use backstitch_models::gguf::Gguf;
 use backstitch_models::{Budget, Context, Model, Params, RollbackParams, Token, arch};
 use backstitch_testing::Counting;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod adapted;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -86,6 +90,32 @@ fn the_whole_is_what_a_context_takes() {
 }
 
 #[test]
+fn adapters_and_their_buffers_are_counted_once() {
+    let model = Model::from_bytes(&bytes("quant_q4_k")).unwrap();
+    let file = adapted::file(&model, 1, 2048, |name| name == "blk.0.attn_q.weight");
+    let adapter = Adapter::from_bytes(&file, &model).unwrap();
+    let one = AdapterSet::default().with(&adapter, 1.0).unwrap();
+    let steered = adapted::steered(&model, one.clone(), 2, 0.5);
+    let sets = [one.clone(), steered, AdapterSet::default().with(&adapter, 0.5).unwrap(), one];
+    let params = Params::default().n_ctx(256).n_seq_max(4).n_ubatch(64).n_batch(64).n_threads(1);
+    let budget = |sets: &[AdapterSet]| Budget::with_adapters(model.hparams(), model.graph(), &params, sets);
+    let with = |sets: &[AdapterSet]| {
+        let made = ALLOCATOR.during_here(|| {
+            let mut ctx = Context::new(&model, params).unwrap();
+            sets.iter().for_each(|set| _ = ctx.sequence_with(set).unwrap());
+            ctx
+        });
+        assert_eq!(made.0.budget(), budget(sets));
+        made.1.bytes
+    };
+    assert_eq!(budget(&vec![AdapterSet::default(); 4]).adapters, 0);
+    // The adapter is there before the context.
+    let said = budget(&sets).adapters - adapter.n_bytes() as u64;
+    assert_near("buffers of adapters", with(&sets) - with(&[]), said);
+    assert!(said > 4 * LISTS && adapter.n_bytes() as u64 > 4 * LISTS, "{said}");
+}
+
+#[test]
 fn a_context_of_the_models_own_length_is_not_free() {
     let model = Model::from_bytes(&bytes("llama")).unwrap();
     let (hparams, graph) = (model.hparams(), model.graph());
@@ -135,4 +165,6 @@ fn a_budget_says_what_takes_how_much() {
     assert_eq!(budget.to_string(), "0.0 MiB");
     (budget.weights, budget.caches) = (10 << 20, 5 << 19);
     assert_eq!(budget.to_string(), "12.5 MiB: weights 10.0, caches 2.5");
+    budget.adapters = 1 << 20;
+    assert_eq!(budget.to_string(), "13.5 MiB: weights 10.0, caches 2.5, adapters 1.0");
 }

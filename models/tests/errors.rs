@@ -1,8 +1,8 @@
-//! Chains of errors say everything once.
+//! Chains of errors say everything once; vectors of a model are numbers.
 
-use backstitch_models::Error;
 use backstitch_models::backstitch_kv::file::{FileError, Problem};
 use backstitch_models::backstitch_kv::{self, ImportError, io, storage};
+use backstitch_models::{Error, Model};
 use std::error::Error as _;
 use std::path::Path;
 
@@ -51,4 +51,19 @@ fn no_level_of_a_chain_repeats_what_a_level_above_it_says() {
         assert_eq!(joined.matches(cause).count(), 1, "{joined}");
     }
     assert!(Error::EncoderOnly.source().is_none());
+}
+
+#[test]
+fn scales_of_norms_are_numbers() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../goldens/models/llama.gguf");
+    let mut bytes = std::fs::read(path).unwrap();
+    let name = "blk.0.ffn_norm.weight";
+    let place = {
+        let gguf = backstitch_models::gguf::Gguf::parse(&bytes).unwrap();
+        gguf.tensor(name).unwrap().range().start + 4 * 3
+    };
+    bytes[place..place + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let error = Model::from_bytes(&bytes).unwrap_err();
+    assert!(matches!(&error, Error::NotANumber { tensor, index: 3 } if &**tensor == name), "{error}");
+    assert!(error.to_string().starts_with("element 3 of tensor \"blk.0.ffn_norm.weight\" is NaN"), "{error}");
 }

@@ -130,6 +130,7 @@ pub const INSPECT: &str = "\
 Examples:
   backstitch inspect model.gguf
   backstitch inspect model.gguf --tensors
+  backstitch inspect adapter.gguf                what a LoRA adapter changes
   backstitch inspect model.gguf --json | jq .metadata";
 
 /// Text below the options of `pack`.
@@ -237,6 +238,7 @@ pub const VERIFY: &str = "\
 Examples:
   backstitch verify goldens/goldens/llama.txt
   backstitch verify goldens                       all files in a folder
+  backstitch verify goldens/lora                  those with adapters
   backstitch verify goldens/real --model SmolLM2-135M-Instruct.Q4_1.gguf
 
 Exit codes: 0 every case that could be checked passed, 1 a case failed or none

@@ -88,7 +88,7 @@ fn n_repetitions(args: &BenchArgs) -> u64 {
 /// Print the lines of `-v` about a context. The memory is the same for all, so it is printed once.
 fn explain(n_threads: u32, ctx: &Context, is_first: bool) {
     if is_first {
-        note("note", memory::line(ctx.model(), ctx.params()));
+        note("note", memory::line(ctx));
     }
     let lines = machine::lines(ctx.kernels().name(), Some(n_threads), ctx.params().n_threads);
     lines.iter().for_each(|line| note("note", line));

@@ -3,8 +3,8 @@
 //! The crate `backstitch-convert` reads the folder and computes the tensors. This command chooses
 //! the file, shows progress, and puts the file in its place when it is complete.
 //!
-//! Everything that can be wrong with a folder is found before the first tensor is read: names,
-//! shapes and lengths are checked when the conversion is planned. What is left are errors of disks.
+//! Names, shapes and lengths are checked when the conversion is planned, before the first tensor is
+//! read. What is left are weights that are no numbers, and errors of disks.
 
 use crate::args::ConvertFolderArgs;
 use crate::error::Error;

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::output::{Output, bytes};
 use crate::{footprint, machine, memory, model};
 use backstitch_core::KernelSet;
-use backstitch_models::{Budget, Context, Model};
+use backstitch_models::{Context, Model};
 use serde_json::{Value, json};
 
 /// A line of the report: its name, its text, and its value for programs.
@@ -101,7 +101,7 @@ fn of_model(args: &DoctorArgs, limits: &Limits) -> Result<Vec<Line>, Error> {
     memory::check(&model, &params)?;
     let ctx = Context::new(&model, params)?;
     let n_ctx = ctx.params().n_ctx;
-    let total = Budget::new(model.hparams(), model.graph(), ctx.params()).total();
+    let total = ctx.budget().total();
     let name = model.name().unwrap_or("without a name");
     let text =
         format!("{name}, {}, {} of weights", model.hparams().architecture, bytes(model.n_bytes() as u64));

@@ -1,4 +1,5 @@
-//! `backstitch inspect`: show what a model file holds and how much memory it needs.
+//! `backstitch inspect`: show what the file of a model or an adapter holds and how much memory it
+//! needs.
 //!
 //! Everything comes from the header of the file, so that a large model is shown as fast as a small
 //! one, also if its architecture is unknown.
@@ -169,8 +170,11 @@ fn unread(gguf: &Gguf) -> Vec<String> {
     gguf.unread_tensors().map(|tensor| tensor.name()).chain(keys).map(String::from).collect()
 }
 
-/// Print the memory of weights and caches for several context sizes.
+/// Print the memory of weights and caches for several context sizes, or that of an adapter.
 fn list_memory(out: &mut Output, subject: &Subject) -> Result<(), Error> {
+    if let Some(n) = footprint::adapter(subject.gguf) {
+        return Ok(out.text(format_args!("{} beside that of its model and a context", bytes(n)), 2)?);
+    }
     let needs = match needs(subject.gguf) {
         Ok(needs) => needs,
         Err(error) => return Ok(out.text(format_args!("unknown: {}", of_engine(&error)), 2)?),
@@ -260,13 +264,17 @@ fn as_json(subject: &Subject) -> serde_json::Value {
         "n_params": subject.n_params(),
         "metadata": metadata,
         "tensors": subject.gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),
-        "memory": needs(subject.gguf).ok().map(|needs| memory_as_json(&needs)),
+        "memory": memory_as_json(subject.gguf),
         "unread": unread(subject.gguf),
     })
 }
 
-/// Return the memory of weights and caches as JSON.
-fn memory_as_json(needs: &Needs) -> serde_json::Value {
+/// Return the memory of weights and caches, or that of an adapter, as JSON; null if it is unknown.
+fn memory_as_json(gguf: &Gguf) -> serde_json::Value {
+    if let Some(n) = footprint::adapter(gguf) {
+        return json!({ "adapter": n });
+    }
+    let Ok(needs) = needs(gguf) else { return serde_json::Value::Null };
     let cache = |&(n_ctx, half, full): &(u32, u64, u64)| json!({ "n_ctx": n_ctx, "f16": half, "f32": full });
     json!({ "weights": needs.weights, "caches": needs.caches.iter().map(cache).collect::<Vec<_>>() })
 }

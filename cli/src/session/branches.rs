@@ -152,7 +152,7 @@ impl Session {
         Ok(vec![
             format!("context: {} of {} tokens", self.tokens().len(), self.n_ctx()),
             format!("checkpoints: {}, {pinned} of them pinned at ends of messages", survey.checkpoints.len()),
-            crate::memory::line(ctx.model(), ctx.params()),
+            crate::memory::line(ctx),
         ])
     }
 }

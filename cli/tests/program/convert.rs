@@ -43,6 +43,15 @@ fn a_damaged_folder_is_refused_and_the_old_file_stays() {
     assert!(error.error(1).contains("lists files that are not there: "), "{}", error.stderr);
     assert!(error.stderr.contains(folder::SHARDS[1]), "{}", error.stderr);
     assert!(fs::read(&model).unwrap() == before);
+    folder::write(&twin);
+    let shard = twin.join(folder::SHARDS[0]);
+    let mut bytes = fs::read(&shard).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(shard, bytes).unwrap();
+    let error = backstitch(&["convert", arg(&twin)]);
+    assert!(error.error(1).contains("has NaN as element "), "{}", error.stderr);
+    assert!(fs::read(&model).unwrap() == before);
     let missing = temp.path().join("none");
     assert!(backstitch(&["convert", arg(&missing)]).error(1).contains("no such file or directory"));
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);

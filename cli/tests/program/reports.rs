@@ -41,6 +41,21 @@ fn a_file_is_inspected_whole() {
 }
 
 #[test]
+fn the_memory_of_adapters_is_what_they_take() {
+    use backstitch_models::{Model, adapter};
+
+    let model = Model::open(repository("goldens/models/qwen3moe.gguf")).unwrap();
+    let lora = repository("goldens/lora/qwen3moe.lora.gguf");
+    let n = adapter::Adapter::open(&lora, &model).unwrap().n_bytes();
+    assert_eq!(json(&["inspect", "--json", arg(&lora)])["memory"]["adapter"], n);
+    let control = repository("goldens/lora/qwen3moe.control.gguf");
+    let n = adapter::ControlVector::open(&control, &model).unwrap().n_bytes();
+    assert_eq!(json(&["inspect", "--json", arg(&control)])["memory"]["adapter"], n);
+    let text = backstitch(&["inspect", arg(&lora)]).ok();
+    assert!(text.contains(" beside that of its model and a context\n"), "{text}");
+}
+
+#[test]
 fn what_nobody_reads_and_what_is_unknown_is_named() {
     let folder = tempfile::TempDir::new().unwrap();
     let bytes = std::fs::read(repository("goldens/models/llama.gguf")).unwrap();
@@ -164,6 +179,31 @@ fn conformance_files_are_replayed() {
         .next()
         .unwrap();
     assert_eq!((&row["case"], &row["verdict"]), (&"whole".into(), &"passed".into()));
+}
+
+#[test]
+fn conformance_files_with_adapters_are_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("lora")).unwrap();
+    std::fs::create_dir(folder.path().join("models")).unwrap();
+    let copy =
+        |name: &str| std::fs::copy(repository(&format!("goldens/{name}")), folder.path().join(name)).unwrap();
+    copy("models/llama.gguf");
+    for ending in ["bin", "lora.gguf", "second.gguf", "control.gguf"] {
+        copy(&format!("lora/llama.{ending}"));
+    }
+    let (file, text) = (folder.path().join("lora/llama.txt"), repository("goldens/lora/llama.txt"));
+    let text = std::fs::read_to_string(text).unwrap();
+    let ends = |changed: &str| {
+        std::fs::write(&file, changed).unwrap();
+        let found = backstitch(&["verify", arg(&file)]);
+        found.stdout.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(ends(&text), "5 passed, 0 failed, 0 not supported, 0 informational");
+    let other_scale = text.replace("llama.lora.gguf 1\n", "llama.lora.gguf 0.5\n");
+    assert_eq!(ends(&other_scale), "3 passed, 2 failed, 0 not supported, 0 informational");
+    let missing = text.replace("llama.second.gguf", "none.gguf");
+    assert_eq!(ends(&missing), "4 passed, 1 failed, 0 not supported, 0 informational");
 }
 
 #[test]

@@ -47,12 +47,12 @@ const NEXT: Family = Family {
 const REORDERED: &[(&str, Edit)] = &[
     NEXT.edits[0],
     NEXT.edits[1],
-    ("ssm_a", Edit::Each(|at, tensor| tiled(at, tensor.neg_exp(), 0, 1))),
-    ("ssm_dt", Edit::Each(|at, tensor| tiled(at, tensor, 0, 1))),
-    ("ssm_alpha", Edit::Each(|at, tensor| tiled(at, tensor, 0, 1))),
-    ("ssm_beta", Edit::Each(|at, tensor| tiled(at, tensor, 0, 1))),
-    ("attn_gate", Edit::Each(|at, tensor| tiled(at, tensor, 0, value_dim(at.config)?))),
-    ("ssm_out", Edit::Each(|at, tensor| tiled(at, tensor, 1, value_dim(at.config)?))),
+    ("ssm_a", Edit::Each(|at, tensor| tiled(at, tensor.neg_exp(), 1))),
+    ("ssm_dt", Edit::Each(|at, tensor| tiled(at, tensor, 1))),
+    ("ssm_alpha", Edit::Each(|at, tensor| tiled(at, tensor, 1))),
+    ("ssm_beta", Edit::Each(|at, tensor| tiled(at, tensor, 1))),
+    ("attn_gate", Edit::Each(|at, tensor| tiled(at, tensor, value_dim(at.config)?))),
+    ("ssm_out", Edit::Each(tiled_columns)),
     ("attn_qkv", Edit::Each(tiled_values)),
     ("ssm_conv1d", Edit::Each(|at, tensor| tiled_values(at, tensor.squeeze()))),
     EDITS[0],
@@ -172,19 +172,25 @@ fn split_qkvz(at: At<'_>, tensor: Tensor) -> Result<Vec<(&'static str, Tensor)>,
     Ok(vec![("attn_qkv", Tensor::join(0, flat)?), ("attn_gate", Tensor::join(0, gates)?)])
 }
 
-/// Reorder heads of values along an axis: from those of each head of keys to the first of each, the
-/// second of each and so on.
-fn tiled(at: At<'_>, tensor: Tensor, axis: usize, dim: usize) -> Result<Tensor, Error> {
+/// Reorder rows, `dim` for each head of values: from those of each head of keys to the first of
+/// each, the second of each and so on.
+fn tiled(at: At<'_>, tensor: Tensor, dim: usize) -> Result<Tensor, Error> {
     let shape = tensor.shape().to_vec();
-    let heads = tensor.split_axis(axis, n_keys(at.config)?)?;
+    let heads = tensor.split_axis(0, n_keys(at.config)?)?;
     let per_key = n_values(at.config)? / n_keys(at.config)?;
-    let split = heads.split_axis(axis + 1, per_key)?;
-    if split.dim(axis + 2) != dim {
+    let split = heads.split_axis(1, per_key)?;
+    if split.dim(2) != dim {
         return Err(tensor.misfit(format!("{per_key} heads of {dim} for each head of keys")));
     }
     let mut order: Vec<usize> = (0..split.shape().len()).collect();
-    order.swap(axis, axis + 1);
+    order.swap(0, 1);
     split.permute(&order)?.reshape(&shape)
+}
+
+/// Reorder the columns of a matrix that reads values. As rows they keep the factors of adapters
+/// apart.
+fn tiled_columns(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
+    tiled(at, tensor.transpose()?, value_dim(at.config)?)?.transpose()
 }
 
 /// Reorder the rows of values behind those of queries and keys.
@@ -192,7 +198,7 @@ fn tiled_values(at: At<'_>, tensor: Tensor) -> Result<Tensor, Error> {
     let n = 2 * n_keys(at.config)? * key_dim(at.config)?;
     let values = tensor.dim(0).saturating_sub(n);
     let mut parts = tensor.cut(0, &[n.min(tensor.dim(0)), values])?;
-    let last = parts.pop().map(|part| tiled(at, part, 0, value_dim(at.config)?)).transpose()?;
+    let last = parts.pop().map(|part| tiled(at, part, value_dim(at.config)?)).transpose()?;
     parts.extend(last);
     Tensor::join(0, parts)
 }

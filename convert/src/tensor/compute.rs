@@ -82,14 +82,27 @@ pub(super) fn read(
     start: usize,
     len: usize,
 ) -> Result<Vec<f32>, Error> {
+    read_bytes(checkpoint, stored, start, len).map(|bytes| decode(stored.ty, &bytes))
+}
+
+/// Read the bytes of `len` elements of a stored tensor, from element `start` on.
+///
+/// # Errors
+/// [`Error::Read`] if the file cannot be read.
+pub(super) fn read_bytes(
+    checkpoint: &mut Checkpoint,
+    stored: &Stored,
+    start: usize,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
     let size = stored.ty.n_bytes();
     let mut bytes = vec![0; len * size];
     checkpoint.read(stored.file, stored.start + (start * size) as u64, &mut bytes)?;
-    Ok(decode(stored.ty, &bytes))
+    Ok(bytes)
 }
 
 /// Convert elements to floats.
-fn decode(ty: StoredType, bytes: &[u8]) -> Vec<f32> {
+pub(super) fn decode(ty: StoredType, bytes: &[u8]) -> Vec<f32> {
     match ty {
         StoredType::F32 => each(bytes, f32::from_le_bytes),
         StoredType::F16 => each(bytes, |b| f16::from_le_bytes(b).to_f32()),

@@ -92,11 +92,18 @@ impl Tensor {
     /// Return true if both were made of the same data in the same way.
     fn is_same(&self, other: &Self) -> bool {
         self.shape == other.shape
-            && match (&*self.node, &*other.node) {
+            && match (self.before_reshapes(), other.before_reshapes()) {
                 (Node::Stored(a), Node::Stored(b)) => a == b,
-                (Node::Reshaped(a), Node::Reshaped(b)) => a.is_same(b),
-                _ => Rc::ptr_eq(&self.node, &other.node),
+                (a, b) => std::ptr::eq(a, b),
             }
+    }
+
+    /// Return what gave the elements their order.
+    fn before_reshapes(&self) -> &Node {
+        match &*self.node {
+            Node::Reshaped(of) => of.before_reshapes(),
+            node => node,
+        }
     }
 
     /// Make the error of an edit that the factors cannot follow.
@@ -236,6 +243,11 @@ mod tests {
             product().multiply_rows(vec![(3, 2.0), (5, 0.5)]),
             Tensor::join(0, vec![cut[1].clone(), cut[0].clone()]).unwrap(),
             Tensor::join(1, product().cut(1, &[1, 5]).unwrap()).unwrap(),
+            Tensor::join(
+                0,
+                vec![cut[0].clone(), cut[1].reshape(&[5, 1, 6]).unwrap().reshape(&[5, 6]).unwrap()],
+            )
+            .unwrap(),
             stack.clone(),
             stack.transpose().unwrap().slice(0, 1, 1).unwrap(),
         ];

@@ -1,10 +1,11 @@
-//! Writing the data of a tensor in an element type, in pieces.
+//! Writing the data of a tensor in an element type, in pieces, all of which are finite numbers.
 
+use std::cmp::Ordering;
 use std::io::Write;
 
 use backstitch_core::DType;
 
-use super::compute::read;
+use super::compute::{decode, read, read_bytes};
 use super::{Node, Tensor};
 use crate::checkpoint::{Checkpoint, Stored};
 use crate::error::Error;
@@ -12,11 +13,14 @@ use crate::safetensors::StoredType;
 
 /// Elements that are converted at a time, a whole number of blocks of any type.
 const PIECE: usize = 1 << 20;
+/// Exponent of MXFP4's scales that stands for none.
+const NO_SCALE: f32 = 255.0;
 
 impl Tensor {
     /// Write all elements as `dtype`.
     ///
     /// # Errors
+    /// [`Error::Tensor`] for an element that is infinite, no number, or too large for `dtype`,
     /// [`Error::Read`] if the checkpoint cannot be read, the errors of `out`, and [`Error::Gguf`]
     /// for a type that floats cannot be encoded to.
     pub(crate) fn write(
@@ -26,27 +30,94 @@ impl Tensor {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         match &*self.node {
-            Node::Stored(stored) => write_stored(stored, self.n_elements(), dtype, checkpoint, out),
+            Node::Stored(stored) => self.write_stored(stored, dtype, checkpoint, out),
             Node::Reshaped(of) => of.write(dtype, checkpoint, out),
             Node::Joined { of, axis: 0 } => of.iter().try_for_each(|part| part.write(dtype, checkpoint, out)),
             Node::Mxfp4 { blocks, scales } => {
                 let blocks = blocks.values(checkpoint)?;
-                let scales = scales.values(checkpoint)?;
+                let exponents = scales.values(checkpoint)?;
+                if let Some(at) = exponents.iter().position(|&x| x == NO_SCALE) {
+                    let found = format!("{NO_SCALE} as scale {at}, which is no number");
+                    return Err(scales.holding(found, "exponents up to 254"));
+                }
                 let bytes: Vec<u8> = blocks.iter().map(|&x| x as u8).collect();
-                for (block, scale) in bytes.as_chunks().0.iter().zip(scales) {
-                    out.write_all(&mxfp4_block(block, scale as u8))?;
+                for (block, exponent) in bytes.as_chunks().0.iter().zip(exponents) {
+                    out.write_all(&mxfp4_block(block, exponent as u8))?;
                 }
                 Ok(())
             }
             _ => {
                 let values = self.values(checkpoint)?;
-                values.chunks(PIECE).try_for_each(|piece| write_values(piece, dtype, out))
+                let mut pieces = values.chunks(PIECE).enumerate();
+                pieces.try_for_each(|(i, piece)| self.write_values(i * PIECE, piece, dtype, out))
             }
         }
     }
-}
 
-impl Tensor {
+    /// Write a stored tensor without holding more than a piece of it.
+    fn write_stored(
+        &self,
+        stored: &Stored,
+        dtype: DType,
+        checkpoint: &mut Checkpoint,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let same = matches!(
+            (stored.ty, dtype),
+            (StoredType::F32, DType::F32) | (StoredType::F16, DType::F16) | (StoredType::BF16, DType::BF16)
+        );
+        for start in (0..self.n_elements()).step_by(PIECE) {
+            let n = PIECE.min(self.n_elements() - start);
+            let bytes = read_bytes(checkpoint, stored, start, n)?;
+            let values = decode(stored.ty, &bytes);
+            if same {
+                self.expect_finite(start, &values, dtype)?;
+                out.write_all(&bytes)?;
+            } else {
+                self.write_values(start, &values, dtype, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encode floats from element `start` on, a whole number of blocks, and write them.
+    fn write_values(
+        &self,
+        start: usize,
+        values: &[f32],
+        dtype: DType,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        self.expect_finite(start, values, dtype)?;
+        let of_core = |error| Error::Gguf(backstitch_models::Error::from(error));
+        let n_bytes = dtype.row_bytes(values.len()).unwrap_or(0);
+        let mut bytes = vec![0; n_bytes];
+        dtype.encode(values, &mut bytes).map_err(of_core)?;
+        Ok(out.write_all(&bytes)?)
+    }
+
+    /// Check that elements from `start` on are numbers that stay finite as `dtype`.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] with the first that does not.
+    fn expect_finite(&self, start: usize, values: &[f32], dtype: DType) -> Result<(), Error> {
+        let limit = limit(dtype);
+        // No number is below anything.
+        let is_less = |x: &f32| x.abs().partial_cmp(&limit) == Some(Ordering::Less);
+        let wrong = values.iter().enumerate().find(|(_, x)| !is_less(x));
+        let Some((i, x)) = wrong else { return Ok(()) };
+        let wanted = match x.is_finite() {
+            true => format!("less than {limit}, to become {dtype}; f32 and bf16 hold more"),
+            false => "finite numbers".into(),
+        };
+        Err(self.holding(format!("{x} as element {}", start + i), wanted))
+    }
+
+    /// Make the error of elements that cannot be written.
+    fn holding(&self, found: String, wanted: impl Into<String>) -> Error {
+        Error::Tensor { tensor: self.name().into(), found, wanted: wanted.into() }
+    }
+
     /// Return true if two stored tensors have the same elements.
     ///
     /// # Errors
@@ -66,39 +137,16 @@ impl Tensor {
     }
 }
 
-/// Write a stored tensor of `len` elements without holding more than a piece of it.
-fn write_stored(
-    stored: &Stored,
-    len: usize,
-    dtype: DType,
-    checkpoint: &mut Checkpoint,
-    out: &mut dyn Write,
-) -> Result<(), Error> {
-    let same = matches!(
-        (stored.ty, dtype),
-        (StoredType::F32, DType::F32) | (StoredType::F16, DType::F16) | (StoredType::BF16, DType::BF16)
-    );
-    let size = stored.ty.n_bytes();
-    for start in (0..len).step_by(PIECE) {
-        let n = PIECE.min(len - start);
-        if same {
-            let mut bytes = vec![0; n * size];
-            checkpoint.read(stored.file, stored.start + (start * size) as u64, &mut bytes)?;
-            out.write_all(&bytes)?;
-        } else {
-            write_values(&read(checkpoint, stored, start, n)?, dtype, out)?;
-        }
+/// Return the least number that is infinite as `dtype`, be it the element or the scale of its
+/// block.
+const fn limit(dtype: DType) -> f32 {
+    const F16: f32 = 65520.0;
+    match dtype {
+        DType::F16 => F16,
+        DType::BF16 => f32::from_bits(0x7f7f_8000),
+        DType::Q8_0 => 127.0 * F16,
+        _ => f32::INFINITY,
     }
-    Ok(())
-}
-
-/// Encode floats, a whole number of blocks, and write them.
-fn write_values(values: &[f32], dtype: DType, out: &mut dyn Write) -> Result<(), Error> {
-    let of_core = |error| Error::Gguf(backstitch_models::Error::from(error));
-    let n_bytes = dtype.row_bytes(values.len()).unwrap_or(0);
-    let mut bytes = vec![0; n_bytes];
-    dtype.encode(values, &mut bytes).map_err(of_core)?;
-    Ok(out.write_all(&bytes)?)
 }
 
 /// Reorder a block of 32 elements from pairs of neighbours (low half first) to the order of GGUF:
@@ -125,6 +173,25 @@ mod tests {
         let reordered = mxfp4_block(&block, 7);
         assert_eq!(reordered[0], 7);
         assert_eq!(reordered[1..], std::array::from_fn::<u8, 16, _>(|i| (i | i << 4) as u8));
+    }
+
+    #[test]
+    fn scales_of_blocks_are_numbers() {
+        let bytes = |n: usize, last: f32| {
+            let mut values = vec![1.0; n];
+            values[n - 1] = last;
+            Tensor::of_values("experts_scales", values)
+        };
+        for (last, is_right) in [(254.0, true), (255.0, false)] {
+            let blocks = bytes(32, 1.0).reshape(&[1, 2, 16]).unwrap();
+            let tensor = Tensor::mxfp4(&blocks, &bytes(2, last).reshape(&[1, 2]).unwrap());
+            let written = tensor.unwrap().write(DType::MXFP4, &mut Checkpoint::empty(), &mut Vec::new());
+            assert_eq!(written.is_ok(), is_right, "{last}");
+            if let Err(error) = written {
+                let wanted = "\"experts_scales\" has 255 as scale 1, which is no number, wanted exponents";
+                assert!(error.to_string().contains(wanted), "{error}");
+            }
+        }
     }
 
     #[test]

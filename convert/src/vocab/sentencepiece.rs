@@ -143,13 +143,14 @@ pub(super) fn set(sources: Sources<'_>, with_tokenizer: bool, meta: &mut Metadat
     let path = sources.folder.join("tokenizer.model");
     let model = parse_model(&path, &read_file(&path)?)?;
     let mut tokens = tokens(&model, sources.vocab_size(model.pieces.len())?);
-    add_listed(sources.folder, &mut tokens)?;
-    add_configured(sources.folder, with_tokenizer, &mut tokens)?;
+    add_listed(sources.folder, &model, &mut tokens)?;
+    add_configured(sources.folder, &model, with_tokenizer, &mut tokens)?;
     let is_there = sources.folder.join("tokenizer.json").is_file();
     let tokenizer = is_there.then(|| Tokenizer::read(sources.folder)).transpose()?;
     if let Some(tokenizer) = tokenizer.as_ref().filter(|_| with_tokenizer) {
         for added in tokenizer.listed() {
             let kind = if added.special { Kind::Control } else { Kind::UserDefined };
+            model.expect_free(&tokenizer.path, added.id, &added.content)?;
             tokens.set(added.id, added.content.as_str(), ADDED_SCORE, kind);
         }
     }
@@ -159,12 +160,36 @@ pub(super) fn set(sources: Sources<'_>, with_tokenizer: bool, meta: &mut Metadat
     Ok(())
 }
 
+impl Model {
+    /// Check that an added token does not take the number of a piece that texts are split into.
+    /// Those that are reserved for people's tokens may get other texts.
+    ///
+    /// # Errors
+    /// [`Error::Format`] with both; `path` is the file of the added token.
+    fn expect_free(&self, path: &Path, id: usize, text: &str) -> Result<(), Error> {
+        let is_text = |kind| [Kind::Normal as u64, Kind::Byte as u64].contains(&kind);
+        match self.pieces.get(id) {
+            Some((piece, _, kind))
+                if is_text(*kind) && !looks_special(piece) && user_defined(piece) != user_defined(text) =>
+            {
+                let found = format!("the added token {text:?} with number {id}, which is that of {piece:?}");
+                Err(wrong(path, found, "one token for each number"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Add the tokens of `added_tokens.json`.
-pub(super) fn add_listed(folder: &Path, tokens: &mut Tokens) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::Format`] if one takes the number of a piece; the errors of reading the file.
+pub(super) fn add_listed(folder: &Path, model: &Model, tokens: &mut Tokens) -> Result<(), Error> {
     let path = folder.join("added_tokens.json");
     if path.is_file() {
         let listed: Entries<usize> = parse(&path, &read_file(&path)?)?;
         for (text, id) in listed.0 {
+            model.expect_free(&path, id, &text)?;
             tokens.set(id, text, ADDED_SCORE, Kind::UserDefined);
         }
     }
@@ -172,12 +197,14 @@ pub(super) fn add_listed(folder: &Path, tokens: &mut Tokens) -> Result<(), Error
 }
 
 /// Add the tokens of `tokenizer_config.json`. With `literally` they keep their texts and kinds.
-fn add_configured(folder: &Path, literally: bool, tokens: &mut Tokens) -> Result<(), Error> {
-    let config = read_json(&folder.join("tokenizer_config.json"))?;
+fn add_configured(folder: &Path, model: &Model, literally: bool, tokens: &mut Tokens) -> Result<(), Error> {
+    let path = folder.join("tokenizer_config.json");
+    let config = read_json(&path)?;
     let listed = config.as_ref().and_then(|config| config.get("added_tokens_decoder"));
     for (id, token) in listed.and_then(Value::as_object).into_iter().flatten() {
         let text = token.get("content").and_then(Value::as_str);
         let (Ok(id), Some(text)) = (id.parse(), text) else { continue };
+        model.expect_free(&path, id, text)?;
         let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
         if special || !literally && looks_special(text) {
             tokens.set(id, text, ADDED_SCORE, Kind::Control);
@@ -213,5 +240,26 @@ mod tests {
             assert!(cut.is_err() || n == piece.len() + 2 || n == piece.len() + 6, "{n}");
         }
         assert!(parse_model(path, &[0xff; 12]).is_err());
+    }
+
+    #[test]
+    fn added_tokens_do_not_take_the_numbers_of_pieces() {
+        let pieces = [("<s>", Kind::Control), ("\u{2581}a", Kind::Normal), ("<0x0A>", Kind::Byte)];
+        let pieces = pieces.map(|(text, kind)| (text.to_owned(), 0.0, kind as u64)).into();
+        let model = Model { pieces, ..Model::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let added = |id: usize, text: &str| {
+            let listed = serde_json::json!({ text: id }).to_string();
+            std::fs::write(folder.path().join("added_tokens.json"), listed).unwrap();
+            add_listed(folder.path(), &model, &mut tokens(&model, 4)).map_err(|error| error.to_string())
+        };
+        for (id, text) in [(0, "<|start|>"), (1, " a"), (2, "<0x0A>"), (3, "new")] {
+            assert_eq!(added(id, text), Ok(()));
+        }
+        for (id, text) in [(1, "b"), (2, "b")] {
+            let error = added(id, text).unwrap_err();
+            let wanted = format!("added_tokens.json: found the added token \"b\" with number {id}");
+            assert!(error.contains(&wanted), "{error}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::tokens::wrong;
+use super::tokens::{user_defined, wrong};
 use crate::error::Error;
 use crate::json::{Entries, parse, read_file, read_json};
 
@@ -60,6 +60,9 @@ pub(super) struct Model {
     pub vocab: Pieces,
     #[serde(default)]
     merges: Vec<Merge>,
+    /// Beginning of texts inside of words, which merged texts lose.
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
     #[serde(default)]
     byte_fallback: Option<bool>,
     #[serde(default)]
@@ -128,23 +131,25 @@ impl Tokenizer {
     /// Parse `tokenizer.json`; `path` is for errors.
     ///
     /// # Errors
-    /// [`Error::Format`] if it is not what it seems, or two tokens have one number.
+    /// [`Error::Format`] if it is not what it seems, two tokens have one number, or a merge is of
+    /// texts that are no tokens.
     pub fn parse(path: &Path, bytes: &[u8], config: Option<&Value>) -> Result<Self, Error> {
         let mut file: File = parse(path, bytes)?;
         let mut added = BTreeMap::new();
         for token in std::mem::take(&mut file.added_tokens) {
             let (id, content) = (token.id, token.content.clone());
             if let Some(other) = added.insert(id, token).filter(|other| other.content != content) {
-                let found = format!("the added tokens {:?} and {content:?} with number {id}", other.content);
-                return Err(wrong(path, found, "one token for each number"));
+                return Err(two_tokens(path, &other.content, &content, id));
             }
         }
         let n_listed = added.len();
         let mut tokenizer = Self { path: path.into(), file, added, n_listed };
         tokenizer.check_numbers()?;
+        tokenizer.check_merges()?;
         if let Some(config) = config {
-            tokenizer.add_configured(config);
+            tokenizer.add_configured(config)?;
         }
+        tokenizer.check_added()?;
         Ok(tokenizer)
     }
 
@@ -154,21 +159,67 @@ impl Tokenizer {
         let mut seen: HashMap<usize, &str> = HashMap::new();
         for (text, id) in pieces {
             if let Some(other) = seen.insert(*id, text) {
-                let found = format!("the tokens {other:?} and {text:?} with number {id}");
-                return Err(wrong(&self.path, found, "one token for each number"));
+                return Err(two_tokens(&self.path, other, text, *id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Check that merges join two pieces to a third.
+    fn check_merges(&self) -> Result<(), Error> {
+        let Some(pieces) = self.numbered() else { return Ok(()) };
+        let known: HashSet<&str> = pieces.iter().map(|piece| piece.0.as_str()).collect();
+        let prefix = self.file.model.continuing_subword_prefix.as_deref().unwrap_or_default();
+        for (index, merge) in self.file.model.merges.iter().enumerate() {
+            let pair = match merge {
+                Merge::Text(text) => text.split_once(' ').filter(|(_, b)| !b.contains(' ')),
+                Merge::Pair([a, b]) => Some((a.as_str(), b.as_str())),
+            };
+            let merge_is = |found: &str, wanted| wrong(&self.path, format!("merge {index}, {found}"), wanted);
+            let Some((a, b)) = pair else {
+                return Err(merge_is(&format!("{merge:?}"), "two texts with a space between them"));
+            };
+            let merged = format!("{a}{}", b.strip_prefix(prefix).unwrap_or(b));
+            if let Some(text) = [a, b, &merged].into_iter().find(|text| !known.contains(text)) {
+                let found = format!("{a:?} and {b:?}, although {text:?} is no token");
+                return Err(merge_is(&found, "two tokens whose texts together are a third"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Check that no added token has the number of another piece.
+    fn check_added(&self) -> Result<(), Error> {
+        let by_number: HashMap<usize, &str> = match &self.file.model.vocab {
+            Pieces::Numbered(pieces) => pieces.iter().map(|(text, id)| (*id, text.as_str())).collect(),
+            Pieces::Scored(pieces) => pieces.iter().map(|piece| piece.0.as_str()).enumerate().collect(),
+        };
+        for (id, added) in &self.added {
+            // One list may have spaces where the other has marks of them.
+            let other = by_number.get(id).filter(|text| user_defined(text) != user_defined(&added.content));
+            if let Some(other) = other {
+                return Err(two_tokens(&self.path, other, &added.content, *id));
             }
         }
         Ok(())
     }
 
     /// Add what `tokenizer_config.json` lists, and make its special tokens special.
-    fn add_configured(&mut self, config: &Value) {
+    ///
+    /// # Errors
+    /// [`Error::Format`] if it gives a number of `tokenizer.json` to another token.
+    fn add_configured(&mut self, config: &Value) -> Result<(), Error> {
         let listed = config.get("added_tokens_decoder").and_then(Value::as_object);
         for (id, token) in listed.into_iter().flatten() {
             let content = token.get("content").and_then(Value::as_str);
             let (Ok(id), Some(content)) = (id.parse(), content) else { continue };
             let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
-            self.added.entry(id).or_insert(Added { id, content: content.into(), special, named: false });
+            let token = Added { id, content: content.into(), special, named: false };
+            let known = self.added.entry(id).or_insert(token);
+            if known.content != content {
+                let path = self.path.with_file_name("tokenizer_config.json");
+                return Err(two_tokens(&path, &known.content, content, id));
+            }
         }
         let named: Vec<&str> = special_texts(config).collect();
         if let Pieces::Numbered(pieces) = &self.file.model.vocab {
@@ -181,6 +232,7 @@ impl Tokenizer {
             token.named = named.contains(&token.content.as_str());
             token.special |= token.named;
         }
+        Ok(())
     }
 
     /// Return the added tokens in the order of their numbers.
@@ -235,6 +287,11 @@ impl Tokenizer {
     }
 }
 
+/// Make the error of two tokens with one number.
+fn two_tokens(path: &Path, one: &str, other: &str, id: usize) -> Error {
+    wrong(path, format!("the tokens {one:?} and {other:?} with number {id}"), "one token for each number")
+}
+
 /// Return the texts of the special tokens that a configuration names.
 pub(super) fn special_texts(config: &Value) -> impl Iterator<Item = &str> {
     const ROLES: [&str; 7] =
@@ -251,6 +308,7 @@ pub(super) fn text_of(token: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn parse(text: &str) -> Result<Tokenizer, Error> {
         Tokenizer::parse(Path::new("tokenizer.json"), text.as_bytes(), None)
@@ -266,6 +324,14 @@ mod tests {
                     "model": {"vocab": {}}}"#,
                 "\"x\" and \"y\" with number 5",
             ),
+            (
+                r#"{"added_tokens": [{"id": 1, "content": "x"}], "model": {"vocab": {"a": 0, "b": 1}}}"#,
+                "\"b\" and \"x\" with number 1",
+            ),
+            (
+                r#"{"added_tokens": [{"id": 1, "content": "x"}], "model": {"vocab": [["a", 0], ["b", 1]]}}"#,
+                "\"b\" and \"x\" with number 1",
+            ),
             (r#"{"model": {"vocab": {"a": -1}}}"#, "invalid value"),
             (r#"{"model": {"vocab": 7}}"#, "an object of numbers or a list of scores"),
             (r#"{}"#, "missing field `model`"),
@@ -277,8 +343,47 @@ mod tests {
     }
 
     #[test]
+    fn configured_tokens_do_not_take_the_numbers_of_others() {
+        let file = r#"{"added_tokens": [{"id": 1, "content": "x"}], "model": {"vocab": {"\u2581": 0}}}"#;
+        let with = |id: &str, content: &str| {
+            let config = json!({ "added_tokens_decoder": { id: { "content": content } } });
+            Tokenizer::parse(Path::new("tokenizer.json"), file.as_bytes(), Some(&config))
+        };
+        for (id, content) in [("0", " "), ("1", "x"), ("2", "y")] {
+            assert!(with(id, content).is_ok(), "{id}");
+        }
+        let error = with("1", "y").unwrap_err().to_string();
+        assert!(
+            error.contains("tokenizer_config.json: found the tokens \"x\" and \"y\" with number 1"),
+            "{error}"
+        );
+        let error = with("0", "y").unwrap_err().to_string();
+        assert!(error.contains("\"y\" with number 0, wanted one token for each number"), "{error}");
+    }
+
+    #[test]
     fn both_forms_of_merges_are_read() {
-        let tokenizer = parse(r#"{"model": {"vocab": {}, "merges": ["a b", ["c d", "e"]]}}"#).unwrap();
-        assert_eq!(tokenizer.merges(), ["a b", "cĠd e"]);
+        let vocab = r#"{"a": 0, "b": 1, "ab": 2, "c d": 3, "e": 4, "c de": 5}"#;
+        let text = format!(r#"{{"model": {{"vocab": {vocab}, "merges": ["a b", ["c d", "e"]]}}}}"#);
+        assert_eq!(parse(&text).unwrap().merges(), ["a b", "cĠd e"]);
+        let prefix = r#"{"model": {"vocab": {"a": 0, "@b": 1, "ab": 2}, "merges": ["a @b"],
+            "continuing_subword_prefix": "@"}}"#;
+        assert!(parse(prefix).is_ok());
+    }
+
+    #[test]
+    fn merges_of_unknown_tokens_are_refused() {
+        for (merges, wanted) in [
+            (r#"["a b", "a c"]"#, "merge 1, \"a\" and \"c\", although \"c\" is no token, wanted two tokens"),
+            (r#"[["c", "a"]]"#, "merge 0, \"c\" and \"a\", although \"c\" is no token"),
+            (r#"["b a"]"#, "although \"ba\" is no token"),
+            (r#"["ab"]"#, "merge 0, Text(\"ab\"), wanted two texts with a space between them"),
+            (r#"["a b a"]"#, "wanted two texts with a space between them"),
+        ] {
+            let text =
+                format!(r#"{{"model": {{"vocab": {{"a": 0, "b": 1, "ab": 2}}, "merges": {merges}}}}}"#);
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}\nwanted: {wanted}");
+        }
     }
 }

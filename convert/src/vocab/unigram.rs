@@ -27,7 +27,7 @@ pub(super) fn set(sources: Sources<'_>, meta: &mut Metadata) -> Result<(), Error
         return sentencepiece::set(sources, false, meta);
     }
     let mut tokens = sentencepiece::tokens(&model, sources.vocab_size(model.pieces.len())?);
-    sentencepiece::add_listed(sources.folder, &mut tokens)?;
+    sentencepiece::add_listed(sources.folder, &model, &mut tokens)?;
     let specials = Specials::read(sources, tokenizer(sources)?.as_ref(), tokens.len())?;
     tokens.write("t5", Some("default"), true, meta);
     let treatment = Treatment {

@@ -121,6 +121,16 @@ impl ControlVector {
         self.0.directions.get(layer)?.as_deref()
     }
 
+    /// Return the bytes of its directions in memory.
+    pub fn n_bytes(&self) -> usize {
+        self.0.directions.iter().flatten().map(|direction| size_of_val::<[f32]>(direction)).sum()
+    }
+
+    /// Return where it lies, which tells it from others, and its bytes.
+    pub(super) fn place_and_bytes(&self) -> (*const (), usize) {
+        (Arc::as_ptr(&self.0).cast(), self.n_bytes())
+    }
+
     /// Return the number of layers of the model.
     pub(super) fn n_layer(&self) -> usize {
         self.0.directions.len()

@@ -4,6 +4,7 @@ use super::error::AdapterError;
 use super::{Adapter, ControlVector};
 use crate::error::Error;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -142,6 +143,18 @@ impl AdapterSet {
     /// Return the largest rank of its adapters.
     pub(crate) fn rank(&self) -> usize {
         self.loras().iter().map(|(adapter, _)| adapter.rank()).max().unwrap_or(0)
+    }
+
+    /// Return the bytes of sets and of their adapters, what they share counted once.
+    pub(crate) fn bytes_of_all<'s>(sets: impl IntoIterator<Item = &'s Self>) -> u64 {
+        let mut parts: BTreeMap<*const (), usize> = BTreeMap::new();
+        for inner in sets.into_iter().filter_map(|set| set.0.as_ref()) {
+            let floats = inner.directions.iter().flatten().map(|direction| direction.len());
+            parts.insert(Arc::as_ptr(inner).cast(), 4 * floats.sum::<usize>());
+            parts.extend(inner.loras.iter().map(|(lora, _)| (Arc::as_ptr(&lora.0).cast(), lora.n_bytes())));
+            parts.extend(inner.controls.iter().map(|control| control.vector.place_and_bytes()));
+        }
+        parts.into_values().fold(0, |sum, n| sum.saturating_add(n as u64))
     }
 
     /// Check that its adapters were read for the model with this fingerprint.

@@ -10,6 +10,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::{FromStr, SplitWhitespace};
 
 /// A golden file.
@@ -49,6 +50,10 @@ pub struct Case {
     pub flags: Vec<String>,
     /// State files of llama.cpp that belong to the case, as (kind, path).
     pub files: Vec<(String, String)>,
+    /// LoRA adapters of all sequences: their files and scales.
+    pub loras: Vec<(String, f32)>,
+    /// Control vectors of all sequences.
+    pub controls: Vec<Control>,
     /// The number of steps before those files were written.
     pub n_saved: usize,
     /// The sequence in a file of one sequence.
@@ -57,6 +62,17 @@ pub struct Case {
     pub greedy_ids: Vec<u32>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+}
+
+/// A control vector, and where it acts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Control {
+    /// The path.
+    pub file: String,
+    /// The scale.
+    pub scale: f32,
+    /// The layers behind which it is added.
+    pub layers: RangeInclusive<usize>,
 }
 
 /// One operation on a context; -1 is an open end of a range of positions.
@@ -230,6 +246,8 @@ impl Case {
             "context" => self.context = words.settings()?,
             "flag" => self.flags.push(words.word("a flag")?.to_owned()),
             "file" => self.files.push((words.word("a kind")?.to_owned(), words.word("a path")?.to_owned())),
+            "lora" => self.loras.push((words.word("a path")?.to_owned(), words.number("a scale")?)),
+            "control" => self.controls.push(words.control()?),
             "greedy_ids" => self.greedy_ids = words.rest("a token")?,
             "saved_after_step" => self.n_saved = words.number("a number of steps")?,
             "seq_file_is_sequence" => self.saved_sequence = words.number("a sequence")?,
@@ -313,6 +331,13 @@ impl<'a> Words<'a> {
         Ok(Array { name, offset, rows: self.number("rows")?, cols: self.number("columns")? })
     }
 
+    /// Parse the description of a control vector.
+    fn control(&mut self) -> Result<Control, Malformed> {
+        let (file, scale) = (self.word("a path")?.to_owned(), self.number("a scale")?);
+        let layers = self.number("a layer")?..=self.number("a layer")?;
+        Ok(Control { file, scale, layers })
+    }
+
     /// Parse the description of expected outputs.
     fn expect(&mut self) -> Result<Expect, Malformed> {
         let kind = match self.word("a kind of output")? {
@@ -359,7 +384,7 @@ mod tests {
     use alloc::vec;
 
     const SMALL: &str = "golden-1\nmodel models/a.gguf\narch llama\nquant_type Q4_0\narray whole 8 2 3\n\
-        case one\ncontext n_ctx=256 type_k=F32\nflag informational\nfile seq a.seq\nsaved_after_step 1\nseq_file_is_sequence 2\ngreedy_ids 5 6\ndecode 2\n\
+        case one\ncontext n_ctx=256 type_k=F32\nflag informational\nfile seq a.seq\nlora b.gguf -0.5\ncontrol c.gguf 2 1 3\nsaved_after_step 1\nseq_file_is_sequence 2\ngreedy_ids 5 6\ndecode 2\n\
         tokens 7 8\npos 0 1\nseq 0 0\nout 1\nexpect logits whole 1\nseq_rm 0 -1 3 false\nseq_cp 0 1 2 -1\n\
         seq_add 0 1 2 -3\nseq_pos 0 0 1\nencode 0\ntokens\npos\nseq\nexpect pooled whole 0\nend\n";
 
@@ -372,6 +397,8 @@ mod tests {
         assert_eq!((case.setting("type_k"), case.setting("none")), (Some("F32"), None));
         assert!(case.is("informational"));
         assert_eq!(case.files, [("seq".into(), "a.seq".into())]);
+        assert_eq!(case.loras, [("b.gguf".into(), -0.5)]);
+        assert_eq!(case.controls, [Control { file: "c.gguf".into(), scale: 2.0, layers: 1..=3 }]);
         assert_eq!((case.n_saved, case.saved_sequence), (1, 2));
         assert_eq!(case.greedy_ids, [5, 6]);
         let logits = Expect { kind: Kind::Logits, array: "whole".into(), row: 1 };
@@ -407,6 +434,8 @@ mod tests {
             ("golden-1\narray a 1 2 -3\n", 2),
             ("golden-1\ncase a\n", 0),
             ("golden-1\ncase a\ntokens 1\n", 3),
+            ("golden-1\ncase a\nlora b.gguf\n", 3),
+            ("golden-1\ncase a\ncontrol b.gguf 1 2\n", 3),
             ("golden-1\ncase a\ndecode 2\ntokens 1\n", 4),
             ("golden-1\ncase a\ndecode 1\nout 1\n", 4),
             ("golden-1\ncase a\ncontext x\n", 3),

@@ -4,7 +4,7 @@ use super::expected::Expected;
 use super::golden::Golden;
 use super::replay::Replay;
 use super::report::{Failure, Options, Row, Verdict, open};
-use super::{files, llama_files, quant, refused};
+use super::{adapters, files, llama_files, quant, refused};
 use alloc::format;
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) fn file(path: &Path, options: &Options, report: &mut dyn FnMut(Row)) 
             Ok(model) => {
                 let replay = Replay::new(model, &golden, &expected, options);
                 if case.files.is_empty() {
-                    report(replay.run(&case.name, case, |_| Ok(())));
+                    report(replay.run(&case.name, case, |ctx| adapters::set(path, case, ctx)));
                 } else {
                     llama_files::cases(path, case, &replay, report);
                 }

@@ -180,6 +180,11 @@ impl fmt::Display for Error {
                     Quoted(tensor)
                 )
             }
+            Self::NotANumber { tensor, index } => write!(
+                f,
+                "element {index} of tensor {} is NaN, not a number; get or convert the model again",
+                Quoted(tensor)
+            ),
             Self::Architecture { found, known, nearest } => {
                 write!(f, "architecture {} is not supported", Quoted(found))?;
                 if let Some(nearest) = nearest {
@@ -189,6 +194,9 @@ impl fmt::Display for Error {
             }
             Self::Hparam { key, found, wanted } => {
                 write!(f, "key {} is {}, not {wanted}", Quoted(key), Quoted(found))
+            }
+            Self::OfAll { key, found, other, limit } => {
+                write!(f, "key {} is {found}, not 1 to {limit}, which {} says", Quoted(key), Quoted(other))
             }
             Self::BeyondPositions { pos, n_pos } => {
                 write!(

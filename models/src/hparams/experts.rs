@@ -52,7 +52,7 @@ impl Experts {
             None => ("feed_forward_length", n_ff),
         };
         r.product(key, n_expert as usize, n_ff)?;
-        let n_used = r.count("expert_used_count", n_expert)?;
+        let n_used = r.count_of_all("expert_used_count", "expert_count", n_expert)?;
         Ok(Some(Experts {
             n_expert: n_expert as usize,
             n_used,
@@ -87,7 +87,7 @@ fn groups(r: &Reader<'_, '_>, n_expert: u32, n_used: usize) -> Result<Option<Exp
     if n_group > 64 || !n_expert.is_multiple_of(n_group) {
         return Err(r.invalid(GROUPS, n_group, "a divisor of expert_count, at most 64"));
     }
-    let n_used_groups = r.count(USED, n_group)?;
+    let n_used_groups = r.count_of_all(USED, GROUPS, n_group)?;
     let n_reachable = n_used_groups * (n_expert / n_group) as usize;
     if n_reachable < n_used {
         return Err(r.invalid(USED, n_used_groups, "groups with expert_used_count experts together"));

@@ -52,6 +52,22 @@ impl<'g, 'a> Reader<'g, 'a> {
         }
     }
 
+    /// Return a number from 1 to `most`, which `other` states.
+    pub(super) fn count_of_all(
+        &self,
+        key: &'static str,
+        other: &'static str,
+        most: u32,
+    ) -> Result<usize, Error> {
+        match self.gguf.keys()?.required::<u32>(key)? {
+            n if (1..=most).contains(&n) => Ok(n as usize),
+            found => {
+                let full = |key| alloc::format!("{}.{key}", self.architecture).into();
+                Err(Error::OfAll { key: full(key), found, other: full(other), limit: most })
+            }
+        }
+    }
+
     /// Check that `n` things of `width` each, the last stated by `key`, are at most
     /// [`MAX_PRODUCT`].
     pub(super) fn product(&self, key: &'static str, n: usize, width: usize) -> Result<(), Error> {

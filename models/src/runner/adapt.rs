@@ -54,15 +54,39 @@ struct Sizes {
     width: usize,
 }
 
-impl Adapters {
-    pub(super) fn new(graph: &Graph, n_ubatch: usize, n_seq_max: usize) -> Self {
+impl Sizes {
+    fn new(graph: &Graph, n_ubatch: usize) -> Self {
         let steps = || [Some(graph), graph.encoder()].into_iter().flatten().flat_map(Graph::steps);
         let used = steps().map(|step| if let Kind::Experts(sizes) = step.kind { sizes.n_used } else { 0 });
         let width = graph.weights().iter().map(|info| match info.shape {
             WeightShape::Matrix { n_cols, kind, .. } if kind.takes_quantized() => n_cols,
             _ => 0,
         });
-        let sizes = Sizes { n_ubatch, n_used: used.max().unwrap_or(0), width: width.max().unwrap_or(0) };
+        Sizes { n_ubatch, n_used: used.max().unwrap_or(0), width: width.max().unwrap_or(0) }
+    }
+
+    /// Return the floats of the products of a piece.
+    fn n_floats(&self, rank: usize) -> usize {
+        PIECE.saturating_mul(rank + self.width)
+    }
+
+    /// Return the numbers of pairs of a token and an expert.
+    fn n_pairs(&self) -> usize {
+        self.n_ubatch.saturating_mul(self.n_used)
+    }
+}
+
+/// Return the bytes of adapters in a context with these sets, their buffers included.
+pub(crate) fn adapter_bytes(graph: &Graph, n_ubatch: usize, sets: &[AdapterSet]) -> u64 {
+    let (sizes, rank) = (Sizes::new(graph, n_ubatch), sets.iter().map(AdapterSet::rank).max());
+    let Some(rank) = rank.filter(|_| sets.iter().any(|set| !set.is_empty())) else { return 0 };
+    let floats = sizes.n_floats(rank).next_multiple_of(size_of::<Line>() / 4);
+    let buffers = [floats, n_ubatch, sizes.n_pairs()].into_iter().fold(0, usize::saturating_add);
+    AdapterSet::bytes_of_all(sets).saturating_add(4 * buffers as u64)
+}
+
+impl Adapters {
+    pub(super) fn new(graph: &Graph, n_ubatch: usize, n_seq_max: usize) -> Self {
         Adapters {
             default: AdapterSet::default(),
             sets: vec![AdapterSet::default(); n_seq_max],
@@ -70,7 +94,7 @@ impl Adapters {
             pairs: Vec::new(),
             room: Vec::new(),
             rank: 0,
-            sizes,
+            sizes: Sizes::new(graph, n_ubatch),
             is_any: false,
         }
     }
@@ -80,19 +104,25 @@ impl Adapters {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(crate) fn make_room(&mut self, set: &AdapterSet) -> Result<(), Error> {
-        let Sizes { n_ubatch, n_used, width } = self.sizes;
+        let n_ubatch = self.sizes.n_ubatch;
         if set.is_empty() || self.seqs.len() == n_ubatch && set.rank() <= self.rank {
             return Ok(());
         }
         let rank = set.rank().max(self.rank);
-        let room = zeroed(PIECE.saturating_mul(rank + width), "products of adapters")?;
+        let room = zeroed(self.sizes.n_floats(rank), "products of adapters")?;
         let list = |n: usize| {
             let refused = |()| Error::OutOfMemory { what: "adapters", n_bytes: 4 * n as u64 };
             bytemuck::allocation::try_zeroed_vec::<u32>(n).map_err(refused)
         };
-        let (seqs, pairs) = (list(n_ubatch)?, list(n_ubatch.saturating_mul(n_used))?);
+        let (seqs, pairs) = (list(n_ubatch)?, list(self.sizes.n_pairs())?);
         (self.seqs, self.pairs, self.room, self.rank) = (seqs, pairs, room, rank);
         Ok(())
+    }
+
+    /// Return the bytes of all sets and buffers.
+    pub(crate) fn n_bytes(&self) -> u64 {
+        let buffers = size_of_val::<[Line]>(&self.room) + 4 * (self.seqs.len() + self.pairs.len());
+        AdapterSet::bytes_of_all(self.sets.iter().chain([&self.default])).saturating_add(buffers as u64)
     }
 
     /// Evaluate `seq` with `set` from now on. There must be room for it.

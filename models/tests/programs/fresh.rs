@@ -2,6 +2,7 @@
 //! fresh context.
 
 use backstitch_core::cell::CellType;
+use backstitch_models::adapter::AdapterSet;
 use backstitch_models::{Batch, Context, Error, Model, Params, Pos, RollbackParams, SeqId, Token};
 use std::collections::HashMap;
 
@@ -13,10 +14,11 @@ pub enum Deed {
     Move(i32, i32, i32),
 }
 
-/// A cache of the logits of recipes.
+/// A cache of the logits of recipes that are run with one set of adapters.
 pub struct Fresh {
     model: Model,
     pub(super) cells: CellType,
+    pub(super) set: AdapterSet,
     known: HashMap<Vec<Deed>, Option<Vec<u64>>>,
     /// For what comes before the last `Append` of a recipe: tokens that were appended, and what
     /// they gave.
@@ -24,8 +26,8 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    pub fn new(model: &Model, cells: CellType) -> Fresh {
-        Fresh { model: model.clone(), cells, known: HashMap::new(), appended: HashMap::new() }
+    pub fn new(model: &Model, cells: CellType, set: AdapterSet) -> Fresh {
+        Fresh { model: model.clone(), cells, set, known: HashMap::new(), appended: HashMap::new() }
     }
 
     /// Return a hash of the logits of the last token of a recipe that ends with an `Append`; `None`
@@ -58,7 +60,7 @@ impl Fresh {
             let params = Params::default().n_ctx(1024).n_ubatch(1024).n_batch(1024).rollback(rollback);
             let params = params.type_k(self.cells).type_v(self.cells);
             let mut ctx = Context::new(model, params).unwrap();
-            let seq = ctx.sequence().unwrap();
+            let seq = ctx.sequence_with(&self.set).unwrap();
             encode(&mut ctx, seq);
             let mut rows = Vec::new();
             for deed in recipe {

@@ -4,16 +4,20 @@
 //! A program is a list of steps of four bytes: an operation, and three numbers that are taken
 //! modulo what makes sense when the step runs. So any bytes are a program, and a shrunk one keeps
 //! its meaning. For each sequence the machine has a *recipe*: steps that give the same sequence
-//! when one thread runs them in order, in whole pieces, on an empty sequence of a fresh context.
-//! Logits of the context are compared, bit for bit, with those of the recipe.
+//! when one thread runs them in order, in whole pieces, on an empty sequence of a fresh context
+//! with the same adapters. Logits of the context are compared, bit for bit, with those of the
+//! recipe.
 
+mod adapted;
 mod fresh;
+mod refused;
 mod tally;
 
 pub use fresh::Fresh;
 pub use tally::Tally;
 
 use backstitch_core::pool::{Inline, Panicked, Pool, ThreadPool};
+use backstitch_models::prompt_cache::PromptCache;
 use backstitch_models::{
     Batch, Cancel, Context, Error, Model, Params, Pos, RestoreOptions, Restored, RollbackCost,
     RollbackParams, SaveOptions, SeqId, Token,
@@ -28,6 +32,8 @@ pub type Step = [u8; 4];
 
 const N_SEQ: u32 = 4;
 const N_CTX: u32 = 160;
+/// The first operation of those that are about prompts, if there is a cache of them.
+const PROMPTS: u8 = 208;
 
 /// A pool that fails when a countdown reaches zero.
 struct Faulty {
@@ -80,15 +86,20 @@ pub struct Machine<'f> {
     /// Looks at the request to stop until it is made.
     looks: Arc<AtomicI64>,
     twins: Vec<Option<Twin>>,
-    fresh: &'f mut Fresh,
+    /// One for each set of adapters that sequences may have.
+    fresh: &'f mut [Fresh],
+    /// The set of each sequence, by its place in `fresh`.
+    sets: [usize; N_SEQ as usize],
+    prompts: Option<&'f PromptCache>,
     n_vocab: usize,
     next: u32,
     pub tally: Tally,
 }
 
 impl<'f> Machine<'f> {
-    /// `shape` chooses threads and the sizes of ubatches, pieces and budgets.
-    pub fn new(model: &Model, fresh: &'f mut Fresh, shape: u8) -> Machine<'f> {
+    /// `shape` chooses threads and the sizes of ubatches, pieces and budgets. Sequences have the
+    /// sets of adapters that `fresh` has.
+    pub fn new(model: &Model, fresh: &'f mut [Fresh], shape: u8) -> Machine<'f> {
         let inner: Box<dyn Pool + Send> = match shape % 3 {
             0 => Box::new(Inline),
             n => Box::new(ThreadPool::new(usize::from(n) + 1).unwrap()),
@@ -108,14 +119,17 @@ impl<'f> Machine<'f> {
             .n_ubatch(n_ubatch)
             .n_batch(n_batch)
             .rollback(rollback);
-        let params = params.type_k(fresh.cells).type_v(fresh.cells);
+        let cells = fresh[0].cells;
+        let params = params.type_k(cells).type_v(cells);
         let mut ctx = Context::with_pool(model, params, pool).unwrap();
         let looks = Arc::new(AtomicI64::new(i64::MAX));
         let seen = looks.clone();
         ctx.set_cancel(Some(Cancel::from_fn(move || seen.fetch_sub(1, Relaxed) == 0)));
         let n_vocab = model.hparams().n_vocab;
         let twins = (0..N_SEQ).map(|_| None).collect();
-        Machine { ctx, left, looks, twins, fresh, n_vocab, next: 1, tally: Tally::default() }
+        let sets = [0; N_SEQ as usize];
+        let tally = Tally::default();
+        Machine { ctx, left, looks, twins, fresh, sets, prompts: None, n_vocab, next: 1, tally }
     }
 
     /// Run a program and check the sequences at its end.
@@ -127,6 +141,7 @@ impl<'f> Machine<'f> {
     fn step(&mut self, &[what, a, b, c]: &Step) {
         let (seq, other) = (u32::from(a) % N_SEQ, u32::from(b) % N_SEQ);
         match what % 16 {
+            _ if what >= PROMPTS && self.prompts.is_some() => self.prompt(seq, other, c),
             0..=4 => self.decode(seq, b, c, false),
             5 | 6 => self.decode(seq, b, c, true),
             7..=10 => self.rollback(seq, b, c),
@@ -149,9 +164,11 @@ impl<'f> Machine<'f> {
         let end = self.end(seq);
         match self.ctx.logits(SeqId(seq)).map(hash) {
             Ok(given) => {
-                if let Some(expected) = self.fresh.last(&twin.recipe) {
+                let set = self.sets[seq as usize];
+                if let Some(expected) = self.fresh[set].last(&twin.recipe) {
                     assert_eq!(given, expected, "logits of sequence {seq}, which ends at {end}");
                     self.tally.logits_compared += 1;
+                    self.tally.adapted += u64::from(set > 0);
                 }
             }
             Err(Error::NoLogits { .. }) => assert_eq!(end, 0),
@@ -222,12 +239,14 @@ impl<'f> Machine<'f> {
         if twin.given.iter().all(Option::is_none) {
             return;
         }
-        let Some(expected) = self.fresh.rows(&twin.recipe) else { return twin.given.fill(None) };
+        let set = self.sets[seq as usize];
+        let Some(expected) = self.fresh[set].rows(&twin.recipe) else { return twin.given.fill(None) };
         assert_eq!(expected.len(), twin.given.len());
         for (i, (given, &expected)) in twin.given.iter_mut().zip(expected).enumerate() {
             if let Some(given) = given.take() {
                 assert_eq!(given, expected, "logits of token {i} of the last piece of sequence {seq}");
                 self.tally.rows_compared += 1;
+                self.tally.adapted += u64::from(set > 0);
             }
         }
     }
@@ -276,6 +295,7 @@ impl<'f> Machine<'f> {
     fn begin(&mut self, owners: &[(u32, u32)]) {
         for seq in self.begun(owners) {
             self.create(seq);
+            self.adapt(seq, self.next >> 16);
             encode(&mut self.ctx, seq);
         }
     }
@@ -412,6 +432,7 @@ impl<'f> Machine<'f> {
             Ok(fork) => {
                 self.tally.forks += 1;
                 assert!(self.twins[fork.index()].is_none());
+                self.sets[fork.index()] = self.sets[seq as usize];
                 self.twins[fork.index()] = Some(copy);
             }
             Err(Error::TooManySequences { .. }) => assert!(self.twins.iter().all(Option::is_some)),
@@ -496,7 +517,8 @@ impl<'f> Machine<'f> {
         let free = self.twins.iter().position(Option::is_none).map(|free| free as u32);
         let (target, options) = (free.filter(|_| c % 3 == 1), SaveOptions::default());
         let logits: Vec<_> = (0..N_SEQ).map(|seq| self.ctx.logits_at_hand(SeqId(seq)).map(hash)).collect();
-        let (mut bytes, read) = (Vec::new(), RestoreOptions::default());
+        let (mut bytes, sets) = (Vec::new(), self.adapter_sets());
+        let read = RestoreOptions::default().adapters(&sets);
         let result = if c.is_multiple_of(3) {
             self.ctx.state_write(&mut bytes, &options).unwrap();
             self.ctx.state_read(&mut bytes.as_slice(), &read)
@@ -516,6 +538,7 @@ impl<'f> Machine<'f> {
         self.tally.restored += 1;
         if let Some(target) = target {
             self.twins[target as usize] = Some(Twin { given: vec![None; twin.given.len()], ..twin.clone() });
+            self.sets[target as usize] = self.sets[seq as usize];
             assert_eq!(self.ctx.logits_at_hand(SeqId(target)).map(hash), logits[seq as usize]);
         }
         self.compare_restored(&restored, &logits, target);
@@ -555,6 +578,12 @@ impl<'f> Machine<'f> {
         let n = i32::from(c) % (self.end(src) + 1);
         let mut copy = Twin { given: Vec::new(), pins: Vec::new(), ..twin.clone() };
         self.create(SeqId(dst));
+        self.adapt(SeqId(dst), u32::from(c) >> 4);
+        if self.sets[src as usize] != self.sets[dst as usize] {
+            let error = self.ctx.seq_cp(SeqId(src), SeqId(dst), Pos(0)..Pos(n)).unwrap_err();
+            assert!(matches!(error, Error::Adapter(_)), "{error}");
+            return self.ctx.release(SeqId(dst)).unwrap();
+        }
         match self.ctx.seq_cp(SeqId(src), SeqId(dst), Pos(0)..Pos(n)) {
             Ok(()) if n == 0 => self.ctx.release(SeqId(dst)).unwrap(),
             Ok(()) => {
@@ -570,24 +599,5 @@ impl<'f> Machine<'f> {
             }
             Err(error) => panic!("{error}"),
         }
-    }
-
-    /// Make calls that must be refused.
-    fn nonsense(&mut self, seq: u32, b: u8, c: u8) {
-        let (id, end) = (SeqId(seq), self.end(seq));
-        let later = Pos(end + 1 + i32::from(b));
-        let mut batch = Batch::new();
-        batch.push(Token(0), later, &[id], true);
-        match &self.twins[seq as usize] {
-            None => assert!(matches!(self.ctx.decode(&batch), Err(Error::Sequence { .. }))),
-            Some(_) if end > 0 => assert!(self.ctx.decode(&batch).is_err()),
-            Some(_) => {}
-        }
-        assert!(self.ctx.rollback(id, later).is_err());
-        assert!(self.ctx.rollback(id, Pos(-1 - i32::from(c))).is_err());
-        assert!(self.ctx.seq_rm(id, Pos(i32::from(b) + 1)..Pos(i32::from(b))).is_err());
-        assert!(self.ctx.seq_rm(SeqId(N_SEQ + u32::from(c)), Pos(0)..Pos(1)).is_err());
-        assert!(self.ctx.seq_cp(id, id, Pos(0)..Pos(1)).is_err());
-        assert!(self.ctx.seq_div(id, Pos(0)..Pos(1), -i32::from(c)).is_err());
     }
 }

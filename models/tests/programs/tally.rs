@@ -15,6 +15,9 @@ pub struct Tally {
     pub evaluated: u64,
     pub edits: u64,
     pub restored: u64,
+    /// Rows and logits that were compared although other sets of adapters gave others.
+    pub adapted: u64,
+    pub recalled: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -32,6 +35,8 @@ impl std::ops::AddAssign for Tally {
             &mut self.evaluated,
             &mut self.edits,
             &mut self.restored,
+            &mut self.adapted,
+            &mut self.recalled,
         ];
         let o = other;
         let others = [
@@ -47,6 +52,8 @@ impl std::ops::AddAssign for Tally {
             o.evaluated,
             o.edits,
             o.restored,
+            o.adapted,
+            o.recalled,
         ];
         mine.into_iter().zip(others).for_each(|(a, b)| *a += b);
     }
