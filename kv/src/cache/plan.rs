@@ -106,10 +106,7 @@ impl Caches {
     /// `layer`.
     pub fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
         let place = self.layers.get(layer).filter(|layer| !layer.is_shared)?.attention?;
-        match self.kv.get_mut(place.cache) {
-            Some(kv) => kv.store(place.layer, tokens),
-            None => self.cross.as_mut()?.store(place.layer, tokens),
-        }
+        self.cells_mut(place.cache)?.store(place.layer, tokens)
     }
 
     /// Return tensor `tensor` of the states of `layer`, for `segments` of the split batch.

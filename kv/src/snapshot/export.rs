@@ -178,16 +178,16 @@ impl<'a> SnapshotBuilder<'a> {
             blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
             caches,
             snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
-            slots: Renumbering::new(memory.caches.states().map_or(0, RecurrentCache::n_slots)),
+            slots: Renumbering::new(memory.caches.states().map_or(0, |states| states.slots.len())),
             checkpoints: Renumbering::new(memory.checkpoints.len()),
             rows: Vec::new(),
         }
     }
 
     /// Return a block table of `group` in terms of the snapshot's blocks.
-    fn cells(&mut self, group: usize, holding: &Holding<'_>) -> Cells {
+    fn cells(&mut self, group: usize, (table, gone): Holding<'_>) -> Cells {
         let (pool, list) = (&self.caches[group].cells.pool, &mut self.snapshot.blocks[group]);
-        let extents = holding.table.extents().iter().map(|extent| {
+        let extents = table.extents().iter().map(|extent| {
             if extent.live == 0 {
                 return BlockEntry::EMPTY;
             }
@@ -201,7 +201,7 @@ impl<'a> SnapshotBuilder<'a> {
             // An empty table misses nothing.
             return Cells::default();
         }
-        Cells { extents, whole_from: holding.whole_from, start: holding.start }
+        Cells { extents, whole_from: gone.whole_from, start: gone.start }
     }
 
     /// Add a sequence: its block tables, current state and list of checkpoints.
@@ -209,7 +209,7 @@ impl<'a> SnapshotBuilder<'a> {
         let mut sequence = Sequence::default();
         for group in 0..self.caches.len() {
             let holding = self.caches[group].held_by(seq);
-            sequence.cells.push(self.cells(group, &holding));
+            sequence.cells.push(self.cells(group, holding));
         }
         if let Some(current) = self.memory.caches.states().and_then(|states| states.current(seq)) {
             let state = Some(self.slots.number(current.slot));
@@ -241,7 +241,7 @@ impl<'a> SnapshotBuilder<'a> {
             }
             for group in 0..self.caches.len() {
                 let holding = self.caches[group].held_for(id);
-                checkpoint.cells.push(holding.map(|holding| self.cells(group, &holding)));
+                checkpoint.cells.push(holding.map(|holding| self.cells(group, holding)));
             }
             if let Some(row) = checkpoints.first_row(id).filter(|_| n_rows > 0) {
                 checkpoint.journal = Some(self.rows.len() as u32);

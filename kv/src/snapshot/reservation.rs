@@ -55,7 +55,7 @@ impl Reservation {
             }
         }
         if let Some(states) = caches.states_mut() {
-            self.slots.iter().for_each(|&slot| states.give_back(slot));
+            self.slots.iter().for_each(|&slot| states.slots.give_back(slot));
         }
         self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));
     }

@@ -4,7 +4,7 @@
 //! checkpoints are left out where space is short, the least useful first.
 
 use super::{Fit, Request};
-use crate::cache::CellCache;
+use crate::cache::{CellCache, WindowCells};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::memory::Memory;
@@ -99,6 +99,11 @@ impl Memory {
         caches.enumerate().filter_map(|(group, cache)| Some((group, cache?)))
     }
 
+    /// Return the windowed retention of each group whose cache has one.
+    fn windows<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, &'m WindowCells)> {
+        self.groups(request).filter_map(|(group, cache)| Some((group, cache.window()?)))
+    }
+
     /// Return the checkpoints that can be imported, the most useful first, as many as fit.
     fn candidates<'s>(&self, request: &Request<'s>) -> Vec<Kept<'s>> {
         let snapshot = request.snapshot;
@@ -145,8 +150,8 @@ impl Memory {
     ) -> Option<Vec<Option<Cells>>> {
         let pos = marks.first()?.1.pos;
         let mut list = vec![None; request.places.len()];
-        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
-            let needed = cache.needed_from(pos);
+        for (group, window) in self.windows(request) {
+            let needed = window.window.needed_from(pos);
             let derived = || {
                 let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[group]);
                 let whole = with.find(|cells| cells.whole_from <= needed)?;
@@ -164,9 +169,9 @@ impl Memory {
             return Ok(());
         }
         // Cells that a sequence appended to in this memory would have dropped.
-        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
+        for (group, window) in self.windows(request) {
             let blocks = &request.snapshot.blocks[group];
-            choice.cells[group].iter_mut().for_each(|cells| trim(cache, cells, blocks));
+            choice.cells[group].iter_mut().for_each(|cells| trim(window, cells, blocks));
         }
         let checkpoints = core::mem::take(&mut choice.checkpoints);
         if let Some((what, need, free)) = self.lacking(request, choice) {
@@ -192,7 +197,7 @@ impl Memory {
                 return Some(("cells", need * cells, free * cells));
             }
         }
-        let free = self.caches.states()?.n_free() as u64;
+        let free = u64::from(self.caches.states()?.slots.n_free());
         let need = n_used(choice.state_users(request.snapshot));
         (need > free).then_some(("states", need, free))
     }
@@ -227,7 +232,7 @@ impl Memory {
 fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
     let (need, free) = (cells.len(), cache.cells.n_ctx);
     match () {
-        () if cache.is_windowed() => Ok(()),
+        () if cache.window().is_some() => Ok(()),
         () if need > free => Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq }),
         () if cells.whole_from > Pos::ZERO => Err(Error::Gone { seq, whole_from: cells.whole_from }),
         () => Ok(()),
@@ -235,10 +240,10 @@ fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Er
 }
 
 /// Leave out block table entries behind the window and its margin.
-fn trim(cache: CellCache<'_>, cells: &mut Cells, blocks: &[Block]) {
+fn trim(window: &WindowCells, cells: &mut Cells, blocks: &[Block]) {
     let ends = cells.positions(blocks).next().zip(cells.last_pos(blocks));
     let Some((first, last)) = ends else { return };
-    let from = cache.kept_from(last.next());
+    let from = window.kept_from(last.next());
     let ends = cells.extents.iter().map(|extent| last_pos(extent, blocks));
     if let Some(gone) = ends.take_while(|end| *end < Some(from)).flatten().last() {
         let start = if cells.whole_from == Pos::ZERO { first } else { cells.start };

@@ -3,7 +3,7 @@
 use super::Request;
 use super::choice::Choice;
 use crate::cache::table::BlockTable;
-use crate::cache::{CurrentState, HeldState, ImportedCells};
+use crate::cache::{CurrentState, Gone, HeldState, ImportedCells};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
@@ -89,7 +89,8 @@ impl Memory {
                 continue;
             }
             let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let (table_room, checkpoint_room) = (cache.cells.table_room, cache.checkpoint_room());
+            let (table_room, checkpoint_room) =
+                (cache.cells.table_room, cache.window().map_or(0, |w| w.held_room));
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
             let blocks = &request.snapshot.blocks[group];
             let users = choice.users(group, blocks.len());
@@ -129,9 +130,8 @@ impl Memory {
         let Some(states) = self.caches.states_mut() else { return Ok(()) };
         let users = choice.state_users(request.snapshot);
         for (users, slot) in users.into_iter().zip(&mut placement.states).filter(|(users, _)| *users > 0) {
-            let free = states.n_free() as u64;
-            let refused = Error::Full { what: "states", need: 1, free, seq: SeqId::default() };
-            let taken = states.take(users).ok_or(refused)?;
+            let refused = Error::Full { what: "states", need: 1, free: 0, seq: SeqId::default() };
+            let taken = states.slots.take(users).ok_or(refused)?;
             own.slots.push(taken);
             *slot = Some(taken);
         }
@@ -159,5 +159,5 @@ fn imported(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<Import
     };
     let extents: Vec<BlockEntry> = cells.extents.iter().map(place).collect();
     let table = BlockTable::of(&extents, room)?;
-    Ok(ImportedCells { table, whole_from: cells.whole_from, start: cells.start })
+    Ok((table, Gone { whole_from: cells.whole_from, start: cells.start }))
 }
