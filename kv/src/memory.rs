@@ -320,6 +320,6 @@ impl Memory {
     /// Drop the checkpoints that exceed the budget now; after a rollback that otherwise waits for
     /// the next token.
     pub(crate) fn keep_to_budget(&mut self) {
-        self.checkpoints.settle(&mut self.caches);
+        self.checkpoints.keep_to_budget(&mut self.caches);
     }
 }

@@ -155,9 +155,9 @@ mod tests {
     use crate::{Batch, RollbackParams, SeqId, Token};
     use alloc::vec;
 
-    /// Append tokens up to `end`, and pins some ends on the way.
-    fn fill(memory: &mut Memory, end: i32) {
-        for pos in 0..end {
+    /// Append tokens at these positions, and pin some ends on the way.
+    fn fill(memory: &mut Memory, range: core::ops::Range<i32>) {
+        for pos in range {
             let mut batch = Batch::new();
             batch.push(Token(1), Pos(pos), &[SeqId(0)], false);
             let mut plan = memory.prepare(&batch, 1).unwrap();
@@ -188,10 +188,11 @@ mod tests {
         ];
         for layers in &kinds {
             for timeline in [RollbackParams::default(), RollbackParams::OFF] {
-                for end in [0, 1, 31, 32, 33, 200, 500] {
+                let ends = [0, 1, 31, 32, 33, 200, 500].map(|end| (0, end));
+                for (start, end) in ends.into_iter().chain([(45, 300)]) {
                     let params = Params::default().n_ctx(512).n_seq_max(1).n_batch(8).rollback(timeline);
                     let mut memory = Memory::new(layers, &params).unwrap();
-                    fill(&mut memory, end);
+                    fill(&mut memory, start..end);
                     let snapshot = memory.export(&[SeqId(0)]).unwrap();
                     let kept = Kept::of(snapshot.snapshot(), 0).unwrap();
                     let wanted = memory.positions(SeqId(0)).unwrap();

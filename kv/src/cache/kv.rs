@@ -150,12 +150,15 @@ impl KvCache {
     /// - [`Error::Diverged`] if the sequences of a token hold different cells.
     /// - [`Error::TooMany`] if a cache without causality gets a sequence that exceeds a ubatch.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        self.reserve_batch(batch, split_batch)?;
-        if self.retained.is_causal() {
-            return Ok(());
+        let mut reserved = self.reserve_all(batch, split_batch);
+        if reserved.is_ok() {
+            self.postpone_swaps();
         }
-        self.see_ahead(split_batch);
-        self.check_whole_sequences(split_batch).inspect_err(|_| self.undo())
+        if reserved.is_ok() && !self.retained.is_causal() {
+            self.see_ahead(split_batch);
+            reserved = self.check_whole_sequences(split_batch);
+        }
+        reserved.inspect_err(|_| self.undo())
     }
 
     /// Make what was reserved part of the sequences; a cache of one batch releases it instead.

@@ -44,11 +44,7 @@ impl Caches {
     /// - [`Error::TooMany`] if a sequence of an encoder does not fit into a ubatch.
     /// - [`Error::OutOfMemory`] if a list cannot grow.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        let reserved = self.reserve_each(batch, split_batch, pass);
-        if reserved.is_err() {
-            self.undo();
-        }
-        reserved
+        self.reserve_each(batch, split_batch, pass).inspect_err(|_| self.undo())
     }
 
     /// Reserve in one cache after the other; the caller undoes it on error.

@@ -12,10 +12,10 @@ impl Checkpoints {
     pub fn survey(&self, seq: SeqId, end: Pos) -> (Vec<(u32, Checkpoint)>, Budget) {
         let checkpoint = |entry: &ListedCheckpoint| Checkpoint {
             pos: entry.pos,
-            is_pinned: self.is_pinned(entry.id),
+            is_pinned: self.get(entry.id).pinned,
             is_scheduled: self.is_scheduled(entry.pos, end),
             n_rows: entry.n_rows,
-            sequences: self.checkpoints[entry.id as usize].refs,
+            sequences: self.get(entry.id).refs,
             ..Checkpoint::default()
         };
         let checkpoints = self.list(seq).iter().map(|entry| (entry.id, checkpoint(entry)));

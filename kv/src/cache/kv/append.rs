@@ -58,13 +58,6 @@ pub(crate) fn copies(swaps: &[Swap]) -> impl Iterator<Item = (u32, CellCopy)> + 
 }
 
 impl KvCache {
-    /// Reserve cells for a batch, or change nothing.
-    pub(super) fn reserve_batch(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        self.reserve_all(batch, split_batch).inspect_err(|_| self.undo())?;
-        self.postpone_swaps();
-        Ok(())
-    }
-
     /// Carry out the swaps of a ubatch: copy the blocks, and put the copies into the tables.
     pub fn begin(&mut self, ubatch: u32) {
         for (_, copy) in copies(&self.swaps).filter(|(of, _)| *of == ubatch) {
@@ -110,8 +103,9 @@ impl KvCache {
         self.forget_plan();
     }
 
-    /// Reserve cells for all tokens, counting the blocks that are missing.
-    fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
+    /// Reserve cells for all tokens, counting the blocks that are missing; the caller undoes it on
+    /// error.
+    pub(super) fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
         let free = self.cells.pool.n_free();
         for (ubatch, span) in split_batch.ubatches().iter().enumerate() {
             for segment in &split_batch.segments()[span.segments.clone()] {
@@ -242,7 +236,7 @@ impl KvCache {
     }
 
     /// Put the original blocks back into the tables until the ubatch of each swap begins.
-    fn postpone_swaps(&mut self) {
+    pub(super) fn postpone_swaps(&mut self) {
         for swap in self.swaps.iter_mut().rev() {
             self.cells.tables[swap.seq.index()].set_block(swap.index, swap.from);
             swap.done = false;
