@@ -9,6 +9,7 @@
 //! - `cross`: keys and values of the encoder output.
 //! - `recurrent`: states of fixed size, and the journals of their inputs.
 //! - `paged`, `block`, `table`, `layer`: paged cells, which both kinds of attention store.
+//! - `slots`: reference counts of blocks and states.
 //! - `plan`, `operation`, `rollback`, `survey`: requests to all caches.
 //! - `view`: what compute reads and writes.
 //!
@@ -26,11 +27,13 @@ mod paged;
 mod plan;
 mod recurrent;
 mod rollback;
+mod slots;
 mod survey;
 pub(crate) mod table;
 pub(crate) mod view;
 
 pub(crate) use cell_cache::{CellCache, Holding, ImportedCells};
+pub(crate) use kv::{Gone, WindowCells};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use layer::shift_cells;
 pub(crate) use paged::PagedCells;
@@ -40,7 +43,7 @@ use crate::error::Error;
 use crate::external::{Change, Home};
 use crate::ids::{Pos, SeqId};
 use crate::kind::{Kind, Retention};
-use crate::layer::LayerSpec;
+use crate::layer::{LayerSpec, Retained};
 use crate::params::{Params, Sizes};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -73,15 +76,13 @@ impl Caches {
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(layers: &[LayerSpec], params: &Params, sizes: &Sizes, home: Home) -> Result<Caches, Error> {
         let (assigned, layers_of) = assign(layers, params.n_ctx)?;
-        let mut kv = Vec::with_capacity(assigned.kv.len());
-        for (retained, own) in &assigned.kv {
-            kv.push(retained.cache(own, params, sizes, home)?);
+        let (mut kv, mut cross) = (Vec::with_capacity(assigned.len()), None);
+        for (retained, own) in &assigned {
+            match retained {
+                Retained::EncoderOutput => cross = Some(CrossCache::new(own, params, home)?),
+                _ => kv.push(KvCache::new(*retained, own, params, sizes.n_checkpoints, home)?),
+            }
         }
-        let cross = if assigned.cross.is_empty() {
-            None
-        } else {
-            Some(CrossCache::new(&assigned.cross, params, home)?)
-        };
         let recurrent: Vec<&[_]> =
             layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
         let states = if recurrent.is_empty() {
@@ -201,9 +202,9 @@ impl Caches {
 
     /// Replace the cells of `seq` in cache `number` by imported ones.
     pub fn give_cells(&mut self, number: usize, seq: SeqId, given: ImportedCells) {
-        let ImportedCells { table, whole_from, start } = given;
+        let (table, gone) = given;
         if let Some(window) = self.kv.get_mut(number).and_then(|kv| kv.window.as_mut()) {
-            window.set_gone(seq, whole_from, start);
+            window.gone[seq.index()] = gone;
         }
         if let Some(cells) = self.cells_mut(number) {
             cells.give(seq, table);
@@ -211,10 +212,10 @@ impl Caches {
     }
 
     /// Give a new checkpoint its imported cells in cache `number`.
-    pub fn give_checkpoint_cells(&mut self, number: usize, checkpoint: u32, given: ImportedCells) {
+    pub fn give_checkpoint_cells(&mut self, number: usize, checkpoint: u32, (table, gone): ImportedCells) {
         let Some(kv) = self.kv.get_mut(number) else { return };
         if let Some(window) = &mut kv.window {
-            window.hold(checkpoint, given.table, given.whole_from).clear(&mut kv.cells.pool);
+            window.hold(checkpoint, table, gone.whole_from).clear(&mut kv.cells.pool);
         }
     }
 

@@ -362,9 +362,16 @@ impl fmt::Display for Count {
     }
 }
 
-/// Number of bytes that displays in the largest unit of which there is at least one: "3 bytes",
-/// "1.5 GiB".
-struct Size(u64);
+/// Number of bytes that displays in the largest unit of which there is at least one, in tenths,
+/// rounded down.
+///
+/// ```
+/// use backstitch_kv::Size;
+///
+/// assert_eq!([Size(3), Size(3 << 29)].map(|size| size.to_string()), ["3 bytes", "1.5 GiB"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -372,7 +379,6 @@ impl fmt::Display for Size {
         let Some((shift, unit)) = units.into_iter().find(|(shift, _)| self.0 >> shift > 0) else {
             return Count(self.0, "bytes").fmt(f);
         };
-        // Tenths, rounded down.
         let tenths = (u128::from(self.0) * 10) >> shift;
         match (tenths / 10, tenths % 10) {
             (whole, 0) => write!(f, "{whole} {unit}"),

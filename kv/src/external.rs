@@ -33,22 +33,20 @@ use core::ops::Range;
 
 /// Location of a memory's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
-    /// True if the memory allocates them.
-    pub own: bool,
-    /// True if changes by operations are listed for storage elsewhere.
-    pub listed: bool,
+pub(crate) enum Home {
+    /// Storage in the memory itself, which allocates it.
+    Here,
+    /// Storage elsewhere, which follows the listed changes.
+    Elsewhere,
+    /// Both, for tests that compare them.
+    #[cfg(any(test, feature = "testing"))]
+    Both,
 }
 
 impl Home {
-    /// Storage in the memory itself.
-    pub const HERE: Home = Home { own: true, listed: false };
-    /// Storage elsewhere, which follows the listed changes.
-    pub const ELSEWHERE: Home = Home { own: false, listed: true };
-
     /// Return `len`, or 0 if the bytes are elsewhere.
     pub fn len(self, len: u64) -> u64 {
-        if self.own { len } else { 0 }
+        if self == Home::Elsewhere { 0 } else { len }
     }
 }
 

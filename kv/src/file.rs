@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::error::Size;
 use core::fmt;
 use core::ops::Range;
 use std::boxed::Box;
@@ -75,14 +76,14 @@ impl fmt::Display for FileError {
             Problem::Dangling => write!(f, "{path} is a link to nothing; remove it or name a file"),
             Problem::Empty => write!(f, "{path} is empty; get the file again"),
             Problem::TooLarge { bytes } => {
-                write!(f, "{path} has {bytes} bytes, more than this machine can address")
+                write!(f, "{path} has {}, more than this machine can address", Size(*bytes))
             }
-            Problem::Shrunk { found, wanted } => {
-                write!(
-                    f,
-                    "{path} ended after {found} of {wanted} bytes; it was changed while being read, try again"
-                )
-            }
+            Problem::Shrunk { found, wanted } => write!(
+                f,
+                "{path} ended after {} of {}; it was changed while being read, try again",
+                Size(*found),
+                Size(*wanted)
+            ),
             Problem::Io(error) => write!(f, "{path}: {error}"),
         }
     }

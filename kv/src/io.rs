@@ -11,6 +11,8 @@ use core::fmt;
 
 pub use reader::{ByteReader, EndOfBytes};
 
+use crate::error::Size;
+
 /// Takes bytes, in order; maybe from several threads, one at a time.
 pub trait Write: Send {
     /// Take all of `bytes`.
@@ -103,9 +105,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { need, free } => {
-                write!(f, "no room for {need} bytes, {free} free; give a larger target")
+                write!(f, "no room for {}, {} free; give a larger target", Size(*need), Size(*free))
             }
-            Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
+            Self::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(*bytes)),
             Self::Device { what, code } => write!(f, "{what} failed with code {code}"),
             #[cfg(feature = "std")]
             Self::System(error) => write!(f, "{error}"),

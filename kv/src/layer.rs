@@ -4,6 +4,7 @@
 //! assigns them to caches.
 
 use crate::ids::Pos;
+use crate::kind::{Kind, Retention};
 use alloc::vec::Vec;
 use backstitch_core::cell::{CellLayout, CellType};
 use backstitch_core::rope::Rope;
@@ -114,6 +115,22 @@ impl Window {
         }
     }
 
+    /// Return the first position that a sequence which ends at `end` needs: what the next token
+    /// sees, and at least the last token, from which the end of the sequence is known.
+    pub(crate) fn needed_from(self, end: Pos) -> Pos {
+        self.first(end).min(Pos(end.0 - 1)).max(Pos::ZERO)
+    }
+
+    /// Return the first end at which a sequence needs no position below `whole_from`.
+    pub(crate) fn whole_after(self, whole_from: Pos) -> Pos {
+        let (mut low, mut high) = (whole_from.0, (whole_from + self.size()).next().0);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.needed_from(Pos(middle)) >= whole_from { high = middle } else { low = middle + 1 }
+        }
+        Pos(low)
+    }
+
     /// Return the largest number of positions that a token sees.
     pub fn size(self) -> u32 {
         match self {
@@ -127,14 +144,6 @@ impl AttentionLayer {
     /// Return the layout of the layer's blocks for these element types.
     pub(crate) fn layout(&self, k_type: CellType, v_type: CellType) -> CellLayout {
         CellLayout { n_head_kv: self.n_head_kv, d_k: self.d_k, d_v: self.d_v, k_type, v_type }
-    }
-
-    /// Return the window by which cells are released.
-    ///
-    /// `None` if the window is as wide as the context: nothing falls out of it then, and a cache of
-    /// `n_ctx` cells is smaller than one with room for a margin and a batch.
-    pub(crate) fn released_by(&self, n_ctx: u32) -> Option<Window> {
-        self.window.filter(|window| window.size() < n_ctx)
     }
 }
 
@@ -163,6 +172,61 @@ pub struct StateTensor {
     /// Number of elements that enter the state with one token. They and the state before decide the
     /// state after.
     pub input: usize,
+}
+
+/// Cells that a cache retains. Layers of equal value share a cache, and so its blocks and tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retained {
+    /// Cells of all tokens.
+    All,
+    /// Cells in a window, and those that checkpoints need.
+    Window(Window),
+    /// Cells of one batch.
+    Batch {
+        /// True if a token sees only itself and the tokens before it; false if it sees its whole
+        /// sequence.
+        is_causal: bool,
+    },
+    /// Cells of the encoder output.
+    EncoderOutput,
+}
+
+impl Retained {
+    /// Return the kind of a cache that retains these cells.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Retained::All => Kind::Kv(Retention::All),
+            Retained::Window(_) => Kind::Kv(Retention::Window),
+            Retained::Batch { .. } => Kind::Kv(Retention::Batch),
+            Retained::EncoderOutput => Kind::Cross,
+        }
+    }
+
+    /// Return true if a token sees no token after it.
+    pub(crate) fn is_causal(self) -> bool {
+        self != Retained::Batch { is_causal: false }
+    }
+}
+
+impl LayerSpec {
+    /// Return the shape of the layer's own cells and what their cache retains, in a context of
+    /// `n_ctx` cells; `None` if the layer stores no cells.
+    ///
+    /// A window as wide as the context releases nothing: a cache of `n_ctx` cells is smaller than
+    /// one with room for a margin and a batch.
+    pub(crate) fn cells(&self, n_ctx: u32) -> Option<(&AttentionLayer, Retained)> {
+        match &self.attention {
+            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
+            AttentionSpec::Cached(layer) => {
+                let window = layer.window.filter(|window| window.size() < n_ctx);
+                Some((layer, window.map_or(Retained::All, Retained::Window)))
+            }
+            AttentionSpec::BatchOnly { layer, causal } => {
+                Some((layer, Retained::Batch { is_causal: *causal }))
+            }
+            AttentionSpec::Cross(layer) => Some((layer, Retained::EncoderOutput)),
+        }
+    }
 }
 
 /// Return the number of elements of a layer's state, all tensors together.

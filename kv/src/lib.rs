@@ -142,7 +142,7 @@ pub mod testing;
 pub use batch::split::UbatchToken;
 pub use batch::{Batch, Wanted};
 pub use cache::view::{Attention, Cell, StateSegment, States, Store, Visible};
-pub use error::Error;
+pub use error::{Error, Size};
 pub use ids::{Pos, SeqId, Token};
 pub use kind::{Kind, Operation, Retention};
 pub use layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation, StateTensor, Window};

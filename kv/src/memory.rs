@@ -22,7 +22,7 @@ mod tests;
 use crate::batch::Batch;
 use crate::batch::split::SplitBatch;
 use crate::cache::Caches;
-use crate::cache::operation::{Op, Pass};
+use crate::cache::operation::{Move, Op, Pass};
 use crate::error::Error;
 use crate::external::Home;
 use crate::ids::{Pos, SeqId};
@@ -96,7 +96,7 @@ impl Memory {
     /// - [`Error::Layer`] if the sizes of a layer are impossible.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(layers: &[LayerSpec], params: &Params) -> Result<Memory, Error> {
-        Memory::with_home(layers, params, Home::HERE)
+        Memory::with_home(layers, params, Home::Here)
     }
 
     fn with_home(layers: &[LayerSpec], params: &Params, home: Home) -> Result<Memory, Error> {
@@ -182,7 +182,7 @@ impl Memory {
     /// [`Error::UnknownSequence`] if there is no such sequence.
     pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check_seq(seq)?;
-        self.run(Op::Keep { seq })
+        self.run(Op::Clear { kept: Some(seq) })
     }
 
     /// Move the tokens of `range` by `delta` positions (K-shift).
@@ -202,7 +202,7 @@ impl Memory {
         if delta == 0 {
             return Ok(());
         }
-        self.run(Op::Add { seq, range, delta })
+        self.run(Op::Move { seq, range, by: Move::Add(delta) })
     }
 
     /// Divide the positions of `range` by `divisor`, rounding down; otherwise like
@@ -216,15 +216,16 @@ impl Memory {
         match divisor {
             ..=0 => Err(Error::Divisor { divisor }),
             1 => Ok(()),
-            _ => self.run(Op::Divide { seq, range, divisor }),
+            _ => self.run(Op::Move { seq, range, by: Move::Divide(divisor) }),
         }
     }
 
     /// Remove all sequences.
     pub fn clear(&mut self) {
         self.undo();
-        self.caches.apply(&Op::Clear);
-        self.apply_on_checkpoints(&Op::Clear, Pos::ZERO);
+        let op = Op::Clear { kept: None };
+        self.caches.apply(&op);
+        self.apply_on_checkpoints(&op, Pos::ZERO);
     }
 
     /// Drop the encoder output of `seq`, if it has one.
@@ -319,6 +320,6 @@ impl Memory {
     /// Drop the checkpoints that exceed the budget now; after a rollback that otherwise waits for
     /// the next token.
     pub(crate) fn keep_to_budget(&mut self) {
-        self.checkpoints.settle(&mut self.caches);
+        self.checkpoints.keep_to_budget(&mut self.caches);
     }
 }

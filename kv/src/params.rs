@@ -9,7 +9,7 @@ mod rollback;
 pub use rollback::RollbackParams;
 
 use crate::error::Error;
-use crate::layer::{AttentionLayer, AttentionSpec, LayerSpec, Rotation, StateTensor, Window, state_len};
+use crate::layer::{LayerSpec, Retained, Rotation, StateTensor, state_len};
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 
@@ -36,11 +36,6 @@ pub struct Params {
 /// Return the number of blocks that `n_cells` cells fill.
 fn blocks(n_cells: u64) -> u64 {
     n_cells.div_ceil(BLOCK_CELLS as u64)
-}
-
-/// Return `n_blocks`, capped so that cells can be numbered with 32 bits.
-fn capped(n_blocks: u64) -> u32 {
-    n_blocks.min(u64::from(u32::MAX / 64)) as u32
 }
 
 impl Default for Params {
@@ -95,40 +90,33 @@ impl Params {
         Params { rollback, ..self }
     }
 
-    /// Return the number of blocks of a cache of all cells.
+    /// Return the number of blocks of a cache.
     ///
-    /// They hold `n_ctx` cells. For each further sequence come two blocks that may be partly
-    /// filled: the one at its end, and the one at which it left the sequence that it was forked
-    /// from.
-    pub(crate) fn n_blocks(&self) -> u32 {
-        capped(blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)) * 2)
-    }
-
-    /// Return the number of blocks of a cache with this window.
-    ///
-    /// They hold the window and margin of each sequence, a window for each checkpoint, and one
-    /// batch.
-    pub(crate) fn n_blocks_windowed(&self, window: Window, n_checkpoints: u32) -> u32 {
-        let window = u64::from(window.size());
-        let live = blocks(window + u64::from(self.rollback.margin)) + 2;
-        let batch = blocks(self.n_batch.into()) + u64::from(self.n_seq_max);
-        let held = u64::from(n_checkpoints) * (blocks(window) + 1);
-        // A savepoint retains the cells at the former end of a sequence, margin included, while a
-        // batch is computed.
-        capped(2 * live * u64::from(self.n_seq_max) + batch + held)
-    }
-
-    /// Return the number of blocks of a cache of one batch.
-    pub(crate) fn n_blocks_uncached(&self) -> u32 {
-        capped(blocks(self.n_batch.into()) + u64::from(self.n_seq_max))
-    }
-
-    /// Return the number of blocks of cross-attention KV.
-    ///
-    /// They hold `n_ctx` cells twice, because the former encoder output stays until the new one is
-    /// committed, and a partly filled block for each sequence.
-    pub(crate) fn n_blocks_cross(&self) -> u32 {
-        capped(2 * blocks(self.n_ctx.into()) + u64::from(self.n_seq_max.saturating_sub(1)))
+    /// - All cells: `n_ctx` cells, and for each further sequence two blocks that may be partly
+    ///   filled: the one at its end, and the one at which it left the sequence that it was forked
+    ///   from.
+    /// - A window: the window and margin of each sequence, a window for each checkpoint, and one
+    ///   batch. A savepoint retains the cells at the former end of a sequence, margin included,
+    ///   while a batch is computed.
+    /// - A batch: its cells, and a partly filled block for each sequence.
+    /// - Encoder output: `n_ctx` cells twice, because the former output stays until the new one is
+    ///   committed, and a partly filled block for each further sequence.
+    pub(crate) fn n_blocks(&self, retained: Retained, n_checkpoints: u32) -> u32 {
+        let blocks_of = |n_cells: u32| blocks(n_cells.into());
+        let n_seq_max = u64::from(self.n_seq_max);
+        let n_others = n_seq_max.saturating_sub(1);
+        let n_blocks = match retained {
+            Retained::All => blocks_of(self.n_ctx) + 2 * n_others,
+            Retained::Window(window) => {
+                let live = blocks(u64::from(window.size()) + u64::from(self.rollback.margin)) + 2;
+                let held = u64::from(n_checkpoints) * (blocks_of(window.size()) + 1);
+                2 * live * n_seq_max + blocks_of(self.n_batch) + n_seq_max + held
+            }
+            Retained::Batch { .. } => blocks_of(self.n_batch) + n_seq_max,
+            Retained::EncoderOutput => 2 * blocks_of(self.n_ctx) + n_others,
+        };
+        // The cap lets 32 bits number all cells.
+        n_blocks.min(u64::from(u32::MAX / 64)) as u32
     }
 
     /// Return the number of states of each recurrent layer: two a sequence, the current one and the
@@ -175,43 +163,17 @@ impl Params {
         let mut listed = Vec::new();
         let mut sum = 0u64;
         for layer in layers {
-            let Some((shape, cache)) = self.cache_of(layer) else { continue };
-            let n_blocks = match cache {
-                Cache::All => self.n_blocks(),
-                Cache::Window(window) => self.n_blocks_windowed(window, sizes.n_checkpoints),
-                Cache::Batch { .. } => self.n_blocks_uncached(),
-                Cache::EncoderOutput => self.n_blocks_cross(),
-            };
+            let Some((shape, retained)) = layer.cells(self.n_ctx) else { continue };
+            let n_blocks = self.n_blocks(retained, sizes.n_checkpoints);
             let block_bytes = shape.layout(self.k_type, self.v_type).block_bytes() as u64;
             sum = sum.saturating_add(u64::from(n_blocks).saturating_mul(block_bytes));
-            if !listed.contains(&cache) {
+            if !listed.contains(&retained) {
                 sum = sum.saturating_add(u64::from(n_blocks) * LISTED_BYTES);
-                listed.push(cache);
+                listed.push(retained);
             }
         }
         sum
     }
-
-    /// Return the cache that holds the cells of a layer, if the layer stores any.
-    fn cache_of<'l>(&self, layer: &'l LayerSpec) -> Option<(&'l AttentionLayer, Cache)> {
-        Some(match &layer.attention {
-            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => return None,
-            AttentionSpec::Cached(layer) => {
-                (layer, layer.released_by(self.n_ctx).map_or(Cache::All, Cache::Window))
-            }
-            AttentionSpec::BatchOnly { layer, causal } => (layer, Cache::Batch { causal: *causal }),
-            AttentionSpec::Cross(layer) => (layer, Cache::EncoderOutput),
-        })
-    }
-}
-
-/// Identity of a cache with cells. Layers of equal identity share the block pool and the tables.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cache {
-    All,
-    Window(Window),
-    Batch { causal: bool },
-    EncoderOutput,
 }
 
 /// Bytes of bookkeeping for each block: its reference count, the positions of its cells, and a
@@ -261,11 +223,11 @@ impl Sizes {
     /// Return the sizes for these layers; all zeros if no layer needs checkpoints.
     pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
         let none = Sizes { needed: false, n_paid: 0, n_checkpoints: 0, n_journals: 0 };
-        let windowed = |spec: &LayerSpec| match &spec.attention {
-            AttentionSpec::Cached(layer) => layer.released_by(params.n_ctx).map(|window| {
+        let windowed = |spec: &LayerSpec| match spec.cells(params.n_ctx) {
+            Some((layer, Retained::Window(window))) => {
                 let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
-                (blocks(window.size().into()) + 1) * block
-            }),
+                Some((blocks(window.size().into()) + 1) * block)
+            }
             _ => None,
         };
         let windows: u64 = layers.iter().filter_map(windowed).sum();
@@ -297,13 +259,7 @@ impl Sizes {
 pub(crate) fn check_layers(layers: &[LayerSpec], params: &Params) -> Result<(), Error> {
     for (i, spec) in layers.iter().enumerate() {
         let bad = |what| Err(Error::Layer { layer: i as u32, what });
-        let own = match &spec.attention {
-            AttentionSpec::Cached(layer)
-            | AttentionSpec::BatchOnly { layer, .. }
-            | AttentionSpec::Cross(layer) => Some(layer),
-            AttentionSpec::Absent | AttentionSpec::SharedWith(_) => None,
-        };
-        if let Some(layer) = own {
+        if let Some((layer, _)) = spec.cells(params.n_ctx) {
             let width = layer.d_k.checked_add(layer.d_v).and_then(|d| d.checked_mul(layer.n_head_kv));
             let bytes = width.and_then(|w| w.checked_mul(BLOCK_CELLS * 4));
             if width.is_none_or(|w| w == 0) || bytes.is_none_or(|b| b > u32::MAX as usize) {

@@ -8,9 +8,8 @@
 //! live one.
 
 use crate::ids::Pos;
-use crate::snapshot::{Sees, Snapshot};
-
 use crate::rollback::{CostRange, RollbackCost, Route};
+use crate::snapshot::{Sees, Snapshot};
 use alloc::vec::Vec;
 
 /// A checkpoint of a sequence, as far as costs depend on it.
@@ -64,13 +63,11 @@ impl Kept {
         let sequence = snapshot.sequences.get(number)?;
         let groups = snapshot.shape.groups.iter().zip(&sequence.cells);
         let gone = groups.filter(|(_, cells)| cells.whole_from > Pos::ZERO).map(|(group, cells)| {
-            let sees_whole = |pos: i32| match group.sees {
-                // At least the last token stays, so that it is known where the sequence ends.
-                Sees::Window(window) => window.first(Pos(pos)).0.min(pos - 1) >= cells.whole_from.0,
-                Sees::All | Sees::EncoderOutput => false,
+            let cut_from = match group.sees {
+                Sees::Window(window) => window.whole_after(cells.whole_from),
+                Sees::All | Sees::EncoderOutput => snapshot.end_of(sequence).next(),
             };
-            let cut_from = first_true(cells.whole_from.0, snapshot.end_of(sequence).0, sees_whole);
-            Gone { start: cells.start, cut_from: Pos(cut_from) }
+            Gone { start: cells.start, cut_from }
         });
         let checkpoints = sequence.checkpoints.iter().map(|mark| {
             let checkpoint = snapshot.checkpoints.get(mark.checkpoint as usize);
@@ -87,74 +84,65 @@ impl Kept {
 
     /// Return how `pos` is reached; it is neither negative nor behind the end.
     pub fn route(&self, pos: Pos) -> Route {
-        let at_once = Route { restored_from: pos, replayed: 0, reevaluated: 0 };
         let has_cells = self.gone.iter().all(|gone| pos <= gone.start || pos >= gone.cut_from);
         if pos == Pos::ZERO || has_cells && (!self.has_state || pos == self.end) {
-            return at_once;
+            return Route::at_once(pos);
         }
         let before = self.checkpoints.partition_point(|checkpoint| checkpoint.pos <= pos);
         let nearest = before.checked_sub(1).and_then(|nearest| self.checkpoints.get(nearest));
-        let CheckpointAt { pos: restored_from, n_rows } =
-            nearest.copied().unwrap_or(CheckpointAt { pos: Pos::ZERO, n_rows: 0 });
-        match (pos.0 - restored_from.0).unsigned_abs() {
-            0 => at_once,
-            replayed if has_cells && replayed <= n_rows => Route { restored_from, replayed, reevaluated: 0 },
-            reevaluated => Route { restored_from, replayed: 0, reevaluated },
-        }
+        route_from(nearest.copied(), pos, has_cells)
     }
 
     /// Return the cost of every position, the end included, as ascending ranges of positions
     /// that are reached in the same way.
     pub fn costs(&self) -> Vec<CostRange> {
-        let mut costs: Vec<CostRange> = Vec::new();
-        let starts = self.starts();
-        let ends = starts.iter().skip(1).copied().chain([after(self.end)]);
-        for (&start, end) in starts.iter().zip(ends) {
-            let route = self.route(start);
-            let (cost, restored_from) = (route.cost(), route.restored_from);
-            match costs.last_mut() {
-                Some(last)
-                    if last.cost == cost
-                        && (cost == RollbackCost::Held || last.restored_from == restored_from) =>
-                {
-                    last.positions.end = end;
-                }
-                _ => costs.push(CostRange::new(start..end, restored_from, cost)),
-            }
-        }
-        costs
-    }
-
-    /// Return the positions at which a rollback can begin to go another way than to the position
-    /// before.
-    fn starts(&self) -> Vec<Pos> {
-        let mut starts = Vec::from([Pos::ZERO, Pos(1), self.end]);
-        for checkpoint in &self.checkpoints {
-            let after_rows = checkpoint.pos.0.saturating_add_unsigned(checkpoint.n_rows);
-            starts.extend([checkpoint.pos, after(checkpoint.pos), after(Pos(after_rows))]);
-        }
-        starts.extend(self.gone.iter().flat_map(|gone| [after(gone.start), gone.cut_from]));
-        starts.retain(|&start| start <= self.end);
-        starts.sort_unstable();
-        starts.dedup();
-        starts
+        let cuts = self.gone.iter().flat_map(|gone| [gone.start.next(), gone.cut_from]);
+        costs(self.end, self.checkpoints.iter().copied(), cuts, |pos| self.route(pos))
     }
 }
 
-/// Return the position after `pos`; the last is its own.
-fn after(pos: Pos) -> Pos {
-    Pos(pos.0.saturating_add(1))
+/// Return the route to `pos` from the nearest checkpoint before it. `has_cells` is true if the
+/// caches hold the cells that are seen from `pos`.
+pub(crate) fn route_from(nearest: Option<CheckpointAt>, pos: Pos, has_cells: bool) -> Route {
+    let CheckpointAt { pos: restored_from, n_rows } =
+        nearest.unwrap_or(CheckpointAt { pos: Pos::ZERO, n_rows: 0 });
+    match (pos.0 - restored_from.0).unsigned_abs() {
+        0 => Route::at_once(pos),
+        replayed if has_cells && replayed <= n_rows => Route { restored_from, replayed, reevaluated: 0 },
+        reevaluated => Route { restored_from, replayed: 0, reevaluated },
+    }
 }
 
-/// Return the first number from `low` on for which `is_true`, which stays true, holds; behind
-/// `high` if there is none.
-fn first_true(mut low: i32, high: i32, is_true: impl Fn(i32) -> bool) -> i32 {
-    let mut high = high.saturating_add(1).max(low);
-    while low < high {
-        let middle = low.midpoint(high);
-        if is_true(middle) { high = middle } else { low = middle.saturating_add(1) }
+/// Return the cost of every position up to `end`, by the `route` to each. A rollback can go another
+/// way than to the position before at checkpoints, behind their journals, and at `cuts`.
+pub(crate) fn costs(
+    end: Pos,
+    checkpoints: impl Iterator<Item = CheckpointAt>,
+    cuts: impl Iterator<Item = Pos>,
+    route: impl Fn(Pos) -> Route,
+) -> Vec<CostRange> {
+    let mut starts = Vec::from([Pos::ZERO, Pos(1), end]);
+    starts.extend(
+        checkpoints.flat_map(|CheckpointAt { pos, n_rows }| [pos, pos.next(), (pos + n_rows).next()]),
+    );
+    starts.extend(cuts);
+    starts.retain(|&start| start <= end);
+    starts.sort_unstable();
+    starts.dedup();
+    let mut costs: Vec<CostRange> = Vec::new();
+    let ends = starts.iter().skip(1).copied().chain([end.next()]);
+    for (&start, end) in starts.iter().zip(ends) {
+        let route = route(start);
+        let (cost, restored_from) = (route.cost(), route.restored_from);
+        let goes_on = |last: &&mut CostRange| {
+            last.cost == cost && (cost == RollbackCost::Held || last.restored_from == restored_from)
+        };
+        match costs.last_mut().filter(goes_on) {
+            Some(last) => last.positions.end = end,
+            None => costs.push(CostRange::new(start..end, restored_from, cost)),
+        }
     }
-    low
+    costs
 }
 
 #[cfg(test)]
@@ -167,9 +155,9 @@ mod tests {
     use crate::{Batch, RollbackParams, SeqId, Token};
     use alloc::vec;
 
-    /// Append tokens up to `end`, and pins some ends on the way.
-    fn fill(memory: &mut Memory, end: i32) {
-        for pos in 0..end {
+    /// Append tokens at these positions, and pin some ends on the way.
+    fn fill(memory: &mut Memory, range: core::ops::Range<i32>) {
+        for pos in range {
             let mut batch = Batch::new();
             batch.push(Token(1), Pos(pos), &[SeqId(0)], false);
             let mut plan = memory.prepare(&batch, 1).unwrap();
@@ -200,10 +188,11 @@ mod tests {
         ];
         for layers in &kinds {
             for timeline in [RollbackParams::default(), RollbackParams::OFF] {
-                for end in [0, 1, 31, 32, 33, 200, 500] {
+                let ends = [0, 1, 31, 32, 33, 200, 500].map(|end| (0, end));
+                for (start, end) in ends.into_iter().chain([(45, 300)]) {
                     let params = Params::default().n_ctx(512).n_seq_max(1).n_batch(8).rollback(timeline);
                     let mut memory = Memory::new(layers, &params).unwrap();
-                    fill(&mut memory, end);
+                    fill(&mut memory, start..end);
                     let snapshot = memory.export(&[SeqId(0)]).unwrap();
                     let kept = Kept::of(snapshot.snapshot(), 0).unwrap();
                     let wanted = memory.positions(SeqId(0)).unwrap();

@@ -180,23 +180,3 @@ impl Layers {
         }
     }
 }
-
-/// Memory that layers of one cache hold for a checkpoint; the fields mean what they mean in
-/// [`Checkpoint`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub state_bytes: u64,
-    pub n_blocks: u32,
-    pub n_blocks_alone: u32,
-    pub bytes_alone: u64,
-}
-
-impl Checkpoint {
-    /// Add the memory that the layers of one more cache hold.
-    pub(crate) fn add(&mut self, held: &Held) {
-        self.state_bytes += held.state_bytes;
-        self.n_blocks += held.n_blocks;
-        self.n_blocks_alone += held.n_blocks_alone;
-        self.bytes_alone += held.bytes_alone;
-    }
-}

@@ -3,11 +3,13 @@
 //! Only numbers live here. The bytes of a block lie in the storage of each layer, at the block's
 //! number.
 
+use super::slots::Slots;
 use crate::error::Error;
 use crate::ids::Pos;
 use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
+use core::ops::{Deref, DerefMut};
 
 /// Placeholder for a block that an exhausted pool could not give.
 ///
@@ -22,10 +24,8 @@ pub(crate) const NO_BLOCK: u32 = u32::MAX;
 /// while all users append the same token, so no user sees another one change its cells.
 #[derive(Debug)]
 pub(crate) struct BlockPool {
-    /// Number of users of each block; 0 if it is free.
-    refs: Vec<u32>,
-    /// Free blocks; the last one is taken first.
-    free: Vec<u32>,
+    /// Users of each block.
+    slots: Slots,
     /// Positions of the cells of each block. Entries of cells that no table uses are meaningless.
     pos: Vec<[Pos; BLOCK_CELLS]>,
 }
@@ -33,64 +33,8 @@ pub(crate) struct BlockPool {
 impl BlockPool {
     /// Make a pool of `n_blocks` free blocks.
     pub fn new(n_blocks: u32) -> Result<BlockPool, Error> {
-        let n = n_blocks as usize;
-        let mut free = reserve::filled(n, 0)?;
-        free.iter_mut().zip((0..n_blocks).rev()).for_each(|(entry, block)| *entry = block);
-        Ok(BlockPool {
-            refs: reserve::filled(n, 0)?,
-            free,
-            pos: reserve::filled(n, [Pos::ZERO; BLOCK_CELLS])?,
-        })
-    }
-
-    /// Return the number of free blocks.
-    pub fn n_free(&self) -> u32 {
-        self.free.len() as u32
-    }
-
-    /// Take a free block for `refs` users.
-    pub fn take(&mut self, refs: u32) -> Option<u32> {
-        debug_assert!(refs > 0);
-        let block = self.free.pop()?;
-        self.refs[block as usize] = refs;
-        Some(block)
-    }
-
-    /// Free a block, however many users it has.
-    pub fn give_back(&mut self, block: u32) {
-        if let Some(refs) = self.refs.get_mut(block as usize).filter(|refs| **refs > 0) {
-            *refs = 0;
-            self.free.push(block);
-        }
-    }
-
-    /// Return the number of blocks.
-    pub fn len(&self) -> usize {
-        self.refs.len()
-    }
-
-    /// Return the number of users of a block.
-    pub fn refs(&self, block: u32) -> u32 {
-        self.refs.get(block as usize).copied().unwrap_or(0)
-    }
-
-    /// Add a user to a block in use.
-    pub fn retain(&mut self, block: u32) {
-        if let Some(refs) = self.refs.get_mut(block as usize) {
-            debug_assert!(*refs > 0, "block {block} is free");
-            *refs += 1;
-        }
-    }
-
-    /// Remove a user of a block; the last one frees it.
-    pub fn release(&mut self, block: u32) {
-        if let Some(refs) = self.refs.get_mut(block as usize) {
-            debug_assert!(*refs > 0, "block {block} is free");
-            *refs -= 1;
-            if *refs == 0 {
-                self.free.push(block);
-            }
-        }
+        let pos = reserve::filled(n_blocks as usize, [Pos::ZERO; BLOCK_CELLS])?;
+        Ok(BlockPool { slots: Slots::new(n_blocks)?, pos })
     }
 
     /// Return the positions of the cells of a block. Entries of cells that no table uses are
@@ -116,28 +60,21 @@ impl BlockPool {
     /// Copy the positions of all cells of a block to another one.
     pub fn copy_pos(&mut self, from: u32, to: u32) {
         let cells = *self.pos(from);
-        if let Some(target) = self.pos.get_mut(to as usize) {
-            *target = cells;
-        }
+        self.set_all_pos(to, &cells);
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
-impl BlockPool {
-    /// Check reference counts and free list against the blocks that tables use.
-    pub fn audit(&self, used: impl Iterator<Item = u32>) -> Result<(), alloc::string::String> {
-        let mut refs = alloc::vec![0; self.refs.len()];
-        used.for_each(|block| refs[block as usize] += 1);
-        if refs != self.refs {
-            return Err(alloc::format!("blocks have {:?} users, counted {refs:?}", self.refs));
-        }
-        let mut free = self.free.clone();
-        free.sort_unstable();
-        let unused = (0..refs.len() as u32).filter(|&block| refs[block as usize] == 0);
-        if !unused.eq(free.iter().copied()) {
-            return Err(alloc::format!("free blocks {free:?} with users {refs:?}"));
-        }
-        Ok(())
+impl Deref for BlockPool {
+    type Target = Slots;
+
+    fn deref(&self) -> &Slots {
+        &self.slots
+    }
+}
+
+impl DerefMut for BlockPool {
+    fn deref_mut(&mut self) -> &mut Slots {
+        &mut self.slots
     }
 }
 

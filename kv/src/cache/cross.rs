@@ -4,17 +4,16 @@
 //! all tokens at once, and committing its plan replaces the former output of the sequence. Decoding
 //! only reads it, and forks share it.
 
-use super::layer::Layer;
 use super::operation::{Op, Pass};
 use super::paged::{PagedCells, tables};
 use super::table::BlockTable;
-use super::view::{Attention, Cell, Store, Visible};
+use super::view::{Attention, Cell, Visible};
 use crate::batch::Batch;
 use crate::batch::split::SplitBatch;
 use crate::error::Error;
 use crate::external::Home;
 use crate::ids::SeqId;
-use crate::layer::AttentionLayer;
+use crate::layer::{AttentionLayer, Retained};
 use crate::params::Params;
 use crate::reserve;
 use alloc::vec::Vec;
@@ -32,8 +31,6 @@ pub(crate) struct CrossCache {
     fresh: Vec<BlockTable>,
     /// Sequences with a table in `fresh`.
     encoding: Vec<SeqId>,
-    /// Cell of each token of an encoding.
-    placed: Vec<Cell>,
     /// Slots that each token of a decoding sees.
     visible: Vec<Visible>,
 }
@@ -41,19 +38,14 @@ pub(crate) struct CrossCache {
 impl CrossCache {
     /// Make an empty cache for these layers.
     pub fn new(layers: &[AttentionLayer], params: &Params, home: Home) -> Result<CrossCache, Error> {
-        let (n_blocks, n_batch) = (params.n_blocks_cross(), params.n_batch as usize);
-        let layers = layers.iter().map(|spec| Layer::new(spec, params, 0, n_blocks, home));
-        let layers = layers.collect::<Result<_, _>>()?;
-        let n_cells = (params.n_ctx, params.n_batch);
-        let cells = PagedCells::new(layers, n_blocks, params.n_seq_max, n_cells, home)?;
-        let (mut placed, mut visible) = (Vec::new(), Vec::new());
-        reserve::for_len(&mut placed, n_batch)?;
-        reserve::for_len(&mut visible, n_batch)?;
+        let layers = layers.iter().map(|spec| (spec, 0));
+        let cells = PagedCells::new(Retained::EncoderOutput, layers, params, 0, home)?;
+        let mut visible = Vec::new();
+        reserve::for_len(&mut visible, params.n_batch as usize)?;
         Ok(CrossCache {
             fresh: tables(params.n_seq_max, cells.table_room)?,
             cells,
             encoding: Vec::with_capacity(params.n_seq_max as usize),
-            placed,
             visible,
         })
     }
@@ -101,7 +93,7 @@ impl CrossCache {
                 };
                 let cell = table.push_cell() % BLOCK_CELLS as u32;
                 pool.set_pos(block, cell, token.pos);
-                self.placed.push(Cell { block, cell });
+                self.cells.placed.push(Cell { block, cell });
             }
             let table = core::mem::take(&mut self.fresh[owner.index()]);
             for other in others {
@@ -138,23 +130,19 @@ impl CrossCache {
     }
 
     /// Forget the plan and free the blocks that it reserved.
-    fn forget_plan(&mut self) {
+    pub fn undo(&mut self) {
         for seq in self.encoding.drain(..) {
             self.fresh[seq.index()].clear(&mut self.cells.pool);
         }
-        self.placed.clear();
+        self.cells.placed.clear();
         self.visible.clear();
     }
 
     /// Make the room that `op` takes.
     pub fn admit(&mut self, op: &Op) -> Result<(), Error> {
-        match op {
-            Op::Copy { src, dst, .. } => {
-                let n = self.cells.table(*src).extents().len();
-                self.cells.tables[dst.index()].make_room(n)
-            }
-            _ => Ok(()),
-        }
+        let Op::Copy { src, dst, .. } = op else { return Ok(()) };
+        let n = self.cells.table(*src).extents().len();
+        self.cells.tables[dst.index()].make_room(n)
     }
 
     /// Do an operation that `admit` allowed. Only operations on whole sequences change encoder
@@ -162,9 +150,8 @@ impl CrossCache {
     pub fn apply(&mut self, op: &Op) {
         match op {
             Op::Copy { src, dst, .. } => self.cells.share(*src, *dst, 0..u32::MAX),
-            Op::Keep { seq } => self.cells.others(*seq).for_each(|other| self.cells.empty(other)),
-            Op::Clear => (0..self.cells.tables.len() as u32).for_each(|seq| self.cells.empty(SeqId(seq))),
-            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => {}
+            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.cells.empty(seq)),
+            Op::Remove { .. } | Op::Move { .. } => {}
         }
     }
 
@@ -174,36 +161,21 @@ impl CrossCache {
             Pass::Encode => self.encode(batch, split_batch),
             Pass::Decode => self.decode(batch, split_batch),
         };
-        reserved.inspect_err(|_| self.forget_plan())
+        reserved.inspect_err(|_| self.undo())
     }
 
     /// Replace the former encoder output by the new one.
     pub fn commit(&mut self) {
         for &seq in &self.encoding {
-            // `forget_plan` frees the former output, which this leaves in `fresh`.
+            // `undo` frees the former output, which this leaves in `fresh`.
             core::mem::swap(&mut self.cells.tables[seq.index()], &mut self.fresh[seq.index()]);
         }
-        self.forget_plan();
-    }
-
-    /// Free what the plan reserved.
-    pub fn undo(&mut self) {
-        self.forget_plan();
+        self.undo();
     }
 
     /// Return the keys and values of `layer` as tokens `range` of a decoding see them.
     pub fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
-        let layer = self.cells.layers.get(layer)?;
-        let visible = self.visible.get(tokens)?;
-        let (layout, storage) = (layer.layout, layer.storage());
-        Some(Attention { layout, storage, tables: &self.cells.tables, visible, pool: &self.cells.pool })
-    }
-
-    /// Return the cells in which tokens `range` of an encoding store their keys and values.
-    pub fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
-        let layer = self.cells.layers.get_mut(layer)?;
-        let cells = self.placed.get(tokens)?;
-        Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
+        self.cells.attention(layer, self.visible.get(tokens)?)
     }
 }
 
@@ -216,7 +188,7 @@ impl CrossCache {
         self.cells
             .pool
             .audit(self.cells.tables.iter().flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
-        let left = self.encoding.len() + self.placed.len() + self.visible.len();
+        let left = self.encoding.len() + self.cells.placed.len() + self.visible.len();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }

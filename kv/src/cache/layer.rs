@@ -1,7 +1,7 @@
 //! Storage of one layer's blocks, and the changes to keys that are stored already (K-shift).
 
 use crate::cache::block::BlockPool;
-use crate::cache::operation::Op;
+use crate::cache::operation::Move;
 use crate::cache::table::bits;
 use crate::error::Error;
 use crate::external::Home;
@@ -70,15 +70,15 @@ impl Layer {
         self.rope.is_some()
     }
 
-    /// Rotate the keys of cells that `op` moves. `moving` are entries of a block table whose blocks
+    /// Rotate the keys of cells that move. `moving` are entries of a block table whose blocks
     /// have no other user.
-    pub fn shift_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], op: &Op) {
+    pub fn shift_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], by: Move) {
         let layout = self.layout;
         let Some(rotation) = self.rope.take() else { return };
         let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
         for &(_, block, live) in moving {
             let Some(bytes) = self.storage_mut().get_mut(layout.block_range(block as usize)) else { break };
-            shift_distances(pool.pos(block), live, op, |cells, delta| {
+            shift_distances(pool.pos(block), live, by, |cells, delta| {
                 shift_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
             });
         }
@@ -86,10 +86,10 @@ impl Layer {
     }
 }
 
-/// Call `f` with the cells of `live` that `op` moves by one distance, for each distance.
-pub(super) fn shift_distances(pos: &[Pos; BLOCK_CELLS], live: u32, op: &Op, mut f: impl FnMut(u32, i32)) {
+/// Call `f` with the cells of `live` that move by one distance, for each distance.
+pub(super) fn shift_distances(pos: &[Pos; BLOCK_CELLS], live: u32, by: Move, mut f: impl FnMut(u32, i32)) {
     // Positions are never negative, so their differences fit 32 bits.
-    let distance = |cell: u32| (op.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
+    let distance = |cell: u32| (by.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
     let mut left = live;
     while left != 0 {
         let delta = distance(left.trailing_zeros());

@@ -15,23 +15,35 @@ pub(crate) enum Op {
     Remove { seq: SeqId, range: Range<Pos> },
     /// Make an empty sequence share the tokens in a range of another.
     Copy { src: SeqId, dst: SeqId, range: Range<Pos> },
-    /// Empty all other sequences.
-    Keep { seq: SeqId },
-    /// Move the tokens in a range by `delta` positions.
-    Add { seq: SeqId, range: Range<Pos>, delta: i32 },
-    /// Divide the positions in a range by `divisor`.
-    Divide { seq: SeqId, range: Range<Pos>, divisor: i32 },
-    /// Empty all sequences.
-    Clear,
+    /// Move the tokens in a range.
+    Move { seq: SeqId, range: Range<Pos>, by: Move },
+    /// Empty all sequences but `kept`.
+    Clear { kept: Option<SeqId> },
 }
 
 impl Op {
+    /// Return the sequences, of `n_seq_max`, that a [`Op::Clear`] empties.
+    pub fn cleared(&self, n_seq_max: usize) -> impl Iterator<Item = SeqId> + use<> {
+        let kept = if let Op::Clear { kept } = self { *kept } else { None };
+        (0..n_seq_max as u32).map(SeqId).filter(move |seq| Some(*seq) != kept)
+    }
+}
+
+/// Change of positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Add this number, which may be negative.
+    Add(i32),
+    /// Divide by this number.
+    Divide(i32),
+}
+
+impl Move {
     /// Return the position that `pos` moves to; 64 bits hold every result.
-    pub(crate) fn moved(&self, pos: Pos) -> i64 {
-        match *self {
-            Op::Add { delta, .. } => i64::from(pos.0) + i64::from(delta),
-            Op::Divide { divisor, .. } => i64::from(pos.0) / i64::from(divisor.max(1)),
-            _ => i64::from(pos.0),
+    pub fn moved(self, pos: Pos) -> i64 {
+        match self {
+            Move::Add(delta) => i64::from(pos.0) + i64::from(delta),
+            Move::Divide(divisor) => i64::from(pos.0) / i64::from(divisor.max(1)),
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Paged cells: what KV caches and cross-attention KV have in common.
 
 use super::block::BlockPool;
+use super::kv::WindowCells;
 use super::layer::Layer;
 use super::table::{BlockTable, SPAN};
+use super::view::{Attention, Cell, Store, Visible};
 use crate::error::Error;
-use crate::external::Change;
-use crate::external::Home;
+use crate::external::{Change, Home};
 use crate::ids::SeqId;
+use crate::layer::{AttentionLayer, Retained};
+use crate::params::Params;
+use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
+use core::ops::Range;
 
 /// Block pool of a cache, the storage of its layers, and the block table of every sequence.
 ///
@@ -25,32 +30,60 @@ pub(crate) struct PagedCells {
     pub n_ctx: u32,
     /// Entries for which each table has room from the start.
     pub table_room: usize,
+    /// Cell of each token of a plan that stores tokens.
+    pub placed: Vec<Cell>,
     /// Changes that operations made to cells; `None` unless storage elsewhere must follow them.
     pub listed: Option<Vec<Change>>,
 }
 
 impl PagedCells {
-    /// Make the cells of `layers`, with a table of `table_cells` cells for each of `n_seq_max`
-    /// sequences.
+    /// Make the cells of layers that retain these cells, each with the number of its view.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn new(
-        layers: Vec<Layer>,
-        n_blocks: u32,
-        n_seq_max: u32,
-        (n_ctx, table_cells): (u32, u32),
+    pub fn new<'l>(
+        retained: Retained,
+        layers: impl Iterator<Item = (&'l AttentionLayer, usize)>,
+        params: &Params,
+        n_checkpoints: u32,
         home: Home,
     ) -> Result<PagedCells, Error> {
+        let Params { n_ctx, n_batch, n_seq_max, .. } = *params;
+        let n_blocks = params.n_blocks(retained, n_checkpoints);
+        let (n_ctx, table_cells) = match retained {
+            Retained::All => (n_ctx, n_ctx),
+            // A sequence has at most these cells, however long it becomes.
+            Retained::Window(window) => (u32::MAX, WindowCells::n_cells(window, params)),
+            Retained::Batch { .. } => (n_batch, n_batch),
+            Retained::EncoderOutput => (n_ctx, n_batch),
+        };
         let table_room = (table_cells as usize).div_ceil(BLOCK_CELLS) + SPAN;
+        let layers = layers.map(|(spec, view)| Layer::new(spec, params, view, n_blocks, home));
+        let mut placed = Vec::new();
+        reserve::for_len(&mut placed, n_batch as usize)?;
         Ok(PagedCells {
+            layers: layers.collect::<Result<_, _>>()?,
             pool: BlockPool::new(n_blocks)?,
             tables: tables(n_seq_max, table_room)?,
-            layers,
             n_ctx,
             table_room,
-            listed: home.listed.then(Vec::new),
+            placed,
+            listed: (home != Home::Here).then(Vec::new),
         })
+    }
+
+    /// Return the keys and values of a layer, of which each token sees the slots in `visible`.
+    pub fn attention<'a>(&'a self, layer: usize, visible: &'a [Visible]) -> Option<Attention<'a>> {
+        let layer = self.layers.get(layer)?;
+        let (layout, storage) = (layer.layout, layer.storage());
+        Some(Attention { layout, storage, tables: &self.tables, visible, pool: &self.pool })
+    }
+
+    /// Return the cells in which tokens `range` of the split batch store their keys and values.
+    pub fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
+        let layer = self.layers.get_mut(layer)?;
+        let cells = self.placed.get(tokens)?;
+        Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
     }
 
     /// Return the block table of `seq`.
@@ -75,16 +108,11 @@ impl PagedCells {
     }
 
     /// Make `dst` share the cells of `src` in `slots`, in place of its own.
-    pub fn share(&mut self, src: SeqId, dst: SeqId, slots: core::ops::Range<u32>) {
+    pub fn share(&mut self, src: SeqId, dst: SeqId, slots: Range<u32>) {
         let mut copy = core::mem::take(&mut self.tables[dst.index()]);
         copy.clear(&mut self.pool);
         copy.share(&mut self.pool, &self.tables[src.index()], slots);
         self.tables[dst.index()] = copy;
-    }
-
-    /// Return every sequence but `seq`.
-    pub fn others(&self, seq: SeqId) -> impl Iterator<Item = SeqId> + use<> {
-        (0..self.tables.len() as u32).map(SeqId).filter(move |other| *other != seq)
     }
 }
 

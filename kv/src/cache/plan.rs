@@ -44,11 +44,7 @@ impl Caches {
     /// - [`Error::TooMany`] if a sequence of an encoder does not fit into a ubatch.
     /// - [`Error::OutOfMemory`] if a list cannot grow.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        let reserved = self.reserve_each(batch, split_batch, pass);
-        if reserved.is_err() {
-            self.undo();
-        }
-        reserved
+        self.reserve_each(batch, split_batch, pass).inspect_err(|_| self.undo())
     }
 
     /// Reserve in one cache after the other; the caller undoes it on error.
@@ -106,10 +102,7 @@ impl Caches {
     /// `layer`.
     pub fn store(&mut self, layer: usize, tokens: Range<usize>) -> Option<Store<'_>> {
         let place = self.layers.get(layer).filter(|layer| !layer.is_shared)?.attention?;
-        match self.kv.get_mut(place.cache) {
-            Some(kv) => kv.store(place.layer, tokens),
-            None => self.cross.as_mut()?.store(place.layer, tokens),
-        }
+        self.cells_mut(place.cache)?.store(place.layer, tokens)
     }
 
     /// Return tensor `tensor` of the states of `layer`, for `segments` of the split batch.

@@ -14,7 +14,8 @@
 
 mod exchange;
 
-use super::operation::{Op, Restore};
+use super::operation::{Move, Op, Restore};
+use super::slots::{Demand, Slots};
 use super::view::{StateSegment, States};
 use crate::batch::Batch;
 use crate::batch::split::SplitBatch;
@@ -25,7 +26,7 @@ use crate::kind::{Kind, Operation};
 use crate::layer::StateTensor;
 use crate::params::{Params, Sizes};
 use crate::reserve;
-use crate::survey;
+use crate::survey::{Checkpoint, Layers};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -86,16 +87,13 @@ struct SteppedSequence {
 
 /// Recurrent states of all sequences and checkpoints, and the journals of their inputs.
 ///
-/// Outside of a plan, the references of a slot are the sequences whose current state it is and the
-/// checkpoints that retain it. A plan takes fresh slots without counting them; its commit counts
-/// them and frees the former ones.
+/// The users of a slot are the sequences whose current state it is, the checkpoints that retain it,
+/// and a plan that took it.
 pub(crate) struct RecurrentCache {
     /// State tensors by layer.
     layers: Vec<Vec<Tensor>>,
-    /// Number of users of each slot; 0 if it is free or fresh.
-    refs: Vec<u32>,
-    /// Free slots; the last one is taken first.
-    free: Vec<u32>,
+    /// Users of each slot.
+    pub slots: Slots,
     /// Current state of each sequence.
     current: Vec<Option<CurrentState>>,
     /// State of each checkpoint.
@@ -111,9 +109,7 @@ pub(crate) struct RecurrentCache {
     /// Segments of the plan, with the slots that they read and write.
     segments: Vec<StateSegment>,
     /// Slots that the plan needs.
-    need: u32,
-    /// First sequence of the plan for which no slot was free.
-    lacking: Option<SeqId>,
+    demand: Demand,
 }
 
 impl RecurrentCache {
@@ -139,8 +135,7 @@ impl RecurrentCache {
         reserve::for_len(&mut segments, params.n_batch as usize)?;
         Ok(RecurrentCache {
             layers: layers.collect::<Result<_, Error>>()?,
-            refs: reserve::filled(n_slots as usize, 0)?,
-            free: (0..n_slots).rev().collect(),
+            slots: Slots::new(n_slots)?,
             current: reserve::filled(n_seq_max, None)?,
             held: reserve::filled(sizes.n_checkpoints as usize, None)?,
             holding: Vec::with_capacity(sizes.n_checkpoints as usize),
@@ -148,25 +143,14 @@ impl RecurrentCache {
             stepped: Vec::with_capacity(n_seq_max),
             fresh: Vec::with_capacity(n_slots as usize),
             segments,
-            need: 0,
-            lacking: None,
+            demand: Demand::default(),
         })
-    }
-
-    /// Remove a user of a slot; the last one frees it.
-    fn release(&mut self, slot: u32) {
-        let refs = &mut self.refs[slot as usize];
-        debug_assert!(*refs > 0, "slot {slot} is free");
-        *refs -= 1;
-        if *refs == 0 {
-            self.free.push(slot);
-        }
     }
 
     /// Retain a state for checkpoint `id`.
     fn keep(&mut self, id: u32, held: HeldState) {
         if let Some(slot) = held.slot {
-            self.refs[slot as usize] += 1;
+            self.slots.retain(slot);
         }
         self.held[id as usize] = Some(held);
     }
@@ -174,11 +158,9 @@ impl RecurrentCache {
     /// Replace the current state of `seq`, and count the users of both slots.
     fn set_current(&mut self, seq: SeqId, state: Option<CurrentState>) {
         if let Some(state) = &state {
-            self.refs[state.slot as usize] += 1;
+            self.slots.retain(state.slot);
         }
-        if let Some(old) = core::mem::replace(&mut self.current[seq.index()], state) {
-            self.release(old.slot);
-        }
+        self.give(seq, state);
     }
 
     /// Return the state of `seq` in the plan so far, if the plan steps it.
@@ -194,7 +176,7 @@ impl RecurrentCache {
 
     /// Reserve slots for all segments; the caller forgets the plan on error.
     fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        let free = self.free.len() as u64;
+        let free = self.slots.n_free();
         for segment in split_batch.segments() {
             let tokens = &split_batch.tokens()[segment.tokens.clone()];
             let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
@@ -216,15 +198,7 @@ impl RecurrentCache {
                 self.note_step(SteppedSequence { seq, state, index: last.index });
             }
         }
-        if u64::from(self.need) > free {
-            return Err(Error::Full {
-                what: "states",
-                need: self.need.into(),
-                free,
-                seq: self.lacking.unwrap_or_default(),
-            });
-        }
-        Ok(())
+        self.demand.check(free, "states", 1)
     }
 
     /// Note that checkpoint `id` retains the state of `seq` in the plan so far, so that its next
@@ -254,13 +228,9 @@ impl RecurrentCache {
         if let Some(slot) = read.filter(|slot| seqs.iter().all(together) && !is_held(slot)) {
             return Ok((Some(slot), slot));
         }
-        self.need += 1;
-        let Some(write) = self.free.pop() else {
-            self.lacking = self.lacking.or(Some(*first));
-            return Ok((read, u32::MAX));
-        };
-        self.fresh.push(write);
-        Ok((read, write))
+        let write = self.demand.take(&mut self.slots, 1, *first);
+        self.fresh.extend(write);
+        Ok((read, write.unwrap_or(u32::MAX)))
     }
 
     /// Note the state of a sequence after a segment.
@@ -274,34 +244,24 @@ impl RecurrentCache {
         }
     }
 
-    /// Forget the plan and free the slots that it took and nobody uses.
-    fn forget_plan(&mut self) {
+    /// Forget the plan and free the slots that it took and nobody else uses.
+    pub fn undo(&mut self) {
         for stepped in self.stepped.drain(..) {
             self.places[stepped.seq.index()] = None;
         }
         self.segments.clear();
         self.holding.clear();
-        self.need = 0;
-        self.lacking = None;
-        for slot in self.fresh.drain(..).filter(|&slot| self.refs[slot as usize] == 0) {
-            self.free.push(slot);
-        }
+        self.demand = Demand::default();
+        self.fresh.drain(..).for_each(|slot| self.slots.release(slot));
     }
 
     /// Return the sequence of `op` and what `op` would leave of its state.
     fn after(&self, op: &Op) -> Option<(SeqId, After)> {
-        let (seq, range) = match op {
-            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
-                (*seq, range)
-            }
-            Op::Copy { .. } | Op::Keep { .. } | Op::Clear => return None,
-        };
-        let state = self.current[seq.index()]?;
-        let after = match op {
-            Op::Remove { .. } => state.removed(range),
-            _ => state.moved(range, op),
-        };
-        Some((seq, after))
+        match op {
+            Op::Remove { seq, range } => Some((*seq, self.current[seq.index()]?.removed(range))),
+            Op::Move { seq, range, by } => Some((*seq, self.current[seq.index()]?.moved(range, *by))),
+            Op::Copy { .. } | Op::Clear { .. } => None,
+        }
     }
 }
 
@@ -320,8 +280,8 @@ impl CurrentState {
     }
 
     /// Return what moving the tokens in `range` leaves.
-    fn moved(self, range: &Range<Pos>, op: &Op) -> After {
-        let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
+    fn moved(self, range: &Range<Pos>, by: Move) -> After {
+        let place = |pos: Pos| if range.contains(&pos) { by.moved(pos) } else { i64::from(pos.0) };
         let last = place(self.last);
         if last < 0 {
             // All that was in the range is gone.
@@ -354,13 +314,13 @@ impl RecurrentCache {
                 let none = range.end <= state.first || range.start > state.last || range.is_empty();
                 if all || none { Ok(()) } else { unsupported(Operation::Copy) }
             }
-            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+            Op::Remove { .. } | Op::Move { .. } => match self.after(op) {
                 Some((_, After::Older)) if matches!(op, Op::Remove { .. }) => unsupported(Operation::Remove),
                 Some((_, After::Older)) => unsupported(Operation::Add),
                 Some((seq, After::TooFar { pos, moved })) => Err(Error::Overtakes { seq, pos, moved }),
                 _ => Ok(()),
             },
-            Op::Keep { .. } | Op::Clear => Ok(()),
+            Op::Clear { .. } => Ok(()),
         }
     }
 
@@ -371,13 +331,8 @@ impl RecurrentCache {
                 let state = self.current[src.index()].filter(|state| range.contains(&state.last));
                 self.set_current(*dst, state);
             }
-            Op::Keep { seq } => {
-                for other in (0..self.current.len() as u32).map(SeqId).filter(|other| other != seq) {
-                    self.set_current(other, None);
-                }
-            }
-            Op::Clear => (0..self.current.len() as u32).for_each(|seq| self.set_current(SeqId(seq), None)),
-            Op::Remove { .. } | Op::Add { .. } | Op::Divide { .. } => match self.after(op) {
+            Op::Clear { .. } => op.cleared(self.current.len()).for_each(|seq| self.set_current(seq, None)),
+            Op::Remove { .. } | Op::Move { .. } => match self.after(op) {
                 Some((seq, After::Nothing)) => self.set_current(seq, None),
                 Some((seq, After::State(state))) => self.set_current(seq, Some(state)),
                 Some((_, After::Older | After::TooFar { .. })) | None => {}
@@ -396,7 +351,7 @@ impl RecurrentCache {
     /// - [`Error::Full`] if too few slots are free.
     /// - [`Error::Diverged`] if the sequences of a token do not have one state.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        self.reserve_all(batch, split_batch).inspect_err(|_| self.forget_plan())
+        self.reserve_all(batch, split_batch).inspect_err(|_| self.undo())
     }
 
     /// Make the states of the plan current, and retain those of its checkpoints.
@@ -409,12 +364,7 @@ impl RecurrentCache {
             let SteppedSequence { seq, state, .. } = self.stepped[i];
             self.set_current(seq, Some(state));
         }
-        self.forget_plan();
-    }
-
-    /// Free what the plan reserved.
-    pub fn undo(&mut self) {
-        self.forget_plan();
+        self.undo();
     }
 
     /// Return true if `seq` ends at `pos`, or has no state.
@@ -424,7 +374,7 @@ impl RecurrentCache {
 
     /// Return the only position at which `seq` can be cut, or 0 if it has no state.
     pub fn cut_from(&self, seq: SeqId) -> Pos {
-        self.current[seq.index()].map_or(Pos::ZERO, |state| Pos(state.last.0 + 1))
+        self.current[seq.index()].map_or(Pos::ZERO, |state| state.last.next())
     }
 
     /// Return true if the state of `seq` has seen a token in `range`.
@@ -445,7 +395,7 @@ impl RecurrentCache {
     /// Release the state of checkpoint `id`.
     pub fn drop_checkpoint(&mut self, id: u32) {
         if let Some(HeldState { slot: Some(slot), .. }) = self.held[id as usize].take() {
-            self.release(slot);
+            self.slots.release(slot);
         }
     }
 
@@ -472,8 +422,7 @@ impl RecurrentCache {
             }
             return Ok(());
         }
-        let free = self.free.len() as u64;
-        let write = self.free.pop().ok_or(Error::Full { what: "states", need: 1, free, seq })?;
+        let write = self.slots.take(1).ok_or(Error::Full { what: "states", need: 1, free: 0, seq })?;
         self.fresh.push(write);
         let mut read = slot;
         for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {
@@ -494,12 +443,11 @@ impl RecurrentCache {
 
     /// Make the state that a rollback restored the current one of `seq`.
     pub fn roll_back(&mut self, seq: SeqId, from: &Restore) {
-        if self.can_cut(seq, from.to) {
-            return self.forget_plan();
+        if !self.can_cut(seq, from.to) {
+            let state = self.planned(seq).map(|stepped| stepped.state);
+            self.set_current(seq, state);
         }
-        let state = self.planned(seq).map(|stepped| stepped.state);
-        self.set_current(seq, state);
-        self.forget_plan();
+        self.undo();
     }
 
     /// Return tensor `tensor` of the states of `layer`, for `segments` of the split batch.
@@ -516,28 +464,27 @@ impl RecurrentCache {
         &self.segments
     }
 
-    /// Describe the states of `seq` and of its checkpoints.
-    pub fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (survey::Layers, Vec<survey::Held>) {
+    /// Describe the state of `seq`, and add the state that each numbered checkpoint retains.
+    pub fn survey(&self, seq: SeqId, checkpoints: &mut [(u32, Checkpoint)]) -> Layers {
         let bytes =
             |len: fn(&Tensor) -> usize| 4 * self.layers.iter().flatten().map(len).sum::<usize>() as u64;
         let (state_bytes, row_bytes) = (bytes(|tensor| tensor.len), bytes(|tensor| tensor.input));
         let own = self.current[seq.index()].map(|state| state.slot);
-        let slots = checkpoints.iter().map(|&id| self.held[id as usize].and_then(|held| held.slot));
-        let apart: BTreeSet<u32> = slots.clone().flatten().filter(|slot| Some(*slot) != own).collect();
-        let users = |slot: u32| self.refs[slot as usize];
-        let held = slots.map(|slot| survey::Held {
-            state_bytes: if slot.is_some() { state_bytes } else { 0 },
-            bytes_alone: if slot.map(users) == Some(1) { state_bytes } else { 0 },
-            ..survey::Held::default()
-        });
-        let layers = survey::Layers {
+        let users = |slot: u32| self.slots.refs(slot);
+        let mut apart = BTreeSet::new();
+        for (id, checkpoint) in checkpoints {
+            let Some(slot) = self.held_for(*id).and_then(|held| held.slot) else { continue };
+            checkpoint.state_bytes += state_bytes;
+            checkpoint.bytes_alone += if users(slot) == 1 { state_bytes } else { 0 };
+            apart.extend(Some(slot).filter(|_| Some(slot) != own));
+        }
+        Layers {
             state_bytes,
             state_users: own.map_or(0, users),
             row_bytes,
             held_bytes: apart.len() as u64 * state_bytes,
-            ..survey::Layers::new(Kind::Recurrent, self.layers.len())
-        };
-        (layers, held.collect())
+            ..Layers::new(Kind::Recurrent, self.layers.len())
+        }
     }
 }
 
@@ -558,18 +505,9 @@ impl RecurrentCache {
 
     /// Check that slots, checkpoints and plan add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        let mut refs = alloc::vec![0; self.refs.len()];
-        self.current.iter().flatten().for_each(|state| refs[state.slot as usize] += 1);
-        self.held.iter().flatten().filter_map(|held| held.slot).for_each(|slot| refs[slot as usize] += 1);
-        if refs != self.refs {
-            return Err(alloc::format!("states have {:?} users, counted {refs:?}", self.refs));
-        }
-        let mut free = self.free.clone();
-        free.sort_unstable();
-        let unused = (0..refs.len() as u32).filter(|&slot| refs[slot as usize] == 0);
-        if !unused.eq(free.iter().copied()) {
-            return Err(alloc::format!("free states {free:?} with users {refs:?}"));
-        }
+        let current = self.current.iter().flatten().map(|state| state.slot);
+        let held = self.held.iter().flatten().filter_map(|held| held.slot);
+        self.slots.audit(current.chain(held))?;
         let left = self.stepped.len()
             + self.holding.len()
             + self.fresh.len()

@@ -22,9 +22,9 @@ impl Caches {
     }
 
     /// Return, for each cache, the first position from which on `seq` can be cut anywhere.
-    pub fn cut_from(&self, seq: SeqId) -> impl Iterator<Item = Pos> {
+    pub fn cut_points(&self, seq: SeqId) -> impl Iterator<Item = Pos> {
         let states = self.states.as_ref().map(|states| states.cut_from(seq));
-        self.kept().map(move |kv| kv.whole_after(seq)).chain(states)
+        self.kept().flat_map(move |kv| kv.cut_points(seq)).chain(states)
     }
 
     /// Retain the cells that `seq` needs to go on from `pos` as checkpoint `id`.

@@ -20,13 +20,13 @@ impl Memory {
     /// - [`Error::Layer`] if the sizes of a layer are impossible.
     /// - [`Error::OutOfMemory`] if the allocator refuses.
     pub fn without_storage(layers: &[LayerSpec], params: &Params) -> Result<Memory, Error> {
-        Memory::with_home(layers, params, Home::ELSEWHERE)
+        Memory::with_home(layers, params, Home::Elsewhere)
     }
 
     /// Return a memory that stores bytes and lists changes nevertheless, to compare both.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn listing(layers: &[LayerSpec], params: &Params) -> Result<Memory, Error> {
-        Memory::with_home(layers, params, Home { own: true, listed: true })
+        Memory::with_home(layers, params, Home::Both)
     }
 
     /// Return the number of blocks and state slots, and the layers that they belong to.
@@ -40,7 +40,7 @@ impl Memory {
         let states = self.caches.states();
         StorageShape {
             caches: caches.collect(),
-            n_states: states.map_or(0, |states| states.n_slots() as u32),
+            n_states: states.map_or(0, |states| states.slots.len() as u32),
             n_rows: states.map_or(0, |_| self.checkpoints.n_rows()),
         }
     }

@@ -10,6 +10,7 @@ use crate::cache::operation::{Op, Restore};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::rollback::{CostRange, Route};
+use crate::rollback_cost::{CheckpointAt, costs, route_from};
 use alloc::vec::Vec;
 
 impl Memory {
@@ -20,7 +21,8 @@ impl Memory {
     /// - [`Error::Range`] if `pos` is negative.
     /// - [`Error::UnknownSequence`] if there is no such sequence.
     pub fn route(&self, seq: SeqId, pos: Pos) -> Result<Route, Error> {
-        self.route_and_restore(seq, pos, 1).map(|(route, _)| route)
+        self.check_pos(seq, pos)?;
+        Ok(self.route_and_restore(seq, pos, 1).0)
     }
 
     /// Pin the end of `seq`: a checkpoint that stays until it is unpinned or the sequence is rolled
@@ -50,46 +52,36 @@ impl Memory {
         self.caches.pos_max(seq).map_or(Pos::ZERO, |last| Pos(last.0 + 1))
     }
 
-    /// Return the cost of a rollback to `pos` and the instructions for it.
-    pub(super) fn route_and_restore(
-        &self,
-        seq: SeqId,
-        pos: Pos,
-        n_ubatch: u32,
-    ) -> Result<(Route, Restore), Error> {
+    /// Check that `pos` is a position of `seq` or its end.
+    fn check_pos(&self, seq: SeqId, pos: Pos) -> Result<(), Error> {
         self.check_seq(seq)?;
         let end = self.end(seq);
         if pos < Pos::ZERO {
             return Err(Error::Range { start: pos, end });
         }
-        if pos > end {
-            return Err(Error::Future { seq, pos, end });
-        }
-        let held = (
-            Route { restored_from: pos, replayed: 0, reevaluated: 0 },
-            Restore { checkpoint: None, to: pos, rows: 0..0, n_ubatch },
-        );
+        if pos > end { Err(Error::Future { seq, pos, end }) } else { Ok(()) }
+    }
+
+    /// Return the cost of a rollback to a position of `seq` and the instructions for it.
+    fn route_and_restore(&self, seq: SeqId, pos: Pos, n_ubatch: u32) -> (Route, Restore) {
         if pos == Pos::ZERO || self.caches.can_cut(seq, pos) {
-            return Ok(held);
+            return (Route::at_once(pos), Restore { checkpoint: None, to: pos, rows: 0..0, n_ubatch });
         }
-        let Some(entry) = self.checkpoints.list(seq).before(pos) else {
-            let route = Route { restored_from: Pos::ZERO, replayed: 0, reevaluated: pos.0 as u32 };
-            return Ok((route, Restore { to: Pos::ZERO, ..held.1 }));
+        let entry = self.checkpoints.list(seq).before(pos);
+        let first_row = entry.and_then(|entry| self.checkpoints.first_row(entry.id));
+        let nearest = entry.map(|entry| CheckpointAt {
+            pos: entry.pos,
+            n_rows: if first_row.is_some() { entry.n_rows } else { 0 },
+        });
+        let route = route_from(nearest, pos, self.caches.cells_can_cut(seq, pos));
+        let first_row = first_row.unwrap_or(0);
+        let restore = Restore {
+            checkpoint: entry.map(|entry| entry.id),
+            to: if route.reevaluated > 0 { route.restored_from } else { pos },
+            rows: first_row..first_row + route.replayed,
+            n_ubatch,
         };
-        let (distance, restored_from) = ((pos.0 - entry.pos.0) as u32, entry.pos);
-        let checkpoint = Some(entry.id);
-        let first_row = self.checkpoints.first_row(entry.id).filter(|_| distance <= entry.n_rows);
-        match first_row {
-            _ if distance == 0 => Ok((held.0, Restore { checkpoint, ..held.1 })),
-            Some(row) if self.caches.cells_can_cut(seq, pos) => Ok((
-                Route { restored_from, replayed: distance, reevaluated: 0 },
-                Restore { checkpoint, rows: row..row + distance, ..held.1 },
-            )),
-            _ => Ok((
-                Route { restored_from, replayed: 0, reevaluated: distance },
-                Restore { checkpoint, to: entry.pos, ..held.1 },
-            )),
-        }
+        (route, restore)
     }
 
     /// Prepare a rollback of `seq` to `pos` or, if tokens have to be re-evaluated, to the
@@ -105,7 +97,8 @@ impl Memory {
             return Err(Error::Shape { what: "tokens of a ubatch", found: 0, wanted: 1 });
         }
         let n_ubatch = n_ubatch.min(1 << 20) as u32;
-        let (route, restore) = self.route_and_restore(seq, pos, n_ubatch)?;
+        self.check_pos(seq, pos)?;
+        let (route, restore) = self.route_and_restore(seq, pos, n_ubatch);
         self.caches.reserve_rollback(seq, &restore).inspect_err(|_| self.caches.undo())?;
         self.open = true;
         Ok(Rewind::new(self, seq, route, restore))
@@ -135,44 +128,20 @@ impl Memory {
     /// [`Error::UnknownSequence`] if there is no such sequence.
     pub fn positions(&self, seq: SeqId) -> Result<Vec<CostRange>, Error> {
         self.check_seq(seq)?;
-        let end = self.end(seq);
-        // Positions at which the rollback cost can change.
-        let mut starts: Vec<Pos> = alloc::vec![Pos::ZERO, Pos(1), end];
-        for entry in self.checkpoints.list(seq).iter() {
-            let after_rows = Pos(entry.pos.0 + entry.n_rows as i32).next();
-            starts.extend([entry.pos, entry.pos.next(), after_rows]);
-        }
-        starts.extend(self.caches.cut_from(seq));
-        starts.retain(|&start| start <= end);
-        starts.sort_unstable();
-        starts.dedup();
-        let mut ranges: Vec<CostRange> = Vec::new();
-        for (i, &start) in starts.iter().enumerate() {
-            let route = self.route(seq, start)?;
-            let after = starts.get(i + 1).copied().unwrap_or(end.next());
-            let cost = route.cost();
-            match ranges.last_mut() {
-                Some(last) if last.cost == cost && last.goes_on(&route) => last.positions.end = after,
-                _ => ranges.push(CostRange {
-                    positions: start..after,
-                    restored_from: route.restored_from,
-                    cost,
-                }),
-            }
-        }
-        Ok(ranges)
+        let checkpoints = self.checkpoints.list(seq).iter();
+        let checkpoints = checkpoints.map(|entry| CheckpointAt { pos: entry.pos, n_rows: entry.n_rows });
+        let route = |pos| self.route_and_restore(seq, pos, 1).0;
+        Ok(costs(self.end(seq), checkpoints, self.caches.cut_points(seq), route))
     }
 
     /// Return true if the operation changes anything.
     pub(super) fn touches(&self, op: &Op) -> bool {
         match op {
-            Op::Remove { seq, range } | Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
-                self.caches.touches(*seq, range)
-            }
+            Op::Remove { seq, range } | Op::Move { seq, range, .. } => self.caches.touches(*seq, range),
             // A sequence without tokens can have encoder output.
             Op::Copy { range, .. } if *range == (Pos::ZERO..Pos::MAX) => true,
             Op::Copy { src, range, .. } => self.caches.touches(*src, range),
-            Op::Keep { .. } | Op::Clear => true,
+            Op::Clear { .. } => true,
         }
     }
 
@@ -195,7 +164,7 @@ impl Memory {
     /// Let checkpoints follow an operation, and drop those that no longer describe the sequence;
     /// `end` is its end before.
     pub(super) fn apply_on_checkpoints(&mut self, op: &Op, end: Pos) {
-        let all = (0..self.params.n_seq_max).map(SeqId);
+        let n_seq_max = self.params.n_seq_max as usize;
         let (checkpoints, caches) = (&mut self.checkpoints, &mut self.caches);
         match op {
             Op::Remove { range, .. } if range.is_empty() || range.start >= end => {}
@@ -203,7 +172,7 @@ impl Memory {
                 self.cut_checkpoints(*seq, range.start);
             }
             // The sequence no longer holds what older checkpoints have seen.
-            Op::Remove { seq, .. } | Op::Add { seq, .. } | Op::Divide { seq, .. } => {
+            Op::Remove { seq, .. } | Op::Move { seq, .. } => {
                 let end = self.end(*seq);
                 // Without room in the list the sequence only loses positions to return to.
                 let _ = self.checkpoints.floor(*seq, end, &mut self.caches);
@@ -215,17 +184,7 @@ impl Memory {
                 self.cut_checkpoints(*dst, range.end.min(end));
             }
             Op::Copy { .. } => {}
-            Op::Keep { seq } => {
-                all.filter(|other| other != seq).for_each(|other| checkpoints.forget(other, caches))
-            }
-            Op::Clear => all.for_each(|seq| checkpoints.forget(seq, caches)),
+            Op::Clear { .. } => op.cleared(n_seq_max).for_each(|seq| checkpoints.forget(seq, caches)),
         }
-    }
-}
-
-impl CostRange {
-    /// Return true if the next position has the same cost, so that it extends this range.
-    fn goes_on(&self, route: &Route) -> bool {
-        self.cost == crate::rollback::RollbackCost::Held || self.restored_from == route.restored_from
     }
 }

@@ -15,13 +15,9 @@ impl Memory {
     pub fn survey(&self, seq: SeqId) -> Result<Survey, Error> {
         self.check_seq(seq)?;
         let end = self.end(seq);
-        let (ids, mut checkpoints, budget) = self.checkpoints.survey(seq, end);
-        let described = self.caches.survey(seq, &ids);
-        let mut layers = alloc::vec::Vec::with_capacity(described.len());
-        for (of_cache, held) in described {
-            layers.push(of_cache);
-            checkpoints.iter_mut().zip(&held).for_each(|(checkpoint, held)| checkpoint.add(held));
-        }
+        let (mut checkpoints, budget) = self.checkpoints.survey(seq, end);
+        let layers = self.caches.survey(seq, &mut checkpoints);
+        let checkpoints = checkpoints.into_iter().map(|(_, checkpoint)| checkpoint).collect();
         Ok(Survey { seq, kind: self.kind(), end, layers, checkpoints, budget })
     }
 }

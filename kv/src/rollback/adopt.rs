@@ -4,7 +4,7 @@ use super::checkpoints::{Checkpoint, Checkpoints};
 use super::list::{CheckpointList, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::error::Error;
-use crate::ids::{Pos, SeqId};
+use crate::ids::SeqId;
 
 /// Checkpoint that an import brings.
 #[derive(Clone, Copy, Debug)]
@@ -31,19 +31,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Count down one rollback floor; return false if there is no room for it.
-    pub fn floor(&mut self) -> bool {
-        let is_there = self.floors > 0 && self.n_free > 0;
-        self.floors -= usize::from(is_there);
-        self.n_free -= usize::from(is_there);
-        is_there
-    }
-
-    /// Count down one checkpoint that is no rollback floor; return false if there is no room for
-    /// it.
-    pub fn other(&mut self) -> bool {
-        let is_there = self.others > 0 && self.n_free > 0;
-        self.others -= usize::from(is_there);
+    /// Count down one checkpoint; return false if there is no room for it.
+    pub fn take(&mut self, is_floor: bool) -> bool {
+        let left = if is_floor { &mut self.floors } else { &mut self.others };
+        let is_there = *left > 0 && self.n_free > 0;
+        *left -= usize::from(is_there);
         self.n_free -= usize::from(is_there);
         is_there
     }
@@ -53,17 +45,6 @@ impl Checkpoints {
     /// Return the number of checkpoints, free ones included.
     pub fn len(&self) -> usize {
         self.checkpoints.len()
-    }
-
-    /// Return true for a pinned checkpoint, and true for a rollback floor.
-    pub fn stays_as(&self, id: u32) -> (bool, bool) {
-        let Checkpoint { pinned, floor, .. } = self.checkpoints[id as usize];
-        (pinned, floor)
-    }
-
-    /// Return true if some list names the checkpoint.
-    pub fn is_in_use(&self, id: u32) -> bool {
-        self.checkpoints[id as usize].refs > 0
     }
 
     /// Return true if rollbacks need checkpoints in this memory.
@@ -93,12 +74,6 @@ impl Checkpoints {
     /// Return the number of free journals.
     pub fn n_free_journals(&self) -> usize {
         self.free_journals.len()
-    }
-
-    /// Return true if the checkpoint schedule wants a checkpoint at `pos` while the sequence ends
-    /// at `end`.
-    pub fn wants_scheduled(&self, pos: Pos, end: Pos) -> bool {
-        self.is_scheduled(pos, end)
     }
 
     /// Take a free checkpoint for an import, with a journal if it has readers; return `None` if
@@ -136,10 +111,5 @@ impl Checkpoints {
     pub fn give(&mut self, seq: SeqId, list: CheckpointList, caches: &mut Caches) {
         self.forget(seq, caches);
         self.lists[seq.index()] = list;
-    }
-
-    /// Drop the checkpoints that the budget does not pay for.
-    pub fn settle(&mut self, caches: &mut Caches) {
-        self.keep_to_budget(caches);
     }
 }

@@ -29,18 +29,18 @@ use alloc::vec::Vec;
 
 /// Checkpoint of the memory, named by its number. Forks share it: their lists name the same number.
 #[derive(Debug, Default)]
-pub(super) struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// Number of lists that name it; 0 if it is free.
-    pub(super) refs: u32,
+    pub refs: u32,
     /// True if the caller pinned it, so that it stays until it is unpinned.
-    pub(super) pinned: bool,
+    pub pinned: bool,
     /// True if it is a rollback floor: no earlier position can be restored, so it stays as long as
     /// the sequence.
-    pub(super) floor: bool,
+    pub floor: bool,
     /// Journal behind it.
-    pub(super) journal: Option<u32>,
+    pub journal: Option<u32>,
     /// Number of lists that use rows of the journal.
-    pub(super) readers: u32,
+    pub readers: u32,
 }
 
 /// Former end of a list that a plan appends to.
@@ -119,30 +119,24 @@ impl Checkpoints {
         &self.lists[seq.index()]
     }
 
-    /// Return true if a checkpoint stays until it is unpinned.
-    pub fn is_pinned(&self, id: u32) -> bool {
-        self.checkpoints[id as usize].pinned
+    /// Return a checkpoint.
+    pub fn get(&self, id: u32) -> &Checkpoint {
+        &self.checkpoints[id as usize]
     }
 
     /// Return true if a checkpoint must not be dropped to free room.
     pub(super) fn stays(&self, id: u32) -> bool {
-        let Checkpoint { pinned, floor, .. } = self.checkpoints[id as usize];
-        pinned || floor
+        self.get(id).pinned || self.get(id).floor
     }
 
     /// Return the first row behind a checkpoint, if it has a journal.
     pub fn first_row(&self, id: u32) -> Option<u32> {
-        Some(self.checkpoints[id as usize].journal? * self.params.journal)
+        Some(self.get(id).journal? * self.params.journal)
     }
 
     /// Return the number of rows of all journals.
     pub fn n_rows(&self) -> u32 {
         self.sizes.n_journals.saturating_mul(self.params.journal)
-    }
-
-    /// Return true if the memory has no checkpoints at all.
-    pub(super) fn is_off(&self) -> bool {
-        self.checkpoints.is_empty()
     }
 
     /// Drop the checkpoints and journal rows of `seq` beyond its new end.

@@ -40,7 +40,7 @@ impl Checkpoints {
     }
 
     /// Drop the least useful checkpoints until the budget pays for the rest.
-    pub(super) fn keep_to_budget(&mut self, caches: &mut Caches) {
+    pub fn keep_to_budget(&mut self, caches: &mut Caches) {
         let is_paid = |c: &&Checkpoint| c.refs > 0 && c.readers == 0 && !c.floor;
         let mut n_paid = self.checkpoints.iter().filter(is_paid).count();
         while n_paid > self.sizes.n_paid as usize {

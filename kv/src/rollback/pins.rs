@@ -20,7 +20,7 @@ impl Checkpoints {
             // a pin.
             return Ok(());
         }
-        let is_pinned = self.lists[seq.index()].last().is_some_and(|e| e.pos == end && self.is_pinned(e.id));
+        let is_pinned = self.lists[seq.index()].last().is_some_and(|e| e.pos == end && self.get(e.id).pinned);
         let n_pinned = self.checkpoints.iter().filter(|c| c.pinned).count();
         if !is_pinned && n_pinned >= self.sizes.n_paid as usize {
             return self.no_pin();
@@ -92,7 +92,8 @@ impl Checkpoints {
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
         let held = &mut self.lists[seq.index()].held;
         *held = held.filter(|held| *held != pos);
-        let entry = self.lists[seq.index()].iter().find(|entry| entry.pos == pos && self.is_pinned(entry.id));
+        let entry =
+            self.lists[seq.index()].iter().find(|entry| entry.pos == pos && self.get(entry.id).pinned);
         let Some(id) = entry.map(|entry| entry.id) else { return false };
         self.checkpoints[id as usize].pinned = false;
         true

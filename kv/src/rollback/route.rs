@@ -52,6 +52,11 @@ pub enum RollbackCost {
 }
 
 impl Route {
+    /// Return the route to a position for which the caches hold everything.
+    pub(crate) fn at_once(pos: Pos) -> Route {
+        Route { restored_from: pos, replayed: 0, reevaluated: 0 }
+    }
+
     /// Return the most expensive kind of work of this rollback.
     pub fn cost(&self) -> RollbackCost {
         match self {

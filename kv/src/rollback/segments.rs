@@ -22,7 +22,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if a list cannot grow.
     pub fn stage(&mut self, batch: &Batch, split_batch: &mut SplitBatch) -> Result<(), Error> {
-        if self.is_off() {
+        if !self.is_needed() {
             return Ok(());
         }
         for segment in split_batch.segments() {
@@ -100,7 +100,7 @@ impl Checkpoints {
 
     /// Return true if the checkpoint schedule wants a checkpoint at `pos` while the sequence ends
     /// at `end`.
-    pub(super) fn is_scheduled(&self, pos: Pos, end: Pos) -> bool {
+    pub fn is_scheduled(&self, pos: Pos, end: Pos) -> bool {
         self.sizes.n_paid > 0 && self.params.keeps(pos, end)
     }
 

@@ -1,6 +1,7 @@
 //! Description of the checkpoints of a sequence.
 
 use super::checkpoints::Checkpoints;
+use super::list::ListedCheckpoint;
 use crate::ids::{Pos, SeqId};
 use crate::survey::{Budget, Checkpoint};
 use alloc::vec::Vec;
@@ -8,18 +9,18 @@ use alloc::vec::Vec;
 impl Checkpoints {
     /// Describe the checkpoints of a sequence that ends at `end`: their numbers, their purposes,
     /// and the budget.
-    pub fn survey(&self, seq: SeqId, end: Pos) -> (Vec<u32>, Vec<Checkpoint>, Budget) {
-        let list = self.list(seq);
-        let checkpoints = list.iter().map(|entry| Checkpoint {
+    pub fn survey(&self, seq: SeqId, end: Pos) -> (Vec<(u32, Checkpoint)>, Budget) {
+        let checkpoint = |entry: &ListedCheckpoint| Checkpoint {
             pos: entry.pos,
-            is_pinned: self.is_pinned(entry.id),
+            is_pinned: self.get(entry.id).pinned,
             is_scheduled: self.is_scheduled(entry.pos, end),
             n_rows: entry.n_rows,
-            sequences: self.checkpoints[entry.id as usize].refs,
+            sequences: self.get(entry.id).refs,
             ..Checkpoint::default()
-        });
+        };
+        let checkpoints = self.list(seq).iter().map(|entry| (entry.id, checkpoint(entry)));
         let n_checkpoints = (self.checkpoints.len() - self.free.len()) as u32;
         let budget = Budget { params: self.params, n_paid: self.sizes.n_paid, n_checkpoints };
-        (list.iter().map(|entry| entry.id).collect(), checkpoints.collect(), budget)
+        (checkpoints.collect(), budget)
     }
 }

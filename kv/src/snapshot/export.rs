@@ -15,6 +15,7 @@ use crate::snapshot::{
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
+use core::ops::Range;
 
 /// A group of layers and the cache of the memory that holds it.
 pub(super) struct Place {
@@ -33,14 +34,9 @@ pub(super) struct Place {
 /// [`storage`](crate::storage) saves it.
 pub struct Export<'a> {
     memory: &'a Memory,
-    pub(super) snapshot: Snapshot,
-    pub(super) places: Vec<Place>,
-    /// Block of the cache that each block of the snapshot is, per group.
-    pub(super) blocks: Vec<Vec<u32>>,
-    /// State slot of each state.
-    pub(super) slots: Vec<u32>,
-    /// First row of each journal.
-    pub(super) rows: Vec<u32>,
+    snapshot: Snapshot,
+    places: Vec<Place>,
+    placement: Placement,
 }
 
 impl core::fmt::Debug for Export<'_> {
@@ -118,19 +114,28 @@ impl Memory {
         let mut builder = SnapshotBuilder::new(self, &places);
         seqs.iter().for_each(|seq| builder.add_sequence(*seq));
         builder.add_checkpoints();
-        let SnapshotBuilder { mut snapshot, blocks, slots, rows, .. } = builder;
+        let SnapshotBuilder { mut snapshot, blocks, slots, journals, .. } = builder;
         snapshot.n_states = slots.met.len() as u32;
         debug_assert!(self.open || snapshot.check() == Ok(()), "{:?}", snapshot.check());
-        let blocks = blocks.into_iter().map(|blocks| blocks.met).collect();
-        Ok(Export { memory: self, snapshot, blocks, slots: slots.met, rows, places })
+        let found = |numbers: Renumbering| numbers.met.into_iter().map(Some).collect();
+        let caches = places.iter().map(|place| place.cache as u32).collect();
+        let blocks = blocks.into_iter().map(found).collect();
+        let placement = Placement { caches, blocks, states: found(slots), journals };
+        Ok(Export { memory: self, snapshot, places, placement })
     }
 }
 
 impl<'a> Export<'a> {
+    /// Return the blocks, slots and rows of the memory that the snapshot refers to, for an engine
+    /// that stores the bytes.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// Return the bytes of a block of the snapshot, layer by layer.
     fn layers_of(&self, group: usize, block: usize) -> Option<Vec<&'a [u8]>> {
         let place = self.places.get(group)?;
-        let number = *self.blocks.get(group)?.get(block)? as usize;
+        let number = (*self.placement.blocks.get(group)?.get(block)?)? as usize;
         let cache = self.memory.caches.cell_cache(place.cache)?;
         let layers = place.locals.iter().filter_map(|&local| cache.cells.layers.get(local));
         layers.map(|layer| layer.storage().get(layer.layout.block_range(number))).collect()
@@ -164,8 +169,8 @@ struct SnapshotBuilder<'a> {
     blocks: Vec<Renumbering>,
     slots: Renumbering,
     checkpoints: Renumbering,
-    /// First row of each journal.
-    rows: Vec<u32>,
+    /// Rows of each journal.
+    journals: Vec<Option<Range<u32>>>,
 }
 
 impl<'a> SnapshotBuilder<'a> {
@@ -178,16 +183,16 @@ impl<'a> SnapshotBuilder<'a> {
             blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
             caches,
             snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
-            slots: Renumbering::new(memory.caches.states().map_or(0, RecurrentCache::n_slots)),
+            slots: Renumbering::new(memory.caches.states().map_or(0, |states| states.slots.len())),
             checkpoints: Renumbering::new(memory.checkpoints.len()),
-            rows: Vec::new(),
+            journals: Vec::new(),
         }
     }
 
     /// Return a block table of `group` in terms of the snapshot's blocks.
-    fn cells(&mut self, group: usize, holding: &Holding<'_>) -> Cells {
+    fn cells(&mut self, group: usize, (table, gone): Holding<'_>) -> Cells {
         let (pool, list) = (&self.caches[group].cells.pool, &mut self.snapshot.blocks[group]);
-        let extents = holding.table.extents().iter().map(|extent| {
+        let extents = table.extents().iter().map(|extent| {
             if extent.live == 0 {
                 return BlockEntry::EMPTY;
             }
@@ -201,7 +206,7 @@ impl<'a> SnapshotBuilder<'a> {
             // An empty table misses nothing.
             return Cells::default();
         }
-        Cells { extents, whole_from: holding.whole_from, start: holding.start }
+        Cells { extents, whole_from: gone.whole_from, start: gone.start }
     }
 
     /// Add a sequence: its block tables, current state and list of checkpoints.
@@ -209,7 +214,7 @@ impl<'a> SnapshotBuilder<'a> {
         let mut sequence = Sequence::default();
         for group in 0..self.caches.len() {
             let holding = self.caches[group].held_by(seq);
-            sequence.cells.push(self.cells(group, &holding));
+            sequence.cells.push(self.cells(group, holding));
         }
         if let Some(current) = self.memory.caches.states().and_then(|states| states.current(seq)) {
             let state = Some(self.slots.number(current.slot));
@@ -233,19 +238,20 @@ impl<'a> SnapshotBuilder<'a> {
         }
         let checkpoints = &self.memory.checkpoints;
         for (id, n_rows) in core::mem::take(&mut self.checkpoints.met).into_iter().zip(n_rows) {
-            let (pinned, floor) = checkpoints.stays_as(id);
-            let mut checkpoint = Checkpoint { pinned, floor, ..Checkpoint::default() };
+            let live = checkpoints.get(id);
+            let mut checkpoint =
+                Checkpoint { pinned: live.pinned, floor: live.floor, ..Checkpoint::default() };
             if let Some(held) = self.memory.caches.states().map(|states| states.held_for(id)) {
                 let state = held.and_then(|held| held.slot).map(|slot| self.slots.number(slot));
                 checkpoint.state = Some(State { state, first: held.map_or(Pos::ZERO, |held| held.first) });
             }
             for group in 0..self.caches.len() {
                 let holding = self.caches[group].held_for(id);
-                checkpoint.cells.push(holding.map(|holding| self.cells(group, &holding)));
+                checkpoint.cells.push(holding.map(|holding| self.cells(group, holding)));
             }
             if let Some(row) = checkpoints.first_row(id).filter(|_| n_rows > 0) {
-                checkpoint.journal = Some(self.rows.len() as u32);
-                self.rows.push(row);
+                checkpoint.journal = Some(self.journals.len() as u32);
+                self.journals.push(Some(row..row + n_rows));
                 self.snapshot.journals.push(n_rows);
             }
             self.snapshot.checkpoints.push(checkpoint);
@@ -263,32 +269,14 @@ impl Content for Export<'_> {
     }
 
     fn state(&self, state: usize) -> Vec<&[f32]> {
-        let (Some(&slot), Some(states)) = (self.slots.get(state), self.memory.caches.states()) else {
-            return Vec::new();
-        };
-        states.tensors(slot).collect()
+        let slot = self.placement.states.get(state).copied().flatten();
+        let states = self.memory.caches.states().zip(slot);
+        states.map_or_else(Vec::new, |(states, slot)| states.tensors(slot).collect())
     }
 
     fn journal(&self, journal: usize) -> Vec<&[f32]> {
-        let rows = self.rows.get(journal).zip(self.snapshot.journals.get(journal));
-        let (Some((&first, &n)), Some(states)) = (rows, self.memory.caches.states()) else {
-            return Vec::new();
-        };
-        states.rows(first..first + n).collect()
-    }
-}
-
-impl Export<'_> {
-    /// Return the blocks, slots and rows of the memory that the snapshot refers to, for an engine
-    /// that stores the bytes.
-    pub fn placement(&self) -> Placement {
-        let found = |numbers: &[u32]| numbers.iter().map(|&number| Some(number)).collect();
-        let rows = self.rows.iter().zip(&self.snapshot.journals);
-        Placement {
-            caches: self.places.iter().map(|place| place.cache as u32).collect(),
-            blocks: self.blocks.iter().map(|blocks| found(blocks)).collect(),
-            states: found(&self.slots),
-            journals: rows.map(|(&first, &n)| Some(first..first + n)).collect(),
-        }
+        let rows = self.placement.journals.get(journal).cloned().flatten();
+        let states = self.memory.caches.states().zip(rows);
+        states.map_or_else(Vec::new, |(states, rows)| states.rows(rows).collect())
     }
 }

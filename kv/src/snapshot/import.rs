@@ -19,7 +19,7 @@ mod reserve;
 mod tests;
 
 use crate::error::Error;
-use crate::external::Placement;
+use crate::external::{Home, Placement};
 use crate::ids::SeqId;
 use crate::memory::Memory;
 use crate::snapshot::export::Place;
@@ -172,10 +172,10 @@ impl Memory {
         self.check_targets(snapshot, seqs)?;
         let request = Request { snapshot, seqs, places: self.match_groups(snapshot, convert)? };
         let choice = self.choose(&request)?;
-        self.reserve_import(&request, &choice)?;
+        self.reserve_import(&choice)?;
         // From here on, dropping the import frees the reservation.
-        let mut import = Import { fit: choice.fit(snapshot), memory: self };
-        if import.memory.home.own {
+        let mut import = Import { fit: choice.fit(), memory: self };
+        if import.memory.home != Home::Elsewhere {
             import.fit.conversion = import.memory.fill_import(&request, source, pool)?;
         }
         Ok(import)

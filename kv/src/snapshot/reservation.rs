@@ -14,14 +14,10 @@ use alloc::vec::Vec;
 pub(crate) struct Reservation {
     /// Reserved blocks, slots and rows, in the snapshot's order.
     pub(super) placement: Placement,
-    /// Reserved blocks, each with its cache.
-    pub(super) blocks: Vec<(usize, u32)>,
     /// Block tables of sequences, per cache.
     pub(super) cells: Vec<(usize, SeqId, ImportedCells)>,
     /// Block tables of checkpoints, per cache.
     pub(super) checkpoint_cells: Vec<(usize, u32, ImportedCells)>,
-    /// Reserved state slots.
-    pub(super) slots: Vec<u32>,
     pub(super) states: Vec<(SeqId, Option<CurrentState>)>,
     pub(super) checkpoint_states: Vec<(u32, HeldState)>,
     /// Reserved checkpoints.
@@ -43,19 +39,21 @@ impl Reservation {
         for (seq, list) in self.lists {
             checkpoints.give(seq, list, caches);
         }
-        checkpoints.settle(caches);
-        self.checkpoints.iter().filter(|&&id| !checkpoints.is_in_use(id)).count() as u32
+        checkpoints.keep_to_budget(caches);
+        self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32
     }
 
     /// Free everything that was reserved.
     pub(crate) fn give_back(self, caches: &mut Caches, checkpoints: &mut Checkpoints) {
-        for (cache, block) in self.blocks {
-            if let Some(cells) = caches.cells_mut(cache) {
-                cells.pool.give_back(block);
+        let Placement { caches: numbers, blocks, states, .. } = self.placement;
+        for (number, blocks) in numbers.into_iter().zip(blocks) {
+            if let Some(cells) = caches.cells_mut(number as usize) {
+                // Groups in one cache share their blocks; freeing one again changes nothing.
+                blocks.into_iter().flatten().for_each(|block| cells.pool.give_back(block));
             }
         }
-        if let Some(states) = caches.states_mut() {
-            self.slots.iter().for_each(|&slot| states.give_back(slot));
+        if let Some(own) = caches.states_mut() {
+            states.into_iter().flatten().for_each(|slot| own.slots.give_back(slot));
         }
         self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));
     }

@@ -2,6 +2,7 @@
 //! right.
 
 use super::header::{Fingerprint, Hex, Scope, Tag};
+use crate::error::Size;
 use core::fmt;
 
 /// Why a state could not be read or written.
@@ -243,7 +244,8 @@ impl fmt::Display for Error {
         match *self {
             Self::Truncated { section, offset, need, have } => write!(
                 f,
-                "{section} at {offset} is cut off: {need} bytes needed, the file has {have}; use another copy of it"
+                "{section} at {offset} is cut off: {} are missing; use another copy of the file",
+                Size(need.saturating_sub(have))
             ),
             Self::Checksum { section, offset, stored, computed } => write!(
                 f,
@@ -282,23 +284,25 @@ impl fmt::Display for Error {
                 f,
                 "{section} at {offset} is compressed with codec {codec}; use a build that has it (1 and 2: feature zstd)"
             ),
-            Self::TooLarge { what, value, limit } => write!(f, "{what}: {value}, {limit} at most"),
+            Self::TooLarge { what, value, limit } => match what.strip_prefix("bytes of ") {
+                Some(what) => write!(f, "{what} of {}, {} at most", Size(value), Size(limit)),
+                None => write!(f, "{what}: {value}, {limit} at most"),
+            },
             Self::Malformed { section, offset, what, found, wanted } => {
                 write!(f, "{section} at {offset}: {what} is {found}, {wanted} wanted")
             }
-            Self::Misplaced { section, offset, len, end } => {
-                write!(
-                    f,
-                    "{section} is said to be {len} bytes at {offset}, where none can be; sections end before {end}"
-                )
-            }
+            Self::Misplaced { section, offset, len, end } => write!(
+                f,
+                "{section} of {} is said to be at {offset}, where none can be; sections end before {end}",
+                Size(len)
+            ),
             Self::Overlap { section, other, offset } => {
                 write!(
                     f,
                     "{section} at {offset} overlaps {other}; the file was not written by this format's writer"
                 )
             }
-            Self::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes; free some"),
+            Self::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(bytes)),
             Self::Memory(ref error) => write!(f, "{error}"),
             Self::Io(ref error) => write!(f, "{error}"),
             #[cfg(feature = "std")]
@@ -400,7 +404,7 @@ mod tests {
         let cases = [
             (
                 Error::Truncated { section, offset: 1536, need: 1600, have: 1550 },
-                "TOKS at 1536 is cut off: 1600 bytes needed, the file has 1550; use another copy of it",
+                "TOKS at 1536 is cut off: 50 bytes are missing; use another copy of the file",
             ),
             (
                 Error::Checksum { section, offset: 1536, stored: 0xab, computed: 0xcd },
@@ -425,6 +429,10 @@ mod tests {
             (
                 Error::Malformed { section, offset: 1540, what: "count", found: 9, wanted: 8 },
                 "TOKS at 1540: count is 9, 8 wanted",
+            ),
+            (
+                Error::TooLarge { what: "bytes of a section", value: 3 << 29, limit: 32 << 20 },
+                "a section of 1.5 GiB, 32 MiB at most",
             ),
         ];
         for (error, text) in cases {

@@ -30,7 +30,7 @@ use backstitch_core::pool::{Inline, Pool};
 pub use encode::encode_shape;
 #[cfg(feature = "std")]
 pub use file::StateFile;
-use pieces::Pieces;
+use pieces::GroupPieces;
 #[cfg(feature = "std")]
 pub use save::{Saved, Sync, Watch, save, save_watched};
 
@@ -137,7 +137,7 @@ fn put_snapshot(
     checked: bool,
 ) -> Result<(), Error> {
     let snapshot = content.snapshot();
-    let pieces = Pieces::plan(snapshot, old.map(|old| (&old.snapshot, &old.pieces)));
+    let pieces = pieces::plan(snapshot, old.map(|old| (&old.snapshot, &*old.pieces)));
     let (shape, description) = (encode_shape(&snapshot.shape), encode::snapshot(snapshot, &pieces)?);
     if checked {
         expect_read_again(snapshot, &pieces, &shape, &description)?;
@@ -145,7 +145,7 @@ fn put_snapshot(
     writer.section(SHAPE, SNAPSHOT_VERSION, true, 0, &[&shape])?;
     writer.section(IMAGE, SNAPSHOT_VERSION, true, 0, &[&description])?;
     let mut queue = Queue { writer, pool, waiting: Vec::new() };
-    for (group, (blocks, layers)) in pieces.groups().zip(&snapshot.shape.groups).enumerate() {
+    for (group, (blocks, layers)) in pieces.iter().zip(&snapshot.shape.groups).enumerate() {
         let layouts: Vec<CellLayout> = layers.layouts().collect();
         for block in 0..blocks.ends.len() {
             for (number, &mask) in blocks.range(block).zip(blocks.of(block)) {
@@ -173,11 +173,11 @@ fn put_snapshot(
 /// container has more bytes than what is counted here of it.
 fn expect_read_again(
     snapshot: &Snapshot,
-    pieces: &Pieces,
+    pieces: &[GroupPieces],
     shape: &[u8],
     description: &[u8],
 ) -> Result<(), Error> {
-    let n_pieces: usize = pieces.groups().map(|group| group.masks.len()).sum();
+    let n_pieces: usize = pieces.iter().map(|group| group.masks.len()).sum();
     let n_sections = n_pieces + snapshot.n_states as usize + snapshot.journals.len();
     let bytes = description.len() as u64 + RECORD_BYTES * n_sections as u64;
     expect_at_most("bytes of the directory", RECORD_BYTES * n_sections as u64, MAX_DIRECTORY)?;
@@ -241,7 +241,7 @@ fn take_cells(layouts: &[CellLayout], layers: &[&[u8]], mask: u32) -> Vec<u8> {
 pub struct StoredSnapshot<'a> {
     container: &'a Container<'a>,
     snapshot: Snapshot,
-    pieces: Pieces,
+    pieces: Vec<GroupPieces>,
 }
 
 impl<'a> StoredSnapshot<'a> {
@@ -257,7 +257,7 @@ impl<'a> StoredSnapshot<'a> {
         let room = Room::of(container.committed_len());
         let (snapshot, pieces) = encode::read_snapshot(IMAGE, &described(IMAGE, MAX_IMAGE)?, shape, room)?;
         snapshot.check().map_err(Error::Memory)?;
-        pieces.check(&snapshot)?;
+        pieces::check(&pieces, &snapshot)?;
         let stored = StoredSnapshot { container, snapshot, pieces };
         stored.check_lengths()?;
         Ok(stored)
@@ -270,7 +270,7 @@ impl<'a> StoredSnapshot<'a> {
 
     /// Sections are there and have the lengths that the snapshot says.
     fn check_lengths(&self) -> Result<(), Error> {
-        for (group, blocks) in self.pieces.groups().enumerate() {
+        for (group, blocks) in self.pieces.iter().enumerate() {
             let cell: u64 = self.layouts(group).map(|layout| layout.cell_bytes() as u64).sum();
             for (number, mask) in blocks.masks.iter().enumerate() {
                 let len = cell * u64::from(mask.count_ones());
@@ -331,7 +331,7 @@ impl Source for StoredSnapshot<'_> {
     type Error = Error;
 
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
-        let pieces = self.pieces.group(group).filter(|pieces| block < pieces.ends.len());
+        let pieces = self.pieces.get(group).filter(|pieces| block < pieces.ends.len());
         let index = section_index(group, block);
         let pieces = pieces.ok_or(Error::Missing { section: CELLS, index })?;
         for (number, &mask) in pieces.range(block).zip(pieces.of(block)) {

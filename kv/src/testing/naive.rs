@@ -7,7 +7,7 @@
 //! those that depend on free blocks.
 
 use crate::batch::Batch;
-use crate::cache::operation::Op;
+use crate::cache::operation::Move;
 use crate::cache::shift_cells;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
@@ -166,7 +166,7 @@ impl Naive {
     /// Those of [`Memory::seq_add`](crate::Memory::seq_add), except [`Error::Full`].
     pub fn seq_add(&mut self, seq: SeqId, range: Range<Pos>, delta: i32) -> Result<(), Error> {
         self.check(seq, &range)?;
-        self.shift(seq, &range, &Op::Add { seq, range: range.clone(), delta })
+        self.shift(seq, &range, Move::Add(delta))
     }
 
     /// Divide positions; see [`Memory::seq_div`](crate::Memory::seq_div).
@@ -178,7 +178,7 @@ impl Naive {
         if divisor < 1 {
             return Err(Error::Divisor { divisor });
         }
-        self.shift(seq, &range, &Op::Divide { seq, range: range.clone(), divisor })
+        self.shift(seq, &range, Move::Divide(divisor))
     }
 
     /// Remove all sequences; see [`Memory::clear`](crate::Memory::clear).
@@ -237,7 +237,7 @@ impl Naive {
         Ok(())
     }
 
-    fn shift(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+    fn shift(&mut self, seq: SeqId, range: &Range<Pos>, by: Move) -> Result<(), Error> {
         let attention = self.attention.clone();
         let (first_id, params) = (self.next_id, self.params);
         self.next_id += self.seqs[seq.index()].cells.len() as u64;
@@ -250,7 +250,7 @@ impl Naive {
             }
             cell.rows = rows.into();
         };
-        self.change(seq, |s| s.shift(range, op, first_id, turn))
+        self.change(seq, |s| s.shift(range, by, first_id, turn))
     }
 
     /// Check that a token of the batch follows the last of each of its sequences.
@@ -345,13 +345,13 @@ impl NaiveSequence {
     fn shift(
         &mut self,
         range: &Range<Pos>,
-        op: &Op,
+        by: Move,
         first_id: u64,
         turn: impl Fn(&mut NaiveCell, i64),
     ) -> Result<(), Error> {
         let mut places = Vec::new();
         for (i, mut cell) in core::mem::take(&mut self.cells).into_iter().enumerate() {
-            let place = if range.contains(&cell.pos) { op.moved(cell.pos) } else { i64::from(cell.pos.0) };
+            let place = if range.contains(&cell.pos) { by.moved(cell.pos) } else { i64::from(cell.pos.0) };
             if place < 0 {
                 continue;
             }
@@ -368,13 +368,13 @@ impl NaiveSequence {
         if !places.is_sorted() || places.last().is_some_and(|&last| last >= i64::from(Pos::MAX.0)) {
             return Err(overtakes);
         }
-        self.shift_state(range, op).ok_or(overtakes)?
+        self.shift_state(range, by).ok_or(overtakes)?
     }
 
     /// Move the positions of the state; return `None` if no position would follow the last.
-    fn shift_state(&mut self, range: &Range<Pos>, op: &Op) -> Option<Result<(), Error>> {
+    fn shift_state(&mut self, range: &Range<Pos>, by: Move) -> Option<Result<(), Error>> {
         let Some(state) = &mut self.state else { return Some(Ok(())) };
-        let place = |pos: Pos| if range.contains(&pos) { op.moved(pos) } else { i64::from(pos.0) };
+        let place = |pos: Pos| if range.contains(&pos) { by.moved(pos) } else { i64::from(pos.0) };
         let (first, last) = (place(state.first), place(state.last));
         if last < 0 {
             return Some(self.forget(range, Operation::Add));

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use backstitch_kv::Pos;
+use backstitch_kv::{Pos, Size};
 use core::fmt;
 
 /// A part of a file.
@@ -187,10 +187,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Truncated { section, field, offset, need, have } => {
-                write!(f, "{section}: {field} at byte {offset} needs {need} bytes, the file has {have} more")
+                let missing = Size(need.saturating_sub(*have));
+                write!(f, "{section}: the file ends in {field} at byte {offset}; {missing} are missing")
             }
             Error::Trailing { offset, n_bytes } => {
-                write!(f, "{n_bytes} bytes from byte {offset} on are of another model or version")
+                let n = Size(*n_bytes);
+                write!(
+                    f,
+                    "{n} from byte {offset} on belong to nothing; the file is of another model or version"
+                )
             }
             Error::Field { section, field, offset, found, wanted } => {
                 write!(f, "{section}: {field} at byte {offset} is {found}, wanted {wanted}")
@@ -221,7 +226,7 @@ impl fmt::Display for Error {
             Error::Unsupported { what } => write!(f, "llama.cpp's files are not supported for {what}"),
             Error::Layout { what } => write!(f, "the layout's {what} contradict each other"),
             Error::Content { what } => write!(f, "what is to be written does not fit the model: {what}"),
-            Error::OutOfMemory { bytes } => write!(f, "no memory for {bytes} bytes"),
+            Error::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(*bytes)),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::batch::split::SplitBatch;
 use crate::cache::block::NO_BLOCK;
 use crate::cache::layer::copy_bytes;
+use crate::cache::slots::Demand;
 use crate::cache::table::Mark;
 use crate::cache::view::{Cell, Visible};
 use crate::error::Error;
@@ -57,18 +58,6 @@ pub(crate) fn copies(swaps: &[Swap]) -> impl Iterator<Item = (u32, CellCopy)> + 
 }
 
 impl KvCache {
-    /// Reserve cells for a batch, or change nothing.
-    pub(super) fn reserve_batch(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        match self.reserve_all(batch, split_batch) {
-            Ok(()) => self.postpone_swaps(),
-            Err(error) => {
-                self.undo();
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     /// Carry out the swaps of a ubatch: copy the blocks, and put the copies into the tables.
     pub fn begin(&mut self, ubatch: u32) {
         for (_, copy) in copies(&self.swaps).filter(|(of, _)| *of == ubatch) {
@@ -114,8 +103,9 @@ impl KvCache {
         self.forget_plan();
     }
 
-    /// Reserve cells for all tokens, counting the blocks that are missing.
-    fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
+    /// Reserve cells for all tokens, counting the blocks that are missing; the caller undoes it on
+    /// error.
+    pub(super) fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
         let free = self.cells.pool.n_free();
         for (ubatch, span) in split_batch.ubatches().iter().enumerate() {
             for segment in &split_batch.segments()[span.segments.clone()] {
@@ -137,21 +127,12 @@ impl KvCache {
 
     /// Check that `free` blocks were enough, and that no sequence exceeds its cells.
     fn check_room(&self, free: u32) -> Result<(), Error> {
-        if self.need > free {
-            let cells = |blocks: u32| u64::from(blocks) * BLOCK_CELLS as u64;
-            let seq = self.lacking.unwrap_or_default();
-            return Err(Error::Full { what: "cells", need: cells(self.need), free: cells(free), seq });
-        }
+        self.demand.check(free, "cells", BLOCK_CELLS)?;
         for saved in &self.saved {
             let (before, after) = (saved.mark.n_cells(), self.table(saved.seq).n_cells());
             if after > self.cells.n_ctx {
-                let free = self.cells.n_ctx.saturating_sub(before).into();
-                return Err(Error::Full {
-                    what: "cells",
-                    need: u64::from(after - before),
-                    free,
-                    seq: saved.seq,
-                });
+                let (need, free) = ((after - before).into(), self.cells.n_ctx.saturating_sub(before).into());
+                return Err(Error::Full { what: "cells", need, free, seq: saved.seq });
             }
         }
         Ok(())
@@ -195,7 +176,7 @@ impl KvCache {
         }
         let cell = slot % BLOCK_CELLS as u32;
         self.cells.pool.set_pos(block, cell, pos);
-        self.placed.push(Cell { block, cell });
+        self.cells.placed.push(Cell { block, cell });
         for view in &mut self.views {
             let lo = match view.window.map_or(Pos::ZERO, |window| window.first(pos)) {
                 Pos::ZERO => 0,
@@ -219,10 +200,8 @@ impl KvCache {
 
     /// Take a block for some sequences, or note the first sequence that got none.
     fn take_block(&mut self, seqs: &[SeqId]) -> u32 {
-        self.cells.pool.take(seqs.len() as u32).unwrap_or_else(|| {
-            self.lacking = self.lacking.or(seqs.first().copied());
-            NO_BLOCK
-        })
+        let first = seqs.first().copied().unwrap_or_default();
+        self.demand.take(&mut self.cells.pool, seqs.len() as u32, first).unwrap_or(NO_BLOCK)
     }
 
     /// Append a new block to sequences.
@@ -230,7 +209,6 @@ impl KvCache {
         for seq in seqs {
             self.cells.tables[seq.index()].make_room_for_one()?;
         }
-        self.need += 1;
         let block = self.take_block(seqs);
         for seq in seqs {
             self.cells.tables[seq.index()].open(block);
@@ -242,7 +220,6 @@ impl KvCache {
     fn swap(&mut self, seqs: &[SeqId], index: usize, from: u32, ubatch: u32) -> Result<u32, Error> {
         let n_swaps = self.swaps.len() + seqs.len();
         reserve::for_len(&mut self.swaps, n_swaps)?;
-        self.need += 1;
         let to = self.take_block(seqs);
         self.cells.pool.copy_pos(from, to);
         for &seq in seqs {
@@ -259,7 +236,7 @@ impl KvCache {
     }
 
     /// Put the original blocks back into the tables until the ubatch of each swap begins.
-    fn postpone_swaps(&mut self) {
+    pub(super) fn postpone_swaps(&mut self) {
         for swap in self.swaps.iter_mut().rev() {
             self.cells.tables[swap.seq.index()].set_block(swap.index, swap.from);
             swap.done = false;
@@ -272,9 +249,8 @@ impl KvCache {
             self.last[saved.seq.index()] = None;
         }
         self.swaps.clear();
-        self.placed.clear();
+        self.cells.placed.clear();
         self.views.iter_mut().for_each(|view| view.visible.clear());
-        self.need = 0;
-        self.lacking = None;
+        self.demand = Demand::default();
     }
 }

@@ -4,8 +4,9 @@
 //! carry them (K-shift), so blocks with other users are copied first.
 
 use super::KvCache;
+use super::window::Gone;
 use crate::cache::layer::{Layer, copy_bytes, shift_distances};
-use crate::cache::operation::Op;
+use crate::cache::operation::{Move, Op};
 use crate::cache::table::bits;
 use crate::error::Error;
 use crate::external::{CellCopy, Change, KeyShift};
@@ -34,14 +35,14 @@ impl KvCache {
                 let n = self.table(*src).extents().len();
                 self.cells.tables[dst.index()].make_room(n)
             }
-            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
-                self.check_whole_after(*seq, range, op)?;
-                self.admit_move(*seq, range, op)
+            Op::Move { seq, range, by } => {
+                self.check_whole_after(*seq, range, *by)?;
+                self.admit_move(*seq, range, *by)
             }
             Op::Remove { seq, range } if self.table(*seq).last_pos(&self.cells.pool) < Some(range.end) => {
                 self.check_whole(Operation::Remove, *seq, range.start)
             }
-            Op::Remove { .. } | Op::Keep { .. } | Op::Clear => Ok(()),
+            Op::Remove { .. } | Op::Clear { .. } => Ok(()),
         }
     }
 
@@ -59,15 +60,14 @@ impl KvCache {
                 }
                 self.cells.share(*src, *dst, slots);
                 if let Some(window) = &mut self.window {
-                    window.copy(*src, *dst);
+                    window.gone[dst.index()] = window.gone[src.index()];
                 }
             }
-            Op::Keep { seq } => self.cells.others(*seq).for_each(|other| self.empty(other)),
-            Op::Clear => (0..self.cells.tables.len() as u32).for_each(|seq| self.empty(SeqId(seq))),
-            Op::Add { seq, range, .. } | Op::Divide { seq, range, .. } => {
-                self.apply_move(*seq, range, op);
+            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.empty(seq)),
+            Op::Move { seq, range, by } => {
+                self.apply_move(*seq, range, *by);
                 if let Some(window) = &mut self.window {
-                    window.move_by(*seq, range, op);
+                    window.move_by(*seq, range, *by);
                 }
                 self.forget_if_empty(*seq);
             }
@@ -93,16 +93,16 @@ impl KvCache {
     /// Forget that cells of `seq` were released if it has become empty.
     pub(super) fn forget_if_empty(&mut self, seq: SeqId) {
         if let Some(window) = self.window.as_mut().filter(|_| self.cells.tables[seq.index()].is_empty()) {
-            window.clear(seq);
+            window.gone[seq.index()] = Gone::default();
         }
     }
 
-    /// Return the slots that `op` moves below zero, which are removed, and the slots that stay.
-    fn moving(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> (Range<u32>, Range<u32>) {
+    /// Return the slots that a move takes below zero, which are removed, and the slots that stay.
+    fn moving(&self, seq: SeqId, range: &Range<Pos>, by: Move) -> (Range<u32>, Range<u32>) {
         let table = self.table(seq);
         let slots = table.slots(&self.cells.pool, range);
-        let kept_from = match *op {
-            Op::Add { delta, .. } if delta < 0 => Pos(delta.saturating_neg()).max(range.start),
+        let kept_from = match by {
+            Move::Add(delta) if delta < 0 => Pos(delta.saturating_neg()).max(range.start),
             _ => range.start,
         };
         let kept = table.lower_bound(&self.cells.pool, kept_from).clamp(slots.start, slots.end);
@@ -110,16 +110,16 @@ impl KvCache {
     }
 
     /// Check that a move keeps positions in order and that shared blocks can be copied.
-    fn admit_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+    fn admit_move(&mut self, seq: SeqId, range: &Range<Pos>, by: Move) -> Result<(), Error> {
         let table = self.table(seq);
-        let (_, kept) = self.moving(seq, range, op);
+        let (_, kept) = self.moving(seq, range, by);
         let Some(first) = table.pos_from(&self.cells.pool, kept.start).filter(|_| !kept.is_empty()) else {
             return Ok(());
         };
         let last = table.pos_before(&self.cells.pool, kept.end).unwrap_or(first);
         let before = table.pos_before(&self.cells.pool, table.slots(&self.cells.pool, range).start);
         let after = table.pos_from(&self.cells.pool, kept.end);
-        let (low, high) = (op.moved(first), op.moved(last));
+        let (low, high) = (by.moved(first), by.moved(last));
         if before.is_some_and(|before| low < i64::from(before.0)) {
             return Err(Error::Overtakes { seq, pos: first, moved: low });
         }
@@ -143,20 +143,20 @@ impl KvCache {
 
     /// Move the cells of a range: own the blocks, rotate the keys, set the positions, and remove
     /// what falls below zero.
-    fn apply_move(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
-        let (dead, kept) = self.moving(seq, range, op);
+    fn apply_move(&mut self, seq: SeqId, range: &Range<Pos>, by: Move) {
+        let (dead, kept) = self.moving(seq, range, by);
         let mut moving: Vec<_> = self.table(seq).touched(kept).collect();
         for (index, block, _) in &mut moving {
             *block = self.own(seq, *index, *block);
         }
         for layer in &mut self.cells.layers {
-            layer.shift_keys(&self.cells.pool, &moving, op);
+            layer.shift_keys(&self.cells.pool, &moving, by);
         }
-        self.list_shifts(&moving, op);
+        self.list_shifts(&moving, by);
         for &(_, block, live) in &moving {
             let old = *self.cells.pool.pos(block);
             bits(live).for_each(|cell| {
-                self.cells.pool.set_pos(block, cell, Pos(op.moved(old[cell as usize]) as i32))
+                self.cells.pool.set_pos(block, cell, Pos(by.moved(old[cell as usize]) as i32))
             });
         }
         let table = &mut self.cells.tables[seq.index()];
@@ -165,14 +165,14 @@ impl KvCache {
     }
 
     /// List the K-shifts of a move for storage elsewhere.
-    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], op: &Op) {
+    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], by: Move) {
         let Some(listed) =
             self.cells.listed.as_mut().filter(|_| self.cells.layers.iter().any(Layer::has_rotation))
         else {
             return;
         };
         for &(_, block, live) in moving {
-            shift_distances(self.cells.pool.pos(block), live, op, |cells, delta| {
+            shift_distances(self.cells.pool.pos(block), live, by, |cells, delta| {
                 listed.push(Change::ShiftKeys(KeyShift { cache: 0, block, cells, delta }));
             });
         }

@@ -1,11 +1,9 @@
 //! Description of the blocks of a sequence.
 
 use super::KvCache;
-use super::window::WindowCells;
-use crate::cache::block::BlockPool;
 use crate::cache::table::BlockTable;
 use crate::ids::SeqId;
-use crate::survey::{Extent, Held, Layers};
+use crate::survey::{Checkpoint, Extent, Layers};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -15,25 +13,30 @@ fn blocks(table: &BlockTable) -> impl Iterator<Item = u32> + '_ {
 }
 
 impl KvCache {
-    /// Describe the blocks of `seq`, and those that each checkpoint retains.
-    pub fn survey(&self, seq: SeqId, checkpoints: &[u32]) -> (Layers, Vec<Held>) {
+    /// Describe the blocks of `seq`, and add those that each numbered checkpoint retains.
+    pub fn survey(&self, seq: SeqId, checkpoints: &mut [(u32, Checkpoint)]) -> Layers {
         let mut layers = Layers::new(self.kind(), self.cells.layers.len());
+        if !self.keeps() {
+            return layers;
+        }
         layers.block_bytes = self.cells.layers.iter().map(|layer| layer.layout.block_bytes() as u64).sum();
         layers.window = self.window.as_ref().map(|window| window.window);
         layers.margin = self.window.as_ref().map_or(0, |window| window.margin);
         layers.extents = self.extents(seq);
-        let kept: Vec<Option<&BlockTable>> = checkpoints.iter().map(|&id| self.kept_for(id)).collect();
+        let mut held = BTreeSet::new();
+        for (id, checkpoint) in checkpoints {
+            let window = self.window.as_ref();
+            let Some((table, _)) = window.and_then(|window| window.held_for(*id)) else { continue };
+            let is_alone = |block: &u32| self.cells.pool.refs(*block) == 1;
+            let n_alone = blocks(table).filter(is_alone).count() as u32;
+            held.extend(blocks(table));
+            checkpoint.n_blocks += blocks(table).count() as u32;
+            checkpoint.n_blocks_alone += n_alone;
+            checkpoint.bytes_alone += u64::from(n_alone) * layers.block_bytes;
+        }
         let own: BTreeSet<u32> = blocks(self.table(seq)).collect();
-        let held: BTreeSet<u32> = kept.iter().flatten().flat_map(|table| blocks(table)).collect();
         layers.held_bytes = held.difference(&own).count() as u64 * layers.block_bytes;
-        let held =
-            kept.iter().map(|table| held_blocks(*table, &self.cells.pool, layers.block_bytes)).collect();
-        (layers, held)
-    }
-
-    /// Return the table of a checkpoint, if the cache is windowed.
-    fn kept_for(&self, checkpoint: u32) -> Option<&BlockTable> {
-        self.window.as_ref().and_then(|window| WindowCells::held(window).nth(checkpoint as usize))
+        layers
     }
 
     /// Describe each block of `seq`.
@@ -56,12 +59,4 @@ impl KvCache {
         };
         self.table(seq).touched(0..u32::MAX).map(extent).collect()
     }
-}
-
-/// Describe the blocks that a checkpoint retains.
-fn held_blocks(table: Option<&BlockTable>, pool: &BlockPool, block_bytes: u64) -> Held {
-    let Some(table) = table else { return Held::default() };
-    let n_blocks_alone = blocks(table).filter(|&block| pool.refs(block) == 1).count() as u32;
-    let bytes_alone = u64::from(n_blocks_alone) * block_bytes;
-    Held { state_bytes: 0, n_blocks: blocks(table).count() as u32, n_blocks_alone, bytes_alone }
 }

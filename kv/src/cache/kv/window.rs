@@ -6,7 +6,7 @@
 //! Otherwise a rollback restores the cells of a checkpoint.
 
 use super::KvCache;
-use crate::cache::operation::{Op, Restore};
+use crate::cache::operation::{Move, Restore};
 use crate::cache::table::{BlockTable, SPAN};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
@@ -18,6 +18,15 @@ use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
+/// Cells of a sequence or of a checkpoint that are missing because they were released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Position below which cells may be missing; 0 if none are.
+    pub whole_from: Pos,
+    /// First position that the sequence had before cells were released.
+    pub start: Pos,
+}
+
 /// Bookkeeping of a windowed cache: what was released of each sequence, and the cells of each
 /// checkpoint.
 ///
@@ -28,10 +37,8 @@ pub(crate) struct WindowCells {
     pub window: Window,
     /// Number of cells older than the window that stay at least.
     pub margin: u32,
-    /// Position of each sequence below which cells may have been released; 0 if none were.
-    whole_from: Vec<Pos>,
-    /// First position that each sequence had before cells were released.
-    start: Vec<Pos>,
+    /// Cells of each sequence that were released.
+    pub gone: Vec<Gone>,
     /// Cells of each checkpoint, and the position from which on they are complete.
     held: Vec<(BlockTable, Pos)>,
     /// Entries for which each table of a checkpoint has room from the start.
@@ -45,9 +52,8 @@ impl WindowCells {
         let n_cells = window.size().saturating_add(params.rollback.margin) as usize;
         let held_room = n_cells.div_ceil(BLOCK_CELLS).min(1 << 16) + 2 + SPAN;
         held.iter_mut().try_for_each(|(table, _)| table.make_room(held_room))?;
-        let whole_from = reserve::filled(params.n_seq_max as usize, Pos::ZERO)?;
-        let (margin, start) = (params.rollback.margin, whole_from.clone());
-        Ok(WindowCells { window, margin, start, whole_from, held, held_room })
+        let gone = reserve::filled(params.n_seq_max as usize, Gone::default())?;
+        Ok(WindowCells { window, margin: params.rollback.margin, gone, held, held_room })
     }
 
     /// Return the most cells of one sequence, with a batch of `n_batch` tokens on top.
@@ -57,31 +63,14 @@ impl WindowCells {
     }
 
     /// Return the table of each checkpoint.
+    #[cfg(any(test, feature = "testing"))]
     pub fn held(&self) -> impl Iterator<Item = &BlockTable> + Clone {
         self.held.iter().map(|(table, _)| table)
     }
 
-    /// Return the first position that a sequence which ends at `end` needs: what the next token
-    /// sees, and at least the last token, from which the end of the sequence is known.
-    pub fn needed_from(&self, end: Pos) -> Pos {
-        self.window.first(end).min(Pos(end.0 - 1)).max(Pos::ZERO)
-    }
-
     /// Return the first position that a sequence which ends at `end` retains.
     pub fn kept_from(&self, end: Pos) -> Pos {
-        Pos(self.needed_from(end).0.saturating_sub_unsigned(self.margin).max(0))
-    }
-
-    /// Return the position below which cells of a sequence may have been released, and its former
-    /// first position.
-    pub fn gone(&self, seq: SeqId) -> (Pos, Pos) {
-        (self.whole_from[seq.index()], self.start[seq.index()])
-    }
-
-    /// Set what `gone` returns.
-    pub fn set_gone(&mut self, seq: SeqId, whole_from: Pos, start: Pos) {
-        self.whole_from[seq.index()] = whole_from;
-        self.start[seq.index()] = start;
+        self.window.needed_from(end) - self.margin
     }
 
     /// Return the cells of a checkpoint, and the position from which on they are complete.
@@ -97,34 +86,21 @@ impl WindowCells {
         }
     }
 
-    /// Note that a sequence lacks no cells.
-    pub fn clear(&mut self, seq: SeqId) {
-        self.whole_from[seq.index()] = Pos::ZERO;
-        self.start[seq.index()] = Pos::ZERO;
-    }
-
-    /// Note that `dst` lacks the cells that `src` lacks.
-    pub fn copy(&mut self, src: SeqId, dst: SeqId) {
-        self.whole_from[dst.index()] = self.whole_from[src.index()];
-        self.start[dst.index()] = self.start[src.index()];
-    }
-
     /// Return the position below which cells may be missing after a move.
-    fn moved(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Pos {
-        let whole_from = self.whole_from[seq.index()];
+    fn moved(&self, seq: SeqId, range: &Range<Pos>, by: Move) -> Pos {
+        let whole_from = self.gone[seq.index()].whole_from;
         let last_gone = Pos(whole_from.0 - 1);
         if !range.contains(&last_gone) {
             return whole_from;
         }
         // The cells before the range do not move.
-        let after_moved = (op.moved(last_gone) + 1).clamp(0, i64::from(Pos::MAX.0)) as i32;
+        let after_moved = (by.moved(last_gone) + 1).clamp(0, i64::from(Pos::MAX.0)) as i32;
         Pos(after_moved).max(range.start.min(whole_from))
     }
 
     /// Note what a sequence lacks after a move.
-    pub fn move_by(&mut self, seq: SeqId, range: &Range<Pos>, op: &Op) {
-        self.whole_from[seq.index()] = self.moved(seq, range, op);
-        self.start[seq.index()] = Pos::ZERO;
+    pub fn move_by(&mut self, seq: SeqId, range: &Range<Pos>, by: Move) {
+        self.gone[seq.index()] = Gone { whole_from: self.moved(seq, range, by), start: Pos::ZERO };
     }
 }
 
@@ -132,13 +108,13 @@ impl KvCache {
     /// Return true if `seq` can be cut at `pos` and go on from there.
     pub fn is_whole(&self, seq: SeqId, pos: Pos) -> bool {
         let Some(window) = &self.window else { return true };
-        let (whole_from, start) = (window.whole_from[seq.index()], window.start[seq.index()]);
+        let Gone { whole_from, start } = window.gone[seq.index()];
         if whole_from == Pos::ZERO || pos <= start {
             return true;
         }
         let table = self.table(seq);
         let last = table.pos_before(&self.cells.pool, table.lower_bound(&self.cells.pool, pos));
-        last.is_some_and(|last| window.needed_from(Pos(last.0 + 1)) >= whole_from)
+        last.is_some_and(|last| window.window.needed_from(Pos(last.0 + 1)) >= whole_from)
     }
 
     /// Check that `seq` has the cells that it needs to end at `end`.
@@ -157,40 +133,33 @@ impl KvCache {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the move brings released cells back into the window.
-    pub(super) fn check_whole_after(&self, seq: SeqId, range: &Range<Pos>, op: &Op) -> Result<(), Error> {
+    pub(super) fn check_whole_after(&self, seq: SeqId, range: &Range<Pos>, by: Move) -> Result<(), Error> {
         let (Some(window), Some(last)) = (&self.window, self.table(seq).last_pos(&self.cells.pool)) else {
             return Ok(());
         };
-        let last = if range.contains(&last) { op.moved(last) } else { i64::from(last.0) };
+        let last = if range.contains(&last) { by.moved(last) } else { i64::from(last.0) };
         let end = Pos((last + 1).clamp(0, i64::from(Pos::MAX.0)) as i32);
-        let is_whole = window.needed_from(end) >= window.moved(seq, range, op);
-        if window.whole_from[seq.index()] == Pos::ZERO || is_whole {
+        let is_whole = window.window.needed_from(end) >= window.moved(seq, range, by);
+        if window.gone[seq.index()].whole_from == Pos::ZERO || is_whole {
             return Ok(());
         }
-        let op = if matches!(op, Op::Divide { .. }) { Operation::Divide } else { Operation::Add };
+        let op = if matches!(by, Move::Divide(_)) { Operation::Divide } else { Operation::Add };
         Err(Error::Unsupported { op, kind: Kind::Kv(Retention::Window) })
     }
 
-    /// Return the first position from which on a sequence without holes can be cut anywhere.
-    pub fn whole_after(&self, seq: SeqId) -> Pos {
-        let Some(window) = &self.window else { return Pos::ZERO };
-        let whole_from = window.whole_from[seq.index()];
-        if whole_from == Pos::ZERO {
-            return Pos::ZERO;
-        }
-        let (mut low, mut high) =
-            (whole_from.0, whole_from.0.saturating_add_unsigned(window.window.size()).saturating_add(1));
-        while low < high {
-            let middle = low.midpoint(high);
-            if window.needed_from(Pos(middle)) >= whole_from { high = middle } else { low = middle + 1 }
-        }
-        Pos(low)
+    /// Return the positions of a sequence without holes from which on it can no longer be cut, and
+    /// from which on it can again.
+    pub fn cut_points(&self, seq: SeqId) -> [Pos; 2] {
+        self.window.as_ref().map_or([Pos::ZERO; 2], |window| {
+            let Gone { whole_from, start } = window.gone[seq.index()];
+            [start.next(), window.window.whole_after(whole_from)]
+        })
     }
 
     /// Return true if cells in a range of positions may have existed and been released.
     pub(super) fn may_have_gone(&self, seq: SeqId, range: &Range<Pos>) -> bool {
         let Some(window) = &self.window else { return false };
-        let (start, whole_from) = (window.start[seq.index()], window.whole_from[seq.index()]);
+        let Gone { whole_from, start } = window.gone[seq.index()];
         range.start < whole_from && range.end > start && !range.is_empty()
     }
 
@@ -198,7 +167,7 @@ impl KvCache {
     pub fn hold_window(&mut self, id: u32, seq: SeqId, pos: Pos, all: bool) {
         let Some(window) = &mut self.window else { return };
         let table = &self.cells.tables[seq.index()];
-        let from = if all { window.whole_from[seq.index()] } else { window.needed_from(pos) };
+        let from = if all { window.gone[seq.index()].whole_from } else { window.window.needed_from(pos) };
         let slots = table.slots(&self.cells.pool, &(from..pos));
         let (held, held_from) = &mut window.held[id as usize];
         held.clear(&mut self.cells.pool);
@@ -228,25 +197,23 @@ impl KvCache {
     /// Restore the cells of a sequence; its bookkeeping may say that an empty sequence lacks cells
     /// afterwards.
     fn restore(&mut self, seq: SeqId, from: &Restore) {
+        let gone = self.window.as_ref().map_or_else(Gone::default, |window| window.gone[seq.index()]);
         let held = self.window.as_ref().zip(from.checkpoint);
         let held = held.and_then(|(window, id)| window.held.get(id as usize));
         let is_better = |held: &(BlockTable, Pos)| {
-            let whole_from = self.window.as_ref().map_or(Pos::ZERO, |window| window.whole_from[seq.index()]);
-            !held.0.is_empty() && held.1 < whole_from && self.table_ends_at(&held.0, from.to)
+            !held.0.is_empty() && held.1 < gone.whole_from && self.table_ends_at(&held.0, from.to)
         };
         if self.is_whole(seq, from.to) && !held.is_some_and(is_better) {
             return self.remove(seq, &(from.to..Pos::MAX));
         }
-        let start = self.window.as_ref().map_or(Pos::ZERO, |window| window.start[seq.index()]);
         let table = &mut self.cells.tables[seq.index()];
         table.clear(&mut self.cells.pool);
         let Some(window) = &mut self.window else { return };
-        window.clear(seq);
+        window.gone[seq.index()] = Gone::default();
         let held = from.checkpoint.and_then(|id| window.held.get(id as usize));
         if let Some((held, held_from)) = held.filter(|(held, _)| !held.is_empty()) {
             table.share(&mut self.cells.pool, held, 0..u32::MAX);
-            window.whole_from[seq.index()] = *held_from;
-            window.start[seq.index()] = start;
+            window.gone[seq.index()] = Gone { whole_from: *held_from, ..gone };
         }
     }
 
@@ -265,12 +232,13 @@ impl KvCache {
         // Only whole blocks are released, since removing some cells of a block frees nothing.
         let slot = table.lower_bound(&self.cells.pool, keep) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
         let Some(last_gone) = table.pos_before(&self.cells.pool, slot) else { return };
-        if window.whole_from[seq.index()] == Pos::ZERO {
-            window.start[seq.index()] = table.first_pos(&self.cells.pool).unwrap_or_default();
+        let gone = &mut window.gone[seq.index()];
+        if gone.whole_from == Pos::ZERO {
+            gone.start = table.first_pos(&self.cells.pool).unwrap_or_default();
         }
         table.kill(&mut self.cells.pool, 0..slot);
         table.close_gaps(0..slot);
         // Other cells at that position may remain, since divided positions are shared.
-        window.whole_from[seq.index()] = Pos(last_gone.0 + 1);
+        gone.whole_from = Pos(last_gone.0 + 1);
     }
 }

@@ -56,33 +56,10 @@ impl RecurrentCache {
         })
     }
 
-    /// Return the number of slots.
-    pub fn n_slots(&self) -> usize {
-        self.refs.len()
-    }
-
-    /// Return the number of free slots.
-    pub fn n_free(&self) -> usize {
-        self.free.len()
-    }
-
-    /// Take a free slot for `refs` users.
-    pub fn take(&mut self, refs: u32) -> Option<u32> {
-        let slot = self.free.pop()?;
-        self.refs[slot as usize] = refs;
-        Some(slot)
-    }
-
-    /// Free a slot, however many users it has.
-    pub fn give_back(&mut self, slot: u32) {
-        self.refs[slot as usize] = 0;
-        self.free.push(slot);
-    }
-
     /// Replace the current state of a sequence; the slot counts the new user already.
     pub fn give(&mut self, seq: SeqId, state: Option<CurrentState>) {
         if let Some(old) = core::mem::replace(&mut self.current[seq.index()], state) {
-            self.release(old.slot);
+            self.slots.release(old.slot);
         }
     }
 

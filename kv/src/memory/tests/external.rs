@@ -131,7 +131,7 @@ fn snapshots_and_restores_say_where_the_engine_has_the_bytes() {
     let header = Header { fingerprint: Fingerprint([1; 32]), scope: Scope::Sequence };
     let refused = write_snapshot(&mut Writer::new(&mut bytes, header).unwrap(), &export, None);
     assert!(matches!(refused, Err(storage::Error::Memory(Error::NoStorage))), "{refused:?}");
-    let (snapshot, from) = (export.snapshot().clone(), export.placement());
+    let (snapshot, from) = (export.snapshot().clone(), export.placement().clone());
     assert!(from.blocks[0].iter().all(Option::is_some) && from.states[0].is_some());
     // Bytes are read from nowhere: a source without any will do.
     let source = Owned { snapshot: snapshot.clone(), ..Owned::default() };

@@ -4,18 +4,19 @@
 //! checkpoints are left out where space is short, the least useful first.
 
 use super::{Fit, Request};
-use crate::cache::CellCache;
+use crate::cache::{CellCache, WindowCells};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::memory::Memory;
 use crate::snapshot::check::last_pos;
-use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence, Snapshot};
+use crate::snapshot::{Block, Cells, Checkpoint, CheckpointRef, Sequence};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 
 /// The cells and checkpoints of a snapshot to import.
-pub(super) struct Choice<'s> {
+pub(super) struct Choice<'r, 's> {
+    pub request: &'r Request<'s>,
     /// Block tables, per group and sequence.
     pub cells: Vec<Vec<Cells>>,
     /// Checkpoints to import, the most useful first.
@@ -39,9 +40,10 @@ pub(super) struct Kept<'s> {
     pub n_rows: u32,
 }
 
-impl Choice<'_> {
+impl Choice<'_, '_> {
     /// Return the counts of what is left out.
-    pub fn fit(&self, snapshot: &Snapshot) -> Fit {
+    pub fn fit(&self) -> Fit {
+        let snapshot = self.request.snapshot;
         let n_rows: u32 = self.checkpoints.iter().map(|kept| kept.n_rows).sum();
         let saved: u32 = snapshot.journals.iter().fold(0, |sum, n| sum.saturating_add(*n));
         let unpinned = self.checkpoints.iter().filter(|kept| kept.checkpoint.pinned && !kept.pinned);
@@ -54,8 +56,8 @@ impl Choice<'_> {
     }
 
     /// Return, per block of a group, the number of block tables that use it.
-    pub fn users(&self, group: usize, n_blocks: usize) -> Vec<u32> {
-        let mut users = vec![0; n_blocks];
+    pub fn users(&self, group: usize) -> Vec<u32> {
+        let mut users = vec![0; self.request.snapshot.blocks[group].len()];
         let held = self.checkpoints.iter().filter_map(|kept| kept.cells[group].as_ref());
         let extents = self.cells[group].iter().chain(held).flat_map(|cells| &cells.extents);
         extents.filter(|extent| extent.live != 0).for_each(|extent| users[extent.block as usize] += 1);
@@ -63,7 +65,8 @@ impl Choice<'_> {
     }
 
     /// Return, per state, the number of sequences and checkpoints that use it.
-    pub fn state_users(&self, snapshot: &Snapshot) -> Vec<u32> {
+    pub fn state_users(&self) -> Vec<u32> {
+        let snapshot = self.request.snapshot;
         let mut users = vec![0; snapshot.n_states as usize];
         let held = self.checkpoints.iter().map(|kept| kept.checkpoint.state);
         let states = snapshot.sequences.iter().map(|sequence| sequence.state).chain(held);
@@ -74,7 +77,7 @@ impl Choice<'_> {
 
 impl Memory {
     /// Choose the cells and checkpoints to import, as many as fit.
-    pub(super) fn choose<'s>(&self, request: &Request<'s>) -> Result<Choice<'s>, Error> {
+    pub(super) fn choose<'r, 's>(&self, request: &'r Request<'s>) -> Result<Choice<'r, 's>, Error> {
         let Request { snapshot, seqs, .. } = *request;
         let mut cells = vec![Vec::new(); request.places.len()];
         for (group, cache) in self.groups(request) {
@@ -84,12 +87,12 @@ impl Memory {
             }
         }
         check_merged(request)?;
-        let mut choice = Choice { cells, checkpoints: Vec::new(), lists: Vec::new() };
+        let mut choice = Choice { request, cells, checkpoints: Vec::new(), lists: Vec::new() };
         if self.checkpoints.is_needed() {
             choice.checkpoints = self.candidates(request);
         }
-        self.make_fit(request, &mut choice)?;
-        self.choose_rows(snapshot, &mut choice);
+        self.make_fit(&mut choice)?;
+        self.choose_rows(&mut choice);
         Ok(choice)
     }
 
@@ -97,6 +100,11 @@ impl Memory {
     fn groups<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, CellCache<'m>)> {
         let caches = request.places.iter().map(|place| self.caches.cell_cache(place.cache));
         caches.enumerate().filter_map(|(group, cache)| Some((group, cache?)))
+    }
+
+    /// Return the windowed retention of each group whose cache has one.
+    fn windows<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, &'m WindowCells)> {
+        self.groups(request).filter_map(|(group, cache)| Some((group, cache.window()?)))
     }
 
     /// Return the checkpoints that can be imported, the most useful first, as many as fit.
@@ -117,7 +125,7 @@ impl Memory {
                 () if checkpoint.floor => 0,
                 () if checkpoint.pinned => 1,
                 () if marks.iter().any(|(_, mark)| mark.n_rows > 0) => 2,
-                () if self.checkpoints.wants_scheduled(pos, end) => 3,
+                () if self.checkpoints.is_scheduled(pos, end) => 3,
                 () => 4,
             };
             let kept = Kept { number, checkpoint, cells, pos, pinned: checkpoint.pinned, n_rows: 0 };
@@ -125,7 +133,7 @@ impl Memory {
         }
         ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
         let mut room = self.checkpoints.room();
-        let has_room = |kept: &Kept<'_>| if kept.checkpoint.floor { room.floor() } else { room.other() };
+        let has_room = |kept: &Kept<'_>| room.take(kept.checkpoint.floor);
         let mut kept: Vec<Kept<'_>> = ranked.into_iter().map(|(.., kept)| kept).filter(has_room).collect();
         let mut pins = self.checkpoints.n_free_pins();
         for kept in kept.iter_mut().filter(|kept| kept.pinned) {
@@ -145,8 +153,8 @@ impl Memory {
     ) -> Option<Vec<Option<Cells>>> {
         let pos = marks.first()?.1.pos;
         let mut list = vec![None; request.places.len()];
-        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
-            let needed = cache.needed_from(pos);
+        for (group, window) in self.windows(request) {
+            let needed = window.window.needed_from(pos);
             let derived = || {
                 let mut with = marks.iter().map(|(sequence, _)| &sequence.cells[group]);
                 let whole = with.find(|cells| cells.whole_from <= needed)?;
@@ -159,22 +167,23 @@ impl Memory {
 
     /// Leave out cells behind windows, then checkpoints, until the rest fits; fail if it never
     /// does.
-    fn make_fit(&self, request: &Request<'_>, choice: &mut Choice<'_>) -> Result<(), Error> {
-        if self.lacking(request, choice).is_none() {
+    fn make_fit(&self, choice: &mut Choice<'_, '_>) -> Result<(), Error> {
+        let request = choice.request;
+        if self.lacking(choice).is_none() {
             return Ok(());
         }
         // Cells that a sequence appended to in this memory would have dropped.
-        for (group, cache) in self.groups(request).filter(|(_, cache)| cache.is_windowed()) {
+        for (group, window) in self.windows(request) {
             let blocks = &request.snapshot.blocks[group];
-            choice.cells[group].iter_mut().for_each(|cells| trim(cache, cells, blocks));
+            choice.cells[group].iter_mut().for_each(|cells| trim(window, cells, blocks));
         }
         let checkpoints = core::mem::take(&mut choice.checkpoints);
-        if let Some((what, need, free)) = self.lacking(request, choice) {
+        if let Some((what, need, free)) = self.lacking(choice) {
             let seq = request.seqs.first().copied().unwrap_or_default();
             return Err(Error::Full { what, need, free, seq });
         }
         choice.checkpoints = checkpoints;
-        while self.lacking(request, choice).is_some() {
+        while self.lacking(choice).is_some() {
             // In steps of a sixteenth, so that dropping many takes few checks.
             let n = choice.checkpoints.len();
             choice.checkpoints.truncate(n - n.div_ceil(16));
@@ -183,22 +192,23 @@ impl Memory {
     }
 
     /// Return the resource that is short: its name, the need, and the free amount.
-    fn lacking(&self, request: &Request<'_>, choice: &Choice<'_>) -> Option<(&'static str, u64, u64)> {
+    fn lacking(&self, choice: &Choice<'_, '_>) -> Option<(&'static str, u64, u64)> {
         let n_used = |users: Vec<u32>| users.iter().filter(|n| **n > 0).count() as u64;
-        for (group, cache) in self.groups(request) {
-            let need = n_used(choice.users(group, request.snapshot.blocks[group].len()));
+        for (group, cache) in self.groups(choice.request) {
+            let need = n_used(choice.users(group));
             let (free, cells) = (u64::from(cache.cells.pool.n_free()), BLOCK_CELLS as u64);
             if need > free {
                 return Some(("cells", need * cells, free * cells));
             }
         }
-        let free = self.caches.states()?.n_free() as u64;
-        let need = n_used(choice.state_users(request.snapshot));
+        let free = u64::from(self.caches.states()?.slots.n_free());
+        let need = n_used(choice.state_users());
         (need > free).then_some(("states", need, free))
     }
 
     /// Choose the journals to import, and restrict the lists of checkpoints accordingly.
-    fn choose_rows(&self, snapshot: &Snapshot, choice: &mut Choice<'_>) {
+    fn choose_rows(&self, choice: &mut Choice<'_, '_>) {
+        let snapshot = choice.request.snapshot;
         let mut left = self.checkpoints.n_free_journals();
         let most = self.checkpoints.journal_len();
         let mut taken = vec![None; snapshot.checkpoints.len()];
@@ -227,7 +237,7 @@ impl Memory {
 fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
     let (need, free) = (cells.len(), cache.cells.n_ctx);
     match () {
-        () if cache.is_windowed() => Ok(()),
+        () if cache.window().is_some() => Ok(()),
         () if need > free => Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq }),
         () if cells.whole_from > Pos::ZERO => Err(Error::Gone { seq, whole_from: cells.whole_from }),
         () => Ok(()),
@@ -235,10 +245,10 @@ fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Er
 }
 
 /// Leave out block table entries behind the window and its margin.
-fn trim(cache: CellCache<'_>, cells: &mut Cells, blocks: &[Block]) {
+fn trim(window: &WindowCells, cells: &mut Cells, blocks: &[Block]) {
     let ends = cells.positions(blocks).next().zip(cells.last_pos(blocks));
     let Some((first, last)) = ends else { return };
-    let from = cache.kept_from(last.next());
+    let from = window.kept_from(last.next());
     let ends = cells.extents.iter().map(|extent| last_pos(extent, blocks));
     if let Some(gone) = ends.take_while(|end| *end < Some(from)).flatten().last() {
         let start = if cells.whole_from == Pos::ZERO { first } else { cells.start };

@@ -3,7 +3,7 @@
 use super::Request;
 use super::choice::Choice;
 use crate::cache::table::BlockTable;
-use crate::cache::{CurrentState, HeldState, ImportedCells};
+use crate::cache::{CurrentState, Gone, HeldState, ImportedCells};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
@@ -17,19 +17,20 @@ use backstitch_core::cell::BlockEntry;
 
 impl Memory {
     /// Reserve what was chosen. If the allocator refuses, everything is freed again.
-    pub(super) fn reserve_import(&mut self, request: &Request<'_>, choice: &Choice<'_>) -> Result<(), Error> {
-        let mut own = Reservation::default();
-        let mut placement = Placement {
-            caches: request.places.iter().map(|place| place.cache as u32).collect(),
-            blocks: vec![Vec::new(); request.places.len()],
-            states: vec![None; request.snapshot.n_states as usize],
-            journals: vec![None; request.snapshot.journals.len()],
+    pub(super) fn reserve_import(&mut self, choice: &Choice<'_, '_>) -> Result<(), Error> {
+        let Request { snapshot, ref places, .. } = *choice.request;
+        let placement = Placement {
+            caches: places.iter().map(|place| place.cache as u32).collect(),
+            blocks: vec![Vec::new(); places.len()],
+            states: vec![None; snapshot.n_states as usize],
+            journals: vec![None; snapshot.journals.len()],
         };
+        let mut own = Reservation { placement, ..Reservation::default() };
         let reserved = self
-            .reserve_checkpoints(request, choice, &mut own, &mut placement)
-            .and_then(|()| self.reserve_cells(request, choice, &mut own, &mut placement))
-            .and_then(|()| self.reserve_states(request, choice, &mut own, &mut placement));
-        self.reservation = Some(Reservation { placement, ..own });
+            .reserve_checkpoints(choice, &mut own)
+            .and_then(|()| self.reserve_cells(choice, &mut own))
+            .and_then(|()| self.reserve_states(choice, &mut own));
+        self.reservation = Some(own);
         if reserved.is_err() {
             self.undo();
         }
@@ -37,13 +38,8 @@ impl Memory {
     }
 
     /// Reserve checkpoints with their journals, and make lists of them.
-    fn reserve_checkpoints(
-        &mut self,
-        request: &Request<'_>,
-        choice: &Choice<'_>,
-        own: &mut Reservation,
-        placement: &mut Placement,
-    ) -> Result<(), Error> {
+    fn reserve_checkpoints(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
+        let request = choice.request;
         let n_checkpoints = request.snapshot.checkpoints.len();
         let mut users = vec![(0, 0); n_checkpoints];
         for mark in choice.lists.iter().flatten() {
@@ -61,7 +57,7 @@ impl Memory {
             ids[kept.number] = Some(id);
             let journal = kept.checkpoint.journal.filter(|_| kept.n_rows > 0);
             if let (Some(journal), Some(row)) = (journal, self.checkpoints.first_row(id)) {
-                placement.journals[journal as usize] = Some(row..row + kept.n_rows);
+                own.placement.journals[journal as usize] = Some(row..row + kept.n_rows);
             }
         }
         for (marks, &seq) in choice.lists.iter().zip(request.seqs) {
@@ -75,68 +71,57 @@ impl Memory {
     }
 
     /// Reserve blocks and make block tables of them, for sequences and for checkpoints.
-    fn reserve_cells(
-        &mut self,
-        request: &Request<'_>,
-        choice: &Choice<'_>,
-        own: &mut Reservation,
-        placement: &mut Placement,
-    ) -> Result<(), Error> {
+    fn reserve_cells(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
+        let (request, placed) = (choice.request, &mut own.placement.blocks);
         for (group, place) in request.places.iter().enumerate() {
             // Groups in one cache share their blocks.
             if let Some(twin) = request.places[..group].iter().position(|other| other.cache == place.cache) {
-                placement.blocks[group] = placement.blocks[twin].clone();
+                placed[group] = placed[twin].clone();
                 continue;
             }
             let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let (table_room, checkpoint_room) = (cache.cells.table_room, cache.checkpoint_room());
+            let (table_room, checkpoint_room) =
+                (cache.cells.table_room, cache.window().map_or(0, |w| w.held_room));
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
             let blocks = &request.snapshot.blocks[group];
-            let users = choice.users(group, blocks.len());
-            let mut taken = vec![None; blocks.len()];
-            for ((users, block), taken) in users.into_iter().zip(blocks).zip(&mut taken) {
+            let users = choice.users(group);
+            placed[group] = vec![None; blocks.len()];
+            let taken = &mut placed[group];
+            for ((users, block), taken) in users.into_iter().zip(blocks).zip(&mut *taken) {
                 if users > 0 {
                     *taken = cells.pool.take(users);
                     debug_assert!(taken.is_some(), "the choice fits");
                 }
                 if let Some(taken) = *taken {
                     cells.pool.set_all_pos(taken, &block.pos);
-                    own.blocks.push((place.cache, taken));
                 }
             }
             for (cells, &seq) in choice.cells[group].iter().zip(request.seqs) {
-                own.cells.push((place.cache, seq, imported(cells, &taken, table_room)?));
+                own.cells.push((place.cache, seq, imported(cells, taken, table_room)?));
             }
             for (kept, &id) in choice.checkpoints.iter().zip(&own.checkpoints) {
                 if let Some(cells) = &kept.cells[group] {
-                    let imported = imported(cells, &taken, checkpoint_room)?;
+                    let imported = imported(cells, taken, checkpoint_room)?;
                     own.checkpoint_cells.push((place.cache, id, imported));
                 }
             }
-            placement.blocks[group] = taken;
         }
         Ok(())
     }
 
     /// Reserve state slots for current states and for those of checkpoints.
-    fn reserve_states(
-        &mut self,
-        request: &Request<'_>,
-        choice: &Choice<'_>,
-        own: &mut Reservation,
-        placement: &mut Placement,
-    ) -> Result<(), Error> {
+    fn reserve_states(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
+        let Request { snapshot, seqs, .. } = *choice.request;
         let Some(states) = self.caches.states_mut() else { return Ok(()) };
-        let users = choice.state_users(request.snapshot);
-        for (users, slot) in users.into_iter().zip(&mut placement.states).filter(|(users, _)| *users > 0) {
-            let free = states.n_free() as u64;
-            let refused = Error::Full { what: "states", need: 1, free, seq: SeqId::default() };
-            let taken = states.take(users).ok_or(refused)?;
-            own.slots.push(taken);
-            *slot = Some(taken);
+        let placed = &mut own.placement.states;
+        for (users, slot) in
+            choice.state_users().into_iter().zip(&mut *placed).filter(|(users, _)| *users > 0)
+        {
+            let refused = Error::Full { what: "states", need: 1, free: 0, seq: SeqId::default() };
+            *slot = Some(states.slots.take(users).ok_or(refused)?);
         }
-        let slot = |state: Option<u32>| state.and_then(|state| placement.states[state as usize]);
-        for (sequence, &seq) in request.snapshot.sequences.iter().zip(request.seqs) {
+        let slot = |state: Option<u32>| state.and_then(|state| placed[state as usize]);
+        for (sequence, &seq) in snapshot.sequences.iter().zip(seqs) {
             let state = sequence.state.and_then(|state| {
                 Some(CurrentState { slot: slot(state.state)?, first: state.first, last: sequence.last })
             });
@@ -159,5 +144,5 @@ fn imported(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<Import
     };
     let extents: Vec<BlockEntry> = cells.extents.iter().map(place).collect();
     let table = BlockTable::of(&extents, room)?;
-    Ok(ImportedCells { table, whole_from: cells.whole_from, start: cells.start })
+    Ok((table, Gone { whole_from: cells.whole_from, start: cells.start }))
 }

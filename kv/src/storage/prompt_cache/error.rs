@@ -1,6 +1,7 @@
 //! Errors of the prompt cache. None of them concerns what a model computes: a program can report it
 //! and go on.
 
+use crate::error::Size;
 use crate::storage::error;
 use core::fmt;
 use std::boxed::Box;
@@ -84,12 +85,17 @@ impl fmt::Display for Error {
             }
             Self::TooLarge { folder, need, budget } => write!(
                 f,
-                "{need} bytes do not fit the budget of {budget} of the prompt cache {}; raise it",
+                "{} do not fit the budget of {} of the prompt cache {}; raise it",
+                Size(*need),
+                Size(*budget),
                 folder.display()
             ),
             Self::NoRoom { folder, need, kept, budget } => write!(
                 f,
-                "{need} bytes do not fit: {kept} of the {budget} of the prompt cache {} are in use; raise the budget or try later",
+                "{} do not fit: {} of the {} of the prompt cache {} are in use; raise the budget or try later",
+                Size(*need),
+                Size(*kept),
+                Size(*budget),
                 folder.display()
             ),
             Self::Raced { folder } => write!(

@@ -7,7 +7,7 @@
 //! pieces.
 
 use super::cells_of;
-use super::pieces::{GroupPieces, Pieces};
+use super::pieces::GroupPieces;
 use crate::ids::Pos;
 use crate::layer::{StateTensor, Window};
 use crate::snapshot::{
@@ -250,10 +250,11 @@ pub(super) fn read_shape(tag: Tag, bytes: &[u8]) -> Result<Shape, Error> {
 }
 
 /// Return the description of what sequences hold, unless a reader would refuse it as too long.
-pub(super) fn snapshot(snapshot: &Snapshot, pieces: &Pieces) -> Result<Vec<u8>, Error> {
+pub(super) fn snapshot(snapshot: &Snapshot, pieces: &[GroupPieces]) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     snapshot.blocks.put(&mut out);
-    pieces.0.put(&mut out);
+    pieces.len().put(&mut out);
+    pieces.iter().for_each(|group| group.put(&mut out));
     snapshot.n_states.put(&mut out);
     snapshot.journals.put(&mut out);
     snapshot.checkpoints.put(&mut out);
@@ -269,9 +270,9 @@ pub(super) fn read_snapshot(
     bytes: &[u8],
     shape: Shape,
     room: Room,
-) -> Result<(Snapshot, Pieces), Error> {
+) -> Result<(Snapshot, Vec<GroupPieces>), Error> {
     let from = &mut Input { fields: Fields::new(tag, bytes), room };
-    let (blocks, pieces) = (Stored::get(from)?, Pieces(Stored::get(from)?));
+    let (blocks, pieces) = (Stored::get(from)?, Stored::get(from)?);
     let (n_states, journals) = (Stored::get(from)?, Stored::get(from)?);
     let (checkpoints, sequences) = (Stored::get(from)?, Stored::get(from)?);
     from.fields.clone().end()?;

@@ -11,11 +11,7 @@ use core::ops::Range;
 /// A block that became full in more pieces than this is written again as one, which is read faster.
 const MAX_PIECES: usize = 4;
 
-/// For each group, for each block, the cells of each of its pieces.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pieces(pub Vec<GroupPieces>);
-
-/// The pieces of a group's blocks, numbered through.
+/// The pieces of a group's blocks, numbered through: the cells of each piece of each block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupPieces {
     /// The cells of each piece.
@@ -32,7 +28,7 @@ impl GroupPieces {
     }
 
     /// Return the pieces of a block; none where the ends of a file make no sense, which
-    /// [`Pieces::check`] refuses.
+    /// [`check`] refuses.
     pub fn of(&self, block: usize) -> &[u32] {
         self.masks.get(self.range(block)).unwrap_or_default()
     }
@@ -43,58 +39,44 @@ impl GroupPieces {
     }
 }
 
-impl Pieces {
-    pub fn groups(&self) -> impl Iterator<Item = &GroupPieces> {
-        self.0.iter()
-    }
-
-    pub fn group(&self, group: usize) -> Option<&GroupPieces> {
-        self.0.get(group)
-    }
-
-    pub fn of(&self, group: usize, block: usize) -> &[u32] {
-        self.group(group).map_or(&[], |pieces| pieces.of(block))
-    }
-
-    /// Return one piece for what is new of each block, and those that were stored before.
-    pub fn plan(snapshot: &Snapshot, old: Option<(&Snapshot, &Pieces)>) -> Pieces {
-        let group = |(group, blocks): (usize, &Vec<Block>)| {
-            let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
-            let mut pieces = GroupPieces::default();
-            for block in blocks {
-                pieces.push(&cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
-            }
-            pieces
-        };
-        Pieces(snapshot.blocks.iter().enumerate().map(group).collect())
-    }
-
-    /// Check that there are pieces for each block of the snapshot: each some of its cells, and
-    /// together all of them.
-    pub fn check(&self, snapshot: &Snapshot) -> Result<(), Error> {
-        let expect = |what, block: usize, found: usize, wanted: usize| {
-            expect_equal(IMAGE, block as u64, what, found as u64, wanted as u64)
-        };
-        expect("groups of pieces", 0, self.0.len(), snapshot.blocks.len())?;
-        for (pieces, blocks) in self.0.iter().zip(&snapshot.blocks) {
-            expect("blocks with pieces", 0, pieces.ends.len(), blocks.len())?;
-            let n_pieces = pieces.ends.last().map_or(0, |end| *end as usize);
-            expect("pieces of blocks", 0, pieces.masks.len(), n_pieces)?;
-            for (number, block) in blocks.iter().enumerate() {
-                let mut left = block.live;
-                for &mask in pieces.of(number) {
-                    if mask == 0 || mask & !left != 0 {
-                        let (section, offset, what) = (IMAGE, number as u64, "cells of a piece");
-                        let (found, wanted) = (mask.into(), left.into());
-                        return Err(Error::Malformed { section, offset, what, found, wanted });
-                    }
-                    left &= !mask;
-                }
-                expect("cells of no piece", number, left as usize, 0)?;
-            }
+/// Return one piece for what is new of each block, and those that were stored before, per group.
+pub(super) fn plan(snapshot: &Snapshot, old: Option<(&Snapshot, &[GroupPieces])>) -> Vec<GroupPieces> {
+    let group = |(group, blocks): (usize, &Vec<Block>)| {
+        let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
+        let mut pieces = GroupPieces::default();
+        for block in blocks {
+            pieces.push(&cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
         }
-        Ok(())
+        pieces
+    };
+    snapshot.blocks.iter().enumerate().map(group).collect()
+}
+
+/// Check that there are pieces for each block of the snapshot: each some of its cells, and together
+/// all of them.
+pub(super) fn check(pieces: &[GroupPieces], snapshot: &Snapshot) -> Result<(), Error> {
+    let expect = |what, block: usize, found: usize, wanted: usize| {
+        expect_equal(IMAGE, block as u64, what, found as u64, wanted as u64)
+    };
+    expect("groups of pieces", 0, pieces.len(), snapshot.blocks.len())?;
+    for (pieces, blocks) in pieces.iter().zip(&snapshot.blocks) {
+        expect("blocks with pieces", 0, pieces.ends.len(), blocks.len())?;
+        let n_pieces = pieces.ends.last().map_or(0, |end| *end as usize);
+        expect("pieces of blocks", 0, pieces.masks.len(), n_pieces)?;
+        for (number, block) in blocks.iter().enumerate() {
+            let mut left = block.live;
+            for &mask in pieces.of(number) {
+                if mask == 0 || mask & !left != 0 {
+                    let (section, offset, what) = (IMAGE, number as u64, "cells of a piece");
+                    let (found, wanted) = (mask.into(), left.into());
+                    return Err(Error::Malformed { section, offset, what, found, wanted });
+                }
+                left &= !mask;
+            }
+            expect("cells of no piece", number, left as usize, 0)?;
+        }
     }
+    Ok(())
 }
 
 /// Position of a block's first cell, by which it is found again.
@@ -104,9 +86,9 @@ fn first(block: &Block) -> (u32, i32) {
 }
 
 /// Return the stored pieces of a group by the first cell of their block.
-fn known<'a>(old: &Snapshot, pieces: &'a Pieces, group: usize) -> BTreeMap<(u32, i32), &'a [u32]> {
-    let blocks = old.blocks.get(group).into_iter().flatten().enumerate();
-    blocks.map(|(number, block)| (first(block), pieces.of(group, number))).collect()
+fn known<'a>(old: &Snapshot, pieces: &'a [GroupPieces], group: usize) -> BTreeMap<(u32, i32), &'a [u32]> {
+    let Some((blocks, pieces)) = old.blocks.get(group).zip(pieces.get(group)) else { return BTreeMap::new() };
+    blocks.iter().enumerate().map(|(number, block)| (first(block), pieces.of(number))).collect()
 }
 
 /// Cut the cells of a block where they were cut before.

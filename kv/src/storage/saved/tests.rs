@@ -86,7 +86,7 @@ fn sample() -> Snapshot {
 }
 
 fn encoded(snapshot: &Snapshot) -> Vec<u8> {
-    encode::snapshot(snapshot, &Pieces::plan(snapshot, None)).unwrap()
+    encode::snapshot(snapshot, &pieces::plan(snapshot, None)).unwrap()
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn descriptions_come_back_and_bytes_too_many_or_too_few_are_errors() {
     let (snapshot, shape) = (sample(), encode_shape(&sample_shape()));
     let bytes = encoded(&snapshot);
     let read = |bytes: &[u8]| encode::read_snapshot(IMAGE, bytes, sample_shape(), Room::of(0));
-    assert_eq!(read(&bytes).unwrap(), (snapshot.clone(), Pieces::plan(&snapshot, None)));
+    assert_eq!(read(&bytes).unwrap(), (snapshot.clone(), pieces::plan(&snapshot, None)));
     assert_eq!(snapshot.check(), Ok(()));
     for n in 0..bytes.len() {
         assert!(read(&bytes[..n]).is_err(), "{n}");

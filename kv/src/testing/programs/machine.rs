@@ -1,6 +1,7 @@
 //! The machine that runs a program on a memory and on the oracle.
 
 use super::*;
+use crate::layer::Retained;
 
 /// Three things that have to agree: a memory, an engine's storage, and the oracle.
 ///
@@ -523,8 +524,8 @@ impl<E: Engine> Machine<E> {
             );
         }
         let held: usize = self.naive.seqs.iter().map(|s| s.cells.len()).sum();
-        let used = self.params.settled().n_blocks()
-            - self.real.n_free_blocks().min(self.params.settled().n_blocks());
+        let used = self.params.settled().n_blocks(Retained::All, 0)
+            - self.real.n_free_blocks().min(self.params.settled().n_blocks(Retained::All, 0));
         self.tally.shared += u32::from(self.has_windows() || held > used as usize * BLOCK_CELLS);
     }
 
