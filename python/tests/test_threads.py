@@ -17,6 +17,14 @@ def long_session(demo):
     return backstitch.Session(demo, n_ctx=32_768, n_threads=2, n_seq_max=3)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Let Ctrl-C raise, also in the background, where shells make it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def after(seconds, call):
     timer = threading.Timer(seconds, call)
     timer.start()
