@@ -20,18 +20,18 @@ def test_async_for_yields_what_for_does(session):
 
 
 def test_the_event_loop_runs_while_the_model_does(demo):
-    session = backstitch.Session(demo, n_ctx=32_768)
+    session = backstitch.Session(demo, n_ctx=32_768, n_ubatch=16)
 
     async def work():
         ticks = 0
-        task = asyncio.ensure_future(backstitch.in_thread(session.prompt, LONG[:6000]))
+        task = asyncio.ensure_future(backstitch.in_thread(session.prompt, LONG[:1000]))
         while not task.done():
             await asyncio.sleep(0.005)
             ticks += 1
         return ticks, await task
 
     ticks, end = asyncio.run(work())
-    assert end == 6000 and ticks > 10
+    assert end == 1000 and ticks > 10
 
 
 def test_several_streams_advance_side_by_side(session):
@@ -55,7 +55,7 @@ def test_several_streams_advance_side_by_side(session):
 
 
 def test_a_cancelled_task_ends_its_computation(demo):
-    session = backstitch.Session(demo, n_ctx=32_768)
+    session = backstitch.Session(demo, n_ctx=32_768, n_ubatch=16)
 
     async def work():
         task = asyncio.ensure_future(backstitch.in_thread(session.prompt, LONG))

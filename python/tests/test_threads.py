@@ -14,7 +14,7 @@ LONG = [5 + i % 90 for i in range(30_000)]
 
 @pytest.fixture
 def long_session(demo):
-    return backstitch.Session(demo, n_ctx=32_768, n_threads=2, n_seq_max=3)
+    return backstitch.Session(demo, n_ctx=32_768, n_threads=2, n_seq_max=3, n_ubatch=16)
 
 
 @pytest.fixture(autouse=True)
