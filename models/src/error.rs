@@ -475,6 +475,11 @@ pub enum Error {
         /// The sequence.
         seq: u32,
     },
+    /// A branch was changed while its generation was interrupted, so that cannot go on.
+    BranchChanged {
+        /// The sequence of that branch.
+        seq: u32,
+    },
     /// The file of an encoder-decoder names no token for its decoder to start from.
     NoDecoderStart,
     /// The samplers left no token: each is banned, or its logit is not a number.

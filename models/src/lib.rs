@@ -184,6 +184,7 @@ pub use normalize::{Norm, normalize};
 pub use pack::PackedModel;
 pub use params::Params;
 pub use runner::observe::{Observer, ProductInput};
+pub use runner::outputs::SharedLogits;
 pub use session::Session;
 
 #[cfg(all(doctest, feature = "std"))]

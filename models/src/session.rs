@@ -9,7 +9,7 @@
 //! | tokenise text | [`Session::tokenize`], [`Session::tokenize_behind`] |
 //! | evaluate a prompt, or more text | [`Session::prompt`], [`Session::feed`] |
 //! | set all tokens, reusing the common prefix | [`Session::set_tokens`] |
-//! | generate | [`Session::generate`] |
+//! | generate | [`Session::generate`]; in several branches by turns: [`Generation::pause`] |
 //! | get another answer | [`Session::regenerate`] |
 //! | change earlier text | [`Session::rollback`], [`Session::edit`] |
 //! | try two continuations | [`Session::branch`], [`Session::switch`] |
@@ -59,6 +59,7 @@ mod change;
 mod chunk;
 mod finish;
 mod generate;
+mod pause;
 mod prompt;
 #[cfg(feature = "std")]
 mod saving;
@@ -68,12 +69,14 @@ pub use change::{PrefixReuse, Randomness};
 pub use chunk::{Chunk, TokenLogprobs};
 pub use finish::Finish;
 pub use generate::{GenerateOptions, Generation};
+pub use pause::PausedGeneration;
 pub use text::{OutputText, StopMatch};
 
 use crate::cancel::Cancel;
 use crate::context::{Context, Restored, Rollback};
 use crate::error::Error;
 use crate::graph::Head;
+use crate::runner::outputs::SharedLogits;
 use crate::sampler::{Chain, Settings, State};
 use crate::speculative::{self, Drafter, Speculative};
 use alloc::{boxed::Box, vec::Vec};
@@ -328,6 +331,16 @@ impl Session {
     pub fn logits(&mut self) -> Result<&[f32], Error> {
         self.evaluate_pending()?;
         self.ctx.logits(self.current.seq)
+    }
+
+    /// Return the logits after the last token of the current branch, as [`Session::logits`] does,
+    /// to be held as long as the caller likes, without a copy of them.
+    ///
+    /// # Errors
+    /// Those of [`Session::logits`].
+    pub fn shared_logits(&mut self) -> Result<SharedLogits, Error> {
+        self.evaluate_pending()?;
+        self.ctx.shared_logits(self.current.seq)
     }
 
     /// Evaluate the last token generated, if it is still pending. Methods that need this do it

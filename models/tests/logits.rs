@@ -6,6 +6,7 @@ mod golden;
 use backstitch_core::pool::{Inline, Panicked, Pool};
 use backstitch_models::{
     Batch, Cancel, Context, Error, Params, Pos, RestoreOptions, RollbackParams, SaveOptions, SeqId, Token,
+    Wanted,
 };
 use backstitch_testing::assert_bits;
 use golden::{fresh, model, tokens};
@@ -225,4 +226,48 @@ fn a_later_piece_that_does_not_fit_takes_no_logits_away() {
     }
     assert_bits("of the batch", ctx.output(9).unwrap(), &expected);
     assert_eq!((ctx.pos(SeqId(3)).unwrap(), ctx.pos(fork).unwrap()), (Pos(80), Pos(10)));
+}
+
+#[test]
+fn shared_logits_stay_as_they_are_whatever_the_context_computes() {
+    for name in MODELS {
+        let model = model(name);
+        let params = Params::default().n_ctx(256).n_ubatch(16).n_seq_max(3);
+        let mut ctx = Context::new(&model, params).unwrap();
+        let a = ctx.sequence().unwrap();
+        let mut held = Vec::new();
+        for n in 1..12 {
+            ctx.append(a, &tokens(n - 1..n)).unwrap();
+            held.push((ctx.shared_logits(a).unwrap(), n));
+        }
+        let b = ctx.fork(a).unwrap();
+        assert_eq!(ctx.shared_logits(b).unwrap().as_ptr(), ctx.logits(a).unwrap().as_ptr(), "{name}");
+        ctx.rollback(a, Pos(5)).unwrap();
+        held.push((ctx.shared_logits(a).unwrap(), 5)); // recomputed
+        ctx.release(b).unwrap();
+        drop(ctx);
+        for (logits, n) in &held {
+            assert_bits(format!("{name}, {n} tokens"), logits, &fresh(&model, &tokens(0..*n)));
+        }
+    }
+}
+
+#[test]
+fn shared_logits_are_the_memory_of_a_batch_and_a_copy_of_a_row_among_many() {
+    let model = model("llama");
+    let mut ctx = Context::new(&model, Params::default().n_ctx(256).n_seq_max(2)).unwrap();
+    let a = ctx.sequence().unwrap();
+    ctx.append(a, &tokens(0..9)).unwrap();
+    let shared = ctx.shared_logits(a).unwrap();
+    assert_eq!(shared.as_ptr(), ctx.logits(a).unwrap().as_ptr());
+    ctx.append(a, &tokens(9..10)).unwrap();
+    assert_ne!(shared.as_ptr(), ctx.logits(a).unwrap().as_ptr());
+
+    let mut batch = Batch::new();
+    batch.extend(a, Pos(10), &tokens(10..110), Wanted::All).unwrap();
+    ctx.decode(&batch).unwrap();
+    let copied = ctx.shared_logits(a).unwrap();
+    assert_ne!(copied.as_ptr(), ctx.logits(a).unwrap().as_ptr());
+    assert_bits("a row among many", &copied, ctx.logits(a).unwrap());
+    assert_eq!(format!("{copied:?}"), format!("SharedLogits {{ n_vocab: {}, .. }}", copied.len()));
 }

@@ -4,7 +4,7 @@
 use super::{Context, fill};
 use crate::error::Error;
 use crate::graph::Head;
-use crate::runner::outputs::{Logits, copied};
+use crate::runner::outputs::{Logits, SharedLogits, copied};
 use backstitch_kv::{Batch, SeqId, Wanted};
 
 impl Context {
@@ -52,6 +52,17 @@ impl Context {
             self.outputs.give(seq, Some(logits));
         }
         self.outputs.of_sequence(seq).ok_or(Error::NoLogits { seq: seq.0 })
+    }
+
+    /// Return the logits of the last token of `seq`, as [`Context::logits`] does, to be held as
+    /// long as the caller likes, without a copy of them. Of a batch that asked for more than 64
+    /// rows, the row is copied.
+    ///
+    /// # Errors
+    /// Those of [`Context::logits`].
+    pub fn shared_logits(&mut self, seq: SeqId) -> Result<SharedLogits, Error> {
+        self.logits(seq)?;
+        self.outputs.shared(seq)?.ok_or(Error::NoLogits { seq: seq.0 })
     }
 
     /// Return the logits of the last token of `seq` if no token has to be re-evaluated for them.

@@ -260,6 +260,12 @@ impl fmt::Display for Error {
             Self::NothingGenerated { seq } => {
                 write!(f, "sequence {seq} has no generation to repeat; generate first")
             }
+            Self::BranchChanged { seq } => {
+                write!(
+                    f,
+                    "sequence {seq} was changed while its generation was interrupted; start another one"
+                )
+            }
             Self::NoDecoderStart => {
                 f.write_str("this model names no token for its decoder to start from; convert it again")
             }

@@ -4,6 +4,10 @@
 //! the batch in progress. The two are swapped when it succeeds, so that a failed batch changes no
 //! output.
 
+mod shared;
+
+pub use shared::SharedLogits;
+
 use super::pooling::Pooled;
 use crate::error::Error;
 use crate::graph::Head;
@@ -25,8 +29,9 @@ struct Rows {
     head: Head,
     /// Number of values per row.
     width: usize,
-    /// Values `[n_rows, width]`; longer if an earlier batch had more.
-    values: Vec<f32>,
+    /// Values `[n_rows, width]`; longer if an earlier batch had more. Callers may share them, and
+    /// they never change then.
+    values: Logits,
     /// Row of each token of the batch; `None` if it has no output.
     of_index: Vec<Option<u32>>,
     pooled: Pooled,
@@ -38,24 +43,34 @@ impl Rows {
         Rows {
             head: Head::Logits,
             width: n_vocab,
-            values: Vec::with_capacity(n_vocab),
+            values: Arc::new(Vec::with_capacity(n_vocab)),
             of_index: Vec::new(),
             pooled: Pooled::new(n_seq_max),
         }
+    }
+
+    /// Return the values for writing: new ones, if a caller shares those that are there.
+    fn own_values(&mut self) -> &mut Vec<f32> {
+        if Arc::get_mut(&mut self.values).is_none() {
+            self.values = Logits::default();
+        }
+        Arc::make_mut(&mut self.values)
     }
 
     /// Reserve `n_rows` rows for a batch of `n_tokens`.
     fn make_room(&mut self, head: Head, width: usize, n_tokens: usize, n_rows: usize) -> Result<(), Error> {
         let len = n_rows.saturating_mul(width);
         let what = if head == Head::Logits { "logits" } else { "embeddings" };
-        let more = self.values.try_reserve_exact(len.saturating_sub(self.values.len()));
         self.of_index.clear();
-        if more.and_then(|()| self.of_index.try_reserve(n_tokens)).is_err() {
+        let tokens = self.of_index.try_reserve(n_tokens);
+        let values = self.own_values();
+        let more = values.try_reserve_exact(len.saturating_sub(values.len()));
+        if tokens.and(more).is_err() {
             return Err(Error::OutOfMemory { what, n_bytes: 4 * len as u64 });
         }
         // Old values are overwritten later, so clearing them would be wasted.
-        if self.values.len() < len {
-            self.values.resize(len, 0.0);
+        if values.len() < len {
+            values.resize(len, 0.0);
         }
         (self.head, self.width) = (head, width);
         Ok(())
@@ -64,9 +79,11 @@ impl Rows {
     /// Reserve space for another batch of `n_tokens` whose rows have `n_floats` values in all.
     fn make_spare_room(&mut self, n_tokens: usize, n_floats: usize) -> Result<(), Error> {
         let tokens = self.of_index.try_reserve(n_tokens.saturating_sub(self.of_index.len()));
-        let n_more = n_floats.saturating_sub(self.values.len());
+        // Values that a caller shares will not be written to.
+        let values = Arc::get_mut(&mut self.values)
+            .map_or(Ok(()), |values| values.try_reserve_exact(n_floats.saturating_sub(values.len())));
         let refused = Error::OutOfMemory { what: "logits", n_bytes: 4 * n_floats as u64 };
-        tokens.and_then(|()| self.values.try_reserve_exact(n_more)).map_err(|_| refused)
+        tokens.and(values).map_err(|_| refused)
     }
 
     fn row(&self, row: usize) -> Option<&[f32]> {
@@ -265,7 +282,7 @@ impl Outputs {
 
     /// Return all staged rows, to be filled in by the model.
     pub(crate) fn rows_mut(&mut self) -> &mut [f32] {
-        &mut self.staged.values
+        self.staged.own_values()
     }
 }
 

@@ -194,6 +194,23 @@ impl Chain {
         self.draw_from(seed, Rng::new(seed));
     }
 
+    /// Draw with the random numbers of `other` from now on, from its position on. A chain that
+    /// takes the place of another one does not repeat its draws then.
+    ///
+    /// # Example
+    /// ```
+    /// use backstitch_models::sampler::{Chain, Settings};
+    ///
+    /// let mut before = Chain::new(4, &Settings::default().seed(3));
+    /// before.sample(&[0.0; 4]);
+    /// let mut after = Chain::new(4, &Settings::default().temp(1.0));
+    /// after.continue_draws(&before);
+    /// assert_eq!((after.seed(), after.rng()), (before.seed(), before.rng()));
+    /// ```
+    pub fn continue_draws(&mut self, other: &Chain) {
+        self.draw_from(other.seed, other.rng);
+    }
+
     /// Return the seed that the random numbers started from.
     pub fn seed(&self) -> u64 {
         self.seed

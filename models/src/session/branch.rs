@@ -6,6 +6,7 @@ use crate::sampler::{Chain, Rng, State, Trail};
 use crate::speculative::Pending;
 use alloc::{string::String, vec::Vec};
 use backstitch_kv::{Pos, SeqId, Token};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The last generation of a branch: its start, the chain's state there, and its end.
 #[derive(Clone, Debug)]
@@ -39,7 +40,14 @@ pub(super) struct Branch {
     /// The work that the context still has to do for the tokens drawn.
     pub pending: Pending,
     pub generated: Option<Generated>,
+    /// The number of the branch among all that there ever were; ids of sequences are used again.
+    number: usize,
+    /// The number of changes of the tokens, and of generations that began.
+    n_changes: u64,
 }
+
+/// The number of branches that there ever were, of all sessions.
+static N_BRANCHES: AtomicUsize = AtomicUsize::new(0);
 
 impl Branch {
     /// Make a branch whose sequence holds `tokens` and ends at `end`. `chain` accepts the tokens.
@@ -57,6 +65,8 @@ impl Branch {
             base: Vec::new(),
             pending: Pending::default(),
             generated: None,
+            number: N_BRANCHES.fetch_add(1, Ordering::Relaxed),
+            n_changes: 0,
         };
         branch.start_trail();
         tokens.iter().for_each(|&token| branch.chain.accept(token));
@@ -69,7 +79,15 @@ impl Branch {
         tokens.extend_from_slice(&self.tokens);
         let Branch { first, pending, .. } = *self;
         let (chain, trail, base) = (self.chain.clone(), self.trail.clone(), self.base.clone());
-        Branch { seq, chain, tokens, first, trail, base, pending, generated: self.generated.clone() }
+        let number = N_BRANCHES.fetch_add(1, Ordering::Relaxed);
+        let generated = self.generated.clone();
+        Branch { seq, chain, tokens, first, trail, base, pending, generated, number, n_changes: 0 }
+    }
+
+    /// Return a value that tells whether the branch is the same, and its tokens were not changed
+    /// since another call returned it.
+    pub fn stamp(&self) -> (usize, u64) {
+        (self.number, self.n_changes)
     }
 
     /// Return the position of the next token.
@@ -85,6 +103,11 @@ impl Branch {
     /// Return the number of known tokens before `pos`.
     fn n_before(&self, pos: Pos) -> usize {
         usize::try_from(pos.0.saturating_sub(self.first.0)).unwrap_or(0)
+    }
+
+    /// Return the last known token before `pos`.
+    pub fn token_before(&self, pos: Pos) -> Option<Token> {
+        self.tokens.get(..self.n_before(pos)).unwrap_or(&self.tokens).last().copied()
     }
 
     /// Return the length of the prefix that `other` and the branch share.
@@ -116,6 +139,7 @@ impl Branch {
         self.chain.save_drawn(&mut samplers);
         self.trail.reserve(n.min(self.tokens.capacity() - self.tokens.len()), samplers.len());
         let (start, seed, rng) = (self.end(), self.chain.seed(), self.chain.rng());
+        self.n_changes += 1;
         self.generated = Some(Generated { start, seed, rng, samplers, finish: None, stop: None });
     }
 
@@ -151,6 +175,7 @@ impl Branch {
     pub fn push(&mut self, token: Token) {
         self.chain.accept(token);
         self.tokens.push(token);
+        self.n_changes += 1;
     }
 
     /// Draw with other random numbers from the end on.
@@ -168,6 +193,7 @@ impl Branch {
             return Ok(());
         }
         self.tokens.truncate(self.n_before(pos));
+        self.n_changes += 1;
         self.generated.take_if(|generated| generated.start > pos);
         self.generated.iter_mut().for_each(|generated| generated.stop = None);
         let known = pos.max(self.first);

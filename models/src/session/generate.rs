@@ -82,7 +82,13 @@ impl GenerateOptions {
 /// ```
 #[derive(Debug)]
 pub struct Generation<'s> {
-    session: &'s mut Session,
+    pub(super) session: &'s mut Session,
+    pub(super) rest: Rest,
+}
+
+/// The work that a generation still has to do.
+#[derive(Debug)]
+pub(super) struct Rest {
     options: GenerateOptions,
     model: Model,
     n_left: usize,
@@ -105,7 +111,7 @@ impl Session {
         self.current.begin(n_left);
         self.buffers.begin(self.current.tokens.len());
         let model = self.ctx.model().clone();
-        Generation { session: self, options, model, n_left, is_over: false }
+        Generation { session: self, rest: Rest { options, model, n_left, is_over: false } }
     }
 }
 
@@ -120,13 +126,13 @@ impl Generation<'_> {
         chunk.text.clear();
         chunk.tokens.clear();
         chunk.logprobs.clear();
-        if self.is_over {
+        if self.rest.is_over {
             return None;
         }
         let finish = match self.step() {
             Ok(finish) => finish,
             Err(error) => {
-                self.is_over = true;
+                self.rest.is_over = true;
                 // A generation that failed before its first token cannot be repeated.
                 let end = self.session.current.end();
                 self.session.current.generated.take_if(|generated| generated.start == end);
@@ -135,10 +141,10 @@ impl Generation<'_> {
         };
         let Buffers { text, chunk, .. } = &mut self.session.buffers;
         match finish {
-            None => text.show(&self.options.stops, &mut chunk.text),
+            None => text.show(&self.rest.options.stops, &mut chunk.text),
             Some(finish) => {
                 text.show_all(&mut chunk.text);
-                self.is_over = true;
+                self.rest.is_over = true;
                 let generated = self.session.current.generated.as_mut();
                 generated.into_iter().for_each(|generated| generated.finish = Some(finish));
             }
@@ -160,22 +166,27 @@ impl Generation<'_> {
             Ok(n) => n,
             Err(finish) => return Ok(Some(finish)),
         };
-        let ends = |token| self.model.vocab().is_eog(token) && !self.options.ignore_eos;
+        let ends = |token| self.rest.model.vocab().is_eog(token) && !self.rest.options.ignore_eos;
         let Session { ctx, current: branch, speculative, buffers, .. } = &mut *self.session;
         speculative.follow(branch.seq, branch.pending);
-        let mut chooser =
-            Chooser { branch, buffers, options: &self.options, model: &self.model, stopped_by: None };
+        let mut chooser = Chooser {
+            branch,
+            buffers,
+            options: &self.rest.options,
+            model: &self.rest.model,
+            stopped_by: None,
+        };
         let step = speculative.step_with(ctx, &mut chooser, n, ends).map(|step| step.end);
         let stopped_by = chooser.stopped_by;
         branch.pending = speculative.pending();
         let chunk = &mut buffers.chunk;
         // An end-of-generation token is drawn, but is not part of the text.
         chunk.logprobs.truncate(chunk.tokens.len());
-        self.n_left = self.n_left.saturating_sub(chunk.tokens.len());
+        self.rest.n_left = self.rest.n_left.saturating_sub(chunk.tokens.len());
         match step {
             Ok(_) if stopped_by.is_some() => Ok(stopped_by.map(|index| Finish::Stop { index })),
             Ok(Some(end)) => Ok(Some(Finish::End(end))),
-            Ok(None) => Ok((self.n_left == 0).then_some(Finish::Limit)),
+            Ok(None) => Ok((self.rest.n_left == 0).then_some(Finish::Limit)),
             Err(Error::Cancelled) => Ok(Some(Finish::Cancelled)),
             Err(Error::Memory(backstitch_kv::Error::Full { .. })) => Ok(Some(Finish::ContextFull)),
             Err(error) => Err(error),
@@ -186,8 +197,8 @@ impl Generation<'_> {
     fn n_next(&self) -> Result<usize, Finish> {
         let held = self.session.pos().0.unsigned_abs() as usize;
         let room = limit_of(&self.session.ctx).map_or(usize::MAX, |limit| limit.saturating_sub(held));
-        match self.n_left.min(room) {
-            0 if self.n_left == 0 => Err(Finish::Limit),
+        match self.rest.n_left.min(room) {
+            0 if self.rest.n_left == 0 => Err(Finish::Limit),
             0 => Err(Finish::ContextFull),
             _ if self.session.is_cancelled() => Err(Finish::Cancelled),
             n => Ok(n),

@@ -26,12 +26,18 @@ impl Session {
     /// Fed to the branch, they add exactly this text, without a space that neither has. If the
     /// branch is empty, this is [`Session::tokenize`], whose warning applies here too.
     pub fn tokenize_behind(&self, text: &str, parse: ParseSpecial) -> Vec<Token> {
+        self.tokenize_at(self.pos(), text, parse)
+    }
+
+    /// Return the tokens of a text that continues the current branch from `pos` on, as
+    /// [`Session::tokenize_behind`] does from its end: those to give to [`Session::edit`].
+    pub fn tokenize_at(&self, pos: Pos, text: &str, parse: ParseSpecial) -> Vec<Token> {
         let (vocab, mut tokens) = (self.ctx.model().vocab(), Vec::new());
-        if self.pos() == Pos::ZERO {
+        if pos <= Pos::ZERO {
             return self.tokenize(text, parse);
         }
-        match self.tokens().last() {
-            Some(&last) if vocab.is_special(last) => {
+        match self.current.token_before(pos) {
+            Some(last) if vocab.is_special(last) => {
                 vocab.tokenize(text, AddSpecial::No, parse, &mut tokens);
             }
             _ => vocab.tokenize_behind(text, parse, &mut tokens),

@@ -3,6 +3,7 @@
 mod adopted;
 mod cases;
 mod naive;
+mod paused;
 
 use backstitch_models::sampler::{
     Candidates, Chain, DryParams, Generator, History, Kind, MirostatVersion, Penalties, Sampler, Settings,

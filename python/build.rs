@@ -1,0 +1,5 @@
+//! Arguments of the linker: on macOS, symbols of Python are looked up when the module is loaded.
+
+fn main() {
+    pyo3_build_config::add_extension_module_link_args();
+}

@@ -1,0 +1,58 @@
+//! Options of contexts: keyword arguments that several functions of Python take.
+
+use crate::errors::argument;
+use backstitch_models::{CellType, Model, Params};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The largest context that is made without being asked for, in tokens.
+const DEFAULT_N_CTX: u32 = 4096;
+/// The number of sequences, and so of forks, that a context has without being asked for.
+const DEFAULT_N_SEQ_MAX: u32 = 4;
+
+/// Return the parameters of a context of `model` with these options.
+///
+/// # Errors
+/// `TypeError` for an unknown option; `ArgumentError` for an unknown type of cells.
+pub fn params(model: &Model, options: Option<&Bound<'_, PyDict>>) -> PyResult<Params> {
+    let n_ctx = model.hparams().n_ctx_train.min(DEFAULT_N_CTX);
+    let mut params = Params::default().n_ctx(n_ctx).n_seq_max(DEFAULT_N_SEQ_MAX);
+    for (name, value) in options.into_iter().flatten() {
+        set(&mut params, &name.extract::<String>()?, &value)?;
+    }
+    Ok(params)
+}
+
+fn set(params: &mut Params, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    match name {
+        "n_ctx" => params.n_ctx = number(name, value)?,
+        "n_seq_max" => params.n_seq_max = number(name, value)?,
+        "n_batch" => params.n_batch = number(name, value)?,
+        "n_ubatch" => params.n_ubatch = number(name, value)?,
+        "n_threads" => params.n_threads = number(name, value)?,
+        "cache_type_k" => params.type_k = cell_type(name, value)?,
+        "cache_type_v" => params.type_v = cell_type(name, value)?,
+        "checkpoint_bytes" => {
+            params.rollback = params.rollback.checkpoint_bytes(value.extract()?);
+        }
+        _ => return Err(PyTypeError::new_err(format!("there is no option '{name}'"))),
+    }
+    Ok(())
+}
+
+/// Return the number that an option has.
+fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let found: i64 = value.extract()?;
+    u32::try_from(found)
+        .map_err(|_| argument(value.py(), format_args!("{name} is {found}, which is out of range")))
+}
+
+fn cell_type(name: &str, value: &Bound<'_, PyAny>) -> PyResult<CellType> {
+    let found: String = value.extract()?;
+    let known = CellType::ALL.into_iter().find(|known| known.name() == found.to_lowercase());
+    known.ok_or_else(|| {
+        let names = CellType::ALL.map(CellType::name).join(", ");
+        argument(value.py(), format_args!("{name} is \"{found}\"; it can be {names}"))
+    })
+}

@@ -1,0 +1,166 @@
+"""Threads, signals and cancellation. A long evaluation here takes seconds if nothing ends it."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import backstitch
+import pytest
+
+LONG = [5 + i % 90 for i in range(30_000)]
+
+
+@pytest.fixture
+def long_session(demo):
+    return backstitch.Session(demo, n_ctx=32_768, n_threads=2, n_seq_max=3, n_ubatch=16)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Let Ctrl-C raise, also in the background, where shells make it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def after(seconds, call):
+    timer = threading.Timer(seconds, call)
+    timer.start()
+    return timer
+
+
+def test_another_thread_cancels_an_evaluation(long_session):
+    cancel = backstitch.Cancel()
+    after(0.2, cancel.cancel)
+    with pytest.raises(backstitch.CancelledError):
+        long_session.prompt(LONG, cancel=cancel)
+    assert 0 < long_session.pos < len(LONG)
+    assert cancel.is_cancelled and "cancelled" in repr(cancel)
+    kept = long_session.pos
+    with pytest.raises(backstitch.CancelledError):
+        long_session.feed([5], cancel=cancel)
+    cancel.reset()
+    assert long_session.feed([5], cancel=cancel) == kept + 1
+
+
+def test_another_thread_cancels_a_generation(session):
+    session.prompt("Once upon a time")
+    cancel = backstitch.Cancel()
+    generation = session.generate(ignore_eos=True, cancel=cancel)
+    next(generation)
+    cancel.cancel()
+    assert list(generation) == [] and generation.finish == "cancelled"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_ctrl_c_ends_a_long_evaluation(long_session):
+    after(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        long_session.prompt(LONG)
+    assert 0 < long_session.pos < len(LONG)
+    long_session.rollback(1)
+    assert long_session.feed([7]) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_ctrl_c_ends_a_generation_and_loses_no_token(session):
+    session.prompt("Once upon a time")
+    start, shown = session.pos, []
+    timer = after(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        generation = session.generate(ignore_eos=True)
+        while True:
+            for chunk in generation:
+                shown += chunk.tokens
+            session.rollback(start)
+            shown, generation = [], session.generate(ignore_eos=True)
+    timer.join()
+    held = session.tokens[start:]
+    assert held[: len(shown)] == shown and len(held) <= len(shown) + 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_ctrl_c_ends_waiting_for_a_turn(long_session):
+    cancel, ended = backstitch.Cancel(), threading.Event()
+
+    def compute():
+        with pytest.raises(backstitch.CancelledError):
+            long_session.prompt(LONG, cancel=cancel)
+        ended.set()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    time.sleep(0.1)
+    after(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        long_session.fork()
+    assert not ended.is_set()
+    cancel.cancel()
+    thread.join()
+    assert long_session.pos > 0
+
+
+def test_other_threads_run_while_the_model_does(long_session):
+    cancel, count = backstitch.Cancel(), 0
+    thread = threading.Thread(
+        target=lambda: pytest.raises(backstitch.CancelledError, long_session.prompt, LONG, cancel=cancel)
+    )
+    thread.start()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        count += 1
+    alive = thread.is_alive()
+    cancel.cancel()
+    thread.join()
+    assert alive and count > 1000
+
+
+def test_threads_that_generate_take_turns(demo):
+    first = backstitch.Session(demo, n_ctx=1024, n_threads=1, settings=backstitch.Settings(seed=1))
+    first.prompt("Once upon a time")
+    second = first.fork()
+    second.reseed(2)
+    alone = [first.fork().generate(100, ignore_eos=True).text(), second.fork().generate(100, ignore_eos=True).text()]
+    order, texts = [], ["", ""]
+
+    def generate(number, session):
+        for chunk in session.generate(100, ignore_eos=True):
+            order.append(number)
+            texts[number] += chunk.text
+
+    threads = [threading.Thread(target=generate, args=pair) for pair in enumerate([first, second])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == alone
+    assert sum(a != b for a, b in zip(order, order[1:])) > 20
+
+
+def test_a_callback_cannot_use_the_session_that_calls_it(session):
+    with pytest.raises(RuntimeError, match="callback"):
+        session.prompt("Once upon a time", progress=lambda done, all: session.pos)
+    assert session.rollback(0).reevaluated == 0
+
+
+def test_a_session_dropped_during_a_computation_gives_its_sequence_back(demo):
+    session = backstitch.Session(demo, n_ctx=512, n_seq_max=2, n_ubatch=32)
+    forks = [session.fork()]
+    session.prompt([5] * 100, progress=lambda done, all: forks.clear())
+    session.fork()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_its_own_session(session):
+    child = os.fork()
+    if child == 0:
+        try:
+            session.feed([5])
+        except RuntimeError:
+            os._exit(3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    session.feed([5])
