@@ -22,6 +22,9 @@ use pyo3::types::{PyBytes, PyDict};
 use saved::{Restoring, Source};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// A way to evaluate tokens behind the end, which reports how many were evaluated.
+type Evaluate = fn(&mut models::Session, &[models::Token], &dyn Fn(usize)) -> Result<(), Error>;
+
 /// A text that grows, branches and is rolled back, with the samplers that write it.
 ///
 /// A session is made of a model, or forked from another one; forks share a context, and what they
@@ -108,7 +111,7 @@ impl Session {
         text: Prompt,
         parse: ParseSpecial,
         watching: Watching<'_>,
-        evaluate: fn(&mut models::Session, &[models::Token], &dyn Fn(usize)) -> Result<(), Error>,
+        evaluate: Evaluate,
     ) -> PyResult<i32> {
         let (watch, progress) = watching.begin();
         self.run_watched(py, watch, |session| {

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import backstitch
 import pytest
@@ -57,9 +58,13 @@ def test_several_streams_advance_side_by_side(session):
 def test_a_cancelled_task_ends_its_computation(demo):
     session = backstitch.Session(demo, n_ctx=32_768, n_ubatch=16)
 
+    begun = threading.Event()
+
     async def work():
-        task = asyncio.ensure_future(backstitch.in_thread(session.prompt, LONG))
-        await asyncio.sleep(0.2)
+        progress = lambda done, all: begun.set() if done else None
+        task = asyncio.ensure_future(backstitch.in_thread(session.prompt, LONG, progress=progress))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

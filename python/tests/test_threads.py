@@ -31,11 +31,17 @@ def after(seconds, call):
     return timer
 
 
+def when_begun(call):
+    """Return a `progress` that makes another thread call `call` once something was evaluated."""
+    begun = threading.Event()
+    threading.Thread(target=lambda: begun.wait() and call()).start()
+    return lambda done, all: begun.set() if done else None
+
+
 def test_another_thread_cancels_an_evaluation(long_session):
     cancel = backstitch.Cancel()
-    after(0.2, cancel.cancel)
     with pytest.raises(backstitch.CancelledError):
-        long_session.prompt(LONG, cancel=cancel)
+        long_session.prompt(LONG, cancel=cancel, progress=when_begun(cancel.cancel))
     assert 0 < long_session.pos < len(LONG)
     assert cancel.is_cancelled and "cancelled" in repr(cancel)
     kept = long_session.pos
@@ -56,9 +62,9 @@ def test_another_thread_cancels_a_generation(session):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 def test_ctrl_c_ends_a_long_evaluation(long_session):
-    after(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    press = when_begun(lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        long_session.prompt(LONG)
+        long_session.prompt(LONG, progress=press)
     assert 0 < long_session.pos < len(LONG)
     long_session.rollback(1)
     assert long_session.feed([7]) == 2
@@ -83,16 +89,16 @@ def test_ctrl_c_ends_a_generation_and_loses_no_token(session):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 def test_ctrl_c_ends_waiting_for_a_turn(long_session):
-    cancel, ended = backstitch.Cancel(), threading.Event()
+    cancel, begun, ended = backstitch.Cancel(), threading.Event(), threading.Event()
 
     def compute():
         with pytest.raises(backstitch.CancelledError):
-            long_session.prompt(LONG, cancel=cancel)
+            long_session.prompt(LONG, cancel=cancel, progress=lambda done, all: begun.set() if done else None)
         ended.set()
 
     thread = threading.Thread(target=compute)
     thread.start()
-    time.sleep(0.1)
+    begun.wait()
     after(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         long_session.fork()

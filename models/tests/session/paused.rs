@@ -59,7 +59,9 @@ fn a_generation_does_not_go_on_in_a_branch_that_was_changed() {
     let (mut session, [first, second]) = two("llama");
     let changes: [fn(&mut Session); 4] = [
         |session| session.feed(&[Token(40)]).unwrap(),
-        |session| drop(session.rollback(Pos(session.pos().0 - 1)).unwrap()),
+        |session| {
+            session.rollback(Pos(session.pos().0 - 1)).unwrap();
+        },
         |session| {
             let (end, last) = (session.pos(), *session.tokens().last().unwrap());
             session.rollback(Pos(end.0 - 1)).unwrap();
