@@ -72,7 +72,7 @@ macro_rules! kernel_table {
             $(fn $name($($arg: $ty),*) $(-> $ret)? {
                 $path(Scalar::token(), $($arg),*)
             })*
-            quantised_types!(compile_products(integer, Scalar, ()));
+            quantised_types!(compile_products(integer, none, Scalar, ()));
             pub(super) static SET: KernelSet = KernelSet { name: "scalar", products: PRODUCTS, $($name),* };
         }
 
@@ -82,7 +82,7 @@ macro_rules! kernel_table {
             $(fn $name($($arg: $ty),*) $(-> $ret)? {
                 $path(Simd128::token(), $($arg),*)
             })*
-            quantised_types!(compile_products(integer, Simd128, ()));
+            quantised_types!(compile_products(integer, none, Simd128, ()));
             pub(super) static SET: KernelSet = KernelSet { name: "simd128", products: PRODUCTS, $($name),* };
         }
 
@@ -109,7 +109,7 @@ macro_rules! kernel_table {
                 #[allow(unsafe_code)]
                 unsafe { compiled($($arg),*) }
             })*
-            quantised_types!(compile_products(integer, $token, $features));
+            quantised_types!(compile_products(integer, none, $token, $features));
             pub(super) const KERNELS: KernelSet = KernelSet { name: $label, products: PRODUCTS, $($name),* };
             pub(super) static SET: KernelSet = KERNELS;
         }
@@ -163,23 +163,24 @@ quantised_types!(define_products());
 
 /// Define `PRODUCTS`: the kernel in module `$from` of `kernels::matmul`, compiled for each of the
 /// quantised types given. `$features` are those of the instruction set, `()` where it needs none.
+/// `$base` is the set whose products do what the kernel leaves to them; `integer` leaves nothing.
 macro_rules! compile_products {
-    (($from:ident, $token:ty, $features:tt)
+    (($from:ident, $base:ident, $token:ty, $features:tt)
         $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
         pub(super) const PRODUCTS: BlockProducts = BlockProducts {
-            $($name: compile_products!(@compile $from, $token, $features, $name),)*
+            $($name: compile_products!(@compile $from, $base, $token, $features, $name),)*
         };
     };
-    (@compile $from:ident, $token:ty, (), $name:ident) => {
+    (@compile $from:ident, $base:ident, $token:ty, (), $name:ident) => {
         |w, x, n_blocks, out, write| {
-            compile_products!(@call $from, $token, $name, w, x, n_blocks, out, write)
+            compile_products!(@call $from, $base, $token, $name, w, x, n_blocks, out, write)
         }
     };
-    (@compile $from:ident, $token:ty, $features:literal, $name:ident) => {{
+    (@compile $from:ident, $base:ident, $token:ty, $features:literal, $name:ident) => {{
         fn product(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
             #[target_feature(enable = $features)]
             fn compiled(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
-                compile_products!(@call $from, $token, $name, w, x, n_blocks, out, write)
+                compile_products!(@call $from, $base, $token, $name, w, x, n_blocks, out, write)
             }
             // SAFETY: `running` hands a set out only where the processor has its features.
             #[allow(unsafe_code)]
@@ -188,11 +189,11 @@ macro_rules! compile_products {
         product
     }};
     // Kernels over any instruction set are generic over its token, the others know theirs.
-    (@call integer, $token:ty, $name:ident, $($arg:ident),*) => {
+    (@call integer, $base:ident, $token:ty, $name:ident, $($arg:ident),*) => {
         kernels::matmul::integer::multiply::<_, format::$name>(<$token>::token(), $($arg),*)
     };
-    (@call $from:ident, $token:ty, $name:ident, $($arg:ident),*) => {
-        kernels::matmul::$from::multiply::<format::$name>(<$token>::token(), $($arg),*)
+    (@call $from:ident, $base:ident, $token:ty, $name:ident, $($arg:ident),*) => {
+        kernels::matmul::$from::multiply::<format::$name>(<$token>::token(), $base::PRODUCTS.$name, $($arg),*)
     };
 }
 
@@ -203,7 +204,7 @@ macro_rules! with_products {
         $(#[$where]
         mod $module {
             use super::*;
-            quantised_types!(compile_products($from, $token, $features));
+            quantised_types!(compile_products($from, $base, $token, $features));
             fn multiply_bytes_at_peak(n_rounds: usize) -> u64 {
                 #[target_feature(enable = $features)]
                 fn compiled(n_rounds: usize) -> u64 {

@@ -127,6 +127,26 @@ impl<'a, T> Band<'a, T> {
         self.cols.clone()
     }
 
+    /// Return the rows from `n` on; none where there are no more.
+    #[cfg(any(
+        all(target_arch = "x86_64", feature = "amx"),
+        all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+    ))]
+    pub(crate) fn rows_from(&mut self, n: usize) -> Band<'_, T> {
+        let n = n.min(self.n_rows);
+        // SAFETY: the first `n` of the matrix's rows of `stride` elements end inside it, or at its
+        // end.
+        let start = unsafe { self.start.add(n * self.stride) };
+        // `&mut self` keeps these rows and those of `self` apart.
+        Band {
+            start,
+            n_rows: self.n_rows - n,
+            stride: self.stride,
+            cols: self.cols.clone(),
+            matrix: PhantomData,
+        }
+    }
+
     /// Return the elements of row `i` in the columns of this band; empty when there is no such row.
     #[inline(always)]
     pub fn row(&mut self, i: usize) -> &mut [T] {
@@ -166,6 +186,23 @@ mod tests {
             assert_eq!(next, n_cols);
             assert!(x.iter().enumerate().all(|(i, &x)| x == i / n_cols.max(1) + 1));
         }
+    }
+
+    #[test]
+    #[cfg(any(
+        all(target_arch = "x86_64", feature = "amx"),
+        all(target_arch = "aarch64", target_feature = "neon", target_endian = "little")
+    ))]
+    fn later_rows_are_a_band_too() {
+        let mut x: Vec<usize> = (0..12).collect();
+        let mut band = Bands::new(&mut x, 4, 2, Share::alone(2, 2)).take(1).unwrap();
+        let mut later = band.rows_from(1);
+        assert_eq!((later.n_rows(), later.cols()), (2, 2..4));
+        assert_eq!(later.row(0), [6, 7]);
+        assert_eq!(later.row(1), [10, 11]);
+        assert!(later.row(2).is_empty());
+        assert!(band.rows_from(9).row(0).is_empty());
+        assert_eq!(band.row(0), [2, 3]);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! A tile is one panel times up to twelve tokens, with all accumulators in registers; the panel
 //! streams past from memory. More tokens pass in groups of tiles, or go to [`super::unpacked`].
+//!
+//! What depends on the format alone is asked in `if const`: the compiler then never sees the other
+//! branch, and these kernels are most of what it compiles.
 
 use super::sink::{Sink, Write};
 use super::sums::{has_few_bits, minima, panels, scale_sums, start};
@@ -14,7 +17,7 @@ use crate::pool::Band;
 /// Add the products of four columns.
 #[inline(always)]
 fn dot<S: Simd, Q: Format>(s: S, acc: S::I, w: S::B, x: i32) -> S::I {
-    if matches!(Q::BIAS, Bias::Signed) { s.dot_biased(acc, w, x) } else { s.dot_small(acc, w, x) }
+    if const { matches!(Q::BIAS, Bias::Signed) } { s.dot_biased(acc, w, x) } else { s.dot_small(acc, w, x) }
 }
 
 /// Return the sum of a block of one token, or of half a block: `N` vectors of weights, from the
@@ -29,11 +32,14 @@ fn few_bits<S: Simd, Q: Format, const N: usize>(
 ) -> S::I {
     let zero = s.isplat(0);
     let Some(q) = x.q.get(from..).and_then(|q| q.first_chunk()) else { return zero };
-    let sum = match Q::BITS {
-        0..=4 => s.dot_few_bits::<N, 4>(zero, w, q),
-        5 => s.dot_few_bits::<N, 5>(zero, w, q),
-        6 => s.dot_few_bits::<N, 6>(zero, w, q),
-        _ => s.dot_few_bits::<N, 7>(zero, w, q),
+    let sum = if const { Q::BITS <= 4 } {
+        s.dot_few_bits::<N, 4>(zero, w, q)
+    } else if const { Q::BITS == 5 } {
+        s.dot_few_bits::<N, 5>(zero, w, q)
+    } else if const { Q::BITS == 6 } {
+        s.dot_few_bits::<N, 6>(zero, w, q)
+    } else {
+        s.dot_few_bits::<N, 7>(zero, w, q)
     };
     s.iadd(s.ishl(sum, Q::SHIFT), start::<S, Q>(s, x, correction))
 }
@@ -50,14 +56,17 @@ fn lockstep<S: Simd, Q: Format, const G: usize>(
     acc: &mut [S::F; G],
 ) {
     debug_assert_eq!(matches!(factors, Factors::SubBlocks { .. }), Q::SUB_BLOCKS);
-    match factors {
-        Factors::Whole { scale, min } => whole::<S, Q, G>(s, w, (scale, min), x, acc),
-        Factors::SubBlocks { scale, scales, mins } => {
-            sub_blocks::<S, Q, G>(s, w, (scale, scales), x, acc);
-            if let Some(mins) = mins {
-                minima(s, mins, x, acc);
-            }
+    if const { Q::SUB_BLOCKS } {
+        let Factors::SubBlocks { scale, scales, mins } = factors else { return };
+        sub_blocks::<S, Q, G>(s, w, (scale, scales), x, acc);
+        if const { Q::HAS_MIN }
+            && let Some(mins) = mins
+        {
+            minima(s, mins, x, acc);
         }
+    } else {
+        let Factors::Whole { scale, min } = factors else { return };
+        whole::<S, Q, G>(s, w, (scale, min), x, acc);
     }
 }
 
@@ -71,29 +80,29 @@ fn whole<S: Simd, Q: Format, const G: usize>(
     acc: &mut [S::F; G],
 ) {
     let mut sums = [s.isplat(0); G];
-    let mut more = [s.isplat(0); G];
-    if has_few_bits::<S, Q>() {
+    if const { has_few_bits::<S, Q>() } {
         for i in 0..G {
             sums[i] = few_bits::<S, Q, 8>(s, w, &x[i], 0, x[i].correction_128);
         }
-        return scale_sums(s, sums, (scale, min), x, acc);
-    }
-    for i in 0..G {
-        sums[i] = start::<S, Q>(s, &x[i], x[i].correction_128);
-    }
-    for g in 0..4 {
+    } else {
+        let mut more = [s.isplat(0); G];
         for i in 0..G {
-            sums[i] = dot::<S, Q>(s, sums[i], w[2 * g], x[i].q[2 * g]);
+            sums[i] = start::<S, Q>(s, &x[i], x[i].correction_128);
         }
-        for i in 0..G {
-            // With few tokens there are two sums for each.
-            let sum = if G <= 2 { &mut more[i] } else { &mut sums[i] };
-            *sum = dot::<S, Q>(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
+        for g in 0..4 {
+            for i in 0..G {
+                sums[i] = dot::<S, Q>(s, sums[i], w[2 * g], x[i].q[2 * g]);
+            }
+            for i in 0..G {
+                // With few tokens there are two sums for each.
+                let sum = if const { G <= 2 } { &mut more[i] } else { &mut sums[i] };
+                *sum = dot::<S, Q>(s, *sum, w[2 * g + 1], x[i].q[2 * g + 1]);
+            }
         }
-    }
-    if G <= 2 {
-        for i in 0..G {
-            sums[i] = s.iadd(sums[i], more[i]);
+        if const { G <= 2 } {
+            for i in 0..G {
+                sums[i] = s.iadd(sums[i], more[i]);
+            }
         }
     }
     scale_sums(s, sums, (scale, min), x, acc);
@@ -117,15 +126,15 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
             } else {
                 x[i].correction_128.wrapping_sub(x[i].first_correction_128)
             };
-            sums[i] = if has_few_bits::<S, Q>() {
+            sums[i] = if const { has_few_bits::<S, Q>() } {
                 few_bits::<S, Q, 4>(s, &w.as_chunks().0[h], &x[i], 4 * h, correction)
             } else {
                 start::<S, Q>(s, &x[i], correction)
             };
         }
-        for g in 0..4 {
-            for i in 0..G {
-                if !has_few_bits::<S, Q>() {
+        if const { !has_few_bits::<S, Q>() } {
+            for g in 0..4 {
+                for i in 0..G {
                     sums[i] = dot::<S, Q>(s, sums[i], w[4 * h + g], x[i].q[4 * h + g]);
                 }
             }

@@ -8,15 +8,15 @@ use crate::format::Format;
 use crate::isa::{Simd, cache};
 use crate::pool::Band;
 
+/// Return true if the set has [`unpacked`]. The compiler makes loops of it that keep the sums in
+/// memory for the others.
+const fn unpacks<S: Simd>() -> bool {
+    S::N_REGISTERS >= 32 || S::FEW_BITS
+}
+
 /// Return the fewest tokens for which [`unpacked`] is faster, as measured with AVX-512 and AVX2.
-///
-/// None for the other sets: the compiler makes loops of it that keep the sums in memory.
-const fn least_unpacked<S: Simd>() -> Option<usize> {
-    match S::N_REGISTERS {
-        32.. => Some(32),
-        _ if S::FEW_BITS => Some(6),
-        _ => None,
-    }
+const fn least_unpacked<S: Simd>() -> usize {
+    if S::N_REGISTERS >= 32 { 32 } else { 6 }
 }
 
 /// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
@@ -29,9 +29,7 @@ pub(crate) fn multiply<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    if let Some(least) = const { least_unpacked::<S>() }
-        && x.len() / n_blocks >= least
-    {
+    if const { unpacks::<S>() } && x.len() / n_blocks >= const { least_unpacked::<S>() } {
         return unpacked::multiply::<S, Q>(s, w, x, n_blocks, out, write);
     }
     let group = GROUP * n_blocks;

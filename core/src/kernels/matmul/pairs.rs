@@ -2,15 +2,13 @@
 //! (I8MM).
 //!
 //! A panel is unpacked, some blocks at a time, to the order that the instructions read; then all
-//! tokens pass, four at a time. Fewer than four tokens, left over or alone, go to [`integer`], as
-//! do types with sub-block scales. The operations on every output and their order are the same
-//! there and here.
+//! tokens pass, four at a time. Fewer than four tokens, left over or alone, go to the product of
+//! the set without these instructions, as do types with sub-block scales. The operations on every
+//! output and their order are the same there and here.
 //!
 //! The order of a block's elements, and the two numbers that each vector of scales holds twice, are
 //! those of [`crate::isa::mmla`].
 
-use super::few_tokens::multiply_near;
-use super::integer;
 use super::sink::{Sink, Write};
 use super::sums::panels;
 use super::tokens::Tile;
@@ -20,6 +18,7 @@ use crate::format::{Factors, Format};
 use crate::isa::cache;
 use crate::isa::mmla::{Block, NOTHING, Sums, TOKENS};
 use crate::isa::neon::{Mixed, Neon};
+use crate::kernel_set::MultiplyBlocks;
 use crate::pool::Band;
 
 /// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the
@@ -35,10 +34,12 @@ struct Room {
     sums: [Sums; MOST / TOKENS],
 }
 
-/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
+/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks; `without_pairs` is called for what
+/// these instructions do not take.
 #[inline(always)]
 pub(crate) fn multiply<Q: Format>(
     s: Neon<Mixed>,
+    without_pairs: MultiplyBlocks,
     w: &[u8],
     x: &[QBlock],
     n_blocks: usize,
@@ -46,11 +47,11 @@ pub(crate) fn multiply<Q: Format>(
     write: Write,
 ) {
     if const { Q::SUB_BLOCKS } {
-        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+        return without_pairs(w, x, n_blocks, out, write);
     }
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS {
-        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+        return without_pairs(w, x, n_blocks, out, write);
     }
     // The tokens of the last group may be too few.
     let n_rest = if n_tokens % GROUP < TOKENS { n_tokens % GROUP } else { 0 };
@@ -64,7 +65,9 @@ pub(crate) fn multiply<Q: Format>(
             one_panel::<Q>(s, &mut room, panel, n_blocks, x, sink);
         }
     }
-    multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+    if n_rest > 0 {
+        without_pairs(w, rest, n_blocks, &mut out.rows_from(n_tokens - n_rest), write);
+    }
 }
 
 /// Multiply one panel by the tokens `x`, in whole groups but for the last, which has at least four.

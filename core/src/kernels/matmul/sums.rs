@@ -17,7 +17,7 @@ pub(super) fn start<S: Simd, Q: Format>(s: S, x: &QBlock, correction: i32) -> S:
     match Q::BIAS {
         Bias::None => s.isplat(0),
         Bias::Eight => s.isplat(x.correction_8),
-        Bias::Signed if has_few_bits::<S, Q>() => s.isplat(correction),
+        Bias::Signed if const { has_few_bits::<S, Q>() } => s.isplat(correction),
         Bias::Signed => s.start_biased(correction),
     }
 }

@@ -1,12 +1,10 @@
 //! Quantised weights times many tokens, on the tiles of AMX.
 //!
 //! Two panels are unpacked, some blocks at a time, to what tiles load; then all tokens pass, 32 at
-//! a time. Fewer than sixteen tokens, left over or alone, go to [`integer`], as do rows of few
-//! blocks and types with sub-block scales. The operations on every output and their order are the
-//! same there and here.
+//! a time. Fewer than sixteen tokens, left over or alone, go to the product of AVX-512, as do rows
+//! of few blocks and types with sub-block scales. The operations on every output and their order
+//! are the same there and here.
 
-use super::few_tokens::multiply_near;
-use super::integer;
 use super::sink::{Sink, Write};
 use super::sums::panels;
 use super::tokens::Tile;
@@ -16,6 +14,7 @@ use crate::format::{Factors, Format};
 use crate::isa::amx::{Block, Product, Sums, TOKENS, Tiles};
 use crate::isa::avx512::Avx512;
 use crate::isa::{LANES, Simd, cache};
+use crate::kernel_set::MultiplyBlocks;
 use crate::pool::Band;
 
 /// The most blocks of a panel that are unpacked at once: they stay in the nearest cache while the
@@ -39,10 +38,12 @@ struct Room {
     sums: [[Sums; 4]; MOST / (2 * TOKENS)],
 }
 
-/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks.
+/// Multiply all panels `w` by all rows `x` of `n_blocks` blocks; `without_tiles` is called for what
+/// tiles do not take.
 #[inline(always)]
 pub(crate) fn multiply<Q: Format>(
     s: Avx512,
+    without_tiles: MultiplyBlocks,
     w: &[u8],
     x: &[QBlock],
     n_blocks: usize,
@@ -50,14 +51,14 @@ pub(crate) fn multiply<Q: Format>(
     write: Write,
 ) {
     if const { Q::SUB_BLOCKS } {
-        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+        return without_tiles(w, x, n_blocks, out, write);
     }
     let n_tokens = x.len() / n_blocks;
     if n_tokens < TOKENS || n_blocks < LEAST {
-        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+        return without_tiles(w, x, n_blocks, out, write);
     }
     let Some(mut tiles) = Tiles::configure() else {
-        return integer::multiply::<_, Q>(s, w, x, n_blocks, out, write);
+        return without_tiles(w, x, n_blocks, out, write);
     };
     // The tokens of the last group may be too few for a tile.
     let n_rest = if n_tokens % GROUP < TOKENS { n_tokens % GROUP } else { 0 };
@@ -73,7 +74,9 @@ pub(crate) fn multiply<Q: Format>(
             two_panels::<Q>(s, &mut tiles, &mut room, [Some(first), second], n_blocks, x, sink);
         }
     }
-    multiply_near::<_, Q>(s, w, rest, n_blocks, n_tokens - n_rest, out, write);
+    if n_rest > 0 {
+        without_tiles(w, rest, n_blocks, &mut out.rows_from(n_tokens - n_rest), write);
+    }
 }
 
 /// Return the number of tokens that pass together: whole groups, about as many in each pass. They

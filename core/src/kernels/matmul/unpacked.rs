@@ -71,15 +71,16 @@ pub(super) fn multiply<S: Simd, Q: Format>(
     for (i, x) in x.chunks(n_together * n_blocks).enumerate() {
         let mut rest = panels::<Q>(w, n_blocks).enumerate();
         while let Some((panel, one)) = rest.next() {
-            let two = if const { S::N_REGISTERS >= 32 } { rest.next() } else { None };
-            let mut after = rest.clone().map(|(_, panel)| panel);
-            let next = [after.next(), if const { S::N_REGISTERS >= 32 } { after.next() } else { None }];
-            // Nothing is fetched ahead of the end.
-            let next = next.map(|panel| panel.unwrap_or(&[]));
             let mut sink = Sink { out: &mut *out, panel, token: i * n_together, write };
-            if let Some((_, two)) = two {
+            // Nothing is fetched ahead of the end.
+            let after = |n: usize| rest.clone().nth(n).map_or(&[][..], |(_, panel)| panel);
+            if const { S::N_REGISTERS >= 32 } {
+                // A last panel without a second meets itself: the band has no columns for that one.
+                let next = [after(1), after(2)];
+                let two = rest.next().map_or(one, |(_, panel)| panel);
                 pass::<S, Q, 2>(s, &mut room, [one, two], next, x, n_blocks, &mut sink);
             } else {
+                let next = [after(0), &[]];
                 pass::<S, Q, 1>(s, &mut room, [one], next, x, n_blocks, &mut sink);
             }
         }
@@ -198,16 +199,16 @@ impl Group<'_> {
         soon: &mut Soon<'_>,
         sink: &mut Sink<'_, '_>,
     ) {
-        let most = const { most_tokens::<S, Q>(P) };
+        let most = const { most_tokens::<S, Q>() };
         let mut t = 0;
         for left in (1..=self.n.div_ceil(most)).rev() {
             let n = (self.n - t).div_ceil(left);
             soon.fetch(s, n);
             match n {
-                6 if const { most_tokens::<S, Q>(P) >= 6 } => self.tile::<S, Q, P, 6>(s, part, t, sums, sink),
-                5 if const { most_tokens::<S, Q>(P) >= 6 } => self.tile::<S, Q, P, 5>(s, part, t, sums, sink),
-                4 if const { most_tokens::<S, Q>(P) >= 4 } => self.tile::<S, Q, P, 4>(s, part, t, sums, sink),
-                3 if const { most_tokens::<S, Q>(P) >= 3 } => self.tile::<S, Q, P, 3>(s, part, t, sums, sink),
+                6 if const { most_tokens::<S, Q>() >= 6 } => self.tile::<S, Q, P, 6>(s, part, t, sums, sink),
+                5 if const { most_tokens::<S, Q>() >= 6 } => self.tile::<S, Q, P, 5>(s, part, t, sums, sink),
+                4 if const { most_tokens::<S, Q>() >= 4 } => self.tile::<S, Q, P, 4>(s, part, t, sums, sink),
+                3 if const { most_tokens::<S, Q>() >= 3 } => self.tile::<S, Q, P, 3>(s, part, t, sums, sink),
                 2 => self.tile::<S, Q, P, 2>(s, part, t, sums, sink),
                 _ => self.tile::<S, Q, P, 1>(s, part, t, sums, sink),
             }
@@ -262,10 +263,10 @@ impl Group<'_> {
     }
 }
 
-/// Return the most tokens whose sums stay in registers beside `n_panels`.
-const fn most_tokens<S: Simd, Q: Format>(n_panels: usize) -> usize {
+/// Return the most tokens whose sums stay in registers.
+const fn most_tokens<S: Simd, Q: Format>() -> usize {
     match S::N_REGISTERS {
-        32.. if n_panels == 2 && !Q::SUB_BLOCKS => 6,
+        32.. if !Q::SUB_BLOCKS => 6,
         32.. => 4,
         _ if has_few_bits::<S, Q>() && !Q::SUB_BLOCKS => 3,
         _ => 2,
@@ -292,9 +293,10 @@ fn dots<S: Simd, Q: Format, const P: usize, const G: usize, const N: usize>(
         for i in 0..G {
             let x = x[i].q[g];
             for p in 0..P {
-                sums[p][i] = match Q::BIAS {
-                    Bias::Signed => s.dot_biased(sums[p][i], w[p], x),
-                    _ => s.dot_small(sums[p][i], w[p], x),
+                sums[p][i] = if const { matches!(Q::BIAS, Bias::Signed) } {
+                    s.dot_biased(sums[p][i], w[p], x)
+                } else {
+                    s.dot_small(sums[p][i], w[p], x)
                 };
             }
         }
@@ -314,12 +316,16 @@ fn dots_together<S: Simd, Q: Format, const G: usize, const N: usize>(
     let Some(w) = w.q.get(from..).and_then(|w| w.first_chunk::<N>()) else { return };
     let mut products = [s.isplat(0); G];
     let x = x.each_ref().map(|x| x.q.get(from..).and_then(|x| x.first_chunk::<N>()).unwrap_or(&[0; N]));
-    match Q::BITS {
-        0..=4 => s.dot_tokens::<N, G, 4>(&mut products, w, x),
-        5 => s.dot_tokens::<N, G, 5>(&mut products, w, x),
-        6 => s.dot_tokens::<N, G, 6>(&mut products, w, x),
-        7 => s.dot_tokens::<N, G, 7>(&mut products, w, x),
-        _ => s.dot_tokens::<N, G, 8>(&mut products, w, x),
+    if const { Q::BITS <= 4 } {
+        s.dot_tokens::<N, G, 4>(&mut products, w, x);
+    } else if const { Q::BITS == 5 } {
+        s.dot_tokens::<N, G, 5>(&mut products, w, x);
+    } else if const { Q::BITS == 6 } {
+        s.dot_tokens::<N, G, 6>(&mut products, w, x);
+    } else if const { Q::BITS == 7 } {
+        s.dot_tokens::<N, G, 7>(&mut products, w, x);
+    } else {
+        s.dot_tokens::<N, G, 8>(&mut products, w, x);
     }
     for i in 0..G {
         sums[i] = s.iadd(s.ishl(products[i], Q::SHIFT), sums[i]);
