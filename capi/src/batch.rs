@@ -17,9 +17,13 @@ struct Lists {
     n_seq_id: Vec<i32>,
     seqs: Vec<i32>,
     /// The address of each token's part of `seqs`, and a null.
-    seq_id: Vec<usize>,
+    seq_id: Vec<*mut i32>,
     logits: Vec<i8>,
 }
+
+// SAFETY: the addresses point into `seqs`, which moves with them between threads; only the program
+// looks at them.
+unsafe impl Send for Lists {}
 
 /// The batches that are alive, by the address of their positions.
 static ALLOCATED: LazyLock<Mutex<HashMap<usize, Lists>>> = LazyLock::new(Mutex::default);
@@ -51,13 +55,13 @@ impl Lists {
         let n_tokens_here = if n_embd == 0 { n_tokens } else { 0 };
         let mut seqs: Vec<i32> = zeros(n_tokens.saturating_mul(n_seq_max))?;
         let start = seqs.as_mut_ptr();
-        let part = |i| start.wrapping_add(i * n_seq_max) as usize;
+        let part = |i| start.wrapping_add(i * n_seq_max);
         Ok(Lists {
             token: zeros(n_tokens_here)?,
             embd: zeros(n_tokens.saturating_mul(n_embd))?,
             pos: zeros(n_tokens)?,
             n_seq_id: zeros(n_tokens)?,
-            seq_id: (0..n_tokens).map(part).chain([0]).collect(),
+            seq_id: (0..n_tokens).map(part).chain([std::ptr::null_mut()]).collect(),
             seqs,
             logits: zeros(n_tokens)?,
         })
@@ -75,7 +79,7 @@ impl Lists {
             embd: or_null(self.embd.is_empty(), self.embd.as_mut_ptr().cast()).cast(),
             pos: self.pos.as_mut_ptr(),
             n_seq_id: self.n_seq_id.as_mut_ptr(),
-            seq_id: self.seq_id.as_mut_ptr().cast(),
+            seq_id: self.seq_id.as_mut_ptr(),
             logits: self.logits.as_mut_ptr(),
         }
     }

@@ -218,6 +218,20 @@ fn warn(options: &Options) {
     }
 }
 
+/// Return the tokens of a context of `n_streams` equal streams, and of one of them. Streams are
+/// padded as in llama.cpp, whose programs may count on tokens beyond those that they ask for.
+///
+/// # Errors
+/// [`Error::Range`] if all streams together have too many.
+fn padded(n_ctx: u32, n_streams: u32) -> Result<(u32, u32), Error> {
+    const STEP: u32 = 256;
+    let pad = |n: u32| n.checked_next_multiple_of(STEP);
+    let stream = pad(n_ctx).and_then(|n| pad((n / n_streams.max(1)).max(1)));
+    let all = stream.and_then(|stream| Some((stream.checked_mul(n_streams)?, stream)));
+    let wanted = "a number of tokens that leaves room for padding";
+    all.ok_or(Error::Range { what: "n_ctx", found: n_ctx.into(), wanted })
+}
+
 /// Make a context, with the wishes as they were fulfilled.
 fn make(model: &ModelEntry, options: &mut Options) -> Result<Option<Context>, Error> {
     let n_seq_max = options.n_seq_max.max(1);
@@ -235,7 +249,7 @@ fn make(model: &ModelEntry, options: &mut Options) -> Result<Option<Context>, Er
     };
     let n_threads = options.n_threads.max(options.n_threads_batch);
     let n_ctx = if options.n_ctx == 0 { whole.hparams().n_ctx_train } else { options.n_ctx };
-    let n_ctx_seq = if options.is_unified { n_ctx } else { (n_ctx / n_seq_max).max(1) };
+    let (n_ctx, n_ctx_seq) = padded(n_ctx, if options.is_unified { 1 } else { n_seq_max })?;
     let mut params = Params::default()
         .n_ctx(n_ctx)
         .n_ctx_seq(n_ctx_seq)

@@ -2,7 +2,7 @@
 
 use crate::border::{self, Out, exports};
 use crate::error::Error;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +31,8 @@ struct Receiver {
 static RECEIVER: Mutex<Receiver> = Mutex::new(Receiver { callback: None, data: 0 });
 
 thread_local! {
+    /// True while this thread runs the callback that receives messages.
+    static IN_LOG: Cell<bool> = const { Cell::new(false) };
     static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
 }
 
@@ -39,9 +41,12 @@ thread_local! {
 pub fn write(level: Level, message: &str) {
     let receiver = *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
     match receiver.callback {
+        Some(_) if IN_LOG.get() => {}
         Some(callback) => {
             let line = c_string(&format!("backstitch: {message}\n"));
+            IN_LOG.set(true);
             border::in_callback(|| callback(level as i32, line.as_ptr(), receiver.data as *mut c_void));
+            IN_LOG.set(false);
         }
         None if level != Level::Info => eprintln!("backstitch: {message}"),
         None => {}

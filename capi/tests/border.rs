@@ -95,9 +95,10 @@ fn wrong_batches_change_nothing() {
         batch::llama_batch_free(made);
     }
     assert_eq!(memory::llama_memory_seq_pos_max(memory_handle, 0), 2);
-    assert_eq!(decode_tokens(ctx, &mut [8; 61]), 0, "{}", last_error());
+    let n_ctx = context::llama_n_ctx(ctx) as i32;
+    assert_eq!(decode_tokens(ctx, &mut vec![8; n_ctx as usize - 3]), 0, "{}", last_error());
     assert_eq!(decode_tokens(ctx, &mut [8]), 1, "the cells are full");
-    assert_eq!(memory::llama_memory_seq_pos_max(memory_handle, 0), 63);
+    assert_eq!(memory::llama_memory_seq_pos_max(memory_handle, 0), n_ctx - 1);
     for (tokens, embd, seqs) in [(0, 0, 1), (-1, 0, 1), (1, -1, 1), (1, 0, 0), (i32::MAX, i32::MAX, i32::MAX)]
     {
         assert!(batch::llama_batch_init(tokens, embd, seqs).pos.is_null());
@@ -195,6 +196,25 @@ fn samplers_that_are_gone_or_owned_are_left_alone() {
     sampler::llama_sampler_apply(top_k, output(&mut empty));
     sampler::llama_sampler_free(top_k);
     context::llama_free(ctx);
+}
+
+#[test]
+fn contexts_have_room_for_whole_steps_of_tokens() {
+    let (model, ctx) = open();
+    let sizes = |n_ctx, n_seq_max, kv_unified| {
+        let params = ContextParams { n_ctx, n_seq_max, kv_unified, ..Default::default() };
+        let made = context::llama_init_from_model(model, params);
+        let sizes = (context::llama_n_ctx(made), context::llama_n_ctx_seq(made));
+        context::llama_free(made);
+        sizes
+    };
+    assert_eq!(sizes(16, 1, 0), (256, 256));
+    assert_eq!(sizes(256, 1, 0), (256, 256));
+    assert_eq!(sizes(600, 3, 0), (768, 256));
+    assert_eq!(sizes(600, 3, 1), (768, 768));
+    assert_eq!(sizes(u32::MAX, 1, 0), (0, 0));
+    context::llama_free(ctx);
+    model::llama_model_free(model);
 }
 
 #[test]

@@ -10,8 +10,9 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The number of freed samplers whose addresses are not used again.
-const QUARANTINE: usize = 4096;
+/// The number of freed samplers whose addresses are not used again; fewer under Miri, where each
+/// look at them takes long.
+const QUARANTINE: usize = if cfg!(miri) { 8 } else { 4096 };
 
 /// The address of a sampler as C has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
