@@ -42,6 +42,7 @@ struct Inner {
     weights: Weights,
     vocab: Vocab,
     fingerprint: Fingerprint,
+    n_params: u64,
     name: Option<String>,
     chat_template: Option<String>,
 }
@@ -62,7 +63,8 @@ impl Inner {
         let weights = Weights::load(gguf, &graph, work, keep, done)?;
         let text = |key| gguf.optional::<&str>(key).map(|text| text.map(String::from));
         let (name, chat_template) = (text("general.name")?, text("tokenizer.chat_template")?);
-        Ok(Inner { hparams, graph, weights, vocab, fingerprint, name, chat_template })
+        let n_params = gguf.tensors().iter().map(|tensor| tensor.n_elements() as u64).sum();
+        Ok(Inner { hparams, graph, weights, vocab, fingerprint, n_params, name, chat_template })
     }
 }
 
@@ -256,6 +258,11 @@ impl Model {
     /// Return the source of the chat template, if the file has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
+    }
+
+    /// Return the number of parameters: the elements of all tensors of the file.
+    pub fn n_params(&self) -> u64 {
+        self.0.n_params
     }
 
     /// Return the bytes of the weights in memory.

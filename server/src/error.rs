@@ -62,6 +62,11 @@ pub enum Error {
         /// The reason.
         kind: std::io::ErrorKind,
     },
+    /// The name of a saved slot leads to a link, a pipe or a device, which is not opened.
+    NoFile {
+        /// The name, without its folder.
+        name: String,
+    },
     /// The engine has stopped.
     Stopped,
     /// The model or its memory failed.
@@ -87,6 +92,7 @@ impl fmt::Display for Error {
             Error::BusySlot { slot } => write!(f, "slot {slot} evaluates a request"),
             Error::NoToken => write!(f, "the samplers and the grammar ban every token"),
             Error::File { name, kind } => write!(f, "{name}: {kind}"),
+            Error::NoFile { name } => write!(f, "{name}: not a file; links, pipes and devices are not read"),
             Error::Stopped => write!(f, "the server is stopping"),
             Error::Engine(error) => error.fmt(f),
         }

@@ -232,13 +232,25 @@ fn damaged_and_unwritable_slots_are_told_without_their_folder() {
     server.post("/completion", &body);
     std::fs::write(folder.path().join("bad"), b"no state").unwrap();
     std::fs::create_dir(folder.path().join("folder")).unwrap();
-    for (action, name) in [("restore", "bad"), ("restore", "folder"), ("restore", "none"), ("save", "folder")]
+    let mut refused =
+        vec![("restore", "bad"), ("restore", "folder"), ("restore", "none"), ("save", "folder")];
+    #[cfg(unix)]
     {
+        // Opening a pipe waits for a writer; the bytes behind a link are nobody's business.
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
+        assert!(made.unwrap().success());
+        std::fs::write(folder.path().join("outside"), b"secrets of others").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("outside"), folder.path().join("link")).unwrap();
+        refused.extend([("restore", "pipe"), ("restore", "link")]);
+    }
+    for (action, name) in refused {
         let path = format!("/slots/0?action={action}");
         let (status, answer) = server.send("POST", &path, &json!({"filename": name}));
         let message = answer["error"]["message"].as_str().unwrap();
         assert!((400..=500).contains(&status) && message.contains(name), "{answer}");
         assert!(!message.contains(&*folder.path().to_string_lossy()), "{answer}");
+        assert_eq!(message.contains("not a file"), ["pipe", "link"].contains(&name), "{answer}");
+        assert!(!message.contains("secrets"), "{answer}");
     }
     // The conversation is as it was.
     assert_eq!(server.post("/completion", &body)["timings"]["prompt_n"], 1);

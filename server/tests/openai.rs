@@ -1,5 +1,6 @@
 //! OpenAI's and Anthropic's interfaces over sockets: shapes of answers and streams, reuse, errors.
 
+use backstitch_models::gguf::Gguf;
 use backstitch_models::{Model, Params};
 use backstitch_server::engine::{Engine, EngineParams};
 use backstitch_server::http::{Adapters, Host, Loaded, Server, Stop};
@@ -340,6 +341,10 @@ fn errors_have_the_shape_of_their_interface() {
         assert_eq!((status, &error["error"]["type"]), (400, &json!("exceed_context_size_error")));
         assert_eq!(error["error"]["n_ctx"], 512);
         assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512);
+        long["max_tokens"] = 3.into();
+        let (status, error) = server.error("/v1/messages", long.clone());
+        assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
+        assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 512, "{error}");
     }
     let wrong = [
         ("/v1/chat/completions", json!({"messages": [], "response_format": {"type": "sound"}})),
@@ -373,6 +378,9 @@ fn the_model_is_listed_and_found() {
     let (status, list) = get("/v1/models");
     assert_eq!((status, &list["object"]), (200, &json!("list")));
     assert_eq!(list["data"][0]["id"], "demo/story");
+    let gguf = Gguf::parse(backstitch_demo::GGUF).unwrap();
+    let n_params: usize = gguf.tensors().iter().map(|tensor| tensor.n_elements()).sum();
+    assert_eq!(list["data"][0]["meta"]["n_params"], n_params);
     for id in ["demo/story", "other"] {
         assert_eq!(get(&format!("/v1/models/{id}")), (200, list["data"][0].clone()));
     }

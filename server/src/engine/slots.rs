@@ -97,6 +97,7 @@ impl Worker {
     ) -> Result<SlotFile, Error> {
         let began = Instant::now();
         self.idle_slot(slot)?;
+        expect_file(path)?;
         let former = self.slots.get(slot).and_then(|slot| slot.seq);
         self.make_sequence_free(former)?;
         let (seq, n_bytes) = match read_llama(path)? {
@@ -152,6 +153,17 @@ impl Worker {
             true => Err(Error::BusySlot { slot }),
             false => Ok(view.seq),
         }
+    }
+}
+
+/// Refuse what is no file. A pipe would hold the engine until somebody writes to it, and a link
+/// could lead out of the folder.
+fn expect_file(path: &Path) -> Result<(), Error> {
+    // A folder is refused by the system when it is read, in its own words.
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() || found.is_dir() => Ok(()),
+        Ok(_) => Err(Error::NoFile { name: path.file_name().unwrap_or_default().to_string_lossy().into() }),
+        Err(error) => Err(Error::file(path, &error)),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct ModelSummary {
     pub n_ctx: u32,
     /// The width of embeddings.
     pub n_embd: usize,
+    /// The number of parameters.
+    pub n_params: u64,
     /// The bytes of the weights.
     pub n_bytes: u64,
     /// The number of slots.
@@ -85,6 +87,7 @@ impl App {
             n_ctx_train: model.hparams().n_ctx_train,
             n_ctx: loaded.engine.params().n_ctx,
             n_embd: model.hparams().n_embd,
+            n_params: model.n_params(),
             n_bytes: model.n_bytes() as u64,
             n_slots: loaded.engine.params().n_slots,
             has_drafts: loaded.engine.params().drafts.is_some(),

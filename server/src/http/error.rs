@@ -183,19 +183,23 @@ impl ApiError {
         if let Some(param) = &self.param {
             error["param"] = json!(param);
         }
+        self.tell_sizes(&mut error);
+        json!({ "error": error })
+    }
+
+    /// Add the tokens of the prompt and of the context, if the prompt is too long.
+    fn tell_sizes(&self, error: &mut Value) {
         if let Some((n_prompt_tokens, n_ctx)) = self.sizes {
             error["n_prompt_tokens"] = json!(n_prompt_tokens);
             error["n_ctx"] = json!(n_ctx);
         }
-        json!({ "error": error })
     }
 
     /// Return the body in Anthropic's shape.
     pub fn anthropic_body(&self) -> Value {
-        json!({
-            "type": "error",
-            "error": { "type": self.kind.anthropic_name(), "message": self.message },
-        })
+        let mut error = json!({ "type": self.kind.anthropic_name(), "message": self.message });
+        self.tell_sizes(&mut error);
+        json!({ "type": "error", "error": error })
     }
 
     /// Return the response with a body in Anthropic's shape.
@@ -227,9 +231,11 @@ impl IntoResponse for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::EmptyPrompt | Error::Slot { .. } | Error::EmptySlot { .. } | Error::NoToken => {
-                ErrorKind::Invalid
-            }
+            Error::EmptyPrompt
+            | Error::Slot { .. }
+            | Error::EmptySlot { .. }
+            | Error::NoToken
+            | Error::NoFile { .. } => ErrorKind::Invalid,
             Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
                 return Self::too_long(*n_prompt_tokens, *n_ctx);
             }

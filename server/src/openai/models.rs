@@ -69,7 +69,7 @@ fn model_json(host: &Host) -> Value {
             "n_ctx_train": summary.n_ctx_train,
             "n_ctx": summary.n_ctx,
             "n_embd": summary.n_embd,
-            "n_params": params.n_params,
+            "n_params": summary.n_params,
             "size": summary.n_bytes,
         },
     })

@@ -26,8 +26,6 @@ pub struct ServerParams {
     pub tags: Vec<String>,
     /// The file of the model, for `/props`.
     pub model_path: Option<PathBuf>,
-    /// The number of parameters of the model, if it is known.
-    pub n_params: u64,
     /// Samplers of requests that do not say otherwise.
     pub sampling: Sampling,
     /// The most tokens that a request may generate; `None` for no limit.
@@ -104,7 +102,6 @@ impl Default for ServerParams {
             aliases: Vec::new(),
             tags: Vec::new(),
             model_path: None,
-            n_params: 0,
             sampling: Sampling::default(),
             n_predict: None,
             n_keep: Some(0),
