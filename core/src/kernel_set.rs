@@ -163,7 +163,8 @@ quantised_types!(define_products());
 
 /// Define `PRODUCTS`: the kernel in module `$from` of `kernels::matmul`, compiled for each of the
 /// quantised types given. `$features` are those of the instruction set, `()` where it needs none.
-/// `$base` is the set whose products do what the kernel leaves to them; `integer` leaves nothing.
+/// `$base` is the set whose products do what the kernel leaves to them, `none` for `integer`, which
+/// leaves nothing.
 macro_rules! compile_products {
     (($from:ident, $base:ident, $token:ty, $features:tt)
         $($name:ident = $id:literal, $module:ident: $len:literal in $bytes:literal;)*) => {
@@ -182,7 +183,8 @@ macro_rules! compile_products {
             fn compiled(w: &[u8], x: &[QBlock], n_blocks: usize, out: &mut Band<'_, f32>, write: Write) {
                 compile_products!(@call $from, $base, $token, $name, w, x, n_blocks, out, write)
             }
-            // SAFETY: `running` hands a set out only where the processor has its features.
+            // SAFETY: `running` hands a set out only where the processor has its features; a set
+            // that calls these products as its base has them too.
             #[allow(unsafe_code)]
             unsafe { compiled(w, x, n_blocks, out, write) }
         }

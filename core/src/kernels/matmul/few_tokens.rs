@@ -3,8 +3,8 @@
 //! A tile is one panel times up to twelve tokens, with all accumulators in registers; the panel
 //! streams past from memory. More tokens pass in groups of tiles, or go to [`super::unpacked`].
 //!
-//! What depends on the format alone is asked in `if const`: the compiler then never sees the other
-//! branch, and these kernels are most of what it compiles.
+//! Branches on the format alone are `if const`: the compiler generates one arm only, and these
+//! kernels are most of its work.
 
 use super::sink::{Sink, Write};
 use super::sums::{has_few_bits, minima, panels, scale_sums, start};
