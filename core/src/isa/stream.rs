@@ -1,39 +1,76 @@
 //! The choice between prefetch instructions and the processor's own prefetcher, for weights that
-//! one token passes.
+//! few tokens pass.
 //!
 //! One token reads each weight once, so its time is that of the memory. Most processors reach the
 //! full rate only if the kernel names the lines early; on some the prefetcher alone does as well,
-//! and prefetch instructions take slots from the loads.
+//! and prefetch instructions take slots from the loads. The best distance and cache differ: on
+//! Intel, lines that come early to the nearest cache are gone before they are used.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Return true if this processor follows one stream of memory by itself as fast as it can be read.
-///
-/// Measured: Zen 4 does, Zen 3 and Zen 5 do not. On all others weights are prefetched. Types that
-/// gain on Zen 4 too say so (`Format::ALWAYS_PREFETCHED`).
-pub(crate) fn follows_alone() -> bool {
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static KNOWN: AtomicU8 = AtomicU8::new(0);
-    let mut known = KNOWN.load(Ordering::Relaxed);
-    if known == 0 {
-        known = if ask() { YES } else { NO };
-        KNOWN.store(known, Ordering::Relaxed);
+/// Caches that weights are fetched to before they are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fetch {
+    /// None: the processor follows one stream of memory by itself as fast as it can be read.
+    Nothing = 1,
+    /// The nearest one, from [`Fetch::FIRST_AHEAD`].
+    First,
+    /// The second one, from [`Fetch::SECOND_AHEAD`].
+    Second,
+}
+
+impl Fetch {
+    /// Bytes between what is multiplied and what is fetched to the nearest cache: enough for the
+    /// latency of memory, and more than a page, at whose end processors stop fetching by
+    /// themselves.
+    pub(crate) const FIRST_AHEAD: usize = 8192;
+    /// Bytes between what is multiplied and what is fetched to the second cache.
+    pub(crate) const SECOND_AHEAD: usize = 2560;
+
+    /// Return what is fastest for one token on this processor.
+    ///
+    /// Measured: nothing on Zen 4; the second cache on Sapphire Rapids, and so on all processors of
+    /// Intel; the nearest one on Zen 3 and Zen 5, and so on all others. Types that gain on Zen 4
+    /// too say so (`Format::ALWAYS_PREFETCHED`).
+    pub(crate) fn for_one_token() -> Fetch {
+        static KNOWN: AtomicU8 = AtomicU8::new(0);
+        match KNOWN.load(Ordering::Relaxed) {
+            1 => Fetch::Nothing,
+            2 => Fetch::First,
+            3 => Fetch::Second,
+            _ => {
+                let found = ask();
+                KNOWN.store(found as u8, Ordering::Relaxed);
+                found
+            }
+        }
     }
-    known == YES
+
+    /// Return what is fastest for several tokens, or for a type that is always fetched.
+    pub(crate) fn always() -> Fetch {
+        match Fetch::for_one_token() {
+            Fetch::Nothing => Fetch::First,
+            found => found,
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn ask() -> bool {
+fn ask() -> Fetch {
     use core::arch::x86_64::__cpuid;
     let (vendor, version) = (__cpuid(0), __cpuid(1));
     let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-    vendor.as_flattened() == b"AuthenticAMD" && is_zen4(version.eax)
+    match vendor.as_flattened() {
+        b"GenuineIntel" => Fetch::Second,
+        b"AuthenticAMD" if is_zen4(version.eax) => Fetch::Nothing,
+        _ => Fetch::First,
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn ask() -> bool {
-    false
+fn ask() -> Fetch {
+    Fetch::First
 }
 
 /// Return true if this version of a processor of AMD is a Zen 4, whose family has Zen 3 too.

@@ -11,7 +11,8 @@ use super::sums::{has_few_bits, minima, panels, scale_sums, start};
 use crate::block::activations::{GROUP, QBlock};
 use crate::format::layout;
 use crate::format::{Bias, Factors, Format};
-use crate::isa::{Simd, stream};
+use crate::isa::Simd;
+use crate::isa::stream::Fetch;
 use crate::pool::Band;
 
 /// Add the products of four columns.
@@ -154,10 +155,9 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
 struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
-    /// True if the panel is fetched ahead. It may be far away when its first tokens meet it. One
-    /// token alone may read faster than fetches could be issued, where the processor sees the one
-    /// stream by itself ([`stream::follows_alone`]).
-    fetch: bool,
+    /// Where the panel is fetched to. It may be far away when its first tokens meet it; then it is
+    /// near.
+    fetch: Fetch,
 }
 
 /// Compute one tile: one panel times `N * G` tokens, those from `first` on.
@@ -177,23 +177,18 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     let mut rest = x.blocks.get(first..).unwrap_or(&[]);
     let groups = panel.chunks(Q::UNIT_BYTES).flat_map(layout::groups::<Q>);
     for (head, group) in groups {
-        if x.fetch {
-            s.prefetch(head, AHEAD);
-        }
+        fetch(s, head, x.fetch);
         for section in group.chunks(Q::SECTION_BYTES) {
             // Every section would wait for its line of scales.
-            if x.fetch
-                && Q::SCALE_BYTES > 0
+            if Q::SCALE_BYTES > 0
                 && let Some(scales) = section.first()
             {
-                s.prefetch(scales, AHEAD);
+                fetch(s, scales, x.fetch);
             }
             for (scales, quants) in layout::blocks::<Q>(section) {
                 let Some(tokens) = rest.as_chunks().0.first_chunk::<N>() else { break };
                 rest = rest.get(x.n..).unwrap_or(&[]);
-                if x.fetch {
-                    s.prefetch(quants, AHEAD);
-                }
+                fetch(s, quants, x.fetch);
                 let w = Q::vectors(s, quants);
                 let factors = Q::factors(s, head, scales);
                 // Straight code, because the compiler leaves a loop rolled up, with the
@@ -211,9 +206,15 @@ fn tile<S: Simd, Q: Format, const N: usize, const G: usize>(
     }
 }
 
-/// Bytes between what is multiplied and what is fetched to the caches: enough for the latency of
-/// memory, and more than a page, at whose end processors stop fetching by themselves.
-const AHEAD: usize = 8192;
+/// Fetch as many bytes as `x` has, ahead of it.
+#[inline(always)]
+fn fetch<S: Simd, T>(s: S, x: &T, to: Fetch) {
+    match to {
+        Fetch::Nothing => {}
+        Fetch::First => s.prefetch(x, Fetch::FIRST_AHEAD),
+        Fetch::Second => s.prefetch_l2(x, Fetch::SECOND_AHEAD),
+    }
+}
 
 /// Multiply all panels by the rows `x`, of which the first is row `first` of the output.
 ///
@@ -228,14 +229,17 @@ pub(super) fn multiply_near<S: Simd, Q: Format>(
     out: &mut Band<'_, f32>,
     write: Write,
 ) {
-    let fetch_for_one = Q::ALWAYS_PREFETCHED || !stream::follows_alone();
+    let always = Fetch::always();
+    let for_one = if Q::ALWAYS_PREFETCHED { always } else { Fetch::for_one_token() };
     for (p, panel) in panels::<Q>(w, n_blocks).enumerate() {
         for (i, x) in x.chunks(GROUP * n_blocks).enumerate() {
-            let x = Tokens {
-                blocks: x,
-                n: x.len() / n_blocks,
-                fetch: i == 0 && (x.len() > n_blocks || fetch_for_one),
+            let n = x.len() / n_blocks;
+            let fetch = match n {
+                _ if i > 0 => Fetch::Nothing,
+                1 => for_one,
+                _ => always,
             };
+            let x = Tokens { blocks: x, n, fetch };
             let mut sink = Sink { out: &mut *out, panel: p, token: first + i * GROUP, write };
             tiles::<S, Q>(s, panel, x, &mut sink);
         }
