@@ -130,21 +130,30 @@ fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> 
     let is_own = seal.as_ref().map_or_else(|| seal::is_container(body), |seal| seal.content == Content::Own);
     let options = RestoreOptions::default();
     let tokens = seal.map(|seal| seal.tokens).unwrap_or_default();
-    let context = live.change()?;
     match (seq, is_own) {
-        (None, true) => context.state_read_bytes(body, &options)?,
-        (Some(seq), true) => context.seq_state_read_bytes(seq, body, &options)?,
-        (None, false) => {
-            let file = files::llama_session(&tokens, body);
-            context.llama_state_read(&file, &options)?
+        (None, true) => live.change()?.state_read_bytes(body, &options)?,
+        (Some(seq), true) => live.change()?.seq_state_read_bytes(seq, body, &options)?,
+        (None, false) => return read_llama(live, None, &files::llama_session(&tokens, body)),
+        (Some(_), false) => {
+            return match body.get(BUFFER_HEAD..) {
+                Some(memory) if !tokens.is_empty() => {
+                    read_llama(live, seq, &files::llama_sequence(&tokens, memory))
+                }
+                _ => read_llama(live, seq, body),
+            };
         }
-        (Some(seq), false) => match body.get(BUFFER_HEAD..) {
-            Some(memory) if !tokens.is_empty() => {
-                let file = files::llama_sequence(&tokens, memory);
-                context.llama_seq_state_read(seq, &file, &options)?
-            }
-            _ => context.llama_seq_state_read(seq, body, &options)?,
-        },
+    };
+    live.outputs.clear();
+    live.make_sequences();
+    Ok(())
+}
+
+/// Read a file or buffer of llama.cpp, which has no seal, as [`read`].
+fn read_llama(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
+    let (context, options) = (live.change()?, RestoreOptions::default());
+    match seq {
+        None => context.llama_state_read(bytes, &options)?,
+        Some(seq) => context.llama_seq_state_read(seq, bytes, &options)?,
     };
     live.outputs.clear();
     live.make_sequences();

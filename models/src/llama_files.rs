@@ -17,7 +17,8 @@
 //! | sequence | `ggsq` as u32, version 4, number of tokens, tokens, memory |
 //! | buffer | `0xaf143cd8`, i32 sequence, memory |
 //!
-//! The architecture is the length of its name and the name. Memory is the *caches* in order (all
+//! Version 10 of sessions and version 3 of sequence files, those of llama.cpp until the summer of
+//! 2026, are read too. The architecture is the length of its name and the name. Memory is the *caches* in order (all
 //! layers that see everything, then those with a window), then the *states*. `file` reads these
 //! containers, `cells` caches, `states` states, `assemble` makes a snapshot of what was read,
 //! `source` gives its bytes, `write` is the other way.
@@ -45,10 +46,10 @@ pub(crate) use of_model::layout;
 pub use write::export;
 
 const SESSION_MAGIC: u32 = 0x6767_736e;
-/// The version of session files.
+/// The version of session files that are written.
 pub const SESSION_VERSION: u32 = 11;
 const SEQUENCE_MAGIC: u32 = 0x6767_7371;
-/// The version of sequence files.
+/// The version of sequence files that are written.
 pub const SEQUENCE_VERSION: u32 = 4;
 /// The first four bytes of a buffer of one sequence.
 pub const BUFFER_MAGIC: u32 = 0xaf14_3cd8;

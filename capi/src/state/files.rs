@@ -1,7 +1,7 @@
 //! Files of states: llama.cpp's header and the program's tokens before a state and its seal.
 
 use super::seal::{Content, Seal};
-use super::{BUFFER_HEAD, HEAD, behind_tokens, number, read, seal_of, write};
+use super::{BUFFER_HEAD, HEAD, behind_tokens, number, read, read_llama, seal_of, write};
 use crate::border::Out;
 use crate::context::{ContextEntry, Live};
 use crate::error::Error;
@@ -105,8 +105,10 @@ pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -
         let (found, wanted) = (list.capacity, tokens.len());
         return Err(Error::Short { what: "tokens_out", found, wanted });
     }
-    let buffer = rebuilt(live.context()?, seq, (version, memory, &tokens), seal)?;
-    read(live, seq, &buffer)?;
+    match seal {
+        None if version != OWN_VERSION => read_llama(live, seq, whole)?,
+        _ => read(live, seq, &rebuilt(live.context()?, seq, (version, memory, &tokens), seal)?)?,
+    }
     list.tokens.fill(&tokens, "tokens_out")?;
     if !list.n_tokens.is_null() {
         list.n_tokens.write(tokens.len(), "n_token_count_out")?;
@@ -114,27 +116,21 @@ pub fn load(live: &mut Live, seq: Option<SeqId>, path: &Path, list: TokenList) -
     Ok(bytes.len())
 }
 
-/// Return the buffer that a file stands for. The tokens of an unsealed file are taken for those of
-/// its sequence.
+/// Return the buffer that a file with a seal, or with a container, stands for.
 fn rebuilt(
     context: &Context,
     seq: Option<SeqId>,
     (version, memory, tokens): (u32, &[u8], &[i32]),
     seal: Option<Seal>,
 ) -> Result<Vec<u8>, Error> {
-    let is_own = version == OWN_VERSION;
-    let expected = if seq.is_some() { SEQUENCE_VERSION } else { SESSION_VERSION };
-    if !is_own && version != expected {
-        return Err(Error::Seal { what: "it is a file of another version of llama.cpp" });
-    }
     let mut buffer = Vec::with_capacity(memory.len() + 4 * tokens.len() + 64);
-    if let (Some(seq), false) = (seq, is_own) {
+    if let (Some(seq), false) = (seq, version == OWN_VERSION) {
         buffer.extend(BUFFER_MAGIC.to_le_bytes());
         buffer.extend(seq.0.to_le_bytes());
     }
     buffer.extend(memory);
     let seal = seal.unwrap_or_else(|| Seal {
-        content: if is_own { Content::Own } else { Content::Llama },
+        content: Content::Own,
         fingerprint: context.fingerprint().0,
         tokens: tokens.iter().map(|token| token.cast_unsigned()).collect(),
     });

@@ -9,7 +9,8 @@
 //! | | n × i32 | sequences |
 //! | values transposed | u32 | 0 or 1 |
 //! | layers | u32 | |
-//! | rotations | 2 × u32 | of keys and values, against the errors of quantised caches |
+//! | rotations | 2 × u32 | not in version 10 and 3: of keys and values, against the errors of |
+//! | | | quantised caches |
 //! | keys of each layer | i32, u64, bytes | type, bytes of a cell, cells |
 //! | values of each layer | i32, u64, bytes | the same; or, transposed, |
 //! | | i32, 2 × u32, bytes | type, bytes of an element, elements of a cell; element by element |
@@ -165,8 +166,10 @@ impl<'a> Cache<'a> {
         let v_trans = r.between("whether values are transposed", 0, 2)? == 1;
         let mut stream = Stream { cells, v_trans, k: Vec::new(), v: Vec::new() };
         r.exactly("layers", layers.len() as u32)?;
-        r.exactly("rotation of keys", 0)?;
-        r.exactly("rotation of values", 0)?;
+        if r.has_rotations {
+            r.exactly("rotation of keys", 0)?;
+            r.exactly("rotation of values", 0)?;
+        }
         r.section = Section::Keys(index);
         for layer in layers {
             let bytes = self.read_type(r, 0)?;

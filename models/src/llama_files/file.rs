@@ -90,16 +90,15 @@ impl<'a> File<'a> {
 
 /// Read what stands before the memory.
 fn read_head(r: &mut Reader<'_>, layout: &Layout) -> Result<(Form, Vec<Token>), Error> {
-    const VERSION: &str = "version";
     match r.u32("magic number")? {
         SESSION_MAGIC => {
-            r.exactly(VERSION, SESSION_VERSION)?;
+            r.version(SESSION_VERSION)?;
             let tokens = tokens::read(r)?;
             read_architecture(r, layout)?;
             Ok((Form::Session, tokens))
         }
         SEQUENCE_MAGIC => {
-            r.exactly(VERSION, SEQUENCE_VERSION)?;
+            r.version(SEQUENCE_VERSION)?;
             Ok((Form::Sequence, tokens::read(r)?))
         }
         BUFFER_MAGIC => {

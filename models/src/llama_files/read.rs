@@ -11,11 +11,13 @@ pub(super) struct Reader<'a> {
     start: u64,
     /// Part of the file that is being read, for errors.
     pub section: Section,
+    /// True if caches tell how their keys and values are rotated.
+    pub has_rotations: bool,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes: ByteReader::new(bytes), start: 0, section: Section::Header }
+        Reader { bytes: ByteReader::new(bytes), start: 0, section: Section::Header, has_rotations: true }
     }
 
     /// Return the byte that is read next.
@@ -61,6 +63,14 @@ impl<'a> Reader<'a> {
             found if found == wanted => Ok(()),
             found => Err(self.wrong(field, found, Wanted::Exactly(wanted.into()))),
         }
+    }
+
+    /// Read the number of a version: the present one, or the one before, whose caches do not tell
+    /// how keys and values are rotated.
+    pub fn version(&mut self, present: u32) -> Result<(), Error> {
+        let found = self.between("version", present - 1, present + 1)?;
+        self.has_rotations = found == present;
+        Ok(())
     }
 
     /// Read a number of 64 bits that can only be `wanted`.

@@ -127,6 +127,24 @@ fn what_files_hold_is_what_llama_cpp_was_asked_to_save() {
     }
 }
 
+/// llama.cpp wrote them so until it kept how caches are rotated.
+#[test]
+fn files_of_the_former_version_are_read_alike() {
+    for (name, before_cells, version) in [("llama.f16.seq", 8, 3), ("llama.f16.state", 17, 10)] {
+        let bytes = golden(name).unwrap();
+        let rotations = 12 + 24 * 4 + before_cells + 24 * 12 + 8;
+        let mut former = bytes.clone();
+        assert_eq!(former.drain(rotations..rotations + 8).collect::<Vec<u8>>(), [0; 8]);
+        former[4] = version;
+        let (present, former) =
+            (File::parse(&bytes, &llama()).unwrap(), File::parse(&former, &llama()).unwrap());
+        assert_eq!(present.snapshot(), former.snapshot());
+        assert_eq!(present.tokens(), former.tokens());
+        let [present, former] = [&present, &former].map(|file| Owned::load(file.snapshot(), file).unwrap());
+        assert!(present == former, "{name}");
+    }
+}
+
 #[test]
 fn keys_and_values_are_where_the_layout_says() {
     let bytes = golden("llama.f32.seq").unwrap();

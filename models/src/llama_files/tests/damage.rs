@@ -118,8 +118,15 @@ fn other_models_versions_and_types_are_told_apart() {
     assert!(matches!(error, Error::Field { field: "layers", found: 4, wanted: Wanted::Exactly(3), .. }));
     assert!(File::parse(&bytes, &falcon_h1()).is_err());
     let mut old = bytes.clone();
-    put(&mut old, 4, 10);
-    assert!(matches!(refused(&old, &llama()), Error::Field { field: "version", found: 10, .. }));
+    for version in [9, 12] {
+        put(&mut old, 4, version);
+        let wanted = Wanted::Between(10, 12);
+        let (section, found) = (Section::Header, version.into());
+        assert_eq!(
+            refused(&old, &llama()),
+            Error::Field { section, field: "version", offset: 4, found, wanted }
+        );
+    }
     let data = 12 + 24 * 4 + 9 + 8 + 24 * 12;
     for (at, field, number) in [
         (data, "whether values are transposed", 2),
