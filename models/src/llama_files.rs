@@ -17,11 +17,12 @@
 //! | sequence | `ggsq` as u32, version 4, number of tokens, tokens, memory |
 //! | buffer | `0xaf143cd8`, i32 sequence, memory |
 //!
-//! Version 10 of sessions and version 3 of sequence files, those of llama.cpp until the summer of
-//! 2026, are read too. The architecture is the length of its name and the name. Memory is the *caches* in order (all
-//! layers that see everything, then those with a window), then the *states*. `file` reads these
-//! containers, `cells` caches, `states` states, `assemble` makes a snapshot of what was read,
-//! `source` gives its bytes, `write` is the other way.
+//! The architecture is the length of its name and the name. Memory is the *caches* in order (all
+//! layers that see everything, then those with a window), then the *states*. Sessions of version 10
+//! and sequence files of version 3, whose caches lack two numbers, are read too.
+//!
+//! `file` reads these containers, `cells` caches, `states` states, `assemble` makes a snapshot of
+//! what was read, `source` gives its bytes, `write` is the other way.
 
 mod assemble;
 mod cells;

@@ -155,8 +155,8 @@ fn sub_blocks<S: Simd, Q: Format, const G: usize>(
 struct Tokens<'a> {
     blocks: &'a [QBlock],
     n: usize,
-    /// Where the panel is fetched to. It may be far away when its first tokens meet it; then it is
-    /// near.
+    /// The cache that the panel is fetched to. It may be far away when its first tokens meet it,
+    /// and is near for all others.
     fetch: Fetch,
 }
 
