@@ -176,6 +176,12 @@ impl Live {
         while self.context.as_mut().is_some_and(|context| context.sequence().is_ok()) {}
     }
 
+    /// Drop the outputs of what was replaced, and make every sequence exist.
+    pub fn begin_anew(&mut self) {
+        self.outputs.clear();
+        self.make_sequences();
+    }
+
     /// Return the context with the outputs that it filled, for reading both.
     ///
     /// # Errors

@@ -40,8 +40,7 @@ fn remove(context: &mut Context, seq: SeqId, range: Range<Pos>) -> Result<(), Er
 /// Empty the context, as one that was just made.
 fn clear(live: &mut Live) -> Result<(), Error> {
     live.change()?.clear();
-    live.outputs.clear();
-    live.make_sequences();
+    live.begin_anew();
     Ok(())
 }
 

@@ -128,24 +128,23 @@ fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> 
         seal.check(&live.context()?.fingerprint().0)?;
     }
     let is_own = seal.as_ref().map_or_else(|| seal::is_container(body), |seal| seal.content == Content::Own);
-    let options = RestoreOptions::default();
     let tokens = seal.map(|seal| seal.tokens).unwrap_or_default();
-    match (seq, is_own) {
-        (None, true) => live.change()?.state_read_bytes(body, &options)?,
-        (Some(seq), true) => live.change()?.seq_state_read_bytes(seq, body, &options)?,
-        (None, false) => return read_llama(live, None, &files::llama_session(&tokens, body)),
-        (Some(_), false) => {
-            return match body.get(BUFFER_HEAD..) {
-                Some(memory) if !tokens.is_empty() => {
-                    read_llama(live, seq, &files::llama_sequence(&tokens, memory))
-                }
-                _ => read_llama(live, seq, body),
-            };
+    if is_own {
+        let (context, options) = (live.change()?, RestoreOptions::default());
+        match seq {
+            None => context.state_read_bytes(body, &options)?,
+            Some(seq) => context.seq_state_read_bytes(seq, body, &options)?,
+        };
+        live.begin_anew();
+        return Ok(());
+    }
+    match (seq, body.get(BUFFER_HEAD..)) {
+        (None, _) => read_llama(live, seq, &files::llama_session(&tokens, body)),
+        (Some(_), Some(memory)) if !tokens.is_empty() => {
+            read_llama(live, seq, &files::llama_sequence(&tokens, memory))
         }
-    };
-    live.outputs.clear();
-    live.make_sequences();
-    Ok(())
+        (Some(_), _) => read_llama(live, seq, body),
+    }
 }
 
 /// Read a file or buffer of llama.cpp, which has no seal, as [`read`].
@@ -155,8 +154,7 @@ fn read_llama(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), E
         None => context.llama_state_read(bytes, &options)?,
         Some(seq) => context.llama_seq_state_read(seq, bytes, &options)?,
     };
-    live.outputs.clear();
-    live.make_sequences();
+    live.begin_anew();
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 //!
 //! One token reads each weight once, so its time is that of the memory. Most processors reach the
 //! full rate only if the kernel names the lines early; on some the prefetcher alone does as well,
-//! and prefetch instructions take slots from the loads. The best distance and cache differ: on
-//! Intel, lines that come early to the nearest cache are gone before they are used.
+//! and prefetch instructions take slots from the loads. The best distance and cache differ:
+//! docs/experiments.md has the measurements.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
