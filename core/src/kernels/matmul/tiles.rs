@@ -26,7 +26,7 @@ const MOST: usize = 12 * GROUP;
 
 /// The fewest blocks a panel for which tiles pay: to turn and write the sums of fewer takes as long
 /// as to multiply them without.
-const LEAST: usize = 24;
+const LEAST: usize = 16;
 
 // So many blocks and tokens meet in tests of whole models (`rows_long_enough_for_tiles` in
 // `models/tests/exact.rs`).
