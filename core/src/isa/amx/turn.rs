@@ -115,34 +115,41 @@ impl Tiles {
     fn blocks<const MINIMA: bool>(&mut self, product: &Product<'_>, sums: &mut [Sums; 4]) {
         let n = product.w[0].len().min(product.w[1].len());
         let [mut new, mut stored] = self.buffer.0.each_mut();
-        let mut before = None;
+        let (mut before, mut now) = (None, Blocks::new(product, 0, n));
+        if let Some(Blocks { x: [x, _], w: [w, _], .. }) = now {
+            // SAFETY: as in `turn`.
+            unsafe {
+                tokens!(4, x[0]);
+                weights!(6, w[0]);
+                weights!(7, w[1]);
+                tokens!(5, x[1]);
+            }
+        }
         for first in (0..n + 2).step_by(2) {
-            let now = Blocks::new(product, first, n);
-            turn::<MINIMA>(now.as_ref(), new, before.as_ref(), stored, sums);
+            let next = Blocks::new(product, first + 2, n);
+            turn::<MINIMA>([&before, &now, &next], stored, new, sums);
             (new, stored) = (stored, new);
-            before = now;
+            (before, now) = (now, next);
         }
     }
 }
 
-/// Multiply the blocks `now` on tiles and store their sums in `new`; meanwhile add those of the
-/// blocks `before`, which were `stored`, to `sums`.
+/// Multiply the blocks `now`, whose first is loaded, store their sums in `new`, and load the first
+/// of the blocks `next`. Meanwhile add the sums of the blocks `before`, which are `stored` but for
+/// those of the last block in tiles 2 and 3, to `sums`.
 ///
-/// A tile's store keeps other instructions from starting, so vectors get four tokens at a time
-/// between the steps of tiles. Only a thread with a `Tiles` may call this.
+/// A tile's store keeps other instructions from starting, so stores stand far from each other, and
+/// vectors get four tokens at a time between the steps of tiles. Tokens come from the second cache,
+/// so they are loaded as soon as their tile is free. Only a thread with a `Tiles` may call this.
 #[inline]
 #[target_feature(enable = "avx512f")]
 #[rustfmt::skip]
 fn turn<const MINIMA: bool>(
-    now: Option<&Blocks<'_>>,
+    [before, now, next]: [&Option<Blocks<'_>>; 3],
+    stored: &mut [[Sums; 4]; 2],
     new: &mut [[Sums; 4]; 2],
-    before: Option<&Blocks<'_>>,
-    stored: &[[Sums; 4]; 2],
     sums: &mut [Sums; 4],
 ) {
-    let [new_first, new_second] = new;
-    let first = now;
-    let second = now.filter(|now| now.two);
     macro_rules! add {
         ($tile:literal from $token:literal) => {
             if let Some(before) = before {
@@ -150,46 +157,52 @@ fn turn<const MINIMA: bool>(
             }
         };
     }
+    let second = now.as_ref().filter(|now| now.two);
+    let is_last_stored = before.as_ref().is_none_or(|before| !before.two);
     // SAFETY: the tiles are configured, as the caller's `Tiles` shows: those of tokens have sixteen
     // rows of 32 bytes, those of weights eight of 64, those of sums sixteen of 64. A reference to
     // sixteen tokens, a block or sums stands for each address.
     unsafe {
+        if now.is_some() { start!(0); multiply!(0, 4, 6); }
         add!(0 from 0);
-        if let Some(now) = first { tokens!(4, now.x[0][0]); weights!(6, now.w[0][0]); }
+        if !is_last_stored { store!(2, stored[1][2]); }
+        if now.is_some() { start!(1); }
         add!(0 from 4);
-        if first.is_some() { start!(0); multiply!(0, 4, 6); }
+        if now.is_some() { multiply!(1, 4, 7); }
         add!(0 from 8);
-        if let Some(now) = first { weights!(7, now.w[0][1]); start!(1); }
+        if let Some(now) = second { tokens!(4, now.x[1][0]); }
+        if !is_last_stored { store!(3, stored[1][3]); }
         add!(0 from 12);
-        if let Some(now) = first { multiply!(1, 4, 7); tokens!(5, now.x[0][1]); }
+        if now.is_some() { start!(2); multiply!(2, 5, 6); }
         add!(1 from 0);
-        if first.is_some() { start!(2); multiply!(2, 5, 6); }
+        if let Some(now) = second { weights!(6, now.w[1][0]); }
         add!(1 from 4);
-        if first.is_some() { start!(3); multiply!(3, 5, 7); }
+        if now.is_some() { start!(3); multiply!(3, 5, 7); }
         add!(1 from 8);
-        if let Some(now) = second { tokens!(4, now.x[1][0]); weights!(6, now.w[1][0]); }
-        add!(1 from 12);
-        if first.is_some() { store!(0, new_first[0]); }
-        if second.is_some() { multiply!(0, 4, 6); }
-        add!(2 from 0);
         if let Some(now) = second { weights!(7, now.w[1][1]); }
-        if first.is_some() { store!(1, new_first[1]); }
+        if now.is_some() { store!(0, new[0][0]); }
+        add!(1 from 12);
+        if let Some(now) = second { tokens!(5, now.x[1][1]); multiply!(0, 4, 6); }
+        add!(2 from 0);
+        if now.is_some() { store!(1, new[0][1]); }
+        if second.is_some() { multiply!(1, 4, 7); }
         add!(2 from 4);
-        if let Some(now) = second { multiply!(1, 4, 7); tokens!(5, now.x[1][1]); }
+        if let Some(next) = next { tokens!(4, next.x[0][0]); }
         add!(2 from 8);
-        if first.is_some() { store!(2, new_first[2]); }
+        if now.is_some() { store!(2, new[0][2]); }
         if second.is_some() { multiply!(2, 5, 6); }
         add!(2 from 12);
-        if first.is_some() { store!(3, new_first[3]); }
-        if second.is_some() { multiply!(3, 5, 7); }
+        if let Some(next) = next { weights!(6, next.w[0][0]); }
+        if now.is_some() { store!(3, new[0][3]); }
         add!(3 from 0);
-        if second.is_some() { store!(0, new_second[0]); }
+        if second.is_some() { multiply!(3, 5, 7); }
         add!(3 from 4);
-        if second.is_some() { store!(1, new_second[1]); }
+        if let Some(next) = next { weights!(7, next.w[0][1]); }
+        if second.is_some() { store!(0, new[1][0]); }
         add!(3 from 8);
-        if second.is_some() { store!(2, new_second[2]); }
+        if let Some(next) = next { tokens!(5, next.x[0][1]); }
+        if second.is_some() { store!(1, new[1][1]); }
         add!(3 from 12);
-        if second.is_some() { store!(3, new_second[3]); }
     }
 }
 
