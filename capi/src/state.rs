@@ -4,9 +4,12 @@
 //! container for others and for what llama.cpp's layout cannot hold. Behind them stands a *seal*
 //! (`seal.rs`): a checksum, the fingerprint of the model and the tokens, so that a damaged state,
 //! or one of another model, is refused, and a sequence that came back can be rolled back anywhere.
+//! Before the state of a whole context stands its length (`frame.rs`), for the function that gets
+//! none.
 //! Files are replaced as a whole or not at all.
 
 mod files;
+mod frame;
 mod seal;
 
 use crate::border::{Flag, In, Out, Text, exports};
@@ -115,6 +118,9 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
         let mut bytes = written.bytes;
         if !(live.plain_states && written.content == Content::Llama) {
             seal_of(context, seq, written.content).append(&mut bytes);
+            if seq.is_none() {
+                bytes = frame::wrap(&bytes);
+            }
         }
         live.written = Some((seq, bytes));
     }
@@ -123,7 +129,7 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
 
 /// Read a state in the place of what the context or one sequence holds. `bytes` is a buffer.
 fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
-    let (body, seal) = Seal::split(bytes)?;
+    let (body, seal) = Seal::split(if seq.is_none() { frame::unwrap(bytes)? } else { bytes })?;
     if let Some(seal) = &seal {
         seal.check(&live.context()?.fingerprint().0)?;
     }
@@ -203,10 +209,16 @@ exports! {
         Ok(size)
     }
 
-    /// Refuse: without its size no state can be read safely. `llama_state_set_data` takes one.
+    /// Read a state that tells its length, as all do that the functions above wrote, unless they
+    /// were told to write llama.cpp's bytes alone; see `llama_state_set_data`.
     fn llama_set_state_data(handle: Handle, src: In<u8>) -> usize = [0] {
-        let (_, _) = (context(handle)?, src);
-        Err(Error::Absent { what: "reading a state of unknown size; use llama_state_set_data" })
+        let entry = context(handle)?;
+        let mut live = entry.live()?;
+        let n_bytes = frame::length(src.slice(frame::LEN, "src")?)
+            .and_then(|length| length.checked_add(frame::LEN))
+            .ok_or(Error::Seal { what: "it does not tell its length; llama_state_set_data is told one" })?;
+        read(&mut live, None, src.slice(n_bytes, "src")?)?;
+        Ok(n_bytes)
     }
 
     /// Return the bytes that the state of a sequence takes; 0 if it cannot be written.

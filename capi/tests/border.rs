@@ -149,11 +149,31 @@ fn short_buffers_get_the_size_that_they_need() {
     assert_eq!(state::llama_state_set_data(ctx, nothing(), size), 0);
     assert_eq!(state::llama_state_set_data(ctx, input(&state_bytes), usize::MAX), 0);
     assert_eq!(state::llama_state_set_data(ctx, input(&state_bytes), size), size, "{}", last_error());
+    a_state_tells_its_length(ctx, &mut state_bytes);
     let message = backstitch_capi::layouts::ChatMessage { role: c"user".as_ptr(), content: null() };
     let chatml = text(c"chatml");
     assert_eq!(chat::llama_chat_apply_template(chatml, input(&[message]), 1, 1, output(&mut bytes), 64), -1);
     assert_eq!(chat::llama_chat_apply_template(text(c"{% if"), nothing(), 0, 1, output(&mut bytes), 64), -1);
     context::llama_free(ctx);
+}
+
+/// Read the state of the context as the function that gets no size does: whole, damaged in its
+/// first bytes, and without them.
+fn a_state_tells_its_length(ctx: Handle, bytes: &mut [u8]) {
+    assert_eq!(state::llama_copy_state_data(ctx, output(bytes)), bytes.len());
+    assert_eq!(state::llama_set_state_data(ctx, input(bytes)), bytes.len(), "{}", last_error());
+    for at in 0..24 {
+        bytes[at] ^= 4;
+        assert_eq!(state::llama_set_state_data(ctx, input(bytes)), 0);
+        assert_eq!(state::llama_state_set_data(ctx, input(bytes), bytes.len()), 0);
+        bytes[at] ^= 4;
+    }
+    state::bst_plain_states(ctx, 1);
+    let mut plain = vec![0; state::llama_state_get_size(ctx)];
+    assert_eq!(state::llama_copy_state_data(ctx, output(&mut plain)), plain.len());
+    assert_eq!(state::llama_set_state_data(ctx, input(&plain)), 0);
+    assert!(last_error().contains("does not tell its length"), "{}", last_error());
+    state::bst_plain_states(ctx, 0);
 }
 
 #[test]
