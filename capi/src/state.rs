@@ -119,7 +119,7 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
         if !(live.plain_states && written.content == Content::Llama) {
             seal_of(context, seq, written.content).append(&mut bytes);
             if seq.is_none() {
-                bytes = frame::wrap(&bytes);
+                frame::add(&mut bytes);
             }
         }
         live.written = Some((seq, bytes));
@@ -129,7 +129,8 @@ fn buffer<'a>(entry: &ContextEntry, live: &'a mut Live, seq: Option<SeqId>) -> R
 
 /// Read a state in the place of what the context or one sequence holds. `bytes` is a buffer.
 fn read(live: &mut Live, seq: Option<SeqId>, bytes: &[u8]) -> Result<(), Error> {
-    let (body, seal) = Seal::split(if seq.is_none() { frame::unwrap(bytes)? } else { bytes })?;
+    let bytes = if seq.is_none() { frame::strip(bytes)? } else { bytes };
+    let (body, seal) = Seal::split(bytes)?;
     if let Some(seal) = &seal {
         seal.check(&live.context()?.fingerprint().0)?;
     }

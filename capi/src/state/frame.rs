@@ -12,14 +12,11 @@ const MAGIC: [u8; 8] = *b"bstFRAM1";
 /// The bytes of a frame.
 pub const LEN: usize = 8 + 8 + 8;
 
-/// Return bytes with a frame before them.
-pub fn wrap(bytes: &[u8]) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(LEN + bytes.len());
-    framed.extend(MAGIC);
-    framed.extend((bytes.len() as u64).to_le_bytes());
-    framed.extend(XxHash3_64::oneshot(&framed).to_le_bytes());
-    framed.extend(bytes);
-    framed
+/// Put a frame before bytes.
+pub fn add(bytes: &mut Vec<u8>) {
+    let mut frame = [MAGIC, (bytes.len() as u64).to_le_bytes()].concat();
+    frame.extend(XxHash3_64::oneshot(&frame).to_le_bytes());
+    bytes.splice(..0, frame);
 }
 
 /// Return the number of bytes behind a frame; none if `frame` is no frame, or a damaged one.
@@ -34,7 +31,7 @@ pub fn length(frame: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 /// [`Error::Seal`] if there are fewer than the frame says.
-pub fn unwrap(bytes: &[u8]) -> Result<&[u8], Error> {
+pub fn strip(bytes: &[u8]) -> Result<&[u8], Error> {
     let Some(length) = length(bytes) else { return Ok(bytes) };
     let rest = bytes.get(LEN..).unwrap_or_default();
     rest.get(..length).ok_or(Error::Seal { what: "its end is missing" })
@@ -44,22 +41,28 @@ pub fn unwrap(bytes: &[u8]) -> Result<&[u8], Error> {
 mod tests {
     use super::*;
 
+    fn framed() -> Vec<u8> {
+        let mut bytes = b"state".to_vec();
+        add(&mut bytes);
+        bytes
+    }
+
     #[test]
     fn a_frame_tells_the_length_of_what_it_is_before() {
-        let framed = wrap(b"state");
+        let framed = framed();
         assert_eq!(length(&framed), Some(5));
-        assert_eq!(unwrap(&framed).unwrap(), b"state");
-        assert_eq!(unwrap(&[&framed[..], b"rest of a buffer"].concat()).unwrap(), b"state");
-        assert_eq!(unwrap(b"no frame").unwrap(), b"no frame");
+        assert_eq!(strip(&framed).unwrap(), b"state");
+        assert_eq!(strip(&[&framed[..], b"rest of a buffer"].concat()).unwrap(), b"state");
+        assert_eq!(strip(b"no frame").unwrap(), b"no frame");
         for end in LEN..framed.len() {
-            assert!(matches!(unwrap(&framed[..end]), Err(Error::Seal { .. })), "{end}");
+            assert!(matches!(strip(&framed[..end]), Err(Error::Seal { .. })), "{end}");
         }
     }
 
     #[test]
     fn a_frame_with_a_changed_bit_tells_nothing() {
         for bit in 0..8 * LEN {
-            let mut framed = wrap(b"state");
+            let mut framed = framed();
             framed[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(length(&framed), None, "bit {bit}");
         }

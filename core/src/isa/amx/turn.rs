@@ -117,7 +117,7 @@ impl Tiles {
         let [mut new, mut stored] = self.buffer.0.each_mut();
         let (mut before, mut now) = (None, Blocks::new(product, 0, n));
         if let Some(Blocks { x: [x, _], w: [w, _], .. }) = now {
-            // SAFETY: as in `turn`.
+            // SAFETY: `self` shows that this thread's tiles are configured; see `turn`.
             unsafe {
                 tokens!(4, x[0]);
                 weights!(6, w[0]);
@@ -126,8 +126,11 @@ impl Tiles {
             }
         }
         for first in (0..n + 2).step_by(2) {
+            debug_assert!(now.is_some() || first >= n, "the product lacks tokens of block {first}");
             let next = Blocks::new(product, first + 2, n);
-            turn::<MINIMA>([&before, &now, &next], stored, new, sums);
+            // SAFETY: `self` shows that this thread's tiles are configured; those of the first
+            // block are loaded.
+            unsafe { turn::<MINIMA>([&before, &now, &next], stored, new, sums) };
             (new, stored) = (stored, new);
             (before, now) = (now, next);
         }
@@ -140,11 +143,14 @@ impl Tiles {
 ///
 /// A tile's store keeps other instructions from starting, so stores stand far from each other, and
 /// vectors get four tokens at a time between the steps of tiles. Tokens come from the second cache,
-/// so they are loaded as soon as their tile is free. Only a thread with a `Tiles` may call this.
+/// so they are loaded as soon as their tile is free.
+///
+/// # Safety
+/// The thread has a [`Tiles`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 #[rustfmt::skip]
-fn turn<const MINIMA: bool>(
+unsafe fn turn<const MINIMA: bool>(
     [before, now, next]: [&Option<Blocks<'_>>; 3],
     stored: &mut [[Sums; 4]; 2],
     new: &mut [[Sums; 4]; 2],
@@ -159,7 +165,7 @@ fn turn<const MINIMA: bool>(
     }
     let second = now.as_ref().filter(|now| now.two);
     let is_last_stored = before.as_ref().is_none_or(|before| !before.two);
-    // SAFETY: the tiles are configured, as the caller's `Tiles` shows: those of tokens have sixteen
+    // SAFETY: the tiles are configured, as the caller promises: those of tokens have sixteen
     // rows of 32 bytes, those of weights eight of 64, those of sums sixteen of 64. A reference to
     // sixteen tokens, a block or sums stands for each address.
     unsafe {
