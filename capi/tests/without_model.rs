@@ -252,6 +252,17 @@ fn every_sampler_is_applied_copied_and_freed() {
     llama_sampler_free(top_k);
 }
 
+#[test]
+fn a_single_candidate_takes_a_random_number_except_with_the_older_layout() {
+    let (fresh, used) = (llama_sampler_init_dist(1), llama_sampler_init_dist(1));
+    let mut only = [candidates()[0]];
+    assert_eq!((apply(used, &mut only).selected, only[0].p), (0, 1.0));
+    let draws = |sampler| (0..16).map(|_| apply(sampler, &mut candidates()).selected).collect::<Vec<_>>();
+    assert_eq!(draws(used) == draws(fresh), cfg!(feature = "layout-0-3-16"));
+    llama_sampler_free(fresh);
+    llama_sampler_free(used);
+}
+
 /// The user data of the log's callback.
 const DATA: usize = 0x1230;
 

@@ -93,6 +93,14 @@ impl BuiltIn {
 
     /// Return the index of the candidate that the engine's sampler draws; -1 if all are banned.
     fn choose(&mut self, data: &mut [TokenData]) -> i64 {
+        // llama.cpp took no random number for a single candidate when it had this layout.
+        if cfg!(feature = "layout-0-3-16")
+            && self.name == c"dist"
+            && let [only] = data
+        {
+            only.p = 1.0;
+            return 0;
+        }
         let all = data.iter().map(|candidate| (token(candidate.id), candidate.logit));
         let Some(chosen) = self.chain.sample_from(all) else { return -1 };
         let left = self.chain.candidates().items();
