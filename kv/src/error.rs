@@ -17,10 +17,14 @@ use core::fmt;
 /// let error = Error::UnknownSequence { seq: SeqId(4), n_seq_max: 1 };
 /// assert_eq!(error.to_string(), "no sequence 4: this memory has 1 sequence; raise n_seq_max");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No cells or states are free for a whole batch, or for the copies that an operation makes.
+    #[error(
+        "the cache is full at sequence {seq}: {} needed, {free} free; raise n_ctx or drop a sequence",
+        Count(*.need, .what)
+    )]
     Full {
         /// Resource that ran out: `"cells"` or `"states"`.
         what: &'static str,
@@ -33,6 +37,10 @@ pub enum Error {
         seq: SeqId,
     },
     /// The position of a token does not follow the last position of its sequence.
+    #[error(
+        "token {index} of the batch has position {pos}, but sequence {seq} continues at {wanted}; \
+         number its tokens from there"
+    )]
     Order {
         /// Index of the token in the batch.
         index: u32,
@@ -44,6 +52,7 @@ pub enum Error {
         wanted: Pos,
     },
     /// The position of a token is negative, or too large to have a successor.
+    #[error("token {index} of the batch has position {pos}, which is not valid; positions count from 0")]
     Position {
         /// Index of the token in the batch.
         index: u32,
@@ -51,6 +60,7 @@ pub enum Error {
         pos: Pos,
     },
     /// A sequence id is not below the memory's number of sequences.
+    #[error("no sequence {seq}: this memory has {}; raise n_seq_max", Count((*.n_seq_max).into(), "sequences"))]
     UnknownSequence {
         /// Sequence id.
         seq: SeqId,
@@ -58,11 +68,13 @@ pub enum Error {
         n_seq_max: u32,
     },
     /// A token of a batch names no sequence.
+    #[error("token {index} of the batch has no sequence; name at least one")]
     NoSequence {
         /// Index of the token in the batch.
         index: u32,
     },
     /// A token of a batch names one sequence twice.
+    #[error("token {index} of the batch names sequence {seq} twice; name it once")]
     RepeatedSequence {
         /// Index of the token in the batch.
         index: u32,
@@ -70,6 +82,10 @@ pub enum Error {
         seq: SeqId,
     },
     /// A token names several sequences that do not hold the same cells and states.
+    #[error(
+        "token {index} of the batch is for sequences {seq} and {other}, which hold different tokens; \
+         give each sequence a token of its own"
+    )]
     Diverged {
         /// Index of the token in the batch.
         index: u32,
@@ -79,6 +95,7 @@ pub enum Error {
         other: SeqId,
     },
     /// A token belongs to a sequence without encoder output.
+    #[error("token {index} of the batch: sequence {seq} has no encoder output; encode its input first")]
     NotEncoded {
         /// Index of the token in the batch.
         index: u32,
@@ -86,6 +103,7 @@ pub enum Error {
         seq: SeqId,
     },
     /// A range of positions starts below zero or ends before it starts.
+    #[error("positions {start}..{end} are not a range; start at 0 or later and end at the start or later")]
     Range {
         /// First position.
         start: Pos,
@@ -94,6 +112,10 @@ pub enum Error {
     },
     /// A moved range would pass its neighbour or leave the valid positions, so that positions would
     /// no longer ascend.
+    #[error(
+        "sequence {seq}: position {pos} cannot move to {moved}, out of the order of positions; \
+         remove the tokens in between first or move by less"
+    )]
     Overtakes {
         /// Sequence of the range.
         seq: SeqId,
@@ -103,21 +125,25 @@ pub enum Error {
         moved: i64,
     },
     /// A divisor of positions is below one.
+    #[error("positions cannot be divided by {divisor}; use 1 or more")]
     Divisor {
         /// Divisor that was given.
         divisor: i32,
     },
     /// Source and target of a copy are the same sequence.
+    #[error("sequence {seq} cannot be copied onto itself; name another target")]
     SameSequence {
         /// Source and target.
         seq: SeqId,
     },
     /// The target of a copy holds tokens already.
+    #[error("sequence {seq} holds tokens; remove them before copying onto it")]
     Occupied {
         /// Target.
         seq: SeqId,
     },
     /// A cache of this kind cannot do the operation on this range.
+    #[error("{op} of this range is impossible on a {kind}: {}", .kind.reason())]
     Unsupported {
         /// Operation.
         op: Operation,
@@ -125,6 +151,11 @@ pub enum Error {
         kind: Kind,
     },
     /// The budget of checkpoints pays for no further pinned position.
+    #[error(
+        "{} of checkpoints pay for {}; unpin one or raise checkpoint_bytes",
+        Size(*.checkpoint_bytes),
+        Count((*.limit).into(), "pinned positions")
+    )]
     Pinned {
         /// Number of checkpoints that the budget pays for.
         limit: u32,
@@ -132,6 +163,9 @@ pub enum Error {
         checkpoint_bytes: u64,
     },
     /// A sequence has not reached the position.
+    #[error(
+        "sequence {seq} has not reached position {pos}, it ends at {end}; choose {end} or an earlier one"
+    )]
     Future {
         /// Sequence.
         seq: SeqId,
@@ -141,6 +175,7 @@ pub enum Error {
         end: Pos,
     },
     /// A count exceeds a limit of the memory.
+    #[error("too many {what}: {value}, at most {limit}")]
     TooMany {
         /// Things that were counted, in the plural.
         what: &'static str,
@@ -150,14 +185,24 @@ pub enum Error {
         limit: u64,
     },
     /// Operations changed cells of a memory without storage, and the changes were not taken yet.
+    #[error(
+        "{} to stored cells not taken yet; make those that take_changes returns first",
+        Count(*.n_changes, "changes")
+    )]
     Unfollowed {
         /// Number of changes that wait.
         n_changes: u64,
     },
     /// The call needs the bytes of cells or states, and the memory was made without storage.
+    #[error("this memory was made without storage; read and write the bytes where the engine keeps them")]
     NoStorage,
     /// A batch mixes tokens and embeddings, or has embeddings of another length than it was made
     /// for.
+    #[error(
+        "a batch of {} has {}; give tokens or whole embeddings, not both",
+        Count(*.n_tokens, "tokens"),
+        Count(*.n_values, "embedding values")
+    )]
     MixedInputs {
         /// Number of tokens of the batch.
         n_tokens: u64,
@@ -165,6 +210,7 @@ pub enum Error {
         n_values: u64,
     },
     /// A slice has another length than its use asks for.
+    #[error("{what}: {found} given, {wanted} wanted; give as many as wanted")]
     Shape {
         /// Use of the slice.
         what: &'static str,
@@ -174,6 +220,7 @@ pub enum Error {
         wanted: u64,
     },
     /// The specification of a layer is impossible: its sizes, or the layer whose cache it shares.
+    #[error("layer {layer}: {what}")]
     Layer {
         /// Number of the layer.
         layer: u32,
@@ -181,6 +228,10 @@ pub enum Error {
         what: &'static str,
     },
     /// A plan was committed before all of its ubatches were started.
+    #[error(
+        "the plan was committed after {started} of {}; compute all of them or drop the plan",
+        Count((*.n_ubatch).into(), "ubatches")
+    )]
     Unfinished {
         /// Number of ubatches that were started.
         started: u32,
@@ -188,6 +239,7 @@ pub enum Error {
         n_ubatch: u32,
     },
     /// A snapshot contradicts itself.
+    #[error("the saved state contradicts itself: {what} {index}; save it again")]
     Snapshot {
         /// Contradiction that was found.
         what: &'static str,
@@ -195,6 +247,10 @@ pub enum Error {
         index: u64,
     },
     /// A snapshot is of layers of another shape than the memory has.
+    #[error(
+        "the saved state is of another model: {what} of layer {index}: {found} found, {wanted} wanted; \
+         load it with the model that it was saved with"
+    )]
     Mismatch {
         /// Property that differs.
         what: &'static str,
@@ -206,6 +262,12 @@ pub enum Error {
         wanted: u64,
     },
     /// A snapshot has cells of another element type than the memory.
+    #[error(
+        "the saved state has {} cells from layer {layer} on, this context {}; \
+         choose the same type or ask for conversion",
+        .found.name(),
+        .wanted.name()
+    )]
     CellType {
         /// First layer of the group.
         layer: u32,
@@ -215,6 +277,10 @@ pub enum Error {
         wanted: CellType,
     },
     /// A snapshot lacks cells that the window of this memory would retain.
+    #[error(
+        "sequence {seq} was saved without the cells below position {whole_from}, \
+         which this context would keep; raise n_ctx"
+    )]
     Gone {
         /// Sequence of the snapshot.
         seq: SeqId,
@@ -222,129 +288,11 @@ pub enum Error {
         whole_from: Pos,
     },
     /// The allocator refused.
+    #[error("no memory for {}; lower n_ctx, n_seq_max or the size of cell types", Size(*.bytes))]
     OutOfMemory {
         /// Bytes that were asked for.
         bytes: u64,
     },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Error::Full { what, need, free, seq } => write!(
-                f,
-                "the cache is full at sequence {seq}: {} needed, {free} free; raise n_ctx or drop a sequence",
-                Count(need, what)
-            ),
-            Error::Order { index, seq, pos, wanted } => write!(
-                f,
-                "token {index} of the batch has position {pos}, but sequence {seq} continues at {wanted}; \
-                 number its tokens from there"
-            ),
-            Error::Position { index, pos } => write!(
-                f,
-                "token {index} of the batch has position {pos}, which is not valid; positions count from 0"
-            ),
-            Error::UnknownSequence { seq, n_seq_max } => write!(
-                f,
-                "no sequence {seq}: this memory has {}; raise n_seq_max",
-                Count(n_seq_max.into(), "sequences")
-            ),
-            Error::NoSequence { index } => {
-                write!(f, "token {index} of the batch has no sequence; name at least one")
-            }
-            Error::RepeatedSequence { index, seq } => {
-                write!(f, "token {index} of the batch names sequence {seq} twice; name it once")
-            }
-            Error::Diverged { index, seq, other } => write!(
-                f,
-                "token {index} of the batch is for sequences {seq} and {other}, which hold different tokens; \
-                 give each sequence a token of its own"
-            ),
-            Error::NotEncoded { index, seq } => write!(
-                f,
-                "token {index} of the batch: sequence {seq} has no encoder output; encode its input first"
-            ),
-            Error::Range { start, end } => write!(
-                f,
-                "positions {start}..{end} are not a range; start at 0 or later and end at the start or later"
-            ),
-            Error::Overtakes { seq, pos, moved } => write!(
-                f,
-                "sequence {seq}: position {pos} cannot move to {moved}, out of the order of positions; \
-                 remove the tokens in between first or move by less"
-            ),
-            Error::Divisor { divisor } => {
-                write!(f, "positions cannot be divided by {divisor}; use 1 or more")
-            }
-            Error::SameSequence { seq } => {
-                write!(f, "sequence {seq} cannot be copied onto itself; name another target")
-            }
-            Error::Occupied { seq } => {
-                write!(f, "sequence {seq} holds tokens; remove them before copying onto it")
-            }
-            Error::Unsupported { op, kind } => {
-                write!(f, "{op} of this range is impossible on a {kind}: {}", kind.reason())
-            }
-            Error::Pinned { limit, checkpoint_bytes } => write!(
-                f,
-                "{} of checkpoints pay for {}; unpin one or raise checkpoint_bytes",
-                Size(checkpoint_bytes),
-                Count(limit.into(), "pinned positions")
-            ),
-            Error::Future { seq, pos, end } => write!(
-                f,
-                "sequence {seq} has not reached position {pos}, it ends at {end}; choose {end} or an earlier one"
-            ),
-            Error::Unfollowed { n_changes } => write!(
-                f,
-                "{} to stored cells not taken yet; make those that take_changes returns first",
-                Count(n_changes, "changes")
-            ),
-            Error::NoStorage => f.write_str(
-                "this memory was made without storage; read and write the bytes where the engine keeps them",
-            ),
-            Error::TooMany { what, value, limit } => write!(f, "too many {what}: {value}, at most {limit}"),
-            Error::MixedInputs { n_tokens, n_values } => write!(
-                f,
-                "a batch of {} has {}; give tokens or whole embeddings, not both",
-                Count(n_tokens, "tokens"),
-                Count(n_values, "embedding values")
-            ),
-            Error::Shape { what, found, wanted } => {
-                write!(f, "{what}: {found} given, {wanted} wanted; give as many as wanted")
-            }
-            Error::Layer { layer, what } => write!(f, "layer {layer}: {what}"),
-            Error::Unfinished { started, n_ubatch } => write!(
-                f,
-                "the plan was committed after {started} of {}; compute all of them or drop the plan",
-                Count(n_ubatch.into(), "ubatches")
-            ),
-            Error::Snapshot { what, index } => {
-                write!(f, "the saved state contradicts itself: {what} {index}; save it again")
-            }
-            Error::Mismatch { what, index, found, wanted } => write!(
-                f,
-                "the saved state is of another model: {what} of layer {index}: {found} found, {wanted} wanted; \
-                 load it with the model that it was saved with"
-            ),
-            Error::CellType { layer, found, wanted } => write!(
-                f,
-                "the saved state has {} cells from layer {layer} on, this context {}; \
-                 choose the same type or ask for conversion",
-                found.name(),
-                wanted.name()
-            ),
-            Error::Gone { seq, whole_from } => write!(
-                f,
-                "sequence {seq} was saved without the cells below position {whole_from}, \
-                 which this context would keep; raise n_ctx"
-            ),
-            Error::OutOfMemory { bytes } => {
-                write!(f, "no memory for {}; lower n_ctx, n_seq_max or the size of cell types", Size(bytes))
-            }
-        }
-    }
 }
 
 /// Number of things, named in the plural, that displays as "1 token" or "2 tokens".
@@ -386,8 +334,6 @@ impl fmt::Display for Size {
         }
     }
 }
-
-impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,6 @@
 mod reader;
 
 use alloc::vec::Vec;
-use core::fmt;
 
 pub use reader::{ByteReader, EndOfBytes};
 
@@ -74,10 +73,11 @@ pub trait ReadAt: Sync {
 }
 
 /// Why bytes could not be moved.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The receiver has no room for more.
+    #[error("no room for {}, {} free; give a larger target", Size(*.need), Size(*.free))]
     Full {
         /// Bytes that it should have taken.
         need: u64,
@@ -85,11 +85,13 @@ pub enum Error {
         free: u64,
     },
     /// The allocator refused.
+    #[error("no memory for {}; free some", Size(*.bytes))]
     OutOfMemory {
         /// Bytes asked for.
         bytes: u64,
     },
     /// An error of a device that is not the operating system's.
+    #[error("{what} failed with code {code}")]
     Device {
         /// The operation that failed.
         what: &'static str,
@@ -98,39 +100,8 @@ pub enum Error {
     },
     /// The system refused.
     #[cfg(feature = "std")]
-    System(std::io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full { need, free } => {
-                write!(f, "no room for {}, {} free; give a larger target", Size(*need), Size(*free))
-            }
-            Self::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(*bytes)),
-            Self::Device { what, code } => write!(f, "{what} failed with code {code}"),
-            #[cfg(feature = "std")]
-            Self::System(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            // The text has what the system says.
-            #[cfg(feature = "std")]
-            Self::System(error) => error.source(),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(feature = "std")]
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self::System(error)
-    }
+    #[error(transparent)]
+    System(#[from] std::io::Error),
 }
 
 #[cfg(feature = "std")]

@@ -3,8 +3,6 @@
 //! Parsers of GGUF, of containers' sections and of llama.cpp's files each wrap a [`ByteReader`] and
 //! add what they know for their errors: which section or key the bytes belong to.
 
-use core::fmt;
-
 /// Reads numbers and bytes in order, and never beyond the end.
 ///
 /// Nothing is allocated, and a length that a file claims is compared with the bytes that are left
@@ -27,7 +25,8 @@ pub struct ByteReader<'a> {
 }
 
 /// The bytes end before what should follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{need} bytes needed at {offset}, {have} left; the file is cut off or damaged")]
 pub struct EndOfBytes {
     /// Offset at which it should begin.
     pub offset: u64,
@@ -36,15 +35,6 @@ pub struct EndOfBytes {
     /// Bytes that are left there.
     pub have: u64,
 }
-
-impl fmt::Display for EndOfBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, need, have } = self;
-        write!(f, "{need} bytes needed at {offset}, {have} left; the file is cut off or damaged")
-    }
-}
-
-impl core::error::Error for EndOfBytes {}
 
 impl<'a> ByteReader<'a> {
     /// Begin at the first of `bytes`.

@@ -31,37 +31,14 @@ use core::fmt;
 pub use fit::{Conversion, Fit};
 
 /// Reason for which an import failed; the memory has not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError<E> {
     /// The snapshot is invalid, or the memory cannot hold it.
-    Memory(Error),
+    #[error(transparent)]
+    Memory(#[from] Error),
     /// The source cannot provide the bytes.
+    #[error(transparent)]
     Source(E),
-}
-
-impl<E> From<Error> for ImportError<E> {
-    fn from(error: Error) -> Self {
-        ImportError::Memory(error)
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for ImportError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImportError::Memory(error) => error.fmt(f),
-            ImportError::Source(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // This error displays the inner one, so the chain continues behind that.
-        match self {
-            ImportError::Memory(error) => error.source(),
-            ImportError::Source(error) => error.source(),
-        }
-    }
 }
 
 /// Placement of an import that has reserved nothing.

@@ -8,10 +8,14 @@ use core::fmt;
 /// Why a state could not be read or written.
 ///
 /// `offset` counts bytes from the start of the container.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file ends before something that it should hold.
+    #[error(
+        "{section} at {offset} is cut off: {} are missing; use another copy of the file",
+        Size(.need.saturating_sub(*.have))
+    )]
     Truncated {
         /// The part that is not there, or not whole.
         section: Tag,
@@ -23,6 +27,10 @@ pub enum Error {
         have: u64,
     },
     /// Bytes are not those that were written.
+    #[error(
+        "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; \
+         use another copy of the file"
+    )]
     Checksum {
         /// The part that is damaged.
         section: Tag,
@@ -34,11 +42,16 @@ pub enum Error {
         computed: u64,
     },
     /// The file is not a state file of Backstitch.
+    #[error("not a state file of Backstitch: it begins with \"{}\"", .found.escape_ascii())]
     Magic {
         /// Its first bytes.
         found: [u8; 8],
     },
     /// The file has a format version that this release does not read.
+    #[error(
+        "the file has format version {found}, this release reads version {wanted}; {}",
+        way_out(.found > .wanted)
+    )]
     Version {
         /// Its format version.
         found: u32,
@@ -46,6 +59,11 @@ pub enum Error {
         wanted: u32,
     },
     /// The state belongs to another model.
+    #[error(
+        "the state belongs to model {}, not to {}; open the model that it was saved with",
+        Hex(.stored),
+        Hex(.wanted)
+    )]
     Fingerprint {
         /// First bytes of the fingerprint in the file.
         stored: [u8; 16],
@@ -53,6 +71,7 @@ pub enum Error {
         wanted: [u8; 16],
     },
     /// A whole context where one sequence was wanted, or the other way round.
+    #[error("the file holds {found}, not {wanted}")]
     Scope {
         /// The scope of the file.
         found: Scope,
@@ -60,6 +79,7 @@ pub enum Error {
         wanted: Scope,
     },
     /// A section that is needed is not there.
+    #[error("{section} {index} is missing; the file was not written by this format's writer")]
     Missing {
         /// Its tag.
         section: Tag,
@@ -67,6 +87,7 @@ pub enum Error {
         index: u64,
     },
     /// A section was written twice.
+    #[error("{section} {index} was written before; give it another index")]
     Repeated {
         /// Its tag.
         section: Tag,
@@ -74,6 +95,7 @@ pub enum Error {
         index: u64,
     },
     /// The file cannot be understood without a section that this release does not know.
+    #[error("{tag} version {version} is unknown here but needed; use a later release")]
     UnknownRequired {
         /// Its tag.
         tag: Tag,
@@ -81,6 +103,10 @@ pub enum Error {
         version: u16,
     },
     /// A section is compressed in a way that this build cannot undo.
+    #[error(
+        "{section} at {offset} is compressed with codec {codec}; \
+         use a build that has it (1 and 2: feature zstd)"
+    )]
     Codec {
         /// The section.
         section: Tag,
@@ -90,6 +116,7 @@ pub enum Error {
         codec: u8,
     },
     /// More than there can be.
+    #[error("{}", too_large(.what, *.value, *.limit))]
     TooLarge {
         /// The things that are too many.
         what: &'static str,
@@ -99,6 +126,7 @@ pub enum Error {
         limit: u64,
     },
     /// A value that makes no sense where it stands.
+    #[error("{section} at {offset}: {what} is {found}, {wanted} wanted")]
     Malformed {
         /// The section that it stands in.
         section: Tag,
@@ -112,6 +140,10 @@ pub enum Error {
         wanted: u64,
     },
     /// A section is said to lie where none can be.
+    #[error(
+        "{section} of {} is said to be at {offset}, where none can be; sections end before {end}",
+        Size(*.len)
+    )]
     Misplaced {
         /// The section.
         section: Tag,
@@ -123,6 +155,7 @@ pub enum Error {
         end: u64,
     },
     /// Two sections share some of their bytes, but not all.
+    #[error("{section} at {offset} overlaps {other}; the file was not written by this format's writer")]
     Overlap {
         /// One of them.
         section: Tag,
@@ -132,16 +165,23 @@ pub enum Error {
         offset: u64,
     },
     /// The allocator refused.
+    #[error("no memory for {}; free some", Size(*.bytes))]
     OutOfMemory {
         /// Bytes asked for.
         bytes: u64,
     },
     /// The memory that a state goes to or comes from refused.
-    Memory(crate::Error),
+    #[error(transparent)]
+    Memory(#[from] crate::Error),
     /// The receiver or the giver of bytes refused.
-    Io(crate::io::Error),
+    #[error(transparent)]
+    Io(#[from] crate::io::Error),
     /// Somebody else was saving to the same path for too long; that process may have been stopped.
     #[cfg(feature = "std")]
+    #[error(
+        "{} was locked for {seconds} s by another process that saves; see whether that one is stopped",
+        .path.display()
+    )]
     Locked {
         /// The lock file.
         path: std::boxed::Box<std::path::Path>,
@@ -150,6 +190,7 @@ pub enum Error {
     },
     /// The file at the path was to be kept, as a [`Watch`](super::Watch) said; nothing was saved.
     #[cfg(feature = "std")]
+    #[error("{} is to stay as it is; save to another file", .path.display())]
     NotReplaced {
         /// The file that is there.
         path: std::boxed::Box<std::path::Path>,
@@ -157,6 +198,7 @@ pub enum Error {
     /// The file could not be saved to, because its lock could not be had or it could not be
     /// written; all that was to be saved is in a file beside it.
     #[cfg(feature = "std")]
+    #[error("{cause}; saved as {} instead, rename it once that is mended", .path.display())]
     SavedBeside {
         /// The file that holds it.
         path: std::boxed::Box<std::path::Path>,
@@ -166,6 +208,7 @@ pub enum Error {
     /// The file could not be saved to, and no file beside it could be written either; nothing was
     /// saved.
     #[cfg(feature = "std")]
+    #[error("{cause}; nor could a file be written beside it: {beside}; save to another folder")]
     NotSaved {
         /// The reason that kept the file from being saved to.
         cause: std::boxed::Box<Error>,
@@ -174,6 +217,7 @@ pub enum Error {
     },
     /// A file could not be read or written.
     #[cfg(feature = "std")]
+    #[error("cannot {operation}: {error}")]
     File {
         /// The operation that was tried.
         operation: Operation,
@@ -239,121 +283,20 @@ impl fmt::Display for Operation {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Truncated { section, offset, need, have } => write!(
-                f,
-                "{section} at {offset} is cut off: {} are missing; use another copy of the file",
-                Size(need.saturating_sub(have))
-            ),
-            Self::Checksum { section, offset, stored, computed } => write!(
-                f,
-                "{section} at {offset} is damaged: its checksum is {computed:016x}, {stored:016x} was written; use another copy of the file"
-            ),
-            Self::Magic { found } => {
-                write!(f, "not a state file of Backstitch: it begins with \"{}\"", found.escape_ascii())
-            }
-            Self::Version { found, wanted } => {
-                let way_out = match found > wanted {
-                    true => "use a later release",
-                    false => "restore it with the release that saved it, or re-evaluate its text",
-                };
-                write!(
-                    f,
-                    "the file has format version {found}, this release reads version {wanted}; {way_out}"
-                )
-            }
-            Self::Fingerprint { stored, wanted } => write!(
-                f,
-                "the state belongs to model {}, not to {}; open the model that it was saved with",
-                Hex(&stored),
-                Hex(&wanted)
-            ),
-            Self::Scope { found, wanted } => write!(f, "the file holds {found}, not {wanted}"),
-            Self::Missing { section, index } => {
-                write!(f, "{section} {index} is missing; the file was not written by this format's writer")
-            }
-            Self::Repeated { section, index } => {
-                write!(f, "{section} {index} was written before; give it another index")
-            }
-            Self::UnknownRequired { tag, version } => {
-                write!(f, "{tag} version {version} is unknown here but needed; use a later release")
-            }
-            Self::Codec { section, offset, codec } => write!(
-                f,
-                "{section} at {offset} is compressed with codec {codec}; use a build that has it (1 and 2: feature zstd)"
-            ),
-            Self::TooLarge { what, value, limit } => match what.strip_prefix("bytes of ") {
-                Some(what) => write!(f, "{what} of {}, {} at most", Size(value), Size(limit)),
-                None => write!(f, "{what}: {value}, {limit} at most"),
-            },
-            Self::Malformed { section, offset, what, found, wanted } => {
-                write!(f, "{section} at {offset}: {what} is {found}, {wanted} wanted")
-            }
-            Self::Misplaced { section, offset, len, end } => write!(
-                f,
-                "{section} of {} is said to be at {offset}, where none can be; sections end before {end}",
-                Size(len)
-            ),
-            Self::Overlap { section, other, offset } => {
-                write!(
-                    f,
-                    "{section} at {offset} overlaps {other}; the file was not written by this format's writer"
-                )
-            }
-            Self::OutOfMemory { bytes } => write!(f, "no memory for {}; free some", Size(bytes)),
-            Self::Memory(ref error) => write!(f, "{error}"),
-            Self::Io(ref error) => write!(f, "{error}"),
-            #[cfg(feature = "std")]
-            Self::Locked { ref path, seconds } => write!(
-                f,
-                "{} was locked for {seconds} s by another process that saves; see whether that one is stopped",
-                path.display()
-            ),
-            #[cfg(feature = "std")]
-            Self::NotReplaced { ref path } => {
-                write!(f, "{} is to stay as it is; save to another file", path.display())
-            }
-            #[cfg(feature = "std")]
-            Self::SavedBeside { ref path, ref cause } => {
-                write!(f, "{cause}; saved as {} instead, rename it once that is mended", path.display())
-            }
-            #[cfg(feature = "std")]
-            Self::NotSaved { ref cause, ref beside } => {
-                write!(f, "{cause}; nor could a file be written beside it: {beside}; save to another folder")
-            }
-            #[cfg(feature = "std")]
-            Self::File { operation, ref error } => write!(f, "cannot {operation}: {error}"),
-        }
+/// Return what to do about a format version that this release does not read.
+fn way_out(is_later: bool) -> &'static str {
+    match is_later {
+        true => "use a later release",
+        false => "restore it with the release that saved it, or re-evaluate its text",
     }
 }
 
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        // The text has that of the error inside, so the chain goes on behind it.
-        match self {
-            Self::Memory(error) => error.source(),
-            Self::Io(error) => error.source(),
-            #[cfg(feature = "std")]
-            Self::SavedBeside { cause, .. } | Self::NotSaved { cause, .. } => cause.source(),
-            #[cfg(feature = "std")]
-            Self::File { error, .. } => error.source(),
-            _ => None,
-        }
-    }
-}
-
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Self {
-        Self::Memory(error)
-    }
-}
-
-impl From<crate::io::Error> for Error {
-    fn from(error: crate::io::Error) -> Self {
-        Self::Io(error)
-    }
+/// Return the text of [`Error::TooLarge`], in which bytes have units.
+fn too_large(what: &str, value: u64, limit: u64) -> impl fmt::Display {
+    fmt::from_fn(move |f| match what.strip_prefix("bytes of ") {
+        Some(what) => write!(f, "{what} of {}, {} at most", Size(value), Size(limit)),
+        None => write!(f, "{what}: {value}, {limit} at most"),
+    })
 }
 
 impl Error {

@@ -3,18 +3,19 @@
 
 use crate::error::Size;
 use crate::storage::error;
-use core::fmt;
 use std::boxed::Box;
 use std::path::Path;
 
 /// Why a prompt cache refused or failed; it is as it was, or smaller.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file or the folder: [`error::Error::File`].
+    #[error(transparent)]
     Disk(error::Error),
     /// An entry cannot be read, or is not what it should be. A cache that may write removes one
     /// that is damaged.
+    #[error("{}: {error}", .path.display())]
     Entry {
         /// The file.
         path: Box<Path>,
@@ -22,8 +23,10 @@ pub enum Error {
         error: error::Error,
     },
     /// A resume point is whole, but not one of such layers.
+    #[error(transparent)]
     Resume(error::Error),
     /// A request, or a prefix that is to be stored, does not fit together.
+    #[error("{what}: {found} given, {wanted} expected")]
     Request {
         /// The part of it.
         what: &'static str,
@@ -33,11 +36,18 @@ pub enum Error {
         wanted: u64,
     },
     /// Blocks before those given are not stored (any more), so nobody could reach them.
+    #[error("block {block} is not stored, so what follows it cannot be; store from there on")]
     Gap {
         /// The first of them, counted from the start of the prompt.
         block: u64,
     },
     /// An entry would be larger than everything may be together.
+    #[error(
+        "{} do not fit the budget of {} of the prompt cache {}; raise it",
+        Size(*.need),
+        Size(*.budget),
+        .folder.display()
+    )]
     TooLarge {
         /// The folder.
         folder: Box<Path>,
@@ -48,6 +58,13 @@ pub enum Error {
     },
     /// Entries that are being written right now, and those that the new blocks follow, leave too
     /// little of the budget.
+    #[error(
+        "{} do not fit: {} of the {} of the prompt cache {} are in use; raise the budget or try later",
+        Size(*.need),
+        Size(*.kept),
+        Size(*.budget),
+        .folder.display()
+    )]
     NoRoom {
         /// The folder.
         folder: Box<Path>,
@@ -59,11 +76,16 @@ pub enum Error {
         budget: u64,
     },
     /// Other processes kept storing parts of the same prompt, or removing what it follows.
+    #[error("other processes keep changing the same prompt's blocks in {}; try later", .folder.display())]
     Raced {
         /// The folder.
         folder: Box<Path>,
     },
     /// Another process held the folder's lock for too long; it may have been stopped.
+    #[error(
+        "the prompt cache {} was locked by another process for {seconds} s; see whether that one is stopped",
+        .folder.display()
+    )]
     Locked {
         /// The folder.
         folder: Box<Path>,
@@ -71,56 +93,8 @@ pub enum Error {
         seconds: u64,
     },
     /// The prompt cache was opened to read only.
+    #[error("the prompt cache was opened to read only; open it to write")]
     ReadOnly,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Disk(error) | Self::Resume(error) => error.fmt(f),
-            Self::Entry { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Request { what, found, wanted } => write!(f, "{what}: {found} given, {wanted} expected"),
-            Self::Gap { block } => {
-                write!(f, "block {block} is not stored, so what follows it cannot be; store from there on")
-            }
-            Self::TooLarge { folder, need, budget } => write!(
-                f,
-                "{} do not fit the budget of {} of the prompt cache {}; raise it",
-                Size(*need),
-                Size(*budget),
-                folder.display()
-            ),
-            Self::NoRoom { folder, need, kept, budget } => write!(
-                f,
-                "{} do not fit: {} of the {} of the prompt cache {} are in use; raise the budget or try later",
-                Size(*need),
-                Size(*kept),
-                Size(*budget),
-                folder.display()
-            ),
-            Self::Raced { folder } => write!(
-                f,
-                "other processes keep changing the same prompt's blocks in {}; try later",
-                folder.display()
-            ),
-            Self::Locked { folder, seconds } => write!(
-                f,
-                "the prompt cache {} was locked by another process for {seconds} s; see whether that one is stopped",
-                folder.display()
-            ),
-            Self::ReadOnly => write!(f, "the prompt cache was opened to read only; open it to write"),
-        }
-    }
-}
-
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            // The text has that of the error inside, so the chain goes on behind it.
-            Self::Disk(error) | Self::Resume(error) | Self::Entry { error, .. } => error.source(),
-            _ => None,
-        }
-    }
 }
 
 /// Reading an entry's own bytes failed, or a container in them.
