@@ -7,30 +7,35 @@ use backstitch_models::grammar::GrammarError;
 ///
 /// C sees the failure value that the function documents; the text goes to the log and to
 /// `bst_last_error`.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A pointer is null that has to point to something.
+    #[error("{what} is null")]
     Null {
         /// The argument.
         what: &'static str,
     },
     /// A pointer is not aligned for the type that it should point to.
+    #[error("{what} is not aligned")]
     Unaligned {
         /// The argument.
         what: &'static str,
     },
     /// A handle is none that the library gave out.
+    #[error("the handle is no {wanted} of this library")]
     Foreign {
         /// The kind of handle that the function takes.
         wanted: &'static str,
     },
     /// A handle was freed before.
+    #[error("the {wanted} was freed before")]
     Stale {
         /// The kind of handle.
         wanted: &'static str,
     },
     /// A number is out of range.
+    #[error("{what} is {found}, not {wanted}")]
     Range {
         /// The argument.
         what: &'static str,
@@ -40,6 +45,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A buffer is too short.
+    #[error("{what} has room for {found}, and {wanted} are needed")]
     Short {
         /// The argument.
         what: &'static str,
@@ -49,32 +55,40 @@ pub enum Error {
         wanted: usize,
     },
     /// A text is not UTF-8.
+    #[error("{what} is not UTF-8")]
     Text {
         /// The argument.
         what: &'static str,
     },
     /// A sampler belongs to a chain.
+    #[error("the sampler belongs to a chain")]
     Owned,
     /// The context is in use by the callback that made this call.
+    #[error("the context is in use by the callback that makes this call")]
     Busy,
     /// The function asks for something that the library does not do.
+    #[error("{what}: this library does not do that")]
     Absent {
         /// A description of it.
         what: &'static str,
     },
     /// The model was loaded for its vocabulary alone.
+    #[error("the model was loaded for its vocabulary alone")]
     VocabOnly,
     /// A state was changed since it was saved, or belongs to another model.
+    #[error("the state cannot be used: {what}")]
     Seal {
         /// A description of what does not fit.
         what: &'static str,
     },
     /// A batch contradicts itself.
+    #[error("the batch cannot be used: {what}")]
     Batch {
         /// A description of the contradiction.
         what: &'static str,
     },
     /// An output was asked for that the last batch did not have.
+    #[error("the last batch has no output {index}; it has {n_outputs}")]
     NoOutput {
         /// The index.
         index: i32,
@@ -82,76 +96,30 @@ pub enum Error {
         n_outputs: usize,
     },
     /// Every token is banned, or a sampler chose none.
+    #[error("every token is banned")]
     NoToken,
     /// The function panicked, which is a bug of the library.
+    #[error("the library panicked: {message}")]
     Panicked {
         /// The message of the panic.
         message: String,
     },
     /// The engine refused.
-    Model(backstitch_models::Error),
+    #[error(transparent)]
+    Model(#[from] backstitch_models::Error),
     /// A grammar cannot be used.
-    Grammar(GrammarError),
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// A chat template cannot be used.
-    Chat(ChatError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
     /// A model cannot be quantised.
-    Quantize(backstitch_quantize::Error),
+    #[error(transparent)]
+    Quantize(#[from] backstitch_quantize::Error),
     /// A prompt cache cannot be used.
-    Cache(backstitch_models::prompt_cache::Error),
+    #[error(transparent)]
+    Cache(#[from] backstitch_models::prompt_cache::Error),
     /// A file cannot be read or written.
-    Io(std::io::Error),
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Null { what } => write!(f, "{what} is null"),
-            Error::Unaligned { what } => write!(f, "{what} is not aligned"),
-            Error::Foreign { wanted } => write!(f, "the handle is no {wanted} of this library"),
-            Error::Stale { wanted } => write!(f, "the {wanted} was freed before"),
-            Error::Range { what, found, wanted } => write!(f, "{what} is {found}, not {wanted}"),
-            Error::Short { what, found, wanted } => {
-                write!(f, "{what} has room for {found}, and {wanted} are needed")
-            }
-            Error::Text { what } => write!(f, "{what} is not UTF-8"),
-            Error::Owned => f.write_str("the sampler belongs to a chain"),
-            Error::Busy => f.write_str("the context is in use by the callback that makes this call"),
-            Error::Absent { what } => write!(f, "{what}: this library does not do that"),
-            Error::VocabOnly => f.write_str("the model was loaded for its vocabulary alone"),
-            Error::Seal { what } => write!(f, "the state cannot be used: {what}"),
-            Error::Batch { what } => write!(f, "the batch cannot be used: {what}"),
-            Error::NoOutput { index, n_outputs } => {
-                write!(f, "the last batch has no output {index}; it has {n_outputs}")
-            }
-            Error::NoToken => f.write_str("every token is banned"),
-            Error::Panicked { message } => write!(f, "the library panicked: {message}"),
-            Error::Model(error) => error.fmt(f),
-            Error::Grammar(error) => error.fmt(f),
-            Error::Chat(error) => error.fmt(f),
-            Error::Quantize(error) => error.fmt(f),
-            Error::Cache(error) => error.fmt(f),
-            Error::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-macro_rules! from {
-    ($($source:ty => $variant:ident,)*) => {$(
-        impl From<$source> for Error {
-            fn from(error: $source) -> Self {
-                Error::$variant(error)
-            }
-        }
-    )*};
-}
-
-from! {
-    backstitch_models::Error => Model,
-    GrammarError => Grammar,
-    ChatError => Chat,
-    backstitch_quantize::Error => Quantize,
-    backstitch_models::prompt_cache::Error => Cache,
-    std::io::Error => Io,
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
 }

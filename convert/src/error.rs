@@ -1,15 +1,15 @@
 //! Errors of reading folders and of making GGUF files of them.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// An error of a conversion. Each names the file, key or tensor, what was found and what was
 /// wanted.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
+    #[error("cannot read {}: {source}", .path.display())]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -17,8 +17,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The new file could not be written.
-    Write(io::Error),
+    #[error("cannot write the new file: {0}")]
+    Write(#[from] io::Error),
     /// A file that the folder must have is not there.
+    #[error("{} has no {wanted}", .folder.display())]
     MissingFile {
         /// Path of the folder.
         folder: PathBuf,
@@ -26,6 +28,7 @@ pub enum Error {
         wanted: String,
     },
     /// A file is larger than any of its kind.
+    #[error("{} is {found} bytes long; at most {limit} are read", .path.display())]
     FileTooLarge {
         /// Path of the file.
         path: PathBuf,
@@ -35,6 +38,7 @@ pub enum Error {
         limit: u64,
     },
     /// A file is not what its name says.
+    #[error("{}: found {found}, wanted {wanted}", .path.display())]
     Format {
         /// Path of the file.
         path: PathBuf,
@@ -44,6 +48,7 @@ pub enum Error {
         wanted: String,
     },
     /// A key of a JSON file is missing or has an unusable value.
+    #[error("{}: key {key:?} is {found}, wanted {wanted}", .path.display())]
     Key {
         /// Path of the file.
         path: PathBuf,
@@ -55,6 +60,7 @@ pub enum Error {
         wanted: String,
     },
     /// Files that the index lists are not in the folder.
+    #[error("{} lists files that are not there: {}", .path.display(), .shards.join(", "))]
     MissingShards {
         /// Path of the index.
         path: PathBuf,
@@ -62,6 +68,7 @@ pub enum Error {
         shards: Vec<String>,
     },
     /// The index and the files disagree about the tensors.
+    #[error("{}: tensor {tensor:?} is in {found}, but should be in {wanted}", .path.display())]
     Index {
         /// Path of the index.
         path: PathBuf,
@@ -73,6 +80,7 @@ pub enum Error {
         wanted: String,
     },
     /// A tensor has a shape, a type or values that cannot be converted.
+    #[error("tensor {tensor:?} has {found}, wanted {wanted}")]
     Tensor {
         /// Name of the tensor.
         tensor: String,
@@ -82,6 +90,7 @@ pub enum Error {
         wanted: String,
     },
     /// A tensor that others ask for is missing.
+    #[error("tensor {tensor:?} is missing: {reason}")]
     MissingTensor {
         /// Name of the missing tensor.
         tensor: String,
@@ -89,6 +98,7 @@ pub enum Error {
         reason: String,
     },
     /// A tensor has a name that the architecture does not know.
+    #[error("tensor {tensor:?} is none that {architecture} has")]
     UnknownTensor {
         /// Name of the tensor.
         tensor: String,
@@ -96,6 +106,7 @@ pub enum Error {
         architecture: &'static str,
     },
     /// The folder holds a model of an unknown architecture.
+    #[error("models of the class {found:?} are unknown{}", hint(*.nearest))]
     UnknownArchitecture {
         /// Name of the class in `config.json`.
         found: String,
@@ -103,6 +114,10 @@ pub enum Error {
         nearest: Option<&'static str>,
     },
     /// The pre-tokeniser is none of those that engines know.
+    #[error(
+        "{}: no engine knows the pre-tokeniser {found}; name one that does the same",
+        .path.display()
+    )]
     UnknownPreTokenizer {
         /// Path of `tokenizer.json`.
         path: PathBuf,
@@ -110,6 +125,7 @@ pub enum Error {
         found: String,
     },
     /// A tensor of one of several files is wrong.
+    #[error("{}: {error}", .path.display())]
     InFile {
         /// Path of the file.
         path: PathBuf,
@@ -117,70 +133,11 @@ pub enum Error {
         error: Box<Self>,
     },
     /// The new file would not be a valid GGUF file.
-    Gguf(backstitch_models::Error),
+    #[error(transparent)]
+    Gguf(#[from] backstitch_models::Error),
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, source } => write!(f, "cannot read {}: {source}", path.display()),
-            Self::Write(source) => write!(f, "cannot write the new file: {source}"),
-            Self::MissingFile { folder, wanted } => write!(f, "{} has no {wanted}", folder.display()),
-            Self::FileTooLarge { path, found, limit } => {
-                write!(f, "{} is {found} bytes long; at most {limit} are read", path.display())
-            }
-            Self::Format { path, found, wanted } => {
-                write!(f, "{}: found {found}, wanted {wanted}", path.display())
-            }
-            Self::Key { path, key, found, wanted } => {
-                write!(f, "{}: key {key:?} is {found}, wanted {wanted}", path.display())
-            }
-            Self::MissingShards { path, shards } => {
-                write!(f, "{} lists files that are not there: {}", path.display(), shards.join(", "))
-            }
-            Self::Index { path, tensor, found, wanted } => {
-                write!(f, "{}: tensor {tensor:?} is in {found}, but should be in {wanted}", path.display())
-            }
-            Self::Tensor { tensor, found, wanted } => {
-                write!(f, "tensor {tensor:?} has {found}, wanted {wanted}")
-            }
-            Self::MissingTensor { tensor, reason } => write!(f, "tensor {tensor:?} is missing: {reason}"),
-            Self::UnknownTensor { tensor, architecture } => {
-                write!(f, "tensor {tensor:?} is none that {architecture} has")
-            }
-            Self::UnknownArchitecture { found, nearest } => {
-                write!(f, "models of the class {found:?} are unknown")?;
-                nearest.map_or(Ok(()), |nearest| write!(f, "; the nearest known one is {nearest:?}"))
-            }
-            Self::UnknownPreTokenizer { path, found } => write!(
-                f,
-                "{}: no engine knows the pre-tokeniser {found}; name one that does the same",
-                path.display()
-            ),
-            Self::InFile { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Gguf(source) => source.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read { source, .. } | Self::Write(source) => Some(source),
-            Self::Gguf(source) => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<backstitch_models::Error> for Error {
-    fn from(source: backstitch_models::Error) -> Self {
-        Self::Gguf(source)
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(source: io::Error) -> Self {
-        Self::Write(source)
-    }
+/// Return what to add about the nearest known name.
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!("; the nearest known one is {nearest:?}"))
 }

@@ -1,6 +1,5 @@
 //! Errors of the engine.
 
-use core::fmt;
 use std::sync::Arc;
 
 /// Anything that can go wrong with a request in the engine. Other requests are untouched.
@@ -12,12 +11,14 @@ use std::sync::Arc;
 /// let error = Error::PromptTooLong { n_prompt_tokens: 300, n_ctx: 256 };
 /// assert_eq!(error.to_string(), "the prompt has 300 tokens, but the context holds 256");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The prompt has no tokens.
+    #[error("the prompt has no tokens")]
     EmptyPrompt,
     /// The prompt does not fit into the context of a request.
+    #[error("the prompt has {n_prompt_tokens} tokens, but the context holds {n_ctx}")]
     PromptTooLong {
         /// The number of tokens of the prompt.
         n_prompt_tokens: usize,
@@ -25,6 +26,10 @@ pub enum Error {
         n_ctx: usize,
     },
     /// The input of an encoder does not fit into one physical batch.
+    #[error(
+        "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; \
+         raise --ubatch-size"
+    )]
     InputTooLong {
         /// The number of tokens of the input.
         n_prompt_tokens: usize,
@@ -32,11 +37,13 @@ pub enum Error {
         n_ubatch: usize,
     },
     /// The queue is full.
+    #[error("the queue is full: requests that wait are {limit} at most")]
     Busy {
         /// The most requests that may wait.
         limit: usize,
     },
     /// There is no such slot.
+    #[error("there is no slot {slot}: slots are 0 to {}", .n_slots - 1)]
     Slot {
         /// The slot asked for.
         slot: usize,
@@ -44,18 +51,22 @@ pub enum Error {
         n_slots: usize,
     },
     /// The slot holds no sequence.
+    #[error("slot {slot} holds no sequence")]
     EmptySlot {
         /// The slot.
         slot: usize,
     },
     /// The slot evaluates a request.
+    #[error("slot {slot} evaluates a request")]
     BusySlot {
         /// The slot.
         slot: usize,
     },
     /// The samplers ban every token.
+    #[error("the samplers and the grammar ban every token")]
     NoToken,
     /// A file cannot be read or written.
+    #[error("{name}: {kind}")]
     File {
         /// The name of the file, without its folder.
         name: String,
@@ -63,49 +74,17 @@ pub enum Error {
         kind: std::io::ErrorKind,
     },
     /// The name of a saved slot leads to a link, a pipe or a device, which is not opened.
+    #[error("{name}: not a file; links, pipes and devices are not read")]
     NoFile {
         /// The name, without its folder.
         name: String,
     },
     /// The engine has stopped.
+    #[error("the server is stopping")]
     Stopped,
     /// The model or its memory failed.
+    #[error(transparent)]
     Engine(Arc<backstitch_models::Error>),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::EmptyPrompt => write!(f, "the prompt has no tokens"),
-            Error::PromptTooLong { n_prompt_tokens, n_ctx } => {
-                write!(f, "the prompt has {n_prompt_tokens} tokens, but the context holds {n_ctx}")
-            }
-            Error::InputTooLong { n_prompt_tokens, n_ubatch } => write!(
-                f,
-                "the input has {n_prompt_tokens} tokens, but a physical batch holds {n_ubatch}; raise --ubatch-size"
-            ),
-            Error::Busy { limit } => write!(f, "the queue is full: requests that wait are {limit} at most"),
-            Error::Slot { slot, n_slots } => {
-                write!(f, "there is no slot {slot}: slots are 0 to {}", n_slots - 1)
-            }
-            Error::EmptySlot { slot } => write!(f, "slot {slot} holds no sequence"),
-            Error::BusySlot { slot } => write!(f, "slot {slot} evaluates a request"),
-            Error::NoToken => write!(f, "the samplers and the grammar ban every token"),
-            Error::File { name, kind } => write!(f, "{name}: {kind}"),
-            Error::NoFile { name } => write!(f, "{name}: not a file; links, pipes and devices are not read"),
-            Error::Stopped => write!(f, "the server is stopping"),
-            Error::Engine(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Error::Engine(error) => core::error::Error::source(&**error),
-            _ => None,
-        }
-    }
 }
 
 impl Error {
