@@ -202,6 +202,11 @@ impl Retained {
         }
     }
 
+    /// Return true if cells outlive the batch that stored them.
+    pub(crate) fn keeps(self) -> bool {
+        !matches!(self, Retained::Batch { .. })
+    }
+
     /// Return true if a token sees no token after it.
     pub(crate) fn is_causal(self) -> bool {
         self != Retained::Batch { is_causal: false }

@@ -57,6 +57,9 @@ pub struct UbatchToken {
 pub(crate) struct Segment {
     /// Indices of the tokens in the split batch.
     pub tokens: Range<usize>,
+    /// True if the tokens before it of its sequences have the same set of sequences, so that these
+    /// sequences still have the same cells and one state.
+    pub goes_on: bool,
     /// Checkpoint that is made of the sequences before the first of these tokens.
     pub checkpoint: Option<u32>,
     /// Journal row of the first token; later tokens follow in later rows.
@@ -123,6 +126,11 @@ impl SplitBatch {
         &self.segments
     }
 
+    /// Return the sequences of a segment.
+    pub fn seqs<'b>(&self, segment: &Segment, batch: &'b Batch) -> &'b [SeqId] {
+        self.tokens.get(segment.tokens.start).map_or(&[], |token| batch.seqs(token.index as usize))
+    }
+
     /// Return the ubatches in the order of computation.
     pub fn ubatches(&self) -> &[Span] {
         &self.ubatches
@@ -143,11 +151,11 @@ impl SplitBatch {
         for span in &mut self.ubatches {
             let first = pieces.len();
             for segment in &self.segments[span.segments.clone()] {
-                let mut start = segment.tokens.start;
+                let (mut start, mut goes_on) = (segment.tokens.start, segment.goes_on);
                 let mut push = |n_tokens: usize, checkpoint, row| {
                     reserve::for_one(&mut pieces)?;
-                    pieces.push(Segment { tokens: start..start + n_tokens, checkpoint, row });
-                    start += n_tokens;
+                    pieces.push(Segment { tokens: start..start + n_tokens, goes_on, checkpoint, row });
+                    (start, goes_on) = (start + n_tokens, true);
                     Ok(())
                 };
                 if result.is_ok() {
@@ -174,9 +182,6 @@ impl SplitBatch {
         self.tokens.clear();
         self.segments.clear();
         self.ubatches.clear();
-        for list in [&mut self.queues.links, &mut self.queues.tokens] {
-            list.clear();
-        }
         self.make_room(batch.len(), batch.all_seqs().len(), n_seq_max as usize)?;
         self.queues.fill(batch, n_seq_max);
         match split {
@@ -196,7 +201,6 @@ impl SplitBatch {
             if full || !self.queues.fits(batch, index, start) {
                 self.open();
             }
-            self.queues.take(batch, index);
             self.push(batch, index);
         }
     }
@@ -241,15 +245,14 @@ impl SplitBatch {
         let mut next = Some(index);
         for _ in 0..length {
             let Some(index) = next else { return };
-            next = self.queues.take(batch, index);
-            self.push(batch, index);
+            next = self.push(batch, index);
         }
     }
 
     /// Append token `index` of the batch to the ubatch, and to its last segment if the sequences
-    /// agree.
-    fn push(&mut self, batch: &Batch, index: usize) {
-        let Some(ubatch) = self.ubatches.last_mut() else { return };
+    /// agree. Return the next token of its first sequence.
+    fn push(&mut self, batch: &Batch, index: usize) -> Option<usize> {
+        let ubatch = self.ubatches.last_mut()?;
         let seqs = batch.seqs(index);
         let at = self.tokens.len();
         self.tokens.push(UbatchToken {
@@ -262,10 +265,14 @@ impl SplitBatch {
         let joins = at > ubatch.tokens.start && batch.seqs(self.tokens[at - 1].index as usize) == seqs;
         match self.segments.last_mut() {
             Some(segment) if joins => segment.tokens.end = at + 1,
-            _ => self.segments.push(Segment { tokens: at..at + 1, checkpoint: None, row: None }),
+            _ => {
+                let goes_on = self.queues.goes_on(batch, seqs);
+                self.segments.push(Segment { tokens: at..at + 1, goes_on, checkpoint: None, row: None });
+            }
         }
         ubatch.tokens.end = at + 1;
         ubatch.segments.end = self.segments.len();
+        self.queues.take(batch, index)
     }
 }
 
@@ -336,6 +343,11 @@ impl Queues {
         let seqs = batch.seqs(index);
         let agrees = |last: u32| last == END || (last as usize) < start || batch.seqs(last as usize) == seqs;
         seqs.iter().all(|seq| agrees(self.tails[seq.index()]))
+    }
+
+    /// Return true if the last token taken from each of `seqs` has the sequences `seqs`.
+    fn goes_on(&self, batch: &Batch, seqs: &[SeqId]) -> bool {
+        seqs.iter().all(|seq| batch.seqs(self.tails[seq.index()] as usize) == seqs)
     }
 
     /// Return true if token `index` was taken already.

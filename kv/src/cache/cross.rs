@@ -145,23 +145,19 @@ impl CrossCache {
         self.cells.tables[dst.index()].make_room(n)
     }
 
-    /// Do an operation that `admit` allowed. Only operations on whole sequences change encoder
-    /// output.
+    /// Do an operation that `admit` allowed. Only copies change encoder output.
     pub fn apply(&mut self, op: &Op) {
-        match op {
-            Op::Copy { src, dst, .. } => self.cells.share(*src, *dst, 0..u32::MAX),
-            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.cells.empty(seq)),
-            Op::Remove { .. } | Op::Move { .. } => {}
+        if let Op::Copy { src, dst, .. } = op {
+            self.cells.share(*src, *dst, 0..u32::MAX);
         }
     }
 
-    /// Reserve cells for an encoding, or note what a decoding sees; change nothing on error.
+    /// Reserve cells for an encoding, or note what a decoding sees; the caller undoes it on error.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        let reserved = match pass {
+        match pass {
             Pass::Encode => self.encode(batch, split_batch),
             Pass::Decode => self.decode(batch, split_batch),
-        };
-        reserved.inspect_err(|_| self.undo())
+        }
     }
 
     /// Replace the former encoder output by the new one.
@@ -184,11 +180,9 @@ impl CrossCache {
 impl CrossCache {
     /// Check that tables, blocks and plan add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        self.cells.tables.iter().chain(&self.fresh).try_for_each(|table| table.audit(&self.cells.pool))?;
-        self.cells
-            .pool
-            .audit(self.cells.tables.iter().flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
-        let left = self.encoding.len() + self.cells.placed.len() + self.visible.len();
+        self.cells.audit()?;
+        let fresh: u32 = self.fresh.iter().map(BlockTable::n_cells).sum();
+        let left = self.encoding.len() + self.visible.len() + fresh as usize;
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }
@@ -301,7 +295,7 @@ mod tests {
         memory.forget(SeqId(1)).unwrap();
         memory.clear();
         audit(&memory);
-        assert_eq!(memory.caches().n_free_blocks().collect::<Vec<_>>(), [8, 7]);
+        assert_eq!(memory.caches.n_free_blocks().collect::<Vec<_>>(), [8, 7]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::cache::table::bits;
 use crate::error::Error;
 use crate::external::Home;
 use crate::ids::Pos;
-use crate::layer::{AttentionLayer, Rotation};
+use crate::layer::{AttentionLayer, Retained, Rotation, Sees};
 use crate::params::Params;
 use alloc::vec::Vec;
 use backstitch_core::KernelSet;
@@ -21,6 +21,8 @@ pub(crate) struct Layer {
     pub layout: CellLayout,
     /// Index of the layer's window in the views of the cache.
     pub view: usize,
+    /// Tokens that the layer sees.
+    pub sees: Sees,
     /// Rotation that stored keys carry.
     rope: Option<Rotation>,
     /// Allocation of the blocks, which start at the first aligned byte. It is not allocated with an
@@ -40,6 +42,7 @@ impl Layer {
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(
         spec: &AttentionLayer,
+        retained: Retained,
         params: &Params,
         view: usize,
         n_blocks: u32,
@@ -52,7 +55,11 @@ impl Layer {
         let padded = len.checked_add(ALIGNMENT).ok_or(out_of_memory)?;
         let bytes: Vec<u8> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| out_of_memory)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), view })
+        let sees = match retained {
+            Retained::EncoderOutput => Sees::EncoderOutput,
+            _ => spec.window.map_or(Sees::All, Sees::Window),
+        };
+        Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), view, sees })
     }
 
     /// Return the bytes of all blocks; empty if they are stored elsewhere.

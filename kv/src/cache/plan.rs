@@ -10,7 +10,7 @@ use super::kv::copies;
 use super::operation::Pass;
 use super::view::{Attention, StateSegment, States, Store};
 use crate::batch::Batch;
-use crate::batch::split::{Split, SplitBatch};
+use crate::batch::split::{Span, Split, SplitBatch};
 use crate::error::Error;
 use crate::external::CellCopy;
 use core::ops::Range;
@@ -35,7 +35,7 @@ impl Caches {
         kv.chain(states).max().unwrap_or(Split::Simple)
     }
 
-    /// Reserve cells and states for a whole batch in all caches, or change nothing.
+    /// Reserve cells and states for a whole batch in all caches; the caller undoes it on error.
     ///
     /// # Errors
     /// - [`Error::Full`] if no blocks or states are free.
@@ -44,11 +44,6 @@ impl Caches {
     /// - [`Error::TooMany`] if a sequence of an encoder does not fit into a ubatch.
     /// - [`Error::OutOfMemory`] if a list cannot grow.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        self.reserve_each(batch, split_batch, pass).inspect_err(|_| self.undo())
-    }
-
-    /// Reserve in one cache after the other; the caller undoes it on error.
-    fn reserve_each(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
         for number in 0..self.kv.len() {
             if self.joins(self.kv[number].keeps(), pass) {
                 self.kv[number].reserve(batch, split_batch)?;
@@ -111,15 +106,18 @@ impl Caches {
         self.states.as_mut()?.states(layer, tensor, segments)
     }
 
-    /// Return the segments of the plan that step states.
-    pub fn segments(&self, segments: Range<usize>) -> &[StateSegment] {
-        self.states.as_ref().and_then(|states| states.segments().get(segments)).unwrap_or(&[])
+    /// Return the segments of a ubatch that step states, tokens counted from the start of the
+    /// ubatch.
+    pub fn segments<'a>(&'a self, span: &Span) -> impl Iterator<Item = StateSegment> + use<'a> {
+        let (segments, first) = (span.segments.clone(), span.tokens.start as u32);
+        let segments = self.states.as_ref().and_then(|states| states.segments.get(segments));
+        segments.into_iter().flatten().map(move |segment| segment.counted_from(first))
     }
 
     /// Return the copies of cells before ubatch `number`.
     pub fn cell_copies(&self, number: u32) -> impl Iterator<Item = CellCopy> + '_ {
         self.kv.iter().zip(0..).flat_map(move |(kv, cache)| {
-            let own = copies(kv.swaps()).filter(move |(ubatch, _)| *ubatch == number);
+            let own = copies(&kv.swaps).filter(move |(ubatch, _)| *ubatch == number);
             own.map(move |(_, copy)| CellCopy { cache, ..copy })
         })
     }

@@ -4,7 +4,6 @@
 //! carry them (K-shift), so blocks with other users are copied first.
 
 use super::KvCache;
-use super::window::Gone;
 use crate::cache::layer::{Layer, copy_bytes, shift_distances};
 use crate::cache::operation::{Move, Op};
 use crate::cache::table::bits;
@@ -39,38 +38,22 @@ impl KvCache {
                 self.check_whole_after(*seq, range, *by)?;
                 self.admit_move(*seq, range, *by)
             }
-            Op::Remove { seq, range } if self.table(*seq).last_pos(&self.cells.pool) < Some(range.end) => {
+            Op::Remove { seq, range } if self.pos_max(*seq) < Some(range.end) => {
                 self.check_whole(Operation::Remove, *seq, range.start)
             }
-            Op::Remove { .. } | Op::Clear { .. } => Ok(()),
+            Op::Remove { .. } => Ok(()),
         }
     }
 
     /// Do an operation that `admit` allowed.
     pub fn apply(&mut self, op: &Op) {
         match op {
-            Op::Remove { seq, range } => {
-                self.remove(*seq, range);
-                self.forget_if_empty(*seq);
-            }
+            Op::Remove { seq, range } => self.remove(*seq, range),
             Op::Copy { src, dst, range } => {
                 let slots = self.table(*src).slots(&self.cells.pool, range);
-                if slots.is_empty() {
-                    return;
-                }
                 self.cells.share(*src, *dst, slots);
-                if let Some(window) = &mut self.window {
-                    window.gone[dst.index()] = window.gone[src.index()];
-                }
             }
-            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.empty(seq)),
-            Op::Move { seq, range, by } => {
-                self.apply_move(*seq, range, *by);
-                if let Some(window) = &mut self.window {
-                    window.move_by(*seq, range, *by);
-                }
-                self.forget_if_empty(*seq);
-            }
+            Op::Move { seq, range, by } => self.apply_move(*seq, range, *by),
         }
     }
 
@@ -81,19 +64,6 @@ impl KvCache {
         if !slots.is_empty() {
             table.kill(&mut self.cells.pool, slots.clone());
             table.close_gaps(slots);
-        }
-    }
-
-    /// Remove all cells of `seq`.
-    fn empty(&mut self, seq: SeqId) {
-        self.cells.tables[seq.index()].clear(&mut self.cells.pool);
-        self.forget_if_empty(seq);
-    }
-
-    /// Forget that cells of `seq` were released if it has become empty.
-    pub(super) fn forget_if_empty(&mut self, seq: SeqId) {
-        if let Some(window) = self.window.as_mut().filter(|_| self.cells.tables[seq.index()].is_empty()) {
-            window.gone[seq.index()] = Gone::default();
         }
     }
 
@@ -160,6 +130,7 @@ impl KvCache {
             });
         }
         let table = &mut self.cells.tables[seq.index()];
+        table.gone = table.gone.moved(range, by);
         table.kill(&mut self.cells.pool, dead.clone());
         table.close_gaps(dead);
     }
