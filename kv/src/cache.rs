@@ -81,14 +81,9 @@ impl Caches {
                 _ => kv.push(KvCache::new(*retained, own, params, sizes.n_checkpoints, home)?),
             }
         }
-        let recurrent: Vec<&[_]> =
-            layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
-        let states = if recurrent.is_empty() {
-            None
-        } else {
-            Some(RecurrentCache::new(&recurrent, params, sizes, home)?)
-        };
-        Ok(Caches { kv, cross, states, layers: layers_of })
+        let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
+        let states = is_recurrent.then(|| RecurrentCache::new(layers, params, sizes, home));
+        Ok(Caches { kv, cross, states: states.transpose()?, layers: layers_of })
     }
 
     /// Return the kind of the only cache, or [`Kind::Hybrid`] if there are several.

@@ -234,11 +234,6 @@ impl LayerSpec {
     }
 }
 
-/// Return the number of elements of a layer's state, all tensors together.
-pub(crate) fn state_len(tensors: &[StateTensor]) -> usize {
-    tensors.iter().map(|tensor| tensor.len).sum()
-}
-
 /// Tokens that a group of layers sees, as snapshots describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sees {

@@ -263,7 +263,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Run an operation that cannot be refused because its room is reserved.
+    /// Run an operation that cannot be refused: it takes no room, or its room is reserved.
     fn run_surely(&mut self, op: Op) {
         let done = self.run(op);
         debug_assert!(done.is_ok(), "{done:?}");

@@ -96,20 +96,19 @@ pub(crate) struct SplitBatch {
 impl SplitBatch {
     /// Return buffers for batches of `n_batch` tokens of one sequence each.
     pub fn new(n_batch: u32, n_seq_max: u32) -> Result<SplitBatch, Error> {
-        let mut split_batch = SplitBatch::default();
-        split_batch.make_room(n_batch as usize, n_batch as usize, n_seq_max as usize)?;
+        let n_seq_max = n_seq_max as usize;
+        let (heads, tails) = (reserve::filled(n_seq_max, END)?, reserve::filled(n_seq_max, END)?);
+        let queues = Queues { heads, tails, ..Queues::default() };
+        let ready = reserve::with_room(n_seq_max)?;
+        let mut split_batch = SplitBatch { queues, ready, ..SplitBatch::default() };
+        split_batch.make_room(n_batch as usize, n_batch as usize)?;
         Ok(split_batch)
     }
 
     /// Reserve room for a batch of `n_tokens` tokens with `n_entries` sequences in total.
-    fn make_room(&mut self, n_tokens: usize, n_entries: usize, n_seq_max: usize) -> Result<(), Error> {
-        for list in [&mut self.queues.links, &mut self.queues.tokens] {
-            reserve::for_len(list, n_entries)?;
-        }
-        for list in [&mut self.queues.heads, &mut self.queues.tails] {
-            reserve::for_len(list, n_seq_max)?;
-        }
-        reserve::for_len(&mut self.ready, n_seq_max)?;
+    fn make_room(&mut self, n_tokens: usize, n_entries: usize) -> Result<(), Error> {
+        reserve::for_len(&mut self.queues.links, n_entries)?;
+        reserve::for_len(&mut self.queues.tokens, n_entries)?;
         reserve::for_len(&mut self.tokens, n_tokens)?;
         reserve::for_len(&mut self.segments, n_tokens)?;
         reserve::for_len(&mut self.pieces, n_tokens)?;
@@ -153,7 +152,7 @@ impl SplitBatch {
             for segment in &self.segments[span.segments.clone()] {
                 let (mut start, mut goes_on) = (segment.tokens.start, segment.goes_on);
                 let mut push = |n_tokens: usize, checkpoint, row| {
-                    reserve::for_one(&mut pieces)?;
+                    reserve::for_more(&mut pieces, 1)?;
                     pieces.push(Segment { tokens: start..start + n_tokens, goes_on, checkpoint, row });
                     (start, goes_on) = (start + n_tokens, true);
                     Ok(())
@@ -172,18 +171,12 @@ impl SplitBatch {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the buffers cannot grow to a batch of this length.
-    pub fn fill(
-        &mut self,
-        batch: &Batch,
-        split: Split,
-        n_ubatch: usize,
-        n_seq_max: u32,
-    ) -> Result<(), Error> {
+    pub fn fill(&mut self, batch: &Batch, split: Split, n_ubatch: usize) -> Result<(), Error> {
         self.tokens.clear();
         self.segments.clear();
         self.ubatches.clear();
-        self.make_room(batch.len(), batch.all_seqs().len(), n_seq_max as usize)?;
-        self.queues.fill(batch, n_seq_max);
+        self.make_room(batch.len(), batch.all_seqs().len())?;
+        self.queues.fill(batch);
         match split {
             Split::Simple => self.simple(batch, n_ubatch),
             Split::Equal => self.equal(batch, n_ubatch),
@@ -196,9 +189,10 @@ impl SplitBatch {
     /// fit to it.
     fn simple(&mut self, batch: &Batch, n_ubatch: usize) {
         for index in 0..batch.len() {
-            let full = self.ubatches.last().is_none_or(|last| last.tokens.len() >= n_ubatch);
-            let start = self.ubatches.last().map_or(0, |last| last.tokens.start);
-            if full || !self.queues.fits(batch, index, start) {
+            let joins = self.ubatches.last().is_some_and(|last| {
+                last.tokens.len() < n_ubatch && self.queues.fits(batch, index, last.tokens.start)
+            });
+            if !joins {
                 self.open();
             }
             self.push(batch, index);
@@ -298,11 +292,9 @@ const END: u32 = u32::MAX;
 
 impl Queues {
     /// Queue all tokens of a batch.
-    fn fill(&mut self, batch: &Batch, n_seq_max: u32) {
-        for list in [&mut self.heads, &mut self.tails] {
-            list.clear();
-            list.resize(n_seq_max as usize, END);
-        }
+    fn fill(&mut self, batch: &Batch) {
+        self.heads.fill(END);
+        self.tails.fill(END);
         self.links.clear();
         self.links.resize(batch.all_seqs().len(), END);
         self.tokens.clear();
@@ -412,8 +404,8 @@ mod tests {
 
     fn split(sets: &[&[u32]], split: Split, n_ubatch: usize) -> Vec<Vec<u32>> {
         let batch = batch(sets);
-        let mut split_batch = SplitBatch::default();
-        split_batch.fill(&batch, split, n_ubatch, 8).unwrap();
+        let mut split_batch = SplitBatch::new(0, 8).unwrap();
+        split_batch.fill(&batch, split, n_ubatch).unwrap();
         let tokens = |span: &Span| split_batch.tokens[span.tokens.clone()].iter().map(|t| t.index).collect();
         split_batch.ubatches().iter().map(tokens).collect()
     }

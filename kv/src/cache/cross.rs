@@ -38,15 +38,12 @@ pub(crate) struct CrossCache {
 impl CrossCache {
     /// Make an empty cache for these layers.
     pub fn new(layers: &[AttentionLayer], params: &Params, home: Home) -> Result<CrossCache, Error> {
-        let layers = layers.iter().map(|spec| (spec, 0));
         let cells = PagedCells::new(Retained::EncoderOutput, layers, params, 0, home)?;
-        let mut visible = Vec::new();
-        reserve::for_len(&mut visible, params.n_batch as usize)?;
         Ok(CrossCache {
             fresh: tables(params.n_seq_max, cells.table_room)?,
             cells,
             encoding: Vec::with_capacity(params.n_seq_max as usize),
-            visible,
+            visible: reserve::with_room(params.n_batch as usize)?,
         })
     }
 
@@ -73,12 +70,12 @@ impl CrossCache {
         for segment in split_batch.segments() {
             let tokens = &split_batch.tokens()[segment.tokens.clone()];
             let Some(first) = tokens.first() else { continue };
-            let [owner, others @ ..] = batch.seqs(first.index as usize) else { continue };
-            let seqs = || core::iter::once(owner).chain(others);
-            if let Some(&other) = seqs().find(|seq| !self.fresh[seq.index()].is_empty()) {
+            let seqs = batch.seqs(first.index as usize);
+            let [owner, others @ ..] = seqs else { continue };
+            if let Some(&other) = seqs.iter().find(|seq| !self.fresh[seq.index()].is_empty()) {
                 return Err(Error::Diverged { index: first.index, seq: *owner, other });
             }
-            self.encoding.extend(seqs());
+            self.encoding.extend_from_slice(seqs);
             let (table, pool) = (&mut self.fresh[owner.index()], &mut self.cells.pool);
             for token in tokens {
                 let block = match table.open_tail() {

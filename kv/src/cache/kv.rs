@@ -68,18 +68,13 @@ impl KvCache {
     ) -> Result<KvCache, Error> {
         let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
         let mut views: Vec<View> = Vec::new();
-        let view_of = layers.iter().map(|spec| {
-            views.iter().position(|view| view.window == spec.window).unwrap_or_else(|| {
-                views.push(View { window: spec.window, visible: Vec::new() });
-                views.len() - 1
-            })
-        });
-        let view_of: Vec<usize> = view_of.collect();
-        for view in &mut views {
-            reserve::for_len(&mut view.visible, n_batch)?;
+        for &AttentionLayer { window, .. } in layers {
+            if views.iter().all(|view| view.window != window) {
+                views.push(View { window, visible: reserve::with_room(n_batch)? });
+            }
         }
         Ok(KvCache {
-            cells: PagedCells::new(retained, layers.iter().zip(view_of), params, n_checkpoints, home)?,
+            cells: PagedCells::new(retained, layers, params, n_checkpoints, home)?,
             views,
             marks: reserve::filled(n_seq_max, None)?,
             swaps: Vec::with_capacity(n_seq_max),
@@ -143,7 +138,8 @@ impl KvCache {
 
     /// Return the keys and values of `layer` as tokens `range` of the split batch see them.
     pub fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
-        let view = self.views.get(self.cells.layers.get(layer)?.view)?;
+        let window = self.cells.layers.get(layer)?.window;
+        let view = self.views.iter().find(|view| view.window == window)?;
         self.cells.attention(layer, view.visible.get(tokens)?)
     }
 
@@ -175,15 +171,11 @@ impl KvCache {
     }
 }
 
-/// A key and a value.
-#[cfg(any(test, feature = "testing"))]
-type Row = (Vec<f32>, Vec<f32>);
-
 /// Access for tests that compare a memory with a simple model of it.
 #[cfg(any(test, feature = "testing"))]
 impl KvCache {
     /// Return position, key and value of every token of `seq`.
-    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Row)> {
+    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::testing::Rows)> {
         let layer = &self.cells.layers[layer];
         let storage: &[u8] = layer.storage();
         if storage.is_empty() {

@@ -8,7 +8,7 @@ use super::view::{Attention, Cell, Store, Visible};
 use crate::error::Error;
 use crate::external::{Change, Home};
 use crate::ids::SeqId;
-use crate::layer::{AttentionLayer, Retained};
+use crate::layer::{AttentionLayer, Retained, Sees};
 use crate::params::Params;
 use crate::reserve;
 use alloc::vec::Vec;
@@ -41,13 +41,13 @@ pub(crate) struct PagedCells {
 }
 
 impl PagedCells {
-    /// Make the cells of layers that retain these cells, each with the number of its view.
+    /// Make the cells of layers that retain these cells.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn new<'l>(
+    pub fn new(
         retained: Retained,
-        layers: impl Iterator<Item = (&'l AttentionLayer, usize)>,
+        layers: &[AttentionLayer],
         params: &Params,
         n_checkpoints: u32,
         home: Home,
@@ -66,9 +66,7 @@ impl PagedCells {
             Retained::EncoderOutput => (n_ctx, n_batch),
         };
         let table_room = (table_cells as usize).div_ceil(BLOCK_CELLS) + SPAN;
-        let layers = layers.map(|(spec, view)| Layer::new(spec, retained, params, view, n_blocks, home));
-        let mut placed = Vec::new();
-        reserve::for_len(&mut placed, n_batch as usize)?;
+        let layers = layers.iter().map(|spec| Layer::new(spec, params, n_blocks, home));
         Ok(PagedCells {
             retained,
             window,
@@ -77,7 +75,7 @@ impl PagedCells {
             tables: tables(n_seq_max, table_room)?,
             n_ctx,
             table_room,
-            placed,
+            placed: reserve::with_room(n_batch as usize)?,
             listed: (home != Home::Here).then(Vec::new),
         })
     }
@@ -94,6 +92,14 @@ impl PagedCells {
         let layer = self.layers.get_mut(layer)?;
         let cells = self.placed.get(tokens)?;
         Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
+    }
+
+    /// Return what a layer of the cache sees.
+    pub fn sees(&self, layer: &Layer) -> Sees {
+        match self.retained {
+            Retained::EncoderOutput => Sees::EncoderOutput,
+            _ => layer.window.map_or(Sees::All, Sees::Window),
+        }
     }
 
     /// Return the block table of `seq`.
@@ -149,7 +155,5 @@ impl PagedCells {
 
 /// Make `n_seq_max` empty tables with room for `table_room` entries each.
 pub(super) fn tables(n_seq_max: u32, table_room: usize) -> Result<Vec<BlockTable>, Error> {
-    let mut tables: Vec<BlockTable> = (0..n_seq_max).map(|_| BlockTable::default()).collect();
-    tables.iter_mut().try_for_each(|table| table.make_room(table_room))?;
-    Ok(tables)
+    (0..n_seq_max).map(|_| BlockTable::of(&[], table_room)).collect()
 }

@@ -5,10 +5,11 @@
 //! reserved is in the tables at once but becomes part of the sequences with the commit only, so
 //! `undo` restores every cache exactly.
 
-use super::Caches;
-use super::kv::copies;
+use super::cross::CrossCache;
+use super::kv::{KvCache, copies};
 use super::operation::Pass;
 use super::view::{Attention, StateSegment, States, Store};
+use super::{Caches, RecurrentCache};
 use crate::batch::Batch;
 use crate::batch::split::{Span, Split, SplitBatch};
 use crate::error::Error;
@@ -16,21 +17,10 @@ use crate::external::CellCopy;
 use core::ops::Range;
 
 impl Caches {
-    /// Return true if a KV cache takes part in a pass.
-    ///
-    /// In a model with cross-attention, caches of one batch belong to the encoder and all others to
-    /// the decoder. Any other model has one kind of pass.
-    fn joins(&self, keeps: bool, pass: Pass) -> bool {
-        match pass {
-            Pass::Encode => !keeps,
-            Pass::Decode => keeps || self.cross.is_none(),
-        }
-    }
-
     /// Return the way in which a batch must be split for a pass: the most demanding one that a
     /// cache asks for.
     pub fn split(&self, pass: Pass) -> Split {
-        let kv = self.kv.iter().filter(|kv| self.joins(kv.keeps(), pass)).map(|kv| kv.split());
+        let kv = self.kv.iter().filter(|kv| joins(kv, pass, self.cross.is_some())).map(KvCache::split);
         let states = self.states.as_ref().filter(|_| pass == Pass::Decode).map(|_| Split::Equal);
         kv.chain(states).max().unwrap_or(Split::Simple)
     }
@@ -44,11 +34,9 @@ impl Caches {
     /// - [`Error::TooMany`] if a sequence of an encoder does not fit into a ubatch.
     /// - [`Error::OutOfMemory`] if a list cannot grow.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        for number in 0..self.kv.len() {
-            if self.joins(self.kv[number].keeps(), pass) {
-                self.kv[number].reserve(batch, split_batch)?;
-            }
-        }
+        let has_cross = self.cross.is_some();
+        let mut kv = self.kv.iter_mut().filter(|kv| joins(kv, pass, has_cross));
+        kv.try_for_each(|kv| kv.reserve(batch, split_batch))?;
         self.cross.iter_mut().try_for_each(|cross| cross.reserve(batch, split_batch, pass))?;
         let mut states = self.states.iter_mut().filter(|_| pass == Pass::Decode);
         states.try_for_each(|states| states.reserve(batch, split_batch))
@@ -123,6 +111,13 @@ impl Caches {
     }
 }
 
-use super::RecurrentCache;
-use super::cross::CrossCache;
-use super::kv::KvCache;
+/// Return true if a KV cache takes part in a pass.
+///
+/// In a model with cross-attention, caches of one batch belong to the encoder and all others to the
+/// decoder. Any other model has one kind of pass.
+fn joins(kv: &KvCache, pass: Pass, has_cross: bool) -> bool {
+    match pass {
+        Pass::Encode => !kv.keeps(),
+        Pass::Decode => kv.keeps() || !has_cross,
+    }
+}

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::external::Home;
 use crate::ids::{Pos, SeqId};
 use crate::kind::{Kind, Operation};
-use crate::layer::StateTensor;
+use crate::layer::{LayerSpec, StateTensor};
 use crate::params::{Params, Sizes};
 use crate::reserve;
 use crate::survey::{Checkpoint, Layers};
@@ -136,12 +136,12 @@ pub(crate) struct RecurrentCache {
 }
 
 impl RecurrentCache {
-    /// Make a cache for the state tensors of each recurrent layer.
+    /// Make a cache for the state tensors of each recurrent layer of a model.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(
-        layers: &[&[StateTensor]],
+        layers: &[LayerSpec],
         params: &Params,
         sizes: &Sizes,
         home: Home,
@@ -153,9 +153,8 @@ impl RecurrentCache {
             let journal = reserve::zeroed(home.len(n_rows * input as u64))?;
             Ok(Tensor { len, states, input, journal })
         };
-        let layers = layers.iter().map(|tensors| tensors.iter().map(tensor).collect());
-        let mut segments = Vec::new();
-        reserve::for_len(&mut segments, params.n_batch as usize)?;
+        let layers = layers.iter().map(|spec| &spec.recurrent).filter(|tensors| !tensors.is_empty());
+        let layers = layers.map(|tensors| tensors.iter().map(tensor).collect());
         Ok(RecurrentCache {
             layers: layers.collect::<Result<_, Error>>()?,
             slots: Slots::new(n_slots)?,
@@ -164,7 +163,7 @@ impl RecurrentCache {
             holding: Vec::with_capacity(sizes.n_checkpoints as usize),
             stepped: reserve::filled(n_seq_max, None)?,
             fresh: Vec::with_capacity(n_slots as usize),
-            segments,
+            segments: reserve::with_room(params.n_batch as usize)?,
             demand: Demand::default(),
         })
     }
@@ -207,7 +206,7 @@ impl RecurrentCache {
             }
             let (read, write) = self.step(seqs, segment, first.index)?;
             let (start, end) = (segment.tokens.start as u32, segment.tokens.end as u32);
-            reserve::for_one(&mut self.segments)?;
+            reserve::for_more(&mut self.segments, 1)?;
             self.segments.push(StateSegment { start, end, read, write, row: segment.row });
             for &seq in seqs {
                 let first = self.planned(seq).map_or(first.pos, |state| state.first);
@@ -354,17 +353,10 @@ impl RecurrentCache {
         }
         let write = self.slots.take(1).ok_or(Error::Full { what: "states", need: 1, free: 0, seq })?;
         self.fresh.push(write);
-        let mut read = slot;
-        for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {
-            let end = (start + from.n_ubatch.max(1)).min(from.rows.end);
-            let first = from.rows.start;
-            self.segments.push(StateSegment {
-                start: start - first,
-                end: end - first,
-                read,
-                write,
-                row: Some(start),
-            });
+        let (mut read, n_rows) = (slot, from.rows.len() as u32);
+        for start in (0..n_rows).step_by(from.n_ubatch as usize) {
+            let (end, row) = ((start + from.n_ubatch).min(n_rows), Some(from.rows.start + start));
+            self.segments.push(StateSegment { start, end, read, write, row });
             read = Some(write);
         }
         self.stepped[seq.index()] = Some(CurrentState { slot: write, first, last });

@@ -249,7 +249,7 @@ impl BlockTable {
 
     /// Reserve room for one more entry.
     pub fn make_room_for_one(&mut self) -> Result<(), Error> {
-        reserve::for_one(&mut self.extents)
+        reserve::for_more(&mut self.extents, 1)
     }
 
     /// Append an entry without live cells; the caller pushes a cell to it at once.

@@ -56,7 +56,7 @@ impl Memory {
         batch.check(self.params.n_batch, self.n_seq_max())?;
         self.check_order(batch, pass)?;
         let split = self.caches.split(pass);
-        self.split_batch.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
+        self.split_batch.fill(batch, split, n_ubatch)?;
         self.open = true;
         // Dropping the plan on an error undoes what it has reserved so far.
         let plan = Plan { memory: self, batch, started: 0 };

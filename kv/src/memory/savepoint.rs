@@ -96,7 +96,7 @@ impl Memory {
         let mut savepoint = Savepoint { memory: self, ends: Vec::new(), kept: None };
         for &seq in seqs {
             if savepoint.ends.iter().all(|end| end.seq != seq) {
-                reserve::for_one(&mut savepoint.ends)?;
+                reserve::for_more(&mut savepoint.ends, 1)?;
                 let pos = savepoint.memory.end(seq);
                 let Memory { checkpoints, caches, .. } = &mut *savepoint.memory;
                 let is_new = checkpoints.hold(seq, pos, caches)?;

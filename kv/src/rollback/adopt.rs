@@ -14,17 +14,14 @@ pub(crate) struct Room {
     others: usize,
     /// Free checkpoints for rollback floors, one for each sequence.
     floors: usize,
-    /// Free checkpoints in total.
-    n_free: usize,
 }
 
 impl Room {
     /// Count down one checkpoint; return false if there is no room for it.
     pub fn take(&mut self, is_floor: bool) -> bool {
         let left = if is_floor { &mut self.floors } else { &mut self.others };
-        let is_there = *left > 0 && self.n_free > 0;
+        let is_there = *left > 0;
         *left -= usize::from(is_there);
-        self.n_free -= usize::from(is_there);
         is_there
     }
 }
@@ -34,8 +31,8 @@ impl Checkpoints {
     ///
     /// For each sequence, one checkpoint for its end and one for an edit stay free.
     pub fn room(&self) -> Room {
-        let n_free = self.free.len();
-        Room { others: n_free.saturating_sub(2 * self.lists.len()), floors: self.lists.len(), n_free }
+        let (n_free, n_seq_max) = (self.free.len(), self.lists.len());
+        Room { others: n_free.saturating_sub(2 * n_seq_max), floors: n_seq_max.min(n_free) }
     }
 
     /// Return the number of further pins that the budget pays for.
@@ -73,9 +70,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn empty_list(&self, len: usize) -> Result<Vec<ListedCheckpoint>, Error> {
-        let mut list = Vec::new();
-        reserve::for_len(&mut list, len.max((self.sizes.n_checkpoints as usize).min(64)))?;
-        Ok(list)
+        reserve::with_room(len.max((self.sizes.n_checkpoints as usize).min(64)))
     }
 
     /// Replace the list of a sequence; its checkpoints count the new list already.

@@ -25,7 +25,7 @@ use crate::reserve;
 use alloc::vec::Vec;
 
 /// Checkpoint of the memory, named by its number. Forks share it: their lists name the same number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoint {
     /// Number of lists that name it; 0 if it is free.
     pub refs: u32,
@@ -104,25 +104,19 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(params: RollbackParams, sizes: Sizes, n_seq_max: u32) -> Result<Checkpoints, Error> {
-        let n = n_seq_max as usize;
-        let mut checkpoints = Vec::new();
-        reserve::for_len(&mut checkpoints, sizes.n_checkpoints as usize)?;
-        checkpoints.resize_with(sizes.n_checkpoints as usize, Checkpoint::default);
-        let mut lists: Vec<Vec<ListedCheckpoint>> = (0..n).map(|_| Vec::new()).collect();
-        for list in &mut lists {
-            reserve::for_len(list, (sizes.n_checkpoints as usize).min(64))?;
-        }
+        let (n, n_checkpoints) = (n_seq_max as usize, sizes.n_checkpoints as usize);
+        let lists = (0..n).map(|_| reserve::with_room(n_checkpoints.min(64)));
         Ok(Checkpoints {
             params,
             sizes,
-            checkpoints,
+            checkpoints: reserve::filled(n_checkpoints, Checkpoint::default())?,
             free: (0..sizes.n_checkpoints).rev().collect(),
             free_journals: (0..sizes.n_journals).rev().collect(),
-            lists,
+            lists: lists.collect::<Result<_, _>>()?,
             held: reserve::filled(n, None)?,
             ends: reserve::filled(n, None)?,
             saved: Vec::with_capacity(n),
-            made: Vec::with_capacity(sizes.n_checkpoints as usize),
+            made: Vec::with_capacity(n_checkpoints),
             opened: Vec::with_capacity(sizes.n_journals as usize),
             short: false,
         })

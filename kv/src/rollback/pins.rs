@@ -69,7 +69,7 @@ impl Checkpoints {
         if let Some(last) = self.lists[seq.index()].last().filter(|last| last.pos == end) {
             return Ok(Some(last.id));
         }
-        reserve::for_one(&mut self.lists[seq.index()])?;
+        reserve::for_more(&mut self.lists[seq.index()], 1)?;
         if self.free.is_empty()
             && let Some(id) = self.least_useful()
         {

@@ -28,7 +28,7 @@ impl Checkpoints {
             let Some(token) = split_batch.tokens()[segment.tokens.clone()].last() else { continue };
             for &seq in batch.seqs(token.index as usize) {
                 if self.ends[seq.index()].replace(Pos(token.pos.0 + 1)).is_none() {
-                    reserve::for_one(&mut self.saved)?;
+                    reserve::for_more(&mut self.saved, 1)?;
                     let list = &self.lists[seq.index()];
                     self.saved.push(Saved {
                         seq,
@@ -158,7 +158,7 @@ impl Checkpoints {
     /// Append a new checkpoint to the lists of `seqs`; return `None` if none is free.
     fn take(&mut self, seqs: &[SeqId], pos: Pos) -> Result<Option<u32>, Error> {
         for seq in seqs {
-            reserve::for_one(&mut self.lists[seq.index()])?;
+            reserve::for_more(&mut self.lists[seq.index()], 1)?;
         }
         let ([lead, ..], Some(id)) = (seqs, self.free.pop()) else { return Ok(None) };
         self.checkpoints[id as usize] = Checkpoint { refs: seqs.len() as u32, ..Checkpoint::default() };

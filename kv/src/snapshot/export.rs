@@ -83,7 +83,7 @@ impl Memory {
             let Some(place) = places.attention.filter(|_| !places.is_shared) else { continue };
             let Some(cells) = self.caches.cells(place.cache) else { continue };
             let own = &cells.layers[place.layer];
-            let (layout, sees) = (own.layout, own.sees);
+            let (layout, sees) = (own.layout, cells.sees(own));
             let is_same = |known: &Place| (known.cache, known.group.sees) == (place.cache, sees);
             let number = found.iter().position(is_same).unwrap_or_else(|| {
                 let group = Group { sees, k_type: layout.k_type, v_type: layout.v_type, layers: Vec::new() };

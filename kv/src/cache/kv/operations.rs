@@ -4,7 +4,7 @@
 //! carry them (K-shift), so blocks with other users are copied first.
 
 use super::KvCache;
-use crate::cache::layer::{Layer, copy_bytes, shift_distances};
+use crate::cache::layer::copy_bytes;
 use crate::cache::operation::{Move, Op};
 use crate::cache::table::bits;
 use crate::error::Error;
@@ -119,10 +119,13 @@ impl KvCache {
         for (index, block, _) in &mut moving {
             *block = self.own(seq, *index, *block);
         }
-        for layer in &mut self.cells.layers {
-            layer.shift_keys(&self.cells.pool, &moving, by);
+        let shifts = self.shifts(&moving, by);
+        self.cells.layers.iter_mut().for_each(|layer| layer.shift_keys(&shifts));
+        if let Some(listed) = &mut self.cells.listed
+            && self.cells.layers.iter().any(|layer| layer.rope.is_some())
+        {
+            listed.extend(shifts.into_iter().map(Change::ShiftKeys));
         }
-        self.list_shifts(&moving, by);
         for &(_, block, live) in &moving {
             let old = *self.cells.pool.pos(block);
             bits(live).for_each(|cell| {
@@ -135,18 +138,23 @@ impl KvCache {
         table.close_gaps(dead);
     }
 
-    /// List the K-shifts of a move for storage elsewhere.
-    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], by: Move) {
-        let Some(listed) =
-            self.cells.listed.as_mut().filter(|_| self.cells.layers.iter().any(Layer::has_rotation))
-        else {
-            return;
-        };
-        for &(_, block, live) in moving {
-            shift_distances(self.cells.pool.pos(block), live, by, |cells, delta| {
-                listed.push(Change::ShiftKeys(KeyShift { cache: 0, block, cells, delta }));
-            });
+    /// Return the K-shifts of a move, one for each distance in each of the blocks in `moving`.
+    fn shifts(&self, moving: &[(usize, u32, u32)], by: Move) -> Vec<KeyShift> {
+        let mut shifts = Vec::new();
+        for &(_, block, mut live) in moving {
+            let pos = self.cells.pool.pos(block);
+            // Positions are never negative, so their differences fit 32 bits.
+            let distance =
+                |cell: u32| (by.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
+            while live != 0 {
+                let delta = distance(live.trailing_zeros());
+                let same = bits(live).filter(|&cell| distance(cell) == delta);
+                let cells = same.fold(0, |cells, cell| cells | 1 << cell);
+                shifts.push(KeyShift { cache: 0, block, cells, delta });
+                live &= !cells;
+            }
         }
+        shifts
     }
 
     /// Return a block for an entry that has no other user: the block itself, or a copy.
