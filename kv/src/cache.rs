@@ -17,7 +17,6 @@
 //! module of the crate.
 
 pub(crate) mod block;
-mod cell_cache;
 mod cross;
 mod kv;
 mod layer;
@@ -32,8 +31,7 @@ mod survey;
 pub(crate) mod table;
 pub(crate) mod view;
 
-pub(crate) use cell_cache::{CellCache, Holding, ImportedCells};
-pub(crate) use kv::{Gone, WindowCells};
+pub(crate) use kv::WindowCells;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use layer::shift_cells;
 pub(crate) use paged::PagedCells;
@@ -63,9 +61,9 @@ pub(crate) struct Caches {
     /// Cross-attention cache of an encoder-decoder.
     cross: Option<CrossCache>,
     /// Recurrent cache, if some layer is recurrent.
-    states: Option<RecurrentCache>,
+    pub states: Option<RecurrentCache>,
     /// Caches of each layer of the model.
-    layers: Vec<LayerCaches>,
+    pub layers: Vec<LayerCaches>,
 }
 
 impl Caches {
@@ -83,14 +81,9 @@ impl Caches {
                 _ => kv.push(KvCache::new(*retained, own, params, sizes.n_checkpoints, home)?),
             }
         }
-        let recurrent: Vec<&[_]> =
-            layers.iter().map(|spec| &*spec.recurrent).filter(|r| !r.is_empty()).collect();
-        let states = if recurrent.is_empty() {
-            None
-        } else {
-            Some(RecurrentCache::new(&recurrent, params, sizes, home)?)
-        };
-        Ok(Caches { kv, cross, states, layers: layers_of })
+        let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
+        let states = is_recurrent.then(|| RecurrentCache::new(layers, params, sizes, home));
+        Ok(Caches { kv, cross, states: states.transpose()?, layers: layers_of })
     }
 
     /// Return the kind of the only cache, or [`Kind::Hybrid`] if there are several.
@@ -98,9 +91,8 @@ impl Caches {
     /// A model without caches keeps nothing beyond a batch, which is what [`Retention::Batch`]
     /// says.
     pub fn kind(&self) -> Kind {
-        let kinds = self.kv.iter().map(KvCache::kind);
-        let kinds = kinds.chain(self.cross.as_ref().map(|_| Kind::Cross));
-        let mut kinds = kinds.chain(self.states.as_ref().map(|_| Kind::Recurrent));
+        let states = self.states.as_ref().map(|_| Kind::Recurrent);
+        let mut kinds = self.with_cells().map(|cells| cells.retained.kind()).chain(states);
         match (kinds.next(), kinds.next()) {
             (None, _) => Kind::Kv(Retention::Batch),
             (Some(kind), None) => kind,
@@ -173,56 +165,20 @@ impl Caches {
         self.kv.iter().any(|kv| kv.keeps_all() && kv.shares_blocks(seq, pos))
     }
 
-    /// Return the recurrent cache.
-    pub fn states(&self) -> Option<&RecurrentCache> {
-        self.states.as_ref()
+    /// Return the cells of cache `number`, if they outlive a batch.
+    pub fn cells(&self, number: usize) -> Option<&PagedCells> {
+        self.with_cells().nth(number).filter(|cells| cells.retained.keeps())
     }
 
-    /// Return the recurrent cache, to be changed.
-    pub fn states_mut(&mut self) -> Option<&mut RecurrentCache> {
-        self.states.as_mut()
-    }
-
-    /// Return cache `number`, if its cells outlive a batch.
-    pub fn cell_cache(&self, number: usize) -> Option<CellCache<'_>> {
-        match self.kv.get(number) {
-            Some(kv) => kv.keeps().then(|| CellCache::kv(kv)),
-            None => {
-                self.cross.as_ref().filter(|_| number == self.kv.len()).map(|c| CellCache::cross(&c.cells))
-            }
-        }
-    }
-
-    /// Return the cells of cache `number`.
+    /// Return the cells of cache `number`, to be changed.
     pub fn cells_mut(&mut self, number: usize) -> Option<&mut PagedCells> {
-        let n_kv = self.kv.len();
-        let cross = self.cross.as_mut().filter(|_| number == n_kv).map(|cross| &mut cross.cells);
-        self.kv.get_mut(number).map(|kv| &mut kv.cells).or(cross)
+        self.with_cells_mut().nth(number)
     }
 
-    /// Replace the cells of `seq` in cache `number` by imported ones.
-    pub fn give_cells(&mut self, number: usize, seq: SeqId, given: ImportedCells) {
-        let (table, gone) = given;
-        if let Some(window) = self.kv.get_mut(number).and_then(|kv| kv.window.as_mut()) {
-            window.gone[seq.index()] = gone;
-        }
-        if let Some(cells) = self.cells_mut(number) {
-            cells.give(seq, table);
-        }
-    }
-
-    /// Give a new checkpoint its imported cells in cache `number`.
-    pub fn give_checkpoint_cells(&mut self, number: usize, checkpoint: u32, (table, gone): ImportedCells) {
-        let Some(kv) = self.kv.get_mut(number) else { return };
-        if let Some(window) = &mut kv.window {
-            window.hold(checkpoint, table, gone.whole_from).clear(&mut kv.cells.pool);
-        }
-    }
-
-    /// Return the kind and the cells of each cache with cells, in the order of their numbers.
-    pub fn with_cells(&self) -> impl Iterator<Item = (Kind, &PagedCells)> {
-        let cross = self.cross.as_ref().map(|cross| (Kind::Cross, &cross.cells));
-        self.kv.iter().map(|kv| (kv.kind(), &kv.cells)).chain(cross)
+    /// Return the cells of each cache with cells, in the order of their numbers.
+    pub fn with_cells(&self) -> impl Iterator<Item = &PagedCells> {
+        let cross = self.cross.as_ref().map(|cross| &cross.cells);
+        self.kv.iter().map(|kv| &kv.cells).chain(cross)
     }
 
     /// Return the cells of each cache with cells, to be changed, in the order of their numbers.
@@ -243,12 +199,7 @@ impl Caches {
 
     /// Return the number of changes that were not taken yet.
     pub fn n_changes(&self) -> usize {
-        self.with_cells().filter_map(|(_, cells)| cells.listed.as_ref()).map(Vec::len).sum()
-    }
-
-    /// Return the caches of each layer of the model.
-    pub fn layers(&self) -> &[LayerCaches] {
-        &self.layers
+        self.with_cells().filter_map(|cells| cells.listed.as_ref()).map(Vec::len).sum()
     }
 }
 
@@ -268,8 +219,7 @@ impl Caches {
 
     /// Return the number of free blocks of each cache whose cells outlive a batch.
     pub fn n_free_blocks(&self) -> impl Iterator<Item = u32> {
-        let cross = self.cross.as_ref().map(|cross| &cross.cells);
-        self.kept().map(|kv| &kv.cells).chain(cross).map(|cells| cells.pool.n_free())
+        self.with_cells().filter(|cells| cells.retained.keeps()).map(|cells| cells.pool.n_free())
     }
 
     /// Check that all caches add up.

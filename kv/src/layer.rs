@@ -202,6 +202,11 @@ impl Retained {
         }
     }
 
+    /// Return true if cells outlive the batch that stored them.
+    pub(crate) fn keeps(self) -> bool {
+        !matches!(self, Retained::Batch { .. })
+    }
+
     /// Return true if a token sees no token after it.
     pub(crate) fn is_causal(self) -> bool {
         self != Retained::Batch { is_causal: false }
@@ -227,11 +232,6 @@ impl LayerSpec {
             AttentionSpec::Cross(layer) => Some((layer, Retained::EncoderOutput)),
         }
     }
-}
-
-/// Return the number of elements of a layer's state, all tensors together.
-pub(crate) fn state_len(tensors: &[StateTensor]) -> usize {
-    tensors.iter().map(|tensor| tensor.len).sum()
 }
 
 /// Tokens that a group of layers sees, as snapshots describe it.

@@ -182,7 +182,8 @@ impl Memory {
     /// [`Error::UnknownSequence`] if there is no such sequence.
     pub fn seq_keep(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check_seq(seq)?;
-        self.run(Op::Clear { kept: Some(seq) })
+        (0..self.params.n_seq_max).map(SeqId).filter(|other| *other != seq).for_each(|seq| self.empty(seq));
+        Ok(())
     }
 
     /// Move the tokens of `range` by `delta` positions (K-shift).
@@ -222,10 +223,13 @@ impl Memory {
 
     /// Remove all sequences.
     pub fn clear(&mut self) {
-        self.undo();
-        let op = Op::Clear { kept: None };
-        self.caches.apply(&op);
-        self.apply_on_checkpoints(&op, Pos::ZERO);
+        (0..self.params.n_seq_max).map(SeqId).for_each(|seq| self.empty(seq));
+    }
+
+    /// Remove the tokens and the encoder output of `seq`.
+    fn empty(&mut self, seq: SeqId) {
+        self.run_surely(Op::Remove { seq, range: Pos::ZERO..Pos::MAX });
+        self.caches.drop_encoder_output(seq);
     }
 
     /// Drop the encoder output of `seq`, if it has one.
@@ -244,13 +248,25 @@ impl Memory {
         // Undo a plan that was leaked instead of dropped.
         self.undo();
         self.caches.admit(&op)?;
-        self.admit_on_checkpoints(&op)?;
-        let (end, touches) = (self.end_of(&op), self.touches(&op));
-        if touches {
+        if let Op::Copy { src, dst, .. } = op {
+            self.checkpoints.make_room(src, dst)?;
+        }
+        let (Op::Remove { seq, range } | Op::Copy { src: seq, range, .. } | Op::Move { seq, range, .. }) =
+            &op;
+        let end = self.end(*seq);
+        // A sequence without tokens can have encoder output.
+        let copies_all = matches!(op, Op::Copy { .. }) && *range == (Pos::ZERO..Pos::MAX);
+        if copies_all || self.caches.touches(*seq, range) {
             self.caches.apply(&op);
             self.apply_on_checkpoints(&op, end);
         }
         Ok(())
+    }
+
+    /// Run an operation that cannot be refused: it takes no room, or its room is reserved.
+    fn run_surely(&mut self, op: Op) {
+        let done = self.run(op);
+        debug_assert!(done.is_ok(), "{done:?}");
     }
 
     pub(crate) fn check_seq(&self, seq: SeqId) -> Result<(), Error> {
@@ -285,10 +301,6 @@ impl Memory {
         Ok(())
     }
 
-    pub(crate) fn split_batch(&self) -> &SplitBatch {
-        &self.split_batch
-    }
-
     /// Make visible what the plan or rollback in progress has reserved.
     fn commit(&mut self) {
         if core::mem::take(&mut self.open) {
@@ -313,10 +325,6 @@ impl Memory {
 /// Access for the oracle and for tests.
 #[cfg(any(test, feature = "testing"))]
 impl Memory {
-    pub(crate) fn caches(&self) -> &Caches {
-        &self.caches
-    }
-
     /// Drop the checkpoints that exceed the budget now; after a rollback that otherwise waits for
     /// the next token.
     pub(crate) fn keep_to_budget(&mut self) {

@@ -9,7 +9,7 @@ mod rollback;
 pub use rollback::RollbackParams;
 
 use crate::error::Error;
-use crate::layer::{LayerSpec, Retained, Rotation, StateTensor, state_len};
+use crate::layer::{LayerSpec, Retained, Rotation, StateTensor};
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, CellType};
 
@@ -140,14 +140,12 @@ impl Params {
     pub fn bytes(&self, layers: &[LayerSpec]) -> MemoryBytes {
         let params = self.settled();
         let sizes = Sizes::new(layers, &params);
-        let floats = |len: fn(&[StateTensor]) -> usize| {
-            layers.iter().map(|layer| 4 * len(&layer.recurrent) as u64).sum::<u64>()
-        };
         let n_rows = u64::from(sizes.n_journals) * u64::from(params.rollback.journal);
         MemoryBytes {
             caches: params.caches_bytes(layers, &sizes),
-            states: u64::from(params.n_states(sizes.n_checkpoints)).saturating_mul(floats(state_len)),
-            journals: n_rows.saturating_mul(floats(input_len)),
+            states: u64::from(params.n_states(sizes.n_checkpoints))
+                .saturating_mul(tensor_bytes(layers, |tensor| tensor.len)),
+            journals: n_rows.saturating_mul(tensor_bytes(layers, |tensor| tensor.input)),
         }
     }
 
@@ -200,13 +198,13 @@ impl MemoryBytes {
     }
 }
 
-/// Return the number of elements that enter a layer's state with one token, all tensors together.
-fn input_len(tensors: &[StateTensor]) -> usize {
-    tensors.iter().map(|tensor| tensor.input).sum()
+/// Return the bytes of `len` elements of each state tensor, all layers together.
+fn tensor_bytes(layers: &[LayerSpec], len: fn(&StateTensor) -> usize) -> u64 {
+    layers.iter().flat_map(|layer| &layer.recurrent).map(|tensor| 4 * len(tensor) as u64).sum()
 }
 
 /// Numbers of checkpoints and journals of a memory, computed once when it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// True if rollbacks need checkpoints: some layer is recurrent or releases cells.
     pub needed: bool,
@@ -222,7 +220,6 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Return the sizes for these layers; all zeros if no layer needs checkpoints.
     pub fn new(layers: &[LayerSpec], params: &Params) -> Sizes {
-        let none = Sizes { needed: false, n_paid: 0, n_checkpoints: 0, n_journals: 0 };
         let windowed = |spec: &LayerSpec| match spec.cells(params.n_ctx) {
             Some((layer, Retained::Window(window))) => {
                 let block = layer.layout(params.k_type, params.v_type).block_bytes() as u64;
@@ -231,10 +228,10 @@ impl Sizes {
             _ => None,
         };
         let windows: u64 = layers.iter().filter_map(windowed).sum();
-        let states: u64 = layers.iter().map(|spec| state_len(&spec.recurrent) as u64 * 4).sum();
+        let states = tensor_bytes(layers, |tensor| tensor.len);
         let is_recurrent = layers.iter().any(|spec| !spec.recurrent.is_empty());
         if windows == 0 && !is_recurrent {
-            return none;
+            return Sizes::default();
         }
         let RollbackParams { checkpoint_bytes, journal, .. } = params.rollback;
         let wanted = u64::from(params.n_seq_max) * u64::from(params.rollback.schedule_len(params.n_ctx));

@@ -12,22 +12,22 @@ pub(crate) fn for_len<T>(list: &mut Vec<T>, len: usize) -> Result<(), Error> {
     list.try_reserve_exact(len.saturating_sub(list.len())).map_err(refused)
 }
 
-/// Reserve room in `list` for one more entry.
-pub(crate) fn for_one<T>(list: &mut Vec<T>) -> Result<(), Error> {
-    let refused = |_| Error::OutOfMemory { bytes: size_of::<T>() as u64 };
-    list.try_reserve(1).map_err(refused)
-}
-
 /// Reserve room in `list` for `n` more entries, with spare room as `Vec` grows.
 pub(crate) fn for_more<T>(list: &mut Vec<T>, n: usize) -> Result<(), Error> {
     let refused = |_| Error::OutOfMemory { bytes: (n as u64).saturating_mul(size_of::<T>() as u64) };
     list.try_reserve(n).map_err(refused)
 }
 
-/// Return a list of `len` copies of `value`.
-pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
+/// Return an empty list with room for `len` entries.
+pub(crate) fn with_room<T>(len: usize) -> Result<Vec<T>, Error> {
     let mut list = Vec::new();
     for_len(&mut list, len)?;
+    Ok(list)
+}
+
+/// Return a list of `len` copies of `value`.
+pub(crate) fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Error> {
+    let mut list = with_room(len)?;
     list.resize(len, value);
     Ok(list)
 }

@@ -11,13 +11,10 @@
 mod adopt;
 mod checkpoints;
 mod evict;
-mod list;
 mod pins;
 mod route;
 mod segments;
 mod survey;
 
-pub(crate) use adopt::Adopted;
-pub(crate) use checkpoints::Checkpoints;
-pub(crate) use list::{CheckpointList, ListedCheckpoint};
+pub(crate) use checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 pub use route::{CostRange, RollbackCost, Route};

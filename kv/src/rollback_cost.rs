@@ -88,9 +88,8 @@ impl Kept {
         if pos == Pos::ZERO || has_cells && (!self.has_state || pos == self.end) {
             return Route::at_once(pos);
         }
-        let before = self.checkpoints.partition_point(|checkpoint| checkpoint.pos <= pos);
-        let nearest = before.checked_sub(1).and_then(|nearest| self.checkpoints.get(nearest));
-        route_from(nearest.copied(), pos, has_cells)
+        let n_before = self.checkpoints.partition_point(|checkpoint| checkpoint.pos <= pos);
+        route_from(self.checkpoints[..n_before].last().copied(), pos, has_cells)
     }
 
     /// Return the cost of every position, the end included, as ascending ranges of positions

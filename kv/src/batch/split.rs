@@ -57,6 +57,9 @@ pub struct UbatchToken {
 pub(crate) struct Segment {
     /// Indices of the tokens in the split batch.
     pub tokens: Range<usize>,
+    /// True if the tokens before it of its sequences have the same set of sequences, so that these
+    /// sequences still have the same cells and one state.
+    pub goes_on: bool,
     /// Checkpoint that is made of the sequences before the first of these tokens.
     pub checkpoint: Option<u32>,
     /// Journal row of the first token; later tokens follow in later rows.
@@ -93,20 +96,19 @@ pub(crate) struct SplitBatch {
 impl SplitBatch {
     /// Return buffers for batches of `n_batch` tokens of one sequence each.
     pub fn new(n_batch: u32, n_seq_max: u32) -> Result<SplitBatch, Error> {
-        let mut split_batch = SplitBatch::default();
-        split_batch.make_room(n_batch as usize, n_batch as usize, n_seq_max as usize)?;
+        let n_seq_max = n_seq_max as usize;
+        let (heads, tails) = (reserve::filled(n_seq_max, END)?, reserve::filled(n_seq_max, END)?);
+        let queues = Queues { heads, tails, ..Queues::default() };
+        let ready = reserve::with_room(n_seq_max)?;
+        let mut split_batch = SplitBatch { queues, ready, ..SplitBatch::default() };
+        split_batch.make_room(n_batch as usize, n_batch as usize)?;
         Ok(split_batch)
     }
 
     /// Reserve room for a batch of `n_tokens` tokens with `n_entries` sequences in total.
-    fn make_room(&mut self, n_tokens: usize, n_entries: usize, n_seq_max: usize) -> Result<(), Error> {
-        for list in [&mut self.queues.links, &mut self.queues.tokens] {
-            reserve::for_len(list, n_entries)?;
-        }
-        for list in [&mut self.queues.heads, &mut self.queues.tails] {
-            reserve::for_len(list, n_seq_max)?;
-        }
-        reserve::for_len(&mut self.ready, n_seq_max)?;
+    fn make_room(&mut self, n_tokens: usize, n_entries: usize) -> Result<(), Error> {
+        reserve::for_len(&mut self.queues.links, n_entries)?;
+        reserve::for_len(&mut self.queues.tokens, n_entries)?;
         reserve::for_len(&mut self.tokens, n_tokens)?;
         reserve::for_len(&mut self.segments, n_tokens)?;
         reserve::for_len(&mut self.pieces, n_tokens)?;
@@ -121,6 +123,11 @@ impl SplitBatch {
     /// Return the segments in the order of computation.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Return the sequences of a segment.
+    pub fn seqs<'b>(&self, segment: &Segment, batch: &'b Batch) -> &'b [SeqId] {
+        self.tokens.get(segment.tokens.start).map_or(&[], |token| batch.seqs(token.index as usize))
     }
 
     /// Return the ubatches in the order of computation.
@@ -143,11 +150,11 @@ impl SplitBatch {
         for span in &mut self.ubatches {
             let first = pieces.len();
             for segment in &self.segments[span.segments.clone()] {
-                let mut start = segment.tokens.start;
+                let (mut start, mut goes_on) = (segment.tokens.start, segment.goes_on);
                 let mut push = |n_tokens: usize, checkpoint, row| {
-                    reserve::for_one(&mut pieces)?;
-                    pieces.push(Segment { tokens: start..start + n_tokens, checkpoint, row });
-                    start += n_tokens;
+                    reserve::for_more(&mut pieces, 1)?;
+                    pieces.push(Segment { tokens: start..start + n_tokens, goes_on, checkpoint, row });
+                    (start, goes_on) = (start + n_tokens, true);
                     Ok(())
                 };
                 if result.is_ok() {
@@ -164,21 +171,12 @@ impl SplitBatch {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the buffers cannot grow to a batch of this length.
-    pub fn fill(
-        &mut self,
-        batch: &Batch,
-        split: Split,
-        n_ubatch: usize,
-        n_seq_max: u32,
-    ) -> Result<(), Error> {
+    pub fn fill(&mut self, batch: &Batch, split: Split, n_ubatch: usize) -> Result<(), Error> {
         self.tokens.clear();
         self.segments.clear();
         self.ubatches.clear();
-        for list in [&mut self.queues.links, &mut self.queues.tokens] {
-            list.clear();
-        }
-        self.make_room(batch.len(), batch.all_seqs().len(), n_seq_max as usize)?;
-        self.queues.fill(batch, n_seq_max);
+        self.make_room(batch.len(), batch.all_seqs().len())?;
+        self.queues.fill(batch);
         match split {
             Split::Simple => self.simple(batch, n_ubatch),
             Split::Equal => self.equal(batch, n_ubatch),
@@ -191,12 +189,12 @@ impl SplitBatch {
     /// fit to it.
     fn simple(&mut self, batch: &Batch, n_ubatch: usize) {
         for index in 0..batch.len() {
-            let full = self.ubatches.last().is_none_or(|last| last.tokens.len() >= n_ubatch);
-            let start = self.ubatches.last().map_or(0, |last| last.tokens.start);
-            if full || !self.queues.fits(batch, index, start) {
+            let joins = self.ubatches.last().is_some_and(|last| {
+                last.tokens.len() < n_ubatch && self.queues.fits(batch, index, last.tokens.start)
+            });
+            if !joins {
                 self.open();
             }
-            self.queues.take(batch, index);
             self.push(batch, index);
         }
     }
@@ -241,15 +239,14 @@ impl SplitBatch {
         let mut next = Some(index);
         for _ in 0..length {
             let Some(index) = next else { return };
-            next = self.queues.take(batch, index);
-            self.push(batch, index);
+            next = self.push(batch, index);
         }
     }
 
     /// Append token `index` of the batch to the ubatch, and to its last segment if the sequences
-    /// agree.
-    fn push(&mut self, batch: &Batch, index: usize) {
-        let Some(ubatch) = self.ubatches.last_mut() else { return };
+    /// agree. Return the next token of its first sequence.
+    fn push(&mut self, batch: &Batch, index: usize) -> Option<usize> {
+        let ubatch = self.ubatches.last_mut()?;
         let seqs = batch.seqs(index);
         let at = self.tokens.len();
         self.tokens.push(UbatchToken {
@@ -262,10 +259,14 @@ impl SplitBatch {
         let joins = at > ubatch.tokens.start && batch.seqs(self.tokens[at - 1].index as usize) == seqs;
         match self.segments.last_mut() {
             Some(segment) if joins => segment.tokens.end = at + 1,
-            _ => self.segments.push(Segment { tokens: at..at + 1, checkpoint: None, row: None }),
+            _ => {
+                let goes_on = self.queues.goes_on(batch, seqs);
+                self.segments.push(Segment { tokens: at..at + 1, goes_on, checkpoint: None, row: None });
+            }
         }
         ubatch.tokens.end = at + 1;
         ubatch.segments.end = self.segments.len();
+        self.queues.take(batch, index)
     }
 }
 
@@ -291,11 +292,9 @@ const END: u32 = u32::MAX;
 
 impl Queues {
     /// Queue all tokens of a batch.
-    fn fill(&mut self, batch: &Batch, n_seq_max: u32) {
-        for list in [&mut self.heads, &mut self.tails] {
-            list.clear();
-            list.resize(n_seq_max as usize, END);
-        }
+    fn fill(&mut self, batch: &Batch) {
+        self.heads.fill(END);
+        self.tails.fill(END);
         self.links.clear();
         self.links.resize(batch.all_seqs().len(), END);
         self.tokens.clear();
@@ -336,6 +335,11 @@ impl Queues {
         let seqs = batch.seqs(index);
         let agrees = |last: u32| last == END || (last as usize) < start || batch.seqs(last as usize) == seqs;
         seqs.iter().all(|seq| agrees(self.tails[seq.index()]))
+    }
+
+    /// Return true if the last token taken from each of `seqs` has the sequences `seqs`.
+    fn goes_on(&self, batch: &Batch, seqs: &[SeqId]) -> bool {
+        seqs.iter().all(|seq| batch.seqs(self.tails[seq.index()] as usize) == seqs)
     }
 
     /// Return true if token `index` was taken already.
@@ -400,8 +404,8 @@ mod tests {
 
     fn split(sets: &[&[u32]], split: Split, n_ubatch: usize) -> Vec<Vec<u32>> {
         let batch = batch(sets);
-        let mut split_batch = SplitBatch::default();
-        split_batch.fill(&batch, split, n_ubatch, 8).unwrap();
+        let mut split_batch = SplitBatch::new(0, 8).unwrap();
+        split_batch.fill(&batch, split, n_ubatch).unwrap();
         let tokens = |span: &Span| split_batch.tokens[span.tokens.clone()].iter().map(|t| t.index).collect();
         split_batch.ubatches().iter().map(tokens).collect()
     }

@@ -38,15 +38,12 @@ pub(crate) struct CrossCache {
 impl CrossCache {
     /// Make an empty cache for these layers.
     pub fn new(layers: &[AttentionLayer], params: &Params, home: Home) -> Result<CrossCache, Error> {
-        let layers = layers.iter().map(|spec| (spec, 0));
         let cells = PagedCells::new(Retained::EncoderOutput, layers, params, 0, home)?;
-        let mut visible = Vec::new();
-        reserve::for_len(&mut visible, params.n_batch as usize)?;
         Ok(CrossCache {
             fresh: tables(params.n_seq_max, cells.table_room)?,
             cells,
             encoding: Vec::with_capacity(params.n_seq_max as usize),
-            visible,
+            visible: reserve::with_room(params.n_batch as usize)?,
         })
     }
 
@@ -73,12 +70,12 @@ impl CrossCache {
         for segment in split_batch.segments() {
             let tokens = &split_batch.tokens()[segment.tokens.clone()];
             let Some(first) = tokens.first() else { continue };
-            let [owner, others @ ..] = batch.seqs(first.index as usize) else { continue };
-            let seqs = || core::iter::once(owner).chain(others);
-            if let Some(&other) = seqs().find(|seq| !self.fresh[seq.index()].is_empty()) {
+            let seqs = batch.seqs(first.index as usize);
+            let [owner, others @ ..] = seqs else { continue };
+            if let Some(&other) = seqs.iter().find(|seq| !self.fresh[seq.index()].is_empty()) {
                 return Err(Error::Diverged { index: first.index, seq: *owner, other });
             }
-            self.encoding.extend(seqs());
+            self.encoding.extend_from_slice(seqs);
             let (table, pool) = (&mut self.fresh[owner.index()], &mut self.cells.pool);
             for token in tokens {
                 let block = match table.open_tail() {
@@ -145,23 +142,19 @@ impl CrossCache {
         self.cells.tables[dst.index()].make_room(n)
     }
 
-    /// Do an operation that `admit` allowed. Only operations on whole sequences change encoder
-    /// output.
+    /// Do an operation that `admit` allowed. Only copies change encoder output.
     pub fn apply(&mut self, op: &Op) {
-        match op {
-            Op::Copy { src, dst, .. } => self.cells.share(*src, *dst, 0..u32::MAX),
-            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.cells.empty(seq)),
-            Op::Remove { .. } | Op::Move { .. } => {}
+        if let Op::Copy { src, dst, .. } = op {
+            self.cells.share(*src, *dst, 0..u32::MAX);
         }
     }
 
-    /// Reserve cells for an encoding, or note what a decoding sees; change nothing on error.
+    /// Reserve cells for an encoding, or note what a decoding sees; the caller undoes it on error.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        let reserved = match pass {
+        match pass {
             Pass::Encode => self.encode(batch, split_batch),
             Pass::Decode => self.decode(batch, split_batch),
-        };
-        reserved.inspect_err(|_| self.undo())
+        }
     }
 
     /// Replace the former encoder output by the new one.
@@ -184,11 +177,9 @@ impl CrossCache {
 impl CrossCache {
     /// Check that tables, blocks and plan add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        self.cells.tables.iter().chain(&self.fresh).try_for_each(|table| table.audit(&self.cells.pool))?;
-        self.cells
-            .pool
-            .audit(self.cells.tables.iter().flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
-        let left = self.encoding.len() + self.cells.placed.len() + self.visible.len();
+        self.cells.audit()?;
+        let fresh: u32 = self.fresh.iter().map(BlockTable::n_cells).sum();
+        let left = self.encoding.len() + self.visible.len() + fresh as usize;
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }
@@ -301,7 +292,7 @@ mod tests {
         memory.forget(SeqId(1)).unwrap();
         memory.clear();
         audit(&memory);
-        assert_eq!(memory.caches().n_free_blocks().collect::<Vec<_>>(), [8, 7]);
+        assert_eq!(memory.caches.n_free_blocks().collect::<Vec<_>>(), [8, 7]);
     }
 
     #[test]

@@ -11,29 +11,27 @@ mod window;
 
 use super::paged::PagedCells;
 use super::slots::Demand;
-use super::table::BlockTable;
+use super::table::{BlockTable, Gone, Mark};
 use super::view::{Attention, Visible};
 use crate::batch::Batch;
 use crate::batch::split::{Split, SplitBatch};
 use crate::error::Error;
 use crate::external::Home;
 use crate::ids::{Pos, SeqId};
-use crate::kind::Kind;
 use crate::layer::{AttentionLayer, Retained, Window};
 use crate::params::Params;
 use crate::reserve;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use append::Saved;
 pub(super) use append::{Swap, copies};
-pub(crate) use window::{Gone, WindowCells};
+pub(crate) use window::WindowCells;
 
 /// Slots that the tokens of a plan see through one window. Layers of a cache may differ in their
 /// windows.
-pub(super) struct View {
+struct View {
     /// Window of the layers; `None` if they see the whole sequence.
-    pub window: Option<Window>,
+    window: Option<Window>,
     /// Slots that each token of the split batch sees.
     visible: Vec<Visible>,
 }
@@ -47,18 +45,11 @@ pub(crate) struct KvCache {
     /// Block pool, block tables, and the storage of each layer.
     pub cells: PagedCells,
     /// Views of the layers, one for each window.
-    pub(super) views: Vec<View>,
-    /// Windowed retention: positions below which cells were released, and the cells of checkpoints.
-    /// `None` unless a window is retained.
-    pub(super) window: Option<WindowCells>,
-    /// Cells that the cache retains.
-    retained: Retained,
-    /// Ends of the tables of the plan's sequences, before the plan.
-    saved: Vec<Saved>,
+    views: Vec<View>,
+    /// End of the table of each sequence in the plan, before the plan.
+    marks: Vec<Option<Mark>>,
     /// Shared blocks that the plan exchanges for copies.
-    swaps: Vec<Swap>,
-    /// Last token of each sequence in the plan, by index in the batch.
-    last: Vec<Option<u32>>,
+    pub(super) swaps: Vec<Swap>,
     /// Blocks that the plan needs.
     demand: Demand,
 }
@@ -77,50 +68,33 @@ impl KvCache {
     ) -> Result<KvCache, Error> {
         let (n_batch, n_seq_max) = (params.n_batch as usize, params.n_seq_max as usize);
         let mut views: Vec<View> = Vec::new();
-        let view_of = layers.iter().map(|spec| {
-            views.iter().position(|view| view.window == spec.window).unwrap_or_else(|| {
-                views.push(View { window: spec.window, visible: Vec::new() });
-                views.len() - 1
-            })
-        });
-        let view_of: Vec<usize> = view_of.collect();
-        for view in &mut views {
-            reserve::for_len(&mut view.visible, n_batch)?;
+        for &AttentionLayer { window, .. } in layers {
+            if views.iter().all(|view| view.window != window) {
+                views.push(View { window, visible: reserve::with_room(n_batch)? });
+            }
         }
-        let window = match retained {
-            Retained::Window(window) => Some(WindowCells::new(window, params, n_checkpoints)?),
-            _ => None,
-        };
         Ok(KvCache {
-            cells: PagedCells::new(retained, layers.iter().zip(view_of), params, n_checkpoints, home)?,
+            cells: PagedCells::new(retained, layers, params, n_checkpoints, home)?,
             views,
-            window,
-            retained,
-            saved: Vec::with_capacity(n_seq_max),
+            marks: reserve::filled(n_seq_max, None)?,
             swaps: Vec::with_capacity(n_seq_max),
-            last: reserve::filled(n_seq_max, None)?,
             demand: Demand::default(),
         })
     }
 
-    /// Return the kind of the cache.
-    pub fn kind(&self) -> Kind {
-        self.retained.kind()
-    }
-
     /// Return true if cells outlive the batch that stored them.
     pub fn keeps(&self) -> bool {
-        !matches!(self.retained, Retained::Batch { .. })
+        self.cells.retained.keeps()
     }
 
     /// Return true if no cell is released while its sequence has it, so that blocks can run out.
     pub fn keeps_all(&self) -> bool {
-        self.retained == Retained::All
+        self.cells.retained == Retained::All
     }
 
     /// Return the way in which a batch must be split for this cache.
     pub fn split(&self) -> Split {
-        if self.retained.is_causal() { Split::Simple } else { Split::Sequence }
+        if self.cells.retained.is_causal() { Split::Simple } else { Split::Sequence }
     }
 
     /// Return the block table of `seq`.
@@ -130,7 +104,7 @@ impl KvCache {
 
     /// Return the first position of `seq` that has a cell.
     pub fn pos_min(&self, seq: SeqId) -> Option<Pos> {
-        self.table(seq).first_pos(&self.cells.pool)
+        self.table(seq).pos_from(&self.cells.pool, 0)
     }
 
     /// Return the last position of `seq` that has a cell.
@@ -140,40 +114,32 @@ impl KvCache {
 
     /// Return true if `seq` has seen a token in `range`, retained or not.
     pub fn touches(&self, seq: SeqId, range: &Range<Pos>) -> bool {
-        !self.table(seq).slots(&self.cells.pool, range).is_empty() || self.may_have_gone(seq, range)
+        let table = self.table(seq);
+        let Gone { whole_from, start } = table.gone;
+        let may_be_gone = range.start < whole_from && range.end > start && !range.is_empty();
+        may_be_gone || !table.slots(&self.cells.pool, range).is_empty()
     }
 
-    /// Reserve cells for a whole batch, or change nothing.
+    /// Reserve cells for a whole batch; the caller undoes it on error.
     ///
     /// # Errors
     /// - [`Error::Full`] if too few blocks are free, or a sequence would exceed its cells.
     /// - [`Error::Diverged`] if the sequences of a token hold different cells.
     /// - [`Error::TooMany`] if a cache without causality gets a sequence that exceeds a ubatch.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        let mut reserved = self.reserve_all(batch, split_batch);
-        if reserved.is_ok() {
-            self.postpone_swaps();
+        self.reserve_all(batch, split_batch)?;
+        self.postpone_swaps();
+        if self.cells.retained.is_causal() {
+            return Ok(());
         }
-        if reserved.is_ok() && !self.retained.is_causal() {
-            self.see_ahead(split_batch);
-            reserved = self.check_whole_sequences(split_batch);
-        }
-        reserved.inspect_err(|_| self.undo())
-    }
-
-    /// Make what was reserved part of the sequences; a cache of one batch releases it instead.
-    pub fn commit(&mut self) {
-        if self.keeps() { self.commit_plan() } else { self.undo() }
-    }
-
-    /// Return the swaps of the open plan.
-    pub fn swaps(&self) -> &[Swap] {
-        &self.swaps
+        self.see_ahead(split_batch);
+        self.check_whole_sequences(split_batch)
     }
 
     /// Return the keys and values of `layer` as tokens `range` of the split batch see them.
     pub fn attention(&self, layer: usize, tokens: Range<usize>) -> Option<Attention<'_>> {
-        let view = self.views.get(self.cells.layers.get(layer)?.view)?;
+        let window = self.cells.layers.get(layer)?.window;
+        let view = self.views.iter().find(|view| view.window == window)?;
         self.cells.attention(layer, view.visible.get(tokens)?)
     }
 
@@ -205,15 +171,11 @@ impl KvCache {
     }
 }
 
-/// A key and a value.
-#[cfg(any(test, feature = "testing"))]
-type Row = (Vec<f32>, Vec<f32>);
-
 /// Access for tests that compare a memory with a simple model of it.
 #[cfg(any(test, feature = "testing"))]
 impl KvCache {
     /// Return position, key and value of every token of `seq`.
-    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, Row)> {
+    pub fn rows(&self, layer: usize, seq: SeqId) -> Vec<(Pos, crate::testing::Rows)> {
         let layer = &self.cells.layers[layer];
         let storage: &[u8] = layer.storage();
         if storage.is_empty() {
@@ -225,9 +187,9 @@ impl KvCache {
             let (mut k, mut v) = (alloc::vec![0.0; n_head_kv * d_k], alloc::vec![0.0; n_head_kv * d_v]);
             layer.layout.load_k(bytes, cell as usize, &mut k);
             layer.layout.load_v(bytes, cell as usize, &mut v);
-            (self.cells.pool.pos(block)[cell as usize], (k, v))
+            (k, v)
         };
-        self.cell_places(seq).into_iter().map(|(_, at)| read(at.block, at.cell)).collect()
+        self.cell_places(seq).into_iter().map(|(pos, at)| (pos, read(at.block, at.cell))).collect()
     }
 
     /// Return position and cell of every token of `seq`.
@@ -241,16 +203,8 @@ impl KvCache {
 
     /// Check that tables, blocks and plan add up.
     pub fn audit(&self) -> Result<(), alloc::string::String> {
-        self.cells.tables.iter().try_for_each(|table| table.audit(&self.cells.pool))?;
-        let held = self.window.iter().flat_map(WindowCells::held);
-        held.clone().try_for_each(|table| table.audit(&self.cells.pool))?;
-        let used =
-            self.cells.tables.iter().chain(held).flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1));
-        self.cells.pool.audit(used)?;
-        let left = self.saved.len()
-            + self.swaps.len()
-            + self.cells.placed.len()
-            + self.last.iter().flatten().count();
+        self.cells.audit()?;
+        let left = self.swaps.len() + self.marks.iter().flatten().count();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }

@@ -1,16 +1,12 @@
 //! Storage of one layer's blocks, and the changes to keys that are stored already (K-shift).
 
-use crate::cache::block::BlockPool;
-use crate::cache::operation::Move;
-use crate::cache::table::bits;
 use crate::error::Error;
-use crate::external::Home;
-use crate::ids::Pos;
-use crate::layer::{AttentionLayer, Rotation};
+use crate::external::{Home, KeyShift};
+use crate::layer::{AttentionLayer, Rotation, Window};
 use crate::params::Params;
 use alloc::vec::Vec;
 use backstitch_core::KernelSet;
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::cell::CellLayout;
 
 /// Alignment of the storage in bytes, so that vectors load from whole cache lines.
 const ALIGNMENT: usize = 64;
@@ -19,10 +15,10 @@ const ALIGNMENT: usize = 64;
 pub(crate) struct Layer {
     /// Layout of a block.
     pub layout: CellLayout,
-    /// Index of the layer's window in the views of the cache.
-    pub view: usize,
+    /// Window of the layer; `None` if it sees the whole sequence.
+    pub window: Option<Window>,
     /// Rotation that stored keys carry.
-    rope: Option<Rotation>,
+    pub rope: Option<Rotation>,
     /// Allocation of the blocks, which start at the first aligned byte. It is not allocated with an
     /// alignment, because only then does the allocator hand out pages that the system zeroes when
     /// they are first touched.
@@ -38,13 +34,7 @@ impl Layer {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn new(
-        spec: &AttentionLayer,
-        params: &Params,
-        view: usize,
-        n_blocks: u32,
-        home: Home,
-    ) -> Result<Layer, Error> {
+    pub fn new(spec: &AttentionLayer, params: &Params, n_blocks: u32, home: Home) -> Result<Layer, Error> {
         let layout = spec.layout(params.k_type, params.v_type);
         let bytes = home.len(u64::from(n_blocks) * layout.block_bytes() as u64);
         let out_of_memory = Error::OutOfMemory { bytes };
@@ -52,7 +42,7 @@ impl Layer {
         let padded = len.checked_add(ALIGNMENT).ok_or(out_of_memory)?;
         let bytes: Vec<u8> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| out_of_memory)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), view })
+        Ok(Layer { layout, bytes, start, len, rope: spec.rope.clone(), window: spec.window })
     }
 
     /// Return the bytes of all blocks; empty if they are stored elsewhere.
@@ -65,38 +55,16 @@ impl Layer {
         &mut self.bytes[self.start..self.start + self.len]
     }
 
-    /// Return true if keys carry a rotation.
-    pub fn has_rotation(&self) -> bool {
-        self.rope.is_some()
-    }
-
-    /// Rotate the keys of cells that move. `moving` are entries of a block table whose blocks
-    /// have no other user.
-    pub fn shift_keys(&mut self, pool: &BlockPool, moving: &[(usize, u32, u32)], by: Move) {
+    /// Rotate keys of blocks that have no other user.
+    pub fn shift_keys(&mut self, shifts: &[KeyShift]) {
         let layout = self.layout;
         let Some(rotation) = self.rope.take() else { return };
         let mut scratch = alloc::vec![0.0; rotation.rope.row_len() + layout.n_head_kv * layout.d_k];
-        for &(_, block, live) in moving {
+        for &KeyShift { block, cells, delta, .. } in shifts {
             let Some(bytes) = self.storage_mut().get_mut(layout.block_range(block as usize)) else { break };
-            shift_distances(pool.pos(block), live, by, |cells, delta| {
-                shift_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
-            });
+            shift_cells(&rotation, &layout, bytes, cells, delta, &mut scratch);
         }
         self.rope = Some(rotation);
-    }
-}
-
-/// Call `f` with the cells of `live` that move by one distance, for each distance.
-pub(super) fn shift_distances(pos: &[Pos; BLOCK_CELLS], live: u32, by: Move, mut f: impl FnMut(u32, i32)) {
-    // Positions are never negative, so their differences fit 32 bits.
-    let distance = |cell: u32| (by.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
-    let mut left = live;
-    while left != 0 {
-        let delta = distance(left.trailing_zeros());
-        let same =
-            bits(left).filter(|&cell| distance(cell) == delta).fold(0, |cells, cell| cells | 1 << cell);
-        f(same, delta);
-        left &= !same;
     }
 }
 

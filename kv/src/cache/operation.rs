@@ -5,7 +5,7 @@
 use crate::ids::{Pos, SeqId};
 use core::ops::Range;
 
-/// Operation on sequences. Sequence ids exist and ranges are valid.
+/// Operation on a sequence. Sequence ids exist and ranges are valid.
 ///
 /// [`Caches::admit`](super::Caches::admit) checks it everywhere, then
 /// [`Caches::apply`](super::Caches::apply) does it.
@@ -17,16 +17,6 @@ pub(crate) enum Op {
     Copy { src: SeqId, dst: SeqId, range: Range<Pos> },
     /// Move the tokens in a range.
     Move { seq: SeqId, range: Range<Pos>, by: Move },
-    /// Empty all sequences but `kept`.
-    Clear { kept: Option<SeqId> },
-}
-
-impl Op {
-    /// Return the sequences, of `n_seq_max`, that a [`Op::Clear`] empties.
-    pub fn cleared(&self, n_seq_max: usize) -> impl Iterator<Item = SeqId> + use<> {
-        let kept = if let Op::Clear { kept } = self { *kept } else { None };
-        (0..n_seq_max as u32).map(SeqId).filter(move |seq| Some(*seq) != kept)
-    }
 }
 
 /// Change of positions.

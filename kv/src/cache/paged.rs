@@ -8,7 +8,7 @@ use super::view::{Attention, Cell, Store, Visible};
 use crate::error::Error;
 use crate::external::{Change, Home};
 use crate::ids::SeqId;
-use crate::layer::{AttentionLayer, Retained};
+use crate::layer::{AttentionLayer, Retained, Sees};
 use crate::params::Params;
 use crate::reserve;
 use alloc::vec::Vec;
@@ -20,6 +20,10 @@ use core::ops::Range;
 /// A block has the same number in the pool and in the storage of every layer. Sequences share
 /// blocks by reference, and the pool counts the users.
 pub(crate) struct PagedCells {
+    /// Cells that the cache retains.
+    pub retained: Retained,
+    /// Windowed retention: the cells of checkpoints. `None` unless a window is retained.
+    pub window: Option<WindowCells>,
     /// Block pool.
     pub pool: BlockPool,
     /// Block table of each sequence.
@@ -37,37 +41,41 @@ pub(crate) struct PagedCells {
 }
 
 impl PagedCells {
-    /// Make the cells of layers that retain these cells, each with the number of its view.
+    /// Make the cells of layers that retain these cells.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn new<'l>(
+    pub fn new(
         retained: Retained,
-        layers: impl Iterator<Item = (&'l AttentionLayer, usize)>,
+        layers: &[AttentionLayer],
         params: &Params,
         n_checkpoints: u32,
         home: Home,
     ) -> Result<PagedCells, Error> {
         let Params { n_ctx, n_batch, n_seq_max, .. } = *params;
         let n_blocks = params.n_blocks(retained, n_checkpoints);
+        let mut window = None;
         let (n_ctx, table_cells) = match retained {
             Retained::All => (n_ctx, n_ctx),
-            // A sequence has at most these cells, however long it becomes.
-            Retained::Window(window) => (u32::MAX, WindowCells::n_cells(window, params)),
+            Retained::Window(kept) => {
+                window = Some(WindowCells::new(kept, params, n_checkpoints)?);
+                // A sequence has at most these cells, however long it becomes.
+                (u32::MAX, WindowCells::n_cells(kept, params))
+            }
             Retained::Batch { .. } => (n_batch, n_batch),
             Retained::EncoderOutput => (n_ctx, n_batch),
         };
         let table_room = (table_cells as usize).div_ceil(BLOCK_CELLS) + SPAN;
-        let layers = layers.map(|(spec, view)| Layer::new(spec, params, view, n_blocks, home));
-        let mut placed = Vec::new();
-        reserve::for_len(&mut placed, n_batch as usize)?;
+        let layers = layers.iter().map(|spec| Layer::new(spec, params, n_blocks, home));
         Ok(PagedCells {
+            retained,
+            window,
             layers: layers.collect::<Result<_, _>>()?,
             pool: BlockPool::new(n_blocks)?,
             tables: tables(n_seq_max, table_room)?,
             n_ctx,
             table_room,
-            placed,
+            placed: reserve::with_room(n_batch as usize)?,
             listed: (home != Home::Here).then(Vec::new),
         })
     }
@@ -86,14 +94,22 @@ impl PagedCells {
         Some(Store { layout: layer.layout, storage: layer.storage_mut(), cells })
     }
 
+    /// Return what a layer of the cache sees.
+    pub fn sees(&self, layer: &Layer) -> Sees {
+        match self.retained {
+            Retained::EncoderOutput => Sees::EncoderOutput,
+            _ => layer.window.map_or(Sees::All, Sees::Window),
+        }
+    }
+
     /// Return the block table of `seq`.
     pub fn table(&self, seq: SeqId) -> &BlockTable {
         &self.tables[seq.index()]
     }
 
-    /// Return the number of blocks.
-    pub fn n_blocks(&self) -> u32 {
-        self.pool.len() as u32
+    /// Return the cells of a checkpoint, if the cache retains cells for checkpoints.
+    pub fn held_for(&self, checkpoint: u32) -> Option<&BlockTable> {
+        self.window.as_ref()?.held.get(checkpoint as usize)
     }
 
     /// Empty the table of `seq`.
@@ -114,11 +130,30 @@ impl PagedCells {
         copy.share(&mut self.pool, &self.tables[src.index()], slots);
         self.tables[dst.index()] = copy;
     }
+
+    /// Give a new checkpoint imported cells; the pool counts the table as a user already.
+    pub fn give_checkpoint(&mut self, checkpoint: u32, table: BlockTable) {
+        let Some(window) = &mut self.window else { return };
+        if let Some(held) = window.held.get_mut(checkpoint as usize) {
+            core::mem::replace(held, table).clear(&mut self.pool);
+        }
+    }
+}
+
+/// Access for tests that compare a memory with a simple model of it.
+#[cfg(any(test, feature = "testing"))]
+impl PagedCells {
+    /// Check that tables, blocks and plan add up.
+    pub fn audit(&self) -> Result<(), alloc::string::String> {
+        let held = self.window.iter().flat_map(|window| &window.held);
+        let tables = self.tables.iter().chain(held);
+        tables.clone().try_for_each(|table| table.audit(&self.pool))?;
+        self.pool.audit(tables.flat_map(|table| table.touched(0..u32::MAX).map(|t| t.1)))?;
+        if self.placed.is_empty() { Ok(()) } else { Err("a plan left something behind".into()) }
+    }
 }
 
 /// Make `n_seq_max` empty tables with room for `table_room` entries each.
 pub(super) fn tables(n_seq_max: u32, table_room: usize) -> Result<Vec<BlockTable>, Error> {
-    let mut tables: Vec<BlockTable> = (0..n_seq_max).map(|_| BlockTable::default()).collect();
-    tables.iter_mut().try_for_each(|table| table.make_room(table_room))?;
-    Ok(tables)
+    (0..n_seq_max).map(|_| BlockTable::of(&[], table_room)).collect()
 }

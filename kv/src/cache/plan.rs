@@ -5,37 +5,27 @@
 //! reserved is in the tables at once but becomes part of the sequences with the commit only, so
 //! `undo` restores every cache exactly.
 
-use super::Caches;
-use super::kv::copies;
+use super::cross::CrossCache;
+use super::kv::{KvCache, copies};
 use super::operation::Pass;
 use super::view::{Attention, StateSegment, States, Store};
+use super::{Caches, RecurrentCache};
 use crate::batch::Batch;
-use crate::batch::split::{Split, SplitBatch};
+use crate::batch::split::{Span, Split, SplitBatch};
 use crate::error::Error;
 use crate::external::CellCopy;
 use core::ops::Range;
 
 impl Caches {
-    /// Return true if a KV cache takes part in a pass.
-    ///
-    /// In a model with cross-attention, caches of one batch belong to the encoder and all others to
-    /// the decoder. Any other model has one kind of pass.
-    fn joins(&self, keeps: bool, pass: Pass) -> bool {
-        match pass {
-            Pass::Encode => !keeps,
-            Pass::Decode => keeps || self.cross.is_none(),
-        }
-    }
-
     /// Return the way in which a batch must be split for a pass: the most demanding one that a
     /// cache asks for.
     pub fn split(&self, pass: Pass) -> Split {
-        let kv = self.kv.iter().filter(|kv| self.joins(kv.keeps(), pass)).map(|kv| kv.split());
+        let kv = self.kv.iter().filter(|kv| joins(kv, pass, self.cross.is_some())).map(KvCache::split);
         let states = self.states.as_ref().filter(|_| pass == Pass::Decode).map(|_| Split::Equal);
         kv.chain(states).max().unwrap_or(Split::Simple)
     }
 
-    /// Reserve cells and states for a whole batch in all caches, or change nothing.
+    /// Reserve cells and states for a whole batch in all caches; the caller undoes it on error.
     ///
     /// # Errors
     /// - [`Error::Full`] if no blocks or states are free.
@@ -44,16 +34,9 @@ impl Caches {
     /// - [`Error::TooMany`] if a sequence of an encoder does not fit into a ubatch.
     /// - [`Error::OutOfMemory`] if a list cannot grow.
     pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        self.reserve_each(batch, split_batch, pass).inspect_err(|_| self.undo())
-    }
-
-    /// Reserve in one cache after the other; the caller undoes it on error.
-    fn reserve_each(&mut self, batch: &Batch, split_batch: &SplitBatch, pass: Pass) -> Result<(), Error> {
-        for number in 0..self.kv.len() {
-            if self.joins(self.kv[number].keeps(), pass) {
-                self.kv[number].reserve(batch, split_batch)?;
-            }
-        }
+        let has_cross = self.cross.is_some();
+        let mut kv = self.kv.iter_mut().filter(|kv| joins(kv, pass, has_cross));
+        kv.try_for_each(|kv| kv.reserve(batch, split_batch))?;
         self.cross.iter_mut().try_for_each(|cross| cross.reserve(batch, split_batch, pass))?;
         let mut states = self.states.iter_mut().filter(|_| pass == Pass::Decode);
         states.try_for_each(|states| states.reserve(batch, split_batch))
@@ -111,20 +94,30 @@ impl Caches {
         self.states.as_mut()?.states(layer, tensor, segments)
     }
 
-    /// Return the segments of the plan that step states.
-    pub fn segments(&self, segments: Range<usize>) -> &[StateSegment] {
-        self.states.as_ref().and_then(|states| states.segments().get(segments)).unwrap_or(&[])
+    /// Return the segments of a ubatch that step states, tokens counted from the start of the
+    /// ubatch.
+    pub fn segments<'a>(&'a self, span: &Span) -> impl Iterator<Item = StateSegment> + use<'a> {
+        let (segments, first) = (span.segments.clone(), span.tokens.start as u32);
+        let segments = self.states.as_ref().and_then(|states| states.segments.get(segments));
+        segments.into_iter().flatten().map(move |segment| segment.counted_from(first))
     }
 
     /// Return the copies of cells before ubatch `number`.
     pub fn cell_copies(&self, number: u32) -> impl Iterator<Item = CellCopy> + '_ {
         self.kv.iter().zip(0..).flat_map(move |(kv, cache)| {
-            let own = copies(kv.swaps()).filter(move |(ubatch, _)| *ubatch == number);
+            let own = copies(&kv.swaps).filter(move |(ubatch, _)| *ubatch == number);
             own.map(move |(_, copy)| CellCopy { cache, ..copy })
         })
     }
 }
 
-use super::RecurrentCache;
-use super::cross::CrossCache;
-use super::kv::KvCache;
+/// Return true if a KV cache takes part in a pass.
+///
+/// In a model with cross-attention, caches of one batch belong to the encoder and all others to the
+/// decoder. Any other model has one kind of pass.
+fn joins(kv: &KvCache, pass: Pass, has_cross: bool) -> bool {
+    match pass {
+        Pass::Encode => !kv.keeps(),
+        Pass::Decode => kv.keeps() || !has_cross,
+    }
+}

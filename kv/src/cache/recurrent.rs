@@ -18,12 +18,12 @@ use super::operation::{Move, Op, Restore};
 use super::slots::{Demand, Slots};
 use super::view::{StateSegment, States};
 use crate::batch::Batch;
-use crate::batch::split::SplitBatch;
+use crate::batch::split::{Segment, SplitBatch};
 use crate::error::Error;
 use crate::external::Home;
 use crate::ids::{Pos, SeqId};
 use crate::kind::{Kind, Operation};
-use crate::layer::StateTensor;
+use crate::layer::{LayerSpec, StateTensor};
 use crate::params::{Params, Sizes};
 use crate::reserve;
 use crate::survey::{Checkpoint, Layers};
@@ -42,17 +42,60 @@ pub(crate) struct CurrentState {
     pub last: Pos,
 }
 
-/// Result that an operation would have on the state of a sequence.
+impl CurrentState {
+    /// Return what removing the tokens in `range` leaves, as part of `op`.
+    fn removed(self, range: &Range<Pos>, op: Operation) -> Result<Option<CurrentState>, Error> {
+        let (starts, ends) = (range.contains(&self.first), range.contains(&self.last));
+        match (starts || range.start <= self.first, ends) {
+            (true, true) => Ok(None),
+            (false, true) => Err(Error::Unsupported { op, kind: Kind::Recurrent }),
+            // The front goes; a middle that goes leaves the state as it is.
+            (_, false) => {
+                Ok(Some(CurrentState { first: if starts { range.end } else { self.first }, ..self }))
+            }
+        }
+    }
+
+    /// Return the state of a copy of the tokens in `range`.
+    fn copied(self, range: &Range<Pos>) -> Result<Option<CurrentState>, Error> {
+        let is_none = range.end <= self.first || range.start > self.last || range.is_empty();
+        match range.start <= self.first && range.contains(&self.last) {
+            true => Ok(Some(self)),
+            false if is_none => Ok(None),
+            false => Err(Error::Unsupported { op: Operation::Copy, kind: Kind::Recurrent }),
+        }
+    }
+
+    /// Return what moving the tokens in `range` of `seq` leaves.
+    fn moved(self, seq: SeqId, range: &Range<Pos>, by: Move) -> Result<Option<CurrentState>, Error> {
+        let place = |pos: Pos| if range.contains(&pos) { by.moved(pos) } else { i64::from(pos.0) };
+        let last = place(self.last);
+        if last < 0 {
+            // All that was in the range is gone.
+            return self.removed(range, Operation::Add);
+        }
+        if last >= i64::from(Pos::MAX.0) {
+            return Err(Error::Overtakes { seq, pos: self.last, moved: last });
+        }
+        let first = place(self.first).clamp(0, last);
+        Ok(Some(CurrentState { first: Pos(first as i32), last: Pos(last as i32), ..self }))
+    }
+}
+
+/// State that a checkpoint retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
-    /// The sequence becomes empty.
-    Nothing,
-    /// The state stays, with these positions.
-    State(CurrentState),
-    /// The operation needs a state at an earlier position, which the cache does not hold.
-    Older,
-    /// A token would move to an invalid position.
-    TooFar { pos: Pos, moved: i64 },
+pub(crate) struct HeldState {
+    /// Slot of the state; `None` for the state of an empty sequence.
+    pub slot: Option<u32>,
+    /// First position that the state has seen.
+    pub first: Pos,
+}
+
+impl HeldState {
+    /// Return what a checkpoint at `pos` retains of a sequence with this state.
+    fn of(state: Option<CurrentState>, pos: Pos) -> HeldState {
+        HeldState { slot: state.map(|state| state.slot), first: state.map_or(pos, |state| state.first) }
+    }
 }
 
 /// States and journal of one state tensor of a layer.
@@ -65,24 +108,6 @@ struct Tensor {
     input: usize,
     /// Inputs of journaled tokens, `[n_rows, input]`; empty if they are stored elsewhere.
     journal: Vec<f32>,
-}
-
-/// State that a checkpoint retains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeldState {
-    /// Slot of the state; `None` for the state of an empty sequence.
-    pub slot: Option<u32>,
-    /// First position that the state has seen.
-    pub first: Pos,
-}
-
-/// Sequence that the open plan steps, with its state so far.
-struct SteppedSequence {
-    seq: SeqId,
-    state: CurrentState,
-    /// Token of its last segment, by index in the batch; sequences that were stepped together have
-    /// the same one.
-    index: u32,
 }
 
 /// Recurrent states of all sequences and checkpoints, and the journals of their inputs.
@@ -100,25 +125,23 @@ pub(crate) struct RecurrentCache {
     held: Vec<Option<HeldState>>,
     /// Checkpoints that the plan makes, with their states.
     holding: Vec<(u32, HeldState)>,
-    /// Index of each sequence in `stepped`.
-    places: Vec<Option<u32>>,
-    /// Sequences of the plan.
-    stepped: Vec<SteppedSequence>,
+    /// State of each sequence that the plan steps, after its steps so far.
+    stepped: Vec<Option<CurrentState>>,
     /// Slots that the plan took.
     fresh: Vec<u32>,
     /// Segments of the plan, with the slots that they read and write.
-    segments: Vec<StateSegment>,
+    pub segments: Vec<StateSegment>,
     /// Slots that the plan needs.
     demand: Demand,
 }
 
 impl RecurrentCache {
-    /// Make a cache for the state tensors of each recurrent layer.
+    /// Make a cache for the state tensors of each recurrent layer of a model.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(
-        layers: &[&[StateTensor]],
+        layers: &[LayerSpec],
         params: &Params,
         sizes: &Sizes,
         home: Home,
@@ -130,19 +153,17 @@ impl RecurrentCache {
             let journal = reserve::zeroed(home.len(n_rows * input as u64))?;
             Ok(Tensor { len, states, input, journal })
         };
-        let layers = layers.iter().map(|tensors| tensors.iter().map(tensor).collect());
-        let mut segments = Vec::new();
-        reserve::for_len(&mut segments, params.n_batch as usize)?;
+        let layers = layers.iter().map(|spec| &spec.recurrent).filter(|tensors| !tensors.is_empty());
+        let layers = layers.map(|tensors| tensors.iter().map(tensor).collect());
         Ok(RecurrentCache {
             layers: layers.collect::<Result<_, Error>>()?,
             slots: Slots::new(n_slots)?,
             current: reserve::filled(n_seq_max, None)?,
             held: reserve::filled(sizes.n_checkpoints as usize, None)?,
             holding: Vec::with_capacity(sizes.n_checkpoints as usize),
-            places: reserve::filled(n_seq_max, None)?,
-            stepped: Vec::with_capacity(n_seq_max),
+            stepped: reserve::filled(n_seq_max, None)?,
             fresh: Vec::with_capacity(n_slots as usize),
-            segments,
+            segments: reserve::with_room(params.n_batch as usize)?,
             demand: Demand::default(),
         })
     }
@@ -163,51 +184,36 @@ impl RecurrentCache {
         self.give(seq, state);
     }
 
-    /// Return the state of `seq` in the plan so far, if the plan steps it.
-    fn planned(&self, seq: SeqId) -> Option<&SteppedSequence> {
-        self.places[seq.index()].and_then(|place| self.stepped.get(place as usize))
+    /// Return the state of `seq` in the plan so far.
+    fn planned(&self, seq: SeqId) -> Option<CurrentState> {
+        self.stepped[seq.index()].or(self.current[seq.index()])
     }
 
-    /// Return the slot that the next segment of `seq` reads.
-    fn slot(&self, seq: SeqId) -> Option<u32> {
-        let kept = || self.current[seq.index()].map(|state| state.slot);
-        self.planned(seq).map(|stepped| stepped.state.slot).or_else(kept)
-    }
-
-    /// Reserve slots for all segments; the caller forgets the plan on error.
-    fn reserve_all(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
+    /// Reserve slots for a whole batch; the caller undoes it on error.
+    ///
+    /// # Errors
+    /// - [`Error::Full`] if too few slots are free.
+    /// - [`Error::Diverged`] if the sequences of a token do not have one state.
+    pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
         let free = self.slots.n_free();
         for segment in split_batch.segments() {
             let tokens = &split_batch.tokens()[segment.tokens.clone()];
             let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { continue };
             let seqs = batch.seqs(first.index as usize);
             if let (Some(id), Some(&seq)) = (segment.checkpoint, seqs.first()) {
-                self.plan_checkpoint(id, seq, first.pos);
+                // The next segment of the sequence writes elsewhere.
+                self.holding.push((id, HeldState::of(self.planned(seq), first.pos)));
             }
-            let (read, write) = self.step(batch, seqs, first.index)?;
+            let (read, write) = self.step(seqs, segment, first.index)?;
             let (start, end) = (segment.tokens.start as u32, segment.tokens.end as u32);
-            reserve::for_one(&mut self.segments)?;
+            reserve::for_more(&mut self.segments, 1)?;
             self.segments.push(StateSegment { start, end, read, write, row: segment.row });
             for &seq in seqs {
-                let known = self.planned(seq).map(|s| s.state).or(self.current[seq.index()]);
-                let state = CurrentState {
-                    slot: write,
-                    first: known.map_or(first.pos, |state| state.first),
-                    last: last.pos,
-                };
-                self.note_step(SteppedSequence { seq, state, index: last.index });
+                let first = self.planned(seq).map_or(first.pos, |state| state.first);
+                self.stepped[seq.index()] = Some(CurrentState { slot: write, first, last: last.pos });
             }
         }
         self.demand.check(free, "states", 1)
-    }
-
-    /// Note that checkpoint `id` retains the state of `seq` in the plan so far, so that its next
-    /// segment writes elsewhere.
-    fn plan_checkpoint(&mut self, id: u32, seq: SeqId, pos: Pos) {
-        let state = self.planned(seq).map(|s| s.state).or(self.current[seq.index()]);
-        let held =
-            HeldState { slot: state.map(|state| state.slot), first: state.map_or(pos, |state| state.first) };
-        self.holding.push((id, held));
     }
 
     /// Return the slots that the next segment of sequences with one state reads and writes.
@@ -217,15 +223,15 @@ impl RecurrentCache {
     ///
     /// # Errors
     /// [`Error::Diverged`] if the sequences do not have one state.
-    fn step(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(Option<u32>, u32), Error> {
+    fn step(&mut self, seqs: &[SeqId], segment: &Segment, index: u32) -> Result<(Option<u32>, u32), Error> {
         let [first, rest @ ..] = seqs else { return Err(Error::NoSequence { index }) };
-        let read = self.slot(*first);
-        if let Some(&other) = rest.iter().find(|seq| self.slot(**seq) != read) {
+        let slot = |seq: SeqId| self.planned(seq).map(|state| state.slot);
+        let read = slot(*first);
+        if let Some(&other) = rest.iter().find(|seq| slot(**seq) != read) {
             return Err(Error::Diverged { index, seq: *first, other });
         }
-        let together = |seq: &SeqId| self.planned(*seq).is_some_and(|s| batch.seqs(s.index as usize) == seqs);
         let is_held = |slot: &u32| self.holding.iter().any(|(_, held)| held.slot == Some(*slot));
-        if let Some(slot) = read.filter(|slot| seqs.iter().all(together) && !is_held(slot)) {
+        if let Some(slot) = read.filter(|slot| segment.goes_on && !is_held(slot)) {
             return Ok((Some(slot), slot));
         }
         let write = self.demand.take(&mut self.slots, 1, *first);
@@ -233,110 +239,48 @@ impl RecurrentCache {
         Ok((read, write.unwrap_or(u32::MAX)))
     }
 
-    /// Note the state of a sequence after a segment.
-    fn note_step(&mut self, stepped: SteppedSequence) {
-        match self.places[stepped.seq.index()] {
-            Some(place) => self.stepped[place as usize] = stepped,
-            None => {
-                self.places[stepped.seq.index()] = Some(self.stepped.len() as u32);
-                self.stepped.push(stepped);
-            }
-        }
-    }
-
     /// Forget the plan and free the slots that it took and nobody else uses.
     pub fn undo(&mut self) {
-        for stepped in self.stepped.drain(..) {
-            self.places[stepped.seq.index()] = None;
-        }
+        self.stepped.fill(None);
         self.segments.clear();
         self.holding.clear();
         self.demand = Demand::default();
         self.fresh.drain(..).for_each(|slot| self.slots.release(slot));
     }
 
-    /// Return the sequence of `op` and what `op` would leave of its state.
-    fn after(&self, op: &Op) -> Option<(SeqId, After)> {
-        match op {
-            Op::Remove { seq, range } => Some((*seq, self.current[seq.index()]?.removed(range))),
-            Op::Move { seq, range, by } => Some((*seq, self.current[seq.index()]?.moved(range, *by))),
-            Op::Copy { .. } | Op::Clear { .. } => None,
-        }
-    }
-}
-
-impl CurrentState {
-    /// Return what removing the tokens in `range` leaves.
-    fn removed(self, range: &Range<Pos>) -> After {
-        let (starts, ends) = (range.contains(&self.first), range.contains(&self.last));
-        match (starts || range.start <= self.first, ends) {
-            (true, true) => After::Nothing,
-            (false, true) => After::Older,
-            // The front goes; a middle that goes leaves the state as it is.
-            (_, false) => {
-                After::State(CurrentState { first: if starts { range.end } else { self.first }, ..self })
-            }
-        }
-    }
-
-    /// Return what moving the tokens in `range` leaves.
-    fn moved(self, range: &Range<Pos>, by: Move) -> After {
-        let place = |pos: Pos| if range.contains(&pos) { by.moved(pos) } else { i64::from(pos.0) };
-        let last = place(self.last);
-        if last < 0 {
-            // All that was in the range is gone.
-            return self.removed(range);
-        }
-        if last >= i64::from(Pos::MAX.0) {
-            return After::TooFar { pos: self.last, moved: last };
-        }
-        let first = place(self.first).clamp(0, last);
-        After::State(CurrentState { first: Pos(first as i32), last: Pos(last as i32), ..self })
-    }
-}
-
-impl RecurrentCache {
-    /// Check that `op` can be done.
+    /// Return the sequence that `op` changes, and the state that `op` would give it.
     ///
     /// # Errors
     /// - [`Error::Occupied`] if the target of a copy has a state.
     /// - [`Error::Unsupported`] if the operation needs a state at an earlier position.
     /// - [`Error::Overtakes`] if a token would move to an invalid position.
-    pub fn admit(&self, op: &Op) -> Result<(), Error> {
-        let unsupported = |op| Err(Error::Unsupported { op, kind: Kind::Recurrent });
-        match op {
-            Op::Copy { src, dst, range } => {
-                if self.current[dst.index()].is_some() {
-                    return Err(Error::Occupied { seq: *dst });
-                }
-                let Some(state) = self.current[src.index()] else { return Ok(()) };
-                let all = range.start <= state.first && range.contains(&state.last);
-                let none = range.end <= state.first || range.start > state.last || range.is_empty();
-                if all || none { Ok(()) } else { unsupported(Operation::Copy) }
-            }
-            Op::Remove { .. } | Op::Move { .. } => match self.after(op) {
-                Some((_, After::Older)) if matches!(op, Op::Remove { .. }) => unsupported(Operation::Remove),
-                Some((_, After::Older)) => unsupported(Operation::Add),
-                Some((seq, After::TooFar { pos, moved })) => Err(Error::Overtakes { seq, pos, moved }),
-                _ => Ok(()),
-            },
-            Op::Clear { .. } => Ok(()),
+    fn after(&self, op: &Op) -> Result<(SeqId, Option<CurrentState>), Error> {
+        let (Op::Remove { seq, .. } | Op::Copy { dst: seq, .. } | Op::Move { seq, .. }) = op;
+        let from = if let Op::Copy { src, .. } = op { src } else { seq };
+        if from != seq && self.current[seq.index()].is_some() {
+            return Err(Error::Occupied { seq: *seq });
         }
+        let Some(state) = self.current[from.index()] else { return Ok((*seq, None)) };
+        let after = match op {
+            Op::Remove { range, .. } => state.removed(range, Operation::Remove),
+            Op::Copy { range, .. } => state.copied(range),
+            Op::Move { range, by, .. } => state.moved(*seq, range, *by),
+        };
+        Ok((*seq, after?))
+    }
+
+    /// Check that `op` can be done.
+    ///
+    /// # Errors
+    /// Those of `after`.
+    pub fn admit(&self, op: &Op) -> Result<(), Error> {
+        self.after(op).map(|_| ())
     }
 
     /// Do an operation that `admit` allowed.
     pub fn apply(&mut self, op: &Op) {
-        match op {
-            Op::Copy { src, dst, range } => {
-                let state = self.current[src.index()].filter(|state| range.contains(&state.last));
-                self.set_current(*dst, state);
-            }
-            Op::Clear { .. } => op.cleared(self.current.len()).for_each(|seq| self.set_current(seq, None)),
-            Op::Remove { .. } | Op::Move { .. } => match self.after(op) {
-                Some((seq, After::Nothing)) => self.set_current(seq, None),
-                Some((seq, After::State(state))) => self.set_current(seq, Some(state)),
-                Some((_, After::Older | After::TooFar { .. })) | None => {}
-            },
+        if let Ok((seq, state)) = self.after(op) {
+            self.set_current(seq, state);
         }
     }
 
@@ -345,24 +289,16 @@ impl RecurrentCache {
         self.current[seq.index()].map(|state| state.last)
     }
 
-    /// Reserve slots for a whole batch, or change nothing.
-    ///
-    /// # Errors
-    /// - [`Error::Full`] if too few slots are free.
-    /// - [`Error::Diverged`] if the sequences of a token do not have one state.
-    pub fn reserve(&mut self, batch: &Batch, split_batch: &SplitBatch) -> Result<(), Error> {
-        self.reserve_all(batch, split_batch).inspect_err(|_| self.undo())
-    }
-
     /// Make the states of the plan current, and retain those of its checkpoints.
     pub fn commit(&mut self) {
         for i in 0..self.holding.len() {
             let (id, held) = self.holding[i];
             self.keep(id, held);
         }
-        for i in 0..self.stepped.len() {
-            let SteppedSequence { seq, state, .. } = self.stepped[i];
-            self.set_current(seq, Some(state));
+        for seq in 0..self.stepped.len() {
+            if let Some(state) = self.stepped[seq] {
+                self.set_current(SeqId(seq as u32), Some(state));
+            }
         }
         self.undo();
     }
@@ -385,11 +321,7 @@ impl RecurrentCache {
 
     /// Retain the state of `seq`, which ends at `pos`, as checkpoint `id`.
     pub fn hold_end(&mut self, id: u32, seq: SeqId, pos: Pos) {
-        let state = self.current[seq.index()];
-        self.keep(
-            id,
-            HeldState { slot: state.map(|state| state.slot), first: state.map_or(pos, |state| state.first) },
-        );
+        self.keep(id, HeldState::of(self.current[seq.index()], pos));
     }
 
     /// Release the state of checkpoint `id`.
@@ -413,39 +345,28 @@ impl RecurrentCache {
             return Err(Error::Unsupported { op: Operation::Remove, kind: Kind::Recurrent });
         };
         let last = Pos(from.to.0 - 1);
-        let index = u32::MAX;
         if from.rows.is_empty() {
             // A checkpoint of an empty sequence has no slot, and leaves the sequence without a
             // state.
-            if let Some(slot) = slot {
-                self.note_step(SteppedSequence { seq, state: CurrentState { slot, first, last }, index });
-            }
+            self.stepped[seq.index()] = slot.map(|slot| CurrentState { slot, first, last });
             return Ok(());
         }
         let write = self.slots.take(1).ok_or(Error::Full { what: "states", need: 1, free: 0, seq })?;
         self.fresh.push(write);
-        let mut read = slot;
-        for start in from.rows.clone().step_by(from.n_ubatch.max(1) as usize) {
-            let end = (start + from.n_ubatch.max(1)).min(from.rows.end);
-            let first = from.rows.start;
-            self.segments.push(StateSegment {
-                start: start - first,
-                end: end - first,
-                read,
-                write,
-                row: Some(start),
-            });
+        let (mut read, n_rows) = (slot, from.rows.len() as u32);
+        for start in (0..n_rows).step_by(from.n_ubatch as usize) {
+            let (end, row) = ((start + from.n_ubatch).min(n_rows), Some(from.rows.start + start));
+            self.segments.push(StateSegment { start, end, read, write, row });
             read = Some(write);
         }
-        self.note_step(SteppedSequence { seq, state: CurrentState { slot: write, first, last }, index });
+        self.stepped[seq.index()] = Some(CurrentState { slot: write, first, last });
         Ok(())
     }
 
     /// Make the state that a rollback restored the current one of `seq`.
     pub fn roll_back(&mut self, seq: SeqId, from: &Restore) {
         if !self.can_cut(seq, from.to) {
-            let state = self.planned(seq).map(|stepped| stepped.state);
-            self.set_current(seq, state);
+            self.set_current(seq, self.stepped[seq.index()]);
         }
         self.undo();
     }
@@ -457,11 +378,6 @@ impl RecurrentCache {
         let first = segments.first().map_or(0, |segment| segment.start);
         let Tensor { len, ref mut states, input, ref mut journal } = *tensor;
         Some(States { len, states, input, journal, segments, first })
-    }
-
-    /// Return the segments of the open plan.
-    pub fn segments(&self) -> &[StateSegment] {
-        &self.segments
     }
 
     /// Describe the state of `seq`, and add the state that each numbered checkpoint retains.
@@ -494,13 +410,8 @@ impl RecurrentCache {
     /// Return the first tensor of the current state of `seq`.
     pub fn state(&self, layer: usize, seq: SeqId) -> Option<&[f32]> {
         let tensor = self.layers[layer].first()?;
-        let slot = self.state_slot(seq)?;
+        let slot = self.current(seq)?.slot;
         tensor.states.chunks_exact(tensor.len).nth(slot as usize)
-    }
-
-    /// Return the slot of the current state of `seq`.
-    pub fn state_slot(&self, seq: SeqId) -> Option<u32> {
-        self.current[seq.index()].map(|state| state.slot)
     }
 
     /// Check that slots, checkpoints and plan add up.
@@ -508,11 +419,10 @@ impl RecurrentCache {
         let current = self.current.iter().flatten().map(|state| state.slot);
         let held = self.held.iter().flatten().filter_map(|held| held.slot);
         self.slots.audit(current.chain(held))?;
-        let left = self.stepped.len()
+        let left = self.stepped.iter().flatten().count()
             + self.holding.len()
             + self.fresh.len()
-            + self.segments.len()
-            + self.places.iter().flatten().count();
+            + self.segments.len();
         if left == 0 { Ok(()) } else { Err("a plan left something behind".into()) }
     }
 }

@@ -14,6 +14,7 @@
 //! - The table has at most eight times as many entries as blocks.
 
 use crate::cache::block::BlockPool;
+use crate::cache::operation::Move;
 use crate::error::Error;
 use crate::ids::Pos;
 use crate::reserve;
@@ -37,6 +38,31 @@ pub(crate) struct BlockTable {
     extents: Vec<BlockEntry>,
     /// Number of live cells.
     n_cells: u32,
+    /// Cells that a window released; none of an empty table.
+    pub gone: Gone,
+}
+
+/// Cells of a sequence or of a checkpoint that are missing because they were released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Position below which cells may be missing; 0 if none are.
+    pub whole_from: Pos,
+    /// First position that the sequence had before cells were released.
+    pub start: Pos,
+}
+
+impl Gone {
+    /// Return what is missing after a move of the positions in `range`.
+    pub fn moved(self, range: &Range<Pos>, by: Move) -> Gone {
+        let mut whole_from = self.whole_from;
+        let last_gone = Pos(whole_from.0 - 1);
+        if range.contains(&last_gone) {
+            // The cells before the range do not move.
+            let after_moved = (by.moved(last_gone) + 1).clamp(0, i64::from(Pos::MAX.0)) as i32;
+            whole_from = Pos(after_moved).max(range.start.min(whole_from));
+        }
+        Gone { whole_from, start: Pos::ZERO }
+    }
 }
 
 /// End of a table before a plan appended to it, to which `back_to` returns.
@@ -47,14 +73,7 @@ pub(crate) struct Mark {
     /// Live cells of the last entry.
     last_live: u32,
     /// Number of live cells.
-    n_cells: u32,
-}
-
-impl Mark {
-    /// Return the number of live cells before the plan.
-    pub fn n_cells(&self) -> u32 {
-        self.n_cells
-    }
+    pub n_cells: u32,
 }
 
 impl BlockTable {
@@ -93,12 +112,6 @@ impl BlockTable {
     /// Reserve room for `len` entries in total.
     pub fn make_room(&mut self, len: usize) -> Result<(), Error> {
         reserve::for_len(&mut self.extents, len)
-    }
-
-    /// Return the position of the first live cell.
-    pub fn first_pos(&self, pool: &BlockPool) -> Option<Pos> {
-        let first = self.extents.iter().find(|e| e.live != 0)?;
-        Some(pool.pos(first.block)[first.live.trailing_zeros() as usize])
     }
 
     /// Return the position of the last live cell.
@@ -196,9 +209,10 @@ impl BlockTable {
             pool.release(extent.block);
         }
         self.n_cells = 0;
+        self.gone = Gone::default();
     }
 
-    /// Make this empty table share the cells of `source` in `slots`.
+    /// Make this empty table share the cells of `source` in `slots`, and lack what `source` lacks.
     pub fn share(&mut self, pool: &mut BlockPool, source: &BlockTable, slots: Range<u32>) {
         debug_assert!(self.extents.is_empty());
         let (start, end) = entries(&slots, source.extents.len());
@@ -211,6 +225,7 @@ impl BlockTable {
             self.n_cells += live.count_ones();
             self.extents.push(if live == 0 { BlockEntry::EMPTY } else { BlockEntry { live, ..*extent } });
         }
+        self.gone = source.gone;
         // The range may end in dead slots.
         self.trim();
     }
@@ -219,6 +234,9 @@ impl BlockTable {
     fn trim(&mut self) {
         while self.extents.last().is_some_and(|last| last.live == 0) {
             self.extents.pop();
+        }
+        if self.extents.is_empty() {
+            self.gone = Gone::default();
         }
     }
 
@@ -231,7 +249,7 @@ impl BlockTable {
 
     /// Reserve room for one more entry.
     pub fn make_room_for_one(&mut self) -> Result<(), Error> {
-        reserve::for_one(&mut self.extents)
+        reserve::for_more(&mut self.extents, 1)
     }
 
     /// Append an entry without live cells; the caller pushes a cell to it at once.

@@ -6,7 +6,7 @@
 
 use super::Memory;
 use crate::error::Error;
-use crate::external::{CacheShape, Change, Home, PlanCopy, PlannedCopy, StorageShape};
+use crate::external::{CacheShape, Change, Home, StorageShape};
 use crate::layer::LayerSpec;
 use crate::params::Params;
 use alloc::vec::Vec;
@@ -31,13 +31,17 @@ impl Memory {
 
     /// Return the number of blocks and state slots, and the layers that they belong to.
     pub fn storage_shape(&self) -> StorageShape {
-        let caches = self.caches.with_cells().enumerate().map(|(number, (kind, cells))| {
-            let layers = self.caches.layers().iter().zip(0..).filter(|(layer, _)| {
+        let caches = self.caches.with_cells().enumerate().map(|(number, cells)| {
+            let layers = self.caches.layers.iter().zip(0..).filter(|(layer, _)| {
                 !layer.is_shared && layer.attention.is_some_and(|place| place.cache == number)
             });
-            CacheShape { kind, layers: layers.map(|(_, layer)| layer).collect(), n_blocks: cells.n_blocks() }
+            CacheShape {
+                kind: cells.retained.kind(),
+                layers: layers.map(|(_, layer)| layer).collect(),
+                n_blocks: cells.pool.len() as u32,
+            }
         });
-        let states = self.caches.states();
+        let states = self.caches.states.as_ref();
         StorageShape {
             caches: caches.collect(),
             n_states: states.map_or(0, |states| states.slots.len() as u32),
@@ -56,17 +60,5 @@ impl Memory {
     pub(crate) fn check_followed(&mut self) -> Result<(), Error> {
         let n_changes = self.caches.n_changes() as u64;
         if n_changes == 0 { Ok(()) } else { Err(Error::Unfollowed { n_changes }) }
-    }
-
-    /// Return the copies of the plan in progress.
-    pub(crate) fn planned(&self) -> impl Iterator<Item = PlannedCopy> + '_ {
-        self.split_batch().ubatches().iter().zip(0..).flat_map(|(span, ubatch)| {
-            let first = span.tokens.start as u32;
-            let segments = self.caches.segments(span.segments.clone()).iter();
-            let states = segments.filter_map(move |segment| segment.counted_from(first).copy());
-            let states = states.map(PlanCopy::State);
-            let copies = self.caches.cell_copies(ubatch).map(PlanCopy::Cells).chain(states);
-            copies.map(move |copy| PlannedCopy { ubatch, copy })
-        })
     }
 }

@@ -6,7 +6,7 @@ use crate::batch::split::{Span, UbatchToken};
 use crate::cache::operation::Pass;
 use crate::cache::view::{Attention, StateSegment, States, Store};
 use crate::error::Error;
-use crate::external::{CellCopy, PlannedCopy};
+use crate::external::{CellCopy, PlanCopy, PlannedCopy};
 
 impl Memory {
     /// Reserve cells and states for all of `batch`, split it into ubatches of at most `n_ubatch`
@@ -56,20 +56,15 @@ impl Memory {
         batch.check(self.params.n_batch, self.n_seq_max())?;
         self.check_order(batch, pass)?;
         let split = self.caches.split(pass);
-        self.split_batch.fill(batch, split, n_ubatch, self.params.n_seq_max)?;
-        if let Err(error) = self.reserve(batch, pass) {
-            self.checkpoints.undo();
-            return Err(error);
-        }
+        self.split_batch.fill(batch, split, n_ubatch)?;
         self.open = true;
-        Ok(Plan { memory: self, batch, started: 0 })
-    }
-
-    fn reserve(&mut self, batch: &Batch, pass: Pass) -> Result<(), Error> {
+        // Dropping the plan on an error undoes what it has reserved so far.
+        let plan = Plan { memory: self, batch, started: 0 };
         if pass == Pass::Decode {
-            self.checkpoints.stage(batch, &mut self.split_batch)?;
+            plan.memory.checkpoints.stage(batch, &mut plan.memory.split_batch)?;
         }
-        self.caches.reserve(batch, &self.split_batch, pass)
+        plan.memory.caches.reserve(batch, &plan.memory.split_batch, pass)?;
+        Ok(plan)
     }
 }
 
@@ -102,7 +97,7 @@ pub struct Plan<'a> {
 impl Plan<'_> {
     /// Return the number of ubatches.
     pub fn n_ubatch(&self) -> usize {
-        self.memory.split_batch().ubatches().len()
+        self.memory.split_batch.ubatches().len()
     }
 
     /// Return the copies of cells and states that this plan makes, in order, each with the ubatch
@@ -113,12 +108,17 @@ impl Plan<'_> {
     /// [without storage](Memory::without_storage) the caller makes them, ubatch by ubatch
     /// ([`Ubatch::copies`]) or, if it queues ubatches ahead, from this list.
     pub fn copies(&self) -> impl Iterator<Item = PlannedCopy> + '_ {
-        self.memory.planned()
+        let Memory { split_batch, caches, .. } = &*self.memory;
+        split_batch.ubatches().iter().zip(0..).flat_map(|(span, ubatch)| {
+            let states = caches.segments(span).filter_map(|segment| segment.copy()).map(PlanCopy::State);
+            let copies = caches.cell_copies(ubatch).map(PlanCopy::Cells).chain(states);
+            copies.map(move |copy| PlannedCopy { ubatch, copy })
+        })
     }
 
     /// Return the next ubatch to compute; `None` after the last.
     pub fn next_ubatch(&mut self) -> Option<Ubatch<'_>> {
-        let span = self.memory.split_batch().ubatches().get(self.started)?.clone();
+        let span = self.memory.split_batch.ubatches().get(self.started)?.clone();
         let number = self.started as u32;
         self.memory.caches.begin(number);
         self.started += 1;
@@ -167,7 +167,7 @@ impl Ubatch<'_> {
 
     /// Return the tokens in the order of computation; none while journal rows are replayed.
     pub fn tokens(&self) -> &[UbatchToken] {
-        let tokens = self.memory.split_batch().tokens().get(self.span.tokens.clone());
+        let tokens = self.memory.split_batch.tokens().get(self.span.tokens.clone());
         tokens.filter(|_| self.batch.is_some()).unwrap_or(&[])
     }
 
@@ -185,8 +185,7 @@ impl Ubatch<'_> {
     /// Return the segments of tokens that step recurrent states, identical for all recurrent
     /// layers; see [`States::segments`].
     pub fn state_segments(&self) -> impl Iterator<Item = StateSegment> + '_ {
-        let (segments, first) = (self.span.segments.clone(), self.span.tokens.start as u32);
-        self.memory.caches.segments(segments).iter().map(move |segment| segment.counted_from(first))
+        self.memory.caches.segments(&self.span)
     }
 
     /// Return the keys and values that `layer` attends to; `None` if it has no attention.

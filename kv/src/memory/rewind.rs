@@ -32,18 +32,14 @@ use crate::rollback::Route;
 /// ```
 #[must_use = "dropping a rewind undoes it"]
 pub struct Rewind<'a> {
-    memory: &'a mut Memory,
-    seq: SeqId,
-    route: Route,
-    restore: Restore,
-    started: u32,
+    pub(super) memory: &'a mut Memory,
+    pub(super) seq: SeqId,
+    pub(super) route: Route,
+    pub(super) restore: Restore,
+    pub(super) started: usize,
 }
 
-impl<'a> Rewind<'a> {
-    pub(crate) fn new(memory: &'a mut Memory, seq: SeqId, route: Route, restore: Restore) -> Rewind<'a> {
-        Rewind { memory, seq, route, restore, started: 0 }
-    }
-
+impl Rewind<'_> {
     /// Return the rollback cost. If tokens have to be re-evaluated, the sequence will end at
     /// `restored_from`.
     pub fn route(&self) -> Route {
@@ -52,15 +48,11 @@ impl<'a> Rewind<'a> {
 
     /// Return the next journal rows to replay; `None` after the last.
     pub fn next_ubatch(&mut self) -> Option<Ubatch<'_>> {
-        let Restore { ref rows, n_ubatch, .. } = self.restore;
-        let start = self.started * n_ubatch;
-        if start >= rows.len() as u32 {
-            return None;
-        }
-        let end = (start + n_ubatch).min(rows.len() as u32);
-        let number = self.started as usize;
+        let number = self.started;
+        let segment = self.memory.caches.states.as_ref()?.segments.get(number)?;
+        let tokens = segment.start as usize..segment.end as usize;
         self.started += 1;
-        let span = Span { tokens: start as usize..end as usize, segments: number..number + 1 };
+        let span = Span { tokens, segments: number..number + 1 };
         Some(Ubatch { memory: self.memory, batch: None, span, number: number as u32 })
     }
 
@@ -68,13 +60,14 @@ impl<'a> Rewind<'a> {
     ///
     /// # Errors
     /// [`Error::Unfinished`] if journal rows were left to replay; the sequence is then as it was.
-    pub fn commit(mut self) -> Result<(), Error> {
-        let Restore { ref rows, n_ubatch, .. } = self.restore;
-        let n_ubatch = (rows.len() as u32).div_ceil(n_ubatch.max(1));
-        if self.next_ubatch().is_some() {
-            return Err(Error::Unfinished { started: self.started - 1, n_ubatch });
+    pub fn commit(self) -> Result<(), Error> {
+        let n_ubatch = self.memory.caches.states.as_ref().map_or(0, |states| states.segments.len());
+        if self.started < n_ubatch {
+            return Err(Error::Unfinished { started: self.started as u32, n_ubatch: n_ubatch as u32 });
         }
-        self.memory.finish_rewind(self.seq, &self.restore);
+        self.memory.open = false;
+        self.memory.caches.roll_back(self.seq, &self.restore);
+        self.memory.cut_checkpoints(self.seq, self.restore.to);
         Ok(())
     }
 }

@@ -67,7 +67,7 @@ impl Memory {
         if pos == Pos::ZERO || self.caches.can_cut(seq, pos) {
             return (Route::at_once(pos), Restore { checkpoint: None, to: pos, rows: 0..0, n_ubatch });
         }
-        let entry = self.checkpoints.list(seq).before(pos);
+        let entry = self.checkpoints.before(seq, pos);
         let first_row = entry.and_then(|entry| self.checkpoints.first_row(entry.id));
         let nearest = entry.map(|entry| CheckpointAt {
             pos: entry.pos,
@@ -99,21 +99,13 @@ impl Memory {
         let n_ubatch = n_ubatch.min(1 << 20) as u32;
         self.check_pos(seq, pos)?;
         let (route, restore) = self.route_and_restore(seq, pos, n_ubatch);
-        self.caches.reserve_rollback(seq, &restore).inspect_err(|_| self.caches.undo())?;
         self.open = true;
-        Ok(Rewind::new(self, seq, route, restore))
-    }
-
-    /// Make visible what a rewind restored: tables are cut, states exchanged, later checkpoints
-    /// dropped.
-    pub(crate) fn finish_rewind(&mut self, seq: SeqId, restore: &Restore) {
-        self.open = false;
-        self.caches.roll_back(seq, restore);
-        self.cut_checkpoints(seq, restore.to);
+        self.caches.reserve_rollback(seq, &restore).inspect_err(|_| self.undo())?;
+        Ok(Rewind { memory: self, seq, route, restore, started: 0 })
     }
 
     /// Drop the checkpoints of `seq` behind its new end.
-    fn cut_checkpoints(&mut self, seq: SeqId, end: Pos) {
+    pub(super) fn cut_checkpoints(&mut self, seq: SeqId, end: Pos) {
         if self.caches.pos_max(seq).is_none() {
             self.checkpoints.forget(seq, &mut self.caches);
         } else {
@@ -134,40 +126,10 @@ impl Memory {
         Ok(costs(self.end(seq), checkpoints, self.caches.cut_points(seq), route))
     }
 
-    /// Return true if the operation changes anything.
-    pub(super) fn touches(&self, op: &Op) -> bool {
-        match op {
-            Op::Remove { seq, range } | Op::Move { seq, range, .. } => self.caches.touches(*seq, range),
-            // A sequence without tokens can have encoder output.
-            Op::Copy { range, .. } if *range == (Pos::ZERO..Pos::MAX) => true,
-            Op::Copy { src, range, .. } => self.caches.touches(*src, range),
-            Op::Clear { .. } => true,
-        }
-    }
-
-    /// Make room for the entries that `apply_on_checkpoints` adds, so that it cannot fail.
-    pub(super) fn admit_on_checkpoints(&mut self, op: &Op) -> Result<(), Error> {
-        match op {
-            Op::Copy { src, dst, .. } => self.checkpoints.make_room(*src, *dst),
-            _ => Ok(()),
-        }
-    }
-
-    /// Return the end of the sequence that an operation changes, before it does.
-    pub(super) fn end_of(&self, op: &Op) -> Pos {
-        match op {
-            Op::Remove { seq, .. } | Op::Copy { src: seq, .. } => self.end(*seq),
-            _ => Pos::ZERO,
-        }
-    }
-
-    /// Let checkpoints follow an operation, and drop those that no longer describe the sequence;
-    /// `end` is its end before.
+    /// Let checkpoints follow an operation that changed something, and drop those that no longer
+    /// describe the sequence; `end` is its end before.
     pub(super) fn apply_on_checkpoints(&mut self, op: &Op, end: Pos) {
-        let n_seq_max = self.params.n_seq_max as usize;
-        let (checkpoints, caches) = (&mut self.checkpoints, &mut self.caches);
         match op {
-            Op::Remove { range, .. } if range.is_empty() || range.start >= end => {}
             Op::Remove { seq, range } if range.end >= end && range.start > Pos::ZERO => {
                 self.cut_checkpoints(*seq, range.start);
             }
@@ -177,14 +139,11 @@ impl Memory {
                 // Without room in the list the sequence only loses positions to return to.
                 let _ = self.checkpoints.floor(*seq, end, &mut self.caches);
             }
-            Op::Copy { src, dst, range } if range.start == Pos::ZERO && !range.is_empty() => {
-                // `admit_on_checkpoints` made room, so that this cannot fail.
-                let shared = checkpoints.share(*src, *dst);
-                debug_assert!(shared.is_ok());
+            Op::Copy { src, dst, range } if range.start == Pos::ZERO => {
+                self.checkpoints.share(*src, *dst);
                 self.cut_checkpoints(*dst, range.end.min(end));
             }
             Op::Copy { .. } => {}
-            Op::Clear { .. } => op.cleared(n_seq_max).for_each(|seq| checkpoints.forget(seq, caches)),
         }
     }
 }

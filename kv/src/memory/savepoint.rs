@@ -91,12 +91,12 @@ impl Memory {
     pub fn savepoint(&mut self, seqs: &[SeqId]) -> Result<Savepoint<'_>, Error> {
         seqs.iter().try_for_each(|seq| self.check_seq(*seq))?;
         self.undo();
-        self.clear_spare();
+        self.empty(self.spare());
         // Dropping it on an error unpins the ends so far.
         let mut savepoint = Savepoint { memory: self, ends: Vec::new(), kept: None };
         for &seq in seqs {
             if savepoint.ends.iter().all(|end| end.seq != seq) {
-                reserve::for_one(&mut savepoint.ends)?;
+                reserve::for_more(&mut savepoint.ends, 1)?;
                 let pos = savepoint.memory.end(seq);
                 let Memory { checkpoints, caches, .. } = &mut *savepoint.memory;
                 let is_new = checkpoints.hold(seq, pos, caches)?;
@@ -125,19 +125,6 @@ impl Memory {
     /// Return the sequence that only savepoints use; it follows those of callers.
     fn spare(&self) -> SeqId {
         SeqId(self.n_seq_max())
-    }
-
-    /// Empty the spare sequence.
-    fn clear_spare(&mut self) {
-        let spare = self.spare();
-        self.run_surely(Op::Remove { seq: spare, range: ALL });
-        self.caches.drop_encoder_output(spare);
-    }
-
-    /// Run an operation that cannot be refused because its room is reserved.
-    fn run_surely(&mut self, op: Op) {
-        let done = self.run(op);
-        debug_assert!(done.is_ok(), "{done:?}");
     }
 }
 
@@ -187,7 +174,7 @@ impl Savepoint<'_> {
     /// Drop the former content of the rolled-back sequence, and its end.
     fn release(&mut self) {
         let released = self.kept.take();
-        self.memory.clear_spare();
+        self.memory.empty(self.memory.spare());
         let at = self.ends.iter().position(|end| released.is_some_and(|kept| kept.seq == end.seq));
         if let Some(end) = at.map(|at| self.ends.swap_remove(at)) {
             self.unpin_end(&end);
@@ -216,7 +203,7 @@ impl Savepoint<'_> {
         // The lists have room for the content that was in them.
         self.memory.run_surely(Op::Remove { seq, range: ALL });
         self.memory.run_surely(Op::Copy { src: spare, dst: seq, range: ALL });
-        self.memory.clear_spare();
+        self.memory.empty(spare);
     }
 }
 

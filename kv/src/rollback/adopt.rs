@@ -1,23 +1,11 @@
 //! Checkpoints and lists that an import brings.
 
-use super::checkpoints::{Checkpoint, Checkpoints};
-use super::list::{CheckpointList, ListedCheckpoint};
+use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::error::Error;
 use crate::ids::SeqId;
-
-/// Checkpoint that an import brings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Adopted {
-    /// Number of lists that will name it.
-    pub refs: u32,
-    /// Number of these lists that use its journal.
-    pub readers: u32,
-    /// True if the caller pinned it.
-    pub pinned: bool,
-    /// True if it is the rollback floor of its sequences.
-    pub floor: bool,
-}
+use crate::reserve;
+use alloc::vec::Vec;
 
 /// Free checkpoints for an import, counted down as it chooses which ones to bring.
 #[derive(Clone, Copy, Debug)]
@@ -26,38 +14,25 @@ pub(crate) struct Room {
     others: usize,
     /// Free checkpoints for rollback floors, one for each sequence.
     floors: usize,
-    /// Free checkpoints in total.
-    n_free: usize,
 }
 
 impl Room {
     /// Count down one checkpoint; return false if there is no room for it.
     pub fn take(&mut self, is_floor: bool) -> bool {
         let left = if is_floor { &mut self.floors } else { &mut self.others };
-        let is_there = *left > 0 && self.n_free > 0;
+        let is_there = *left > 0;
         *left -= usize::from(is_there);
-        self.n_free -= usize::from(is_there);
         is_there
     }
 }
 
 impl Checkpoints {
-    /// Return the number of checkpoints, free ones included.
-    pub fn len(&self) -> usize {
-        self.checkpoints.len()
-    }
-
-    /// Return true if rollbacks need checkpoints in this memory.
-    pub fn is_needed(&self) -> bool {
-        self.sizes.needed
-    }
-
     /// Return the room for checkpoints of an import.
     ///
     /// For each sequence, one checkpoint for its end and one for an edit stay free.
     pub fn room(&self) -> Room {
-        let n_free = self.free.len();
-        Room { others: n_free.saturating_sub(2 * self.lists.len()), floors: self.lists.len(), n_free }
+        let (n_free, n_seq_max) = (self.free.len(), self.lists.len());
+        Room { others: n_free.saturating_sub(2 * n_seq_max), floors: n_seq_max.min(n_free) }
     }
 
     /// Return the number of further pins that the budget pays for.
@@ -71,21 +46,15 @@ impl Checkpoints {
         if self.sizes.n_journals > 0 { self.params.journal } else { 0 }
     }
 
-    /// Return the number of free journals.
-    pub fn n_free_journals(&self) -> usize {
-        self.free_journals.len()
-    }
-
-    /// Take a free checkpoint for an import, with a journal if it has readers; return `None` if
-    /// none is free.
+    /// Put `adopted` in place of a free checkpoint for an import, with a journal if it has readers;
+    /// return `None` if none is free.
     ///
     /// No list names it yet, so an import that fails must `abandon` it.
-    pub fn adopt(&mut self, adopted: Adopted) -> Option<u32> {
-        let Adopted { refs, readers, pinned, floor } = adopted;
+    pub fn adopt(&mut self, adopted: Checkpoint) -> Option<u32> {
         let id = self.free.pop()?;
-        let journal = if readers > 0 { self.free_journals.pop() } else { None };
-        let readers = if journal.is_some() { readers } else { 0 };
-        self.checkpoints[id as usize] = Checkpoint { refs, pinned, floor, journal, readers };
+        let journal = if adopted.readers > 0 { self.free_journals.pop() } else { None };
+        let readers = if journal.is_some() { adopted.readers } else { 0 };
+        self.checkpoints[id as usize] = Checkpoint { journal, readers, ..adopted };
         Some(id)
     }
 
@@ -96,19 +65,16 @@ impl Checkpoints {
         self.free.push(id);
     }
 
-    /// Return a list of these entries.
+    /// Return an empty list with room for `len` entries, and for as many as every list has.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
-    pub fn list_of(&self, entries: &[ListedCheckpoint]) -> Result<CheckpointList, Error> {
-        let mut list = CheckpointList::default();
-        list.make_room(entries.len().max((self.sizes.n_checkpoints as usize).min(64)))?;
-        entries.iter().for_each(|entry| list.push(*entry));
-        Ok(list)
+    pub fn empty_list(&self, len: usize) -> Result<Vec<ListedCheckpoint>, Error> {
+        reserve::with_room(len.max((self.sizes.n_checkpoints as usize).min(64)))
     }
 
     /// Replace the list of a sequence; its checkpoints count the new list already.
-    pub fn give(&mut self, seq: SeqId, list: CheckpointList, caches: &mut Caches) {
+    pub fn give(&mut self, seq: SeqId, list: Vec<ListedCheckpoint>, caches: &mut Caches) {
         self.forget(seq, caches);
         self.lists[seq.index()] = list;
     }

@@ -17,9 +17,6 @@
 //! middle of a batch: `stage` cuts the segments of a plan where one is wanted. The commit of the
 //! plan makes them permanent.
 
-use super::list::CheckpointList;
-#[cfg(any(test, feature = "testing"))]
-use super::list::ListedCheckpoint;
 use crate::cache::Caches;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
@@ -28,7 +25,7 @@ use crate::reserve;
 use alloc::vec::Vec;
 
 /// Checkpoint of the memory, named by its number. Forks share it: their lists name the same number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoint {
     /// Number of lists that name it; 0 if it is free.
     pub refs: u32,
@@ -41,6 +38,17 @@ pub(crate) struct Checkpoint {
     pub journal: Option<u32>,
     /// Number of lists that use rows of the journal.
     pub readers: u32,
+}
+
+/// Entry of a list: a checkpoint at a position of the sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListedCheckpoint {
+    /// Number of the checkpoint.
+    pub id: u32,
+    /// Position of the token that follows the checkpoint.
+    pub pos: Pos,
+    /// Number of the tokens that follow whose inputs its journal holds for this sequence.
+    pub n_rows: u32,
 }
 
 /// Former end of a list that a plan appends to.
@@ -64,15 +72,20 @@ pub(crate) struct Checkpoints {
     /// Rollback parameters in force.
     pub(super) params: RollbackParams,
     /// Numbers of checkpoints and journals.
-    pub(super) sizes: Sizes,
+    pub sizes: Sizes,
     /// Checkpoints by number, free ones included.
     pub(super) checkpoints: Vec<Checkpoint>,
     /// Free checkpoints; the last one is taken first.
     pub(super) free: Vec<u32>,
     /// Free journals.
-    pub(super) free_journals: Vec<u32>,
-    /// List of each sequence, ascending by position.
-    pub(super) lists: Vec<CheckpointList>,
+    pub free_journals: Vec<u32>,
+    /// Checkpoints of each sequence, ascending by position. The journal of an entry never reaches
+    /// past the position of the next entry. Two entries can have one position, where a fork
+    /// diverged.
+    pub(super) lists: Vec<Vec<ListedCheckpoint>>,
+    /// End of each sequence that a savepoint retains while a batch is computed; no checkpoint up to
+    /// it is dropped.
+    pub(super) held: Vec<Option<Pos>>,
     /// End of each sequence after the open plan; `None` for sequences that are not in it.
     pub(super) ends: Vec<Option<Pos>>,
     /// Former ends of the lists that the plan appends to.
@@ -91,32 +104,33 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocator refuses.
     pub fn new(params: RollbackParams, sizes: Sizes, n_seq_max: u32) -> Result<Checkpoints, Error> {
-        let n = n_seq_max as usize;
-        let mut checkpoints = Vec::new();
-        reserve::for_len(&mut checkpoints, sizes.n_checkpoints as usize)?;
-        checkpoints.resize_with(sizes.n_checkpoints as usize, Checkpoint::default);
-        let mut lists: Vec<CheckpointList> = (0..n).map(|_| CheckpointList::default()).collect();
-        for list in &mut lists {
-            list.make_room((sizes.n_checkpoints as usize).min(64))?;
-        }
+        let (n, n_checkpoints) = (n_seq_max as usize, sizes.n_checkpoints as usize);
+        let lists = (0..n).map(|_| reserve::with_room(n_checkpoints.min(64)));
         Ok(Checkpoints {
             params,
             sizes,
-            checkpoints,
+            checkpoints: reserve::filled(n_checkpoints, Checkpoint::default())?,
             free: (0..sizes.n_checkpoints).rev().collect(),
             free_journals: (0..sizes.n_journals).rev().collect(),
-            lists,
+            lists: lists.collect::<Result<_, _>>()?,
+            held: reserve::filled(n, None)?,
             ends: reserve::filled(n, None)?,
             saved: Vec::with_capacity(n),
-            made: Vec::with_capacity(sizes.n_checkpoints as usize),
+            made: Vec::with_capacity(n_checkpoints),
             opened: Vec::with_capacity(sizes.n_journals as usize),
             short: false,
         })
     }
 
     /// Return the checkpoints of `seq`.
-    pub fn list(&self, seq: SeqId) -> &CheckpointList {
+    pub fn list(&self, seq: SeqId) -> &[ListedCheckpoint] {
         &self.lists[seq.index()]
+    }
+
+    /// Return the last entry of `seq` at `pos` or before.
+    pub fn before(&self, seq: SeqId, pos: Pos) -> Option<ListedCheckpoint> {
+        let list = self.list(seq);
+        list[..list.partition_point(|entry| entry.pos <= pos)].last().copied()
     }
 
     /// Return a checkpoint.
@@ -161,26 +175,25 @@ impl Checkpoints {
         while let Some(last) = self.lists[seq.index()].len().checked_sub(1) {
             self.remove(seq, last, caches);
         }
-        self.lists[seq.index()].held = None;
+        self.held[seq.index()] = None;
     }
 
-    /// Make the empty list of `dst` name the checkpoints of `src`.
-    pub fn share(&mut self, src: SeqId, dst: SeqId) -> Result<(), Error> {
+    /// Make the empty list of `dst` name the checkpoints of `src`, after `make_room` for them.
+    pub fn share(&mut self, src: SeqId, dst: SeqId) {
         let mut copy = core::mem::take(&mut self.lists[dst.index()]);
-        let room = copy.copy_from(&self.lists[src.index()]);
-        for entry in copy.iter() {
+        copy.clone_from(&self.lists[src.index()]);
+        for entry in &copy {
             let checkpoint = &mut self.checkpoints[entry.id as usize];
             checkpoint.refs += 1;
             checkpoint.readers += u32::from(entry.n_rows > 0);
         }
         self.lists[dst.index()] = copy;
-        room
     }
 
     /// Reserve the room that `share` needs.
     pub fn make_room(&mut self, src: SeqId, dst: SeqId) -> Result<(), Error> {
         let len = self.lists[src.index()].len();
-        self.lists[dst.index()].make_room(len)
+        reserve::for_len(&mut self.lists[dst.index()], len)
     }
 }
 
@@ -205,6 +218,7 @@ impl Checkpoints {
         free.sort_unstable();
         let unused = (0..refs.len() as u32).filter(|&id| refs[id as usize] == 0);
         let journals = self.checkpoints.iter().filter(|c| c.journal.is_some()).count();
+        let is_in_order = |pair: &[ListedCheckpoint]| pair[0].pos.0 + pair[0].n_rows as i32 <= pair[1].pos.0;
         let wrong = if !self.checkpoints.iter().map(|c| c.refs).eq(refs.iter().copied()) {
             "checkpoints are counted wrong"
         } else if !self.checkpoints.iter().map(|c| c.readers).eq(readers.iter().copied()) {
@@ -217,7 +231,7 @@ impl Checkpoints {
             "rows without a journal"
         } else if self.lists.iter().flat_map(|list| list.iter()).any(|entry| self.overruns(entry)) {
             "a journal reaches past the next multiple of its length"
-        } else if !self.lists.iter().all(CheckpointList::is_in_order) {
+        } else if !self.lists.iter().all(|list| list.windows(2).all(is_in_order)) {
             "a list is out of order"
         } else if self.saved.len() + self.made.len() + self.opened.len() > 0 {
             "a plan left something behind"

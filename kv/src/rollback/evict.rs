@@ -10,7 +10,7 @@ impl Checkpoints {
     /// nor are scheduled.
     pub(super) fn tidy(&mut self, seq: SeqId, end: Pos, caches: &mut Caches) {
         let reach = Pos(end.0.saturating_sub_unsigned(self.params.journal));
-        let held = self.lists[seq.index()].held;
+        let held = self.held[seq.index()];
         let mut n_read = 0;
         for i in (0..self.lists[seq.index()].len()).rev() {
             let entry = self.lists[seq.index()][i];
@@ -57,10 +57,10 @@ impl Checkpoints {
     /// the end.
     pub(super) fn least_useful(&self) -> Option<u32> {
         let mut best: Option<(u32, u64)> = None;
-        for list in &self.lists {
+        for (list, held) in self.lists.iter().zip(&self.held) {
             for (i, entry) in list.iter().enumerate() {
                 let checkpoint = &self.checkpoints[entry.id as usize];
-                let is_held = list.held.is_some_and(|held| entry.pos <= held);
+                let is_held = held.is_some_and(|held| entry.pos <= held);
                 if self.stays(entry.id) || checkpoint.readers > 0 || is_held {
                     continue;
                 }

@@ -1,11 +1,11 @@
 //! Checkpoints at the end of a sequence that stay: pins of the caller, ends of savepoints, and
 //! rollback floors.
 
-use super::checkpoints::{Checkpoint, Checkpoints};
-use super::list::ListedCheckpoint;
+use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint};
 use crate::cache::Caches;
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
+use crate::reserve;
 
 impl Checkpoints {
     /// Make the end of a sequence, `end`, a pinned checkpoint, which stays until it is unpinned or
@@ -21,8 +21,7 @@ impl Checkpoints {
             return Ok(());
         }
         let is_pinned = self.lists[seq.index()].last().is_some_and(|e| e.pos == end && self.get(e.id).pinned);
-        let n_pinned = self.checkpoints.iter().filter(|c| c.pinned).count();
-        if !is_pinned && n_pinned >= self.sizes.n_paid as usize {
+        if !is_pinned && self.n_free_pins() == 0 {
             return self.no_pin();
         }
         let Some(id) = self.checkpoint_at_end(seq, end, caches)? else { return self.no_pin() };
@@ -45,7 +44,7 @@ impl Checkpoints {
         let is_new = !core::mem::replace(&mut self.checkpoints[id as usize].pinned, true);
         if is_new {
             caches.hold_all(id, seq);
-            self.lists[seq.index()].held = Some(end);
+            self.held[seq.index()] = Some(end);
         }
         Ok(is_new)
     }
@@ -70,7 +69,7 @@ impl Checkpoints {
         if let Some(last) = self.lists[seq.index()].last().filter(|last| last.pos == end) {
             return Ok(Some(last.id));
         }
-        self.lists[seq.index()].make_room_for_one()?;
+        reserve::for_more(&mut self.lists[seq.index()], 1)?;
         if self.free.is_empty()
             && let Some(id) = self.least_useful()
         {
@@ -90,8 +89,7 @@ impl Checkpoints {
 
     /// Let the checkpoint at `pos` be dropped like any other; return false if none is pinned there.
     pub fn unpin(&mut self, seq: SeqId, pos: Pos) -> bool {
-        let held = &mut self.lists[seq.index()].held;
-        *held = held.filter(|held| *held != pos);
+        self.held[seq.index()].take_if(|held| *held == pos);
         let entry =
             self.lists[seq.index()].iter().find(|entry| entry.pos == pos && self.get(entry.id).pinned);
         let Some(id) = entry.map(|entry| entry.id) else { return false };

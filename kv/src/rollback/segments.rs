@@ -4,8 +4,7 @@
 //! No journal reaches past a multiple of its length, so that forks of a sequence cut at the same
 //! positions.
 
-use super::checkpoints::{Checkpoint, Checkpoints, Saved};
-use super::list::ListedCheckpoint;
+use super::checkpoints::{Checkpoint, Checkpoints, ListedCheckpoint, Saved};
 use crate::batch::Batch;
 use crate::batch::split::{Push, SplitBatch};
 use crate::cache::Caches;
@@ -22,14 +21,14 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::OutOfMemory`] if a list cannot grow.
     pub fn stage(&mut self, batch: &Batch, split_batch: &mut SplitBatch) -> Result<(), Error> {
-        if !self.is_needed() {
+        if !self.sizes.needed {
             return Ok(());
         }
         for segment in split_batch.segments() {
             let Some(token) = split_batch.tokens()[segment.tokens.clone()].last() else { continue };
             for &seq in batch.seqs(token.index as usize) {
                 if self.ends[seq.index()].replace(Pos(token.pos.0 + 1)).is_none() {
-                    reserve::for_one(&mut self.saved)?;
+                    reserve::for_more(&mut self.saved, 1)?;
                     let list = &self.lists[seq.index()];
                     self.saved.push(Saved {
                         seq,
@@ -50,23 +49,19 @@ impl Checkpoints {
     /// and its first journal row.
     fn cut(&mut self, seqs: &[SeqId], segment: Range<Pos>, push: &mut Push<'_>) -> Result<(), Error> {
         let mut start = segment.start;
-        let mut piece = self.enter(seqs, start)?;
-        let mut next = start;
         while start < segment.end {
-            next = self.next_candidate(next).min(segment.end);
-            let cut = if next < segment.end { self.wants(seqs, next) } else { true };
-            if !cut {
-                continue;
+            let (checkpoint, row) = self.enter(seqs, start)?;
+            let mut end = self.next_candidate(start);
+            while end < segment.end && !self.is_journaled(seqs, end) && !self.is_wanted(seqs, end) {
+                end = self.next_candidate(end);
             }
-            let n_tokens = (next.0 - start.0) as u32;
-            if piece.1.is_some() {
+            end = end.min(segment.end);
+            let n_tokens = (end.0 - start.0) as u32;
+            if row.is_some() {
                 self.log(seqs, n_tokens);
             }
-            push(n_tokens as usize, piece.0, piece.1)?;
-            start = next;
-            if start < segment.end {
-                piece = self.enter(seqs, start)?;
-            }
+            push(n_tokens as usize, checkpoint, row)?;
+            start = end;
         }
         Ok(())
     }
@@ -93,9 +88,9 @@ impl Checkpoints {
         self.ends_of(seqs).any(is_near)
     }
 
-    /// Return true if a segment must be cut at `pos`, which is a candidate.
-    fn wants(&self, seqs: &[SeqId], pos: Pos) -> bool {
-        self.is_journaled(seqs, pos) || self.ends_of(seqs).any(|end| self.is_scheduled(pos, end))
+    /// Return true if the checkpoint schedule wants a checkpoint of some of `seqs` at `pos`.
+    fn is_wanted(&self, seqs: &[SeqId], pos: Pos) -> bool {
+        self.ends_of(seqs).any(|end| self.is_scheduled(pos, end))
     }
 
     /// Return true if the checkpoint schedule wants a checkpoint at `pos` while the sequence ends
@@ -127,8 +122,7 @@ impl Checkpoints {
             let row = self.journal_of(e.id).map(|journal| journal * self.params.journal + e.n_rows);
             return Ok((None, row));
         }
-        let scheduled = self.ends_of(seqs).any(|end| self.is_scheduled(pos, end));
-        if !(journaled || scheduled && here.is_none()) {
+        if !(journaled || here.is_none() && self.is_wanted(seqs, pos)) {
             return Ok((None, None));
         }
         if self.free.len() <= spare {
@@ -164,7 +158,7 @@ impl Checkpoints {
     /// Append a new checkpoint to the lists of `seqs`; return `None` if none is free.
     fn take(&mut self, seqs: &[SeqId], pos: Pos) -> Result<Option<u32>, Error> {
         for seq in seqs {
-            self.lists[seq.index()].make_room_for_one()?;
+            reserve::for_more(&mut self.lists[seq.index()], 1)?;
         }
         let ([lead, ..], Some(id)) = (seqs, self.free.pop()) else { return Ok(None) };
         self.checkpoints[id as usize] = Checkpoint { refs: seqs.len() as u32, ..Checkpoint::default() };
@@ -189,13 +183,11 @@ impl Checkpoints {
 
     /// Remove what `stage` added.
     pub fn undo(&mut self) {
-        for i in 0..self.saved.len() {
-            let Saved { seq, len, n_rows } = self.saved[i];
+        for Saved { seq, len, n_rows } in self.saved.drain(..) {
             self.ends[seq.index()] = None;
-            while self.lists[seq.index()].len() > len {
-                self.lists[seq.index()].pop();
-            }
-            if let Some(last) = self.lists[seq.index()].last_mut() {
+            let list = &mut self.lists[seq.index()];
+            list.truncate(len);
+            if let Some(last) = list.last_mut() {
                 if n_rows == 0 && last.n_rows > 0 {
                     self.checkpoints[last.id as usize].readers -= 1;
                 }
@@ -209,18 +201,16 @@ impl Checkpoints {
             self.checkpoints[id as usize] = Checkpoint::default();
             self.free.push(id);
         }
-        self.saved.clear();
     }
 
     /// Keep what `stage` added, let the caches retain the cells of new checkpoints, and drop
     /// checkpoints that are not wanted any more.
     pub fn commit(&mut self, caches: &mut Caches) {
-        for (id, seq, pos) in self.made.iter().copied() {
-            caches.hold_cells(id, seq, pos);
-        }
         // A checkpoint that could not be made may find room next time.
         let grew = !self.made.is_empty() || core::mem::take(&mut self.short);
-        self.made.clear();
+        for (id, seq, pos) in self.made.drain(..) {
+            caches.hold_cells(id, seq, pos);
+        }
         self.opened.clear();
         for i in 0..self.saved.len() {
             let seq = self.saved[i].seq;

@@ -1,7 +1,6 @@
 //! Description of the checkpoints of a sequence.
 
-use super::checkpoints::Checkpoints;
-use super::list::ListedCheckpoint;
+use super::checkpoints::{Checkpoints, ListedCheckpoint};
 use crate::ids::{Pos, SeqId};
 use crate::survey::{Budget, Checkpoint};
 use alloc::vec::Vec;

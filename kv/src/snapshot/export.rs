@@ -3,7 +3,8 @@
 //! An [`Export`] borrows the memory, so nothing changes while it is read or saved. It copies tables
 //! and positions, not cells or states: their bytes are read in place.
 
-use crate::cache::{CellCache, Holding, RecurrentCache};
+use crate::cache::table::BlockTable;
+use crate::cache::{PagedCells, RecurrentCache};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::{Pos, SeqId};
@@ -20,8 +21,6 @@ use core::ops::Range;
 /// A group of layers and the cache of the memory that holds it.
 pub(super) struct Place {
     pub cache: usize,
-    /// View of the cache that the layers have.
-    view: usize,
     /// Indices of the layers in the cache.
     pub locals: Vec<usize>,
     pub group: Group,
@@ -70,8 +69,8 @@ impl Memory {
     /// Return the layers of this memory, grouped by what they see.
     pub fn shape(&self) -> Shape {
         let groups = self.group_places().into_iter().map(|place| place.group).collect();
-        let layers = self.caches.layers().iter().enumerate().filter(|(_, layer)| layer.recurrent.is_some());
-        let parts = self.caches.states().into_iter().flat_map(RecurrentCache::shape);
+        let layers = self.caches.layers.iter().enumerate().filter(|(_, layer)| layer.recurrent.is_some());
+        let parts = self.caches.states.iter().flat_map(RecurrentCache::shape);
         let recurrent =
             layers.zip(parts).map(|((layer, _), parts)| StateLayer { layer: layer as u32, parts });
         Shape { groups, recurrent: recurrent.collect() }
@@ -80,16 +79,15 @@ impl Memory {
     /// Return the groups of layers, in the order of their first layers, with the cache of each.
     pub(super) fn group_places(&self) -> Vec<Place> {
         let mut found: Vec<Place> = Vec::new();
-        for (layer, places) in self.caches.layers().iter().enumerate() {
+        for (layer, places) in self.caches.layers.iter().enumerate() {
             let Some(place) = places.attention.filter(|_| !places.is_shared) else { continue };
-            let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let own = &cache.cells.layers[place.layer];
-            let Some(sees) = cache.sees(own.view) else { continue };
-            let layout = own.layout;
-            let is_same = |known: &Place| (known.cache, known.view) == (place.cache, own.view);
+            let Some(cells) = self.caches.cells(place.cache) else { continue };
+            let own = &cells.layers[place.layer];
+            let (layout, sees) = (own.layout, cells.sees(own));
+            let is_same = |known: &Place| (known.cache, known.group.sees) == (place.cache, sees);
             let number = found.iter().position(is_same).unwrap_or_else(|| {
                 let group = Group { sees, k_type: layout.k_type, v_type: layout.v_type, layers: Vec::new() };
-                found.push(Place { cache: place.cache, view: own.view, locals: Vec::new(), group });
+                found.push(Place { cache: place.cache, locals: Vec::new(), group });
                 found.len() - 1
             });
             found[number].locals.push(place.layer);
@@ -136,8 +134,8 @@ impl<'a> Export<'a> {
     fn layers_of(&self, group: usize, block: usize) -> Option<Vec<&'a [u8]>> {
         let place = self.places.get(group)?;
         let number = (*self.placement.blocks.get(group)?.get(block)?)? as usize;
-        let cache = self.memory.caches.cell_cache(place.cache)?;
-        let layers = place.locals.iter().filter_map(|&local| cache.cells.layers.get(local));
+        let cells = self.memory.caches.cells(place.cache)?;
+        let layers = place.locals.iter().filter_map(|&local| cells.layers.get(local));
         layers.map(|layer| layer.storage().get(layer.layout.block_range(number))).collect()
     }
 
@@ -163,7 +161,7 @@ impl<'a> Export<'a> {
 struct SnapshotBuilder<'a> {
     memory: &'a Memory,
     /// Cache of each group.
-    caches: Vec<CellCache<'a>>,
+    caches: Vec<&'a PagedCells>,
     snapshot: Snapshot,
     /// Blocks of each group.
     blocks: Vec<Renumbering>,
@@ -175,23 +173,23 @@ struct SnapshotBuilder<'a> {
 
 impl<'a> SnapshotBuilder<'a> {
     fn new(memory: &'a Memory, places: &[Place]) -> Self {
-        let caches = places.iter().filter_map(|place| memory.caches.cell_cache(place.cache));
-        let caches: Vec<CellCache<'_>> = caches.collect();
+        let caches = places.iter().filter_map(|place| memory.caches.cells(place.cache));
+        let caches: Vec<&PagedCells> = caches.collect();
         let blocks = vec![Vec::new(); caches.len()];
         SnapshotBuilder {
             memory,
-            blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
+            blocks: caches.iter().map(|cells| Renumbering::new(cells.pool.len())).collect(),
             caches,
             snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
-            slots: Renumbering::new(memory.caches.states().map_or(0, |states| states.slots.len())),
-            checkpoints: Renumbering::new(memory.checkpoints.len()),
+            slots: Renumbering::new(memory.caches.states.as_ref().map_or(0, |states| states.slots.len())),
+            checkpoints: Renumbering::new(memory.checkpoints.sizes.n_checkpoints as usize),
             journals: Vec::new(),
         }
     }
 
     /// Return a block table of `group` in terms of the snapshot's blocks.
-    fn cells(&mut self, group: usize, (table, gone): Holding<'_>) -> Cells {
-        let (pool, list) = (&self.caches[group].cells.pool, &mut self.snapshot.blocks[group]);
+    fn cells(&mut self, group: usize, table: &BlockTable) -> Cells {
+        let (pool, list) = (&self.caches[group].pool, &mut self.snapshot.blocks[group]);
         let extents = table.extents().iter().map(|extent| {
             if extent.live == 0 {
                 return BlockEntry::EMPTY;
@@ -206,17 +204,17 @@ impl<'a> SnapshotBuilder<'a> {
             // An empty table misses nothing.
             return Cells::default();
         }
-        Cells { extents, whole_from: gone.whole_from, start: gone.start }
+        Cells { extents, whole_from: table.gone.whole_from, start: table.gone.start }
     }
 
     /// Add a sequence: its block tables, current state and list of checkpoints.
     fn add_sequence(&mut self, seq: SeqId) {
         let mut sequence = Sequence::default();
         for group in 0..self.caches.len() {
-            let holding = self.caches[group].held_by(seq);
-            sequence.cells.push(self.cells(group, holding));
+            let table = self.caches[group].table(seq);
+            sequence.cells.push(self.cells(group, table));
         }
-        if let Some(current) = self.memory.caches.states().and_then(|states| states.current(seq)) {
+        if let Some(current) = self.memory.caches.states.as_ref().and_then(|states| states.current(seq)) {
             let state = Some(self.slots.number(current.slot));
             sequence.state = Some(State { state, first: current.first });
             sequence.last = current.last;
@@ -241,13 +239,13 @@ impl<'a> SnapshotBuilder<'a> {
             let live = checkpoints.get(id);
             let mut checkpoint =
                 Checkpoint { pinned: live.pinned, floor: live.floor, ..Checkpoint::default() };
-            if let Some(held) = self.memory.caches.states().map(|states| states.held_for(id)) {
+            if let Some(held) = self.memory.caches.states.as_ref().map(|states| states.held_for(id)) {
                 let state = held.and_then(|held| held.slot).map(|slot| self.slots.number(slot));
                 checkpoint.state = Some(State { state, first: held.map_or(Pos::ZERO, |held| held.first) });
             }
             for group in 0..self.caches.len() {
-                let holding = self.caches[group].held_for(id);
-                checkpoint.cells.push(holding.map(|holding| self.cells(group, holding)));
+                let table = self.caches[group].held_for(id);
+                checkpoint.cells.push(table.map(|table| self.cells(group, table)));
             }
             if let Some(row) = checkpoints.first_row(id).filter(|_| n_rows > 0) {
                 checkpoint.journal = Some(self.journals.len() as u32);
@@ -270,13 +268,13 @@ impl Content for Export<'_> {
 
     fn state(&self, state: usize) -> Vec<&[f32]> {
         let slot = self.placement.states.get(state).copied().flatten();
-        let states = self.memory.caches.states().zip(slot);
+        let states = self.memory.caches.states.as_ref().zip(slot);
         states.map_or_else(Vec::new, |(states, slot)| states.tensors(slot).collect())
     }
 
     fn journal(&self, journal: usize) -> Vec<&[f32]> {
         let rows = self.placement.journals.get(journal).cloned().flatten();
-        let states = self.memory.caches.states().zip(rows);
+        let states = self.memory.caches.states.as_ref().zip(rows);
         states.map_or_else(Vec::new, |(states, rows)| states.rows(rows).collect())
     }
 }

@@ -1,9 +1,10 @@
 //! The reservation of an import, until it is committed or dropped.
 
-use crate::cache::{Caches, CurrentState, HeldState, ImportedCells};
+use crate::cache::table::BlockTable;
+use crate::cache::{Caches, CurrentState, HeldState};
 use crate::external::Placement;
 use crate::ids::SeqId;
-use crate::rollback::{CheckpointList, Checkpoints};
+use crate::rollback::{Checkpoints, ListedCheckpoint};
 use alloc::vec::Vec;
 
 /// Blocks, state slots and checkpoints that an import has reserved and nothing uses yet.
@@ -15,24 +16,31 @@ pub(crate) struct Reservation {
     /// Reserved blocks, slots and rows, in the snapshot's order.
     pub(super) placement: Placement,
     /// Block tables of sequences, per cache.
-    pub(super) cells: Vec<(usize, SeqId, ImportedCells)>,
+    pub(super) cells: Vec<(usize, SeqId, BlockTable)>,
     /// Block tables of checkpoints, per cache.
-    pub(super) checkpoint_cells: Vec<(usize, u32, ImportedCells)>,
+    pub(super) checkpoint_cells: Vec<(usize, u32, BlockTable)>,
     pub(super) states: Vec<(SeqId, Option<CurrentState>)>,
     pub(super) checkpoint_states: Vec<(u32, HeldState)>,
     /// Reserved checkpoints.
     pub(super) checkpoints: Vec<u32>,
-    pub(super) lists: Vec<(SeqId, CheckpointList)>,
+    pub(super) lists: Vec<(SeqId, Vec<ListedCheckpoint>)>,
 }
 
 impl Reservation {
     /// Replace the former content of the sequences with the reserved one; return the number of
     /// checkpoints that the budget does not allow beside those of the other sequences.
     pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> u32 {
-        self.cells.into_iter().for_each(|(cache, seq, cells)| caches.give_cells(cache, seq, cells));
-        let held = self.checkpoint_cells.into_iter();
-        held.for_each(|(cache, id, cells)| caches.give_checkpoint_cells(cache, id, cells));
-        if let Some(states) = caches.states_mut() {
+        for (cache, seq, table) in self.cells {
+            if let Some(cells) = caches.cells_mut(cache) {
+                cells.give(seq, table);
+            }
+        }
+        for (cache, id, table) in self.checkpoint_cells {
+            if let Some(cells) = caches.cells_mut(cache) {
+                cells.give_checkpoint(id, table);
+            }
+        }
+        if let Some(states) = &mut caches.states {
             self.states.into_iter().for_each(|(seq, state)| states.give(seq, state));
             self.checkpoint_states.into_iter().for_each(|(id, held)| states.give_checkpoint(id, held));
         }
@@ -52,7 +60,7 @@ impl Reservation {
                 blocks.into_iter().flatten().for_each(|block| cells.pool.give_back(block));
             }
         }
-        if let Some(own) = caches.states_mut() {
+        if let Some(own) = &mut caches.states {
             states.into_iter().flatten().for_each(|slot| own.slots.give_back(slot));
         }
         self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));

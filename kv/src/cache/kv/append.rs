@@ -2,7 +2,7 @@
 //!
 //! A cell goes to the block at the end of its sequence. If that block has other users, the sequence
 //! first moves to a copy (copy on write). All of this is reserved for a whole batch before anything
-//! is computed, and logged so that it can be undone: `saved` holds the former end of each table,
+//! is computed, and logged so that it can be undone: `marks` holds the former end of each table,
 //! and `swaps` the blocks that were exchanged for copies.
 //!
 //! Reference counts change while reserving. The tables keep the original block until the ubatch of
@@ -11,23 +11,16 @@
 
 use super::KvCache;
 use crate::batch::Batch;
-use crate::batch::split::SplitBatch;
+use crate::batch::split::{Segment, SplitBatch};
 use crate::cache::block::NO_BLOCK;
 use crate::cache::layer::copy_bytes;
 use crate::cache::slots::Demand;
-use crate::cache::table::Mark;
 use crate::cache::view::{Cell, Visible};
 use crate::error::Error;
 use crate::external::CellCopy;
 use crate::ids::{Pos, SeqId};
 use crate::reserve;
 use backstitch_core::cell::BLOCK_CELLS;
-
-/// Sequence that a plan appends to, with the former end of its table.
-pub(super) struct Saved {
-    seq: SeqId,
-    mark: Mark,
-}
 
 /// Shared block that a plan exchanges for a copy, in the table of one sequence.
 pub(crate) struct Swap {
@@ -69,8 +62,11 @@ impl KvCache {
         }
     }
 
-    /// Keep what was appended.
-    pub(super) fn commit_plan(&mut self) {
+    /// Make what was reserved part of the sequences; a cache of one batch releases it instead.
+    pub fn commit(&mut self) {
+        if !self.keeps() {
+            return self.undo();
+        }
         for swap in self.swaps.iter().filter(|swap| swap.held) {
             self.cells.pool.release(swap.from);
         }
@@ -79,9 +75,10 @@ impl KvCache {
 
     /// Release the cells that sequences of the committed plan no longer see, and forget the plan.
     pub fn release_unseen(&mut self) {
-        for i in 0..self.saved.len() {
-            let seq = self.saved[i].seq;
-            self.release_behind(seq);
+        for seq in 0..self.marks.len() {
+            if self.marks[seq].is_some() {
+                self.release_behind(SeqId(seq as u32));
+            }
         }
         self.forget_plan();
     }
@@ -97,8 +94,8 @@ impl KvCache {
             }
             self.cells.pool.release(swap.to);
         }
-        for saved in &self.saved {
-            self.cells.tables[saved.seq.index()].back_to(&mut self.cells.pool, saved.mark);
+        for (table, mark) in self.cells.tables.iter_mut().zip(&self.marks) {
+            mark.iter().for_each(|mark| table.back_to(&mut self.cells.pool, *mark));
         }
         self.forget_plan();
     }
@@ -112,27 +109,25 @@ impl KvCache {
                 let tokens = &split_batch.tokens()[segment.tokens.clone()];
                 let Some(first) = tokens.first() else { continue };
                 let seqs = batch.seqs(first.index as usize);
-                self.enter(batch, seqs, first.index)?;
+                self.enter(seqs, segment, first.index)?;
                 for token in tokens {
                     self.append(seqs, token.pos, ubatch as u32)?;
                 }
-                let last = tokens.last().map(|token| token.index);
-                for seq in seqs {
-                    self.last[seq.index()] = last;
-                }
             }
         }
-        self.check_room(free)
+        self.check_room(batch, split_batch, free)
     }
 
     /// Check that `free` blocks were enough, and that no sequence exceeds its cells.
-    fn check_room(&self, free: u32) -> Result<(), Error> {
+    fn check_room(&self, batch: &Batch, split_batch: &SplitBatch, free: u32) -> Result<(), Error> {
         self.demand.check(free, "cells", BLOCK_CELLS)?;
-        for saved in &self.saved {
-            let (before, after) = (saved.mark.n_cells(), self.table(saved.seq).n_cells());
+        let segments = split_batch.segments().iter();
+        for &seq in segments.flat_map(|segment| split_batch.seqs(segment, batch)) {
+            let before = self.marks[seq.index()].map_or(0, |mark| mark.n_cells);
+            let after = self.table(seq).n_cells();
             if after > self.cells.n_ctx {
                 let (need, free) = ((after - before).into(), self.cells.n_ctx.saturating_sub(before).into());
-                return Err(Error::Full { what: "cells", need, free, seq: saved.seq });
+                return Err(Error::Full { what: "cells", need, free, seq });
             }
         }
         Ok(())
@@ -140,18 +135,12 @@ impl KvCache {
 
     /// Note the ends of sequences before the plan, and check that the sequences of one token hold
     /// the same cells.
-    fn enter(&mut self, batch: &Batch, seqs: &[SeqId], index: u32) -> Result<(), Error> {
-        for &seq in seqs {
-            if self.last[seq.index()].is_none() {
-                reserve::for_one(&mut self.saved)?;
-                self.saved.push(Saved { seq, mark: self.cells.tables[seq.index()].mark() });
-                // Marks the sequence as noted; the end of the segment replaces it.
-                self.last[seq.index()] = Some(u32::MAX);
-            }
+    fn enter(&mut self, seqs: &[SeqId], segment: &Segment, index: u32) -> Result<(), Error> {
+        for seq in seqs {
+            self.marks[seq.index()].get_or_insert_with(|| self.cells.tables[seq.index()].mark());
         }
         let [first, rest @ ..] = seqs else { return Ok(()) };
-        let together = |seq: &SeqId| self.last[seq.index()].is_some_and(|i| batch.seqs(i as usize) == seqs);
-        if seqs.iter().all(together) {
+        if segment.goes_on {
             return Ok(());
         }
         match rest.iter().find(|seq| self.table(**seq).extents() != self.table(*first).extents()) {
@@ -245,9 +234,7 @@ impl KvCache {
 
     /// Forget the plan without changing tables.
     fn forget_plan(&mut self) {
-        for saved in self.saved.drain(..) {
-            self.last[saved.seq.index()] = None;
-        }
+        self.marks.fill(None);
         self.swaps.clear();
         self.cells.placed.clear();
         self.views.iter_mut().for_each(|view| view.visible.clear());

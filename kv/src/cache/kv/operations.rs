@@ -4,8 +4,7 @@
 //! carry them (K-shift), so blocks with other users are copied first.
 
 use super::KvCache;
-use super::window::Gone;
-use crate::cache::layer::{Layer, copy_bytes, shift_distances};
+use crate::cache::layer::copy_bytes;
 use crate::cache::operation::{Move, Op};
 use crate::cache::table::bits;
 use crate::error::Error;
@@ -39,38 +38,22 @@ impl KvCache {
                 self.check_whole_after(*seq, range, *by)?;
                 self.admit_move(*seq, range, *by)
             }
-            Op::Remove { seq, range } if self.table(*seq).last_pos(&self.cells.pool) < Some(range.end) => {
+            Op::Remove { seq, range } if self.pos_max(*seq) < Some(range.end) => {
                 self.check_whole(Operation::Remove, *seq, range.start)
             }
-            Op::Remove { .. } | Op::Clear { .. } => Ok(()),
+            Op::Remove { .. } => Ok(()),
         }
     }
 
     /// Do an operation that `admit` allowed.
     pub fn apply(&mut self, op: &Op) {
         match op {
-            Op::Remove { seq, range } => {
-                self.remove(*seq, range);
-                self.forget_if_empty(*seq);
-            }
+            Op::Remove { seq, range } => self.remove(*seq, range),
             Op::Copy { src, dst, range } => {
                 let slots = self.table(*src).slots(&self.cells.pool, range);
-                if slots.is_empty() {
-                    return;
-                }
                 self.cells.share(*src, *dst, slots);
-                if let Some(window) = &mut self.window {
-                    window.gone[dst.index()] = window.gone[src.index()];
-                }
             }
-            Op::Clear { .. } => op.cleared(self.cells.tables.len()).for_each(|seq| self.empty(seq)),
-            Op::Move { seq, range, by } => {
-                self.apply_move(*seq, range, *by);
-                if let Some(window) = &mut self.window {
-                    window.move_by(*seq, range, *by);
-                }
-                self.forget_if_empty(*seq);
-            }
+            Op::Move { seq, range, by } => self.apply_move(*seq, range, *by),
         }
     }
 
@@ -81,19 +64,6 @@ impl KvCache {
         if !slots.is_empty() {
             table.kill(&mut self.cells.pool, slots.clone());
             table.close_gaps(slots);
-        }
-    }
-
-    /// Remove all cells of `seq`.
-    fn empty(&mut self, seq: SeqId) {
-        self.cells.tables[seq.index()].clear(&mut self.cells.pool);
-        self.forget_if_empty(seq);
-    }
-
-    /// Forget that cells of `seq` were released if it has become empty.
-    pub(super) fn forget_if_empty(&mut self, seq: SeqId) {
-        if let Some(window) = self.window.as_mut().filter(|_| self.cells.tables[seq.index()].is_empty()) {
-            window.gone[seq.index()] = Gone::default();
         }
     }
 
@@ -149,10 +119,13 @@ impl KvCache {
         for (index, block, _) in &mut moving {
             *block = self.own(seq, *index, *block);
         }
-        for layer in &mut self.cells.layers {
-            layer.shift_keys(&self.cells.pool, &moving, by);
+        let shifts = self.shifts(&moving, by);
+        self.cells.layers.iter_mut().for_each(|layer| layer.shift_keys(&shifts));
+        if let Some(listed) = &mut self.cells.listed
+            && self.cells.layers.iter().any(|layer| layer.rope.is_some())
+        {
+            listed.extend(shifts.into_iter().map(Change::ShiftKeys));
         }
-        self.list_shifts(&moving, by);
         for &(_, block, live) in &moving {
             let old = *self.cells.pool.pos(block);
             bits(live).for_each(|cell| {
@@ -160,22 +133,28 @@ impl KvCache {
             });
         }
         let table = &mut self.cells.tables[seq.index()];
+        table.gone = table.gone.moved(range, by);
         table.kill(&mut self.cells.pool, dead.clone());
         table.close_gaps(dead);
     }
 
-    /// List the K-shifts of a move for storage elsewhere.
-    fn list_shifts(&mut self, moving: &[(usize, u32, u32)], by: Move) {
-        let Some(listed) =
-            self.cells.listed.as_mut().filter(|_| self.cells.layers.iter().any(Layer::has_rotation))
-        else {
-            return;
-        };
-        for &(_, block, live) in moving {
-            shift_distances(self.cells.pool.pos(block), live, by, |cells, delta| {
-                listed.push(Change::ShiftKeys(KeyShift { cache: 0, block, cells, delta }));
-            });
+    /// Return the K-shifts of a move, one for each distance in each of the blocks in `moving`.
+    fn shifts(&self, moving: &[(usize, u32, u32)], by: Move) -> Vec<KeyShift> {
+        let mut shifts = Vec::new();
+        for &(_, block, mut live) in moving {
+            let pos = self.cells.pool.pos(block);
+            // Positions are never negative, so their differences fit 32 bits.
+            let distance =
+                |cell: u32| (by.moved(pos[cell as usize]) - i64::from(pos[cell as usize].0)) as i32;
+            while live != 0 {
+                let delta = distance(live.trailing_zeros());
+                let same = bits(live).filter(|&cell| distance(cell) == delta);
+                let cells = same.fold(0, |cells, cell| cells | 1 << cell);
+                shifts.push(KeyShift { cache: 0, block, cells, delta });
+                live &= !cells;
+            }
         }
+        shifts
     }
 
     /// Return a block for an entry that has no other user: the block itself, or a copy.

@@ -15,18 +15,17 @@ fn blocks(table: &BlockTable) -> impl Iterator<Item = u32> + '_ {
 impl KvCache {
     /// Describe the blocks of `seq`, and add those that each numbered checkpoint retains.
     pub fn survey(&self, seq: SeqId, checkpoints: &mut [(u32, Checkpoint)]) -> Layers {
-        let mut layers = Layers::new(self.kind(), self.cells.layers.len());
+        let mut layers = Layers::new(self.cells.retained.kind(), self.cells.layers.len());
         if !self.keeps() {
             return layers;
         }
         layers.block_bytes = self.cells.layers.iter().map(|layer| layer.layout.block_bytes() as u64).sum();
-        layers.window = self.window.as_ref().map(|window| window.window);
-        layers.margin = self.window.as_ref().map_or(0, |window| window.margin);
+        layers.window = self.cells.window.as_ref().map(|window| window.window);
+        layers.margin = self.cells.window.as_ref().map_or(0, |window| window.margin);
         layers.extents = self.extents(seq);
         let mut held = BTreeSet::new();
         for (id, checkpoint) in checkpoints {
-            let window = self.window.as_ref();
-            let Some((table, _)) = window.and_then(|window| window.held_for(*id)) else { continue };
+            let Some(table) = self.cells.held_for(*id) else { continue };
             let is_alone = |block: &u32| self.cells.pool.refs(*block) == 1;
             let n_alone = blocks(table).filter(is_alone).count() as u32;
             held.extend(blocks(table));

@@ -7,28 +7,18 @@
 
 use super::KvCache;
 use crate::cache::operation::{Move, Restore};
-use crate::cache::table::{BlockTable, SPAN};
+use crate::cache::paged::{PagedCells, tables};
+use crate::cache::table::{BlockTable, Gone, SPAN};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::kind::{Kind, Operation, Retention};
 use crate::layer::Window;
 use crate::params::Params;
-use crate::reserve;
 use alloc::vec::Vec;
 use backstitch_core::cell::BLOCK_CELLS;
 use core::ops::Range;
 
-/// Cells of a sequence or of a checkpoint that are missing because they were released.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gone {
-    /// Position below which cells may be missing; 0 if none are.
-    pub whole_from: Pos,
-    /// First position that the sequence had before cells were released.
-    pub start: Pos,
-}
-
-/// Bookkeeping of a windowed cache: what was released of each sequence, and the cells of each
-/// checkpoint.
+/// Bookkeeping of a windowed cache: its window, and the cells of each checkpoint.
 ///
 /// A checkpoint shares the blocks of the sequence that it was made of; it copies nothing, and its
 /// blocks stay when the sequence releases them.
@@ -37,23 +27,19 @@ pub(crate) struct WindowCells {
     pub window: Window,
     /// Number of cells older than the window that stay at least.
     pub margin: u32,
-    /// Cells of each sequence that were released.
-    pub gone: Vec<Gone>,
-    /// Cells of each checkpoint, and the position from which on they are complete.
-    held: Vec<(BlockTable, Pos)>,
+    /// Cells of each checkpoint, complete from `whole_from` on.
+    pub held: Vec<BlockTable>,
     /// Entries for which each table of a checkpoint has room from the start.
     pub held_room: usize,
 }
 
 impl WindowCells {
-    /// Make the bookkeeping of sequences and checkpoints that hold nothing.
+    /// Make the bookkeeping of checkpoints that hold nothing.
     pub fn new(window: Window, params: &Params, n_checkpoints: u32) -> Result<WindowCells, Error> {
-        let mut held: Vec<(BlockTable, Pos)> = (0..n_checkpoints).map(|_| Default::default()).collect();
         let n_cells = window.size().saturating_add(params.rollback.margin) as usize;
         let held_room = n_cells.div_ceil(BLOCK_CELLS).min(1 << 16) + 2 + SPAN;
-        held.iter_mut().try_for_each(|(table, _)| table.make_room(held_room))?;
-        let gone = reserve::filled(params.n_seq_max as usize, Gone::default())?;
-        Ok(WindowCells { window, margin: params.rollback.margin, gone, held, held_room })
+        let held = tables(n_checkpoints, held_room)?;
+        Ok(WindowCells { window, margin: params.rollback.margin, held, held_room })
     }
 
     /// Return the most cells of one sequence, with a batch of `n_batch` tokens on top.
@@ -62,57 +48,21 @@ impl WindowCells {
         kept.saturating_add(params.n_batch).saturating_add(2 * BLOCK_CELLS as u32)
     }
 
-    /// Return the table of each checkpoint.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn held(&self) -> impl Iterator<Item = &BlockTable> + Clone {
-        self.held.iter().map(|(table, _)| table)
-    }
-
     /// Return the first position that a sequence which ends at `end` retains.
     pub fn kept_from(&self, end: Pos) -> Pos {
         self.window.needed_from(end) - self.margin
-    }
-
-    /// Return the cells of a checkpoint, and the position from which on they are complete.
-    pub fn held_for(&self, id: u32) -> Option<(&BlockTable, Pos)> {
-        self.held.get(id as usize).map(|(table, from)| (table, *from))
-    }
-
-    /// Replace the cells of a checkpoint and return the former ones.
-    pub fn hold(&mut self, id: u32, table: BlockTable, from: Pos) -> BlockTable {
-        match self.held.get_mut(id as usize) {
-            Some(held) => core::mem::replace(held, (table, from)).0,
-            None => table,
-        }
-    }
-
-    /// Return the position below which cells may be missing after a move.
-    fn moved(&self, seq: SeqId, range: &Range<Pos>, by: Move) -> Pos {
-        let whole_from = self.gone[seq.index()].whole_from;
-        let last_gone = Pos(whole_from.0 - 1);
-        if !range.contains(&last_gone) {
-            return whole_from;
-        }
-        // The cells before the range do not move.
-        let after_moved = (by.moved(last_gone) + 1).clamp(0, i64::from(Pos::MAX.0)) as i32;
-        Pos(after_moved).max(range.start.min(whole_from))
-    }
-
-    /// Note what a sequence lacks after a move.
-    pub fn move_by(&mut self, seq: SeqId, range: &Range<Pos>, by: Move) {
-        self.gone[seq.index()] = Gone { whole_from: self.moved(seq, range, by), start: Pos::ZERO };
     }
 }
 
 impl KvCache {
     /// Return true if `seq` can be cut at `pos` and go on from there.
     pub fn is_whole(&self, seq: SeqId, pos: Pos) -> bool {
-        let Some(window) = &self.window else { return true };
-        let Gone { whole_from, start } = window.gone[seq.index()];
+        let Some(window) = &self.cells.window else { return true };
+        let table = self.table(seq);
+        let Gone { whole_from, start } = table.gone;
         if whole_from == Pos::ZERO || pos <= start {
             return true;
         }
-        let table = self.table(seq);
         let last = table.pos_before(&self.cells.pool, table.lower_bound(&self.cells.pool, pos));
         last.is_some_and(|last| window.window.needed_from(Pos(last.0 + 1)) >= whole_from)
     }
@@ -122,7 +72,7 @@ impl KvCache {
     /// # Errors
     /// [`Error::Unsupported`] if the window shows released cells from there.
     pub(super) fn check_whole(&self, op: Operation, seq: SeqId, end: Pos) -> Result<(), Error> {
-        let is_cut = self.table(seq).last_pos(&self.cells.pool).is_some_and(|last| end <= last);
+        let is_cut = self.pos_max(seq).is_some_and(|last| end <= last);
         if is_cut && !self.is_whole(seq, end) {
             return Err(Error::Unsupported { op, kind: Kind::Kv(Retention::Window) });
         }
@@ -134,13 +84,12 @@ impl KvCache {
     /// # Errors
     /// [`Error::Unsupported`] if the move brings released cells back into the window.
     pub(super) fn check_whole_after(&self, seq: SeqId, range: &Range<Pos>, by: Move) -> Result<(), Error> {
-        let (Some(window), Some(last)) = (&self.window, self.table(seq).last_pos(&self.cells.pool)) else {
-            return Ok(());
-        };
+        let (Some(window), Some(last)) = (&self.cells.window, self.pos_max(seq)) else { return Ok(()) };
         let last = if range.contains(&last) { by.moved(last) } else { i64::from(last.0) };
         let end = Pos((last + 1).clamp(0, i64::from(Pos::MAX.0)) as i32);
-        let is_whole = window.window.needed_from(end) >= window.moved(seq, range, by);
-        if window.gone[seq.index()].whole_from == Pos::ZERO || is_whole {
+        let gone = self.table(seq).gone;
+        let is_whole = window.window.needed_from(end) >= gone.moved(range, by).whole_from;
+        if gone.whole_from == Pos::ZERO || is_whole {
             return Ok(());
         }
         let op = if matches!(by, Move::Divide(_)) { Operation::Divide } else { Operation::Add };
@@ -150,38 +99,30 @@ impl KvCache {
     /// Return the positions of a sequence without holes from which on it can no longer be cut, and
     /// from which on it can again.
     pub fn cut_points(&self, seq: SeqId) -> [Pos; 2] {
-        self.window.as_ref().map_or([Pos::ZERO; 2], |window| {
-            let Gone { whole_from, start } = window.gone[seq.index()];
+        self.cells.window.as_ref().map_or([Pos::ZERO; 2], |window| {
+            let Gone { whole_from, start } = self.table(seq).gone;
             [start.next(), window.window.whole_after(whole_from)]
         })
     }
 
-    /// Return true if cells in a range of positions may have existed and been released.
-    pub(super) fn may_have_gone(&self, seq: SeqId, range: &Range<Pos>) -> bool {
-        let Some(window) = &self.window else { return false };
-        let Gone { whole_from, start } = window.gone[seq.index()];
-        range.start < whole_from && range.end > start && !range.is_empty()
-    }
-
     /// Retain the cells that are seen from `pos`, or all cells of `seq`, as checkpoint `id`.
     pub fn hold_window(&mut self, id: u32, seq: SeqId, pos: Pos, all: bool) {
-        let Some(window) = &mut self.window else { return };
-        let table = &self.cells.tables[seq.index()];
-        let from = if all { window.gone[seq.index()].whole_from } else { window.window.needed_from(pos) };
-        let slots = table.slots(&self.cells.pool, &(from..pos));
-        let (held, held_from) = &mut window.held[id as usize];
-        held.clear(&mut self.cells.pool);
-        *held_from = Pos::ZERO;
-        if !slots.is_empty() {
-            *held_from = from;
-            held.share(&mut self.cells.pool, table, slots);
+        let PagedCells { window: Some(window), tables, pool, .. } = &mut self.cells else { return };
+        let table = &tables[seq.index()];
+        let whole_from = if all { table.gone.whole_from } else { window.window.needed_from(pos) };
+        let slots = table.slots(pool, &(whole_from..pos));
+        let held = &mut window.held[id as usize];
+        held.clear(pool);
+        held.share(pool, table, slots);
+        if !held.is_empty() {
+            held.gone = Gone { whole_from, start: Pos::ZERO };
         }
     }
 
     /// Release the cells of checkpoint `id`.
     pub fn drop_checkpoint(&mut self, id: u32) {
-        if let Some(window) = &mut self.window {
-            window.held[id as usize].0.clear(&mut self.cells.pool);
+        if let Some(window) = &mut self.cells.window {
+            window.held[id as usize].clear(&mut self.cells.pool);
         }
     }
 
@@ -190,55 +131,41 @@ impl KvCache {
     /// Its end is cut off if it holds what is seen from there; otherwise it gets the cells of the
     /// checkpoint.
     pub fn roll_back(&mut self, seq: SeqId, from: &Restore) {
-        self.restore(seq, from);
-        self.forget_if_empty(seq);
-    }
-
-    /// Restore the cells of a sequence; its bookkeeping may say that an empty sequence lacks cells
-    /// afterwards.
-    fn restore(&mut self, seq: SeqId, from: &Restore) {
-        let gone = self.window.as_ref().map_or_else(Gone::default, |window| window.gone[seq.index()]);
-        let held = self.window.as_ref().zip(from.checkpoint);
-        let held = held.and_then(|(window, id)| window.held.get(id as usize));
-        let is_better = |held: &(BlockTable, Pos)| {
-            !held.0.is_empty() && held.1 < gone.whole_from && self.table_ends_at(&held.0, from.to)
+        let is_whole = self.is_whole(seq, from.to);
+        let PagedCells { window, tables, pool, .. } = &mut self.cells;
+        let held = window.as_ref().zip(from.checkpoint);
+        let held = held.and_then(|(window, id)| window.held.get(id as usize)).filter(|held| !held.is_empty());
+        let table = &mut tables[seq.index()];
+        let gone = table.gone;
+        // A checkpoint that ends at the position needs no token to be replayed after it.
+        let is_better = |held: &BlockTable| {
+            held.gone.whole_from < gone.whole_from && held.last_pos(pool).map(Pos::next) == Some(from.to)
         };
-        if self.is_whole(seq, from.to) && !held.is_some_and(is_better) {
+        if is_whole && !held.is_some_and(is_better) {
             return self.remove(seq, &(from.to..Pos::MAX));
         }
-        let table = &mut self.cells.tables[seq.index()];
-        table.clear(&mut self.cells.pool);
-        let Some(window) = &mut self.window else { return };
-        window.gone[seq.index()] = Gone::default();
-        let held = from.checkpoint.and_then(|id| window.held.get(id as usize));
-        if let Some((held, held_from)) = held.filter(|(held, _)| !held.is_empty()) {
-            table.share(&mut self.cells.pool, held, 0..u32::MAX);
-            window.gone[seq.index()] = Gone { whole_from: *held_from, ..gone };
+        table.clear(pool);
+        if let Some(held) = held {
+            table.share(pool, held, 0..u32::MAX);
+            table.gone.start = gone.start;
         }
-    }
-
-    /// Return true if the cells of a checkpoint end at `end`, so that no token has to be replayed
-    /// after it.
-    fn table_ends_at(&self, table: &BlockTable, end: Pos) -> bool {
-        table.last_pos(&self.cells.pool).is_some_and(|last| last.0 + 1 == end.0)
     }
 
     /// Release the blocks of a sequence that are behind its window and margin.
     pub(super) fn release_behind(&mut self, seq: SeqId) {
-        let Some(window) = &mut self.window else { return };
-        let table = &mut self.cells.tables[seq.index()];
-        let Some(last) = table.last_pos(&self.cells.pool) else { return };
+        let PagedCells { window: Some(window), tables, pool, .. } = &mut self.cells else { return };
+        let table = &mut tables[seq.index()];
+        let Some(last) = table.last_pos(pool) else { return };
         let keep = window.kept_from(Pos(last.0 + 1));
         // Only whole blocks are released, since removing some cells of a block frees nothing.
-        let slot = table.lower_bound(&self.cells.pool, keep) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
-        let Some(last_gone) = table.pos_before(&self.cells.pool, slot) else { return };
-        let gone = &mut window.gone[seq.index()];
-        if gone.whole_from == Pos::ZERO {
-            gone.start = table.first_pos(&self.cells.pool).unwrap_or_default();
+        let slot = table.lower_bound(pool, keep) / BLOCK_CELLS as u32 * BLOCK_CELLS as u32;
+        let Some(last_gone) = table.pos_before(pool, slot) else { return };
+        if table.gone.whole_from == Pos::ZERO {
+            table.gone.start = table.pos_from(pool, 0).unwrap_or_default();
         }
-        table.kill(&mut self.cells.pool, 0..slot);
+        table.kill(pool, 0..slot);
         table.close_gaps(0..slot);
         // Other cells at that position may remain, since divided positions are shared.
-        gone.whole_from = Pos(last_gone.0 + 1);
+        table.gone.whole_from = Pos(last_gone.0 + 1);
     }
 }

@@ -4,7 +4,7 @@
 //! checkpoints are left out where space is short, the least useful first.
 
 use super::{Fit, Request};
-use crate::cache::{CellCache, WindowCells};
+use crate::cache::{PagedCells, WindowCells};
 use crate::error::Error;
 use crate::ids::{Pos, SeqId};
 use crate::memory::Memory;
@@ -88,7 +88,7 @@ impl Memory {
         }
         check_merged(request)?;
         let mut choice = Choice { request, cells, checkpoints: Vec::new(), lists: Vec::new() };
-        if self.checkpoints.is_needed() {
+        if self.checkpoints.sizes.needed {
             choice.checkpoints = self.candidates(request);
         }
         self.make_fit(&mut choice)?;
@@ -97,14 +97,14 @@ impl Memory {
     }
 
     /// Return the groups of the snapshot, each with the cache that gets its cells.
-    fn groups<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, CellCache<'m>)> {
-        let caches = request.places.iter().map(|place| self.caches.cell_cache(place.cache));
+    fn groups<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, &'m PagedCells)> {
+        let caches = request.places.iter().map(|place| self.caches.cells(place.cache));
         caches.enumerate().filter_map(|(group, cache)| Some((group, cache?)))
     }
 
     /// Return the windowed retention of each group whose cache has one.
     fn windows<'m>(&'m self, request: &'m Request<'_>) -> impl Iterator<Item = (usize, &'m WindowCells)> {
-        self.groups(request).filter_map(|(group, cache)| Some((group, cache.window()?)))
+        self.groups(request).filter_map(|(group, cells)| Some((group, cells.window.as_ref()?)))
     }
 
     /// Return the checkpoints that can be imported, the most useful first, as many as fit.
@@ -196,12 +196,12 @@ impl Memory {
         let n_used = |users: Vec<u32>| users.iter().filter(|n| **n > 0).count() as u64;
         for (group, cache) in self.groups(choice.request) {
             let need = n_used(choice.users(group));
-            let (free, cells) = (u64::from(cache.cells.pool.n_free()), BLOCK_CELLS as u64);
+            let (free, cells) = (u64::from(cache.pool.n_free()), BLOCK_CELLS as u64);
             if need > free {
                 return Some(("cells", need * cells, free * cells));
             }
         }
-        let free = u64::from(self.caches.states()?.slots.n_free());
+        let free = u64::from(self.caches.states.as_ref()?.slots.n_free());
         let need = n_used(choice.state_users());
         (need > free).then_some(("states", need, free))
     }
@@ -209,7 +209,7 @@ impl Memory {
     /// Choose the journals to import, and restrict the lists of checkpoints accordingly.
     fn choose_rows(&self, choice: &mut Choice<'_, '_>) {
         let snapshot = choice.request.snapshot;
-        let mut left = self.checkpoints.n_free_journals();
+        let mut left = self.checkpoints.free_journals.len();
         let most = self.checkpoints.journal_len();
         let mut taken = vec![None; snapshot.checkpoints.len()];
         for kept in &mut choice.checkpoints {
@@ -234,10 +234,10 @@ impl Memory {
 }
 
 /// Check that a cache that retains all cells gets all of them and can hold so many.
-fn check_cells(cache: CellCache<'_>, cells: &Cells, seq: SeqId) -> Result<(), Error> {
-    let (need, free) = (cells.len(), cache.cells.n_ctx);
+fn check_cells(cache: &PagedCells, cells: &Cells, seq: SeqId) -> Result<(), Error> {
+    let (need, free) = (cells.len(), cache.n_ctx);
     match () {
-        () if cache.window().is_some() => Ok(()),
+        () if cache.window.is_some() => Ok(()),
         () if need > free => Err(Error::Full { what: "cells", need: need.into(), free: free.into(), seq }),
         () if cells.whole_from > Pos::ZERO => Err(Error::Gone { seq, whole_from: cells.whole_from }),
         () => Ok(()),

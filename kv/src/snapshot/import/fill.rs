@@ -58,7 +58,7 @@ fn fill_states<S: Source>(
     source: &S,
     placement: &Placement,
 ) -> Result<(), ImportError<S::Error>> {
-    let Some(states) = caches.states_mut() else { return Ok(()) };
+    let Some(states) = &mut caches.states else { return Ok(()) };
     for (state, slot) in placement.states.iter().enumerate() {
         if let Some(slot) = *slot {
             let mut pieces: Vec<&mut [f32]> = states.tensors_mut(slot).collect();

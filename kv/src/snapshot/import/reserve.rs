@@ -2,13 +2,13 @@
 
 use super::Request;
 use super::choice::Choice;
-use crate::cache::table::BlockTable;
-use crate::cache::{CurrentState, Gone, HeldState, ImportedCells};
+use crate::cache::table::{BlockTable, Gone};
+use crate::cache::{CurrentState, HeldState};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
-use crate::rollback::{Adopted, ListedCheckpoint};
+use crate::rollback::{Checkpoint, ListedCheckpoint};
 use crate::snapshot::reservation::Reservation;
 use crate::snapshot::{Cells, CheckpointRef};
 use alloc::vec;
@@ -50,7 +50,8 @@ impl Memory {
         let mut ids = vec![None; n_checkpoints];
         for kept in &choice.checkpoints {
             let (refs, readers) = users[kept.number];
-            let adopted = Adopted { refs, readers, pinned: kept.pinned, floor: kept.checkpoint.floor };
+            let (pinned, floor) = (kept.pinned, kept.checkpoint.floor);
+            let adopted = Checkpoint { refs, readers, pinned, floor, journal: None };
             let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
             let id = self.checkpoints.adopt(adopted).ok_or(refused)?;
             own.checkpoints.push(id);
@@ -64,8 +65,9 @@ impl Memory {
             let entry = |&CheckpointRef { checkpoint, pos, n_rows }: &CheckpointRef| {
                 Some(ListedCheckpoint { id: ids[checkpoint as usize]?, pos, n_rows })
             };
-            let entries: Vec<ListedCheckpoint> = marks.iter().filter_map(entry).collect();
-            own.lists.push((seq, self.checkpoints.list_of(&entries)?));
+            let mut list = self.checkpoints.empty_list(marks.len())?;
+            list.extend(marks.iter().filter_map(entry));
+            own.lists.push((seq, list));
         }
         Ok(())
     }
@@ -79,10 +81,8 @@ impl Memory {
                 placed[group] = placed[twin].clone();
                 continue;
             }
-            let Some(cache) = self.caches.cell_cache(place.cache) else { continue };
-            let (table_room, checkpoint_room) =
-                (cache.cells.table_room, cache.window().map_or(0, |w| w.held_room));
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
+            let (table_room, window) = (cells.table_room, &cells.window);
             let blocks = &request.snapshot.blocks[group];
             let users = choice.users(group);
             placed[group] = vec![None; blocks.len()];
@@ -97,12 +97,17 @@ impl Memory {
                 }
             }
             for (cells, &seq) in choice.cells[group].iter().zip(request.seqs) {
-                own.cells.push((place.cache, seq, imported(cells, taken, table_room)?));
+                let mut table = imported(cells, taken, table_room)?;
+                if window.is_some() {
+                    table.gone = Gone { whole_from: cells.whole_from, start: cells.start };
+                }
+                own.cells.push((place.cache, seq, table));
             }
             for (kept, &id) in choice.checkpoints.iter().zip(&own.checkpoints) {
-                if let Some(cells) = &kept.cells[group] {
-                    let imported = imported(cells, taken, checkpoint_room)?;
-                    own.checkpoint_cells.push((place.cache, id, imported));
+                if let (Some(cells), Some(window)) = (&kept.cells[group], window) {
+                    let mut table = imported(cells, taken, window.held_room)?;
+                    table.gone.whole_from = cells.whole_from;
+                    own.checkpoint_cells.push((place.cache, id, table));
                 }
             }
         }
@@ -112,7 +117,7 @@ impl Memory {
     /// Reserve state slots for current states and for those of checkpoints.
     fn reserve_states(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
         let Request { snapshot, seqs, .. } = *choice.request;
-        let Some(states) = self.caches.states_mut() else { return Ok(()) };
+        let Some(states) = &mut self.caches.states else { return Ok(()) };
         let placed = &mut own.placement.states;
         for (users, slot) in
             choice.state_users().into_iter().zip(&mut *placed).filter(|(users, _)| *users > 0)
@@ -137,12 +142,11 @@ impl Memory {
 }
 
 /// Return the block table in terms of the reserved blocks.
-fn imported(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<ImportedCells, Error> {
+fn imported(cells: &Cells, blocks: &[Option<u32>], room: usize) -> Result<BlockTable, Error> {
     let place = |extent: &BlockEntry| match blocks.get(extent.block as usize) {
         Some(Some(block)) if extent.live != 0 => BlockEntry { block: *block, ..*extent },
         _ => BlockEntry::EMPTY,
     };
     let extents: Vec<BlockEntry> = cells.extents.iter().map(place).collect();
-    let table = BlockTable::of(&extents, room)?;
-    Ok((table, Gone { whole_from: cells.whole_from, start: cells.start }))
+    BlockTable::of(&extents, room)
 }
