@@ -20,8 +20,6 @@ use core::ops::Range;
 /// A group of layers and the cache of the memory that holds it.
 pub(super) struct Place {
     pub cache: usize,
-    /// View of the cache that the layers have.
-    view: usize,
     /// Indices of the layers in the cache.
     pub locals: Vec<usize>,
     pub group: Group,
@@ -86,10 +84,9 @@ impl Memory {
             let own = &cache.cells.layers[place.layer];
             let Some(sees) = cache.sees(own.view) else { continue };
             let layout = own.layout;
-            let is_same = |known: &Place| (known.cache, known.view) == (place.cache, own.view);
-            let number = found.iter().position(is_same).unwrap_or_else(|| {
+            let number = found.iter().position(|known| known.group.sees == sees).unwrap_or_else(|| {
                 let group = Group { sees, k_type: layout.k_type, v_type: layout.v_type, layers: Vec::new() };
-                found.push(Place { cache: place.cache, view: own.view, locals: Vec::new(), group });
+                found.push(Place { cache: place.cache, locals: Vec::new(), group });
                 found.len() - 1
             });
             found[number].locals.push(place.layer);

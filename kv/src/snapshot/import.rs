@@ -29,6 +29,7 @@ use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
 pub use fit::{Conversion, Fit};
+pub(crate) use reserve::Reservation;
 
 /// Reason for which an import failed; the memory has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +65,6 @@ impl<E: core::error::Error + 'static> core::error::Error for ImportError<E> {
     }
 }
 
-/// Placement of an import that has reserved nothing.
-static NOWHERE: Placement =
-    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
-
 /// A prepared import: sequences of a snapshot, ready to replace others.
 ///
 /// [`Memory::import`] makes it. [`Import::commit`] makes the sequences visible and cannot fail;
@@ -94,7 +91,7 @@ impl Import<'_> {
     /// [without storage](Memory::without_storage) writes the bytes there before the commit; other
     /// memories have done so.
     pub fn placement(&self) -> &Placement {
-        self.memory.reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement)
+        &self.memory.reservation.placement
     }
 
     /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
@@ -102,8 +99,7 @@ impl Import<'_> {
     /// [`Fit::n_checkpoints_dropped`].
     pub fn commit(mut self) -> Fit {
         let Memory { reservation, caches, checkpoints, .. } = &mut *self.memory;
-        let dropped = reservation.take().map_or(0, |reservation| reservation.give(caches, checkpoints));
-        self.fit.n_checkpoints_dropped += dropped;
+        self.fit.n_checkpoints_dropped += core::mem::take(reservation).give(caches, checkpoints);
         self.fit
     }
 }

@@ -39,7 +39,7 @@ pub use limits::{MAX_DIRECTORY, MAX_READ};
 pub(super) use limits::{MAX_IMAGE, MAX_SHAPE, Room, expect_at_most};
 pub(super) use parallel::Pending;
 pub use reader::Container;
-pub use section::{Codec, Name, RECORD_BYTES, Section};
+pub use section::{Codec, RECORD_BYTES, Section};
 #[cfg(feature = "std")]
 pub(super) use source::Source;
 #[cfg(feature = "std")]

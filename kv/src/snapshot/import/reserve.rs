@@ -1,19 +1,72 @@
-//! Reservation of blocks, state slots and journal rows for an import.
+//! Reservation of blocks, state slots and journal rows for an import, until it is committed or
+//! dropped.
 
 use super::Request;
 use super::choice::Choice;
 use crate::cache::table::BlockTable;
-use crate::cache::{CurrentState, Gone, HeldState, ImportedCells};
+use crate::cache::{Caches, CurrentState, Gone, HeldState, ImportedCells};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
-use crate::rollback::{Adopted, ListedCheckpoint};
-use crate::snapshot::reservation::Reservation;
+use crate::rollback::{Adopted, CheckpointList, Checkpoints, ListedCheckpoint};
 use crate::snapshot::{Cells, CheckpointRef};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
+
+/// Blocks, state slots and checkpoints that an import has reserved and nothing uses yet.
+///
+/// It lies in [`Memory`](crate::Memory), not in the [`Import`](super::Import), so that the
+/// next change of the memory frees it if the import is leaked.
+#[derive(Debug, Default)]
+pub(crate) struct Reservation {
+    /// Reserved blocks, slots and rows, in the snapshot's order.
+    pub(super) placement: Placement,
+    /// Block tables of sequences, per cache.
+    cells: Vec<(usize, SeqId, ImportedCells)>,
+    /// Block tables of checkpoints, per cache.
+    checkpoint_cells: Vec<(usize, u32, ImportedCells)>,
+    states: Vec<(SeqId, Option<CurrentState>)>,
+    checkpoint_states: Vec<(u32, HeldState)>,
+    /// Reserved checkpoints.
+    checkpoints: Vec<u32>,
+    lists: Vec<(SeqId, CheckpointList)>,
+}
+
+impl Reservation {
+    /// Replace the former content of the sequences with the reserved one; return the number of
+    /// checkpoints that the budget does not allow beside those of the other sequences.
+    pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> u32 {
+        self.cells.into_iter().for_each(|(cache, seq, cells)| caches.give_cells(cache, seq, cells));
+        let held = self.checkpoint_cells.into_iter();
+        held.for_each(|(cache, id, cells)| caches.give_checkpoint_cells(cache, id, cells));
+        if let Some(states) = caches.states_mut() {
+            self.states.into_iter().for_each(|(seq, state)| states.give(seq, state));
+            self.checkpoint_states.into_iter().for_each(|(id, held)| states.give_checkpoint(id, held));
+        }
+        for (seq, list) in self.lists {
+            checkpoints.give(seq, list, caches);
+        }
+        checkpoints.keep_to_budget(caches);
+        self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32
+    }
+
+    /// Free everything that was reserved.
+    pub(crate) fn give_back(self, caches: &mut Caches, checkpoints: &mut Checkpoints) {
+        let Placement { caches: numbers, blocks, states, .. } = self.placement;
+        for (number, blocks) in numbers.into_iter().zip(blocks) {
+            if let Some(cells) = caches.cells_mut(number as usize) {
+                // Groups in one cache share their blocks; freeing one again changes nothing.
+                blocks.into_iter().flatten().for_each(|block| cells.pool.give_back(block));
+            }
+        }
+        if let Some(own) = caches.states_mut() {
+            states.into_iter().flatten().for_each(|slot| own.slots.give_back(slot));
+        }
+        self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));
+    }
+}
 
 impl Memory {
     /// Reserve what was chosen. If the allocator refuses, everything is freed again.
@@ -30,7 +83,7 @@ impl Memory {
             .reserve_checkpoints(choice, &mut own)
             .and_then(|()| self.reserve_cells(choice, &mut own))
             .and_then(|()| self.reserve_states(choice, &mut own));
-        self.reservation = Some(own);
+        self.reservation = own;
         if reserved.is_err() {
             self.undo();
         }

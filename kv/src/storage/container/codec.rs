@@ -20,7 +20,10 @@ const LEVEL: i32 = 1;
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub(super) fn compress(pieces: &[&[u8]], raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
+pub(super) fn compress<P: AsRef<[u8]>>(
+    pieces: &[P],
+    raw_len: u64,
+) -> Result<Option<(Codec, Vec<u8>)>, Error> {
     if !(MIN_BYTES..=MAX_COMPRESSED).contains(&raw_len) {
         return Ok(None);
     }
@@ -61,10 +64,10 @@ pub(super) fn decompress(section: &Section, stored: &[u8]) -> Result<Vec<u8>, Er
     if len as u64 == raw_len { finish(raw) } else { Err(malformed(len as u64)) }
 }
 
-fn gather(pieces: &[&[u8]], len: u64) -> Result<Vec<u8>, Error> {
+fn gather<P: AsRef<[u8]>>(pieces: &[P], len: u64) -> Result<Vec<u8>, Error> {
     let mut raw = zeroed(len)?;
     let mut rest = raw.as_mut_slice();
-    for piece in pieces {
+    for piece in pieces.iter().map(AsRef::as_ref) {
         let (to, after) = rest.split_at_mut(piece.len());
         to.copy_from_slice(piece);
         rest = after;

@@ -64,16 +64,13 @@ pub struct HeaderBytes {
     check: u64,
 }
 
-/// Numbers of the scopes.
-const SCOPES: [(Scope, u32); 3] = [(Scope::Context, 1), (Scope::Sequence, 2), (Scope::Entry, 3)];
-
 impl HeaderBytes {
     pub fn new(header: &Header, stream: bool) -> Self {
         let mut bytes = Self {
             magic: MAGIC,
             version: VERSION,
             flags: if stream { FLAG_STREAM } else { 0 },
-            scope: SCOPES.iter().filter(|known| known.0 == header.scope).map(|known| known.1).sum(),
+            scope: header.scope as u32,
             fingerprint: header.fingerprint.0,
             ..Self::zeroed()
         };
@@ -96,10 +93,10 @@ impl HeaderBytes {
         }
         let flags = self.flags;
         expect_equal(Tag::HEADER, 12, "flags", flags.into(), (flags & FLAG_STREAM).into())?;
-        let scope = SCOPES.iter().find(|known| known.1 == self.scope).map(|known| known.0);
+        let scopes = [Scope::Context, Scope::Sequence, Scope::Entry];
         let (section, found) = (Tag::HEADER, self.scope.into());
         let malformed = Error::Malformed { section, offset: 16, what: "scope", found, wanted: 1 };
-        let scope = scope.ok_or(malformed)?;
+        let scope = scopes.into_iter().find(|scope| *scope as u32 == self.scope).ok_or(malformed)?;
         Ok((Header { fingerprint: Fingerprint(self.fingerprint), scope }, flags == FLAG_STREAM))
     }
 }
@@ -193,11 +190,6 @@ impl Footer {
     /// Return the checksum that a slot keeps of this footer.
     pub fn checksum(&self) -> u64 {
         checksum(bytemuck::bytes_of(self))
-    }
-
-    /// Return true if this looks like a footer at all.
-    pub fn is_footer(&self) -> bool {
-        self.magic == FOOTER_MAGIC
     }
 
     /// Check that the footer, which lies at `offset`, is unharmed.

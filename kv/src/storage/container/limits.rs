@@ -7,6 +7,7 @@
 
 use crate::storage::error::Error;
 use alloc::vec::Vec;
+use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 /// The directory: that of 1.4 million sections, or of as many blocks of 32 tokens.
@@ -32,8 +33,8 @@ pub(in crate::storage) fn expect_at_most(what: &'static str, value: u64, limit: 
 }
 
 /// Return `len` zeros, or a typed error where the allocator refuses.
-pub(super) fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
-    let refused = Error::OutOfMemory { bytes: len };
+pub(super) fn zeroed<T: Zeroable>(len: u64) -> Result<Vec<T>, Error> {
+    let refused = Error::OutOfMemory { bytes: len.saturating_mul(size_of::<T>() as u64) };
     usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
 }
 

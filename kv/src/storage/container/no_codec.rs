@@ -5,7 +5,10 @@ use crate::storage::error::Error;
 use alloc::vec::Vec;
 
 /// Compress nothing: no writer without a codec is asked to.
-pub(super) fn compress(_pieces: &[&[u8]], _raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
+pub(super) fn compress<P: AsRef<[u8]>>(
+    _pieces: &[P],
+    _raw_len: u64,
+) -> Result<Option<(Codec, Vec<u8>)>, Error> {
     Ok(None)
 }
 

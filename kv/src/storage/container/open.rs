@@ -3,10 +3,10 @@
 
 use super::checksum::{checksum, of_pieces};
 use super::layout::{
-    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, MAGIC, N_SLOTS, SLOT_BYTES,
-    Slot, align, verify,
+    ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, FOOTER_MAGIC, Footer, HEADER_BYTES, HeaderBytes, MAGIC,
+    N_SLOTS, SLOT_BYTES, Slot, align, verify,
 };
-use super::limits::expect_at_most;
+use super::limits::{expect_at_most, zeroed};
 use super::reader::Container;
 use super::section::{RECORD_BYTES, Section, check_all};
 use super::source::Source;
@@ -42,7 +42,7 @@ fn stream_end(source: &Source) -> Result<(Footer, u64), Error> {
     let have = source.len()?;
     let offset = have.saturating_sub(FOOTER_BYTES).max(DATA_OFFSET);
     let end: Footer = source.part(Tag::FOOTER, offset)?;
-    if !end.is_footer() {
+    if end.magic != FOOTER_MAGIC {
         let need = have.saturating_add(FOOTER_BYTES);
         return Err(Error::Truncated { section: Tag::FOOTER, offset: have, need, have });
     }
@@ -102,13 +102,11 @@ fn directory(
     let end = start.checked_add(len).and_then(align);
     equal("end of the directory", end.unwrap_or(u64::MAX), offset)?;
     expect_at_most("bytes of the directory", len, max_directory)?;
-    let directory = source.bytes(Tag::DIRECTORY, start, len)?;
-    verify(Tag::DIRECTORY, start, footer.directory_checksum, checksum(&directory))?;
-    let whole = of_pieces(&[bytemuck::bytes_of(head), &directory]);
+    let mut sections: Vec<Section> = zeroed(len / RECORD_BYTES)?;
+    let directory: &mut [u8] = bytemuck::must_cast_slice_mut(&mut sections);
+    source.fill(Tag::DIRECTORY, start, directory)?;
+    verify(Tag::DIRECTORY, start, footer.directory_checksum, checksum(directory))?;
+    let whole = of_pieces(&[bytemuck::bytes_of(head), directory]);
     verify(Tag::FOOTER, offset, footer.whole_checksum, whole)?;
-    let (records, _) = directory.as_chunks::<{ RECORD_BYTES as usize }>();
-    let mut sections = Vec::new();
-    sections.try_reserve_exact(records.len()).map_err(|_| Error::OutOfMemory { bytes: len })?;
-    sections.extend(records.iter().map(|record| bytemuck::must_cast::<_, Section>(*record)));
     Ok(sections)
 }

@@ -6,87 +6,90 @@
 
 use super::checksum::{Checksum, of_pieces};
 use super::layout::ALIGN;
-use super::section::{Name, Section};
+use super::section::Section;
 use super::writer::{Writer, end_of, len_of, padding};
 use crate::io::{self, Write};
 use crate::storage::error::Error;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use backstitch_core::pool::{Parts, Pool, n_jobs};
 
-/// A section that is to be written, and its content: pieces, one after the other.
+/// A section that is to be written: its record, which gets its place on the way, and its content,
+/// pieces one after the other.
 pub(in crate::storage) struct Pending<'p> {
-    pub name: Name,
-    pub pieces: Vec<&'p [u8]>,
+    pub section: Section,
+    pub pieces: Vec<Cow<'p, [u8]>>,
 }
 
 impl Writer<'_> {
-    /// Write sections, in their order, on all threads of `pool` as far as possible.
+    /// Write sections, none of them twice, in their order, on all threads of `pool` as far as
+    /// possible.
     ///
     /// # Errors
     /// As [`Writer::section`].
     pub(in crate::storage) fn sections(
         &mut self,
-        list: &[Pending<'_>],
+        mut list: Vec<Pending<'_>>,
         pool: &dyn Pool,
     ) -> Result<(), Error> {
-        let mut found: Vec<(&Pending<'_>, Option<Section>)> =
-            list.iter().map(|pending| (pending, None)).collect();
-        if let Some(old) = &self.old {
-            each(pool, &mut found, |(pending, found)| *found = old.find(pending.name, &pending.pieces))?;
+        let mut keys = list.iter().map(|pending| pending.section.key());
+        if let Some((section, index)) = keys.find(|key| self.sections.contains_key(key)) {
+            return Err(Error::Repeated { section, index });
         }
-        let Some(new) = self.write_new(&found, pool)? else {
-            return found
-                .iter()
-                .try_for_each(|(pending, found)| self.put_section(pending.name, &pending.pieces, *found));
-        };
-        new.into_iter().try_for_each(|(_, section)| self.insert(section))?;
-        let mut known = found.iter().filter_map(|(pending, found)| Some((pending.name, (*found)?)));
-        known.try_for_each(|(name, old)| self.refer(name, old))
+        if let Some(old) = &self.old {
+            each(pool, &mut list, |Pending { section, pieces }| {
+                if let Some(found) = old.find(section, pieces) {
+                    *section = section.at(&found);
+                }
+            })?;
+        }
+        // Where the old container has nothing, there is no place yet.
+        let (mut new, old): (Vec<_>, Vec<_>) =
+            list.into_iter().partition(|pending| pending.section.offset == 0);
+        self.write_new(&mut new, pool)?;
+        for Pending { section, .. } in &old {
+            self.reused = self.reused.saturating_add(section.stored_len);
+        }
+        let written = new.iter().chain(&old).map(|pending| (pending.section.key(), pending.section));
+        self.sections.extend(written);
+        Ok(())
     }
 
-    /// Write the sections that were not found; `None` if that is no faster than to write one after
-    /// the other.
-    fn write_new<'l>(
-        &mut self,
-        found: &[(&'l Pending<'l>, Option<Section>)],
-        pool: &dyn Pool,
-    ) -> Result<Option<Vec<(&'l Pending<'l>, Section)>>, Error> {
-        if self.compresses {
-            return Ok(None);
-        }
-        let (mut new, mut end) = (Vec::new(), self.at);
-        for &(pending, _) in found.iter().filter(|(_, found)| found.is_none()) {
-            let (offset, raw_len) = (end, len_of(&pending.pieces));
-            let section = Section { offset, stored_len: raw_len, raw_len, ..Section::named(pending.name) };
-            new.push((pending, section));
+    /// Write the sections that the old container has not: all at once, unless it is as fast to write
+    /// one after the other.
+    fn write_new(&mut self, new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+        let mut end = self.at;
+        for Pending { section, pieces } in &mut *new {
+            let (offset, raw_len) = (end, len_of(pieces));
+            *section = Section { offset, stored_len: raw_len, raw_len, ..*section };
             end = end_of(offset, raw_len)?.next_multiple_of(ALIGN);
         }
         let room = match usize::try_from(end - self.at) {
-            Ok(len) => self.out.room(len),
-            Err(_) => None,
+            Ok(len) if !self.compresses => self.out.room(len),
+            _ => None,
         };
-        if let Some(room) = room {
-            fill(room, &mut new, pool)?;
-        } else if pool.n_threads() > 1 {
-            write_and_sum(self.out, &mut new, pool)?;
-        } else {
-            return Ok(None);
+        match room {
+            Some(room) => fill(room, new, pool)?,
+            None if self.compresses || pool.n_threads() == 1 => {
+                return new.iter_mut().try_for_each(|pending| self.put_section(pending));
+            }
+            None => write_and_sum(self.out, new, pool)?,
         }
         self.at = end;
-        Ok(Some(new))
+        Ok(())
     }
 }
 
 /// Copy the content of sections to `room`, where each follows the one before, and sum it.
-fn fill(mut room: &mut [u8], new: &mut [(&Pending<'_>, Section)], pool: &dyn Pool) -> Result<(), Error> {
+fn fill(mut room: &mut [u8], new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
     let mut places = Vec::with_capacity(new.len());
-    for (pending, section) in new {
-        let (place, rest) = room.split_at_mut(section.raw_len.next_multiple_of(ALIGN) as usize);
-        places.push((*pending, section, place));
+    for pending in new {
+        let (place, rest) = room.split_at_mut(pending.section.raw_len.next_multiple_of(ALIGN) as usize);
+        places.push((pending, place));
         room = rest;
     }
-    each(pool, &mut places, |(pending, section, place)| {
+    each(pool, &mut places, |(pending, place)| {
         let (mut sum, mut rest) = (Checksum::new(), &mut **place);
         for piece in &pending.pieces {
             let (to, after) = rest.split_at_mut(piece.len());
@@ -94,27 +97,23 @@ fn fill(mut room: &mut [u8], new: &mut [(&Pending<'_>, Section)], pool: &dyn Poo
             rest = after;
         }
         rest.fill(0);
-        section.checksum = sum.value();
+        pending.section.checksum = sum.value();
     })
 }
 
 /// Write the content of sections on one thread and sum it on another.
-fn write_and_sum(
-    out: &mut dyn Write,
-    new: &mut [(&Pending<'_>, Section)],
-    pool: &dyn Pool,
-) -> Result<(), Error> {
-    let mut pieces: Vec<&[u8]> = Vec::new();
-    for (pending, section) in &*new {
-        pieces.extend(&pending.pieces);
-        pieces.push(padding(section.raw_len));
+fn write_and_sum(out: &mut dyn Write, new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+    let mut bytes: Vec<&[u8]> = Vec::new();
+    let mut sums = Vec::with_capacity(new.len());
+    for Pending { section, pieces } in new {
+        bytes.extend(pieces.iter().map(|piece| &**piece));
+        bytes.push(padding(section.raw_len));
+        sums.push((&mut section.checksum, &*pieces));
     }
     let mut written = Ok(());
     let mut tasks: [Box<dyn FnMut() + Send + '_>; 2] = [
-        Box::new(|| written = out.write_pieces(&pieces)),
-        Box::new(|| {
-            new.iter_mut().for_each(|(pending, section)| section.checksum = of_pieces(&pending.pieces));
-        }),
+        Box::new(|| written = out.write_pieces(&bytes)),
+        Box::new(|| sums.iter_mut().for_each(|(sum, pieces)| **sum = of_pieces(pieces))),
     ];
     each(pool, &mut tasks, |task| task())?;
     drop(tasks);
@@ -158,13 +157,13 @@ mod tests {
         let contents = (0..).zip(contents);
         let mut list = Vec::new();
         for (index, of) in contents {
-            let pieces = of.iter().map(Vec::as_slice).collect();
-            list.push(Pending { name: Name { tag: TAG, version: 1, required: true, index }, pieces });
+            let pieces = of.iter().map(|piece| Cow::Borrowed(&**piece)).collect();
+            list.push(Pending { section: Section::named(TAG, 1, true, index), pieces });
         }
         list
     }
 
-    fn write(out: &mut dyn Write, list: &[Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+    fn write(out: &mut dyn Write, list: Vec<Pending<'_>>, pool: &dyn Pool) -> Result<(), Error> {
         let mut writer = Writer::in_place(out, HEADER)?;
         writer.sections(list, pool)?;
         writer.finish().map(drop)
@@ -173,23 +172,23 @@ mod tests {
     #[test]
     fn sections_written_together_have_the_bytes_of_sections_written_one_by_one() {
         let contents = contents();
-        let list = pending(&contents);
         let mut wanted = Vec::new();
         let mut writer = Writer::in_place(&mut wanted, HEADER).unwrap();
-        for Pending { name: Name { tag, version, index, .. }, pieces } in &list {
-            writer.section(*tag, *version, true, *index, pieces).unwrap();
+        for (index, pieces) in (0..).zip(&contents) {
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            writer.section(TAG, 1, true, index, &pieces).unwrap();
         }
         writer.finish().unwrap();
         let (two, three) = (ThreadPool::new(2).unwrap(), ThreadPool::new(3).unwrap());
         for pool in [&Inline as &dyn Pool, &two, &three] {
             let mut grown = Vec::new();
-            write(&mut grown, &list, pool).unwrap();
+            write(&mut grown, pending(&contents), pool).unwrap();
             assert!(grown == wanted);
             let mut filled = vec![1; wanted.len()];
-            write(&mut Space::new(&mut filled), &list, pool).unwrap();
+            write(&mut Space::new(&mut filled), pending(&contents), pool).unwrap();
             assert!(filled == wanted);
             let mut short = vec![1; wanted.len() - 1];
-            assert!(write(&mut Space::new(&mut short), &list, pool).is_err());
+            assert!(write(&mut Space::new(&mut short), pending(&contents), pool).is_err());
         }
     }
 
@@ -198,7 +197,7 @@ mod tests {
         let mut contents = contents();
         let mut old = Vec::new();
         let mut writer = Writer::in_place(&mut old, HEADER).unwrap();
-        writer.sections(&pending(&contents), &Inline).unwrap();
+        writer.sections(pending(&contents), &Inline).unwrap();
         let (at, slot) = writer.finish().unwrap().slot();
         old[at as usize..][..slot.len()].copy_from_slice(&slot);
         contents[5][0][1000] ^= 1;
@@ -207,7 +206,7 @@ mod tests {
         for pool in [&Inline as &dyn Pool, &two] {
             let mut tail = Vec::new();
             let mut writer = Writer::append(&mut tail, &container).unwrap();
-            writer.sections(&pending(&contents), pool).unwrap();
+            writer.sections(pending(&contents), pool).unwrap();
             let written = writer.finish().unwrap();
             assert_eq!(written.reused, 1 + 127 + 100_007 + 40 * 12_288);
             assert!(written.written < 1_310_000, "{written:?}");
@@ -234,11 +233,11 @@ mod tests {
         let contents = contents();
         let two = ThreadPool::new(2).unwrap();
         for left in [4096, 5000, 600_000, 1_500_000] {
-            let error = write(&mut Failing { left, panics: false }, &pending(&contents), &two).unwrap_err();
+            let error = write(&mut Failing { left, panics: false }, pending(&contents), &two).unwrap_err();
             assert!(matches!(error, Error::Io(io::Error::Full { .. })), "{left}: {error:?}");
         }
         let mut out = Failing { left: 1_500_000, panics: true };
-        let error = write(&mut out, &pending(&contents), &two).unwrap_err();
+        let error = write(&mut out, pending(&contents), &two).unwrap_err();
         assert!(matches!(error, Error::Io(io::Error::Device { .. })), "{error:?}");
     }
 }

@@ -226,10 +226,4 @@ impl<'a> Container<'a> {
         }
         Ok(())
     }
-
-    /// Return true if the content of a section is `pieces`, one after the other. Damaged content is
-    /// not.
-    pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
-        self.source.holds(section, pieces)
-    }
 }

@@ -6,13 +6,17 @@ use super::layout::{
     ALIGN, Commit, DATA_OFFSET, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderBytes, SLOT_BYTES, Slot, waste,
 };
 use super::limits::{MAX_DIRECTORY, expect_at_most};
+use super::parallel::Pending;
 use super::reader::Container;
-use super::section::{Codec, Name, RECORD_BYTES, Section, check_all};
+use super::section::{RECORD_BYTES, Section, check_all};
 use crate::io::Write;
 use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Header, Tag};
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
+use backstitch_core::pool::Inline;
 use bytemuck::Zeroable;
 
 /// Bytes that are written and then summed up at a time: what the receiver's copy has brought to the
@@ -29,9 +33,9 @@ pub struct Writer<'a> {
     start: u64,
     /// The offset of the next byte that goes to `out`.
     pub(super) at: u64,
-    sections: BTreeMap<(Tag, u64), Section>,
+    pub(super) sections: BTreeMap<(Tag, u64), Section>,
     pub(super) old: Option<Old<'a>>,
-    reused: u64,
+    pub(super) reused: u64,
     pub(super) compresses: bool,
 }
 
@@ -152,9 +156,9 @@ impl<'a> Writer<'a> {
         index: u64,
         pieces: &[&[u8]],
     ) -> Result<(), Error> {
-        let name = Name { tag, version, required, index };
-        let found = self.old.as_ref().and_then(|old| old.find(name, pieces));
-        self.put_section(name, pieces, found)
+        let section = Section::named(tag, version, required, index);
+        let pieces = pieces.iter().map(|piece| Cow::Borrowed(*piece)).collect();
+        self.sections(vec![Pending { section, pieces }], &Inline)
     }
 
     /// Compress the sections that are written from now on, each if it saves at least 5 % of it.
@@ -163,51 +167,26 @@ impl<'a> Writer<'a> {
         self.compresses = true;
     }
 
-    /// Write a section, unless the old container has the same as `found`.
-    pub(super) fn put_section(
-        &mut self,
-        name: Name,
-        pieces: &[&[u8]],
-        found: Option<Section>,
-    ) -> Result<(), Error> {
-        let Name { tag, index, .. } = name;
-        if self.sections.contains_key(&(tag, index)) {
-            return Err(Error::Repeated { section: tag, index });
-        }
-        if let Some(old) = found {
-            return self.refer(name, old);
-        }
-        let (offset, raw_len) = (self.at, len_of(pieces));
-        let compressed = if self.compresses { compress(pieces, raw_len)? } else { None };
-        let (codec, stored_len, checksum) = match compressed {
+    /// Write a section behind those before it.
+    pub(super) fn put_section(&mut self, pending: &mut Pending<'_>) -> Result<(), Error> {
+        let Pending { section, pieces } = pending;
+        section.offset = self.at;
+        let compressed = if self.compresses { compress(pieces, section.raw_len)? } else { None };
+        section.checksum = match compressed {
             Some((codec, stored)) => {
-                self.put(&[&stored])?;
-                (codec, stored.len() as u64, of_pieces(pieces))
+                (section.codec, section.stored_len) = (codec, stored.len() as u64);
+                self.put(&[stored])?;
+                of_pieces(pieces)
             }
-            None => (Codec::RAW, raw_len, self.put(pieces)?),
+            None => self.put(pieces)?,
         };
-        self.insert(Section { offset, stored_len, raw_len, codec, checksum, ..Section::named(name) })
-    }
-
-    /// Refer to a section of the old container.
-    pub(super) fn refer(&mut self, name: Name, old: Section) -> Result<(), Error> {
-        self.reused = self.reused.saturating_add(old.stored_len);
-        let Section { tag, version, flags, index, .. } = Section::named(name);
-        self.insert(Section { tag, version, flags, index, ..old })
-    }
-
-    pub(super) fn insert(&mut self, section: Section) -> Result<(), Error> {
-        let Section { tag, index, .. } = section;
-        match self.sections.insert(section.key(), section) {
-            None => Ok(()),
-            Some(_) => Err(Error::Repeated { section: tag, index }),
-        }
+        Ok(())
     }
 
     /// Write `pieces`, padded, and return their checksum.
-    fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
+    fn put<P: AsRef<[u8]>>(&mut self, pieces: &[P]) -> Result<u64, Error> {
         let (mut sum, mut batch, mut len) = (Checksum::new(), Vec::new(), 0);
-        for piece in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
+        for piece in pieces.iter().flat_map(|piece| piece.as_ref().chunks(STEP)) {
             batch.push(piece);
             len += piece.len();
             if len >= STEP {
@@ -280,8 +259,8 @@ pub(super) fn padding(len: u64) -> &'static [u8] {
 }
 
 /// Return the bytes of all `pieces` together.
-pub(super) fn len_of(pieces: &[&[u8]]) -> u64 {
-    pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add)
+pub(super) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
+    pieces.iter().map(|piece| piece.as_ref().len() as u64).fold(0, u64::saturating_add)
 }
 
 /// Sections of an old container, by content.
@@ -299,11 +278,11 @@ impl<'a> Old<'a> {
 
     /// Return a section of the same tag and content: the one of the same index if it has it, else
     /// any.
-    pub(super) fn find(&self, name: Name, pieces: &[&[u8]]) -> Option<Section> {
-        let (sum, raw_len) = (of_pieces(pieces), len_of(pieces));
-        let same_index = self.container.find(name.tag, name.index).copied();
-        let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);
-        let old = same_index.or_else(|| self.by_content.get(&(name.tag, raw_len, sum)).copied())?;
-        self.container.holds(&old, pieces).then_some(old)
+    pub(super) fn find<P: AsRef<[u8]>>(&self, section: &Section, pieces: &[P]) -> Option<Section> {
+        let (tag, raw_len, sum) = (section.tag, len_of(pieces), of_pieces(pieces));
+        let same_index = self.container.find(tag, section.index);
+        let same_index = same_index.filter(|old| (old.raw_len, old.checksum) == (raw_len, sum));
+        let old = same_index.or_else(|| self.by_content.get(&(tag, raw_len, sum)))?;
+        self.container.source.holds(old, pieces).then_some(*old)
     }
 }

@@ -9,6 +9,7 @@
 use super::cells_of;
 use super::pieces::GroupPieces;
 use crate::ids::Pos;
+use crate::io::ByteReader;
 use crate::layer::{StateTensor, Window};
 use crate::snapshot::{
     Block, CellLayer, Cells, Checkpoint, CheckpointRef, Group, Sees, Sequence, Shape, Snapshot, State,
@@ -47,8 +48,7 @@ macro_rules! stored {
             }
 
             fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-                $(let $field = Stored::get(from)?;)*
-                Ok(Self { $($field),* })
+                Ok(Self { $($field: Stored::get(from)?),* })
             }
         }
     )*};
@@ -77,7 +77,7 @@ impl Stored for u32 {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        from.fields.u32()
+        from.fields.read(ByteReader::u32)
     }
 }
 
@@ -89,7 +89,7 @@ impl Stored for Pos {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        from.fields.i32().map(Pos)
+        from.fields.read(ByteReader::i32).map(Pos)
     }
 }
 
@@ -114,7 +114,7 @@ impl Stored for bool {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        match from.fields.u8()? {
+        match from.fields.read(ByteReader::u8)? {
             0 => Ok(false),
             1 => Ok(true),
             flag => Err(from.fields.malformed("flag", flag.into(), 1)),
@@ -166,7 +166,7 @@ impl Stored for CellType {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        let number = from.fields.u8()?;
+        let number = from.fields.read(ByteReader::u8)?;
         let known = TYPES.iter().find(|known| known.1 == number).map(|known| known.0);
         known.ok_or_else(|| from.fields.malformed("element type", number.into(), 0))
     }
@@ -188,7 +188,7 @@ impl Stored for Sees {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        match (from.fields.u8()?, u32::get(from)?) {
+        match (from.fields.read(ByteReader::u8)?, u32::get(from)?) {
             (0, 0) => Ok(Sees::All),
             (1, size @ 1..) => Ok(Sees::Window(Window::Sliding(size))),
             (2, size @ 1..) => Ok(Sees::Window(Window::Chunked(size))),

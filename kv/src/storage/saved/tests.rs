@@ -6,6 +6,7 @@ use crate::snapshot::{
     StateLayer,
 };
 use crate::storage::header::{Fingerprint, Header, Scope};
+use backstitch_core::cell::CellLayout;
 use backstitch_core::cell::{BlockEntry, CellType};
 use std::string::{String, ToString};
 
