@@ -51,8 +51,8 @@ impl Snapshot {
         }
         let mut places = reserve::filled(self.checkpoints.len(), None)?;
         for (i, sequence) in self.sequences.iter().enumerate() {
-            let end = self.check_sequence(i, sequence, &mut met)?;
-            let is_sound = self.has_checkpoints(i, sequence, end, &mut places);
+            self.check_sequence(i, sequence, &mut met)?;
+            let is_sound = self.has_checkpoints(i, sequence, &mut places);
             ensure(is_sound, "checkpoint of sequence", i)?;
         }
         Ok(())
@@ -107,8 +107,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Check that all layers of a sequence end at the same position, and return the one after it.
-    fn check_sequence(&self, i: usize, sequence: &Sequence, met: &mut [Vec<u32>]) -> Result<i32, Error> {
+    /// Check that all layers of a sequence end at the same position.
+    fn check_sequence(&self, i: usize, sequence: &Sequence, met: &mut [Vec<u32>]) -> Result<(), Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
         let mut ends = Vec::new();
         for ((group, cells), met) in sequence.cells.iter().enumerate().zip(met) {
@@ -127,20 +127,12 @@ impl Snapshot {
         if self.is_recurrent() {
             ends.push(sequence.state.map(|_| sequence.last));
         }
-        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
-        Ok(ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1)))
+        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)
     }
 
-    /// Return true if the checkpoints of sequence `i` ascend and end before `end`, journals
-    /// included. `places` has the last sequence that named each checkpoint, and the position.
-    fn has_checkpoints(
-        &self,
-        i: usize,
-        sequence: &Sequence,
-        end: i32,
-        places: &mut [Option<(usize, Pos)>],
-    ) -> bool {
-        let mut from = 0;
+    /// Return true if the checkpoints of sequence `i` ascend and end where it ends, journals included. `places` has the last sequence that named each checkpoint, and the position.
+    fn has_checkpoints(&self, i: usize, sequence: &Sequence, places: &mut [Option<(usize, Pos)>]) -> bool {
+        let (mut from, end) = (0, self.end_of(sequence).0);
         (0..).zip(&sequence.checkpoints).all(|(number, mark)| {
             let named = mark.checkpoint as usize;
             let known = self.checkpoints.get(named).zip(places.get_mut(named));

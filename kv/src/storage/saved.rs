@@ -182,8 +182,8 @@ fn expect_read_again(
     let bytes = description.len() as u64 + RECORD_BYTES * n_sections as u64;
     expect_at_most("bytes of the directory", RECORD_BYTES * n_sections as u64, MAX_DIRECTORY)?;
     expect_at_most("bytes of a description of layers", shape.len() as u64, MAX_SHAPE)?;
-    let shape = encode::read_shape(SHAPE, shape)?;
-    let (again, _) = encode::read_snapshot(IMAGE, description, shape, Room::of(bytes))?;
+    let shape = encode::read_shape(shape)?;
+    let (again, _) = encode::read_snapshot(description, shape, Room::of(bytes))?;
     Ok(again.check()?)
 }
 
@@ -234,9 +234,9 @@ impl<'a> StoredSnapshot<'a> {
     /// contradicts itself.
     pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
         let described = |tag, limit| container.read_at_most(container.require(tag, 0)?, limit);
-        let shape = encode::read_shape(SHAPE, &described(SHAPE, MAX_SHAPE)?)?;
+        let shape = encode::read_shape(&described(SHAPE, MAX_SHAPE)?)?;
         let room = Room::of(container.committed_len());
-        let (snapshot, pieces) = encode::read_snapshot(IMAGE, &described(IMAGE, MAX_IMAGE)?, shape, room)?;
+        let (snapshot, pieces) = encode::read_snapshot(&described(IMAGE, MAX_IMAGE)?, shape, room)?;
         snapshot.check().map_err(Error::Memory)?;
         pieces::check(&pieces, &snapshot)?;
         let stored = StoredSnapshot { container, snapshot, pieces };

@@ -10,7 +10,7 @@ use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
 use crate::rollback::{Adopted, CheckpointList, Checkpoints, ListedCheckpoint};
-use crate::snapshot::{Cells, CheckpointRef};
+use crate::snapshot::{Block, Cells, CheckpointRef};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
@@ -92,32 +92,27 @@ impl Memory {
 
     /// Reserve checkpoints with their journals, and make lists of them.
     fn reserve_checkpoints(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
-        let request = choice.request;
-        let n_checkpoints = request.snapshot.checkpoints.len();
-        let mut users = vec![(0, 0); n_checkpoints];
-        for mark in choice.lists.iter().flatten() {
-            let (refs, readers) = &mut users[mark.checkpoint as usize];
-            *refs += 1;
-            *readers += u32::from(mark.n_rows > 0);
-        }
-        let mut ids = vec![None; n_checkpoints];
+        let Request { snapshot, seqs, .. } = *choice.request;
+        let mut reserved = vec![None; snapshot.checkpoints.len()];
         for kept in &choice.checkpoints {
-            let (refs, readers) = users[kept.number];
+            let readers = kept.marks.iter().filter(|(_, mark)| mark.n_rows.min(kept.n_rows) > 0).count();
+            let (refs, readers) = (kept.marks.len() as u32, readers as u32);
             let adopted = Adopted { refs, readers, pinned: kept.pinned, floor: kept.checkpoint.floor };
             let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
             let id = self.checkpoints.adopt(adopted).ok_or(refused)?;
             own.checkpoints.push(id);
-            ids[kept.number] = Some(id);
+            reserved[kept.number] = Some((id, kept.n_rows));
             let journal = kept.checkpoint.journal.filter(|_| kept.n_rows > 0);
             if let (Some(journal), Some(row)) = (journal, self.checkpoints.first_row(id)) {
                 own.placement.journals[journal as usize] = Some(row..row + kept.n_rows);
             }
         }
-        for (marks, &seq) in choice.lists.iter().zip(request.seqs) {
-            let entry = |&CheckpointRef { checkpoint, pos, n_rows }: &CheckpointRef| {
-                Some(ListedCheckpoint { id: ids[checkpoint as usize]?, pos, n_rows })
+        for (sequence, &seq) in snapshot.sequences.iter().zip(seqs) {
+            let entry = |mark: &CheckpointRef| {
+                let (id, n_rows) = reserved[mark.checkpoint as usize]?;
+                Some(ListedCheckpoint { id, pos: mark.pos, n_rows: mark.n_rows.min(n_rows) })
             };
-            let entries: Vec<ListedCheckpoint> = marks.iter().filter_map(entry).collect();
+            let entries: Vec<ListedCheckpoint> = sequence.checkpoints.iter().filter_map(entry).collect();
             own.lists.push((seq, self.checkpoints.list_of(&entries)?));
         }
         Ok(())
@@ -137,18 +132,14 @@ impl Memory {
                 (cache.cells.table_room, cache.window().map_or(0, |w| w.held_room));
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
             let blocks = &request.snapshot.blocks[group];
-            let users = choice.users(group);
-            placed[group] = vec![None; blocks.len()];
-            let taken = &mut placed[group];
-            for ((users, block), taken) in users.into_iter().zip(blocks).zip(&mut *taken) {
-                if users > 0 {
-                    *taken = cells.pool.take(users);
-                    debug_assert!(taken.is_some(), "the choice fits");
-                }
-                if let Some(taken) = *taken {
-                    cells.pool.set_all_pos(taken, &block.pos);
-                }
-            }
+            let take = |(users, block): (u32, &Block)| {
+                let taken = (users > 0).then(|| cells.pool.take(users))?;
+                debug_assert!(taken.is_some(), "the choice fits");
+                cells.pool.set_all_pos(taken?, &block.pos);
+                taken
+            };
+            placed[group] = choice.users(group).into_iter().zip(blocks).map(take).collect();
+            let taken = &placed[group];
             for (cells, &seq) in choice.cells[group].iter().zip(request.seqs) {
                 own.cells.push((place.cache, seq, imported(cells, taken, table_room)?));
             }

@@ -3,7 +3,7 @@
 //! Each part is a struct without padding whose bytes are those of the file, so that its layout is
 //! the struct and reading it is a copy. Parts with a `check` end with it: the checksum of all bytes
 //! before. This module looks at single parts; whether they agree with each other and with the file
-//! is the business of `open.rs`.
+//! is the business of `reader.rs`.
 
 use super::checksum::checksum;
 use crate::storage::error::{Error, expect_equal};
@@ -39,7 +39,7 @@ pub fn align(offset: u64) -> Option<u64> {
 }
 
 /// Return the checksum of all bytes of `part` but the last 8, which hold it.
-fn check_of<T: Pod>(part: &T) -> u64 {
+pub fn check_of<T: Pod>(part: &T) -> u64 {
     const { assert!(size_of::<T>() > 8, "a check is 8 bytes") };
     let (content, _) = bytemuck::bytes_of(part).split_at(size_of::<T>() - 8);
     checksum(content)
@@ -78,15 +78,13 @@ impl HeaderBytes {
         bytes
     }
 
-    /// Return the content of the header, and true if the container is a stream.
+    /// Return the content of a header that begins with [`MAGIC`], and true if the container is a
+    /// stream.
     ///
     /// # Errors
-    /// [`Error::Magic`], [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
+    /// [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
     /// and scopes that no program of this version writes.
     pub fn decode(&self) -> Result<(Header, bool), Error> {
-        if self.magic != MAGIC {
-            return Err(Error::Magic { found: self.magic });
-        }
         verify(Tag::HEADER, 0, self.check, check_of(self))?;
         if self.version != VERSION {
             return Err(Error::Version { found: self.version, wanted: VERSION });
@@ -190,14 +188,6 @@ impl Footer {
     /// Return the checksum that a slot keeps of this footer.
     pub fn checksum(&self) -> u64 {
         checksum(bytemuck::bytes_of(self))
-    }
-
-    /// Check that the footer, which lies at `offset`, is unharmed.
-    ///
-    /// # Errors
-    /// [`Error::Checksum`] if it is not.
-    pub fn verify(&self, offset: u64) -> Result<(), Error> {
-        verify(Tag::FOOTER, offset, self.check, check_of(self))
     }
 }
 

@@ -6,8 +6,8 @@
 //! [`Room`] is left; whether they fit each other is the business of the checks of snapshot and
 //! pieces.
 
-use super::cells_of;
 use super::pieces::GroupPieces;
+use super::{IMAGE, SHAPE, cells_of};
 use crate::ids::Pos;
 use crate::io::ByteReader;
 use crate::layer::{StateTensor, Window};
@@ -17,7 +17,6 @@ use crate::snapshot::{
 };
 use crate::storage::container::{Fields, MAX_IMAGE, Room, expect_at_most};
 use crate::storage::error::Error;
-use crate::storage::header::Tag;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellType};
 
@@ -237,9 +236,9 @@ pub fn encode_shape(shape: &Shape) -> Vec<u8> {
     out
 }
 
-/// Read what layers keep from `bytes`, the content of section `tag`, and check it.
-pub(super) fn read_shape(tag: Tag, bytes: &[u8]) -> Result<Shape, Error> {
-    let mut from = Input { fields: Fields::new(tag, bytes), room: Room::of(0) };
+/// Read what layers keep from `bytes`, the content of `SHAP`, and check it.
+pub(super) fn read_shape(bytes: &[u8]) -> Result<Shape, Error> {
+    let mut from = Input { fields: Fields::new(SHAPE, bytes), room: Room::of(0) };
     let shape = Shape::get(&mut from)?;
     if shape.groups.iter().flat_map(Group::layouts).any(|layout| layout.check().is_err()) {
         return Err(from.fields.malformed("cells of a layer that their element type does not suit", 0, 1));
@@ -263,15 +262,14 @@ pub(super) fn snapshot(snapshot: &Snapshot, pieces: &[GroupPieces]) -> Result<Ve
     Ok(out)
 }
 
-/// Read what sequences hold from `bytes`, the content of section `tag`, in lists that take no more
-/// than `room`.
+/// Read what sequences hold from `bytes`, the content of `MEMO`, in lists that take no more than
+/// `room`.
 pub(super) fn read_snapshot(
-    tag: Tag,
     bytes: &[u8],
     shape: Shape,
     room: Room,
 ) -> Result<(Snapshot, Vec<GroupPieces>), Error> {
-    let from = &mut Input { fields: Fields::new(tag, bytes), room };
+    let from = &mut Input { fields: Fields::new(IMAGE, bytes), room };
     let (blocks, pieces) = (Stored::get(from)?, Stored::get(from)?);
     let (n_states, journals) = (Stored::get(from)?, Stored::get(from)?);
     let (checkpoints, sequences) = (Stored::get(from)?, Stored::get(from)?);

@@ -136,10 +136,10 @@ pub fn save_watched(
 ) -> Result<Saved, Error> {
     let found = disk.find(path).map_err(|problem| Error::file(Operation::Open, path, problem))?;
     let path = found.as_deref().unwrap_or(path);
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(Error::file(Operation::Open, path, Problem::Directory));
-    };
-    let job = Job { disk, path, name, header, sync };
+    }
+    let job = Job { disk, path, header, sync };
     let path = lock_of(path);
     let began = Instant::now();
     let locked = |waited: Duration| Error::Locked { path: path.as_path().into(), seconds: waited.as_secs() };
@@ -164,8 +164,6 @@ fn lock_of(path: &Path) -> PathBuf {
 struct Job<'a> {
     disk: &'a dyn Disk,
     path: &'a Path,
-    /// The last component of `path`.
-    name: &'a OsStr,
     header: Header,
     sync: Sync,
 }
@@ -232,7 +230,7 @@ impl Job<'_> {
     /// Write a new file that stays beside the one that could not be saved to because of `cause`,
     /// and return the error that says so. Where that is impossible too, the error has both reasons.
     fn save_beside(&self, cause: Error, fill: Fill<'_>) -> Error {
-        let mut front = self.name.to_owned();
+        let mut front = self.path.file_name().unwrap_or_default().to_owned();
         front.push(UNSAVED);
         let written = self.write_new(&front, "", fill);
         match written.and_then(|(path, _)| self.sync_folder().map(|()| path)) {
@@ -245,18 +243,13 @@ impl Job<'_> {
     fn write_new(&self, front: &OsStr, back: &str, fill: Fill<'_>) -> Result<(PathBuf, Written), Error> {
         let created = random_names(self.folder(), front, back, |path| self.disk.create(path));
         let (file, path) = created.map_err(|error| self.error(Operation::Create, error))?;
-        let written = self.write_container(&*file, None, fill).and_then(|written| {
-            self.commit(&*file, &written)?;
-            Ok(written)
-        });
-        match written {
-            Ok(written) => Ok((path, written)),
-            Err(error) => {
-                drop(file);
-                let _ = self.disk.remove(&path);
-                Err(error)
-            }
+        let written = self.write_container(&*file, None, fill);
+        let committed = written.and_then(|written| self.commit(&*file, &written).map(|()| written));
+        drop(file);
+        if committed.is_err() {
+            let _ = self.disk.remove(&path);
         }
+        Ok((path, committed?))
     }
 
     /// Write all but the commit slot; behind `old`, only what is new.
