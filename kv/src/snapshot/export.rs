@@ -108,7 +108,18 @@ impl Memory {
     pub fn export(&self, seqs: &[SeqId]) -> Result<Export<'_>, Error> {
         seqs.iter().try_for_each(|seq| self.check_seq(*seq))?;
         let places = self.group_places();
-        let mut builder = SnapshotBuilder::new(self, &places);
+        let caches = places.iter().filter_map(|place| self.caches.cell_cache(place.cache));
+        let caches: Vec<CellCache<'_>> = caches.collect();
+        let blocks = vec![Vec::new(); caches.len()];
+        let mut builder = SnapshotBuilder {
+            memory: self,
+            blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
+            caches,
+            snapshot: Snapshot { shape: self.shape(), blocks, ..Snapshot::default() },
+            slots: Renumbering::new(self.caches.states().map_or(0, |states| states.slots.len())),
+            checkpoints: Renumbering::new(self.checkpoints.len()),
+            journals: Vec::new(),
+        };
         seqs.iter().for_each(|seq| builder.add_sequence(*seq));
         builder.add_checkpoints();
         let SnapshotBuilder { mut snapshot, blocks, slots, journals, .. } = builder;
@@ -170,22 +181,7 @@ struct SnapshotBuilder<'a> {
     journals: Vec<Option<Range<u32>>>,
 }
 
-impl<'a> SnapshotBuilder<'a> {
-    fn new(memory: &'a Memory, places: &[Place]) -> Self {
-        let caches = places.iter().filter_map(|place| memory.caches.cell_cache(place.cache));
-        let caches: Vec<CellCache<'_>> = caches.collect();
-        let blocks = vec![Vec::new(); caches.len()];
-        SnapshotBuilder {
-            memory,
-            blocks: caches.iter().map(|cache| Renumbering::new(cache.cells.pool.len())).collect(),
-            caches,
-            snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
-            slots: Renumbering::new(memory.caches.states().map_or(0, |states| states.slots.len())),
-            checkpoints: Renumbering::new(memory.checkpoints.len()),
-            journals: Vec::new(),
-        }
-    }
-
+impl SnapshotBuilder<'_> {
     /// Return a block table of `group` in terms of the snapshot's blocks.
     fn cells(&mut self, group: usize, (table, gone): Holding<'_>) -> Cells {
         let (pool, list) = (&self.caches[group].cells.pool, &mut self.snapshot.blocks[group]);

@@ -168,9 +168,9 @@ impl Memory {
         self.check_targets(snapshot, seqs)?;
         let request = Request { snapshot, seqs, places: self.match_groups(snapshot, convert)? };
         let choice = self.choose(&request)?;
-        self.reserve_import(&choice)?;
-        // From here on, dropping the import frees the reservation.
+        // Dropping the import, after an error too, frees the reservation.
         let mut import = Import { fit: choice.fit(), memory: self };
+        import.memory.reserve_import(&choice)?;
         if import.memory.home != Home::Elsewhere {
             import.fit.conversion = import.memory.fill_import(&request, source, pool)?;
         }

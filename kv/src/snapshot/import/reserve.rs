@@ -69,7 +69,7 @@ impl Reservation {
 }
 
 impl Memory {
-    /// Reserve what was chosen. If the allocator refuses, everything is freed again.
+    /// Reserve what was chosen. After an error the caller frees what was reserved until then.
     pub(super) fn reserve_import(&mut self, choice: &Choice<'_, '_>) -> Result<(), Error> {
         let Request { snapshot, ref places, .. } = *choice.request;
         let placement = Placement {
@@ -84,9 +84,6 @@ impl Memory {
             .and_then(|()| self.reserve_cells(choice, &mut own))
             .and_then(|()| self.reserve_states(choice, &mut own));
         self.reservation = own;
-        if reserved.is_err() {
-            self.undo();
-        }
         reserved
     }
 

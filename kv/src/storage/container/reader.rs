@@ -186,10 +186,8 @@ impl<'a> Container<'a> {
         let is_known = |section: &Section| {
             known.iter().any(|&(tag, newest)| section.tag == tag && section.version <= newest)
         };
-        match self.sections.iter().find(|section| section.is_required() && !is_known(section)) {
-            None => Ok(()),
-            Some(section) => Err(Error::UnknownRequired { tag: section.tag, version: section.version }),
-        }
+        let unknown = self.sections.iter().find(|section| section.is_required() && !is_known(section));
+        unknown.map_or(Ok(()), |&Section { tag, version, .. }| Err(Error::UnknownRequired { tag, version }))
     }
 
     /// Read the content of a section, checked; borrowed if the container lies in a slice and the

@@ -182,7 +182,7 @@ impl Job<'_> {
         }
     }
 
-    /// Append to the file that is there, or write a new one in its place.
+    /// Append to the file that is there, or write a new one beside it and give that the name.
     fn write(&self, fill: Fill<'_>) -> Result<Saved, Error> {
         // Looked at again: somebody may have saved while this process waited for the lock.
         let found = self.disk.find(self.path).map_err(|problem| self.error(Operation::Open, problem))?;
@@ -194,7 +194,14 @@ impl Job<'_> {
             }
         }
         self.discard_leftovers();
-        self.replace(found.is_some(), fill)
+        let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
+        if let Err(error) = self.disk.rename(&temp, self.path) {
+            // The error says more than one about the remains, which the next save looks for again.
+            let _ = self.disk.remove(&temp);
+            return Err(self.error(Operation::Rename, error));
+        }
+        self.sync_folder()?;
+        Ok(Saved { container, appended: false, replaced: found.is_some() })
     }
 
     fn error(&self, operation: Operation, problem: impl Into<Problem>) -> Error {
@@ -213,18 +220,6 @@ impl Job<'_> {
         for name in names.iter().filter(|name| is_random_name(name, &front, TEMP_BACK)) {
             let _ = self.disk.remove(&self.folder().join(name));
         }
-    }
-
-    /// Write a new file beside the old one, if there is one, and give it the name.
-    fn replace(&self, replaced: bool, fill: Fill<'_>) -> Result<Saved, Error> {
-        let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
-        if let Err(error) = self.disk.rename(&temp, self.path) {
-            // The error says more than one about the remains, which the next save looks for again.
-            let _ = self.disk.remove(&temp);
-            return Err(self.error(Operation::Rename, error));
-        }
-        self.sync_folder()?;
-        Ok(Saved { container, appended: false, replaced })
     }
 
     /// Write a new file that stays beside the one that could not be saved to because of `cause`,
