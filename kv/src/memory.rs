@@ -31,7 +31,7 @@ use crate::layer::LayerSpec;
 use crate::params::{Params, Sizes, check_layers};
 use crate::reserve;
 use crate::rollback::Checkpoints;
-use crate::snapshot::reservation::Reservation;
+use crate::snapshot::import::Reservation;
 use core::ops::Range;
 
 /// The memory of a model: KV caches, recurrent states and encoder output of its sequences.
@@ -86,7 +86,7 @@ pub struct Memory {
     /// True while a plan or rollback has reserved blocks that are neither committed nor undone.
     pub(crate) open: bool,
     /// Blocks, slots and checkpoints of an import that is not committed yet.
-    pub(crate) reservation: Option<Reservation>,
+    pub(crate) reservation: Reservation,
 }
 
 impl Memory {
@@ -111,7 +111,7 @@ impl Memory {
             split_batch: SplitBatch::new(params.n_batch, params.n_seq_max)?,
             last: reserve::filled(params.n_seq_max as usize, None)?,
             open: false,
-            reservation: None,
+            reservation: Reservation::default(),
         })
     }
 
@@ -312,9 +312,7 @@ impl Memory {
 
     /// Drop every reservation that is not committed, of an import as of a plan.
     pub(crate) fn undo(&mut self) {
-        if let Some(reservation) = self.reservation.take() {
-            reservation.give_back(&mut self.caches, &mut self.checkpoints);
-        }
+        core::mem::take(&mut self.reservation).give_back(&mut self.caches, &mut self.checkpoints);
         if core::mem::take(&mut self.open) {
             self.caches.undo();
             self.checkpoints.undo();

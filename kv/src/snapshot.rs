@@ -40,7 +40,6 @@ mod check;
 pub(crate) mod export;
 pub(crate) mod import;
 mod owned;
-pub(crate) mod reservation;
 mod resume;
 
 use crate::cache::table::bits;

@@ -17,7 +17,7 @@ pub mod prompt_cache;
 mod saved;
 
 pub use container::{
-    Codec, Container, Fields, MAX_DIRECTORY, MAX_READ, Name, RECORD_BYTES, Section, Writer, Written,
+    Codec, Container, Fields, MAX_DIRECTORY, MAX_READ, RECORD_BYTES, Section, Writer, Written,
 };
 pub use error::Error;
 #[cfg(feature = "std")]

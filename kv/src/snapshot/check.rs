@@ -28,47 +28,6 @@ fn ensure(holds: bool, what: &'static str, index: usize) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(Error::Snapshot { what, index: index as u64 }) }
 }
 
-/// A set of indices that empties in constant time.
-///
-/// It detects repeated indices in one list after the other without clearing a bitmap per list.
-struct IndexSet {
-    turns: Vec<u32>,
-    turn: u32,
-}
-
-impl IndexSet {
-    fn new(n: usize) -> Result<Self, Error> {
-        Ok(IndexSet { turns: reserve::filled(n, 0)?, turn: 0 })
-    }
-
-    /// Empty the set, in constant time.
-    fn forget(&mut self) {
-        self.turn += 1;
-    }
-
-    /// Add an index; return true if it is in range and was not in the set.
-    fn is_new(&mut self, thing: u32) -> bool {
-        let turn = self.turn;
-        self.turns.get_mut(thing as usize).is_some_and(|last| core::mem::replace(last, turn) != turn)
-    }
-}
-
-/// Checkpoints of one sequence's list, and the position of each in all lists that contain it.
-struct Places {
-    met: IndexSet,
-    of: Vec<Option<Pos>>,
-}
-
-impl Places {
-    /// Add a checkpoint; return true if it is new in this list and at the same position as in
-    /// others.
-    fn take(&mut self, checkpoint: u32, pos: Pos) -> bool {
-        let place = self.of.get_mut(checkpoint as usize);
-        let is_there = place.is_some_and(|place| *place.get_or_insert(pos) == pos);
-        is_there && self.met.is_new(checkpoint)
-    }
-}
-
 impl Snapshot {
     /// Check that a memory could hold these sequences. A snapshot that passes can be imported into
     /// a memory of its shape without further checks of its indices. The bytes are not checked here:
@@ -84,16 +43,16 @@ impl Snapshot {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
-        let met = self.blocks.iter().map(|blocks| IndexSet::new(blocks.len()));
-        let mut met: Vec<IndexSet> = met.collect::<Result<_, _>>()?;
+        // The last table that named each block: one that finds its own number names a block twice.
+        let met = self.blocks.iter().map(|blocks| reserve::filled(blocks.len(), 0));
+        let mut met: Vec<Vec<u32>> = met.collect::<Result<_, _>>()?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
             self.check_checkpoint(i, checkpoint, &mut met)?;
         }
-        let n = self.checkpoints.len();
-        let mut places = Places { met: IndexSet::new(n)?, of: reserve::filled(n, None)? };
+        let mut places = reserve::filled(self.checkpoints.len(), None)?;
         for (i, sequence) in self.sequences.iter().enumerate() {
-            let end = self.check_sequence(i, sequence, &mut met)?;
-            let is_sound = self.has_checkpoints(sequence, end, &mut places);
+            self.check_sequence(i, sequence, &mut met)?;
+            let is_sound = self.has_checkpoints(i, sequence, &mut places);
             ensure(is_sound, "checkpoint of sequence", i)?;
         }
         Ok(())
@@ -136,25 +95,26 @@ impl Snapshot {
     }
 
     /// Check that only windows keep cells of a checkpoint apart, and that these are in order.
-    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [IndexSet]) -> Result<(), Error> {
+    fn check_checkpoint(&self, i: usize, checkpoint: &Checkpoint, met: &mut [Vec<u32>]) -> Result<(), Error> {
         ensure(checkpoint.cells.len() == self.shape.groups.len(), "cells of checkpoint", i)?;
         ensure(self.is_valid(checkpoint.state), "state of checkpoint", i)?;
         for ((group, cells), met) in checkpoint.cells.iter().enumerate().zip(met) {
             let Some(cells) = cells else { continue };
             let has_window = matches!(self.shape.groups[group].sees, Sees::Window(_));
-            ensure(has_window && cells.is_sound(&self.blocks[group], met), "cells of checkpoint", i)?;
+            let is_sound = cells.is_sound(&self.blocks[group], met, i);
+            ensure(has_window && is_sound, "cells of checkpoint", i)?;
         }
         Ok(())
     }
 
-    /// Check that all layers of a sequence end at the same position, and return the one after it.
-    fn check_sequence(&self, i: usize, sequence: &Sequence, met: &mut [IndexSet]) -> Result<i32, Error> {
+    /// Check that all layers of a sequence end at the same position.
+    fn check_sequence(&self, i: usize, sequence: &Sequence, met: &mut [Vec<u32>]) -> Result<(), Error> {
         ensure(sequence.cells.len() == self.shape.groups.len(), "cells of sequence", i)?;
         let mut ends = Vec::new();
         for ((group, cells), met) in sequence.cells.iter().enumerate().zip(met) {
             let sees = self.shape.groups[group].sees;
             let is_whole = cells.whole_from == Pos::ZERO && cells.start == Pos::ZERO;
-            let is_sound = cells.is_sound(&self.blocks[group], met);
+            let is_sound = cells.is_sound(&self.blocks[group], met, self.checkpoints.len() + i);
             ensure(is_sound && (is_whole || matches!(sees, Sees::Window(_))), "cells of sequence", i)?;
             if sees != Sees::EncoderOutput {
                 ends.push(cells.last_pos(&self.blocks[group]));
@@ -167,17 +127,18 @@ impl Snapshot {
         if self.is_recurrent() {
             ends.push(sequence.state.map(|_| sequence.last));
         }
-        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)?;
-        Ok(ends.first().copied().flatten().map_or(0, |last| last.0.saturating_add(1)))
+        ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)
     }
 
-    /// Return true if a sequence's checkpoints ascend and end before `end`, journals included.
-    fn has_checkpoints(&self, sequence: &Sequence, end: i32, places: &mut Places) -> bool {
-        let mut from = 0;
-        places.met.forget();
+    /// Return true if the checkpoints of sequence `i` ascend and end where it ends, journals included. `places` has the last sequence that named each checkpoint, and the position.
+    fn has_checkpoints(&self, i: usize, sequence: &Sequence, places: &mut [Option<(usize, Pos)>]) -> bool {
+        let (mut from, end) = (0, self.end_of(sequence).0);
         (0..).zip(&sequence.checkpoints).all(|(number, mark)| {
-            let Some(checkpoint) = self.checkpoints.get(mark.checkpoint as usize) else { return false };
-            let is_new = places.take(mark.checkpoint, mark.pos);
+            let named = mark.checkpoint as usize;
+            let known = self.checkpoints.get(named).zip(places.get_mut(named));
+            let Some((checkpoint, place)) = known else { return false };
+            let before = place.replace((i, mark.pos));
+            let is_new = before.is_none_or(|(other, pos)| other != i && pos == mark.pos);
             let n_rows = checkpoint.journal.map_or(0, |journal| self.journals[journal as usize]);
             let follows = mark.pos.0 >= from && mark.n_rows <= n_rows;
             from = i32::try_from(i64::from(mark.pos.0) + i64::from(mark.n_rows)).unwrap_or(i32::MAX);
@@ -256,13 +217,18 @@ impl Cells {
     }
 
     /// Return true if blocks exist and are distinct, positions are sorted, and no span lacks all
-    /// cells.
-    fn is_sound(&self, blocks: &[Block], met: &mut IndexSet) -> bool {
-        met.forget();
-        let mut is_extent = |extent: &BlockEntry| match blocks.get(extent.block as usize) {
-            _ if extent.live == 0 => *extent == BlockEntry::EMPTY,
-            Some(block) => met.is_new(extent.block) && extent.live & !block.live == 0,
-            None => false,
+    /// cells. `met` has a number for each block, never that of this table before.
+    fn is_sound(&self, blocks: &[Block], met: &mut [u32], table: usize) -> bool {
+        let table = (table + 1) as u32;
+        let mut is_extent = |extent: &BlockEntry| {
+            let number = extent.block as usize;
+            match blocks.get(number).zip(met.get_mut(number)) {
+                _ if extent.live == 0 => *extent == BlockEntry::EMPTY,
+                Some((block, last)) => {
+                    core::mem::replace(last, table) != table && extent.live & !block.live == 0
+                }
+                None => false,
+            }
         };
         let is_dead = |extents: &[BlockEntry]| extents.iter().all(|extent| extent.live == 0);
         let has_cells = self.extents.iter().all(&mut is_extent)

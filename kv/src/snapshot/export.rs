@@ -84,8 +84,7 @@ impl Memory {
             let Some(cells) = self.caches.cells(place.cache) else { continue };
             let own = &cells.layers[place.layer];
             let (layout, sees) = (own.layout, cells.sees(own));
-            let is_same = |known: &Place| (known.cache, known.group.sees) == (place.cache, sees);
-            let number = found.iter().position(is_same).unwrap_or_else(|| {
+            let number = found.iter().position(|known| known.group.sees == sees).unwrap_or_else(|| {
                 let group = Group { sees, k_type: layout.k_type, v_type: layout.v_type, layers: Vec::new() };
                 found.push(Place { cache: place.cache, locals: Vec::new(), group });
                 found.len() - 1
@@ -109,7 +108,18 @@ impl Memory {
     pub fn export(&self, seqs: &[SeqId]) -> Result<Export<'_>, Error> {
         seqs.iter().try_for_each(|seq| self.check_seq(*seq))?;
         let places = self.group_places();
-        let mut builder = SnapshotBuilder::new(self, &places);
+        let caches = places.iter().filter_map(|place| self.caches.cells(place.cache));
+        let caches: Vec<&PagedCells> = caches.collect();
+        let blocks = vec![Vec::new(); caches.len()];
+        let mut builder = SnapshotBuilder {
+            memory: self,
+            blocks: caches.iter().map(|cache| Renumbering::new(cache.pool.len())).collect(),
+            caches,
+            snapshot: Snapshot { shape: self.shape(), blocks, ..Snapshot::default() },
+            slots: Renumbering::new(self.caches.states.as_ref().map_or(0, |states| states.slots.len())),
+            checkpoints: Renumbering::new(self.checkpoints.sizes.n_checkpoints as usize),
+            journals: Vec::new(),
+        };
         seqs.iter().for_each(|seq| builder.add_sequence(*seq));
         builder.add_checkpoints();
         let SnapshotBuilder { mut snapshot, blocks, slots, journals, .. } = builder;
@@ -171,22 +181,7 @@ struct SnapshotBuilder<'a> {
     journals: Vec<Option<Range<u32>>>,
 }
 
-impl<'a> SnapshotBuilder<'a> {
-    fn new(memory: &'a Memory, places: &[Place]) -> Self {
-        let caches = places.iter().filter_map(|place| memory.caches.cells(place.cache));
-        let caches: Vec<&PagedCells> = caches.collect();
-        let blocks = vec![Vec::new(); caches.len()];
-        SnapshotBuilder {
-            memory,
-            blocks: caches.iter().map(|cells| Renumbering::new(cells.pool.len())).collect(),
-            caches,
-            snapshot: Snapshot { shape: memory.shape(), blocks, ..Snapshot::default() },
-            slots: Renumbering::new(memory.caches.states.as_ref().map_or(0, |states| states.slots.len())),
-            checkpoints: Renumbering::new(memory.checkpoints.sizes.n_checkpoints as usize),
-            journals: Vec::new(),
-        }
-    }
-
+impl SnapshotBuilder<'_> {
     /// Return a block table of `group` in terms of the snapshot's blocks.
     fn cells(&mut self, group: usize, table: &BlockTable) -> Cells {
         let (pool, list) = (&self.caches[group].pool, &mut self.snapshot.blocks[group]);

@@ -29,6 +29,7 @@ use backstitch_core::pool::{Inline, Pool};
 use core::fmt;
 
 pub use fit::{Conversion, Fit};
+pub(crate) use reserve::Reservation;
 
 /// Reason for which an import failed; the memory has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,10 +41,6 @@ pub enum ImportError<E> {
     #[error(transparent)]
     Source(E),
 }
-
-/// Placement of an import that has reserved nothing.
-static NOWHERE: Placement =
-    Placement { caches: Vec::new(), blocks: Vec::new(), states: Vec::new(), journals: Vec::new() };
 
 /// A prepared import: sequences of a snapshot, ready to replace others.
 ///
@@ -71,7 +68,7 @@ impl Import<'_> {
     /// [without storage](Memory::without_storage) writes the bytes there before the commit; other
     /// memories have done so.
     pub fn placement(&self) -> &Placement {
-        self.memory.reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement)
+        &self.memory.reservation.placement
     }
 
     /// Replace the former content of the sequences. Cannot fail. Checkpoints that exceed the budget
@@ -79,8 +76,7 @@ impl Import<'_> {
     /// [`Fit::n_checkpoints_dropped`].
     pub fn commit(mut self) -> Fit {
         let Memory { reservation, caches, checkpoints, .. } = &mut *self.memory;
-        let dropped = reservation.take().map_or(0, |reservation| reservation.give(caches, checkpoints));
-        self.fit.n_checkpoints_dropped += dropped;
+        self.fit.n_checkpoints_dropped += core::mem::take(reservation).give(caches, checkpoints);
         self.fit
     }
 }
@@ -149,9 +145,9 @@ impl Memory {
         self.check_targets(snapshot, seqs)?;
         let request = Request { snapshot, seqs, places: self.match_groups(snapshot, convert)? };
         let choice = self.choose(&request)?;
-        self.reserve_import(&choice)?;
-        // From here on, dropping the import frees the reservation.
+        // Dropping the import, after an error too, frees the reservation.
         let mut import = Import { fit: choice.fit(), memory: self };
+        import.memory.reserve_import(&choice)?;
         if import.memory.home != Home::Elsewhere {
             import.fit.conversion = import.memory.fill_import(&request, source, pool)?;
         }

@@ -84,7 +84,7 @@ impl<'a, C: Content> Resume<'a, C> {
             let kept = checkpoint.and_then(|checkpoint| checkpoint.cells.get(group)?.clone());
             let whole = || {
                 let is_there = all.whole_from <= window.first(end) && all.last_pos(blocks)?.next() >= end;
-                is_there.then(|| Cells { start: Pos::ZERO, ..all.within(blocks, all.whole_from..end) })
+                is_there.then(|| all.within(blocks, all.whole_from..end))
             };
             let mut cells = kept.or_else(whole)?;
             let (numbers, list) = renumber(&mut cells, blocks);

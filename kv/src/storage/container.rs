@@ -11,8 +11,8 @@
 //! |---|---|
 //! | `layout` | header, commit slots and footer, byte for byte |
 //! | `section` | records of the directory, and how they are checked against each other |
-//! | `open`, `reader`, `source` | from the first byte to checked sections |
-//! | `writer`, `parallel` | sections in one pass, several at once on the threads of a pool |
+//! | `reader`, `source` | from the first byte to checked sections |
+//! | `writer` | sections in one pass, several at once on the threads of a pool |
 //! | `checksum`, `codec` | XXH3-64; zstd, where the feature is on |
 //! | `limits`, `fields` | bounds of what is read as a whole; numbers of a section |
 
@@ -25,8 +25,6 @@ mod codec;
 mod fields;
 mod layout;
 mod limits;
-mod open;
-mod parallel;
 mod reader;
 mod section;
 mod source;
@@ -37,11 +35,11 @@ mod writer;
 pub use fields::Fields;
 pub use limits::{MAX_DIRECTORY, MAX_READ};
 pub(super) use limits::{MAX_IMAGE, MAX_SHAPE, Room, expect_at_most};
-pub(super) use parallel::Pending;
 pub use reader::Container;
-pub use section::{Codec, Name, RECORD_BYTES, Section};
+pub use section::{Codec, RECORD_BYTES, Section};
 #[cfg(feature = "std")]
 pub(super) use source::Source;
+pub(super) use writer::Pending;
 #[cfg(feature = "std")]
 pub(super) use writer::container_bytes;
 pub use writer::{Writer, Written};

@@ -62,15 +62,15 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Content of a container as a whole.
+/// Content of a container as a whole, with its number in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// A whole context: all sequences under their ids.
-    Context,
+    Context = 1,
     /// One sequence, which may be restored under any id.
-    Sequence,
+    Sequence = 2,
     /// An entry of a prompt cache: blocks of a prompt, and resume points.
-    Entry,
+    Entry = 3,
 }
 
 impl fmt::Display for Scope {

@@ -15,16 +15,17 @@ mod save;
 mod tests;
 
 use super::container::{
-    Container, MAX_DIRECTORY, MAX_IMAGE, MAX_SHAPE, Name, Pending, RECORD_BYTES, Room, Section, Writer,
+    Container, MAX_DIRECTORY, MAX_IMAGE, MAX_SHAPE, Pending, RECORD_BYTES, Room, Section, Writer,
     expect_at_most,
 };
 use super::error::{Error, expect_equal};
 use super::header::Tag;
 use crate::snapshot::import::ImportError;
 use crate::snapshot::{Block, Content, Group, Snapshot, Source};
+use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
-use backstitch_core::cell::{BLOCK_CELLS, CellLayout};
+use backstitch_core::cell::BLOCK_CELLS;
 use backstitch_core::pool::{Inline, Pool};
 
 pub use encode::encode_shape;
@@ -144,29 +145,28 @@ fn put_snapshot(
     }
     writer.section(SHAPE, SNAPSHOT_VERSION, true, 0, &[&shape])?;
     writer.section(IMAGE, SNAPSHOT_VERSION, true, 0, &[&description])?;
-    let mut queue = Queue { writer, pool, waiting: Vec::new() };
-    for (group, (blocks, layers)) in pieces.iter().zip(&snapshot.shape.groups).enumerate() {
-        let layouts: Vec<CellLayout> = layers.layouts().collect();
-        for block in 0..blocks.ends.len() {
-            for (number, &mask) in blocks.range(block).zip(blocks.of(block)) {
-                let (layers, index) = (content.block(group, block), section_index(group, number));
-                if mask == ALL {
-                    queue.push(CELLS, index, layers)?;
-                } else {
-                    let rows = take_cells(&layouts, &layers, mask);
-                    queue.flush()?;
-                    queue.writer.section(CELLS, SNAPSHOT_VERSION, true, index, &[&rows])?;
-                }
-            }
-        }
+    let groups = pieces.iter().zip(&snapshot.shape.groups).enumerate();
+    let cells = groups.flat_map(|(group, (pieces, layers))| {
+        let blocks = (0..pieces.ends.len()).map(|block| (block, pieces.range(block).zip(pieces.of(block))));
+        let numbered = blocks.flat_map(|(block, pieces)| pieces.map(move |piece| (block, piece)));
+        numbered.map(move |(block, (number, &mask))| {
+            let bytes = content.block(group, block);
+            let bytes = match mask {
+                ALL => bytes.into_iter().map(Cow::Borrowed).collect(),
+                _ => vec![Cow::Owned(take_cells(layers, &bytes, mask))],
+            };
+            pending(CELLS, section_index(group, number), bytes)
+        })
+    });
+    let states = (0..snapshot.n_states as usize)
+        .map(|state| pending(STATE, state as u64, bytes_of(content.state(state))));
+    let journals = (0..snapshot.journals.len())
+        .map(|journal| pending(ROWS, journal as u64, bytes_of(content.journal(journal))));
+    let mut sections = cells.chain(states).chain(journals).peekable();
+    while sections.peek().is_some() {
+        writer.sections(sections.by_ref().take(MAX_WAITING).collect(), pool)?;
     }
-    for state in 0..snapshot.n_states as usize {
-        queue.push(STATE, state as u64, bytes_of(&content.state(state)))?;
-    }
-    for journal in 0..snapshot.journals.len() {
-        queue.push(ROWS, journal as u64, bytes_of(&content.journal(journal)))?;
-    }
-    queue.flush()
+    Ok(())
 }
 
 /// Read the descriptions as a reader does, so that nothing is written that it would refuse. The
@@ -182,34 +182,17 @@ fn expect_read_again(
     let bytes = description.len() as u64 + RECORD_BYTES * n_sections as u64;
     expect_at_most("bytes of the directory", RECORD_BYTES * n_sections as u64, MAX_DIRECTORY)?;
     expect_at_most("bytes of a description of layers", shape.len() as u64, MAX_SHAPE)?;
-    let shape = encode::read_shape(SHAPE, shape)?;
-    let (again, _) = encode::read_snapshot(IMAGE, description, shape, Room::of(bytes))?;
+    let shape = encode::read_shape(shape)?;
+    let (again, _) = encode::read_snapshot(description, shape, Room::of(bytes))?;
     Ok(again.check()?)
 }
 
-fn bytes_of<'a>(pieces: &[&'a [f32]]) -> Vec<&'a [u8]> {
-    pieces.iter().map(|piece| bytemuck::must_cast_slice(piece)).collect()
+fn pending(tag: Tag, index: u64, pieces: Vec<Cow<'_, [u8]>>) -> Pending<'_> {
+    Pending { section: Section::named(tag, SNAPSHOT_VERSION, true, index), pieces }
 }
 
-/// Sections that wait to be written together.
-struct Queue<'q, 'w, 'c> {
-    writer: &'q mut Writer<'w>,
-    pool: &'q dyn Pool,
-    waiting: Vec<Pending<'c>>,
-}
-
-impl<'c> Queue<'_, '_, 'c> {
-    fn push(&mut self, tag: Tag, index: u64, pieces: Vec<&'c [u8]>) -> Result<(), Error> {
-        let name = Name { tag, version: SNAPSHOT_VERSION, required: true, index };
-        self.waiting.push(Pending { name, pieces });
-        if self.waiting.len() == MAX_WAITING { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.writer.sections(&self.waiting, self.pool)?;
-        self.waiting.clear();
-        Ok(())
-    }
+fn bytes_of(pieces: Vec<&[f32]>) -> Vec<Cow<'_, [u8]>> {
+    pieces.into_iter().map(|piece| Cow::Borrowed(bytemuck::must_cast_slice(piece))).collect()
 }
 
 /// Return the index of the section with the `number`th piece of a group.
@@ -222,15 +205,13 @@ fn cells_of(mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Some cells of a block, layer by layer.
-fn take_cells(layouts: &[CellLayout], layers: &[&[u8]], mask: u32) -> Vec<u8> {
-    let cells = mask.count_ones() as usize;
-    let mut rows = vec![0; layouts.iter().map(|layout| layout.cell_bytes() * cells).sum()];
-    let mut rest = rows.as_mut_slice();
-    for (layout, layer) in layouts.iter().zip(layers) {
+fn take_cells(group: &Group, layers: &[&[u8]], mask: u32) -> Vec<u8> {
+    let mut rows = Vec::new();
+    for (layout, layer) in group.layouts().zip(layers) {
         for cell in cells_of(mask) {
-            let (row, after) = rest.split_at_mut(layout.cell_bytes());
-            layout.take_cell(layer, cell, row);
-            rest = after;
+            let start = rows.len();
+            rows.resize(start + layout.cell_bytes(), 0);
+            layout.take_cell(layer, cell, &mut rows[start..]);
         }
     }
     rows
@@ -253,9 +234,9 @@ impl<'a> StoredSnapshot<'a> {
     /// contradicts itself.
     pub fn open(container: &'a Container<'a>) -> Result<Self, Error> {
         let described = |tag, limit| container.read_at_most(container.require(tag, 0)?, limit);
-        let shape = encode::read_shape(SHAPE, &described(SHAPE, MAX_SHAPE)?)?;
+        let shape = encode::read_shape(&described(SHAPE, MAX_SHAPE)?)?;
         let room = Room::of(container.committed_len());
-        let (snapshot, pieces) = encode::read_snapshot(IMAGE, &described(IMAGE, MAX_IMAGE)?, shape, room)?;
+        let (snapshot, pieces) = encode::read_snapshot(&described(IMAGE, MAX_IMAGE)?, shape, room)?;
         snapshot.check().map_err(Error::Memory)?;
         pieces::check(&pieces, &snapshot)?;
         let stored = StoredSnapshot { container, snapshot, pieces };
@@ -270,15 +251,16 @@ impl<'a> StoredSnapshot<'a> {
 
     /// Sections are there and have the lengths that the snapshot says.
     fn check_lengths(&self) -> Result<(), Error> {
-        for (group, blocks) in self.pieces.iter().enumerate() {
-            let cell: u64 = self.layouts(group).map(|layout| layout.cell_bytes() as u64).sum();
-            for (number, mask) in blocks.masks.iter().enumerate() {
+        let shape = &self.snapshot.shape;
+        for (group, (pieces, layers)) in self.pieces.iter().zip(&shape.groups).enumerate() {
+            let cell: u64 = layers.layouts().map(|layout| layout.cell_bytes() as u64).sum();
+            for (number, mask) in pieces.masks.iter().enumerate() {
                 let len = cell * u64::from(mask.count_ones());
                 self.check_length(CELLS, section_index(group, number), len)?;
             }
         }
         let len = |of: fn(&crate::StateTensor) -> usize| -> u64 {
-            self.snapshot.shape.pieces().map(|piece| 4 * of(piece) as u64).fold(0, u64::saturating_add)
+            shape.pieces().map(|piece| 4 * of(piece) as u64).fold(0, u64::saturating_add)
         };
         let (state, row) = (len(|piece| piece.len), len(|piece| piece.input));
         for number in 0..self.snapshot.n_states {
@@ -294,10 +276,6 @@ impl<'a> StoredSnapshot<'a> {
         self.container.require(tag, index)?.expect_len(wanted)
     }
 
-    fn layouts(&self, group: usize) -> impl Iterator<Item = CellLayout> + '_ {
-        self.snapshot.shape.groups.get(group).into_iter().flat_map(|group| group.layouts())
-    }
-
     fn fill_numbers(&self, tag: Tag, index: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {
         let mut targets: Vec<&mut [u8]> =
             pieces.iter_mut().map(|piece| bytemuck::must_cast_slice_mut(piece)).collect();
@@ -306,14 +284,14 @@ impl<'a> StoredSnapshot<'a> {
 
     fn fill_cells(
         &self,
-        group: usize,
+        group: &Group,
         section: &Section,
         mask: u32,
         layers: &mut [&mut [u8]],
     ) -> Result<(), Error> {
         let rows = self.container.read(section)?;
         let mut rest: &[u8] = &rows;
-        for (layout, layer) in self.layouts(group).zip(layers) {
+        for (layout, layer) in group.layouts().zip(layers) {
             let (found, wanted) = (layer.len() as u64, layout.block_bytes() as u64);
             expect_equal(section.tag, section.offset, "bytes of a layer's block", found, wanted)?;
             for cell in cells_of(mask) {
@@ -331,15 +309,15 @@ impl Source for StoredSnapshot<'_> {
     type Error = Error;
 
     fn fill_block(&self, group: usize, block: usize, layers: &mut [&mut [u8]]) -> Result<(), Error> {
-        let pieces = self.pieces.get(group).filter(|pieces| block < pieces.ends.len());
-        let index = section_index(group, block);
-        let pieces = pieces.ok_or(Error::Missing { section: CELLS, index })?;
+        let missing = Error::Missing { section: CELLS, index: section_index(group, block) };
+        let known = self.pieces.get(group).zip(self.snapshot.shape.groups.get(group));
+        let (pieces, shape) = known.filter(|(pieces, _)| block < pieces.ends.len()).ok_or(missing)?;
         for (number, &mask) in pieces.range(block).zip(pieces.of(block)) {
             let index = section_index(group, number);
             let section = self.container.require(CELLS, index)?;
             match mask {
                 ALL => self.container.read_into(section, layers)?,
-                _ => self.fill_cells(group, section, mask, layers)?,
+                _ => self.fill_cells(shape, section, mask, layers)?,
             }
         }
         Ok(())

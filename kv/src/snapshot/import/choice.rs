@@ -21,15 +21,18 @@ pub(super) struct Choice<'r, 's> {
     pub cells: Vec<Vec<Cells>>,
     /// Checkpoints to import, the most useful first.
     pub checkpoints: Vec<Kept<'s>>,
-    /// Lists of checkpoints, per sequence, restricted to those to import.
-    pub lists: Vec<Vec<CheckpointRef>>,
 }
+
+/// An entry in the list of checkpoints of a sequence.
+type Mark<'s> = (&'s Sequence, &'s CheckpointRef);
 
 /// A checkpoint to import.
 pub(super) struct Kept<'s> {
     /// Index in the snapshot.
     pub number: usize,
     pub checkpoint: &'s Checkpoint,
+    /// Entries of lists that name it.
+    pub marks: Vec<Mark<'s>>,
     /// Cells that it keeps apart, per group.
     pub cells: Vec<Option<Cells>>,
     /// Position of the token that follows it.
@@ -87,7 +90,7 @@ impl Memory {
             }
         }
         check_merged(request)?;
-        let mut choice = Choice { request, cells, checkpoints: Vec::new(), lists: Vec::new() };
+        let mut choice = Choice { request, cells, checkpoints: Vec::new() };
         if self.checkpoints.sizes.needed {
             choice.checkpoints = self.candidates(request);
         }
@@ -110,16 +113,16 @@ impl Memory {
     /// Return the checkpoints that can be imported, the most useful first, as many as fit.
     fn candidates<'s>(&self, request: &Request<'s>) -> Vec<Kept<'s>> {
         let snapshot = request.snapshot;
-        let mut marks: Vec<Vec<(&Sequence, &CheckpointRef)>> = vec![Vec::new(); snapshot.checkpoints.len()];
+        let mut marks: Vec<Vec<Mark<'_>>> = vec![Vec::new(); snapshot.checkpoints.len()];
         for sequence in &snapshot.sequences {
             for mark in &sequence.checkpoints {
                 marks[mark.checkpoint as usize].push((sequence, mark));
             }
         }
         let mut ranked = Vec::new();
-        for (number, (checkpoint, marks)) in snapshot.checkpoints.iter().zip(&marks).enumerate() {
+        for (number, (checkpoint, marks)) in snapshot.checkpoints.iter().zip(marks).enumerate() {
             let Some(&(sequence, &CheckpointRef { pos, .. })) = marks.first() else { continue };
-            let Some(cells) = self.cells_for(request, checkpoint, marks) else { continue };
+            let Some(cells) = self.cells_for(request, checkpoint, &marks) else { continue };
             let end = snapshot.end_of(sequence);
             let rank = match () {
                 () if checkpoint.floor => 0,
@@ -128,7 +131,7 @@ impl Memory {
                 () if self.checkpoints.is_scheduled(pos, end) => 3,
                 () => 4,
             };
-            let kept = Kept { number, checkpoint, cells, pos, pinned: checkpoint.pinned, n_rows: 0 };
+            let kept = Kept { number, checkpoint, marks, cells, pos, pinned: checkpoint.pinned, n_rows: 0 };
             ranked.push((rank, end.0 - pos.0, kept));
         }
         ranked.sort_by_key(|(rank, distance, _)| (*rank, *distance));
@@ -149,7 +152,7 @@ impl Memory {
         &self,
         request: &Request<'_>,
         checkpoint: &Checkpoint,
-        marks: &[(&Sequence, &CheckpointRef)],
+        marks: &[Mark<'_>],
     ) -> Option<Vec<Option<Cells>>> {
         let pos = marks.first()?.1.pos;
         let mut list = vec![None; request.places.len()];
@@ -206,12 +209,11 @@ impl Memory {
         (need > free).then_some(("states", need, free))
     }
 
-    /// Choose the journals to import, and restrict the lists of checkpoints accordingly.
+    /// Choose the journals to import.
     fn choose_rows(&self, choice: &mut Choice<'_, '_>) {
         let snapshot = choice.request.snapshot;
         let mut left = self.checkpoints.free_journals.len();
         let most = self.checkpoints.journal_len();
-        let mut taken = vec![None; snapshot.checkpoints.len()];
         for kept in &mut choice.checkpoints {
             let saved = kept.checkpoint.journal.map_or(0, |journal| snapshot.journals[journal as usize]);
             if saved > 0 && most > 0 && left > 0 {
@@ -220,16 +222,7 @@ impl Memory {
                 // starts there.
                 kept.n_rows = saved.min(most - kept.pos.0 as u32 % most);
             }
-            taken[kept.number] = Some(kept.n_rows);
         }
-        let lists = snapshot.sequences.iter().map(|sequence| {
-            let marks = sequence.checkpoints.iter().filter_map(|mark| {
-                let n_rows = taken[mark.checkpoint as usize]?;
-                Some(CheckpointRef { n_rows: mark.n_rows.min(n_rows), ..*mark })
-            });
-            marks.collect()
-        });
-        choice.lists = lists.collect();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writing the bytes of a snapshot into reserved blocks, states and journals.
 
 use super::fit::Conversion;
-use super::{ImportError, NOWHERE, Request};
+use super::{ImportError, Request};
 use crate::cache::{Caches, PagedCells};
 use crate::error::Error;
 use crate::external::Placement;
@@ -25,26 +25,25 @@ impl Memory {
         pool: &dyn Pool,
     ) -> Result<Option<Conversion>, ImportError<S::Error>> {
         let Memory { reservation, caches, .. } = self;
-        let placement = reservation.as_ref().map_or(&NOWHERE, |reservation| &reservation.placement);
+        let placement = &reservation.placement;
         let mut conversion = None;
         for (group, place) in request.places.iter().enumerate() {
             let Some(cells) = caches.cells_mut(place.cache) else { continue };
-            let mut rooms = rooms(cells, place, placement.blocks.get(group).map_or(&[], Vec::as_slice));
+            let mut rooms = rooms(cells, place, &placement.blocks[group]);
             let saved = &request.snapshot.shape.groups[group];
-            if (saved.k_type, saved.v_type) == (place.group.k_type, place.group.v_type) {
-                fill_blocks(&mut rooms, pool, &|block, layers| {
-                    source.fill_block(group, block, layers).map(|()| Conversion::default())
-                })
-                .map_err(ImportError::Source)?;
-                continue;
-            }
+            let converts = (saved.k_type, saved.v_type) != (place.group.k_type, place.group.v_type);
             let layouts: Vec<_> = saved.layouts().zip(place.group.layouts()).collect();
             let done = fill_blocks(&mut rooms, pool, &|block, layers| {
+                if !converts {
+                    return source.fill_block(group, block, layers).map(|()| Conversion::default());
+                }
                 let live = request.snapshot.blocks[group][block].live;
                 convert(source, (group, block), live, &layouts, layers)
-            });
-            let conversion = conversion.get_or_insert_with(Conversion::default);
-            conversion.add(&done.map_err(ImportError::Source)?);
+            })
+            .map_err(ImportError::Source)?;
+            if converts {
+                conversion.get_or_insert_with(Conversion::default).add(&done);
+            }
         }
         fill_states(caches, request.snapshot, source, placement)?;
         Ok(conversion)

@@ -1,22 +1,82 @@
-//! Reservation of blocks, state slots and journal rows for an import.
+//! Reservation of blocks, state slots and journal rows for an import, until it is committed or
+//! dropped.
 
 use super::Request;
 use super::choice::Choice;
 use crate::cache::table::{BlockTable, Gone};
-use crate::cache::{CurrentState, HeldState};
+use crate::cache::{Caches, CurrentState, HeldState};
 use crate::error::Error;
 use crate::external::Placement;
 use crate::ids::SeqId;
 use crate::memory::Memory;
-use crate::rollback::{Checkpoint, ListedCheckpoint};
-use crate::snapshot::reservation::Reservation;
-use crate::snapshot::{Cells, CheckpointRef};
+use crate::rollback::{Checkpoint, Checkpoints, ListedCheckpoint};
+use crate::snapshot::{Block, Cells, CheckpointRef};
 use alloc::vec;
 use alloc::vec::Vec;
 use backstitch_core::cell::BlockEntry;
 
+/// Blocks, state slots and checkpoints that an import has reserved and nothing uses yet.
+///
+/// It lies in [`Memory`](crate::Memory), not in the [`Import`](super::Import), so that the
+/// next change of the memory frees it if the import is leaked.
+#[derive(Debug, Default)]
+pub(crate) struct Reservation {
+    /// Reserved blocks, slots and rows, in the snapshot's order.
+    pub(super) placement: Placement,
+    /// Block tables of sequences, per cache.
+    cells: Vec<(usize, SeqId, BlockTable)>,
+    /// Block tables of checkpoints, per cache.
+    checkpoint_cells: Vec<(usize, u32, BlockTable)>,
+    states: Vec<(SeqId, Option<CurrentState>)>,
+    checkpoint_states: Vec<(u32, HeldState)>,
+    /// Reserved checkpoints.
+    checkpoints: Vec<u32>,
+    lists: Vec<(SeqId, Vec<ListedCheckpoint>)>,
+}
+
+impl Reservation {
+    /// Replace the former content of the sequences with the reserved one; return the number of
+    /// checkpoints that the budget does not allow beside those of the other sequences.
+    pub(super) fn give(self, caches: &mut Caches, checkpoints: &mut Checkpoints) -> u32 {
+        for (cache, seq, table) in self.cells {
+            if let Some(cells) = caches.cells_mut(cache) {
+                cells.give(seq, table);
+            }
+        }
+        for (cache, id, table) in self.checkpoint_cells {
+            if let Some(cells) = caches.cells_mut(cache) {
+                cells.give_checkpoint(id, table);
+            }
+        }
+        if let Some(states) = &mut caches.states {
+            self.states.into_iter().for_each(|(seq, state)| states.give(seq, state));
+            self.checkpoint_states.into_iter().for_each(|(id, held)| states.give_checkpoint(id, held));
+        }
+        for (seq, list) in self.lists {
+            checkpoints.give(seq, list, caches);
+        }
+        checkpoints.keep_to_budget(caches);
+        self.checkpoints.iter().filter(|&&id| checkpoints.get(id).refs == 0).count() as u32
+    }
+
+    /// Free everything that was reserved.
+    pub(crate) fn give_back(self, caches: &mut Caches, checkpoints: &mut Checkpoints) {
+        let Placement { caches: numbers, blocks, states, .. } = self.placement;
+        for (number, blocks) in numbers.into_iter().zip(blocks) {
+            if let Some(cells) = caches.cells_mut(number as usize) {
+                // Groups in one cache share their blocks; freeing one again changes nothing.
+                blocks.into_iter().flatten().for_each(|block| cells.pool.give_back(block));
+            }
+        }
+        if let Some(own) = &mut caches.states {
+            states.into_iter().flatten().for_each(|slot| own.slots.give_back(slot));
+        }
+        self.checkpoints.iter().for_each(|&id| checkpoints.abandon(id));
+    }
+}
+
 impl Memory {
-    /// Reserve what was chosen. If the allocator refuses, everything is freed again.
+    /// Reserve what was chosen. After an error the caller frees what was reserved until then.
     pub(super) fn reserve_import(&mut self, choice: &Choice<'_, '_>) -> Result<(), Error> {
         let Request { snapshot, ref places, .. } = *choice.request;
         let placement = Placement {
@@ -30,43 +90,35 @@ impl Memory {
             .reserve_checkpoints(choice, &mut own)
             .and_then(|()| self.reserve_cells(choice, &mut own))
             .and_then(|()| self.reserve_states(choice, &mut own));
-        self.reservation = Some(own);
-        if reserved.is_err() {
-            self.undo();
-        }
+        self.reservation = own;
         reserved
     }
 
     /// Reserve checkpoints with their journals, and make lists of them.
     fn reserve_checkpoints(&mut self, choice: &Choice<'_, '_>, own: &mut Reservation) -> Result<(), Error> {
-        let request = choice.request;
-        let n_checkpoints = request.snapshot.checkpoints.len();
-        let mut users = vec![(0, 0); n_checkpoints];
-        for mark in choice.lists.iter().flatten() {
-            let (refs, readers) = &mut users[mark.checkpoint as usize];
-            *refs += 1;
-            *readers += u32::from(mark.n_rows > 0);
-        }
-        let mut ids = vec![None; n_checkpoints];
+        let Request { snapshot, seqs, .. } = *choice.request;
+        let mut reserved = vec![None; snapshot.checkpoints.len()];
         for kept in &choice.checkpoints {
-            let (refs, readers) = users[kept.number];
+            let readers = kept.marks.iter().filter(|(_, mark)| mark.n_rows.min(kept.n_rows) > 0).count();
+            let (refs, readers) = (kept.marks.len() as u32, readers as u32);
             let (pinned, floor) = (kept.pinned, kept.checkpoint.floor);
             let adopted = Checkpoint { refs, readers, pinned, floor, journal: None };
             let refused = Error::Full { what: "checkpoints", need: 1, free: 0, seq: SeqId::default() };
             let id = self.checkpoints.adopt(adopted).ok_or(refused)?;
             own.checkpoints.push(id);
-            ids[kept.number] = Some(id);
+            reserved[kept.number] = Some((id, kept.n_rows));
             let journal = kept.checkpoint.journal.filter(|_| kept.n_rows > 0);
             if let (Some(journal), Some(row)) = (journal, self.checkpoints.first_row(id)) {
                 own.placement.journals[journal as usize] = Some(row..row + kept.n_rows);
             }
         }
-        for (marks, &seq) in choice.lists.iter().zip(request.seqs) {
-            let entry = |&CheckpointRef { checkpoint, pos, n_rows }: &CheckpointRef| {
-                Some(ListedCheckpoint { id: ids[checkpoint as usize]?, pos, n_rows })
+        for (sequence, &seq) in snapshot.sequences.iter().zip(seqs) {
+            let entry = |mark: &CheckpointRef| {
+                let (id, n_rows) = reserved[mark.checkpoint as usize]?;
+                Some(ListedCheckpoint { id, pos: mark.pos, n_rows: mark.n_rows.min(n_rows) })
             };
-            let mut list = self.checkpoints.empty_list(marks.len())?;
-            list.extend(marks.iter().filter_map(entry));
+            let mut list = self.checkpoints.empty_list(sequence.checkpoints.len())?;
+            list.extend(sequence.checkpoints.iter().filter_map(entry));
             own.lists.push((seq, list));
         }
         Ok(())
@@ -84,18 +136,14 @@ impl Memory {
             let Some(cells) = self.caches.cells_mut(place.cache) else { continue };
             let (table_room, window) = (cells.table_room, &cells.window);
             let blocks = &request.snapshot.blocks[group];
-            let users = choice.users(group);
-            placed[group] = vec![None; blocks.len()];
-            let taken = &mut placed[group];
-            for ((users, block), taken) in users.into_iter().zip(blocks).zip(&mut *taken) {
-                if users > 0 {
-                    *taken = cells.pool.take(users);
-                    debug_assert!(taken.is_some(), "the choice fits");
-                }
-                if let Some(taken) = *taken {
-                    cells.pool.set_all_pos(taken, &block.pos);
-                }
-            }
+            let take = |(users, block): (u32, &Block)| {
+                let taken = (users > 0).then(|| cells.pool.take(users))?;
+                debug_assert!(taken.is_some(), "the choice fits");
+                cells.pool.set_all_pos(taken?, &block.pos);
+                taken
+            };
+            placed[group] = choice.users(group).into_iter().zip(blocks).map(take).collect();
+            let taken = &placed[group];
             for (cells, &seq) in choice.cells[group].iter().zip(request.seqs) {
                 let mut table = imported(cells, taken, table_room)?;
                 if window.is_some() {

@@ -19,9 +19,9 @@ pub(in crate::storage) fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Return the checksum of `pieces`, one after the other.
-pub(in crate::storage) fn of_pieces(pieces: &[&[u8]]) -> u64 {
+pub(in crate::storage) fn of_pieces<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
     let mut sum = Checksum::new();
-    pieces.iter().for_each(|piece| sum.add(piece));
+    pieces.iter().for_each(|piece| sum.add(piece.as_ref()));
     sum.value()
 }
 

@@ -7,6 +7,7 @@
 use super::limits::zeroed;
 use super::section::{Codec, MAX_COMPRESSED, MAX_RATIO, Section};
 use crate::storage::error::Error;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// Shorter sections stay as they are.
@@ -20,11 +21,13 @@ const LEVEL: i32 = 1;
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
-pub(super) fn compress(pieces: &[&[u8]], raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
+pub(super) fn compress(pieces: &[Cow<'_, [u8]>], raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
     if !(MIN_BYTES..=MAX_COMPRESSED).contains(&raw_len) {
         return Ok(None);
     }
-    let raw = gather(pieces, raw_len)?;
+    let mut raw = Vec::new();
+    raw.try_reserve_exact(raw_len as usize).map_err(|_| Error::OutOfMemory { bytes: raw_len })?;
+    pieces.iter().for_each(|piece| raw.extend_from_slice(piece));
     let sample = raw.get(..SAMPLE).unwrap_or(&raw);
     let plain = encode(Codec::ZSTD, sample)?.len();
     let shuffled = encode(Codec::SHUFFLED_ZSTD, sample)?.len();
@@ -59,17 +62,6 @@ pub(super) fn decompress(section: &Section, stored: &[u8]) -> Result<Vec<u8>, Er
     let mut raw = zeroed(raw_len)?;
     let len = zstd::bulk::decompress_to_buffer(stored, &mut raw).map_err(|_| malformed(0))?;
     if len as u64 == raw_len { finish(raw) } else { Err(malformed(len as u64)) }
-}
-
-fn gather(pieces: &[&[u8]], len: u64) -> Result<Vec<u8>, Error> {
-    let mut raw = zeroed(len)?;
-    let mut rest = raw.as_mut_slice();
-    for piece in pieces {
-        let (to, after) = rest.split_at_mut(piece.len());
-        to.copy_from_slice(piece);
-        rest = after;
-    }
-    Ok(raw)
 }
 
 fn encode(codec: Codec, raw: &[u8]) -> Result<Vec<u8>, Error> {

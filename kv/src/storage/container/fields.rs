@@ -20,59 +20,17 @@ impl<'a> Fields<'a> {
         Fields { section, bytes: ByteReader::new(bytes) }
     }
 
-    fn named<T>(&self, read: Result<T, EndOfBytes>) -> Result<T, Error> {
+    /// Read what `read` takes, such as [`ByteReader::u32`] or [`ByteReader::array`].
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if fewer bytes are left.
+    pub fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut ByteReader<'a>) -> Result<T, EndOfBytes>,
+    ) -> Result<T, Error> {
         let section = self.section;
-        read.map_err(|EndOfBytes { offset, need, have }| Error::Truncated { section, offset, need, have })
-    }
-
-    /// Take the next `n` bytes.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if fewer are left.
-    pub fn take(&mut self, n: usize) -> Result<&'a [u8], Error> {
-        let taken = self.bytes.take(n as u64);
-        self.named(taken)
-    }
-
-    /// Take the next `N` bytes.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if fewer are left.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let array = self.bytes.array();
-        self.named(array)
-    }
-
-    /// Read the next byte.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if none is left.
-    pub fn u8(&mut self) -> Result<u8, Error> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    /// Read the next 32 bits, without sign.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if fewer are left.
-    pub fn u32(&mut self) -> Result<u32, Error> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    /// Read the next 32 bits, with sign.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if fewer are left.
-    pub fn i32(&mut self) -> Result<i32, Error> {
-        self.array().map(i32::from_le_bytes)
-    }
-
-    /// Read the next 64 bits, without sign.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if fewer are left.
-    pub fn u64(&mut self) -> Result<u64, Error> {
-        self.array().map(u64::from_le_bytes)
+        let cut = |EndOfBytes { offset, need, have }| Error::Truncated { section, offset, need, have };
+        read(&mut self.bytes).map_err(cut)
     }
 
     /// Read a count of things that take at least `least` bytes each, so that a list of them is no
@@ -82,7 +40,7 @@ impl<'a> Fields<'a> {
     /// [`Error::Truncated`] if it is not there; [`Error::TooLarge`] if there cannot be so many
     /// things.
     pub fn count(&mut self, least: usize) -> Result<usize, Error> {
-        let value = self.u32()?;
+        let value = self.read(ByteReader::u32)?;
         let limit = self.bytes.left() / least.max(1) as u64;
         if u64::from(value) > limit {
             return Err(Error::TooLarge { what: "things of a list", value: value.into(), limit });

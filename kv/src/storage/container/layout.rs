@@ -3,7 +3,7 @@
 //! Each part is a struct without padding whose bytes are those of the file, so that its layout is
 //! the struct and reading it is a copy. Parts with a `check` end with it: the checksum of all bytes
 //! before. This module looks at single parts; whether they agree with each other and with the file
-//! is the business of `open.rs`.
+//! is the business of `reader.rs`.
 
 use super::checksum::checksum;
 use crate::storage::error::{Error, expect_equal};
@@ -39,7 +39,7 @@ pub fn align(offset: u64) -> Option<u64> {
 }
 
 /// Return the checksum of all bytes of `part` but the last 8, which hold it.
-fn check_of<T: Pod>(part: &T) -> u64 {
+pub fn check_of<T: Pod>(part: &T) -> u64 {
     const { assert!(size_of::<T>() > 8, "a check is 8 bytes") };
     let (content, _) = bytemuck::bytes_of(part).split_at(size_of::<T>() - 8);
     checksum(content)
@@ -64,16 +64,13 @@ pub struct HeaderBytes {
     check: u64,
 }
 
-/// Numbers of the scopes.
-const SCOPES: [(Scope, u32); 3] = [(Scope::Context, 1), (Scope::Sequence, 2), (Scope::Entry, 3)];
-
 impl HeaderBytes {
     pub fn new(header: &Header, stream: bool) -> Self {
         let mut bytes = Self {
             magic: MAGIC,
             version: VERSION,
             flags: if stream { FLAG_STREAM } else { 0 },
-            scope: SCOPES.iter().filter(|known| known.0 == header.scope).map(|known| known.1).sum(),
+            scope: header.scope as u32,
             fingerprint: header.fingerprint.0,
             ..Self::zeroed()
         };
@@ -81,25 +78,23 @@ impl HeaderBytes {
         bytes
     }
 
-    /// Return the content of the header, and true if the container is a stream.
+    /// Return the content of a header that begins with [`MAGIC`], and true if the container is a
+    /// stream.
     ///
     /// # Errors
-    /// [`Error::Magic`], [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
+    /// [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
     /// and scopes that no program of this version writes.
     pub fn decode(&self) -> Result<(Header, bool), Error> {
-        if self.magic != MAGIC {
-            return Err(Error::Magic { found: self.magic });
-        }
         verify(Tag::HEADER, 0, self.check, check_of(self))?;
         if self.version != VERSION {
             return Err(Error::Version { found: self.version, wanted: VERSION });
         }
         let flags = self.flags;
         expect_equal(Tag::HEADER, 12, "flags", flags.into(), (flags & FLAG_STREAM).into())?;
-        let scope = SCOPES.iter().find(|known| known.1 == self.scope).map(|known| known.0);
+        let scopes = [Scope::Context, Scope::Sequence, Scope::Entry];
         let (section, found) = (Tag::HEADER, self.scope.into());
         let malformed = Error::Malformed { section, offset: 16, what: "scope", found, wanted: 1 };
-        let scope = scope.ok_or(malformed)?;
+        let scope = scopes.into_iter().find(|scope| *scope as u32 == self.scope).ok_or(malformed)?;
         Ok((Header { fingerprint: Fingerprint(self.fingerprint), scope }, flags == FLAG_STREAM))
     }
 }
@@ -193,19 +188,6 @@ impl Footer {
     /// Return the checksum that a slot keeps of this footer.
     pub fn checksum(&self) -> u64 {
         checksum(bytemuck::bytes_of(self))
-    }
-
-    /// Return true if this looks like a footer at all.
-    pub fn is_footer(&self) -> bool {
-        self.magic == FOOTER_MAGIC
-    }
-
-    /// Check that the footer, which lies at `offset`, is unharmed.
-    ///
-    /// # Errors
-    /// [`Error::Checksum`] if it is not.
-    pub fn verify(&self, offset: u64) -> Result<(), Error> {
-        verify(Tag::FOOTER, offset, self.check, check_of(self))
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::storage::error::Error;
 use alloc::vec::Vec;
+use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 /// The directory: that of 1.4 million sections, or of as many blocks of 32 tokens.
@@ -32,16 +33,16 @@ pub(in crate::storage) fn expect_at_most(what: &'static str, value: u64, limit: 
 }
 
 /// Return `len` zeros, or a typed error where the allocator refuses.
-pub(super) fn zeroed(len: u64) -> Result<Vec<u8>, Error> {
-    let refused = Error::OutOfMemory { bytes: len };
+pub(super) fn zeroed<T: Zeroable>(len: u64) -> Result<Vec<T>, Error> {
+    let refused = Error::OutOfMemory { bytes: len.saturating_mul(size_of::<T>() as u64) };
     usize::try_from(len).ok().and_then(|len| try_zeroed_vec(len).ok()).ok_or(refused)
 }
 
-/// The rest of the memory that a description may take, however small its entries are in the
-/// file.
+/// The memory that a description takes, and the most that it may take, however small its entries
+/// are in the file.
 #[derive(Debug)]
 pub(in crate::storage) struct Room {
-    left: u64,
+    used: u64,
     all: u64,
 }
 
@@ -49,15 +50,14 @@ impl Room {
     /// Return the room for what is described in a container of so many bytes.
     pub fn of(container: u64) -> Self {
         let all = container.saturating_mul(2).saturating_add(IMAGE_ROOM);
-        Room { left: all, all }
+        Room { used: 0, all }
     }
 
-    /// Make a list with room for exactly `n` entries, which count against what is left.
+    /// Make a list with room for exactly `n` entries, if that much is left.
     pub fn list<T>(&mut self, n: usize) -> Result<Vec<T>, Error> {
         let bytes = (n as u64).saturating_mul(size_of::<T>() as u64);
-        let value = (self.all - self.left).saturating_add(bytes);
-        expect_at_most("bytes of memory for a description", value, self.all)?;
-        self.left -= bytes;
+        self.used = self.used.saturating_add(bytes);
+        expect_at_most("bytes of memory for a description", self.used, self.all)?;
         let mut list = Vec::new();
         list.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { bytes })?;
         Ok(list)

@@ -2,10 +2,11 @@
 
 use super::section::{Codec, Section};
 use crate::storage::error::Error;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 /// Compress nothing: no writer without a codec is asked to.
-pub(super) fn compress(_pieces: &[&[u8]], _raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
+pub(super) fn compress(_pieces: &[Cow<'_, [u8]>], _raw_len: u64) -> Result<Option<(Codec, Vec<u8>)>, Error> {
     Ok(None)
 }
 

@@ -63,23 +63,10 @@ pub struct Section {
     pub checksum: u64,
 }
 
-/// Name of a section that is to be written.
-#[derive(Clone, Copy, Debug)]
-pub struct Name {
-    /// The kind of section.
-    pub tag: Tag,
-    /// The version of that kind's content.
-    pub version: u16,
-    /// True if readers that do not know the tag or the version must refuse the file.
-    pub required: bool,
-    /// Number of the section among those of its kind.
-    pub index: u64,
-}
-
 impl Section {
-    /// Return a section of this name without place and content.
-    pub(super) fn named(name: Name) -> Self {
-        let Name { tag, version, required, index } = name;
+    /// Return a section without place and content. If it is `required`, readers that do not know the
+    /// tag or the version must refuse the file.
+    pub(in crate::storage) fn named(tag: Tag, version: u16, required: bool, index: u64) -> Self {
         let flags = if required { FLAG_REQUIRED } else { 0 };
         Self { tag, version, flags, index, ..Self::zeroed() }
     }
@@ -107,10 +94,10 @@ impl Section {
         (self.tag, self.index)
     }
 
-    /// Return true if two sections are the same bytes of the file, read the same way.
-    fn same_bytes(&self, other: &Self) -> bool {
+    /// Return this section with place and content of another one.
+    pub(super) fn at(&self, place: &Self) -> Self {
         let Self { tag, version, flags, index, .. } = *self;
-        *self == Self { tag, version, flags, index, ..*other }
+        Self { tag, version, flags, index, ..*place }
     }
 
     /// Check what can be known without reading the section, `end` being where sections end.
@@ -142,7 +129,7 @@ pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
     let mut before: Option<&Section> = None;
     for section in by_offset(sections)? {
         match before {
-            Some(before) if section.same_bytes(before) => {}
+            Some(before) if *section == section.at(before) => {}
             Some(before) if section.offset < before.end() => {
                 let (section, other, offset) = (section.tag, before.tag, section.offset);
                 return Err(Error::Overlap { section, other, offset });

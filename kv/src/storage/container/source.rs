@@ -38,7 +38,7 @@ impl<'a> Source<'a> {
     }
 
     /// Fill `into` with the bytes from `offset` on, which are part of `section`.
-    fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+    pub(super) fn fill(&self, section: Tag, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let wanted = into.len() as u64;
         let found = match self {
             Self::Slice(bytes) => slice_of(bytes, offset, wanted).map(|from| into.copy_from_slice(from)),
@@ -73,24 +73,22 @@ impl<'a> Source<'a> {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Show the bytes of a section as they are stored to `take`, some at a time and in order, until
-    /// it returns false; return true if it never did.
-    fn show(&self, section: &Section, mut take: impl FnMut(&[u8]) -> bool) -> Result<bool, Error> {
+    /// Show the bytes of a section as they are stored to `take`, some at a time and in order.
+    fn show(&self, section: &Section, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
         let Section { tag, mut offset, stored_len, .. } = *section;
         if let Self::Slice(_) = self {
-            return Ok(take(&self.bytes(tag, offset, stored_len)?));
+            take(&self.bytes(tag, offset, stored_len)?);
+            return Ok(());
         }
         let (mut left, mut space) = (stored_len, zeroed(stored_len.min(STEP as u64))?);
         while left > 0 {
             let (bytes, _) = space.split_at_mut(left.min(STEP as u64) as usize);
             self.fill(tag, offset, bytes)?;
-            if !take(bytes) {
-                return Ok(false);
-            }
+            take(bytes);
             let n = bytes.len() as u64;
             (offset, left) = (offset.saturating_add(n), left - n);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Read the content of a section of at most `limit` bytes, and check it. Nothing is allocated
@@ -146,17 +144,14 @@ impl<'a> Source<'a> {
             return self.read(section, MAX_READ).map(drop);
         }
         let mut sum = Checksum::new();
-        self.show(section, |bytes| {
-            sum.add(bytes);
-            true
-        })?;
+        self.show(section, |bytes| sum.add(bytes))?;
         verify(section.tag, section.offset, section.checksum, sum.value())
     }
 
     /// Return true if the content of a section is `pieces`, one after the other. Damaged content is
     /// not.
-    pub(super) fn holds(&self, section: &Section, pieces: &[&[u8]]) -> bool {
-        let (mut pieces_left, mut piece): (_, &[u8]) = (pieces.iter(), &[]);
+    pub(super) fn holds<P: AsRef<[u8]>>(&self, section: &Section, pieces: &[P]) -> bool {
+        let (mut pieces_left, mut piece): (_, &[u8]) = (pieces.iter().map(AsRef::as_ref), &[]);
         let mut is_next = |mut bytes: &[u8]| loop {
             let n = bytes.len().min(piece.len());
             let ((found, bytes_left), (wanted, piece_left)) = (bytes.split_at(n), piece.split_at(n));
@@ -170,11 +165,12 @@ impl<'a> Source<'a> {
             let Some(next) = pieces_left.next() else { return false };
             (bytes, piece) = (bytes_left, next);
         };
-        let same = match section.codec {
-            Codec::RAW => self.show(section, is_next),
-            _ => self.read(section, MAX_READ).map(|content| is_next(&content)),
+        let mut same = section.raw_len == len_of(pieces);
+        let shown = match section.codec {
+            Codec::RAW => self.show(section, |bytes| same = same && is_next(bytes)),
+            _ => self.read(section, MAX_READ).map(|content| same = same && is_next(&content)),
         };
-        section.raw_len == len_of(pieces) && same.unwrap_or(false)
+        shown.is_ok() && same
     }
 }
 

@@ -211,14 +211,14 @@ fn content_is_recognised_however_it_is_cut_into_pieces() {
             let mut pieces: Vec<&[u8]> = content.chunks(step).collect();
             pieces.insert(0, &[]);
             pieces.push(&[]);
-            assert!(old.holds(section, &pieces));
+            assert!(old.source.holds(section, &pieces));
             let last = pieces.len() - 2;
-            assert!(!old.holds(section, &pieces[..last]), "shorter by {step}");
-            assert!(!old.holds(section, &[&pieces[..], &[&[0]]].concat()), "longer by one");
+            assert!(!old.source.holds(section, &pieces[..last]), "shorter by {step}");
+            assert!(!old.source.holds(section, &[&pieces[..], &[&[0]]].concat()), "longer by one");
             let end = pieces[last];
             let changed = [&end[1..], &[!end[end.len() - 1]]].concat();
             pieces[last] = &changed;
-            assert!(!old.holds(section, &pieces));
+            assert!(!old.source.holds(section, &pieces));
         }
     }
 }

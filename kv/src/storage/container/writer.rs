@@ -1,4 +1,9 @@
 //! Writing: a container in one pass, alone or as the continuation of an old one.
+//!
+//! Several sections are written at once on all threads of a pool: those that an old container has
+//! are found in it, and new ones are copied to the receiver's own room while they are summed. A
+//! receiver without room is written to by one thread, while another sums the same bytes. The
+//! container gets the same bytes as if they came one after the other.
 
 use super::checksum::{Checksum, checksum, of_pieces};
 use super::codec::compress;
@@ -7,12 +12,16 @@ use super::layout::{
 };
 use super::limits::{MAX_DIRECTORY, expect_at_most};
 use super::reader::Container;
-use super::section::{Codec, Name, RECORD_BYTES, Section, check_all};
-use crate::io::Write;
+use super::section::{RECORD_BYTES, Section, check_all};
+use crate::io::{self, Write};
 use crate::storage::error::{Error, expect_equal};
 use crate::storage::header::{Header, Tag};
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
+use backstitch_core::pool::{Inline, Parts, Pool, n_jobs};
 use bytemuck::Zeroable;
 
 /// Bytes that are written and then summed up at a time: what the receiver's copy has brought to the
@@ -23,16 +32,21 @@ const STEP: usize = 128 << 10;
 ///
 /// Nothing counts until [`Writer::finish`] has written the directory and the footer.
 pub struct Writer<'a> {
-    pub(super) out: &'a mut dyn Write,
+    out: &'a mut dyn Write,
     head: HeaderBytes,
-    generation: u64,
-    start: u64,
     /// The offset of the next byte that goes to `out`.
-    pub(super) at: u64,
+    at: u64,
     sections: BTreeMap<(Tag, u64), Section>,
-    pub(super) old: Option<Old<'a>>,
+    old: Option<Old<'a>>,
     reused: u64,
-    pub(super) compresses: bool,
+    compresses: bool,
+}
+
+/// A section that is to be written: its record, which gets its place on the way, and its content,
+/// pieces one after the other.
+pub(in crate::storage) struct Pending<'p> {
+    pub section: Section,
+    pub pieces: Vec<Cow<'p, [u8]>>,
 }
 
 /// Measures of a finished container.
@@ -98,21 +112,12 @@ impl<'a> Writer<'a> {
         let head = HeaderBytes::new(&header, is_stream);
         out.write_all(bytemuck::bytes_of(&head))?;
         out.write_all(&[0; (DATA_OFFSET - HEADER_BYTES) as usize])?;
-        Ok(Self { at: DATA_OFFSET, ..Self::at_start(out, head) })
+        Ok(Self::behind(DATA_OFFSET, out, head, None))
     }
 
-    fn at_start(out: &'a mut dyn Write, head: HeaderBytes) -> Self {
-        Self {
-            out,
-            head,
-            generation: 1,
-            start: 0,
-            at: 0,
-            sections: BTreeMap::new(),
-            old: None,
-            reused: 0,
-            compresses: false,
-        }
+    /// Return a writer whose next byte goes to the offset `at`.
+    fn behind(at: u64, out: &'a mut dyn Write, head: HeaderBytes, old: Option<Old<'a>>) -> Self {
+        Self { out, head, at, sections: BTreeMap::new(), old, reused: 0, compresses: false }
     }
 
     /// Continue `old`: what goes to `out` belongs after its [committed
@@ -124,13 +129,10 @@ impl<'a> Writer<'a> {
     /// footer; [`Error::TooLarge`] if it was saved as often as can be counted.
     pub fn append(out: &'a mut dyn Write, old: &'a Container<'a>) -> Result<Self, Error> {
         expect_equal(Tag::HEADER, 12, "flags", old.is_stream().into(), 0)?;
-        let (what, value, limit) = ("generations", old.generation(), u64::MAX - 1);
-        let generation = value.checked_add(1).ok_or(Error::TooLarge { what, value, limit })?;
-        let start = old.committed_len();
+        expect_at_most("generations", old.generation(), u64::MAX - 1)?;
         // What the header holds besides what is known here stays in the file, and under its
         // checksum.
-        let new = Self::at_start(out, old.head);
-        Ok(Self { generation, start, at: start, old: Some(Old::new(old)), ..new })
+        Ok(Self::behind(old.committed_len(), out, old.head, Some(Old::new(old))))
     }
 
     /// Return the container that is continued, if one is.
@@ -152,9 +154,9 @@ impl<'a> Writer<'a> {
         index: u64,
         pieces: &[&[u8]],
     ) -> Result<(), Error> {
-        let name = Name { tag, version, required, index };
-        let found = self.old.as_ref().and_then(|old| old.find(name, pieces));
-        self.put_section(name, pieces, found)
+        let section = Section::named(tag, version, required, index);
+        let pieces = pieces.iter().map(|piece| Cow::Borrowed(*piece)).collect();
+        self.sections(vec![Pending { section, pieces }], &Inline)
     }
 
     /// Compress the sections that are written from now on, each if it saves at least 5 % of it.
@@ -163,51 +165,82 @@ impl<'a> Writer<'a> {
         self.compresses = true;
     }
 
-    /// Write a section, unless the old container has the same as `found`.
-    pub(super) fn put_section(
+    /// Write sections, none of them twice, in their order, on all threads of `pool` as far as
+    /// possible.
+    ///
+    /// # Errors
+    /// As [`Writer::section`].
+    pub(in crate::storage) fn sections(
         &mut self,
-        name: Name,
-        pieces: &[&[u8]],
-        found: Option<Section>,
+        mut list: Vec<Pending<'_>>,
+        pool: &dyn Pool,
     ) -> Result<(), Error> {
-        let Name { tag, index, .. } = name;
-        if self.sections.contains_key(&(tag, index)) {
-            return Err(Error::Repeated { section: tag, index });
+        let mut keys = list.iter().map(|pending| pending.section.key());
+        if let Some((section, index)) = keys.find(|key| self.sections.contains_key(key)) {
+            return Err(Error::Repeated { section, index });
         }
-        if let Some(old) = found {
-            return self.refer(name, old);
+        if let Some(old) = &self.old {
+            each(pool, &mut list, |Pending { section, pieces }| {
+                if let Some(found) = old.find(section, pieces) {
+                    *section = section.at(&found);
+                }
+            })?;
         }
-        let (offset, raw_len) = (self.at, len_of(pieces));
-        let compressed = if self.compresses { compress(pieces, raw_len)? } else { None };
-        let (codec, stored_len, checksum) = match compressed {
-            Some((codec, stored)) => {
-                self.put(&[&stored])?;
-                (codec, stored.len() as u64, of_pieces(pieces))
-            }
-            None => (Codec::RAW, raw_len, self.put(pieces)?),
+        // Where the old container has nothing, there is no place yet.
+        let (mut new, old): (Vec<_>, Vec<_>) =
+            list.into_iter().partition(|pending| pending.section.offset == 0);
+        self.write_new(&mut new, pool)?;
+        let lens = old.iter().map(|pending| pending.section.stored_len);
+        self.reused = lens.fold(self.reused, u64::saturating_add);
+        let written = new.iter().chain(&old).map(|pending| (pending.section.key(), pending.section));
+        self.sections.extend(written);
+        Ok(())
+    }
+
+    /// Write the sections that the old container has not: all at once, unless it is as fast to write
+    /// one after the other.
+    fn write_new(&mut self, new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+        let mut end = self.at;
+        for Pending { section, pieces } in &mut *new {
+            let (offset, raw_len) = (end, len_of(pieces));
+            *section = Section { offset, stored_len: raw_len, raw_len, ..*section };
+            end = end_of(offset, raw_len)?.next_multiple_of(ALIGN);
+        }
+        let room = match usize::try_from(end - self.at) {
+            Ok(len) if !self.compresses => self.out.room(len),
+            _ => None,
         };
-        self.insert(Section { offset, stored_len, raw_len, codec, checksum, ..Section::named(name) })
-    }
-
-    /// Refer to a section of the old container.
-    pub(super) fn refer(&mut self, name: Name, old: Section) -> Result<(), Error> {
-        self.reused = self.reused.saturating_add(old.stored_len);
-        let Section { tag, version, flags, index, .. } = Section::named(name);
-        self.insert(Section { tag, version, flags, index, ..old })
-    }
-
-    pub(super) fn insert(&mut self, section: Section) -> Result<(), Error> {
-        let Section { tag, index, .. } = section;
-        match self.sections.insert(section.key(), section) {
-            None => Ok(()),
-            Some(_) => Err(Error::Repeated { section: tag, index }),
+        match room {
+            Some(room) => fill(room, new, pool)?,
+            None if self.compresses || pool.n_threads() == 1 => {
+                return new.iter_mut().try_for_each(|pending| self.put_section(pending));
+            }
+            None => write_and_sum(self.out, new, pool)?,
         }
+        self.at = end;
+        Ok(())
+    }
+
+    /// Write a section behind those before it.
+    fn put_section(&mut self, pending: &mut Pending<'_>) -> Result<(), Error> {
+        let Pending { section, pieces } = pending;
+        section.offset = self.at;
+        let compressed = if self.compresses { compress(pieces, section.raw_len)? } else { None };
+        section.checksum = match compressed {
+            Some((codec, stored)) => {
+                (section.codec, section.stored_len) = (codec, stored.len() as u64);
+                self.put(&[stored])?;
+                of_pieces(pieces)
+            }
+            None => self.put(pieces)?,
+        };
+        Ok(())
     }
 
     /// Write `pieces`, padded, and return their checksum.
-    fn put(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
+    fn put<P: AsRef<[u8]>>(&mut self, pieces: &[P]) -> Result<u64, Error> {
         let (mut sum, mut batch, mut len) = (Checksum::new(), Vec::new(), 0);
-        for piece in pieces.iter().flat_map(|piece| piece.chunks(STEP)) {
+        for piece in pieces.iter().flat_map(|piece| piece.as_ref().chunks(STEP)) {
             batch.push(piece);
             len += piece.len();
             if len >= STEP {
@@ -240,8 +273,10 @@ impl<'a> Writer<'a> {
         let records: Vec<Section> = self.sections.values().copied().collect();
         let directory: &[u8] = bytemuck::must_cast_slice(&records);
         self.write(&[directory, padding(directory.len() as u64)])?;
+        let (start, last) = self.old().map_or((0, 0), |old| (old.committed_len(), old.generation()));
+        let generation = last.saturating_add(1);
         let footer = Footer {
-            generation: self.generation,
+            generation,
             total: self.at.saturating_add(FOOTER_BYTES),
             directory_offset,
             directory_len: directory.len() as u64,
@@ -251,10 +286,10 @@ impl<'a> Writer<'a> {
         };
         let footer = footer.sealed();
         self.write(&[bytemuck::bytes_of(&footer)])?;
-        let (generation, bytes) = (self.generation, self.at);
+        let bytes = self.at;
         Ok(Written {
             bytes,
-            written: bytes - self.start,
+            written: bytes - start,
             reused: self.reused,
             waste: waste(&footer, check_all(&records, directory_offset)?),
             generation,
@@ -264,28 +299,80 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Copy the content of sections to `room`, where each follows the one before, and sum it.
+fn fill(mut room: &mut [u8], new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+    let mut places = Vec::with_capacity(new.len());
+    for pending in new {
+        let (place, rest) = room.split_at_mut(pending.section.raw_len.next_multiple_of(ALIGN) as usize);
+        places.push((pending, place));
+        room = rest;
+    }
+    each(pool, &mut places, |(pending, place)| {
+        let (mut sum, mut rest) = (Checksum::new(), &mut **place);
+        for piece in &pending.pieces {
+            let (to, after) = rest.split_at_mut(piece.len());
+            sum.add_copied(piece, to);
+            rest = after;
+        }
+        rest.fill(0);
+        pending.section.checksum = sum.value();
+    })
+}
+
+/// Write the content of sections on one thread and sum it on another.
+fn write_and_sum(out: &mut dyn Write, new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
+    let mut bytes: Vec<&[u8]> = Vec::new();
+    let mut sums = Vec::with_capacity(new.len());
+    for Pending { section, pieces } in new {
+        bytes.extend(pieces.iter().map(|piece| &**piece));
+        bytes.push(padding(section.raw_len));
+        sums.push((&mut section.checksum, &*pieces));
+    }
+    let mut written = Ok(());
+    let mut tasks: [Box<dyn FnMut() + Send + '_>; 2] = [
+        Box::new(|| written = out.write_pieces(&bytes)),
+        Box::new(|| sums.iter_mut().for_each(|(sum, pieces)| **sum = of_pieces(pieces))),
+    ];
+    each(pool, &mut tasks, |task| task())?;
+    drop(tasks);
+    Ok(written?)
+}
+
+/// Call `f` for each of `list`, some on each thread.
+///
+/// # Errors
+/// [`Error::Io`] if `f` panicked.
+fn each<T: Send>(pool: &dyn Pool, list: &mut [T], f: impl Fn(&mut T) + Sync) -> Result<(), Error> {
+    let n_jobs = n_jobs(pool, list.len(), 1);
+    let parts = Parts::new(list, 1, n_jobs);
+    let done = pool.run(n_jobs, &|job| {
+        parts.take(job).map(|(_, part)| part).into_iter().flatten().for_each(&f);
+    });
+    done.map_err(|_| Error::Io(io::Error::Device { what: "a thread that was to write", code: 0 }))
+}
+
 /// Return the end of `len` bytes from `at` on; so far below the largest number that what is padded
 /// and the footer still have an end.
-pub(super) fn end_of(at: u64, len: u64) -> Result<u64, Error> {
+fn end_of(at: u64, len: u64) -> Result<u64, Error> {
     let (what, limit) = ("bytes of a container", u64::MAX - 2 * ALIGN);
     let end = at.checked_add(len).filter(|end| *end <= limit);
     end.ok_or(Error::TooLarge { what, value: len, limit })
 }
 
 /// Return the zeros behind `len` bytes that begin at a multiple of [`ALIGN`].
-pub(super) fn padding(len: u64) -> &'static [u8] {
+fn padding(len: u64) -> &'static [u8] {
     const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
     let (padding, _) = ZEROS.split_at(((ALIGN - len % ALIGN) % ALIGN) as usize);
     padding
 }
 
 /// Return the bytes of all `pieces` together.
-pub(super) fn len_of(pieces: &[&[u8]]) -> u64 {
-    pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add)
+pub(super) fn len_of<P: AsRef<[u8]>>(pieces: &[P]) -> u64 {
+    pieces.iter().map(|piece| piece.as_ref().len() as u64).fold(0, u64::saturating_add)
 }
 
 /// Sections of an old container, by content.
-pub(super) struct Old<'a> {
+struct Old<'a> {
     container: &'a Container<'a>,
     by_content: BTreeMap<(Tag, u64, u64), Section>,
 }
@@ -299,11 +386,120 @@ impl<'a> Old<'a> {
 
     /// Return a section of the same tag and content: the one of the same index if it has it, else
     /// any.
-    pub(super) fn find(&self, name: Name, pieces: &[&[u8]]) -> Option<Section> {
-        let (sum, raw_len) = (of_pieces(pieces), len_of(pieces));
-        let same_index = self.container.find(name.tag, name.index).copied();
-        let same_index = same_index.filter(|old| old.raw_len == raw_len && old.checksum == sum);
-        let old = same_index.or_else(|| self.by_content.get(&(name.tag, raw_len, sum)).copied())?;
-        self.container.holds(&old, pieces).then_some(old)
+    fn find<P: AsRef<[u8]>>(&self, section: &Section, pieces: &[P]) -> Option<Section> {
+        let (tag, raw_len, sum) = (section.tag, len_of(pieces), of_pieces(pieces));
+        let same_index = self.container.find(tag, section.index);
+        let same_index = same_index.filter(|old| (old.raw_len, old.checksum) == (raw_len, sum));
+        let old = same_index.or_else(|| self.by_content.get(&(tag, raw_len, sum)))?;
+        self.container.source.holds(old, pieces).then_some(*old)
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::io::Space;
+    use crate::storage::{Container, Fingerprint, Header, Scope, Tag};
+    use alloc::vec;
+    use backstitch_core::pool::{Inline, ThreadPool};
+
+    const HEADER: Header = Header { fingerprint: Fingerprint([3; 32]), scope: Scope::Sequence };
+    const TAG: Tag = Tag(*b"TEST");
+
+    /// Contents of all kinds of lengths, in pieces.
+    fn contents() -> Vec<Vec<Vec<u8>>> {
+        let lens: [&[usize]; 7] =
+            [&[], &[0], &[1], &[64, 0, 63], &[100_000, 7], &[700_000, 65, 600_001], &[12_288; 40]];
+        let byte = |seed: usize| (0..).map(move |i: usize| (i * 7 + i / 251 + seed) as u8);
+        let pieces = |lens: &&[usize]| lens.iter().map(|len| byte(*len).take(*len).collect()).collect();
+        lens.iter().map(pieces).collect()
+    }
+
+    fn pending(contents: &[Vec<Vec<u8>>]) -> Vec<Pending<'_>> {
+        let contents = (0..).zip(contents);
+        let mut list = Vec::new();
+        for (index, of) in contents {
+            let pieces = of.iter().map(|piece| Cow::Borrowed(&**piece)).collect();
+            list.push(Pending { section: Section::named(TAG, 1, true, index), pieces });
+        }
+        list
+    }
+
+    fn write(out: &mut dyn Write, list: Vec<Pending<'_>>, pool: &dyn Pool) -> Result<(), Error> {
+        let mut writer = Writer::in_place(out, HEADER)?;
+        writer.sections(list, pool)?;
+        writer.finish().map(drop)
+    }
+
+    #[test]
+    fn sections_written_together_have_the_bytes_of_sections_written_one_by_one() {
+        let contents = contents();
+        let mut wanted = Vec::new();
+        let mut writer = Writer::in_place(&mut wanted, HEADER).unwrap();
+        for (index, pieces) in (0..).zip(&contents) {
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            writer.section(TAG, 1, true, index, &pieces).unwrap();
+        }
+        writer.finish().unwrap();
+        let (two, three) = (ThreadPool::new(2).unwrap(), ThreadPool::new(3).unwrap());
+        for pool in [&Inline as &dyn Pool, &two, &three] {
+            let mut grown = Vec::new();
+            write(&mut grown, pending(&contents), pool).unwrap();
+            assert!(grown == wanted);
+            let mut filled = vec![1; wanted.len()];
+            write(&mut Space::new(&mut filled), pending(&contents), pool).unwrap();
+            assert!(filled == wanted);
+            let mut short = vec![1; wanted.len() - 1];
+            assert!(write(&mut Space::new(&mut short), pending(&contents), pool).is_err());
+        }
+    }
+
+    #[test]
+    fn sections_that_the_old_container_has_are_not_written_again_on_any_number_of_threads() {
+        let mut contents = contents();
+        let mut old = Vec::new();
+        let mut writer = Writer::in_place(&mut old, HEADER).unwrap();
+        writer.sections(pending(&contents), &Inline).unwrap();
+        let (at, slot) = writer.finish().unwrap().slot();
+        old[at as usize..][..slot.len()].copy_from_slice(&slot);
+        contents[5][0][1000] ^= 1;
+        let container = Container::parse(&old).unwrap();
+        let two = ThreadPool::new(2).unwrap();
+        for pool in [&Inline as &dyn Pool, &two] {
+            let mut tail = Vec::new();
+            let mut writer = Writer::append(&mut tail, &container).unwrap();
+            writer.sections(pending(&contents), pool).unwrap();
+            let written = writer.finish().unwrap();
+            assert_eq!(written.reused, 1 + 127 + 100_007 + 40 * 12_288);
+            assert!(written.written < 1_310_000, "{written:?}");
+        }
+    }
+
+    /// Takes some bytes, then fails or panics.
+    struct Failing {
+        left: usize,
+        panics: bool,
+    }
+
+    impl Write for Failing {
+        fn write_all(&mut self, bytes: &[u8]) -> Result<(), io::Error> {
+            assert!(!self.panics || bytes.len() <= self.left, "on purpose");
+            let full = io::Error::Full { need: bytes.len() as u64, free: self.left as u64 };
+            self.left = self.left.checked_sub(bytes.len()).ok_or(full)?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_fails_or_panics_on_another_thread_ends_in_an_error() {
+        let contents = contents();
+        let two = ThreadPool::new(2).unwrap();
+        for left in [4096, 5000, 600_000, 1_500_000] {
+            let error = write(&mut Failing { left, panics: false }, pending(&contents), &two).unwrap_err();
+            assert!(matches!(error, Error::Io(io::Error::Full { .. })), "{left}: {error:?}");
+        }
+        let mut out = Failing { left: 1_500_000, panics: true };
+        let error = write(&mut out, pending(&contents), &two).unwrap_err();
+        assert!(matches!(error, Error::Io(io::Error::Device { .. })), "{error:?}");
     }
 }

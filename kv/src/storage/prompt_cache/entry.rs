@@ -7,6 +7,7 @@
 
 use super::key::{BLOCK_TOKENS, BlockTokens, KEY_BYTES, Key};
 use crate::ids::Token;
+use crate::io::ByteReader;
 use crate::storage::container::{Container, Fields, Section, Writer};
 use crate::storage::disk::DiskFile;
 use crate::storage::error::Error;
@@ -121,7 +122,8 @@ impl Entry {
         let limit = FIXED_BYTES + MAX_PAYLOADS * TOKEN_BYTES;
         let prefix = container.read_at_most(container.require(PREFIX, 0)?, limit as u64)?;
         let mut fields = Fields::new(PREFIX, &prefix);
-        let (parent, n_before) = (Key::from_bytes(fields.array()?), fields.u32()?);
+        let (parent, n_before) =
+            (Key::from_bytes(fields.read(ByteReader::array)?), fields.read(ByteReader::u32)?);
         if (parent == root) != (n_before == 0) {
             return Err(fields.malformed("number of blocks before", n_before.into(), 0));
         }
@@ -171,7 +173,7 @@ fn read_blocks(fields: &mut Fields<'_>, parent: Key, payloads: &[Section]) -> Re
         }
         let mut tokens = [Token(0); BLOCK_TOKENS];
         for token in &mut tokens {
-            *token = Token(fields.u32()?);
+            *token = Token(fields.read(ByteReader::u32)?);
         }
         key = key.then(&tokens);
         blocks.push(Block { key, tokens, payload: *payload });

@@ -6,9 +6,10 @@
 //! [`Room`] is left; whether they fit each other is the business of the checks of snapshot and
 //! pieces.
 
-use super::cells_of;
 use super::pieces::GroupPieces;
+use super::{IMAGE, SHAPE, cells_of};
 use crate::ids::Pos;
+use crate::io::ByteReader;
 use crate::layer::{StateTensor, Window};
 use crate::snapshot::{
     Block, CellLayer, Cells, Checkpoint, CheckpointRef, Group, Sees, Sequence, Shape, Snapshot, State,
@@ -16,7 +17,6 @@ use crate::snapshot::{
 };
 use crate::storage::container::{Fields, MAX_IMAGE, Room, expect_at_most};
 use crate::storage::error::Error;
-use crate::storage::header::Tag;
 use alloc::vec::Vec;
 use backstitch_core::cell::{BLOCK_CELLS, BlockEntry, CellType};
 
@@ -47,8 +47,7 @@ macro_rules! stored {
             }
 
             fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-                $(let $field = Stored::get(from)?;)*
-                Ok(Self { $($field),* })
+                Ok(Self { $($field: Stored::get(from)?),* })
             }
         }
     )*};
@@ -77,7 +76,7 @@ impl Stored for u32 {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        from.fields.u32()
+        from.fields.read(ByteReader::u32)
     }
 }
 
@@ -89,7 +88,7 @@ impl Stored for Pos {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        from.fields.i32().map(Pos)
+        from.fields.read(ByteReader::i32).map(Pos)
     }
 }
 
@@ -114,7 +113,7 @@ impl Stored for bool {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        match from.fields.u8()? {
+        match from.fields.read(ByteReader::u8)? {
             0 => Ok(false),
             1 => Ok(true),
             flag => Err(from.fields.malformed("flag", flag.into(), 1)),
@@ -166,7 +165,7 @@ impl Stored for CellType {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        let number = from.fields.u8()?;
+        let number = from.fields.read(ByteReader::u8)?;
         let known = TYPES.iter().find(|known| known.1 == number).map(|known| known.0);
         known.ok_or_else(|| from.fields.malformed("element type", number.into(), 0))
     }
@@ -188,7 +187,7 @@ impl Stored for Sees {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Self, Error> {
-        match (from.fields.u8()?, u32::get(from)?) {
+        match (from.fields.read(ByteReader::u8)?, u32::get(from)?) {
             (0, 0) => Ok(Sees::All),
             (1, size @ 1..) => Ok(Sees::Window(Window::Sliding(size))),
             (2, size @ 1..) => Ok(Sees::Window(Window::Chunked(size))),
@@ -237,9 +236,9 @@ pub fn encode_shape(shape: &Shape) -> Vec<u8> {
     out
 }
 
-/// Read what layers keep from `bytes`, the content of section `tag`, and check it.
-pub(super) fn read_shape(tag: Tag, bytes: &[u8]) -> Result<Shape, Error> {
-    let mut from = Input { fields: Fields::new(tag, bytes), room: Room::of(0) };
+/// Read what layers keep from `bytes`, the content of `SHAP`, and check it.
+pub(super) fn read_shape(bytes: &[u8]) -> Result<Shape, Error> {
+    let mut from = Input { fields: Fields::new(SHAPE, bytes), room: Room::of(0) };
     let shape = Shape::get(&mut from)?;
     if shape.groups.iter().flat_map(Group::layouts).any(|layout| layout.check().is_err()) {
         return Err(from.fields.malformed("cells of a layer that their element type does not suit", 0, 1));
@@ -263,15 +262,14 @@ pub(super) fn snapshot(snapshot: &Snapshot, pieces: &[GroupPieces]) -> Result<Ve
     Ok(out)
 }
 
-/// Read what sequences hold from `bytes`, the content of section `tag`, in lists that take no more
-/// than `room`.
+/// Read what sequences hold from `bytes`, the content of `MEMO`, in lists that take no more than
+/// `room`.
 pub(super) fn read_snapshot(
-    tag: Tag,
     bytes: &[u8],
     shape: Shape,
     room: Room,
 ) -> Result<(Snapshot, Vec<GroupPieces>), Error> {
-    let from = &mut Input { fields: Fields::new(tag, bytes), room };
+    let from = &mut Input { fields: Fields::new(IMAGE, bytes), room };
     let (blocks, pieces) = (Stored::get(from)?, Stored::get(from)?);
     let (n_states, journals) = (Stored::get(from)?, Stored::get(from)?);
     let (checkpoints, sequences) = (Stored::get(from)?, Stored::get(from)?);

@@ -43,11 +43,6 @@ impl StateFile {
         Container::open(self)
     }
 
-    /// Return the path as it was given.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Return the system's words, with the path.
     fn named(&self, error: std::io::Error) -> io::Error {
         io::Error::System(std::io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))

@@ -32,11 +32,6 @@ impl GroupPieces {
     pub fn of(&self, block: usize) -> &[u32] {
         self.masks.get(self.range(block)).unwrap_or_default()
     }
-
-    fn push(&mut self, masks: &[u32]) {
-        self.masks.extend_from_slice(masks);
-        self.ends.push(self.masks.len() as u32);
-    }
 }
 
 /// Return one piece for what is new of each block, and those that were stored before, per group.
@@ -45,7 +40,8 @@ pub(super) fn plan(snapshot: &Snapshot, old: Option<(&Snapshot, &[GroupPieces])>
         let known = old.map(|(old, pieces)| known(old, pieces, group)).unwrap_or_default();
         let mut pieces = GroupPieces::default();
         for block in blocks {
-            pieces.push(&cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
+            pieces.masks.extend(cut(block.live, known.get(&first(block)).copied().unwrap_or_default()));
+            pieces.ends.push(pieces.masks.len() as u32);
         }
         pieces
     };

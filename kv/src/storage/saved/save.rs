@@ -136,10 +136,10 @@ pub fn save_watched(
 ) -> Result<Saved, Error> {
     let found = disk.find(path).map_err(|problem| Error::file(Operation::Open, path, problem))?;
     let path = found.as_deref().unwrap_or(path);
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(Error::file(Operation::Open, path, Problem::Directory));
-    };
-    let job = Job { disk, path, name, header, sync };
+    }
+    let job = Job { disk, path, header, sync };
     let path = lock_of(path);
     let began = Instant::now();
     let locked = |waited: Duration| Error::Locked { path: path.as_path().into(), seconds: waited.as_secs() };
@@ -164,8 +164,6 @@ fn lock_of(path: &Path) -> PathBuf {
 struct Job<'a> {
     disk: &'a dyn Disk,
     path: &'a Path,
-    /// The last component of `path`.
-    name: &'a OsStr,
     header: Header,
     sync: Sync,
 }
@@ -184,7 +182,7 @@ impl Job<'_> {
         }
     }
 
-    /// Append to the file that is there, or write a new one in its place.
+    /// Append to the file that is there, or write a new one beside it and give that the name.
     fn write(&self, fill: Fill<'_>) -> Result<Saved, Error> {
         // Looked at again: somebody may have saved while this process waited for the lock.
         let found = self.disk.find(self.path).map_err(|problem| self.error(Operation::Open, problem))?;
@@ -196,7 +194,14 @@ impl Job<'_> {
             }
         }
         self.discard_leftovers();
-        self.replace(found.is_some(), fill)
+        let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
+        if let Err(error) = self.disk.rename(&temp, self.path) {
+            // The error says more than one about the remains, which the next save looks for again.
+            let _ = self.disk.remove(&temp);
+            return Err(self.error(Operation::Rename, error));
+        }
+        self.sync_folder()?;
+        Ok(Saved { container, appended: false, replaced: found.is_some() })
     }
 
     fn error(&self, operation: Operation, problem: impl Into<Problem>) -> Error {
@@ -217,22 +222,10 @@ impl Job<'_> {
         }
     }
 
-    /// Write a new file beside the old one, if there is one, and give it the name.
-    fn replace(&self, replaced: bool, fill: Fill<'_>) -> Result<Saved, Error> {
-        let (temp, container) = self.write_new(&temp_front(self.path), TEMP_BACK, fill)?;
-        if let Err(error) = self.disk.rename(&temp, self.path) {
-            // The error says more than one about the remains, which the next save looks for again.
-            let _ = self.disk.remove(&temp);
-            return Err(self.error(Operation::Rename, error));
-        }
-        self.sync_folder()?;
-        Ok(Saved { container, appended: false, replaced })
-    }
-
     /// Write a new file that stays beside the one that could not be saved to because of `cause`,
     /// and return the error that says so. Where that is impossible too, the error has both reasons.
     fn save_beside(&self, cause: Error, fill: Fill<'_>) -> Error {
-        let mut front = self.name.to_owned();
+        let mut front = self.path.file_name().unwrap_or_default().to_owned();
         front.push(UNSAVED);
         let written = self.write_new(&front, "", fill);
         match written.and_then(|(path, _)| self.sync_folder().map(|()| path)) {
@@ -245,18 +238,13 @@ impl Job<'_> {
     fn write_new(&self, front: &OsStr, back: &str, fill: Fill<'_>) -> Result<(PathBuf, Written), Error> {
         let created = random_names(self.folder(), front, back, |path| self.disk.create(path));
         let (file, path) = created.map_err(|error| self.error(Operation::Create, error))?;
-        let written = self.write_container(&*file, None, fill).and_then(|written| {
-            self.commit(&*file, &written)?;
-            Ok(written)
-        });
-        match written {
-            Ok(written) => Ok((path, written)),
-            Err(error) => {
-                drop(file);
-                let _ = self.disk.remove(&path);
-                Err(error)
-            }
+        let written = self.write_container(&*file, None, fill);
+        let committed = written.and_then(|written| self.commit(&*file, &written).map(|()| written));
+        drop(file);
+        if committed.is_err() {
+            let _ = self.disk.remove(&path);
         }
+        Ok((path, committed?))
     }
 
     /// Write all but the commit slot; behind `old`, only what is new.

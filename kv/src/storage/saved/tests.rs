@@ -6,6 +6,7 @@ use crate::snapshot::{
     StateLayer,
 };
 use crate::storage::header::{Fingerprint, Header, Scope};
+use backstitch_core::cell::CellLayout;
 use backstitch_core::cell::{BlockEntry, CellType};
 use std::string::{String, ToString};
 
@@ -153,14 +154,14 @@ fn tags_are_those_of_the_document() {
 fn descriptions_come_back_and_bytes_too_many_or_too_few_are_errors() {
     let (snapshot, shape) = (sample(), encode_shape(&sample_shape()));
     let bytes = encoded(&snapshot);
-    let read = |bytes: &[u8]| encode::read_snapshot(IMAGE, bytes, sample_shape(), Room::of(0));
+    let read = |bytes: &[u8]| encode::read_snapshot(bytes, sample_shape(), Room::of(0));
     assert_eq!(read(&bytes).unwrap(), (snapshot.clone(), pieces::plan(&snapshot, None)));
     assert_eq!(snapshot.check(), Ok(()));
     for n in 0..bytes.len() {
         assert!(read(&bytes[..n]).is_err(), "{n}");
     }
     assert!(read(&[&bytes[..], &[0]].concat()).is_err());
-    let read = |bytes: &[u8]| encode::read_shape(SHAPE, bytes);
+    let read = |bytes: &[u8]| encode::read_shape(bytes);
     assert_eq!(read(&shape).unwrap(), sample_shape());
     for n in 0..shape.len() {
         assert!(read(&shape[..n]).is_err(), "{n}");
