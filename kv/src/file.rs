@@ -15,7 +15,6 @@ use std::format;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::vec::Vec;
 
 /// Why a file could not be opened as bytes.
 #[derive(Debug)]
@@ -141,18 +140,14 @@ impl Mapping {
         Self::map(path).map_err(|problem| FileError::new(path, problem))
     }
 
-    #[cfg(target_family = "wasm")]
     fn map(path: &Path) -> Result<Self, Problem> {
-        Ok(Self { map: Buffer::fill(path)? })
-    }
-
-    #[cfg(not(target_family = "wasm"))]
-    fn map(path: &Path) -> Result<Self, Problem> {
-        let (file, _) = open_regular(path)?;
+        #[cfg(target_family = "wasm")]
+        let map = Buffer::fill(path)?;
         // SAFETY: the map is private to this value and read-only. That nobody changes the file
         // meanwhile cannot be checked; it is the documented condition of this type, and readers
         // check what they take from the bytes.
-        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        #[cfg(not(target_family = "wasm"))]
+        let map = unsafe { memmap2::Mmap::map(&open_regular(path)?.0) }?;
         Ok(Self { map })
     }
 
@@ -164,40 +159,44 @@ impl Mapping {
     /// Tell the system that these bytes are not needed for now, so that they stop counting as this
     /// process's memory. They stay readable: touching them reads them again from the file. Bounds
     /// beyond the end are cut; where the system cannot do this, nothing happens.
+    #[cfg_attr(not(unix), expect(unused_variables, reason = "other systems take no such advice"))]
     pub fn release(&self, range: Range<usize>) {
         let end = range.end.min(self.bytes().len());
+        #[cfg(unix)]
         if range.start < end {
-            self.advise_unneeded(range.start, end - range.start);
+            let (offset, len) = (range.start, end - range.start);
+            let unneeded = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the pages of a read-only map of a file are never dirty, so dropping them
+            // loses nothing: the next touch finds the same bytes in the file. The range is inside
+            // the map.
+            let advised = unsafe { self.map.unchecked_advise_range(unneeded, offset, len) };
+            // Advice that is not taken costs memory, not correctness.
+            drop(advised);
         }
     }
-
-    #[cfg(unix)]
-    fn advise_unneeded(&self, offset: usize, len: usize) {
-        // SAFETY: the pages of a read-only map of a file are never dirty, so dropping them loses
-        // nothing: the next touch finds the same bytes in the file. `release` keeps the range
-        // inside the map.
-        let advised =
-            unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len) };
-        // Advice that is not taken costs memory, not correctness.
-        drop(advised);
-    }
-
-    #[cfg(not(unix))]
-    fn advise_unneeded(&self, _offset: usize, _len: usize) {}
 }
 
-/// A file read into memory, aligned like a mapping would be for every element type.
+/// Memory of its own, for a file that is read into it, or for much that is read often: in large
+/// pages where the system has them, so that the processor finds it with fewer look-ups. The first
+/// byte lies at a multiple of 64.
 ///
 /// Nothing that happens to the file after [`Buffer::read`] matters.
 pub struct Buffer {
-    lines: Vec<Line>,
+    map: Anonymous,
+    start: usize,
     len: usize,
 }
 
-/// A cache line: the unit of alignment.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+#[cfg(not(target_family = "wasm"))]
+type Anonymous = memmap2::MmapMut;
+#[cfg(target_family = "wasm")]
+type Anonymous = std::vec::Vec<u8>;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Bytes of the system's large pages where there are any: on x86-64, and on most others.
+const HUGE: usize = 2 << 20;
 
 impl Buffer {
     /// Read the file at `path`.
@@ -211,7 +210,7 @@ impl Buffer {
 
     fn fill(path: &Path) -> Result<Self, Problem> {
         let (file, len) = open_regular(path)?;
-        let mut buffer = Self::zeroed(len).map_err(Problem::Io)?;
+        let mut buffer = Self::zeroed(len).map_err(|_| Problem::Io(io::ErrorKind::OutOfMemory.into()))?;
         let found = read_at(&file, 0, buffer.bytes_mut())?;
         if found < len {
             return Err(Problem::Shrunk { found: found as u64, wanted: len as u64 });
@@ -219,20 +218,35 @@ impl Buffer {
         Ok(buffer)
     }
 
-    fn zeroed(len: usize) -> io::Result<Self> {
-        let lines = bytemuck::allocation::try_zeroed_vec(len.div_ceil(size_of::<Line>()));
-        Ok(Self { lines: lines.map_err(|()| io::ErrorKind::OutOfMemory)?, len })
+    /// Return `len` zeros. Pages are taken when they are first written, by the thread that does.
+    ///
+    /// # Errors
+    /// The error of the system if it has no room.
+    pub fn zeroed(len: usize) -> io::Result<Self> {
+        let align = if len < HUGE { LINE } else { HUGE };
+        let padded = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        #[cfg(not(target_family = "wasm"))]
+        let map = memmap2::MmapMut::map_anon(padded)?;
+        #[cfg(target_family = "wasm")]
+        let map: Anonymous =
+            bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| io::ErrorKind::OutOfMemory)?;
+        let start = map.as_ptr().align_offset(align).min(align);
+        #[cfg(target_os = "linux")]
+        if align == HUGE {
+            // Advice that is not taken costs time, not correctness.
+            drop(map.advise(memmap2::Advice::HugePage));
+        }
+        Ok(Self { map, start, len })
     }
 
-    /// Return the bytes of the file; the first one lies at a multiple of 64.
+    /// Return all bytes.
     pub fn bytes(&self) -> &[u8] {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.lines);
-        &bytes[..self.len]
+        &self.map[self.start..self.start + self.len]
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.lines);
-        &mut bytes[..self.len]
+    /// Return all bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map[self.start..self.start + self.len]
     }
 }
 
@@ -242,88 +256,11 @@ impl AsRef<[u8]> for Buffer {
     }
 }
 
-#[cfg(target_family = "wasm")]
-impl AsMut<[u8]> for Buffer {
-    fn as_mut(&mut self) -> &mut [u8] {
-        self.bytes_mut()
-    }
-}
-
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buffer({} bytes)", self.len)
     }
 }
-
-/// Bytes of the system's large pages where there are any: on x86-64, and on most others.
-const HUGE: usize = 2 << 20;
-
-/// Zeroed memory for much that is read often: in large pages where the system has them, so that the
-/// processor finds it with fewer look-ups. Pages are taken when they are first written, by the
-/// thread that does.
-pub struct Pages {
-    map: Anonymous,
-    start: usize,
-    len: usize,
-}
-
-#[cfg(not(target_family = "wasm"))]
-type Anonymous = memmap2::MmapMut;
-#[cfg(target_family = "wasm")]
-type Anonymous = Buffer;
-
-#[cfg(not(target_family = "wasm"))]
-fn anonymous(len: usize) -> io::Result<Anonymous> {
-    memmap2::MmapMut::map_anon(len)
-}
-
-#[cfg(target_family = "wasm")]
-fn anonymous(len: usize) -> io::Result<Anonymous> {
-    Buffer::zeroed(len)
-}
-
-impl Pages {
-    /// `len` zeros, the first one at a multiple of 64.
-    ///
-    /// # Errors
-    /// The error of the system if it has no room.
-    pub fn new(len: usize) -> io::Result<Self> {
-        if len < HUGE {
-            let map = anonymous(len.max(1))?;
-            return Ok(Self { map, start: 0, len });
-        }
-        let padded = len.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = anonymous(padded)?;
-        let start = map.as_ref().as_ptr().align_offset(HUGE).min(HUGE);
-        advise_huge(&map);
-        Ok(Self { map, start, len })
-    }
-
-    /// Return all bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map.as_ref()[self.start..self.start + self.len]
-    }
-
-    /// Return all bytes.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.map.as_mut()[self.start..self.start + self.len]
-    }
-}
-
-impl fmt::Debug for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pages({} bytes)", self.len)
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn advise_huge(map: &Anonymous) {
-    // Advice that is not taken costs time, not correctness.
-    drop(map.advise(memmap2::Advice::HugePage));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise_huge(_map: &Anonymous) {}
 
 /// Refuse to make a file longer than this process may make one. Asked before writing, because the
 /// system answers a write beyond its limit with a signal that ends the process, where a full disk
@@ -453,6 +390,7 @@ mod tests {
     use std::format;
     use std::path::PathBuf;
     use std::string::ToString;
+    use std::vec::Vec;
 
     use super::*;
 
@@ -474,16 +412,16 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_zeroed_aligned_and_as_long_as_asked_for() {
+    fn buffers_are_zeroed_aligned_and_as_long_as_asked_for() {
         for len in [0, 1, 4096, HUGE - 1, HUGE, 3 * HUGE + 5] {
-            let mut pages = Pages::new(len).unwrap();
-            assert!(pages.bytes().iter().all(|byte| *byte == 0));
-            assert_eq!((pages.bytes().len(), pages.bytes().as_ptr().addr() % 64), (len, 0));
-            assert!(len < HUGE || pages.bytes().as_ptr().addr().is_multiple_of(HUGE));
-            pages.bytes_mut().fill(7);
-            assert!(pages.bytes().iter().all(|byte| *byte == 7));
+            let mut buffer = Buffer::zeroed(len).unwrap();
+            assert!(buffer.bytes().iter().all(|byte| *byte == 0));
+            assert_eq!((buffer.bytes().len(), buffer.bytes().as_ptr().addr() % 64), (len, 0));
+            assert!(len < HUGE || buffer.bytes().as_ptr().addr().is_multiple_of(HUGE));
+            buffer.bytes_mut().fill(7);
+            assert!(buffer.bytes().iter().all(|byte| *byte == 7));
         }
-        assert!(Pages::new(usize::MAX).is_err());
+        assert!(Buffer::zeroed(usize::MAX).is_err());
     }
 
     #[test]

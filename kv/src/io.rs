@@ -159,12 +159,7 @@ impl Write for Space<'_> {
     }
 
     fn room(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > self.0.len() {
-            return None;
-        }
-        let (front, rest) = core::mem::take(&mut self.0).split_at_mut(len);
-        self.0 = rest;
-        Some(front)
+        self.0.split_off_mut(..len)
     }
 }
 
@@ -180,10 +175,9 @@ impl Write for Vec<u8> {
 #[cfg(not(feature = "std"))]
 impl Write for &mut [u8] {
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let mut space = Space::new(core::mem::take(self));
-        let written = space.write_all(bytes);
-        *self = space.0;
-        written
+        let (need, free) = (bytes.len() as u64, self.len() as u64);
+        self.split_off_mut(..bytes.len()).ok_or(Error::Full { need, free })?.copy_from_slice(bytes);
+        Ok(())
     }
 }
 
@@ -191,9 +185,8 @@ impl Write for &mut [u8] {
 impl Read for &[u8] {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
         let n = bytes.len().min(self.len());
-        if let (Some(into), Some((front, rest))) = (bytes.get_mut(..n), self.split_at_checked(n)) {
+        if let (Some(into), Some(front)) = (bytes.get_mut(..n), self.split_off(..n)) {
             into.copy_from_slice(front);
-            *self = rest;
         }
         Ok(n)
     }
@@ -208,30 +201,20 @@ const FIRST_READ: usize = 64 << 10;
 /// # Errors
 /// The error of the source, and [`Error::OutOfMemory`].
 pub fn read_to_end(source: &mut dyn Read) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
+    let (mut bytes, mut filled) = (Vec::new(), 0);
     loop {
-        let have = bytes.len();
-        let step = have.max(FIRST_READ);
-        bytes.try_reserve(step).map_err(|_| Error::OutOfMemory { bytes: step as u64 })?;
-        bytes.resize(have + step, 0);
-        let filled = fill(source, bytes.split_at_mut(have).1)?;
-        if filled < step {
-            bytes.truncate(have + filled);
-            return Ok(bytes);
+        if filled >= bytes.len() {
+            let step = filled.max(FIRST_READ);
+            bytes.try_reserve(step).map_err(|_| Error::OutOfMemory { bytes: step as u64 })?;
+            bytes.resize(filled + step, 0);
         }
-    }
-}
-
-/// Fill `bytes` as far as `source` goes, and return how far.
-fn fill(source: &mut dyn Read, bytes: &mut [u8]) -> Result<usize, Error> {
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match source.read(rest)? {
+        match source.read(bytes.split_at_mut(filled).1)? {
             0 => break,
             n => filled += n,
         }
     }
-    Ok(filled)
+    bytes.truncate(filled);
+    Ok(bytes)
 }
 
 #[cfg(test)]

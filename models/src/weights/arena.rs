@@ -7,7 +7,7 @@ use core::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Arena {
     #[cfg(feature = "std")]
-    pages: backstitch_kv::file::Pages,
+    pages: backstitch_kv::file::Buffer,
     #[cfg(not(feature = "std"))]
     lines: alloc::vec::Vec<backstitch_core::packed::Line>,
 }
@@ -18,7 +18,7 @@ impl Arena {
     #[cfg(feature = "std")]
     pub fn new(n_bytes: usize) -> Result<Self, Error> {
         let refused = |_| Error::OutOfMemory { what: "weights", n_bytes: n_bytes as u64 };
-        Ok(Self { pages: backstitch_kv::file::Pages::new(n_bytes).map_err(refused)? })
+        Ok(Self { pages: backstitch_kv::file::Buffer::zeroed(n_bytes).map_err(refused)? })
     }
 
     /// # Errors

@@ -6,7 +6,7 @@ use super::put::{EvaluatedPrefix, Put};
 use crate::storage::error::{self, Operation};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Stores prefixes one after the other in a thread of its own. Dropping it waits until all are
@@ -15,10 +15,17 @@ use std::thread::{Builder, JoinHandle};
 pub struct BackgroundWriter {
     /// The most bytes that may wait.
     most: u64,
-    progress: Arc<Progress>,
-    /// Taken when no more prefixes will come.
-    queue: Option<Sender<EvaluatedPrefix<'static>>>,
-    thread: Option<JoinHandle<()>>,
+    /// Shared with the thread.
+    progress: Arc<Mutex<Progress>>,
+    /// The thread, and the way to it; taken when no more prefixes will come.
+    thread: Option<(Sender<Job>, JoinHandle<()>)>,
+}
+
+/// A job for the thread.
+enum Job {
+    Store(EvaluatedPrefix<'static>),
+    /// Tell somebody that waits: all that was handed over before is stored, or could not be.
+    Tell(Sender<()>),
 }
 
 /// Work of a writer so far, and ahead of it.
@@ -37,19 +44,11 @@ pub struct WriterStats {
     pub errors: u64,
 }
 
-/// State that a writer shares with its thread.
-#[derive(Debug, Default)]
-struct Progress {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+/// Counts, and the last error.
+type Progress = (WriterStats, Option<Error>);
 
-#[derive(Debug, Default)]
-struct State {
-    stats: WriterStats,
-    error: Option<Error>,
-    /// True if the thread is gone.
-    ended: bool,
+fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl BackgroundWriter {
@@ -59,81 +58,74 @@ impl BackgroundWriter {
     /// # Errors
     /// [`Error::Disk`] if the system gives no thread.
     pub fn spawn(cache: PromptCache, most: u64) -> Result<Self, Error> {
-        let (queue, waiting) = channel();
-        let progress = Arc::new(Progress::default());
+        let (queue, jobs) = channel();
+        let progress: Arc<Mutex<Progress>> = Arc::default();
         let own = progress.clone();
-        let thread = Builder::new().name("prompt cache".into()).spawn(move || run(&cache, &own, &waiting));
+        let thread = Builder::new().name("prompt cache".into()).spawn(move || run(&cache, &own, &jobs));
         let failed = |error| error::Error::file(Operation::StartThread, Path::new("prompt cache"), error);
-        Ok(Self { most, progress, queue: Some(queue), thread: Some(thread.map_err(failed)?) })
+        Ok(Self { most, progress, thread: Some((queue, thread.map_err(failed)?)) })
     }
 
     /// Hand over a prefix that is to be stored, and never wait. Returns false if too many bytes are
     /// waiting already; then it is dropped and counted.
     pub fn put(&self, entry: EvaluatedPrefix<'static>) -> bool {
-        let mut state = self.progress.state();
-        let waiting = state.stats.waiting.saturating_add(entry.bytes());
-        // A thread that is gone takes nothing.
-        let is_taken = waiting <= self.most
-            && !state.ended
-            && self.queue.as_ref().is_some_and(|queue| queue.send(entry).is_ok());
+        let (stats, _) = &mut *lock(&self.progress);
+        let waiting = stats.waiting.saturating_add(entry.bytes());
+        let is_taken = waiting <= self.most && self.send(Job::Store(entry));
         if is_taken {
-            state.stats.waiting = waiting;
-            state.stats.unfinished += 1;
+            stats.waiting = waiting;
+            stats.unfinished += 1;
         } else {
-            state.stats.dropped += 1;
+            stats.dropped += 1;
         }
         is_taken
     }
 
+    /// Give the thread a job; one that is gone takes none.
+    fn send(&self, job: Job) -> bool {
+        self.thread.as_ref().is_some_and(|(queue, _)| queue.send(job).is_ok())
+    }
+
     /// Wait until everything that was handed over is stored, or could not be.
     pub fn flush(&self) {
-        let is_busy = |state: &mut State| state.stats.unfinished > 0 && !state.ended;
-        drop(self.progress.changed.wait_while(self.progress.state(), is_busy));
+        let (told, done) = channel();
+        self.send(Job::Tell(told));
+        // Fails at once where the thread is gone, and the job with it.
+        let _ = done.recv();
     }
 
     /// Return what was done so far.
     pub fn stats(&self) -> WriterStats {
-        self.progress.state().stats
+        lock(&self.progress).0
     }
 
     /// Take the last error since this was asked before, if there was any.
     pub fn take_error(&self) -> Option<Error> {
-        self.progress.state().error.take()
+        lock(&self.progress).1.take()
     }
 }
 
 impl Drop for BackgroundWriter {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some((queue, thread)) = self.thread.take() {
+            drop(queue);
             // A thread that panicked has said so.
             let _ = thread.join();
         }
     }
 }
 
-impl Progress {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says that the thread is gone, however it ends.
-struct End<'a>(&'a Progress);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.state().ended = true;
-        self.0.changed.notify_all();
-    }
-}
-
-fn run(cache: &PromptCache, progress: &Progress, waiting: &Receiver<EvaluatedPrefix<'static>>) {
-    let _end = End(progress);
-    for entry in waiting {
+fn run(cache: &PromptCache, progress: &Mutex<Progress>, jobs: &Receiver<Job>) {
+    for job in jobs {
+        let entry = match job {
+            Job::Store(entry) => entry,
+            Job::Tell(told) => {
+                let _ = told.send(());
+                continue;
+            }
+        };
         let result = cache.put(&entry);
-        let mut state = progress.state();
-        let stats = &mut state.stats;
+        let (stats, last_error) = &mut *lock(progress);
         stats.waiting = stats.waiting.saturating_sub(entry.bytes());
         stats.unfinished = stats.unfinished.saturating_sub(1);
         match result {
@@ -144,9 +136,8 @@ fn run(cache: &PromptCache, progress: &Progress, waiting: &Receiver<EvaluatedPre
             }
             Err(error) => {
                 stats.errors += 1;
-                state.error = Some(error);
+                *last_error = Some(error);
             }
         }
-        progress.changed.notify_all();
     }
 }
