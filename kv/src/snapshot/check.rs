@@ -43,7 +43,8 @@ impl Snapshot {
             ensure(blocks.iter().all(is_sound), "positions of blocks of group", i)?;
         }
         self.check_journals()?;
-        // The last table that named each block: one that finds its own number names a block twice.
+        // The number of the last table that named each block, 0 for none: a table that meets its
+        // own number names a block twice.
         let met = self.blocks.iter().map(|blocks| reserve::filled(blocks.len(), 0));
         let mut met: Vec<Vec<u32>> = met.collect::<Result<_, _>>()?;
         for (i, checkpoint) in self.checkpoints.iter().enumerate() {
@@ -130,7 +131,8 @@ impl Snapshot {
         ensure(ends.windows(2).all(|pair| pair[0] == pair[1]), "layers of sequence", i)
     }
 
-    /// Return true if the checkpoints of sequence `i` ascend and end where it ends, journals included. `places` has the last sequence that named each checkpoint, and the position.
+    /// Return true if the checkpoints of sequence `i` ascend and end where it ends, journals
+    /// included. `places` has the last sequence that named each checkpoint, and the position.
     fn has_checkpoints(&self, i: usize, sequence: &Sequence, places: &mut [Option<(usize, Pos)>]) -> bool {
         let (mut from, end) = (0, self.end_of(sequence).0);
         (0..).zip(&sequence.checkpoints).all(|(number, mark)| {
@@ -217,7 +219,8 @@ impl Cells {
     }
 
     /// Return true if blocks exist and are distinct, positions are sorted, and no span lacks all
-    /// cells. `met` has a number for each block, never that of this table before.
+    /// cells. `met` has the number of the last table that named each block; `table` is the one of
+    /// this table, counted from 0.
     fn is_sound(&self, blocks: &[Block], met: &mut [u32], table: usize) -> bool {
         let table = (table + 1) as u32;
         let mut is_extent = |extent: &BlockEntry| {

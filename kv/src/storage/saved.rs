@@ -110,10 +110,8 @@ fn expect_storage(content: &impl Content) -> Result<(), Error> {
         !blocks.is_empty() && content.block(number, 0).len() < group.layers.len()
     };
     let lacks_states = snapshot.n_states > 0 && content.state(0).iter().all(|piece| piece.is_empty());
-    if lacks_states || groups.any(lacks_cells) {
-        return Err(Error::Memory(crate::Error::NoStorage));
-    }
-    Ok(())
+    let lacks_bytes = lacks_states || groups.any(lacks_cells);
+    if lacks_bytes { Err(Error::Memory(crate::Error::NoStorage)) } else { Ok(()) }
 }
 
 /// As [`write_snapshot`], whatever the snapshot says: for tests of those who read it.
@@ -162,11 +160,16 @@ fn put_snapshot(
         .map(|state| pending(STATE, state as u64, bytes_of(content.state(state))));
     let journals = (0..snapshot.journals.len())
         .map(|journal| pending(ROWS, journal as u64, bytes_of(content.journal(journal))));
-    let mut sections = cells.chain(states).chain(journals).peekable();
-    while sections.peek().is_some() {
-        writer.sections(sections.by_ref().take(MAX_WAITING).collect(), pool)?;
+    let mut waiting = Vec::new();
+    for section in cells.chain(states).chain(journals) {
+        // Copies of cells take memory, and do not wait for others.
+        let is_copy = matches!(*section.pieces, [Cow::Owned(_)]);
+        waiting.push(section);
+        if is_copy || waiting.len() == MAX_WAITING {
+            writer.sections(core::mem::take(&mut waiting), pool)?;
+        }
     }
-    Ok(())
+    writer.sections(waiting, pool)
 }
 
 /// Read the descriptions as a reader does, so that nothing is written that it would refuse. The

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::snapshot::export::Place;
-use crate::snapshot::{Group, Snapshot, StateLayer};
+use crate::snapshot::{Group, Snapshot};
 use alloc::vec::Vec;
 
 /// Losses of an import: checkpoints, pins and journal rows left out, and values converted.
@@ -51,16 +51,13 @@ impl Memory {
             compare(&groups[number(place).ok_or(missing)?], &place.group, convert)?;
         }
         places.sort_by_key(number);
-        let (saved, own) = (&snapshot.shape.recurrent, &self.shape().recurrent);
-        if saved == own {
+        let (saved, own) = (&snapshot.shape, &self.shape());
+        if saved.recurrent == own.recurrent {
             return Ok(places);
         }
-        let differs = saved.iter().zip(own).find(|(saved, own)| saved != own);
-        let index = differs.map_or(0, |(_, own)| own.layer);
-        let len = |layers: &[StateLayer]| {
-            layers.iter().flat_map(|layer| &layer.parts).map(|part| part.len as u64).sum()
-        };
-        let (found, wanted) = (len(saved), len(own));
+        let mut layers = saved.recurrent.iter().zip(&own.recurrent);
+        let index = layers.find(|(saved, own)| saved != own).map_or(0, |(_, own)| own.layer);
+        let [found, wanted] = [saved, own].map(|shape| shape.pieces().map(|piece| piece.len as u64).sum());
         Err(Error::Mismatch { what: "numbers of recurrent states", index, found, wanted })
     }
 }

@@ -65,11 +65,9 @@ pub(super) fn decompress(section: &Section, stored: &[u8]) -> Result<Vec<u8>, Er
 }
 
 fn encode(codec: Codec, raw: &[u8]) -> Result<Vec<u8>, Error> {
-    let refused = |_| Error::OutOfMemory { bytes: raw.len() as u64 };
-    if codec == Codec::SHUFFLED_ZSTD {
-        return zstd::bulk::compress(&shuffled(raw)?, LEVEL).map_err(refused);
-    }
-    zstd::bulk::compress(raw, LEVEL).map_err(refused)
+    let shuffled = if codec == Codec::SHUFFLED_ZSTD { Some(shuffled(raw)?) } else { None };
+    let compressed = zstd::bulk::compress(shuffled.as_deref().unwrap_or(raw), LEVEL);
+    compressed.map_err(|_| Error::OutOfMemory { bytes: raw.len() as u64 })
 }
 
 /// Even bytes, then odd bytes.

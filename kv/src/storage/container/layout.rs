@@ -78,13 +78,15 @@ impl HeaderBytes {
         bytes
     }
 
-    /// Return the content of a header that begins with [`MAGIC`], and true if the container is a
-    /// stream.
+    /// Return the content of the header, and true if the container is a stream.
     ///
     /// # Errors
-    /// [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
+    /// [`Error::Magic`], [`Error::Checksum`], [`Error::Version`], [`Error::Malformed`] for flags
     /// and scopes that no program of this version writes.
     pub fn decode(&self) -> Result<(Header, bool), Error> {
+        if self.magic != MAGIC {
+            return Err(Error::Magic { found: self.magic });
+        }
         verify(Tag::HEADER, 0, self.check, check_of(self))?;
         if self.version != VERSION {
             return Err(Error::Version { found: self.version, wanted: VERSION });
@@ -129,10 +131,6 @@ impl Commit {
     fn slot(&self) -> u64 {
         self.generation.wrapping_sub(1) % N_SLOTS
     }
-
-    fn is_whole(&self) -> bool {
-        self.check == check_of(self) && self.generation > 0
-    }
 }
 
 /// A commit slot: the same commit twice, in halves that a damaged byte cannot both reach.
@@ -153,7 +151,8 @@ impl Slot {
     /// Return the newest of the copies that are whole and in the slot where they belong.
     pub fn decode(&self, slot: u64) -> Option<Commit> {
         let copies = [self.first, self.second].into_iter();
-        copies.filter(|copy| copy.is_whole() && copy.slot() == slot).max_by_key(|copy| copy.generation)
+        let whole = copies.filter(|copy| copy.check == check_of(copy) && copy.generation > 0);
+        whole.filter(|copy| copy.slot() == slot).max_by_key(|copy| copy.generation)
     }
 }
 

@@ -64,8 +64,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// Return a section without place and content. If it is `required`, readers that do not know the
-    /// tag or the version must refuse the file.
+    /// Return a section without place and content. If it is `required`, readers that do not know
+    /// the tag or the version must refuse the file.
     pub(in crate::storage) fn named(tag: Tag, version: u16, required: bool, index: u64) -> Self {
         let flags = if required { FLAG_REQUIRED } else { 0 };
         Self { tag, version, flags, index, ..Self::zeroed() }
@@ -121,10 +121,17 @@ impl Section {
 }
 
 /// Check all sections of a directory against each other and against `end`, where sections end, and
-/// return the bytes that they take, padding included.
+/// that they stand in the order of their tags and indices, none twice. Return the bytes that they
+/// take, padding included.
 pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
     sections.iter().try_for_each(|section| section.check(end))?;
-    check_order(sections)?;
+    for (before, after) in sections.iter().zip(sections.iter().skip(1)) {
+        if before.key() >= after.key() {
+            let (section, offset, found) = (after.tag, after.offset, after.index);
+            let (what, wanted) = ("index of a record out of order", before.index.saturating_add(1));
+            return Err(Error::Malformed { section, offset, what, found, wanted });
+        }
+    }
     let mut used = 0_u64;
     let mut before: Option<&Section> = None;
     for section in by_offset(sections)? {
@@ -139,18 +146,6 @@ pub(super) fn check_all(sections: &[Section], end: u64) -> Result<u64, Error> {
         before = Some(section);
     }
     Ok(used)
-}
-
-/// Check that records stand in the order of their tags and indices, none twice.
-fn check_order(sections: &[Section]) -> Result<(), Error> {
-    for (before, after) in sections.iter().zip(sections.iter().skip(1)) {
-        if before.key() >= after.key() {
-            let (section, offset, found) = (after.tag, after.offset, after.index);
-            let (what, wanted) = ("index of a record out of order", before.index.saturating_add(1));
-            return Err(Error::Malformed { section, offset, what, found, wanted });
-        }
-    }
-    Ok(())
 }
 
 /// Return the sections that have bytes, in the order in which they lie in the file.

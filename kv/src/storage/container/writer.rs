@@ -197,8 +197,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Write the sections that the old container has not: all at once, unless it is as fast to write
-    /// one after the other.
+    /// Write the sections that the old container has not: all at once, unless it is as fast to
+    /// write one after the other.
     fn write_new(&mut self, new: &mut [Pending<'_>], pool: &dyn Pool) -> Result<(), Error> {
         let mut end = self.at;
         for Pending { section, pieces } in &mut *new {
