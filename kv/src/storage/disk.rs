@@ -87,6 +87,12 @@ pub trait Disk: Send + Sync {
     /// The error of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Note that a file was used at `when`.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn touch(&self, path: &Path, when: SystemTime) -> io::Result<()>;
+
     /// Make the names in a folder durable.
     ///
     /// # Errors
@@ -110,7 +116,7 @@ pub struct Facts {
     pub is_file: bool,
     /// Bytes of the file.
     pub len: u64,
-    /// Time of the last change, or the last [touch](DiskFile::touch).
+    /// Time of the last change, or the last [touch](Disk::touch).
     pub modified: SystemTime,
 }
 
@@ -137,23 +143,19 @@ pub struct Lock {
 
 /// An open file. One thread at a time writes to it.
 pub trait DiskFile: ReadAt + Send {
-    /// Write all of `bytes` from `offset` on.
-    ///
-    /// # Errors
-    /// The error of the system; how much was written is unknown then.
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-
     /// Write all of `pieces`, one after the other, from `offset` on. Afterwards `pieces` show
     /// anything.
     ///
     /// # Errors
-    /// As [`DiskFile::write_at`].
-    fn write_pieces_at(&self, mut offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
-        for piece in pieces {
-            self.write_at(offset, piece)?;
-            offset = offset.saturating_add(piece.len() as u64);
-        }
-        Ok(())
+    /// The error of the system; how much was written is unknown then.
+    fn write_pieces_at(&self, offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// Write all of `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// As [`DiskFile::write_pieces_at`].
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_pieces_at(offset, &mut [IoSlice::new(bytes)])
     }
 
     /// Return under how many names the file is found.
@@ -173,12 +175,6 @@ pub trait DiskFile: ReadAt + Send {
     /// # Errors
     /// The error of the system; what is durable is unknown then.
     fn sync(&self) -> io::Result<()>;
-
-    /// Note that the file was used at `when`.
-    ///
-    /// # Errors
-    /// The error of the system.
-    fn touch(&self, when: SystemTime) -> io::Result<()>;
 
     /// Show others that this process writes the file, until it is closed.
     ///

@@ -68,16 +68,19 @@ pub use writer::{BackgroundWriter, WriterStats};
 use super::container::Section;
 use super::disk::{Disk, RealDisk};
 use crate::ids::Token;
-use entry::EntryName;
+use entry::{Entry, EntryName};
 use folder::Folder;
 use found::OpenEntry;
-use index::{Index, Known};
+use index::{Index, Useless};
 use key::{blocks_of, chain};
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::Duration;
 use std::vec::Vec;
+
+/// The time that opening a prompt cache waits for the lock before it leaves tidying to others. A
+/// process that is being started holds the locks of the one that starts it for a moment.
+const TIDY_WAIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 100 });
 
 /// Rights of a prompt cache in its folder, and how large that may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +136,8 @@ pub struct PromptCache {
 #[derive(Debug)]
 struct Shared {
     folder: Folder,
-    access: Access,
+    /// The most bytes of all files; `None` if nothing is to be changed.
+    budget: Option<u64>,
     index: Mutex<Index>,
     /// Counts of what was done; sizes are the index's.
     counts: Mutex<Stats>,
@@ -156,15 +160,20 @@ impl PromptCache {
     /// As [`PromptCache::open`].
     pub fn open_on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
         let folder = Folder::new(disk, path.as_ref());
-        if access != Access::ReadOnly {
+        let budget = match access {
+            Access::ReadOnly => None,
+            Access::ReadWrite { budget } => Some(budget),
+        };
+        if budget.is_some() {
             folder.make()?;
         }
-        let shared = Shared { folder, access, index: Mutex::default(), counts: Mutex::default() };
+        let shared = Shared { folder, budget, index: Mutex::default(), counts: Mutex::default() };
         let cache = Self { shared: Arc::new(shared) };
         cache.shared.index().refresh(&cache.shared.folder)?;
-        if access != Access::ReadOnly {
-            // A folder that cannot be tidied can still be read; whoever stores will hear of it.
-            let _ = cache.tidy();
+        if budget.is_some() {
+            // What dead writers and damage left is removed. A folder that cannot be tidied can
+            // still be read; whoever stores will hear of it.
+            let _ = cache.evict_within(TIDY_WAIT, Prune::ToBytes(u64::MAX));
         }
         Ok(cache)
     }
@@ -196,12 +205,34 @@ impl PromptCache {
     ) -> Result<Found, Error> {
         let tokens = tokens.get(..max_tokens).unwrap_or(tokens);
         let keys = chain(root, tokens);
-        let mut index = self.shared.refreshed()?;
-        let mut lookup = Lookup { shared: &self.shared, index: &mut index, files: HashMap::new() };
-        let found = lookup.longest(root, &keys, tokens, need);
+        let shared = &self.shared;
+        let mut index = shared.refreshed()?;
+        let n = index.stored(&keys, tokens);
+        let mut why = index.why(root, &keys, tokens, n);
+        let mut blocks = Vec::with_capacity(n);
+        for (key, tokens) in keys.iter().zip(blocks_of(tokens)).take(n) {
+            let place = index.block(key, tokens).map(|(entry, block)| (entry.clone(), block.payload));
+            let Some(payload) = shared.payload(&mut index, place, blocks.last()) else {
+                why = Why::Unreadable { at: blocks.len() * BLOCK_TOKENS };
+                break;
+            };
+            blocks.push(payload);
+        }
+        let n_stored = blocks.len() * BLOCK_TOKENS;
+        let mut resume = None;
+        while need == Need::ResumePoint && resume.is_none() && !blocks.is_empty() {
+            let place =
+                index.resume(&keys[blocks.len() - 1]).map(|(entry, section)| (entry.clone(), *section));
+            resume = shared.payload(&mut index, place, blocks.last());
+            blocks.truncate(blocks.len() - usize::from(resume.is_none()));
+        }
         drop(index);
-        self.shared.count(|stats| if found.n_tokens > 0 { stats.hits += 1 } else { stats.misses += 1 });
-        self.shared.touch(&found);
+        let found = Found { n_tokens: blocks.len() * BLOCK_TOKENS, n_stored, why, blocks, resume };
+        shared.count(|stats| if found.n_tokens > 0 { stats.hits += 1 } else { stats.misses += 1 });
+        if shared.budget.is_some() {
+            let payloads = found.blocks.iter().chain(&found.resume);
+            shared.folder.touch(&payloads.map(|payload| payload.entry.name).collect());
+        }
         Ok(found)
     }
 
@@ -229,7 +260,7 @@ impl PromptCache {
     /// Return the counts of what was done, and the size as of the last look at the folder.
     pub fn stats(&self) -> Stats {
         let index = self.shared.index();
-        let bytes = index.whole().map(|(_, entry)| entry.total).fold(0, u64::saturating_add);
+        let bytes = index.whole().map(|entry| entry.total).fold(0, u64::saturating_add);
         Stats { entries: index.entries.len() as u64, bytes, ..self.shared.count(|stats| *stats) }
     }
 }
@@ -253,94 +284,34 @@ impl Shared {
         change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Return the budget.
-    fn budget(&self) -> Result<u64, Error> {
-        match self.access {
-            Access::ReadOnly => Err(Error::ReadOnly),
-            Access::ReadWrite { budget } => Ok(budget),
-        }
-    }
-
-    /// Mark all entries of what was found as used now; if that fails they are merely evicted
-    /// earlier.
-    fn touch(&self, found: &Found) {
-        if self.access == Access::ReadOnly {
-            return;
-        }
-        let now = SystemTime::now();
-        let mut entries: Vec<_> =
-            found.blocks.iter().chain(&found.resume).map(|payload| &payload.entry).collect();
-        entries.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        for entry in entries {
-            let _ = self.folder.touch(&entry.name, &*entry.file, now);
-        }
-    }
-
     /// Give up an entry whose payload turned out to be damaged: remove it if that is allowed; if it
     /// stays, it is not looked at again.
-    fn remove_damaged(&self, name: &EntryName) {
-        self.give_up(&mut self.index(), name);
-    }
-
     fn give_up(&self, index: &mut Index, name: &EntryName) {
         self.count(|stats| stats.damaged += 1);
-        if self.access != Access::ReadOnly && self.folder.remove(name).is_ok() {
+        if self.budget.is_some() && self.folder.remove(name).is_ok() {
             index.entries.remove(name);
         } else {
-            index.entries.insert(*name, Known::Damaged);
+            index.entries.insert(*name, Err(Useless::Damaged));
         }
         index.rebuild();
     }
-}
 
-/// A look-up: the index, and the files it opened.
-struct Lookup<'a> {
-    shared: &'a Arc<Shared>,
-    index: &'a mut Index,
-    files: HashMap<EntryName, Arc<OpenEntry>>,
-}
-
-impl Lookup<'_> {
-    fn longest(&mut self, root: &Key, keys: &[Key], tokens: &[Token], need: Need) -> Found {
-        let n = self.index.stored(keys, tokens);
-        let mut why = self.index.why(root, keys, tokens, n);
-        let mut blocks = Vec::with_capacity(n);
-        for (i, (key, tokens)) in keys.iter().zip(blocks_of(tokens)).take(n).enumerate() {
-            let place = self.index.block(key, tokens).map(|(name, block)| (name, block.payload));
-            match place.and_then(|(name, section)| self.payload(name, section)) {
-                Some(payload) => blocks.push(payload),
-                None => {
-                    why = Why::Unreadable { at: i * BLOCK_TOKENS };
-                    break;
-                }
-            }
+    /// Return a payload of an entry, which is opened unless `last` is of the same one.
+    fn payload(
+        self: &Arc<Self>,
+        index: &mut Index,
+        place: Option<(Arc<Entry>, Section)>,
+        last: Option<&Payload>,
+    ) -> Option<Payload> {
+        let (wanted, section) = place?;
+        if let Some(last) = last.filter(|last| last.entry.name == wanted.name) {
+            return Some(Payload { entry: last.entry.clone(), section });
         }
-        let n_stored = blocks.len() * BLOCK_TOKENS;
-        let mut resume = None;
-        if need == Need::ResumePoint {
-            while resume.is_none() && !blocks.is_empty() {
-                let place =
-                    self.index.resume(&keys[blocks.len() - 1]).map(|(name, section)| (name, *section));
-                resume = place.and_then(|(name, section)| self.payload(name, section));
-                blocks.truncate(blocks.len() - usize::from(resume.is_none()));
-            }
-        }
-        Found { n_tokens: blocks.len() * BLOCK_TOKENS, n_stored, why, blocks, resume }
-    }
-
-    /// Return a payload of an entry, which is opened once.
-    fn payload(&mut self, name: EntryName, section: Section) -> Option<Payload> {
-        if let Some(entry) = self.files.get(&name) {
-            return Some(Payload { entry: entry.clone(), section });
-        }
-        let file = self.shared.folder.open(&name).ok()?;
-        let wanted = self.index.entry(&name)?.total;
-        if file.len().ok()? != wanted {
-            self.shared.give_up(self.index, &name);
+        let (name, file) = (wanted.name, self.folder.open(&wanted.name).ok()?);
+        if file.len().ok()? != wanted.total {
+            self.give_up(index, &name);
             return None;
         }
-        let entry = Arc::new(OpenEntry { cache: self.shared.clone(), name, file });
-        self.files.insert(name, entry.clone());
-        Some(Payload { entry, section })
+        Some(Payload { entry: Arc::new(OpenEntry { cache: self.clone(), name, file }), section })
     }
 }

@@ -13,7 +13,7 @@ use crate::storage::error::Operation;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -414,6 +414,14 @@ impl Disk for FakeDisk {
         Ok(())
     }
 
+    fn touch(&self, path: &Path, when: SystemTime) -> io::Result<()> {
+        let mut state = self.state();
+        state.begin_whole(Operation::Touch)?;
+        let file = state.file(path)?;
+        state.files[file].modified = when;
+        Ok(())
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.begin_whole(Operation::Sync)?;
@@ -455,6 +463,21 @@ impl Drop for FakeFile {
     }
 }
 
+impl FakeFile {
+    fn write_piece(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let half = matches!(state.begin(Operation::Write)?, Verdict::Half);
+        let wanted = if half { bytes.len() / 2 } else { bytes.len() };
+        let n = state.room(self.file, offset, wanted);
+        state.change(self.file, Change::Write { offset, bytes: bytes[..n].to_vec() });
+        match (half, n < wanted) {
+            (_, true) => Err(ErrorKind::StorageFull.into()),
+            (true, _) => Err(failed()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl ReadAt for FakeFile {
     fn len(&self) -> Result<u64, crate::io::Error> {
         let mut state = self.disk.state();
@@ -474,18 +497,14 @@ impl ReadAt for FakeFile {
 }
 
 impl DiskFile for FakeFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.disk.state();
-        let half = matches!(state.begin(Operation::Write)?, Verdict::Half);
-        let offset = offset as usize;
-        let wanted = if half { bytes.len() / 2 } else { bytes.len() };
-        let n = state.room(self.file, offset, wanted);
-        state.change(self.file, Change::Write { offset, bytes: bytes[..n].to_vec() });
-        match (half, n < wanted) {
-            (_, true) => Err(ErrorKind::StorageFull.into()),
-            (true, _) => Err(failed()),
-            _ => Ok(()),
+    /// Each piece is an operation of its own.
+    fn write_pieces_at(&self, offset: u64, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let mut offset = offset as usize;
+        for piece in pieces {
+            self.write_piece(offset, piece)?;
+            offset += piece.len();
         }
+        Ok(())
     }
 
     fn n_names(&self) -> io::Result<u64> {
@@ -513,13 +532,6 @@ impl DiskFile for FakeFile {
         }
         file.durable.clone_from(&file.live);
         file.pending.clear();
-        Ok(())
-    }
-
-    fn touch(&self, when: SystemTime) -> io::Result<()> {
-        let mut state = self.disk.state();
-        state.begin_whole(Operation::Touch)?;
-        state.files[self.file].modified = when;
         Ok(())
     }
 

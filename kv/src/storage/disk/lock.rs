@@ -34,7 +34,13 @@ pub(super) fn lock(path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
     let began = Instant::now();
     loop {
         let Some((file, is_fresh)) = open(path)? else { continue };
-        wait_for(&file, began, wait)?;
+        while let Err(error) = file.try_lock() {
+            match error {
+                TryLockError::WouldBlock if (wait.stop)() => return Err(ErrorKind::Interrupted.into()),
+                TryLockError::WouldBlock if began.elapsed() < wait.most => sleep(PAUSE),
+                error => return Err(error.into()),
+            }
+        }
         // Whoever held it may have removed it, and somebody else may have made another.
         if leads_to(path, &file) {
             let guard = Box::new(LockFile { file, path: path.into(), goes: wait.goes && cfg!(unix) });
@@ -66,17 +72,6 @@ fn open(path: &Path) -> io::Result<Option<(File, bool)>> {
             // Where it is another's file, that it can be locked is all that is needed.
             let _ = keep_from_others(&file);
             Ok(Some((file, false)))
-        }
-    }
-}
-
-fn wait_for(file: &File, began: Instant, wait: Wait<'_>) -> io::Result<()> {
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if (wait.stop)() => return Err(ErrorKind::Interrupted.into()),
-            Err(TryLockError::WouldBlock) if began.elapsed() < wait.most => sleep(PAUSE),
-            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -37,11 +37,11 @@ impl Disk for RealDisk {
         if writes {
             keep_from_others(&file)?;
         }
-        Ok(Box::new(RealFile { file, path: path.into() }))
+        Ok(Box::new(file))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RealFile { file: create(path)?, path: path.into() }))
+        Ok(Box::new(create(path)?))
     }
 
     fn lock(&self, path: &Path, wait: Wait<'_>) -> io::Result<Lock> {
@@ -72,52 +72,53 @@ impl Disk for RealDisk {
         fs::remove_file(path)
     }
 
-    #[cfg(unix)]
+    #[cfg(not(windows))]
+    fn touch(&self, path: &Path, when: SystemTime) -> io::Result<()> {
+        open_plain(path, OpenOptions::new().read(true))?.set_modified(when)
+    }
+
+    /// Windows refuses it to a handle that was opened to read.
+    #[cfg(windows)]
+    fn touch(&self, path: &Path, when: SystemTime) -> io::Result<()> {
+        const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
+        let mut options = OpenOptions::new();
+        std::os::windows::fs::OpenOptionsExt::access_mode(&mut options, FILE_WRITE_ATTRIBUTES);
+        open_plain(path, &mut options)?.set_modified(when)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        // Other systems cannot open folders; their renames are durable by themselves.
+        if !cfg!(unix) {
+            return Ok(());
+        }
         match File::open(folder)?.sync_all() {
             // A file system without such a thing: names are as durable there as they get.
             Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
             other => other,
         }
     }
-
-    /// Other systems cannot open folders; their renames are durable by themselves.
-    #[cfg(not(unix))]
-    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
-        Ok(())
-    }
 }
 
-/// A file of this machine.
-struct RealFile {
-    file: File,
-    #[cfg_attr(not(windows), expect(dead_code, reason = "Windows sets times by a handle of its own"))]
-    path: PathBuf,
-}
-
-impl ReadAt for RealFile {
+impl ReadAt for File {
     fn len(&self) -> Result<u64, crate::io::Error> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, crate::io::Error> {
-        Ok(read_at(&self.file, offset, bytes)?)
+        Ok(read_at(self, offset, bytes)?)
     }
 }
 
-impl DiskFile for RealFile {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_pieces_at(offset, &mut [IoSlice::new(bytes)])
-    }
-
+impl DiskFile for File {
     fn write_pieces_at(&self, offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let len = pieces.iter().map(|piece| piece.len() as u64).fold(0, u64::saturating_add);
         expect_size(offset.saturating_add(len))?;
-        (&self.file).seek(SeekFrom::Start(offset))?;
+        let mut file = self;
+        file.seek(SeekFrom::Start(offset))?;
         // What is empty would look like a disk that takes nothing.
         IoSlice::advance_slices(&mut pieces, 0);
         while !pieces.is_empty() {
-            match (&self.file).write_vectored(pieces) {
+            match file.write_vectored(pieces) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => IoSlice::advance_slices(&mut pieces, n),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -129,7 +130,7 @@ impl DiskFile for RealFile {
 
     #[cfg(unix)]
     fn n_names(&self) -> io::Result<u64> {
-        Ok(std::os::unix::fs::MetadataExt::nlink(&self.file.metadata()?))
+        Ok(std::os::unix::fs::MetadataExt::nlink(&self.metadata()?))
     }
 
     /// Other systems do not tell without further ado.
@@ -140,35 +141,21 @@ impl DiskFile for RealFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         expect_size(len)?;
-        self.file.set_len(len)
+        File::set_len(self, len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-
-    #[cfg(not(windows))]
-    fn touch(&self, when: SystemTime) -> io::Result<()> {
-        self.file.set_modified(when)
-    }
-
-    /// Windows refuses it to a handle that was opened to read.
-    #[cfg(windows)]
-    fn touch(&self, when: SystemTime) -> io::Result<()> {
-        const FILE_WRITE_ATTRIBUTES: u32 = 0x100;
-        let mut options = OpenOptions::new();
-        std::os::windows::fs::OpenOptionsExt::access_mode(&mut options, FILE_WRITE_ATTRIBUTES);
-        options.open(&self.path)?.set_modified(when)
+        self.sync_all()
     }
 
     fn claim(&self) -> io::Result<()> {
         // Somebody who asks whether it is claimed may hold it for a moment.
-        self.file.lock()
+        self.lock()
     }
 
     fn is_claimed(&self) -> io::Result<bool> {
-        match self.file.try_lock_shared() {
-            Ok(()) => self.file.unlock().map(|()| false),
+        match self.try_lock_shared() {
+            Ok(()) => self.unlock().map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error),
         }

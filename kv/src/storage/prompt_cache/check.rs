@@ -1,17 +1,20 @@
 //! Looking at a whole prompt cache: its entries, and whether all of them are what they should be.
 
-use super::entry::{Entry, EntryName};
+use super::PromptCache;
+use super::entry::{BLOCK, Entry, EntryName, RESUME};
 use super::error::Error;
 use super::evict::unreachable;
+use super::folder::{Folder, LOCK_WAIT};
 use super::index::Index;
 use super::key::Key;
-use super::{Access, PromptCache, Shared};
 use crate::ids::Token;
 use crate::storage::container::Source;
+use crate::storage::header::Tag;
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::format;
 use std::string::String;
+use std::sync::Arc;
 use std::time::SystemTime;
 use std::vec::Vec;
 
@@ -101,6 +104,23 @@ impl Report {
     fn find(&mut self, name: impl fmt::Display, problem: Problem) {
         self.findings.push(Finding { name: format!("{name}"), problem });
     }
+
+    /// Count an entry, and check its payloads and that nothing in it was `seen` before.
+    fn add(&mut self, folder: &Folder, entry: &Entry, seen: &mut BTreeSet<(Tag, Key)>) -> Result<(), Error> {
+        self.entries += 1;
+        self.blocks += entry.blocks.len() as u64;
+        self.resumes += entry.resumes.len() as u64;
+        self.bytes = self.bytes.saturating_add(entry.total);
+        let blocks = entry.blocks.iter().map(|block| (BLOCK, block.key));
+        let resumes = entry.resumes.iter().map(|resume| (RESUME, entry.key_at(resume)));
+        for (_, key) in blocks.chain(resumes).filter(|place| !seen.insert(*place)) {
+            self.find(entry.name, Problem::Twice { key });
+        }
+        let file = folder.open(&entry.name)?;
+        let mut payloads = entry.blocks.iter().map(|block| &block.payload).chain(&entry.resumes);
+        let checked = payloads.try_for_each(|payload| Source::Device(&*file).check(payload));
+        checked.map_err(|error| Error::Entry { path: folder.path_of(&entry.name).into(), error })
+    }
 }
 
 impl PromptCache {
@@ -110,11 +130,11 @@ impl PromptCache {
     /// [`Error::Disk`] if the folder cannot be listed.
     pub fn list(&self) -> Result<Vec<EntryInfo>, Error> {
         let mut index = self.shared.index();
-        let facts: BTreeMap<_, _> = index.list(&self.shared.folder)?.entries.into_iter().collect();
-        let info = |(name, entry): (EntryName, &std::sync::Arc<Entry>)| {
-            let facts = facts.get(&name)?;
+        let listing = index.list(&self.shared.folder)?;
+        let info = |entry: &Arc<Entry>| {
+            let facts = listing.entries.get(&entry.name)?;
             Some(EntryInfo {
-                name: format!("{name}"),
+                name: format!("{}", entry.name),
                 root: entry.root,
                 n_before: entry.n_before,
                 tokens: entry.blocks.iter().flat_map(|block| block.tokens).collect(),
@@ -145,21 +165,28 @@ impl PromptCache {
     /// As [`PromptCache::check`].
     pub fn check_with(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Error> {
         let mut report = Report::default();
-        let mut seen = (BTreeSet::new(), BTreeSet::new());
-        let entries = self.shared.folder.list()?.entries;
-        let total = entries.iter().fold(0, |sum: u64, (_, facts)| sum.saturating_add(facts.len));
+        let (folder, mut seen) = (&self.shared.folder, BTreeSet::new());
+        let entries = folder.list()?.entries;
+        let total = entries.values().map(|facts| facts.len).fold(0, u64::saturating_add);
         let mut done = 0_u64;
         for (name, facts) in &entries {
             progress(done, total);
             done = done.saturating_add(facts.len);
-            let entry = self.shared.folder.entry(name);
-            match entry.and_then(|entry| self.shared.check_entry(name, &entry, &mut seen, &mut report)) {
+            let checked = folder.entry(name).and_then(|entry| report.add(folder, &entry, &mut seen));
+            match checked {
                 Err(error) if error.is_damage() => report.find(name, Problem::Damaged(error)),
                 Err(error) if !error.is_gone() => report.find(name, Problem::Unreadable(error)),
                 _ => {}
             }
         }
-        self.check_folder(&mut report)?;
+        // With the lock, if this cache may take it: nobody removes or begins anything meanwhile.
+        let _lock = self.shared.budget.and_then(|_| folder.lock(LOCK_WAIT).ok());
+        let mut index = Index::default();
+        let others = index.list(folder)?.others;
+        unreachable(&index).iter().for_each(|name| report.find(name, Problem::Unreachable));
+        for (name, _) in others.iter().filter(|(name, _)| folder.is_leftover(name)) {
+            report.find(name, Problem::Leftover);
+        }
         Ok(report)
     }
 
@@ -170,51 +197,8 @@ impl PromptCache {
             |finding: &Finding| matches!(finding.problem, Problem::Damaged(_) | Problem::Twice { .. });
         let findings = self.check()?.findings.into_iter().filter(is_useless);
         let names: BTreeSet<_> = findings.filter_map(|finding| EntryName::parse(&finding.name)).collect();
-        names.iter().for_each(|name| self.shared.remove_damaged(name));
+        let mut index = self.shared.index();
+        names.iter().for_each(|name| self.shared.give_up(&mut index, name));
         Ok(())
-    }
-
-    /// Look for entries that cannot be reached and files that were left behind. With the lock, if
-    /// this cache may take it: nobody removes or begins anything meanwhile.
-    fn check_folder(&self, report: &mut Report) -> Result<(), Error> {
-        let folder = &self.shared.folder;
-        let _lock = match self.shared.access {
-            Access::ReadOnly => None,
-            Access::ReadWrite { .. } => folder.lock().ok(),
-        };
-        let mut index = Index::default();
-        let others = index.list(folder)?.others;
-        unreachable(&index).for_each(|name| report.find(name, Problem::Unreachable));
-        for (name, _) in others.iter().filter(|(name, _)| folder.is_leftover(name)) {
-            report.find(name, Problem::Leftover);
-        }
-        Ok(())
-    }
-}
-
-/// Keys of blocks, and of resume points.
-type Seen = (BTreeSet<Key>, BTreeSet<Key>);
-
-impl Shared {
-    /// Check the payloads of an entry, and that nothing in it was seen before.
-    fn check_entry(
-        &self,
-        name: &EntryName,
-        entry: &Entry,
-        seen: &mut Seen,
-        report: &mut Report,
-    ) -> Result<(), Error> {
-        report.entries += 1;
-        report.blocks += entry.blocks.len() as u64;
-        report.resumes += entry.resumes.len() as u64;
-        report.bytes = report.bytes.saturating_add(entry.total);
-        let blocks = entry.blocks.iter().map(|block| block.key).filter(|key| !seen.0.insert(*key));
-        let resumes = entry.resumes.iter().map(|resume| entry.key_at(resume));
-        for key in blocks.chain(resumes.filter(|key| !seen.1.insert(*key))) {
-            report.find(name, Problem::Twice { key });
-        }
-        let file = self.folder.open(name)?;
-        let checked = entry.payloads().try_for_each(|payload| Source::Device(&*file).check(payload));
-        checked.map_err(|error| Error::Entry { path: self.folder.path_of(name).into(), error })
     }
 }

@@ -6,8 +6,9 @@
 //! and for all that is in it: the checksum of its header and directory.
 
 use super::key::{BLOCK_TOKENS, BlockTokens, KEY_BYTES, Key};
+use super::put::Pieces;
 use crate::ids::Token;
-use crate::io::ByteReader;
+use crate::io::{ByteReader, Write};
 use crate::storage::container::{Container, Fields, Section, Writer};
 use crate::storage::disk::DiskFile;
 use crate::storage::error::Error;
@@ -52,14 +53,11 @@ impl EntryName {
     /// Parse the name of a file; only a name that [`EntryName`] would write is one.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let (key, check) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-        if key.len() != 2 * KEY_BYTES || check.len() != 16 || !key.is_ascii() {
-            return None;
-        }
         let mut bytes = [0; KEY_BYTES];
         for (byte, digits) in bytes.iter_mut().zip(key.as_bytes().as_chunks::<2>().0) {
             *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
         }
-        let found = Self { key: Key::from_bytes(bytes), check: u64::from_str_radix(check, 16).ok()? };
+        let found = Self { key: Key(bytes), check: u64::from_str_radix(check, 16).ok()? };
         (format!("{found}") == name).then_some(found)
     }
 
@@ -93,6 +91,8 @@ pub(super) struct Block {
 /// purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// The name that it must have.
+    pub name: EntryName,
     /// The key of the empty prefix.
     pub root: Key,
     /// The key of the prefix that the first block follows.
@@ -106,7 +106,6 @@ pub(super) struct Entry {
     pub resumes: Vec<Section>,
     /// Bytes of the file.
     pub total: u64,
-    check: u64,
 }
 
 impl Entry {
@@ -118,33 +117,38 @@ impl Entry {
         let container = Container::open_at_most(file, MAX_SECTIONS)?;
         container.expect_scope(Scope::Entry)?;
         container.expect(&[PREFIX, BLOCK, RESUME].map(|tag| (tag, ENTRY_VERSION)))?;
-        let root = Key::from_bytes(container.fingerprint().0);
+        let root = Key(container.fingerprint().0);
         let limit = FIXED_BYTES + MAX_PAYLOADS * TOKEN_BYTES;
         let prefix = container.read_at_most(container.require(PREFIX, 0)?, limit as u64)?;
         let mut fields = Fields::new(PREFIX, &prefix);
-        let (parent, n_before) =
-            (Key::from_bytes(fields.read(ByteReader::array)?), fields.read(ByteReader::u32)?);
+        let (parent, n_before) = (Key(fields.read(ByteReader::array)?), fields.read(ByteReader::u32)?);
         if (parent == root) != (n_before == 0) {
             return Err(fields.malformed("number of blocks before", n_before.into(), 0));
         }
-        let (blocks, resumes) = (container.of(BLOCK), container.of(RESUME).to_vec());
+        let (payloads, resumes) = (container.of(BLOCK), container.of(RESUME).to_vec());
         let n_blocks = fields.count(TOKEN_BYTES)?;
-        if blocks.len() != n_blocks {
-            return Err(fields.malformed("number of blocks", blocks.len() as u64, n_blocks as u64));
+        if payloads.len() != n_blocks {
+            return Err(fields.malformed("number of blocks", payloads.len() as u64, n_blocks as u64));
         }
-        let blocks = read_blocks(&mut fields, parent, blocks)?;
-        if let Some(resume) = resumes.iter().find(|resume| !is_place(resume.index, n_before, n_blocks)) {
+        let (mut key, mut blocks) = (parent, Vec::with_capacity(n_blocks));
+        for (number, &payload) in (0..).zip(payloads) {
+            if payload.index != number {
+                return Err(fields.malformed("index of a block", payload.index, number));
+            }
+            let mut tokens = [Token(0); BLOCK_TOKENS];
+            for token in &mut tokens {
+                *token = Token(fields.read(ByteReader::u32)?);
+            }
+            key = key.then(&tokens);
+            blocks.push(Block { key, tokens, payload });
+        }
+        let places = u64::from(n_before == 0)..=n_blocks as u64;
+        if let Some(resume) = resumes.iter().find(|resume| !places.contains(&resume.index)) {
             return Err(fields.malformed("place of a resume point", resume.index, n_blocks as u64));
         }
         fields.end()?;
-        let (total, check) = (container.file_len(), container.whole_checksum());
-        Ok(Self { root, parent, n_before, blocks, resumes, total, check })
-    }
-
-    /// Return the name that the entry must have.
-    pub(super) fn name(&self) -> EntryName {
-        let last = self.blocks.last().map_or(self.parent, |block| block.key);
-        EntryName { key: last, check: self.check }
+        let name = EntryName { key, check: container.whole_checksum() };
+        Ok(Self { name, root, parent, n_before, blocks, resumes, total: container.file_len() })
     }
 
     /// Return the key of the prefix that ends where a resume point stands.
@@ -152,33 +156,6 @@ impl Entry {
         let block = resume.index.checked_sub(1).and_then(|last| self.blocks.get(last as usize));
         block.map_or(self.parent, |block| block.key)
     }
-
-    /// Return all payloads.
-    pub(super) fn payloads(&self) -> impl Iterator<Item = &Section> {
-        self.blocks.iter().map(|block| &block.payload).chain(&self.resumes)
-    }
-}
-
-/// Return true if a resume point can stand after `index` blocks of an entry.
-fn is_place(index: u64, n_before: u32, n_blocks: usize) -> bool {
-    index <= n_blocks as u64 && index + u64::from(n_before) > 0
-}
-
-/// Read the tokens of blocks, and compute their keys.
-fn read_blocks(fields: &mut Fields<'_>, parent: Key, payloads: &[Section]) -> Result<Vec<Block>, Error> {
-    let (mut key, mut blocks) = (parent, Vec::with_capacity(payloads.len()));
-    for (number, payload) in (0..).zip(payloads) {
-        if payload.index != number {
-            return Err(fields.malformed("index of a block", payload.index, number));
-        }
-        let mut tokens = [Token(0); BLOCK_TOKENS];
-        for token in &mut tokens {
-            *token = Token(fields.read(ByteReader::u32)?);
-        }
-        key = key.then(&tokens);
-        blocks.push(Block { key, tokens, payload: *payload });
-    }
-    Ok(blocks)
 }
 
 /// Return the header of entries under a root.
@@ -195,23 +172,22 @@ pub(super) fn prefix(parent: &Key, n_before: u32, blocks: &[BlockTokens]) -> Vec
     bytes
 }
 
-/// Write the sections of an entry: its prefix, and the payloads of blocks and of resume points,
-/// each with its place.
+/// Write an entry under `root`: the payloads of blocks and of resume points, each with its tag and
+/// index, and its prefix. Returns the checksum that stands for its content.
 ///
 /// # Errors
 /// Those of the writer.
-pub(super) fn write<'p, P: AsRef<[u8]> + 'p>(
-    writer: &mut Writer<'_>,
+pub(super) fn write<'p>(
+    out: &mut dyn Write,
+    root: &Key,
     prefix: &[u8],
-    blocks: impl Iterator<Item = &'p Vec<P>>,
-    resumes: impl Iterator<Item = (u64, &'p Vec<P>)>,
-) -> Result<(), Error> {
-    let mut put = |tag, index, pieces: &'p Vec<P>| {
+    payloads: impl Iterator<Item = (Tag, u64, &'p Pieces<'p>)>,
+) -> Result<u64, Error> {
+    let mut writer = Writer::new(out, header(root))?;
+    for (tag, index, pieces) in payloads {
         let pieces: Vec<&[u8]> = pieces.iter().map(AsRef::as_ref).collect();
-        writer.section(tag, ENTRY_VERSION, true, index, &pieces)
-    };
-    (0..).zip(blocks).try_for_each(|(index, pieces)| put(BLOCK, index, pieces))?;
-    let mut resumes = resumes;
-    resumes.try_for_each(|(index, pieces)| put(RESUME, index, pieces))?;
-    writer.section(PREFIX, ENTRY_VERSION, true, 0, &[prefix])
+        writer.section(tag, ENTRY_VERSION, true, index, &pieces)?;
+    }
+    writer.section(PREFIX, ENTRY_VERSION, true, 0, &[prefix])?;
+    Ok(writer.finish()?.whole_checksum)
 }

@@ -10,6 +10,7 @@ use crate::storage::disk::{Disk, DiskFile, Facts, Lock, Mode, Wait, random_names
 use crate::storage::error::{self, Operation};
 use core::fmt;
 use std::boxed::Box;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::format;
 use std::io::{self, ErrorKind};
@@ -25,7 +26,7 @@ const PART: &str = ".part";
 const LOCK: &str = "cache.lock";
 /// The time to wait for the lock. It is held for milliseconds; only a stopped process holds it
 /// longer.
-const LOCK_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 /// File systems tell times in steps of up to 2 seconds (FAT): a folder changed within them may
 /// change again unnoticed.
 const TIME_STEP: Duration = Duration::from_secs(3);
@@ -44,7 +45,7 @@ fn is_part(name: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Files named like entries.
-    pub entries: Vec<(EntryName, Facts)>,
+    pub entries: BTreeMap<EntryName, Facts>,
     /// Files named like those being written, and entries of an older format.
     pub others: Vec<(String, Facts)>,
 }
@@ -93,12 +94,12 @@ impl Folder {
     }
 
     /// Return when the folder last changed; `None` if that was too recent for a further change to
-    /// show.
-    pub(super) fn changed(&self) -> Result<Option<SystemTime>, Error> {
+    /// show, or the system does not tell.
+    pub(super) fn changed(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
-        let changed = named(Operation::List, &self.path, self.disk.facts(&self.path))?.modified;
+        let changed = self.disk.facts(&self.path).ok()?.modified;
         let is_settled = now.duration_since(changed).is_ok_and(|age| age > TIME_STEP);
-        Ok(is_settled.then_some(changed))
+        is_settled.then_some(changed)
     }
 
     /// List the files of the cache.
@@ -119,7 +120,9 @@ impl Folder {
             };
             match entry {
                 _ if !facts.is_file => {}
-                Some(entry) => listing.entries.push((entry, facts)),
+                Some(entry) => {
+                    listing.entries.insert(entry, facts);
+                }
                 None => listing.others.push((name, facts)),
             }
         }
@@ -141,22 +144,25 @@ impl Folder {
     /// Read an entry without its payloads.
     pub(super) fn entry(&self, name: &EntryName) -> Result<Entry, Error> {
         let file = self.open(name)?;
-        let entry = Entry::read(&*file).and_then(|entry| match entry.name() == *name {
+        let entry = Entry::read(&*file).and_then(|entry| match entry.name == *name {
             true => Ok(entry),
             false => Err(error::Error::Malformed {
                 section: super::entry::PREFIX,
                 offset: 0,
                 what: "checksum of an entry that is not named for its tokens and content",
-                found: entry.name().check,
+                found: entry.name.check,
                 wanted: name.check,
             }),
         });
         entry.map_err(|error| Error::Entry { path: self.path_of(name).into(), error })
     }
 
-    /// Mark the entry in an open file as used at `when`.
-    pub(super) fn touch(&self, name: &EntryName, file: &dyn DiskFile, when: SystemTime) -> Result<(), Error> {
-        named(Operation::Touch, &self.path_of(name), file.touch(when))
+    /// Mark entries as used now; if that fails they are merely evicted earlier.
+    pub(super) fn touch(&self, entries: &BTreeSet<EntryName>) {
+        let now = SystemTime::now();
+        for name in entries {
+            let _ = self.disk.touch(&self.path_of(name), now);
+        }
     }
 
     /// Remove an entry; one that is gone already counts as removed.
@@ -168,14 +174,9 @@ impl Folder {
         }
     }
 
-    /// Wait for the folder's lock, but not for ever.
-    pub(super) fn lock(&self) -> Result<Lock, Error> {
-        self.lock_within(LOCK_WAIT)
-    }
-
     /// Take the folder's lock, if nobody holds it for long. Its file stays: others list the folder
     /// again whenever a name in it changes.
-    pub(super) fn lock_within(&self, most: Duration) -> Result<Lock, Error> {
+    pub(super) fn lock(&self, most: Duration) -> Result<Lock, Error> {
         let path = self.path.join(LOCK);
         match self.disk.lock(&path, Wait { most, stop: &|| false, goes: false }) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -192,26 +193,21 @@ impl Folder {
         let made = random_names(&self.path, &front, PART, |path| self.disk.create(path));
         let (file, path) = named(Operation::Create, &self.path, made)?;
         let part = Part { file, path };
-        match part.file.claim().and_then(|()| part.file.set_len(len)) {
-            Ok(()) => Ok(part),
-            Err(error) => {
-                let reserved = named(Operation::Resize, &part.path, Err(error));
-                self.discard(part);
-                reserved
-            }
-        }
+        let reserved = part.file.claim().and_then(|()| part.file.set_len(len));
+        let reserved = reserved.inspect_err(|_| self.discard(&part));
+        named(Operation::Resize, &part.path, reserved).map(|()| part)
     }
 
     /// Give a written file its name, for everybody to see.
     pub(super) fn publish(&self, _lock: &Lock, part: &Part, name: &EntryName) -> Result<(), Error> {
         // The time orders evictions; the file's own time of last writing does nearly as well.
-        let _ = part.file.touch(SystemTime::now());
+        let _ = self.disk.touch(&part.path, SystemTime::now());
         named(Operation::Rename, &part.path, self.disk.rename(&part.path, &self.path_of(name)))
     }
 
     /// Give up a file that is being written. If it cannot be removed, it is a leftover as soon as
     /// it is closed.
-    pub(super) fn discard(&self, part: Part) {
+    pub(super) fn discard(&self, part: &Part) {
         let _ = self.disk.remove(&part.path);
     }
 

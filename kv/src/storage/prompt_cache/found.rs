@@ -140,7 +140,7 @@ impl Payload {
         let named = |error| Error::Entry { path: cache.folder.path_of(name).into(), error };
         read.map_err(named).inspect_err(|error| {
             if error.is_damage() {
-                cache.remove_damaged(name);
+                cache.give_up(&mut cache.index(), name);
             }
         })
     }

@@ -14,11 +14,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Knowledge about a file that is named like an entry.
-#[derive(Clone, Debug)]
-pub(super) enum Known {
-    /// The entry is whole, as far as its payloads do not matter.
-    Readable(Arc<Entry>),
+/// An entry that is whole, as far as its payloads do not matter, or why a file that is named like
+/// one is not.
+pub(super) type Known = Result<Arc<Entry>, Useless>;
+
+/// Reasons for which a file is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Useless {
     /// The file is not an entry, or was one: nobody will ever read it.
     Damaged,
     /// A later program wrote it.
@@ -37,52 +39,36 @@ pub(super) struct Index {
     resumes: HashMap<Key, Place>,
 }
 
-/// Number of a payload among the blocks of an entry, or among its resume points.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    entry: EntryName,
-    number: usize,
-}
+/// An entry, and the number of a payload among its blocks or among its resume points.
+type Place = (Arc<Entry>, usize);
 
 impl Index {
-    /// Look if the folder changed, and if it did, read the entries that are new. A folder that
-    /// cannot be listed is empty.
+    /// Look if the folder changed, and if it did, read the entries that are new.
     pub(super) fn refresh(&mut self, folder: &Folder) -> Result<(), Error> {
-        let refreshed = self.refresh_if_changed(folder);
-        if refreshed.is_err() {
-            *self = Index::default();
-        }
-        refreshed
-    }
-
-    fn refresh_if_changed(&mut self, folder: &Folder) -> Result<(), Error> {
         // Asked before listing, so that what happens meanwhile shows next time.
-        let changed = folder.changed()?;
-        let unread = || self.entries.values().any(|known| matches!(known, Known::Unread));
+        let changed = folder.changed();
+        let unread = || self.entries.values().any(|known| *known == Err(Useless::Unread));
         if changed.is_none() || changed != self.as_of || unread() {
-            self.list(folder)?;
             self.as_of = changed;
+            self.list(folder)?;
         }
         Ok(())
     }
 
-    /// List the folder even if it seems not to have changed.
+    /// List the folder even if it seems not to have changed. One that cannot be listed is empty.
     pub(super) fn list(&mut self, folder: &Folder) -> Result<Listing, Error> {
-        let listing = folder.list()?;
-        let mut before = core::mem::take(&mut self.entries);
-        let n_before = before.len();
-        let mut n_new = 0;
-        for &(name, _) in &listing.entries {
-            let known = match before.remove(&name) {
-                Some(Known::Unread) | None => {
-                    n_new += 1;
-                    known(folder.entry(&name))
-                }
-                Some(known) => known,
-            };
-            self.entries.insert(name, known);
+        let listing = folder.list().inspect_err(|_| *self = Self::default())?;
+        let n_before = self.entries.len();
+        self.entries
+            .retain(|name, known| listing.entries.contains_key(name) && *known != Err(Useless::Unread));
+        let mut is_changed = self.entries.len() < n_before;
+        for &name in listing.entries.keys() {
+            self.entries.entry(name).or_insert_with(|| {
+                is_changed = true;
+                known(folder.entry(&name))
+            });
         }
-        if n_new > 0 || self.entries.len() != n_before {
+        if is_changed {
             self.rebuild();
         }
         Ok(listing)
@@ -93,61 +79,48 @@ impl Index {
     pub(super) fn rebuild(&mut self) {
         self.blocks.clear();
         self.resumes.clear();
-        let n_blocks = self.whole().map(|(_, entry)| entry.blocks.len()).sum();
-        let n_resumes = self.whole().map(|(_, entry)| entry.resumes.len()).sum();
-        let room = self.blocks.try_reserve(n_blocks).and_then(|()| self.resumes.try_reserve(n_resumes));
-        if room.is_err() {
-            *self = Index::default();
-            return;
-        }
-        for (&name, known) in &self.entries {
-            let Known::Readable(entry) = known else { continue };
-            let place = |number| Place { entry: name, number };
+        for entry in self.entries.values().flatten() {
+            let room = self.blocks.try_reserve(entry.blocks.len());
+            if room.and_then(|()| self.resumes.try_reserve(entry.resumes.len())).is_err() {
+                *self = Index::default();
+                return;
+            }
+            let place = |number| (entry.clone(), number);
             self.blocks.extend((0..).zip(&entry.blocks).map(|(i, block)| (block.key, place(i))));
-            self.resumes
-                .extend((0..).zip(&entry.resumes).map(|(i, resume)| (entry.key_at(resume), place(i))));
+            let resumes = (0..).zip(&entry.resumes);
+            self.resumes.extend(resumes.map(|(i, resume)| (entry.key_at(resume), place(i))));
         }
     }
 
-    /// Return an entry that is whole.
-    pub(super) fn entry(&self, name: &EntryName) -> Option<&Arc<Entry>> {
-        match self.entries.get(name)? {
-            Known::Readable(entry) => Some(entry),
-            _ => None,
-        }
-    }
-
-    /// Return the block that ends the prefix with this key, and its entry's name, whatever its
-    /// tokens are.
-    pub(super) fn at(&self, key: &Key) -> Option<(EntryName, &Block)> {
-        let place = self.blocks.get(key)?;
-        Some((place.entry, self.entry(&place.entry)?.blocks.get(place.number)?))
+    /// Return the block that ends the prefix with this key, and its entry, whatever its tokens are.
+    pub(super) fn at(&self, key: &Key) -> Option<(&Arc<Entry>, &Block)> {
+        let (entry, number) = self.blocks.get(key)?;
+        Some((entry, entry.blocks.get(*number)?))
     }
 
     /// Return the block with this key, if it is stored with these tokens. Equal keys do not
     /// convince anybody.
-    pub(super) fn block(&self, key: &Key, tokens: &BlockTokens) -> Option<(EntryName, &Block)> {
+    pub(super) fn block(&self, key: &Key, tokens: &BlockTokens) -> Option<(&Arc<Entry>, &Block)> {
         self.at(key).filter(|(_, block)| block.tokens == *tokens)
     }
 
     /// Return the entry that holds the last block before this one, if there is one and it is
     /// stored.
-    pub(super) fn parent(&self, entry: &Entry) -> Option<EntryName> {
-        let place = self.blocks.get(&entry.parent)?;
-        let n_before = self.entry(&place.entry)?.n_before as usize + place.number + 1;
-        (n_before == entry.n_before as usize).then_some(place.entry)
+    pub(super) fn parent(&self, entry: &Entry) -> Option<&Arc<Entry>> {
+        let (parent, number) = self.blocks.get(&entry.parent)?;
+        (parent.n_before as usize + number + 1 == entry.n_before as usize).then_some(parent)
     }
 
-    /// Return the entries that this one follows, nearest first.
-    pub(super) fn ancestors(&self, name: &EntryName) -> impl Iterator<Item = EntryName> {
-        let parent = |name: &EntryName| self.parent(self.entry(name)?);
-        core::iter::successors(parent(name), move |name| parent(name))
+    /// Return this entry, if it is whole, and those that it follows, nearest first.
+    pub(super) fn with_ancestors(&self, name: &EntryName) -> impl Iterator<Item = &Arc<Entry>> {
+        let entry = self.entries.get(name).and_then(|known| known.as_ref().ok());
+        core::iter::successors(entry, |entry| self.parent(entry))
     }
 
-    /// Return the resume point of the prefix with this key, and its entry's name, if one is stored.
-    pub(super) fn resume(&self, key: &Key) -> Option<(EntryName, &Section)> {
-        let place = self.resumes.get(key)?;
-        Some((place.entry, self.entry(&place.entry)?.resumes.get(place.number)?))
+    /// Return the resume point of the prefix with this key, and its entry, if one is stored.
+    pub(super) fn resume(&self, key: &Key) -> Option<(&Arc<Entry>, &Section)> {
+        let (entry, number) = self.resumes.get(key)?;
+        Some((entry, entry.resumes.get(*number)?))
     }
 
     /// Tell why no more than the first `n` blocks of a prompt are stored.
@@ -172,22 +145,17 @@ impl Index {
     /// Return how many of the next tokens, at most a block, are stored behind the prefix with this
     /// key; `None` if nothing follows it.
     fn shared(&self, after: &Key, next: &[Token]) -> Option<usize> {
-        let follow = |entry: &Arc<Entry>| {
-            let first = [entry.parent];
-            let before = first.iter().chain(entry.blocks.iter().map(|block| &block.key));
-            let follow = before.zip(&entry.blocks).filter(|(before, _)| *before == after);
-            let equal = |block: &Block| block.tokens.iter().zip(next).take_while(|(a, b)| a == b).count();
-            follow.map(|(_, block)| equal(block)).max()
-        };
-        self.whole().filter_map(|(_, entry)| follow(entry)).max()
+        let following = self.whole().flat_map(|entry| {
+            let before = core::iter::once(&entry.parent).chain(entry.blocks.iter().map(|block| &block.key));
+            before.zip(&entry.blocks).filter(|(before, _)| *before == after)
+        });
+        let equal = |block: &Block| block.tokens.iter().zip(next).take_while(|(a, b)| a == b).count();
+        following.map(|(_, block)| equal(block)).max()
     }
 
     /// Return the entries that are whole.
-    pub(super) fn whole(&self) -> impl Iterator<Item = (EntryName, &Arc<Entry>)> {
-        self.entries.iter().filter_map(|(name, known)| match known {
-            Known::Readable(entry) => Some((*name, entry)),
-            _ => None,
-        })
+    pub(super) fn whole(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values().flatten()
     }
 
     /// Return how many blocks from the start of the prompt are stored in one piece.
@@ -199,21 +167,18 @@ impl Index {
 
 /// Judge a file by the attempt to read it as an entry.
 fn known(entry: Result<Entry, Error>) -> Known {
-    match entry {
-        Ok(entry) => Known::Readable(Arc::new(entry)),
-        Err(Error::Entry { error: error::Error::Version { found, .. }, .. }) if found > VERSION => {
-            Known::Later
-        }
-        Err(error) if error.is_damage() => Known::Damaged,
-        Err(_) => Known::Unread,
-    }
+    entry.map(Arc::new).map_err(|error| match error {
+        Error::Entry { error: error::Error::Version { found, .. }, .. } if found > VERSION => Useless::Later,
+        error if error.is_damage() => Useless::Damaged,
+        _ => Useless::Unread,
+    })
 }
 
 #[cfg(test)]
 impl Index {
     /// Make what is stored under a key found under another too, as if a hash had collided.
     pub(super) fn collide(&mut self, stored: Key, other: Key) {
-        if let Some(&place) = self.blocks.get(&stored) {
+        if let Some(place) = self.blocks.get(&stored).cloned() {
             self.blocks.insert(other, place);
         }
     }

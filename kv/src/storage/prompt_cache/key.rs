@@ -24,7 +24,7 @@ pub(super) type BlockTokens = [Token; BLOCK_TOKENS];
 
 /// The name of a prefix: 32 bytes that depend on the model, its cache and all tokens of the prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key([u8; KEY_BYTES]);
+pub struct Key(pub(super) [u8; KEY_BYTES]);
 
 impl Key {
     /// Return the key of the empty prefix: blake3 over a domain string, the model's fingerprint and
@@ -45,11 +45,6 @@ impl Key {
             hasher.update(&token.0.to_le_bytes());
         }
         Key(*hasher.finalize().as_bytes())
-    }
-
-    /// Return a key that was read from a file.
-    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Key {
-        Key(bytes)
     }
 
     /// Return the key as bytes.

@@ -40,18 +40,16 @@ impl<'a> Prefix<'a> {
         let ([] | [_], true) = (rest.sequences.as_slice(), is_alike) else { return Err(unlike(&rest)) };
         let own = rest.sequences.pop().unwrap_or_default();
         let last = Pos(found.n_tokens as i32 - 1);
-        let mut sequence = Sequence { last, state: own.state, ..Sequence::default() };
-        let mut snapshot = Snapshot { shape: shape.clone(), n_states: rest.n_states, ..Snapshot::default() };
         let mut others = own.cells.into_iter().zip(rest.blocks);
-        for group in 0..shape.groups.len() {
-            let (cells, list) = match Some(group) == all {
-                true => full(n_blocks),
-                false => others.next().ok_or_else(|| unlike(&Snapshot::default()))?,
-            };
-            sequence.cells.push(cells);
-            snapshot.blocks.push(list);
-        }
-        snapshot.sequences.push(sequence);
+        let groups = (0..shape.groups.len()).map(|group| match Some(group) == all {
+            true => Some(full(n_blocks)),
+            false => others.next(),
+        });
+        let groups: Option<(Vec<_>, Vec<_>)> = groups.collect();
+        let (cells, blocks) = groups.ok_or_else(|| unlike(&Snapshot::default()))?;
+        let sequences = Vec::from([Sequence { cells, state: own.state, last, ..Sequence::default() }]);
+        let (shape, n_states) = (shape.clone(), rest.n_states);
+        let snapshot = Snapshot { shape, blocks, n_states, sequences, ..Snapshot::default() };
         Ok(Prefix { snapshot, blocks: &found.blocks, resume, all })
     }
 
@@ -88,10 +86,7 @@ impl Source for Prefix<'_> {
             let before = usize::from(self.all.is_some_and(|all| all < group));
             return Ok(self.rest()?.fill_block(group - before, block, layers)?);
         }
-        match self.blocks.get(block) {
-            Some(payload) => Ok(payload.read(layers)?),
-            None => Err(Error::Gap { block: block as u64 }),
-        }
+        self.blocks.get(block).ok_or(Error::Gap { block: block as u64 })?.read(layers)
     }
 
     fn fill_state(&self, state: usize, pieces: &mut [&mut [f32]]) -> Result<(), Error> {

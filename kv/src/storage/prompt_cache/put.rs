@@ -1,20 +1,20 @@
 //! Storing: what is missing becomes an entry, for which room is reserved before and which gets its
 //! name at the end.
 
-use super::entry::{self, EntryName, MAX_PAYLOADS};
+use super::entry::{self, BLOCK, EntryName, MAX_PAYLOADS, RESUME};
 use super::error::Error;
-use super::evict::Stop;
-use super::folder::Part;
+use super::evict::Prune;
+use super::folder::{LOCK_WAIT, Part};
 use super::index::Index;
 use super::key::{BlockTokens, Key, blocks_of, chain};
 use super::{PromptCache, Shared};
 use crate::ids::Token;
-use crate::storage::container::{Writer, container_bytes};
+use crate::storage::container::container_bytes;
 use crate::storage::disk::FileWriter;
+use crate::storage::header::Tag;
 use core::ops::Range;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::time::SystemTime;
 use std::vec::Vec;
 
 /// The number of times that writing starts again because others changed the same prompt's blocks
@@ -65,18 +65,15 @@ impl EvaluatedPrefix<'_> {
 
     /// Return the number of blocks of the prompt that the prefix reaches to.
     fn end(&self) -> Result<usize, Error> {
-        let request = |what, found: usize, wanted: usize| {
-            Err(Error::Request { what, found: found as u64, wanted: wanted as u64 })
-        };
         let end = self.first.saturating_add(self.blocks.len());
         let whole = blocks_of(&self.tokens).len();
-        if end > whole {
-            return request("more blocks than the tokens fill", end, whole);
-        }
-        match self.resumes.iter().find(|(after, _)| *after == 0 || *after > end) {
-            Some((after, _)) => request("a resume point that is not behind one of the blocks", *after, end),
-            None => Ok(end),
-        }
+        let mut places = self.resumes.iter().map(|(after, _)| *after);
+        let (what, found, wanted) = match places.find(|after| *after == 0 || *after > end) {
+            _ if end > whole => ("more blocks than the tokens fill", end, whole),
+            Some(after) => ("a resume point that is not behind one of the blocks", after, end),
+            None => return Ok(end),
+        };
+        Err(Error::Request { what, found: found as u64, wanted: wanted as u64 })
     }
 }
 
@@ -100,8 +97,8 @@ pub struct Put {
 struct Job {
     /// Blocks of the prompt; for a resume point alone, none before the block that follows it.
     blocks: Range<usize>,
-    /// Indices into the prefix's resume points, ascending by place.
-    resumes: Vec<usize>,
+    /// Resume points: after how many blocks of the prompt.
+    resumes: BTreeSet<usize>,
 }
 
 /// A prefix, and what is computed from it once.
@@ -124,7 +121,7 @@ impl PromptCache {
     /// [`Error::Raced`] if blocks before it are gone or others interfere; [`Error::TooLarge`],
     /// [`Error::NoRoom`]; [`Error::Locked`]; [`Error::Disk`], for example on a full disk.
     pub fn put(&self, prefix: &EvaluatedPrefix<'_>) -> Result<Put, Error> {
-        self.shared.budget()?;
+        let budget = self.shared.budget.ok_or(Error::ReadOnly)?;
         let blocks = &blocks_of(&prefix.tokens)[..prefix.end()?];
         let keys = [prefix.root].into_iter().chain(chain(&prefix.root, blocks.as_flattened())).collect();
         let task = Task { prefix, blocks, keys };
@@ -134,8 +131,9 @@ impl PromptCache {
         loop {
             let job = task.next_job(&*self.shared.refreshed()?)?;
             let Some(job) = job else { return Ok(done) };
-            match self.shared.write_entry(&task, &job)? {
+            match self.shared.write_entry(&task, &job, budget)? {
                 Some(bytes) => {
+                    self.shared.count(|stats| stats.written += 1);
                     done.entries += 1;
                     done.blocks += job.blocks.len() as u64;
                     done.bytes += bytes;
@@ -163,31 +161,28 @@ impl Task<'_> {
         }
         let is_missing = |i: &usize| index.block(&self.keys[i + 1], &self.blocks[*i]).is_none();
         let n_missing = (start..self.blocks.len()).take(MAX_PAYLOADS).take_while(is_missing).count();
-        let resumes = self.prefix.resumes.iter().enumerate().map(|(i, (after, _))| (*after, i));
-        let mut places: Vec<(usize, usize)> =
-            resumes.filter(|(after, _)| index.resume(&self.keys[*after]).is_none()).collect();
-        places.sort_unstable();
-        places.dedup_by_key(|(after, _)| *after);
+        let resumes = self.prefix.resumes.iter().map(|(after, _)| *after);
+        let mut resumes: BTreeSet<usize> =
+            resumes.filter(|after| index.resume(&self.keys[*after]).is_none()).collect();
         if n_missing == 0 {
-            let first = places.first();
-            return Ok(first.map(|&(after, i)| Job { blocks: after..after, resumes: Vec::from([i]) }));
+            let first = resumes.first();
+            return Ok(first.map(|&after| Job { blocks: after..after, resumes: BTreeSet::from([after]) }));
         }
         let end = start + n_missing;
-        places.retain(|(after, _)| (start..=end).contains(after));
-        Ok(Some(Job { blocks: start..end, resumes: places.into_iter().map(|(_, i)| i).collect() }))
+        resumes.retain(|after| (start..=end).contains(after));
+        Ok(Some(Job { blocks: start..end, resumes }))
     }
 
-    /// Return the payloads of the job's blocks.
-    fn blocks(&self, job: &Job) -> &[Pieces<'_>] {
+    /// Return the payloads of the job, with their tags and indices in the entry.
+    fn payloads<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = (Tag, u64, &'a Pieces<'a>)> {
+        let Range { start, end } = job.blocks;
         // A resume point alone may stand before the first block that is given.
-        let [start, end] = [job.blocks.start, job.blocks.end].map(|i| i.saturating_sub(self.prefix.first));
-        &self.prefix.blocks[start..end]
-    }
-
-    /// Return the job's resume points: after how many blocks of the entry, and the payloads.
-    fn resumes<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = (u64, &'a Pieces<'a>)> + 'a {
-        let resumes = job.resumes.iter().map(|&i| &self.prefix.resumes[i]);
-        resumes.map(|(after, pieces)| ((after - job.blocks.start) as u64, pieces))
+        let given = |block: usize| block.saturating_sub(self.prefix.first);
+        let blocks = (0..).zip(&self.prefix.blocks[given(start)..given(end)]);
+        let blocks = blocks.map(|(index, pieces)| (BLOCK, index, pieces));
+        let given = |after: &usize| self.prefix.resumes.iter().find(|(place, _)| place == after);
+        let resumes = job.resumes.iter().filter_map(given);
+        blocks.chain(resumes.map(move |(after, pieces)| (RESUME, (after - start) as u64, pieces)))
     }
 
     /// Return the content of `PRFX`.
@@ -201,47 +196,40 @@ impl Task<'_> {
     /// Return the entries that hold any of the prompt: making room for its end must not cost its
     /// beginning, nor the reverse.
     fn entries(&self, index: &Index) -> BTreeSet<EntryName> {
-        let blocks = self.keys[1..].iter().filter_map(|key| index.at(key)).map(|found| found.0);
-        let resumes = self.keys[1..].iter().filter_map(|key| index.resume(key)).map(|found| found.0);
-        blocks.chain(resumes).collect()
+        let block = |key| index.at(key).map(|(entry, _)| entry.name);
+        let resume = |key| index.resume(key).map(|(entry, _)| entry.name);
+        self.keys[1..].iter().flat_map(|key| [block(key), resume(key)]).flatten().collect()
     }
 }
 
 impl Shared {
     /// Write and publish an entry, and return its bytes; `None` if others changed the same prompt's
     /// blocks meanwhile.
-    fn write_entry(&self, task: &Task<'_>, job: &Job) -> Result<Option<u64>, Error> {
+    fn write_entry(&self, task: &Task<'_>, job: &Job, budget: u64) -> Result<Option<u64>, Error> {
         let description = task.description(job)?;
-        let payloads = task.blocks(job).iter().chain(task.resumes(job).map(|(_, pieces)| pieces));
-        let need = container_bytes(payloads.map(len).chain([description.len() as u64]));
-        let need = need.unwrap_or(u64::MAX);
-        let part = self.reserve(task, need)?;
-        let name = self.write(&part, task, job, &description);
-        let published = name.and_then(|name| self.publish(&part, task, job, &name));
-        match published {
-            Ok(true) => {
-                self.count(|stats| stats.written += 1);
-                Ok(Some(need))
-            }
-            not_published => {
-                self.folder.discard(part);
-                not_published.map(|_| None)
-            }
+        let payloads = task.payloads(job).map(|(.., pieces)| len(pieces));
+        let need = container_bytes(payloads.chain([description.len() as u64])).unwrap_or(u64::MAX);
+        let part = self.reserve(task, need, budget)?;
+        let written = self.write(&part, task, job, &description);
+        let published = written.and_then(|name| self.publish(&part, task, job, &name));
+        if !matches!(published, Ok(true)) {
+            self.folder.discard(&part);
         }
+        Ok(published?.then_some(need))
     }
 
     /// Evict until there is room for `need` bytes, and reserve them.
-    fn reserve(&self, task: &Task<'_>, need: u64) -> Result<Part, Error> {
-        let budget = self.budget()?;
+    fn reserve(&self, task: &Task<'_>, need: u64, budget: u64) -> Result<Part, Error> {
         if need > budget {
             return Err(Error::TooLarge { folder: self.folder.path(), need, budget });
         }
-        let lock = self.folder.lock()?;
+        let lock = self.folder.lock(LOCK_WAIT)?;
         let mut index = self.index();
         let listing = index.list(&self.folder)?;
         let keep = task.entries(&index);
-        self.touch_all(&keep);
-        let (evicted, failed) = self.evict(&lock, &mut index, listing, &keep, Stop::AtBytes(budget - need));
+        // Other processes must not evict what this one builds on.
+        self.folder.touch(&keep);
+        let (evicted, failed) = self.evict(&lock, &mut index, listing, keep, Prune::ToBytes(budget - need));
         let kept = evicted.bytes;
         if kept > budget - need {
             // Of several reasons, the one that somebody can do something about.
@@ -250,31 +238,17 @@ impl Shared {
         self.folder.reserve(&lock, need)
     }
 
-    /// Mark entries as used, so that other processes do not evict what somebody is about to build
-    /// on.
-    fn touch_all(&self, entries: &BTreeSet<EntryName>) {
-        let now = SystemTime::now();
-        for name in entries {
-            if let Ok(file) = self.folder.open(name) {
-                let _ = self.folder.touch(name, &*file, now);
-            }
-        }
-    }
-
     /// Write the container of an entry, and return the name that the entry gets.
     fn write(&self, part: &Part, task: &Task<'_>, job: &Job, description: &[u8]) -> Result<EntryName, Error> {
         let mut out = FileWriter::new(&*part.file, 0);
-        let written = Writer::new(&mut out, entry::header(&task.prefix.root)).and_then(|mut writer| {
-            entry::write(&mut writer, description, task.blocks(job).iter(), task.resumes(job))?;
-            writer.finish()
-        });
-        let written = out.end(written, &part.path)?;
-        Ok(EntryName { key: task.keys[job.blocks.end], check: written.whole_checksum })
+        let written = entry::write(&mut out, &task.prefix.root, description, task.payloads(job));
+        let check = out.end(written, &part.path)?;
+        Ok(EntryName { key: task.keys[job.blocks.end], check })
     }
 
     /// Give a written entry its name, unless others changed the same prompt's blocks meanwhile.
     fn publish(&self, part: &Part, task: &Task<'_>, job: &Job, name: &EntryName) -> Result<bool, Error> {
-        let lock = self.folder.lock()?;
+        let lock = self.folder.lock(LOCK_WAIT)?;
         let mut index = self.index();
         index.list(&self.folder)?;
         if task.next_job(&index)?.as_ref() != Some(job) {

@@ -7,6 +7,7 @@ use backstitch_testing::random::Random;
 use std::borrow::Cow;
 use std::boxed::Box;
 use std::path::PathBuf;
+use std::time::SystemTime;
 use std::vec;
 use std::{fs, io};
 

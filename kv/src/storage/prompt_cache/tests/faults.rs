@@ -117,8 +117,7 @@ fn a_file_that_cannot_be_removed_stays_with_what_it_follows_and_others_go_instea
     cache.put(&bench.entry(&long, 1000)).unwrap();
     for path in faulty.entries() {
         let age = std::time::Duration::from_secs(if path == newer { 2000 } else { 1000 });
-        let file = faulty.disk.open(&path, crate::storage::disk::Mode::Read).unwrap();
-        file.touch(SystemTime::UNIX_EPOCH + age).unwrap();
+        faulty.disk.touch(&path, SystemTime::UNIX_EPOCH + age).unwrap();
     }
     let tries = std::sync::atomic::AtomicUsize::new(0);
     let is_first = move || tries.fetch_add(1, Ordering::Relaxed) == 0;

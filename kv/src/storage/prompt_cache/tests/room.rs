@@ -172,6 +172,10 @@ impl Disk for Watched {
         self.before(Operation::Remove).remove(path)
     }
 
+    fn touch(&self, path: &Path, when: SystemTime) -> io::Result<()> {
+        self.before(Operation::Touch).touch(path, when)
+    }
+
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         RealDisk.sync_folder(folder)
     }
@@ -192,7 +196,7 @@ fn room_that_others_reserved_is_taken() {
     let bench = Bench::new();
     let cache = bench.open(budget(2));
     let other = Folder::new(Arc::new(RealDisk), bench.folder.path());
-    let part = other.reserve(&other.lock().unwrap(), ENTRY + 1).unwrap();
+    let part = other.reserve(&other.lock(folder::LOCK_WAIT).unwrap(), ENTRY + 1).unwrap();
     let refused = cache.put(&bench.entry(&prompt(1, 3), 1000));
     assert!(matches!(refused, Err(Error::NoRoom { kept, .. }) if kept == ENTRY + 1), "{refused:?}");
     drop(part);
@@ -204,7 +208,7 @@ fn room_that_others_reserved_is_taken() {
 fn what_dead_writers_left_is_removed_and_what_living_ones_write_is_not() {
     let bench = Bench::new();
     let other = Folder::new(Arc::new(RealDisk), bench.folder.path());
-    let living = other.reserve(&other.lock().unwrap(), 100).unwrap();
+    let living = other.reserve(&other.lock(folder::LOCK_WAIT).unwrap(), 100).unwrap();
     fs::write(bench.folder.path().join("99-0.part"), [1; 50]).unwrap();
     fs::write(bench.folder.path().join("notes.part"), [1; 50]).unwrap();
     let looked = bench.open(Access::ReadOnly).check().unwrap();
@@ -213,7 +217,7 @@ fn what_dead_writers_left_is_removed_and_what_living_ones_write_is_not() {
     assert_eq!(bench.files(".part").len(), 3);
     bench.open(LARGE);
     assert_eq!(bench.files(".part").len(), 2);
-    other.discard(living);
+    other.discard(&living);
     assert_eq!(bench.files(".part").len(), 1, "notes.part is not ours");
 }
 
@@ -222,7 +226,7 @@ fn opening_and_looking_up_never_wait_for_a_lock_that_somebody_holds() {
     let bench = Bench::new();
     put(&bench, &bench.open(LARGE), 1);
     let other = Folder::new(Arc::new(RealDisk), bench.folder.path());
-    let lock = other.lock().unwrap();
+    let lock = other.lock(folder::LOCK_WAIT).unwrap();
     let began = std::time::Instant::now();
     let cache = bench.open(LARGE);
     assert_eq!(bench.verified(&cache, &prompt(1, 3), Need::Blocks).n_tokens, 96);

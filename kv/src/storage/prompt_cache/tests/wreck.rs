@@ -279,12 +279,10 @@ fn an_entry_that_lies_about_its_place_is_found_by_its_keys() {
     bench.open(LARGE).put(&bench.entry(front.as_flattened(), 10)).unwrap();
     // Two blocks behind two others, said to stand behind 77.
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes, entry::header(&bench.root)).unwrap();
     let payloads: Vec<_> = keys[2..].iter().map(|key| payload_of(key, 10)).collect();
-    let nothing: [(u64, &Pieces<'_>); 0] = [];
-    entry::write(&mut writer, &entry::prefix(&keys[1], 77, back), payloads.iter(), nothing.into_iter())
-        .unwrap();
-    let check = writer.finish().unwrap().whole_checksum;
+    let payloads = (0..).zip(&payloads).map(|(index, pieces)| (BLOCK, index, pieces));
+    let prefix = entry::prefix(&keys[1], 77, back);
+    let check = entry::write(&mut bytes, &bench.root, &prefix, payloads).unwrap();
     let path = bench.folder.path().join(format!("{}", EntryName { key: keys[3], check }));
     fs::write(&path, &bytes).unwrap();
     for _ in 0..2 {
@@ -403,16 +401,14 @@ fn an_entry_lies_as_documented() {
 fn a_long_payload_with_nothing_in_it_costs_nothing() {
     let bench = Bench::new();
     let tokens = prompt(1, 1);
-    let mut writer_bytes = Vec::new();
-    let mut writer = Writer::new(&mut writer_bytes, entry::header(&bench.root)).unwrap();
-    let payloads = [payload_of(&bench.root, 10)];
+    let mut bytes = Vec::new();
+    let payload = payload_of(&bench.root, 10);
     let prefix = entry::prefix(&bench.root, 0, blocks_of(&tokens));
-    let resumes = [(1, &payloads[0])];
-    entry::write(&mut writer, &prefix, payloads.iter(), resumes.into_iter()).unwrap();
-    let check = writer.finish().unwrap().whole_checksum;
+    let payloads = [(BLOCK, 0, &payload), (RESUME, 1, &payload)];
+    let check = entry::write(&mut bytes, &bench.root, &prefix, payloads.into_iter()).unwrap();
     let path =
         bench.folder.path().join(format!("{}", EntryName { key: chain(&bench.root, &tokens)[0], check }));
-    fs::write(&path, &writer_bytes).unwrap();
+    fs::write(&path, &bytes).unwrap();
     let cache = bench.open(Access::ReadOnly);
     let found = cache.longest(&bench.root, &tokens, 32, Need::ResumePoint).unwrap();
     let mut resume = found.resume.unwrap();
