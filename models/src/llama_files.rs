@@ -24,6 +24,9 @@
 //! `file` reads these containers, `cells` caches, `states` states, `assemble` makes a snapshot of
 //! what was read, `source` gives its bytes, `write` is the other way.
 
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::{Sequence, Snapshot};
+
 mod assemble;
 mod cells;
 mod error;
@@ -80,6 +83,16 @@ pub struct Options {
     pub v_trans: bool,
     /// The sequence that a file of one sequence says it was, below [`MAX_SEQUENCES`].
     pub sequence: u32,
+}
+
+/// Return the positions that a sequence reaches from and to, by what its first group and its state
+/// know; none if it is empty.
+pub(crate) fn range(snapshot: &Snapshot, sequence: &Sequence) -> Option<(Pos, Pos)> {
+    let Some((cells, blocks)) = sequence.cells.first().zip(snapshot.blocks.first()) else {
+        return sequence.state.map(|state| (state.first, sequence.last));
+    };
+    let (first, last) = (cells.positions(blocks).next()?, cells.last_pos(blocks)?);
+    Some((if cells.whole_from > Pos::ZERO { cells.start.min(first) } else { first }, last))
 }
 
 impl Default for Options {
