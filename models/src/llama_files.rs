@@ -24,9 +24,6 @@
 //! `file` reads these containers, `cells` caches, `states` states, `assemble` makes a snapshot of
 //! what was read, `source` gives its bytes, `write` is the other way.
 
-use backstitch_kv::Pos;
-use backstitch_kv::snapshot::{Sequence, Snapshot};
-
 mod assemble;
 mod cells;
 mod error;
@@ -48,6 +45,9 @@ pub use file::File;
 pub use layout::{Layout, Order, Piece, Recurrent, Row};
 pub(crate) use of_model::layout;
 pub use write::export;
+
+use backstitch_kv::Pos;
+use backstitch_kv::snapshot::{Sequence, Snapshot};
 
 const SESSION_MAGIC: u32 = 0x6767_736e;
 /// The version of session files that are written.
